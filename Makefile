@@ -1,0 +1,44 @@
+# Everything runs in .venv, which is made on first use and again when the dependencies change.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check format clean
+
+help:
+	@echo "make demo      run a kernel on the simulator and break it on purpose"
+	@echo "make test      format, lint, types, import rules and the fast tests"
+	@echo "make test-all  the same with the slow tests"
+	@echo "make check     tools/check as it is; ARGS goes to pytest"
+	@echo "make format    rewrite the sources the way make test wants them"
+	@echo "make clean     remove .venv and every cache"
+
+# hatchling comes first because the project is then built in .venv itself: a build in isolation
+# would fetch a second, unconstrained one.
+$(READY): pyproject.toml constraints.txt
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation -e '.[dev]'
+	touch $@
+
+setup: $(READY)
+
+demo: $(READY)
+	$(VENV)/bin/python examples/demo.py
+
+test: $(READY)
+	tools/check -m "not slow"
+
+test-all check: $(READY)
+	tools/check $(ARGS)
+
+format: $(READY)
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

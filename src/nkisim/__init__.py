@@ -1,0 +1,63 @@
+"""nkisim: NKI 0.3.0 kernels on any CPU.
+
+Everything is imported on first use, so that asking for the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nkisim import collectives, isa, language, typing
+    from nkisim.api import check, jit, simulate
+    from nkisim.diagnostics import Finding, NkiFindingWarning, NkiValidationError, Report
+    from nkisim.options import SimOptions
+    from nkisim.shim import install, uninstall
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Finding",
+    "NkiFindingWarning",
+    "NkiValidationError",
+    "Report",
+    "SimOptions",
+    "check",
+    "collectives",
+    "install",
+    "isa",
+    "jit",
+    "language",
+    "simulate",
+    "typing",
+    "uninstall",
+]
+
+_HOMES = {
+    "Finding": "diagnostics",
+    "NkiFindingWarning": "diagnostics",
+    "NkiValidationError": "diagnostics",
+    "Report": "diagnostics",
+    "SimOptions": "options",
+    "check": "api",
+    "install": "shim",
+    "jit": "api",
+    "simulate": "api",
+    "uninstall": "shim",
+}
+_MODULES = ("collectives", "isa", "language", "typing")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"nkisim.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nkisim' has no attribute {name!r}")
+    value = getattr(import_module(f"nkisim.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

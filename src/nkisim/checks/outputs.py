@@ -1,0 +1,99 @@
+"""What a kernel returns: whole, written tensors in shared HBM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import Place, declare, flag
+from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
+
+__all__ = ["check_outputs"]
+
+OUTPUT_BUFFER = declare(
+    "A012",
+    "output-buffer",
+    "error",
+    "A returned tensor is not in nl.shared_hbm.",
+    "compilation fails for outputs in private HBM",
+)
+OUTPUT_UNWRITTEN = declare(
+    "M006",
+    "output-unwritten",
+    "error",
+    "A returned tensor was not written, or only in part.",
+    "the caller gets whatever was left in the memory",
+)
+OUTPUT_KIND = declare(
+    "L060",
+    "output-kind",
+    "error",
+    "A kernel returns something other than whole HBM tensors.",
+    "frameworks can only rebuild tensors and flat tuples of them",
+)
+
+
+def check_outputs(result: Any, place: Place) -> None:
+    """Check what a kernel returned; ``place`` is its definition."""
+    parts = result if isinstance(result, (tuple, list)) else (result,)
+    for index, part in enumerate(parts):
+        if isinstance(part, NkiTensor):
+            _check_tensor(part, index, place)
+        elif part is not None:
+            flag(
+                OUTPUT_KIND,
+                f"output {index} is a {type(part).__name__}",
+                operand=f"output {index}",
+                seen=type(part).__name__,
+                allowed="a tensor in nl.shared_hbm, or a flat tuple of them",
+                fix="return tensors only",
+                place=place,
+            )
+
+
+def _check_tensor(tensor: NkiTensor, index: int, place: Place) -> None:
+    made = Place(*tensor.alloc.line) if tensor.alloc.line[1] else place
+    if is_on_chip(tensor.buffer) or not tensor.whole:
+        flag(
+            OUTPUT_KIND,
+            f"output {index} is {'an on-chip tensor' if is_on_chip(tensor.buffer) else 'a view of a tensor'}: "
+            f"{tensor.describe()}",
+            operand=f"output {index}",
+            seen=tensor.describe(),
+            allowed="a whole tensor in nl.shared_hbm",
+            fix="copy it to a tensor in nl.shared_hbm and return that",
+            place=made,
+        )
+    elif tensor.buffer is not MemoryRegion.shared_hbm and not tensor.alloc.is_argument:
+        flag(
+            OUTPUT_BUFFER,
+            f"output {index} is in {tensor.buffer.value}",
+            operand=f"output {index}",
+            seen=tensor.describe(),
+            allowed="shared_hbm",
+            fix="allocate it with buffer=nl.shared_hbm",
+            place=made,
+        )
+    hidden = tensor.storage.unwritten(*tensor.region)
+    if hidden is not None:
+        flag(
+            OUTPUT_UNWRITTEN,
+            f"output {index} `{tensor.name}` has {int(hidden.sum())} of {tensor.size} elements that were never written",
+            operand=f"output {index}",
+            seen=f"unwritten: {_ranges(hidden)}",
+            fix="cover the tensor with stores, tails included, or fill it first",
+            place=made,
+        )
+
+
+def _ranges(hidden: np.ndarray) -> str:
+    """Describe the box of indices that holds every unwritten element."""
+    if hidden.ndim == 0:
+        return "the only element"
+    spans = []
+    for axis in range(hidden.ndim):
+        others = tuple(a for a in range(hidden.ndim) if a != axis)
+        touched = np.flatnonzero(hidden.any(axis=others))
+        spans.append(f"{touched[0]}:{touched[-1] + 1}")
+    return "inside [" + ", ".join(spans) + "]"

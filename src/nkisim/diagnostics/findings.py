@@ -1,0 +1,243 @@
+"""Findings, the report that collects them, and the one function that raises or records.
+
+``flag`` is the only door: it builds the finding at the user's line and asks the recorder of the current run what to do.
+
+    NkiValidationError (AssertionError)
+      NkiCallError (also TypeError)        a call that does not fit the 0.3.0 signature
+    NkiFindingWarning (UserWarning)        a run recorded error-severity findings
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nkisim.diagnostics.frames import Place, user_place
+from nkisim.diagnostics.rules import Rule, Severity
+
+__all__ = [
+    "RECORDER",
+    "Finding",
+    "NkiCallError",
+    "NkiFindingWarning",
+    "NkiValidationError",
+    "Recorder",
+    "Report",
+    "Strictness",
+    "flag",
+]
+
+Strictness = Literal["simulate", "strict", "check"]
+
+
+@dataclass(slots=True)
+class Finding:
+    """One rule found at one place; equal findings of a line fold into a count."""
+
+    rule: Rule
+    message: str
+    place: Place
+    instruction: str = ""
+    operand: str = ""
+    seen: str = ""
+    allowed: str = ""
+    fix: str = ""
+    notes: tuple[str, ...] = ()
+    count: int = 1
+
+    @property
+    def severity(self) -> Severity:
+        """The rule's severity."""
+        return self.rule.severity
+
+    @property
+    def file(self) -> str:
+        """File of the user's line."""
+        return self.place.file
+
+    @property
+    def line(self) -> int:
+        """Line number in that file."""
+        return self.place.line
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as plain data."""
+        return {
+            "rule": self.rule.id,
+            "slug": self.rule.slug,
+            "severity": self.severity,
+            "message": self.message,
+            "file": self.file,
+            "line": self.line,
+            "loops": dict(self.place.loops),
+            "instruction": self.instruction,
+            "operand": self.operand,
+            "seen": self.seen,
+            "allowed": self.allowed,
+            "fix": self.fix,
+            "notes": list(self.notes),
+            "count": self.count,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.rule}: {self.message}"]
+        source = self.place.text
+        lines.append(f"  --> {self.place}" + (f"   {source}" if source else ""))
+        lines += [f"      {note}" for note in self.notes]
+        if self.seen or self.allowed:
+            lines.append(f"  seen  {self.seen}" + (f"; allowed {self.allowed}" if self.allowed else ""))
+        lines.append(f"  why   {self.rule.matters}")
+        if self.fix:
+            lines.append(f"  fix   {self.fix}")
+        if self.count > 1:
+            lines.append(f"  count {self.count}")
+        return "\n".join(lines)
+
+
+class NkiValidationError(AssertionError):
+    """A kernel does what NKI 0.3.0 forbids; ``finding`` says what, where and how to mend it."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(f"{finding.message}\n{finding}")
+        self.finding = finding
+
+    @property
+    def rule_id(self) -> str:
+        """Catalogue id of the broken rule."""
+        return self.finding.rule.id
+
+
+class NkiCallError(NkiValidationError, TypeError):
+    """A call whose arguments do not fit the 0.3.0 signature."""
+
+
+class NkiFindingWarning(UserWarning):
+    """The kernel computed a result, but the device would refuse or corrupt something in it."""
+
+
+@dataclass
+class Report:
+    """What a run found. Data first; ``str(report)`` is one way to show it.
+
+    Attributes:
+        findings: In order of first appearance, repeats folded.
+        outputs: What the kernel returned, or None when it was stopped.
+        target: Generation that was simulated.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    outputs: Any = None
+    target: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True when no finding has error severity."""
+        return not any(f.severity == "error" for f in self.findings)
+
+    @property
+    def codes(self) -> set[str]:
+        """Ids of the rules that were found."""
+        return {f.rule.id for f in self.findings}
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings of error severity."""
+        return [f for f in self.findings if f.severity == "error"]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def summary(self) -> str:
+        """Return the closing line: counts by severity."""
+        if not self.findings:
+            return "no findings"
+        counts = [
+            f"{n} {severity}{'s' if n > 1 else ''}"
+            for severity in ("error", "warning", "note")
+            if (n := sum(f.severity == severity for f in self.findings))
+        ]
+        total = len(self.findings)
+        return f"{total} finding{'s' if total > 1 else ''}: " + ", ".join(counts)
+
+    def to_json(self) -> str:
+        """Return the report, without the outputs, as JSON text."""
+        data = {"target": self.target, "ok": self.ok, "findings": [f.to_dict() for f in self.findings]}
+        return json.dumps(data, indent=2)
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.findings), self.summary()])
+
+
+class Recorder:
+    """Collects the findings of one run and decides which of them stop it."""
+
+    def __init__(self, strictness: Strictness) -> None:
+        self.strictness = strictness
+        self._folded: dict[tuple[str, str, int, str, str], Finding] = {}
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings so far."""
+        return list(self._folded.values())
+
+    def stops(self, rule: Rule) -> bool:
+        """Tell whether a finding of ``rule`` must raise."""
+        return rule.meaningless or (self.strictness == "strict" and rule.severity == "error")
+
+    def add(self, finding: Finding) -> None:
+        """Record a finding, folding it into an equal one of the same line."""
+        key = (
+            finding.rule.id,
+            finding.file,
+            finding.line,
+            finding.instruction,
+            finding.operand,
+        )
+        known = self._folded.setdefault(key, finding)
+        if known is not finding:
+            known.count += 1
+
+
+RECORDER: ContextVar[Recorder | None] = ContextVar("nkisim_recorder", default=None)
+"""Recorder of the run in this context; None outside a run."""
+
+
+def flag(
+    rule: Rule,
+    message: str,
+    *,
+    instruction: str = "",
+    operand: str = "",
+    seen: object = "",
+    allowed: object = "",
+    fix: str = "",
+    notes: tuple[str, ...] = (),
+    place: Place | None = None,
+    error: type[NkiValidationError] = NkiValidationError,
+) -> None:
+    """Raise or record a finding of ``rule``, as the strictness of the current run asks.
+
+    Outside a run only rules without a natural result raise; there is nowhere to record the rest.
+    """
+    recorder = RECORDER.get()
+    finding = Finding(
+        rule,
+        message,
+        place or user_place(),
+        instruction,
+        operand,
+        str(seen),
+        str(allowed),
+        fix,
+        notes,
+    )
+    if recorder is None:
+        if rule.meaningless:
+            raise error(finding)
+        return
+    if recorder.stops(rule):
+        raise error(finding)
+    recorder.add(finding)

@@ -1,0 +1,63 @@
+"""Rules: what nkisim can say about a kernel, one object per catalogue id.
+
+A rule is declared once, beside the code that checks it, and registers itself here. Ids are stable and never reused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+__all__ = ["RULES", "Rule", "Severity", "declare"]
+
+Severity = Literal["error", "warning", "note"]
+
+_REGISTRY: dict[str, Rule] = {}
+
+RULES: Mapping[str, Rule] = MappingProxyType(_REGISTRY)
+"""Every declared rule by id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One fault that a kernel can have.
+
+    Attributes:
+        id: Catalogue id, such as ``"S028"``.
+        slug: Short name for people, such as ``"contraction-mismatch"``.
+        severity: ``"error"`` (the run must not be called good), ``"warning"`` (suspicious) or ``"note"``.
+        checks: One sentence: what is found.
+        matters: One sentence: what the compiler or the device would do.
+        meaningless: True when no natural result exists, so that every strictness level stops there.
+        since: Version of nkisim that introduced the rule.
+    """
+
+    id: str
+    slug: str
+    severity: Severity
+    checks: str
+    matters: str
+    meaningless: bool = False
+    since: str = "0.1.0"
+
+    def __str__(self) -> str:
+        return f"{self.severity}[{self.id}] {self.slug}"
+
+
+def declare(
+    id: str,
+    slug: str,
+    severity: Severity,
+    checks: str,
+    matters: str,
+    *,
+    meaningless: bool = False,
+) -> Rule:
+    """Register and return a rule; an id can be declared only once."""
+    if id in _REGISTRY:
+        raise ValueError(f"rule {id} is declared twice: {_REGISTRY[id].slug} and {slug}")
+    rule = Rule(id, slug, severity, checks, matters, meaningless)
+    _REGISTRY[id] = rule
+    return rule

@@ -1,0 +1,277 @@
+"""Conversion between stored elements and the float32 values the engines compute on.
+
+Every engine widens its operands to float32 and rounds once on the way out, so two functions serve
+all instructions: ``decode`` (exact, except for 32-bit integers above 2^24) and ``encode``.
+
+Rounding is to nearest, ties to even, and keeps subnormals. A result beyond the largest finite
+value becomes an infinity of its sign, or NaN for float8_e4m3fn, which has no infinities. A NaN
+becomes the quiet NaN of its sign, without payload. Integers are rounded and clamped to their range,
+with 0 for NaN.
+
+In a process that has torch loaded anyway, torch's vector kernels, several times as fast as NumPy's,
+do the 16-bit casts of large arrays; results are the same to the bit.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+
+from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
+
+__all__ = ["decode", "encode"]
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
+
+_F32 = np.dtype(np.float32)
+_U32 = np.dtype(np.uint32)
+
+# NumPy scalars of the array's own type: a plain Python int would be inspected at every call.
+_LOW_HALF = np.uint32(0xFFFF)
+_HALF_BITS = np.uint32(16)
+_DROPPED = np.uint32(13)  # fraction bits of float32 that tfloat32 and float16 have not
+_TF32_BELOW_HALF = np.uint32(0x0FFF)
+_TF32_KEPT = np.uint32(0xFFFF_E000)
+_ONE = np.uint32(1)
+_QUIET_NAN = np.float32(np.nan)
+
+_MAGNITUDE = np.uint32(0x7FFF_FFFF)
+_EXPONENT = np.uint32(0x7F80_0000)
+_F16_SIGN = np.uint32(0x8000)
+_F16_OVERFLOW = np.uint32((16 + 127) << 23)
+_F16_SMALLEST_NORMAL = np.uint32((-14 + 127) << 23)
+_THIRTEEN_BINADES = np.uint32(13 << 23)
+
+# NumPy's cast to float16 takes 3 ns an element, but 100 ns where it overflows or gets subnormal.
+# From this size on the cast by bit patterns, 3 ns always, is worth its dozen calls.
+_FLOAT16_ELEMENTS = 256
+
+# From about here on torch's faster kernels make up for what calling them costs.
+_TORCH_ELEMENTS = 16384
+
+
+def decode(stored: Array, dtype: DType) -> Float32Array:
+    """Return the float32 values of ``stored``, an array of ``dtype.numpy``.
+
+    float32 and tfloat32 come back as ``stored`` itself; ``stored`` is never written.
+
+    Raises:
+        TypeError: ``dtype`` is an x4 pack, whose elements mean nothing without their scale.
+    """
+    if dtype is float32 or dtype is tfloat32:
+        return cast(Float32Array, stored)
+    if dtype.kind == "float" and dtype.itemsize == 1:
+        # Every byte is a valid index, so the mode only matters for speed: "wrap" is the fastest.
+        return np.asarray(_values(dtype).take(stored.view(np.uint8), mode="wrap"))
+    if dtype is float16:
+        return _widen_float16(stored)
+    if dtype.kind == "packed":
+        raise TypeError(f"decode: {dtype} elements have no value without their scale")
+    return np.asarray(stored.astype(_F32))
+
+
+def encode(values: Float32Array, dtype: DType) -> Array:
+    """Return the float32 ``values`` rounded once to ``dtype``, as an array of ``dtype.numpy``.
+
+    float32 comes back as ``values`` itself; ``values`` is never written.
+
+    Raises:
+        TypeError: ``dtype`` is an x4 pack, whose elements cannot be rounded without a scale.
+    """
+    if dtype is float32:
+        return values
+    if dtype is bfloat16:
+        return _round_to_bfloat16(values)
+    if dtype.kind == "float":
+        if dtype is float16:
+            return _round_to_float16(values)
+        if dtype is tfloat32:
+            return _round_to_tfloat32(values)
+        return _round_to_float8(values, dtype)
+    if dtype is bool_:
+        return np.asarray(values != 0).view(np.uint8)
+    if dtype.kind == "packed":
+        raise TypeError(f"encode: {dtype} elements cannot be rounded without a scale")
+    return _round_to_integer(values, dtype)
+
+
+@cache
+def _values(dtype: DType) -> Float32Array:
+    """Return the 256 values of an 8-bit float format."""
+    return np.arange(256, dtype=np.uint8).view(dtype.numpy).astype(_F32)
+
+
+@cache
+def _patterns(dtype: DType) -> Bytes:
+    """Return the 8-bit pattern nearest to each float32 whose lower 16 bits are zero."""
+    upper = (np.arange(65536, dtype=np.uint32) << 16).view(_F32)
+    with np.errstate(all="ignore"):
+        return upper.astype(dtype.numpy).view(np.uint8)
+
+
+def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
+    # The upper half of a float32 holds 7 fraction bits. At most 3 of them are kept, the 4th is the
+    # rounding bit, and of all below it matters only whether any is set: fold the lower half into
+    # the lowest bit.
+    bits = np.asarray(values).view(_U32)
+    index = np.asarray(bits & _LOW_HALF)
+    index += _LOW_HALF
+    index |= bits
+    index >>= _HALF_BITS
+    return np.asarray(_patterns(dtype).take(index, mode="wrap")).view(dtype.numpy)
+
+
+# Casting a signalling NaN raises the "invalid" flag, and NumPy reports it.
+@np.errstate(invalid="ignore")
+def _round_to_bfloat16(values: Float32Array) -> Array:
+    if _suits_torch(values) and _torch_agrees() and not _has_nan(values):
+        return _torch_to_bfloat16(values)
+    return np.asarray(values.astype(bfloat16.numpy))
+
+
+@np.errstate(invalid="ignore", over="ignore", under="ignore")
+def _round_to_float16(values: Float32Array) -> Array:
+    if _suits_torch(values) and _torch_agrees() and not _has_nan(values):
+        return _torch_to_float16(values)
+    if values.size < _FLOAT16_ELEMENTS:
+        out = np.asarray(values.astype(float16.numpy))
+    else:
+        out = _float16_by_addition(values)
+    nan = np.isnan(values)
+    if nan.any():
+        out[nan] = np.copysign(_QUIET_NAN, values[nan])
+    return out
+
+
+def _float16_by_addition(values: Float32Array) -> Array:
+    """Round to float16, except for NaN, by an addition that shifts the last kept bit to the end.
+
+    Next to 2^(e + 13) a float32 has the spacing that float16 has next to 2^e, so adding the one to
+    the other rounds as wanted, and what the addition changed in the bit pattern counts the float16
+    steps above 2^e. Below 2^-14 the spacing of float16, and so the addend, stays the same.
+    """
+    bits = values.view(_U32)
+    magnitude = bits & _MAGNITUDE
+    np.minimum(magnitude, _F16_OVERFLOW, out=magnitude)
+    addend = magnitude & _EXPONENT
+    np.maximum(addend, _F16_SMALLEST_NORMAL, out=addend)
+    exponent = addend >> _DROPPED
+    addend += _THIRTEEN_BINADES
+    total = magnitude.view(_F32)
+    total += addend.view(_F32)
+    magnitude -= addend
+    magnitude += exponent
+    magnitude -= _F16_SMALLEST_NORMAL >> _DROPPED
+    out = magnitude.astype(np.uint16)
+    np.right_shift(bits, _HALF_BITS, out=magnitude)
+    magnitude &= _F16_SIGN
+    out |= magnitude.astype(np.uint16)
+    return out.view(float16.numpy)
+
+
+def _round_to_tfloat32(values: Float32Array) -> Float32Array:
+    # On the bit pattern, so that a carry runs into the exponent and, past the largest, to infinity.
+    bits = np.asarray(values).view(_U32)
+    rounded = np.asarray(bits >> _DROPPED)
+    rounded &= _ONE
+    rounded += bits
+    rounded += _TF32_BELOW_HALF
+    rounded &= _TF32_KEPT
+    out = rounded.view(_F32)
+    nan = np.isnan(values)
+    if nan.any():
+        out[nan] = np.copysign(_QUIET_NAN, values[nan])
+    return out
+
+
+@cache
+def _range(dtype: DType) -> tuple[np.float32, np.float32, int]:
+    """Return the least and greatest float32 in an integer format's range, and its true maximum."""
+    info = np.iinfo(cast(type[np.integer], dtype.numpy.type))
+    high = np.float32(info.max)
+    if int(high) > info.max:  # 2^31 - 1 and 2^32 - 1 are no float32 and were rounded up
+        high = np.nextafter(high, np.float32(0))
+    return np.float32(info.min), high, int(info.max)
+
+
+def _round_to_integer(values: Float32Array, dtype: DType) -> Array:
+    # Clamping first gives the same integers, since both bounds are integers, and keeps signalling
+    # NaNs, of which rint complains, out of rint.
+    low, high, largest = _range(dtype)
+    clamped = np.asarray(np.maximum(values, low))
+    np.minimum(clamped, high, out=clamped)
+    nan = np.isnan(clamped)
+    if nan.any():
+        clamped[nan] = 0
+    np.rint(clamped, out=clamped)
+    out: Array = clamped.astype(dtype.numpy)
+    if dtype.bits == 32:
+        above = np.asarray(values > high)
+        if above.any():
+            out[above] = largest
+    return out
+
+
+def _widen_float16(stored: Array) -> Float32Array:
+    if _suits_torch(stored) and _torch_agrees():
+        values = _torch_from_float16(stored)
+        # torch makes signalling NaNs quiet, NumPy does not.
+        if not _has_nan(values):
+            return values
+    return np.asarray(stored.astype(_F32))
+
+
+def _has_nan(values: Float32Array) -> bool:
+    # A maximum with a NaN is NaN; one pass, and no array of flags.
+    return bool(np.isnan(values.max()))
+
+
+def _suits_torch(array: Array) -> bool:
+    """Whether torch is loaded and takes ``array`` as it is: large, dense and writable."""
+    if array.size < _TORCH_ELEMENTS or sys.modules.get("torch") is None:
+        return False
+    # torch warns when it is given memory that must not be written, although nothing here writes.
+    return array.flags.c_contiguous and array.flags.writeable
+
+
+def _torch_to_bfloat16(values: Float32Array) -> Array:
+    torch: Any = sys.modules["torch"]
+    rounded = torch.from_numpy(values).to(torch.bfloat16)
+    return cast(Array, rounded.view(torch.int16).numpy().view(bfloat16.numpy))
+
+
+def _torch_to_float16(values: Float32Array) -> Array:
+    torch: Any = sys.modules["torch"]
+    return cast(Array, torch.from_numpy(values).to(torch.float16).numpy())
+
+
+def _torch_from_float16(stored: Array) -> Float32Array:
+    torch: Any = sys.modules["torch"]
+    return cast(Float32Array, torch.from_numpy(stored).to(torch.float32).numpy())
+
+
+@cache
+def _torch_agrees() -> bool:
+    """Whether torch on this processor rounds as NumPy does.
+
+    torch picks its kernels by processor, and some have instructions that flush subnormals. So
+    every upper half of a float32 is tried once, with lower halves around each rounding point.
+    """
+    lower = [0, 1, 0x0FFF, 0x1000, 0x1001, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF]
+    upper = np.arange(65536, dtype=np.uint32) << _HALF_BITS
+    values = (upper | np.array(lower, np.uint32)[:, None]).view(_F32)
+    values = values[:, ~np.isnan(values).any(axis=0)]
+    halves = np.arange(65536, dtype=np.uint16).view(float16.numpy)
+    halves = halves[~np.isnan(halves)]
+    with np.errstate(over="ignore", under="ignore"):
+        trials = (
+            (_torch_to_bfloat16(values), values.astype(bfloat16.numpy)),
+            (_torch_to_float16(values), _float16_by_addition(values)),
+            (_torch_from_float16(halves), halves.astype(_F32)),
+        )
+    return all(ours.tobytes() == numpys.tobytes() for ours, numpys in trials)

@@ -1,0 +1,309 @@
+"""The host boundary: arguments become HBM tensors, results become the caller's kind of array.
+
+torch is never imported. A torch tensor brings its own module, and its memory is reached through NumPy.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import Place, declare, flag
+from nkisim.dtypes import DType, as_dtype
+from nkisim.machine import Core
+from nkisim.memory import MemoryRegion, NKIObject, NkiTensor, poison
+from nkisim.typing import TensorSpec, tensor
+
+__all__ = ["HostBoundary", "definition_place"]
+
+ANNOTATION = declare(
+    "L064",
+    "annotation-mismatch",
+    "error",
+    "An argument does not have the shape or dtype that its nt.tensor annotation demands.",
+    "the front end refuses the call",
+    meaningless=True,
+)
+LIST_ARGUMENT = declare(
+    "A018",
+    "list-argument",
+    "error",
+    "A kernel argument is a list.",
+    "0.3.0 takes tuples only",
+)
+KEYWORD_ONLY = declare(
+    "A016",
+    "keyword-only-parameter",
+    "error",
+    "A kernel's signature has a keyword-only separator.",
+    "the 0.3.0 compiler does not support * in kernel signatures",
+)
+NO_TENSOR_ARGUMENT = declare(
+    "L066",
+    "no-tensor-argument",
+    "error",
+    "A kernel is called without any tensor.",
+    "the front end needs at least one tensor argument",
+)
+NOT_RETURNED = declare(
+    "M029",
+    "argument-not-returned",
+    "warning",
+    "A kernel writes an argument that it does not return.",
+    "whether the caller sees the write depends on the framework",
+)
+
+# torch dtypes without a NumPy twin travel as integers of the same width.
+_TORCH_BITS = {
+    "bfloat16": "int16",
+    "float8_e4m3fn": "uint8",
+    "float8_e5m2": "uint8",
+}
+
+
+class HostBoundary:
+    """Carries the arguments of one call in and its results out."""
+
+    def __init__(self, function: Callable[..., Any], core: Core, region: MemoryRegion) -> None:
+        self._function = function
+        self._core = core
+        self._region = region
+        self._inputs: list[tuple[str, Any, NkiTensor]] = []
+        self._torch_device: Any = None
+        self._uses_torch = False
+
+    # -- in ----------------------------------------------------------------------------------------------------------
+
+    def bring_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments with every array replaced by an HBM tensor."""
+        names = _parameter_names(self._function, len(args))
+        positional = [self._convert(name, value) for name, value in zip(names, args, strict=True)]
+        named = {name: self._convert(name, value) for name, value in kwargs.items()}
+        self._check_signature()
+        given = dict(zip(names, positional, strict=True)) | named
+        self._check_annotations(given)
+        if not self._inputs and given:
+            flag(
+                NO_TENSOR_ARGUMENT,
+                f"kernel {_name(self._function)} is called without a tensor argument",
+                seen=", ".join(given),
+                fix="pass at least one array",
+                place=definition_place(self._function),
+            )
+        return positional, named
+
+    def _convert(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self._tensor(name, value, value, None)
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if _is_torch(value):
+            array, dtype = _from_torch(value)
+            self._uses_torch = True
+            self._torch_device = value.device
+            return self._tensor(name, value, array, dtype)
+        if isinstance(value, list):
+            flag(
+                LIST_ARGUMENT,
+                f"argument {name} is a list",
+                operand=name,
+                seen="list",
+                allowed="a tuple",
+                fix=f"pass tuple({name})",
+                place=definition_place(self._function),
+            )
+            return [self._convert(f"{name}[{i}]", v) for i, v in enumerate(value)]
+        if type(value) is tuple:
+            return tuple(self._convert(f"{name}[{i}]", v) for i, v in enumerate(value))
+        if isinstance(value, tuple):
+            return type(value)(*(self._convert(f"{name}[{i}]", v) for i, v in enumerate(value)))
+        if isinstance(value, dict):
+            return {key: self._convert(f"{name}[{key!r}]", v) for key, v in value.items()}
+        if isinstance(value, NKIObject) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+            return self._convert_object(name, value)
+        if hasattr(value, "__array__") and hasattr(value, "shape") and not np.isscalar(value):
+            array = np.asarray(value)
+            return self._tensor(name, None, array, None)
+        return value
+
+    def _convert_object(self, name: str, value: Any) -> Any:
+        """Return a copy of an object whose array fields are tensors."""
+        fields = getattr(value, "__dict__", {})
+        converted = {field: self._convert(f"{name}.{field}", v) for field, v in fields.items()}
+        if all(converted[field] is v for field, v in fields.items()):
+            return value
+        twin = copy.copy(value)
+        for field, v in converted.items():
+            object.__setattr__(twin, field, v)
+        return twin
+
+    def _tensor(self, name: str, original: Any, array: np.ndarray, dtype: DType | None) -> NkiTensor:
+        found = self._core.memory.argument(array, self._region, name, dtype or as_dtype(array.dtype))
+        self._inputs.append((name, original, found))
+        return found
+
+    def _check_signature(self) -> None:
+        try:
+            parameters = inspect.signature(self._function).parameters.values()
+        except (TypeError, ValueError):
+            return
+        only = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        if only:
+            flag(
+                KEYWORD_ONLY,
+                f"kernel {_name(self._function)} has keyword-only parameters: {', '.join(only)}",
+                seen=", ".join(only),
+                fix="remove the * and put parameters with defaults last",
+                place=definition_place(self._function),
+            )
+
+    def _check_annotations(self, given: dict[str, Any]) -> None:
+        extents: dict[str, int] = {}
+        for name, spec in _annotations(self._function).items():
+            value = given.get(name)
+            if not isinstance(value, NkiTensor):
+                continue
+            wrong = spec.mismatch(value.shape, value.dtype, extents)
+            if wrong:
+                flag(
+                    ANNOTATION,
+                    f"argument {name} has {wrong}",
+                    operand=name,
+                    seen=f"{value.dtype} {value.shape}",
+                    allowed=spec,
+                    fix="pass an array of the annotated shape, or correct the annotation",
+                    place=definition_place(self._function),
+                )
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+
+    def carry_out(self, result: Any) -> Any:
+        """Update the inputs that were written and return the results in the caller's kind."""
+        self._update_inputs(result)
+        return self._export(result)
+
+    def _update_inputs(self, result: Any) -> None:
+        returned = {id(t.alloc) for t in _tensors(result)}
+        for name, original, found in self._inputs:
+            if not found.alloc.written or original is None:
+                continue
+            lost = isinstance(original, np.ndarray) and not original.flags.writeable
+            if not lost:
+                _assign(original, found)
+            if id(found.alloc) not in returned:
+                flag(
+                    NOT_RETURNED,
+                    f"the kernel writes argument {name} and does not return it"
+                    + ("; the array is read-only, so the write is lost" if lost else ""),
+                    operand=name,
+                    seen=found.describe(),
+                    fix="return the argument, or write to a tensor in nl.shared_hbm and return that",
+                    place=definition_place(self._function),
+                )
+
+    def _export(self, result: Any) -> Any:
+        if isinstance(result, NkiTensor):
+            hidden = result.storage.unwritten(*result.region)
+            if hidden is not None:
+                poison(result, hidden)
+            array = np.array(result.array)
+            return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
+        if type(result) in (tuple, list):
+            return type(result)(self._export(part) for part in result)
+        if isinstance(result, tuple):
+            return type(result)(*(self._export(part) for part in result))
+        if isinstance(result, dict):
+            return {key: self._export(part) for key, part in result.items()}
+        return result
+
+
+def _tensors(result: Any) -> list[NkiTensor]:
+    if isinstance(result, NkiTensor):
+        return [result]
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, (tuple, list)):
+        return [t for part in result for t in _tensors(part)]
+    return []
+
+
+def _assign(original: Any, found: NkiTensor) -> None:
+    """Write a tensor back into the caller's array."""
+    array = found.array
+    if isinstance(original, np.ndarray):
+        original[...] = array if array.dtype == original.dtype else array.astype(original.dtype)
+        return
+    torch = sys.modules["torch"]
+    with torch.no_grad():
+        original.copy_(_to_torch(np.array(array), found.dtype, original.device))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def definition_place(function: Callable[..., Any]) -> Place:
+    """Return the place where a kernel is defined."""
+    code = getattr(function, "__code__", None)
+    return Place("<unknown>", 0) if code is None else Place(code.co_filename, code.co_firstlineno)
+
+
+def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
+    code = getattr(function, "__code__", None)
+    known = list(code.co_varnames[: code.co_argcount]) if code is not None else []
+    return [known[i] if i < len(known) else f"argument {i}" for i in range(count)]
+
+
+def _annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
+    """Return the ``nt.tensor`` annotations of a kernel, evaluated if they are strings."""
+    raw = getattr(function, "__annotations__", {})
+    if not raw:
+        return {}
+    found = {}
+    for name, value in raw.items():
+        if isinstance(value, str):
+            try:
+                value = eval(value, getattr(function, "__globals__", {}))
+            except Exception:
+                # A name that only a type checker sees; such an annotation demands nothing.
+                continue
+        if value is tensor:
+            value = TensorSpec()
+        if isinstance(value, TensorSpec):
+            found[name] = value
+    return found
+
+
+def _is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _from_torch(value: Any) -> tuple[np.ndarray, DType | None]:
+    """Return a torch tensor as a NumPy array, with the dtype that NumPy cannot express."""
+    torch = sys.modules["torch"]
+    name = str(value.dtype).removeprefix("torch.")
+    host = value.detach().cpu()
+    bits = _TORCH_BITS.get(name)
+    if bits is None:
+        return host.numpy(), None
+    dtype = as_dtype(name)
+    assert dtype is not None
+    return host.contiguous().view(getattr(torch, bits)).numpy().view(dtype.numpy), dtype
+
+
+def _to_torch(array: np.ndarray, dtype: DType, device: Any) -> Any:
+    """Return a NumPy array as a torch tensor of the same dtype."""
+    torch = sys.modules["torch"]
+    bits = _TORCH_BITS.get(str(dtype))
+    if bits is None or array.dtype != dtype.numpy:
+        plain = torch.from_numpy(array)
+    else:
+        plain = torch.from_numpy(array.view(np.dtype(bits))).view(getattr(torch, str(dtype)))
+    return plain.to(device)

@@ -1,0 +1,137 @@
+"""``nki.isa``: one function per instruction of a NeuronCore."""
+
+from nkisim.diagnostics import NkiValidationError
+from nkisim.isa import constants
+from nkisim.isa.activation import activation, activation_reduce, exponential
+from nkisim.isa.assignment import assign as _assign  # gives `t[...] = value` its meaning
+from nkisim.isa.dma import dma_compute, dma_copy, dma_transpose
+from nkisim.isa.elementwise import (
+    reciprocal,
+    scalar_tensor_tensor,
+    tensor_copy,
+    tensor_scalar,
+    tensor_tensor,
+)
+from nkisim.isa.fill import iota, memset
+from nkisim.isa.matmul import nc_matmul
+from nkisim.isa.normalisation import bn_aggr, bn_stats
+from nkisim.isa.pending import (
+    core_barrier,
+    dropout,
+    local_gather,
+    max8,
+    nc_find_index8,
+    nc_match_replace8,
+    nc_matmul_mx,
+    nc_n_gather,
+    nc_stream_shuffle,
+    nonzero_with_count,
+    quantize_mx,
+    rand2,
+    rand_get_state,
+    rand_set_state,
+    register_alloc,
+    register_load,
+    register_move,
+    register_store,
+    rng,
+    sendrecv,
+    sequence_bounds,
+    set_rng_seed,
+)
+from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
+from nkisim.isa.registers import VirtualRegister
+from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
+from nkisim.isa.select import (
+    affine_select,
+    range_select,
+    select_reduce,
+    tensor_copy_predicated,
+)
+from nkisim.isa.transpose import nc_transpose
+from nkisim.isa.version import get_nc_version
+from nkisim.memory import NKIObject
+from nkisim.spec.enums import (
+    dge_mode,
+    dma_engine,
+    engine,
+    gpsimd_engine,
+    matmul_perf_mode,
+    nc_version,
+    oob_mode,
+    reduce_cmd,
+    scalar_engine,
+    tensor_engine,
+    unknown_engine,
+    vector_engine,
+)
+
+del _assign
+
+__all__ = [
+    "NKIObject",
+    "NkiValidationError",
+    "VirtualRegister",
+    "activation",
+    "activation_reduce",
+    "affine_select",
+    "bn_aggr",
+    "bn_stats",
+    "constants",
+    "core_barrier",
+    "dge_mode",
+    "dma_compute",
+    "dma_copy",
+    "dma_engine",
+    "dma_transpose",
+    "dropout",
+    "engine",
+    "exponential",
+    "get_nc_version",
+    "gpsimd_engine",
+    "iota",
+    "local_gather",
+    "matmul_perf_mode",
+    "max8",
+    "memset",
+    "nc_find_index8",
+    "nc_match_replace8",
+    "nc_matmul",
+    "nc_matmul_mx",
+    "nc_n_gather",
+    "nc_stream_shuffle",
+    "nc_transpose",
+    "nc_version",
+    "nonzero_with_count",
+    "oob_mode",
+    "quantize_mx",
+    "rand2",
+    "rand_get_state",
+    "rand_set_state",
+    "range_select",
+    "reciprocal",
+    "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
+    "rng",
+    "scalar_engine",
+    "scalar_tensor_tensor",
+    "select_reduce",
+    "sendrecv",
+    "sequence_bounds",
+    "set_rng_seed",
+    "tensor_copy",
+    "tensor_copy_predicated",
+    "tensor_engine",
+    "tensor_partition_reduce",
+    "tensor_reduce",
+    "tensor_scalar",
+    "tensor_scalar_cumulative",
+    "tensor_scalar_reduce",
+    "tensor_tensor",
+    "tensor_tensor_scan",
+    "unknown_engine",
+    "vector_engine",
+]

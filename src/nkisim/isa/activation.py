@@ -1,0 +1,309 @@
+"""The Scalar engine's function evaluator, with its running sum, and the Vector engine's exponential."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import declare, flag
+from nkisim.isa.accumulate import accumulate
+from nkisim.machine import Core, instruction
+from nkisim.spec import ON_CHIP, OPS, Call, Column, Constraint, In, Op, Out, as_op, rules
+from nkisim.spec.constraints import columns_are_float32, same_free_size, same_partitions
+from nkisim.spec.cost import stream
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.enums import reduce_cmd as ReduceCmd
+
+__all__ = ["activation", "activation_reduce", "exponential"]
+
+Array = np.ndarray
+
+OUT_OF_DOMAIN = declare(
+    "D021",
+    "activation-domain",
+    "error",
+    "An activation's input lies outside the interval where the engine's function is valid.",
+    "the Scalar engine evaluates piecewise polynomials; outside the interval the result is wrong, not NaN",
+)
+BIAS_KIND = declare(
+    "D023",
+    "activation-bias",
+    "error",
+    "An activation's bias is of a kind that the engine does not take.",
+    "gen2 needs a (P, 1) tile, tfloat32 is not supported, and nl.copy ignores the bias",
+)
+ACTIVATION_REDUCTION = declare(
+    "D024",
+    "activation-reduction",
+    "error",
+    "An activation's reduction is not a sum, or is commanded without an operator.",
+    "the Scalar engine's registers only add",
+)
+EXPONENTIAL_INIT = declare(
+    "D046",
+    "exponential-init",
+    "error",
+    "exponential has a reduce_init without load_reduce, or a max_value that is not float32.",
+    "the value would be ignored or misread",
+)
+REDUCTION_SHAPE = declare(
+    "S054",
+    "reduction-shape",
+    "error",
+    "reduce_res does not have one element on each of data's partitions.",
+    "the accumulator has one register per lane",
+    meaningless=True,
+)
+
+
+def reduce_res_fits(name: str, data: str) -> Constraint:
+    """``reduce_res`` has one element on each partition of the data."""
+
+    def check(call: Call) -> None:
+        result, reference = call.tensor(name), call.tensor(data)
+        if result is None or reference is None:
+            return
+        if result.free_size != 1 or result.shape[0] != reference.shape[0]:
+            call.fail(
+                REDUCTION_SHAPE,
+                f"{name} must have shape ({reference.shape[0]}, 1), got {result.shape}",
+                operand=name,
+                seen=result.shape,
+                allowed=f"({reference.shape[0]}, 1)",
+                fix=f"allocate {name} with one element per partition of {data}",
+            )
+
+    return Constraint(f"{name} is (P, 1) on the partitions of {data}", (REDUCTION_SHAPE,), check)
+
+
+def _is_activation(call: Call) -> None:
+    op = call.op("op")
+    if op is None or op.activation is None:
+        call.fail(
+            rules.OPERATOR_KIND,
+            f"op must be an activation function of nki.language, got {call['op']!r}",
+            operand="op",
+            seen=repr(call["op"]),
+            allowed="nl.copy, nl.exp, nl.relu, nl.square, ...",
+            fix="pass an activation function such as nl.exp; for arithmetic use nisa.tensor_scalar",
+        )
+
+
+def _bias(call: Call) -> None:
+    bias, op = call["bias"], call.op("op")
+    if bias is None:
+        return
+    tile = call.tensor("bias")
+    if tile is None and call.generation.number == 2:
+        why, fix = "is a number, but gen2 takes a (P, 1) tile only", "put the bias into a (P, 1) tile"
+    elif tile is not None and tile.dtype == "tfloat32":
+        why, fix = "is tfloat32", "use a float32 tile"
+    elif op is not None and op.name == "copy" and bias != 0:
+        why, fix = "is ignored by the engine when op is nl.copy", "add it with nisa.tensor_scalar"
+    elif op is not None and op.name == "reciprocal" and call.generation.number == 2:
+        why, fix = "is not supported with nl.reciprocal on gen2", "add it with nisa.tensor_scalar first"
+    else:
+        return
+    call.fail(BIAS_KIND, f"bias {why}", operand="bias", seen=bias if tile is None else tile.describe(), fix=fix)
+
+
+def _sum_only(call: Call) -> None:
+    op, command = call.op("reduce_op"), call.values.get("reduce_cmd", ReduceCmd.reset_reduce)
+    if op is None:
+        if command in (ReduceCmd.reduce, ReduceCmd.reset_reduce):
+            call.fail(
+                ACTIVATION_REDUCTION,
+                f"reduce_cmd is {command} without reduce_op",
+                operand="reduce_op",
+                seen=call["reduce_op"],
+                allowed="nl.add",
+                fix="pass reduce_op=nl.add",
+            )
+        return
+    if op.name != "add" and (call.name == "activation" or call.generation.number == 2):
+        call.fail(
+            ACTIVATION_REDUCTION,
+            f"reduce_op must be nl.add, got {op!r}",
+            operand="reduce_op",
+            seen=op,
+            allowed="nl.add",
+            fix="reduce with nisa.tensor_reduce",
+        )
+
+
+_COMMON = (
+    Constraint("op an activation function", (rules.OPERATOR_KIND,), _is_activation),
+    Constraint("bias a (P, 1) tile, on gen3+ also a number", (BIAS_KIND,), _bias),
+    Constraint("reductions add", (ACTIVATION_REDUCTION,), _sum_only),
+    same_partitions("dst", "data", "bias", "scale"),
+    same_free_size("dst", "data"),
+    reduce_res_fits("reduce_res", "data"),
+    columns_are_float32("scale"),
+)
+
+
+def _evaluate(name: str, op: Any, data: Array, bias: Any, scale: Any) -> Array:
+    """Return ``op(data * scale + bias)`` in float32, flagging inputs outside the function's interval."""
+    function = as_op(op)
+    assert function is not None and function.activation is not None
+    x = data
+    if not (isinstance(scale, np.float32) and scale == 1):
+        x = x * scale
+    if bias is not None:
+        x = x + bias
+    if function.domain is not None and x.size:
+        _check_domain(name, function, x)
+    return function.activation(x)
+
+
+def _check_domain(name: str, op: Op, x: Array) -> None:
+    assert op.domain is not None
+    low, high = op.domain
+    measured = np.abs(x) if op.name == "reciprocal" else x
+    if measured.min() >= low and measured.max() <= high:
+        return
+    outside = (measured < low) | (measured > high)
+    count = int(outside.sum())
+    if count == 0:
+        return  # NaN: propagated, not created here
+    distance = np.where(outside, np.abs(measured - np.clip(measured, low, high)), -1)
+    worst = x[np.unravel_index(int(np.argmax(distance)), x.shape)]
+    flag(
+        OUT_OF_DOMAIN,
+        f"{name}: {count} inputs of {op!r} lie outside its valid interval",
+        instruction=name,
+        operand="data",
+        seen=f"worst input {worst:.9g}",
+        allowed=f"[{low:.6g}, {high:.6g}]" + (" in magnitude" if op.name == "reciprocal" else ""),
+        fix="bring the input into the interval first (range reduction, clamping, or adding an epsilon)",
+    )
+
+
+@instruction(
+    engines=(Engine.scalar,),
+    operands={
+        "dst": Out(ON_CHIP),
+        "data": In(ON_CHIP),
+        "bias": Column(ON_CHIP, optional=True),
+        "scale": Column(ON_CHIP),
+        "reduce_res": Out(ON_CHIP, optional=True),
+    },
+    require=_COMMON,
+    stateful=True,
+    cost=stream(over="data"),
+    source="nki.isa.activation, 0.3.0",
+)
+def activation(
+    core: Core,
+    dst: Any,
+    op: Op,
+    data: Any,
+    bias: Any = None,
+    scale: Any = 1.0,
+    reduce_op: Op | None = None,
+    reduce_res: Any = None,
+    reduce_cmd: ReduceCmd = ReduceCmd.idle,
+    name: str | None = None,
+) -> Any:
+    """Return ``op(data * scale + bias)``, and add it up along the free dimension when commanded.
+
+    The running sum takes the float32 values, before they are rounded into ``dst``.
+    """
+    output = _evaluate("activation", op, data, bias, scale)
+    total = accumulate(core, Engine.scalar, reduce_cmd, reduce_op, output, dst.start_partition)
+    return output if reduce_res is None else (output, total)
+
+
+@instruction(
+    engines=(Engine.scalar,),
+    operands={
+        "dst": Out(ON_CHIP),
+        "data": In(ON_CHIP),
+        "reduce_res": Out(ON_CHIP),
+        "bias": Column(ON_CHIP, optional=True),
+        "scale": Column(ON_CHIP),
+    },
+    require=_COMMON,
+    stateful=True,
+    cost=stream(over="data", extra=64),
+    source="nki.isa.activation_reduce, 0.3.0",
+)
+def activation_reduce(
+    core: Core,
+    dst: Any,
+    op: Op,
+    data: Any,
+    reduce_op: Op,
+    reduce_res: Any,
+    bias: Any = None,
+    scale: Any = 1.0,
+    name: str | None = None,
+) -> Any:
+    """Return ``op(data * scale + bias)`` and its reduction along the free dimension."""
+    output = _evaluate("activation_reduce", op, data, bias, scale)
+    total = accumulate(
+        core, Engine.scalar, ReduceCmd.reset_reduce, reduce_op, output, dst.start_partition
+    )
+    return output, total
+
+
+def _exponential_arguments(call: Call) -> None:
+    init, command = call["reduce_init"], call["reduce_cmd"]
+    if command is not ReduceCmd.load_reduce and not (isinstance(init, (int, float)) and init == 0):
+        call.fail(
+            EXPONENTIAL_INIT,
+            f"reduce_init is used only with load_reduce, got {command}",
+            operand="reduce_init",
+            seen=init,
+            allowed="0.0, or reduce_cmd.load_reduce",
+            fix="pass reduce_cmd=nisa.reduce_cmd.load_reduce",
+        )
+    tile = call.tensor("max_value")
+    if tile is not None and tile.dtype != "float32":
+        call.fail(
+            EXPONENTIAL_INIT,
+            f"max_value must be float32, got {tile.dtype}",
+            operand="max_value",
+            seen=tile.dtype,
+            allowed="float32",
+            fix="keep the row maxima in a float32 (P, 1) tile",
+        )
+
+
+@instruction(
+    engines=(Engine.vector,),
+    operands={
+        "dst": Out(ON_CHIP),
+        "src": In(ON_CHIP),
+        "max_value": Column(ON_CHIP),
+        "reduce_res": Out(ON_CHIP, optional=True),
+        "reduce_init": Column(ON_CHIP),
+    },
+    require=(
+        same_partitions("dst", "src", "max_value"),
+        same_free_size("dst", "src"),
+        reduce_res_fits("reduce_res", "src"),
+        Constraint("reduce_init with load_reduce only; max_value float32", (EXPONENTIAL_INIT,), _exponential_arguments),
+    ),
+    since=4,
+    stateful=True,
+    cost=stream(over="src", factor=0.25),
+    source="nki.isa.exponential, 0.3.0",
+)
+def exponential(
+    core: Core,
+    dst: Any,
+    src: Any,
+    max_value: Any = 0.0,
+    reduce_res: Any = None,
+    reduce_cmd: ReduceCmd = ReduceCmd.idle,
+    reduce_init: Any = 0.0,
+    name: str | None = None,
+) -> Any:
+    """Return ``exp(src - max_value)``, and add it up along the free dimension when commanded."""
+    output = np.exp(src - max_value)
+    total = accumulate(
+        core, Engine.vector, reduce_cmd, OPS["add"], output, dst.start_partition, load=reduce_init
+    )
+    return output if reduce_res is None else (output, total)

@@ -1,0 +1,283 @@
+"""Element by element: tensor_tensor, tensor_scalar, scalar_tensor_tensor, tensor_copy, reciprocal.
+
+Operands are widened to float32 and the result is rounded once, on its way into ``dst``. Exceptions are exact: bitwise
+operators, copies without a change of type, and 32-bit integers on the GpSimd engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.machine import instruction
+from nkisim.memory import MemoryRegion
+from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
+from nkisim.spec.constraints import (
+    Constraint,
+    alu_operator,
+    at_most_one_in_psum,
+    columns_are_float32,
+    engine_among,
+    matches_bits,
+    one_start_partition,
+    same_free_size,
+    same_partitions,
+    small_immediate,
+)
+from nkisim.spec.cost import stream
+from nkisim.spec.enums import engine as Engine
+
+__all__ = ["reciprocal", "scalar_tensor_tensor", "tensor_copy", "tensor_scalar", "tensor_tensor"]
+
+Array = np.ndarray
+
+_INTEGER_OPS = ("add", "subtract", "multiply", "maximum", "minimum")
+
+
+def apply(op: Any, left: Any, right: Any, reverse: bool = False) -> Array:
+    """Return ``left <op> right``, or the operands exchanged."""
+    function = as_op(op)
+    assert function is not None and function.binary is not None
+    if reverse and not function.unary:
+        left, right = right, left
+    return function.binary(left, right)
+
+
+def _bits_or_fp32(*op_names: str) -> Any:
+    """Return the arithmetic rule of instructions that are bitwise or float32."""
+
+    def arithmetic(call: Call) -> Arithmetic:
+        return "bits" if any((op := call.op(n)) is not None and op.is_bitvec for n in op_names) else "fp32"
+
+    return arithmetic
+
+
+def _all_wide_integers(call: Call) -> bool:
+    return all(t.dtype in ("int32", "uint32") for _, t in call.tensors("dst", "data1", "data2"))
+
+
+def _tensor_tensor_engine(call: Call) -> Engine:
+    asked, op = call["engine"], call.op("op")
+    if asked is not Engine.unknown:
+        return Engine(asked)
+    in_psum = any(t.buffer is MemoryRegion.psum for _, t in call.tensors("dst", "data1", "data2"))
+    if op is not None and op.name == "power":
+        return Engine.gpsimd
+    if op is not None and not op.is_bitvec and _all_wide_integers(call) and not in_psum:
+        return Engine.gpsimd
+    return Engine.vector
+
+
+def _tensor_tensor_arithmetic(call: Call) -> Arithmetic:
+    op = call.op("op")
+    assert op is not None
+    if op.is_bitvec:
+        return "bits"
+    exact = op.name in _INTEGER_OPS or op.kind == "compare"
+    if call.engine is Engine.gpsimd and exact and _all_wide_integers(call):
+        return "integer"
+    return "fp32"
+
+
+def _two_operands(*names: str) -> Constraint:
+    def check(call: Call) -> None:
+        for name in names:
+            op = call.op(name)
+            if op is not None and op.unary:
+                call.fail(
+                    rules.OPERATOR_KIND,
+                    f"{name} must combine two tensors, got {op!r}",
+                    operand=name,
+                    seen=op,
+                    allowed="binary operators",
+                    fix="use nisa.tensor_scalar or nisa.activation for operators of one input",
+                )
+
+    return Constraint(f"{names[0]} takes two inputs", (rules.OPERATOR_KIND,), check)
+
+
+@instruction(
+    engines=(Engine.vector, Engine.gpsimd),
+    operands={"dst": Out(ON_CHIP), "data1": In(ON_CHIP), "data2": In(ON_CHIP)},
+    require=(
+        alu_operator("op"),
+        _two_operands("op"),
+        matches_bits(("op",), "dst", "data1", "data2"),
+        same_partitions("dst", "data1", "data2"),
+        same_free_size("dst", "data1", "data2"),
+        at_most_one_in_psum("data1", "data2"),
+        one_start_partition("data1", "data2"),
+    ),
+    choose_engine=_tensor_tensor_engine,
+    arithmetic=_tensor_tensor_arithmetic,
+    cost=stream(over="dst", factor=2),
+    source="nki.isa.tensor_tensor, 0.3.0",
+)
+def tensor_tensor(
+    dst: Any, data1: Any, data2: Any, op: Op, engine: Engine = Engine.unknown, name: str | None = None
+) -> Array:
+    """Combine two tiles element by element.
+
+    Tiles that are all int32 or uint32 and in SBUF run on the GpSimd engine, exactly and wrapping; on the Vector engine
+    the same arithmetic goes through float32.
+    """
+    return apply(op, data1, data2)
+
+
+def _tensor_scalar_engines(call: Call) -> tuple[Engine, ...]:
+    ops = [op for n in ("op0", "op1") if (op := call.op(n)) is not None]
+    names = tuple(op.name for op in ops)
+    if "rsqrt" in names:
+        return (Engine.gpsimd, Engine.scalar) if len(names) == 1 else (Engine.gpsimd, Engine.vector)
+    legal = [Engine.vector]
+    if call.generation.number >= 4 or (
+        call.generation.number == 3 and names in (("multiply", "add"), ("multiply",), ("add",))
+    ):
+        legal.append(Engine.scalar)
+    return tuple(legal)
+
+
+def _tensor_scalar_engine(call: Call) -> Engine:
+    if call["engine"] is not Engine.unknown:
+        return Engine(call["engine"])
+    legal = _tensor_scalar_engines(call)
+    in_psum = any(t.buffer is MemoryRegion.psum for _, t in call.tensors("dst", "data", "operand0", "operand1"))
+    return next((e for e in legal if not (in_psum and e is Engine.gpsimd)), legal[0])
+
+
+def _second_operator(call: Call) -> None:
+    if (call["op1"] is None) != (call["operand1"] is None):
+        given, missing = ("op1", "operand1") if call["operand1"] is None else ("operand1", "op1")
+        call.fail_call(
+            rules.BAD_CALL,
+            f"{given} is given without {missing}",
+            operand=missing,
+            seen=f"op1={call['op1']!r}, operand1={call['operand1']!r}",
+            allowed="both or neither",
+            fix=f"pass {missing}, or drop {given}",
+        )
+
+
+@instruction(
+    engines=(Engine.vector, Engine.scalar, Engine.gpsimd),
+    operands={
+        "dst": Out(ON_CHIP),
+        "data": In(ON_CHIP),
+        "operand0": Column(ON_CHIP),
+        "operand1": Column(ON_CHIP, optional=True),
+    },
+    require=(
+        alu_operator("op0"),
+        alu_operator("op1", optional=True),
+        Constraint("op1 and operand1 come together", (rules.BAD_CALL,), _second_operator),
+        matches_bits(("op0", "op1"), "dst", "data", "operand0", "operand1"),
+        same_partitions("dst", "data", "operand0", "operand1"),
+        same_free_size("dst", "data"),
+        columns_are_float32("operand0", "operand1"),
+        small_immediate("operand0", "operand1"),
+        engine_among(_tensor_scalar_engines, "Scalar on gen3 only multiply/add; GpSimd only rsqrt"),
+    ),
+    choose_engine=_tensor_scalar_engine,
+    arithmetic=_bits_or_fp32("op0", "op1"),
+    cost=stream(over="data"),
+    source="nki.isa.tensor_scalar, 0.3.0",
+)
+def tensor_scalar(
+    dst: Any,
+    data: Any,
+    op0: Op,
+    operand0: Any,
+    reverse0: bool = False,
+    op1: Op | None = None,
+    operand1: Any = None,
+    reverse1: bool = False,
+    engine: Engine = Engine.unknown,
+    name: str | None = None,
+) -> Array:
+    """Apply one or two operators with a number, or one value per partition, as the other operand."""
+    result = apply(op0, data, operand0, reverse0)
+    return result if op1 is None else apply(op1, result, operand1, reverse1)
+
+
+@instruction(
+    engines=(Engine.vector,),
+    operands={
+        "dst": Out(ON_CHIP),
+        "data": In(ON_CHIP),
+        "operand0": Column(ON_CHIP),
+        "operand1": In(ON_CHIP),
+    },
+    require=(
+        alu_operator("op0", "op1", bitvec=False),
+        same_partitions("dst", "data", "operand1", "operand0"),
+        same_free_size("dst", "data", "operand1"),
+        at_most_one_in_psum("data", "operand1"),
+        one_start_partition("data", "operand1"),
+        columns_are_float32("operand0"),
+        small_immediate("operand0"),
+    ),
+    cost=stream(over="data", factor=2),
+    source="nki.isa.scalar_tensor_tensor, 0.3.0",
+)
+def scalar_tensor_tensor(
+    dst: Any,
+    data: Any,
+    op0: Op,
+    operand0: Any,
+    op1: Op,
+    operand1: Any,
+    reverse0: bool = False,
+    reverse1: bool = False,
+    name: str | None = None,
+) -> Array:
+    """Return ``(data <op0> operand0) <op1> operand1`` without rounding in between."""
+    return apply(op1, apply(op0, data, operand0, reverse0), operand1, reverse1)
+
+
+def _copy_engines(call: Call) -> tuple[Engine, ...]:
+    if call.generation.number == 2:
+        return (Engine.vector, Engine.gpsimd)
+    return (Engine.vector, Engine.scalar, Engine.gpsimd)
+
+
+def same_bits_or_fp32(dst: str, src: str) -> Any:
+    """Return the arithmetic rule of copies: bits when the types agree, else through float32."""
+
+    def arithmetic(call: Call) -> Arithmetic:
+        a, b = call.tensor(dst), call.tensor(src)
+        return "copy" if a is not None and b is not None and a.dtype == b.dtype else "fp32"
+
+    return arithmetic
+
+
+@instruction(
+    engines=(Engine.vector, Engine.scalar, Engine.gpsimd),
+    operands={"dst": Out(ON_CHIP), "src": In(ON_CHIP)},
+    require=(
+        same_partitions("dst", "src"),
+        same_free_size("dst", "src"),
+        engine_among(_copy_engines, "not on the Scalar engine of gen2"),
+    ),
+    arithmetic=same_bits_or_fp32("dst", "src"),
+    moves=True,
+    cost=stream(over="src"),
+    source="nki.isa.tensor_copy, 0.3.0",
+)
+def tensor_copy(
+    dst: Any, src: Any, engine: Engine = Engine.unknown, name: str | None = None
+) -> Array:
+    """Copy a tile: bit for bit when the types agree, through float32 otherwise."""
+    return src
+
+
+@instruction(
+    engines=(Engine.vector,),
+    operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP)},
+    require=(same_partitions("dst", "data"), same_free_size("dst", "data")),
+    cost=stream(over="data", factor=8),
+    source="nki.isa.reciprocal, 0.3.0",
+)
+def reciprocal(dst: Any, data: Any, name: str | None = None) -> Array:
+    """Return 1/x in float32."""
+    return np.float32(1) / data

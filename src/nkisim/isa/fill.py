@@ -1,0 +1,179 @@
+"""Tiles made from nothing: memset and iota."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import declare
+from nkisim.dtypes import encode
+from nkisim.machine import instruction
+from nkisim.memory import NkiTensor
+from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Constraint, Out, rules
+from nkisim.spec.cost import startup_stream, stream
+from nkisim.spec.enums import engine as Engine
+
+__all__ = ["affine_values", "iota", "memset", "pattern_fits"]
+
+Array = np.ndarray
+
+MEMSET_TYPE = declare(
+    "A004",
+    "memset-type",
+    "error",
+    "memset fills a tile with a value of another kind.",
+    "0.3.0 no longer converts: integer tiles take integers",
+    meaningless=True,
+)
+MEMSET_PACKED = declare(
+    "A005",
+    "memset-packed",
+    "error",
+    "memset fills an x4 packed tile with something other than 0.",
+    "memset writes whole words and does not know the packed elements",
+    meaningless=True,
+)
+PATTERN_COUNT = declare(
+    "S052",
+    "pattern-count",
+    "error",
+    "The pattern of iota or affine_select does not generate one value per element.",
+    "the pattern's counts must multiply to the elements per partition, in at most 4 dimensions",
+    meaningless=True,
+)
+
+
+def _copy(call: Call) -> Arithmetic:
+    return "copy"
+
+
+def _fill_value(call: Call) -> None:
+    dst, value = call.tensor("dst"), call["value"]
+    assert dst is not None
+    if isinstance(value, NkiTensor) or not isinstance(value, (bool, int, float, np.number)):
+        call.fail(
+            rules.STATIC_ARGUMENT,
+            f"value must be a number known at compile time, got {type(value).__name__}",
+            operand="value",
+            seen=repr(value)[:80],
+            allowed="an int or a float",
+            fix="copy tiles with nisa.tensor_copy",
+        )
+    if dst.dtype.kind == "packed":
+        # Floats reach this check without their value, so only a literal 0 can be told apart from others.
+        if isinstance(value, (int, np.integer)) and value == 0:
+            return
+        call.fail(
+            MEMSET_PACKED,
+            f"value must be 0 for {dst.dtype}, got {value}",
+            operand="value",
+            seen=value,
+            allowed=0,
+            fix="fill with 0, or load packed values with nisa.dma_copy",
+        )
+    is_bool = isinstance(value, (bool, np.bool_))
+    if (is_bool and dst.dtype.kind != "bool") or (
+        isinstance(value, (float, np.floating)) and not dst.dtype.is_float
+    ):
+        call.fail(
+            MEMSET_TYPE,
+            f"value {value!r} does not match the dtype {dst.dtype} of dst",
+            operand="value",
+            seen=repr(value),
+            allowed="an int" if not dst.dtype.is_float else "an int or a float",
+            fix=f"write value={int(value)}",
+        )
+    if dst.dtype.is_float and isinstance(value, int) and float(np.float32(value)) != value:
+        call.fail(
+            rules.LARGE_IMMEDIATE,
+            f"value {value} is not exact in float32",
+            operand="value",
+            seen=value,
+            allowed="magnitude up to 2^24, or exact in float32",
+            fix="fill an integer tile",
+        )
+
+
+@instruction(
+    engines=(Engine.vector, Engine.gpsimd),
+    operands={"dst": Out(ON_CHIP)},
+    require=(Constraint("value matches the dtype of dst", (MEMSET_TYPE, MEMSET_PACKED), _fill_value),),
+    arithmetic=_copy,
+    cost=stream(over="dst"),
+    source="nki.isa.memset, 0.3.0",
+)
+def memset(dst: Any, value: float, engine: Engine = Engine.unknown, name: str | None = None) -> Array:
+    """Fill a tile with a constant."""
+    return np.broadcast_to(stored_scalar(dst, value), (dst.shape[0], dst.free_size))
+
+
+def stored_scalar(tensor: NkiTensor, value: Any) -> Any:
+    """Return a number in the storage form of ``tensor``; integers saturate."""
+    storage = tensor.alloc.storage_dtype(tensor.dtype)
+    if storage == np.float32:
+        return np.float32(value) if tensor.dtype != "tfloat32" else encode(np.float32([value]), tensor.dtype)[0]
+    if tensor.dtype.is_integer or tensor.dtype.kind == "packed":
+        limits = np.iinfo(storage)
+        if isinstance(value, (float, np.floating)):
+            return encode(np.float32([value]), tensor.dtype)[0]
+        return storage.type(min(max(int(value), int(limits.min)), int(limits.max)))
+    return encode(np.float32([value]), tensor.dtype)[0]
+
+
+def pattern_fits(call: Call) -> None:
+    """Check that a pattern generates one value per element of ``dst``."""
+    dst, pattern = call.tensor("dst"), call["pattern"]
+    assert dst is not None
+    try:
+        counts = [int(count) for _, count in pattern]
+    except (TypeError, ValueError):
+        call.fail(
+            rules.STATIC_ARGUMENT,
+            f"pattern must be a list of [step, count], got {pattern!r}",
+            operand="pattern",
+            seen=repr(pattern)[:80],
+            allowed="[[step, count], ...]",
+            fix="pass integers known at compile time",
+        )
+        return
+    if math.prod(counts) != dst.free_size or len(counts) > 4:
+        call.fail(
+            PATTERN_COUNT,
+            f"pattern {[list(p) for p in pattern]} generates {math.prod(counts)} values in {len(counts)} "
+            f"dimensions, dst has {dst.free_size} elements per partition",
+            operand="pattern",
+            seen=math.prod(counts),
+            allowed=f"{dst.free_size}, in at most 4 dimensions",
+            fix="make the counts multiply to the elements per partition of dst",
+        )
+
+
+def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier: Any) -> Array:
+    """Return ``offset + channel * multiplier + sum(index * step)`` in wrapping int32, one row per channel."""
+    values = np.zeros(1, np.int64)
+    for step, count in pattern:
+        values = (values[:, None] + int(step) * np.arange(int(count), dtype=np.int64)).reshape(-1)
+    channels = np.arange(partitions, dtype=np.int64)[:, None] * int(channel_multiplier)
+    return (int(offset) + channels + values).astype(np.int32)
+
+
+@instruction(
+    engines=(Engine.gpsimd,),
+    operands={"dst": Out(SBUF)},
+    require=(Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),),
+    arithmetic=_copy,
+    cost=startup_stream(over="dst"),
+    source="nki.isa.iota, 0.3.0",
+)
+def iota(
+    dst: Any, pattern: Any, offset: int = 0, channel_multiplier: int = 0, name: str | None = None
+) -> Array:
+    """Write an affine function of the element's position, computed in int32 and converted to ``dst``'s type."""
+    values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
+    if dst.dtype.is_integer:
+        limits = np.iinfo(dst.dtype.numpy)
+        return np.clip(values.astype(np.int64), limits.min, limits.max).astype(dst.dtype.numpy)
+    wide = values.astype(np.float32)
+    return wide if dst.alloc.storage_dtype(dst.dtype) == np.float32 and dst.dtype != "tfloat32" else encode(wide, dst.dtype)

@@ -1,0 +1,83 @@
+"""Instructions of 0.3.0 that have their name and signature here, but no meaning yet."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from nkisim.spec.enums import dma_engine as DmaEngine
+from nkisim.spec.enums import engine as Engine
+
+__all__ = ["PENDING"]
+
+PENDING: dict[str, Callable[..., NoReturn]] = {}
+"""The functions that raise ``NotImplementedError``, by name."""
+
+_UNKNOWN = {"engine": Engine.unknown}
+
+
+def _pending(label: str, parameters: str, **defaults: Any) -> Callable[..., NoReturn]:
+    """Return a function with the 0.3.0 signature that says it is not simulated yet."""
+
+    def call(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"nisa.{label} is not simulated yet")
+
+    call.__name__ = call.__qualname__ = label
+    call.__doc__ = f"Not simulated yet: ``nisa.{label}`` of NKI 0.3.0."
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                p, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=defaults.get(p, inspect.Parameter.empty)
+            )
+            for p in parameters.split()
+        ]
+    )
+    PENDING[label] = call
+    return call
+
+
+core_barrier = _pending("core_barrier", "data cores engine name", engine=Engine.gpsimd, name=None)
+sendrecv = _pending(
+    "sendrecv",
+    "src dst send_to_rank recv_from_rank pipe_id dma_engine name",
+    dma_engine=DmaEngine.dma,
+    name=None,
+)
+register_alloc = _pending("register_alloc", "x", x=None)
+register_load = _pending("register_load", "dst src")
+register_move = _pending("register_move", "dst src")
+register_store = _pending("register_store", "dst src")
+rng = _pending("rng", "dst engine name", **_UNKNOWN, name=None)
+rand2 = _pending("rand2", "dst min max name", name=None)
+rand_get_state = _pending("rand_get_state", "dst engine name", **_UNKNOWN, name=None)
+rand_set_state = _pending("rand_set_state", "src_seeds engine name", **_UNKNOWN, name=None)
+set_rng_seed = _pending("set_rng_seed", "src_seeds name", name=None)
+dropout = _pending("dropout", "dst data prob name", name=None)
+quantize_mx = _pending("quantize_mx", "dst src dst_scale name", name=None)
+nc_matmul_mx = _pending(
+    "nc_matmul_mx",
+    "dst stationary moving stationary_scale moving_scale tile_position tile_size accumulate name",
+    tile_position=None,
+    tile_size=None,
+    accumulate=None,
+    name=None,
+)
+local_gather = _pending(
+    "local_gather",
+    "dst src_buffer index num_elem_per_idx num_valid_indices name",
+    num_elem_per_idx=1,
+    num_valid_indices=None,
+    name=None,
+)
+nc_n_gather = _pending("nc_n_gather", "dst data indices name", name=None)
+nc_stream_shuffle = _pending("nc_stream_shuffle", "dst src shuffle_mask name", name=None)
+max8 = _pending("max8", "dst src name", name=None)
+nc_find_index8 = _pending("nc_find_index8", "dst data vals name", name=None)
+nc_match_replace8 = _pending(
+    "nc_match_replace8", "dst data vals imm dst_idx name", dst_idx=None, name=None
+)
+nonzero_with_count = _pending(
+    "nonzero_with_count", "dst src index_offset padding_val name", index_offset=0, padding_val=-1, name=None
+)
+sequence_bounds = _pending("sequence_bounds", "dst segment_ids name", name=None)

@@ -1,0 +1,350 @@
+"""Choosing elements: by predicate, by affine position, by range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import declare
+from nkisim.dtypes import int8, int16, uint8, uint16, uint32
+from nkisim.isa.accumulate import accumulate
+from nkisim.isa.activation import reduce_res_fits
+from nkisim.isa.elementwise import apply, same_bits_or_fp32
+from nkisim.isa.fill import PATTERN_COUNT, affine_values, pattern_fits, stored_scalar
+from nkisim.machine import Core, instruction, prepare_read
+from nkisim.memory import NkiTensor
+from nkisim.spec import ON_CHIP, OPS, SBUF, Call, Column, Constraint, In, InOut, Op, Out, rules
+from nkisim.spec.constraints import (
+    at_most_one_in_psum,
+    dtype_in,
+    one_start_partition,
+    same_dtype,
+    same_free_size,
+    same_partitions,
+)
+from nkisim.spec.cost import startup_stream, stream
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.enums import reduce_cmd as ReduceCmd
+
+__all__ = ["affine_select", "range_select", "select_reduce", "tensor_copy_predicated"]
+
+Array = np.ndarray
+
+FP32_MIN = -3.4028235e38
+
+PREDICATE_SHAPE = declare(
+    "S055",
+    "predicate-shape",
+    "error",
+    "The predicate has another size than the data.",
+    "one predicate element decides one data element",
+    meaningless=True,
+)
+RANGE_SELECT_FIELDS = declare(
+    "D029",
+    "range-select-fields",
+    "error",
+    "range_select has an operand or argument it does not take.",
+    "data is float, bounds are float32, comparisons are eq/lt/le/gt/ge, the reduction is maximum, the fill is FP32_MIN",
+)
+RANGE_SELECT_POSITION = declare(
+    "D030",
+    "range-select-position",
+    "error",
+    "range_select compares positions of 2^24 or more.",
+    "positions are compared in float32",
+)
+AFFINE_SELECT_ORDER = declare(
+    "A009",
+    "affine-select-order",
+    "error",
+    "affine_select is called with offset in third position.",
+    "0.3.0 made offset a keyword; the arguments behind it moved up",
+    meaningless=True,
+)
+
+
+def _predicate_fits(data: str) -> Constraint:
+    def check(call: Call) -> None:
+        predicate, reference = call.tensor("predicate"), call.tensor(data)
+        if predicate is None or reference is None:
+            return
+        if (predicate.shape[0], predicate.free_size) != (reference.shape[0], reference.free_size):
+            call.fail(
+                PREDICATE_SHAPE,
+                f"predicate has shape {predicate.shape}, {data} has {reference.shape}",
+                operand="predicate",
+                seen=predicate.shape,
+                allowed=reference.shape,
+                fix="slice both to the same size",
+            )
+
+    return Constraint(f"predicate and {data} have one size", (PREDICATE_SHAPE,), check)
+
+
+@instruction(
+    engines=(Engine.vector,),
+    operands={
+        "dst": InOut(ON_CHIP),
+        "src": In(ON_CHIP, scalar=True),
+        "predicate": In(ON_CHIP),
+    },
+    require=(
+        _predicate_fits("dst"),
+        same_partitions("dst", "src"),
+        same_free_size("dst", "src"),
+        dtype_in("predicate", (uint8, uint16, uint32)),
+        same_dtype("dst", "src"),
+        at_most_one_in_psum("src", "predicate"),
+        one_start_partition("src", "predicate"),
+    ),
+    memory=True,
+    cost=stream(over="dst", factor=2),
+    source="nki.isa.tensor_copy_predicated, 0.3.0",
+)
+def tensor_copy_predicated(
+    core: Core, dst: NkiTensor, src: Any, predicate: Any, reverse_pred: bool = False, name: str | None = None
+) -> None:
+    """Copy elements where the predicate is true; the others keep their bytes."""
+    chosen = prepare_read(predicate, "tensor_copy_predicated", "predicate").reshape(dst.shape) != 0
+    if reverse_pred:
+        chosen = ~chosen
+    target = dst.array
+    if isinstance(src, NkiTensor):
+        values = prepare_read(src, "tensor_copy_predicated", "src").reshape(dst.shape)
+        target[chosen] = values[chosen]
+    else:
+        target[chosen] = stored_scalar(dst, src)
+    storage = dst.storage
+    storage.version += 1
+    dst.alloc.written = True
+    storage.mark_written_where(chosen, dst.start, dst.strides, dst.itemsize)
+    if storage.psum is not None:
+        storage.psum.write(dst.region)
+
+
+_SELECT_DTYPES = "any type but tfloat32, int32 and uint32"
+
+
+def _select_dtypes(call: Call) -> None:
+    tile = call.tensor("on_true")
+    if tile is not None and tile.dtype in ("tfloat32", "int32", "uint32"):
+        call.fail(
+            rules.RESTRICTED_DTYPE,
+            f"on_true is {tile.dtype}, which the instruction does not support",
+            operand="on_true",
+            seen=tile.dtype,
+            allowed=_SELECT_DTYPES,
+            fix="use float32",
+        )
+
+
+def _maximum_only(call: Call) -> None:
+    op = call.op("reduce_op")
+    if op is None or op.name != "maximum":
+        call.fail(
+            rules.REDUCTION_OPERATOR,
+            f"reduce_op must be nl.maximum, got {call['reduce_op']!r}",
+            operand="reduce_op",
+            seen=repr(call["reduce_op"]),
+            allowed="nl.maximum",
+            fix="reduce with nisa.tensor_reduce",
+        )
+
+
+@instruction(
+    engines=(Engine.vector,),
+    operands={
+        "dst": Out(ON_CHIP),
+        "predicate": In(ON_CHIP),
+        "on_true": In(ON_CHIP),
+        "on_false": Column(ON_CHIP),
+        "reduce_res": Out(ON_CHIP, optional=True),
+    },
+    require=(
+        _predicate_fits("on_true"),
+        same_partitions("dst", "on_true", "on_false"),
+        same_free_size("dst", "on_true"),
+        dtype_in("predicate", (int8, uint8, int16, uint16)),
+        Constraint(f"on_true {_SELECT_DTYPES}", (rules.RESTRICTED_DTYPE,), _select_dtypes),
+        Constraint("reduce_op is nl.maximum", (rules.REDUCTION_OPERATOR,), _maximum_only),
+        at_most_one_in_psum("on_true", "predicate"),
+        reduce_res_fits("reduce_res", "on_true"),
+    ),
+    stateful=True,
+    cost=stream(over="dst", factor=2),
+    source="nki.isa.select_reduce, 0.3.0",
+)
+def select_reduce(
+    core: Core,
+    dst: Any,
+    predicate: Any,
+    on_true: Any,
+    on_false: Any,
+    reduce_res: Any = None,
+    reduce_cmd: ReduceCmd = ReduceCmd.idle,
+    reduce_op: Op = OPS["maximum"],
+    reverse_pred: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return ``on_true`` where the predicate is true, else ``on_false``, and its maximum when commanded."""
+    chosen = (predicate == 0) if reverse_pred else (predicate != 0)
+    result = np.where(chosen, on_true, on_false)
+    total = accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst.start_partition)
+    return result if reduce_res is None else (result, total)
+
+
+_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
+
+
+def _range_select_fields(call: Call) -> None:
+    tile = call.tensor("on_true_tile")
+    problems: list[tuple[str, object, object]] = []
+    if tile is not None and not tile.dtype.is_float:
+        problems.append(("on_true_tile", tile.dtype, "a float type"))
+    for name in ("bound0", "bound1"):
+        bound = call.tensor(name)
+        if bound is not None and bound.dtype != "float32":
+            problems.append((name, bound.dtype, "float32"))
+    for name in ("comp_op0", "comp_op1"):
+        op = call.op(name)
+        if op is None or op.name not in _COMPARISONS:
+            problems.append((name, repr(call[name]), ", ".join(f"nl.{c}" for c in _COMPARISONS)))
+    op = call.op("reduce_op")
+    if op is None or op.name != "maximum":
+        problems.append(("reduce_op", repr(call["reduce_op"]), "nl.maximum"))
+    fill = call["on_false_value"]
+    if not isinstance(fill, (int, float)) or np.float32(fill) != np.float32(FP32_MIN):
+        problems.append(("on_false_value", fill, FP32_MIN))
+    for name, seen, allowed in problems:
+        call.fail(
+            RANGE_SELECT_FIELDS,
+            f"{name} must be {allowed}, got {seen}",
+            operand=name,
+            seen=seen,
+            allowed=allowed,
+            fix=f"pass {allowed} for {name}",
+        )
+    start = call["range_start"]
+    if not isinstance(start, int):
+        call.fail(
+            rules.STATIC_ARGUMENT,
+            f"range_start must be a compile-time integer, got {type(start).__name__}",
+            operand="range_start",
+            seen=repr(start)[:60],
+            allowed="an int",
+            fix="pass a Python int",
+        )
+    elif tile is not None and start + tile.free_size > 2**24:
+        call.fail(
+            RANGE_SELECT_POSITION,
+            f"positions reach {start + tile.free_size - 1}",
+            operand="range_start",
+            seen=start + tile.free_size - 1,
+            allowed="below 2^24",
+            fix="subtract a common base from range_start and from the bounds",
+        )
+
+
+@instruction(
+    engines=(Engine.vector,),
+    operands={
+        "dst": Out(ON_CHIP),
+        "on_true_tile": In(ON_CHIP),
+        "bound0": Column(ON_CHIP),
+        "bound1": Column(ON_CHIP),
+        "reduce_res": Out(ON_CHIP, optional=True),
+    },
+    require=(
+        same_partitions("dst", "on_true_tile", "bound0", "bound1"),
+        same_free_size("dst", "on_true_tile"),
+        Constraint(
+            "float data, float32 bounds, FP32_MIN fill, maximum", (RANGE_SELECT_FIELDS, RANGE_SELECT_POSITION),
+            _range_select_fields,
+        ),
+        reduce_res_fits("reduce_res", "on_true_tile"),
+    ),
+    since=3,
+    stateful=True,
+    cost=stream(over="dst"),
+    source="nki.isa.range_select, 0.3.0",
+)
+def range_select(
+    core: Core,
+    dst: Any,
+    on_true_tile: Any,
+    comp_op0: Op,
+    comp_op1: Op,
+    bound0: Any,
+    bound1: Any,
+    reduce_cmd: ReduceCmd = ReduceCmd.reset_reduce,
+    reduce_res: Any = None,
+    reduce_op: Op = OPS["maximum"],
+    range_start: int = 0,
+    on_false_value: float = FP32_MIN,
+    name: str | None = None,
+) -> Any:
+    """Keep elements whose position satisfies both comparisons, fill the rest, and take the maximum."""
+    position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
+    chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
+    result = np.where(chosen, on_true_tile, np.float32(on_false_value))
+    total = accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst.start_partition)
+    return result if reduce_res is None else (result, total)
+
+
+def _affine_arguments(call: Call) -> None:
+    if isinstance(call["on_false_value"], NkiTensor) or not isinstance(call["on_true_tile"], NkiTensor):
+        call.fail_call(
+            AFFINE_SELECT_ORDER,
+            "takes (dst, pattern, channel_multiplier, on_true_tile, on_false_value, ..., offset=0); "
+            "the call has a tensor or number in another's place",
+            operand="offset",
+            seen=f"on_true_tile={type(call['on_true_tile']).__name__}, "
+            f"on_false_value={type(call['on_false_value']).__name__}",
+            allowed="a tile and a number",
+            fix="pass offset=... by keyword",
+        )
+    op = call.op("cmp_op")
+    if op is None or op.kind != "compare" or op.name.startswith("logical"):
+        call.fail(
+            rules.OPERATOR_KIND,
+            f"cmp_op must be a comparison, got {call['cmp_op']!r}",
+            operand="cmp_op",
+            seen=repr(call["cmp_op"]),
+            allowed="nl.equal, nl.not_equal, nl.less, nl.less_equal, nl.greater, nl.greater_equal",
+            fix="pass a comparison operator",
+        )
+
+
+@instruction(
+    engines=(Engine.gpsimd,),
+    # A number passes as on_true_tile here so that the constraint can explain the old argument order.
+    operands={"dst": Out(SBUF), "on_true_tile": In(SBUF, scalar=True)},
+    require=(
+        Constraint("cmp_op a comparison", (AFFINE_SELECT_ORDER, rules.OPERATOR_KIND), _affine_arguments),
+        same_partitions("dst", "on_true_tile"),
+        same_free_size("dst", "on_true_tile"),
+        Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),
+    ),
+    arithmetic=same_bits_or_fp32("dst", "on_true_tile"),
+    moves=True,
+    cost=startup_stream(over="dst"),
+    source="nki.isa.affine_select, 0.3.0",
+)
+def affine_select(
+    dst: Any,
+    pattern: Any,
+    channel_multiplier: int,
+    on_true_tile: Any,
+    on_false_value: float,
+    cmp_op: Op = OPS["equal"],
+    offset: int = 0,
+    name: str | None = None,
+) -> Array:
+    """Keep elements whose affine position compares true with 0, and fill the rest."""
+    values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
+    chosen = apply(cmp_op, values, np.int32(0)) != 0
+    same_type = on_true_tile.dtype != np.float32 or dst.alloc.storage_dtype(dst.dtype) == np.float32
+    fill = stored_scalar(dst, on_false_value) if same_type else np.float32(on_false_value)
+    return np.where(chosen, on_true_tile, fill)

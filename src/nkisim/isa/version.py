@@ -1,0 +1,16 @@
+"""Which NeuronCore a kernel is being run for."""
+
+from __future__ import annotations
+
+from nkisim.arch import resolve_target
+from nkisim.machine import CORE
+from nkisim.spec.enums import nc_version
+
+__all__ = ["get_nc_version"]
+
+
+def get_nc_version() -> nc_version:
+    """Return the generation of the running kernel's target; outside a kernel, of the environment's."""
+    core = CORE.get()
+    generation = resolve_target() if core is None else core.generation
+    return nc_version(generation.number)

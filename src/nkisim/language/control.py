@@ -1,0 +1,116 @@
+"""Loops, positions in the launch grid, scheduling regions and slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nkisim.diagnostics import declare, flag
+from nkisim.machine import CORE, current_core
+from nkisim.memory import DynSlice
+from nkisim.memory.rules import FRACTIONAL_EXTENT
+from nkisim.spec.signatures import checked_call
+
+__all__ = [
+    "affine_range",
+    "ds",
+    "dynamic_range",
+    "no_reorder",
+    "num_programs",
+    "program_id",
+    "program_ndim",
+    "sequential_range",
+    "static_range",
+]
+
+RETIRED_RANGE_KEYWORD = declare(
+    "A038",
+    "retired-range-keyword",
+    "error",
+    "A range is called with a keyword that 0.3.0 does not have.",
+    "loops are unrolled; scheduling hints are gone",
+    meaningless=True,
+)
+
+_RETIRED = {
+    keyword: (RETIRED_RANGE_KEYWORD, f"drop {keyword}=")
+    for keyword in ("precise_schedule", "multi_buffer", "reload_scope")
+}
+
+
+def _range(function: str, start: Any, stop: Any, step: Any) -> range:
+    """Return the unrolled sequence of a loop."""
+    bounds = (0, start) if stop is None else (start, stop)
+    whole = []
+    for bound in (*bounds, step):
+        if isinstance(bound, float):
+            flag(
+                FRACTIONAL_EXTENT,
+                f"nl.{function}: bound {bound} is a float",
+                instruction=f"nl.{function}",
+                seen=bound,
+                allowed="an integer",
+                fix="use // or math.ceil",
+            )
+            bound = int(bound)
+        whole.append(bound)
+    return range(*whole)
+
+
+@checked_call("nl.affine_range", _RETIRED)
+def affine_range(start: Any, stop: Any = None, step: Any = 1) -> range:
+    """Return the iterations of a loop without dependencies between them; unrolled."""
+    return _range("affine_range", start, stop, step)
+
+
+@checked_call("nl.sequential_range", _RETIRED)
+def sequential_range(start: Any, stop: Any = None, step: Any = 1) -> range:
+    """Return the iterations of a loop that run one after the other; unrolled."""
+    return _range("sequential_range", start, stop, step)
+
+
+@checked_call("nl.static_range", _RETIRED)
+def static_range(start: Any, stop: Any = None, step: Any = 1) -> range:
+    """Return the iterations of an unrolled loop."""
+    return _range("static_range", start, stop, step)
+
+
+@checked_call("nl.dynamic_range", _RETIRED)
+def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> range:
+    """Return the iterations of a loop that runs on the device."""
+    return _range("dynamic_range", start, stop, step)
+
+
+@checked_call("nl.ds")
+def ds(start: Any, size: Any) -> DynSlice:
+    """Return the slice of ``size`` elements from ``start``."""
+    return DynSlice(start, size)
+
+
+@contextmanager
+def _region() -> Iterator[None]:
+    yield
+
+
+def no_reorder() -> Any:
+    """Return a context in which instructions keep their program order; they always do here."""
+    return _region()
+
+
+@checked_call("nl.program_id")
+def program_id(axis: int = 0) -> int:
+    """Return the index of this core in the launch grid."""
+    return current_core("nl.program_id").program_id
+
+
+@checked_call("nl.num_programs")
+def num_programs(axes: int = 0) -> int:
+    """Return the number of cores in the launch grid."""
+    return current_core("nl.num_programs").num_programs
+
+
+def program_ndim() -> int:
+    """Return 1 when the kernel was launched with a grid, else 0."""
+    core = CORE.get()
+    return 1 if core is not None and core.has_grid else 0

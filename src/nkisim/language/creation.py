@@ -1,0 +1,147 @@
+"""New tensors: ndarray, zeros, ones, full and their kin, and constants shared by all kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import declare, flag
+from nkisim.dtypes import encode
+from nkisim.isa import dma_copy, memset
+from nkisim.machine import commit, current_core
+from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip, require_dtype
+
+__all__ = [
+    "empty_like",
+    "full",
+    "ndarray",
+    "ones",
+    "shared_constant",
+    "shared_identity_matrix",
+    "zeros",
+    "zeros_like",
+]
+
+CONSTANT_KIND = declare(
+    "A043",
+    "constant-kind",
+    "error",
+    "A shared constant has a size or type that is not supported.",
+    "constants are embedded in the compiled kernel",
+    meaningless=True,
+)
+
+
+def ndarray(
+    shape: Any,
+    dtype: Any,
+    buffer: MemoryRegion = MemoryRegion.sbuf,
+    name: str = "",
+    address: tuple[int, int] | None = None,
+) -> NkiTensor:
+    """Return a new tensor; its contents are undefined until something writes it.
+
+    Args:
+        shape: Extents; on chip the first is the partition dimension, at most 128.
+        dtype: A dtype of ``nki.language``.
+        buffer: ``nl.sbuf``, ``nl.psum``, ``nl.shared_hbm`` or ``nl.private_hbm``.
+        name: For messages; unique in a kernel.
+        address: (partition, byte offset) to place an on-chip tensor at.
+    """
+    return current_core("nl.ndarray").memory.allocate(shape, dtype, buffer, name, address)
+
+
+def _filled(where: str, shape: Any, value: Any, dtype: Any, buffer: Any, name: str) -> NkiTensor:
+    memory = current_core(where).memory
+    tensor = memory.allocate(shape, dtype, buffer, name, where=where)
+    number = int(value) if not tensor.dtype.is_float and float(value).is_integer() else value
+    if is_on_chip(tensor.buffer):
+        memset(tensor, number)
+    else:
+        tile = memory.allocate((1, max(tensor.size, 1)), dtype, MemoryRegion.sbuf, where=where)
+        memset(tile, number)
+        dma_copy(tensor, tile[:, 0 : tensor.size])
+    return tensor
+
+
+def zeros(
+    shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
+) -> NkiTensor:
+    """Return a new tensor of zeros."""
+    return _filled("nl.zeros", shape, 0, dtype, buffer, name)
+
+
+def ones(
+    shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
+) -> NkiTensor:
+    """Return a new tensor of ones."""
+    return _filled("nl.ones", shape, 1, dtype, buffer, name)
+
+
+def full(
+    shape: Any,
+    fill_value: float,
+    dtype: Any,
+    buffer: MemoryRegion = MemoryRegion.sbuf,
+    name: str = "",
+) -> NkiTensor:
+    """Return a new tensor filled with a value."""
+    return _filled("nl.full", shape, fill_value, dtype, buffer, name)
+
+
+def empty_like(
+    x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
+) -> NkiTensor:
+    """Return a new tensor with the shape of ``x`` and, unless told otherwise, its dtype and buffer."""
+    return current_core("nl.empty_like").memory.allocate(
+        x.shape, dtype or x.dtype, buffer or x.buffer, name, where="nl.empty_like"
+    )
+
+
+def zeros_like(
+    x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
+) -> NkiTensor:
+    """Return a tensor of zeros with the shape of ``x`` and, unless told otherwise, its dtype and buffer."""
+    return _filled("nl.zeros_like", x.shape, 0, dtype or x.dtype, buffer or x.buffer, name)
+
+
+def shared_constant(constant: Any) -> NkiTensor:
+    """Return a tensor in shared HBM with the contents of a NumPy array or of a ``.npy`` file."""
+    if isinstance(constant, (str, Path)):
+        constant = np.load(constant)
+    if not isinstance(constant, np.ndarray):
+        flag(
+            CONSTANT_KIND,
+            f"nl.shared_constant takes a NumPy array or the path of a .npy file, got {type(constant).__name__}",
+            instruction="nl.shared_constant",
+            operand="constant",
+            seen=type(constant).__name__,
+            fix="pass numpy.array(...)",
+        )
+    memory = current_core("nl.shared_constant").memory
+    tensor = memory.argument(constant, MemoryRegion.shared_hbm, "")
+    tensor.alloc.is_argument = False
+    return tensor
+
+
+def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None = None) -> NkiTensor:
+    """Return the n x n identity in SBUF, or write it to ``dst``."""
+    memory = current_core("nl.shared_identity_matrix").memory
+    kind = require_dtype(dtype, "nl.shared_identity_matrix")
+    if not 1 <= n <= 128 or kind.kind == "packed":
+        flag(
+            CONSTANT_KIND,
+            f"nl.shared_identity_matrix of size {n} and dtype {kind} cannot be a tile",
+            instruction="nl.shared_identity_matrix",
+            operand="n",
+            seen=f"{n}, {kind}",
+            allowed="1 to 128, any type but the x4 packs",
+            fix="build the identity from tiles of 128",
+        )
+    tile = dst if dst is not None else memory.allocate((n, n), kind, MemoryRegion.sbuf, where="nl.shared_identity_matrix")
+    identity = np.eye(n, dtype=np.float32)
+    storage = tile.alloc.storage_dtype(tile.dtype)
+    commit(tile, identity if storage == np.float32 else encode(identity, tile.dtype))
+    return tile

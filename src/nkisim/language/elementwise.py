@@ -1,0 +1,396 @@
+"""Element-wise tile functions. Each is also the operator that instructions take as ``op=``.
+
+They are written on the instructions: a two-operand function is a ``tensor_tensor`` or, with a number, a
+``tensor_scalar``; a one-operand function is an ``activation``. Results are new tiles in SBUF, or in PSUM where that is
+noted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from nkisim.diagnostics import flag
+from nkisim.dtypes import float32, int32, uint8
+from nkisim.isa import activation, memset, tensor_copy, tensor_copy_predicated, tensor_scalar, tensor_tensor
+from nkisim.isa import reciprocal as isa_reciprocal
+from nkisim.language.shape import expand_tile
+from nkisim.language.tiles import fresh, is_tile, need_tile, result_dtype
+from nkisim.memory import NkiTensor
+from nkisim.spec import OPS, Op, rules
+
+def _combine(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
+    """Return ``x <op> y`` for tiles and numbers, broadcasting with a finding where shapes differ."""
+    if is_tile(x) and is_tile(y):
+        a, b = need_tile(op.name, "x", x), need_tile(op.name, "y", y)
+        out_type = result_dtype(dtype, a, b)
+        if a.shape != b.shape:
+            a, b = _broadcast(op, a, b)
+        out = fresh(a.shape, out_type)
+        tensor_tensor(out, a, b, op=op)
+        return out
+    if is_tile(x):
+        tile, number, reverse = need_tile(op.name, "x", x), y, False
+    elif is_tile(y):
+        tile, number, reverse = need_tile(op.name, "y", y), x, True
+    else:
+        need_tile(op.name, "x", x)
+        raise AssertionError("unreachable: need_tile raises")
+    out = fresh(tile.shape, result_dtype(dtype, tile, number))
+    tensor_scalar(out, tile, op0=op, operand0=number, reverse0=reverse)
+    return out
+
+
+def _broadcast(op: Op, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
+    """Expand two tiles to a common shape, as AWS's simulator does; the compiler refuses it."""
+    if a.size == b.size and a.shape[0] == b.shape[0]:
+        return a, b.reshape(a.shape) if b.whole else b
+    ndim = max(len(a.shape), len(b.shape))
+    shapes = [(*t.shape, *(1,) * (ndim - len(t.shape))) if len(t.shape) < ndim else t.shape for t in (a, b)]
+    common = []
+    for one, other in zip(*shapes, strict=True):
+        if one != other and 1 not in (one, other):
+            flag(
+                rules.FREE_SIZE_MISMATCH,
+                f"nl.{op.name}: shapes {a.shape} and {b.shape} cannot be combined",
+                instruction=f"nl.{op.name}",
+                operand="y",
+                seen=f"{a.shape} and {b.shape}",
+                allowed="equal shapes",
+                fix="slice both tiles to the same shape",
+            )
+        common.append(max(one, other))
+    flag(
+        rules.FREE_BROADCAST,
+        f"nl.{op.name} combines {a.shape} with {b.shape}, which needs broadcasting",
+        instruction=f"nl.{op.name}",
+        operand="y",
+        seen=f"{a.shape} and {b.shape}",
+        allowed="equal shapes",
+        fix="nisa.tensor_scalar with a (P, 1) operand, nl.broadcast_to, or a stride-0 .ap",
+    )
+    return expand_tile(a, tuple(common)), expand_tile(b, tuple(common))
+
+
+def _apply(op: Op, x: Any, dtype: Any) -> NkiTensor:
+    """Return an activation function of a tile."""
+    tile = need_tile(op.name, "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    activation(out, op=op, data=tile)
+    return out
+
+
+@OPS["add"].define
+def add(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x + y``."""
+    return _combine(OPS["add"], x, y, dtype)
+
+
+@OPS["subtract"].define
+def subtract(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x - y``."""
+    return _combine(OPS["subtract"], x, y, dtype)
+
+
+@OPS["multiply"].define
+def multiply(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x * y``."""
+    return _combine(OPS["multiply"], x, y, dtype)
+
+
+@OPS["maximum"].define
+def maximum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return the larger of ``x`` and ``y``."""
+    return _combine(OPS["maximum"], x, y, dtype)
+
+
+@OPS["minimum"].define
+def minimum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return the smaller of ``x`` and ``y``."""
+    return _combine(OPS["minimum"], x, y, dtype)
+
+
+@OPS["divide"].define
+def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x / y``; no engine can divide, so this is also a finding."""
+    return _combine(OPS["divide"], x, y, dtype)
+
+
+@OPS["mod"].define
+def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return the remainder with the sign of ``y``; fails to compile, so this is also a finding."""
+    return _combine(OPS["mod"], x, y, dtype)
+
+
+@OPS["fmod"].define
+def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return the remainder with the sign of ``x``; fails to compile, so this is also a finding."""
+    return _combine(OPS["fmod"], x, y, dtype)
+
+
+@OPS["power"].define
+def power(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` to the power of ``y``; the exponent must be a tile to compile."""
+    if not is_tile(y):
+        flag(
+            rules.NO_MODULO,
+            "nl.power with a scalar exponent fails to compile",
+            instruction="nl.power",
+            operand="y",
+            seen=y,
+            allowed="a tile",
+            fix="nl.square, nl.sqrt, or a tile filled with the exponent",
+        )
+    return _combine(OPS["power"], x, y, dtype)
+
+
+@OPS["equal"].define
+def equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where ``x == y``, else 0."""
+    return _combine(OPS["equal"], x, y, dtype)
+
+
+@OPS["not_equal"].define
+def not_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where ``x != y``, else 0."""
+    return _combine(OPS["not_equal"], x, y, dtype)
+
+
+@OPS["greater"].define
+def greater(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where ``x > y``, else 0."""
+    return _combine(OPS["greater"], x, y, dtype)
+
+
+@OPS["greater_equal"].define
+def greater_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where ``x >= y``, else 0."""
+    return _combine(OPS["greater_equal"], x, y, dtype)
+
+
+@OPS["less"].define
+def less(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where ``x < y``, else 0."""
+    return _combine(OPS["less"], x, y, dtype)
+
+
+@OPS["less_equal"].define
+def less_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where ``x <= y``, else 0."""
+    return _combine(OPS["less_equal"], x, y, dtype)
+
+
+@OPS["logical_and"].define
+def logical_and(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where both are nonzero, else 0."""
+    return _combine(OPS["logical_and"], x, y, dtype)
+
+
+@OPS["logical_or"].define
+def logical_or(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where one is nonzero, else 0."""
+    return _combine(OPS["logical_or"], x, y, dtype)
+
+
+@OPS["logical_xor"].define
+def logical_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return 1 where exactly one is nonzero, else 0."""
+    return _combine(OPS["logical_xor"], x, y, dtype)
+
+
+@OPS["logical_not"].define
+def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return 0 where ``x`` is 1 and 1 where it is 0: an exclusive or with 1."""
+    tile = need_tile("logical_not", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_scalar(out, tile, op0=OPS["logical_xor"], operand0=1.0)
+    return out
+
+
+@OPS["bitwise_and"].define
+def bitwise_and(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return the bitwise and of integers."""
+    return _combine(OPS["bitwise_and"], x, y, dtype)
+
+
+@OPS["bitwise_or"].define
+def bitwise_or(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return the bitwise or of integers."""
+    return _combine(OPS["bitwise_or"], x, y, dtype)
+
+
+@OPS["bitwise_xor"].define
+def bitwise_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return the bitwise exclusive or of integers."""
+    return _combine(OPS["bitwise_xor"], x, y, dtype)
+
+
+@OPS["left_shift"].define
+def left_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` shifted left by ``y`` bits."""
+    return _combine(OPS["left_shift"], x, y, dtype)
+
+
+@OPS["right_shift"].define
+def right_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` shifted right by ``y`` bits; zeros come in from the left."""
+    return _combine(OPS["right_shift"], x, y, dtype)
+
+
+@OPS["invert"].define
+def invert(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the bitwise complement: an exclusive or with all ones."""
+    tile = need_tile("invert", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_scalar(out, tile, op0=OPS["bitwise_xor"], operand0=0xFFFFFFFF)
+    return out
+
+
+def _define_activation(name: str, summary: str) -> Op:
+    """Make an activation function callable on tiles."""
+    op = OPS[name]
+
+    def function(x: Any, dtype: Any = None) -> NkiTensor:
+        return _apply(op, x, dtype)
+
+    function.__doc__ = summary
+    function.__module__ = __name__
+    return op.define(function)
+
+
+square = _define_activation("square", "Return ``x * x``.")
+sigmoid = _define_activation("sigmoid", "Return ``1 / (1 + exp(-x))``.")
+relu = _define_activation("relu", "Return the larger of ``x`` and 0.")
+gelu = _define_activation("gelu", "Return ``x`` times the normal distribution function of ``x``.")
+gelu_dx = _define_activation("gelu_dx", "Return the derivative of gelu.")
+gelu_apprx_tanh = _define_activation("gelu_apprx_tanh", "Return gelu in its tanh approximation.")
+gelu_apprx_sigmoid = _define_activation(
+    "gelu_apprx_sigmoid", "Return gelu in its sigmoid approximation, ``x * sigmoid(1.702 x)``."
+)
+gelu_apprx_sigmoid_dx = _define_activation(
+    "gelu_apprx_sigmoid_dx", "Return the derivative of the sigmoid approximation of gelu."
+)
+silu = _define_activation("silu", "Return ``x * sigmoid(x)``.")
+silu_dx = _define_activation("silu_dx", "Return the derivative of silu.")
+tanh = _define_activation("tanh", "Return the hyperbolic tangent.")
+softplus = _define_activation("softplus", "Return ``log(1 + exp(x))``.")
+mish = _define_activation("mish", "Return ``x * tanh(softplus(x))``.")
+erf = _define_activation("erf", "Return the error function.")
+erf_dx = _define_activation("erf_dx", "Return the derivative of the error function.")
+exp = _define_activation("exp", "Return e to the power of ``x``.")
+log = _define_activation("log", "Return the natural logarithm.")
+sin = _define_activation("sin", "Return the sine; valid from -pi to pi.")
+arctan = _define_activation("arctan", "Return the inverse tangent; valid from -pi/2 to pi/2.")
+sqrt = _define_activation("sqrt", "Return the square root.")
+rsqrt = _define_activation("rsqrt", "Return the reciprocal square root.")
+sign = _define_activation("sign", "Return -1, 0 or 1 with the sign of ``x``.")
+abs = _define_activation("abs", "Return the magnitude.")
+
+
+@OPS["reciprocal"].define
+def reciprocal(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``1 / x``, on the Vector engine."""
+    tile = need_tile("reciprocal", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    isa_reciprocal(out, tile)
+    return out
+
+
+@OPS["copy"].define
+def copy(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return a copy in the same buffer, made by the Scalar engine: it goes through float32."""
+    tile = need_tile("copy", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile), like=tile)
+    activation(out, op=OPS["copy"], data=tile)
+    return out
+
+
+def negative(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``-x``."""
+    tile = need_tile("negative", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_scalar(out, tile, op0=OPS["multiply"], operand0=-1.0)
+    return out
+
+
+def cos(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the cosine: the sine of ``x + pi/2``, valid where that lies between -pi and pi."""
+    tile = need_tile("cos", "x", x)
+    shifted = fresh(tile.shape, float32)
+    tensor_scalar(shifted, tile, op0=OPS["add"], operand0=math.pi / 2)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    activation(out, op=OPS["sin"], data=shifted)
+    return out
+
+
+def tan(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the tangent: sine times the reciprocal of the cosine."""
+    tile = need_tile("tan", "x", x)
+    sine, cosine = fresh(tile.shape, float32), cos(tile, dtype=float32)
+    activation(sine, op=OPS["sin"], data=tile)
+    inverse = fresh(tile.shape, float32)
+    isa_reciprocal(inverse, cosine)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_tensor(out, sine, inverse, op=OPS["multiply"])
+    return out
+
+
+def _rounded(name: str, x: Any, dtype: Any, correction: str) -> NkiTensor:
+    """Round to the nearest integer by a cast to int32, then step where that went too far."""
+    tile = need_tile(name, "x", x)
+    whole, nearest = fresh(tile.shape, int32), fresh(tile.shape, float32)
+    tensor_copy(whole, tile)
+    tensor_copy(nearest, whole)
+    exact = fresh(tile.shape, float32)
+    tensor_copy(exact, tile)
+    step = fresh(tile.shape, float32)
+    if correction == "down":
+        tensor_tensor(step, nearest, exact, op=OPS["greater"])
+        op = OPS["subtract"]
+    else:
+        tensor_tensor(step, nearest, exact, op=OPS["less"])
+        op = OPS["add"]
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_tensor(out, nearest, step, op=op)
+    return out
+
+
+def floor(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the largest integer that is not above ``x``; for magnitudes below 2^24."""
+    return _rounded("floor", x, dtype, "down")
+
+
+def ceil(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the smallest integer that is not below ``x``; for magnitudes below 2^24."""
+    return _rounded("ceil", x, dtype, "up")
+
+
+def trunc(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` without its fraction; for magnitudes below 2^24."""
+    tile = need_tile("trunc", "x", x)
+    magnitude, direction = fresh(tile.shape, float32), fresh(tile.shape, float32)
+    activation(magnitude, op=OPS["abs"], data=tile)
+    activation(direction, op=OPS["sign"], data=tile)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_tensor(out, floor(magnitude), direction, op=OPS["multiply"])
+    return out
+
+
+def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` where the condition is nonzero, else ``y``."""
+    mask = need_tile("where", "condition", condition)
+    out = fresh(mask.shape, result_dtype(dtype, x, y))
+    predicate = fresh(mask.shape, uint8)
+    tensor_scalar(predicate, mask, op0=OPS["not_equal"], operand0=0.0)
+    _fill(out, y)
+    chosen = fresh(mask.shape, out.dtype)
+    _fill(chosen, x)
+    tensor_copy_predicated(out, chosen, predicate)
+    return out
+
+
+def _fill(out: NkiTensor, value: Any) -> None:
+    if is_tile(value):
+        tensor_copy(out, value)
+    else:
+        memset(out, value if out.dtype.is_float else int(value))

@@ -1,0 +1,136 @@
+"""Between HBM and SBUF: load, store, load_transpose2d; and device_print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nkisim.diagnostics import declare, flag
+from nkisim.isa import dma_copy, dma_transpose, tensor_copy
+from nkisim.language.tiles import fresh
+from nkisim.machine import current_core
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
+from nkisim.spec import rules
+from nkisim.spec.signatures import checked_call
+
+__all__ = ["device_print", "load", "load_transpose2d", "store"]
+
+STORE_FROM_PSUM = declare(
+    "M025",
+    "store-from-psum",
+    "error",
+    "nl.store stores a PSUM tile.",
+    "0.3.0 stores SBUF tiles only",
+    meaningless=True,
+)
+TRANSPOSED_LOAD_SOURCE = declare(
+    "M028",
+    "transposed-load-source",
+    "error",
+    "nl.load_transpose2d reads an HBM tensor that the kernel allocated.",
+    "the back end fails on it; only kernel arguments work",
+)
+STORE_VALUE = declare(
+    "A037",
+    "store-value",
+    "error",
+    "nl.store is called without a tile to store.",
+    "0.3.0 takes nl.store(dst, value) with a tensor view and a tile",
+    meaningless=True,
+)
+PRINT_ARGUMENTS = declare(
+    "A044",
+    "device-print-arguments",
+    "error",
+    "nl.device_print is called with the arguments of an earlier release.",
+    "0.3.0 takes (print_prefix, tensor)",
+    meaningless=True,
+)
+
+
+def _hbm_source(function: str, src: Any) -> NkiTensor:
+    if not isinstance(src, NkiTensor):
+        flag(
+            rules.BAD_CALL,
+            f"nl.{function}: src must be a tensor, got {type(src).__name__}",
+            instruction=f"nl.{function}",
+            operand="src",
+            seen=type(src).__name__,
+            allowed="an HBM tensor",
+            fix="pass a kernel argument or an HBM tensor, sliced to the tile",
+        )
+    return src  # type: ignore[no-any-return]
+
+
+@checked_call("nl.load")
+def load(src: Any, dtype: Any = None) -> NkiTensor:
+    """Return a new SBUF tile with the contents of an HBM view; a vector becomes one column."""
+    source = _hbm_source("load", src)
+    shape = source.shape if len(source.shape) > 1 else (*source.shape, *(1,) * (2 - len(source.shape)))
+    kind = source.dtype if dtype is None else require_dtype(dtype, "nl.load")
+    tile = current_core("nl.load").memory.allocate(shape, kind, MemoryRegion.sbuf, where="nl.load")
+    dma_copy(tile, source)
+    return tile
+
+
+@checked_call("nl.store")
+def store(dst: Any, value: Any) -> None:
+    """Write an SBUF tile to an HBM view."""
+    if not isinstance(value, NkiTensor) or not isinstance(dst, NkiTensor):
+        flag(
+            STORE_VALUE,
+            f"nl.store takes (dst, value) with two tensors, got {type(dst).__name__} and {type(value).__name__}",
+            instruction="nl.store",
+            operand="value",
+            seen=f"{type(dst).__name__}, {type(value).__name__}",
+            allowed="an HBM tensor and an SBUF tile",
+            fix="nl.store(out[rows, columns], value=tile)",
+        )
+    if value.buffer is MemoryRegion.psum:
+        flag(
+            STORE_FROM_PSUM,
+            f"nl.store cannot store a psum tile: {value.describe()}",
+            instruction="nl.store",
+            operand="value",
+            seen=value.describe(),
+            allowed="sbuf",
+            fix="nisa.tensor_copy it to an SBUF tile first",
+        )
+    dma_copy(dst, value)
+
+
+@checked_call("nl.load_transpose2d")
+def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
+    """Return a new SBUF tile with the transpose of a two-dimensional HBM view."""
+    source = _hbm_source("load_transpose2d", src)
+    if is_hbm(source.buffer) and not source.alloc.is_argument:
+        flag(
+            TRANSPOSED_LOAD_SOURCE,
+            f"nl.load_transpose2d reads {source.describe()}, which the kernel allocated",
+            instruction="nl.load_transpose2d",
+            operand="src",
+            seen=source.describe(),
+            allowed="kernel arguments",
+            fix="nisa.dma_transpose, or nl.load and a transpose on the Tensor engine",
+        )
+    shape = source.shape
+    while len(shape) > 2 and shape[-1] == 1:
+        shape = shape[:-1]
+    flat = NkiTensor(source.alloc, shape, source.dtype, source.start, source.strides[: len(shape)])
+    tile = fresh(tuple(reversed(shape)), source.dtype)
+    dma_transpose(tile, flat)
+    kind = source.dtype if dtype is None else require_dtype(dtype, "nl.load_transpose2d")
+    if kind == source.dtype:
+        return tile
+    converted = fresh(tile.shape, kind)
+    tensor_copy(converted, tile)
+    return converted
+
+
+@checked_call(
+    "nl.device_print",
+    {"prefix": (PRINT_ARGUMENTS, "print_prefix="), "x": (PRINT_ARGUMENTS, "tensor=")},
+)
+def device_print(print_prefix: str, tensor: Any) -> None:
+    """Print a prefix and the values of a tensor, at once, to standard output."""
+    current_core("nl.device_print")
+    print(f"{print_prefix} {tensor!r}")

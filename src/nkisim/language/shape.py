@@ -1,0 +1,114 @@
+"""Tiles in another shape: broadcast_to, expand_dims, transpose, gather_flattened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nkisim.diagnostics import declare, flag
+from nkisim.isa import dma_copy, nc_n_gather, nc_transpose, tensor_copy
+from nkisim.language.tiles import fresh, need_tile, result_dtype
+from nkisim.machine import current_core
+from nkisim.memory import MemoryRegion, NkiTensor, require_dtype
+
+__all__ = ["broadcast_to", "expand_dims", "expand_tile", "gather_flattened", "transpose"]
+
+BROADCAST_SHAPE = declare(
+    "S063",
+    "broadcast-shape",
+    "error",
+    "nl.broadcast_to would expand a dimension that is not 1, or change the rank.",
+    "only dimensions of extent 1 can be repeated",
+    meaningless=True,
+)
+
+
+def broadcast_to(x: Any, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
+    """Return a tile of ``shape`` that repeats ``x`` along its dimensions of extent 1."""
+    tile = need_tile("broadcast_to", "x", x)
+    target = tuple(int(extent) for extent in shape)
+    fits = len(target) == len(tile.shape) and all(
+        a in (1, b) for a, b in zip(tile.shape, target, strict=True)
+    )
+    if not fits:
+        flag(
+            BROADCAST_SHAPE,
+            f"nl.broadcast_to cannot expand {tile.shape} to {target}",
+            instruction="nl.broadcast_to",
+            operand="shape",
+            seen=f"{tile.shape} to {target}",
+            allowed="the same rank, with extents equal or 1",
+            fix="reshape the tile to the rank of the target first",
+        )
+    kind = tile.dtype if dtype is None else require_dtype(dtype, "nl.broadcast_to")
+    if tile.shape == target and kind == tile.dtype:
+        return tile
+    out = expand_tile(tile, target)
+    if kind == out.dtype:
+        return out
+    converted = fresh(target, kind)
+    tensor_copy(converted, out)
+    return converted
+
+
+def expand_tile(tile: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
+    """Return a tile of ``shape`` in SBUF with ``tile`` repeated along dimensions of extent 1.
+
+    Partitions are repeated by a DMA with stride 0, free dimensions by a stride-0 read.
+    """
+    padded = (*tile.shape, *(1,) * (len(shape) - len(tile.shape)))
+    strides = (*tile.strides, *(tile.itemsize,) * (len(shape) - len(tile.shape)))
+    if padded == shape and tile.shape == shape:
+        return tile
+    if tile.buffer is MemoryRegion.psum:
+        staged = fresh(tile.shape, tile.dtype)
+        tensor_copy(staged, tile)
+        return expand_tile(staged, shape)
+    repeated = tuple(0 if old != new else stride for old, new, stride in zip(padded, shape, strides, strict=True))
+    view = NkiTensor(tile.alloc, shape, tile.dtype, tile.start, repeated)
+    out = fresh(shape, tile.dtype)
+    if shape[0] != tile.shape[0]:
+        dma_copy(out, view)
+    else:
+        tensor_copy(out, view)
+    return out
+
+
+def expand_dims(x: Any, axis: int) -> NkiTensor:
+    """Return a view of ``x`` with a dimension of extent 1 inserted at ``axis``."""
+    tile = need_tile("expand_dims", "x", x)
+    ndim = len(tile.shape) + 1
+    position = axis + ndim if axis < 0 else axis
+    if not 0 < position < ndim:
+        raise ValueError(f"nl.expand_dims: axis {axis} is not a free axis of a tile with {ndim} dimensions")
+    shape = (*tile.shape[:position], 1, *tile.shape[position:])
+    strides = (*tile.strides[:position], tile.itemsize, *tile.strides[position:])
+    return NkiTensor(tile.alloc, shape, tile.dtype, tile.start, strides, whole=tile.whole)
+
+
+def transpose(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the transposed tile, in PSUM, where the Tensor engine writes."""
+    tile = need_tile("transpose", "x", x)
+    memory = current_core("nl.transpose").memory
+    shape = (tile.free_size, tile.shape[0])
+    kind = result_dtype(dtype, tile)
+    source = tile
+    if kind != tile.dtype:
+        source = fresh(tile.shape, kind)
+        tensor_copy(source, tile)
+    out = memory.allocate(shape, kind, MemoryRegion.psum, where="nl.transpose")
+    nc_transpose(out, source)
+    return out
+
+
+def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) -> NkiTensor:
+    """Return, in each partition, the elements of ``data`` that ``indices`` select along the flattened free axes."""
+    source, index = need_tile("gather_flattened", "data", data), need_tile("gather_flattened", "indices", indices)
+    out = fresh(index.shape, source.dtype)
+    nc_n_gather(out, source, index)
+    kind = result_dtype(dtype, source)
+    if kind == source.dtype:
+        return out
+    converted = fresh(index.shape, kind)
+    tensor_copy(converted, out)
+    return converted

@@ -1,0 +1,65 @@
+"""What the tile functions share: operands, result types and fresh tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nkisim.diagnostics import flag
+from nkisim.dtypes import DType, float32, int32, promote
+from nkisim.machine import current_core
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
+from nkisim.spec import rules
+
+__all__ = ["fresh", "is_tile", "need_tile", "result_dtype"]
+
+
+def is_tile(value: object) -> bool:
+    """Tell whether an operand is a tensor."""
+    return isinstance(value, NkiTensor)
+
+
+def need_tile(function: str, name: str, value: Any) -> NkiTensor:
+    """Return ``value`` if it is an on-chip tile, or raise."""
+    if not isinstance(value, NkiTensor):
+        flag(
+            rules.BAD_CALL,
+            f"nl.{function}: {name} must be a tile, got {type(value).__name__}",
+            instruction=f"nl.{function}",
+            operand=name,
+            seen=repr(value)[:80],
+            allowed="a tile in SBUF or PSUM",
+            fix="load the tensor with nl.load first",
+        )
+        raise AssertionError("unreachable: A025 always raises")
+    if is_hbm(value.buffer):
+        flag(
+            rules.COMPUTE_IN_HBM,
+            f"nl.{function} {name} must be in ['sbuf', 'psum'], got {value.buffer.value}",
+            instruction=f"nl.{function}",
+            operand=name,
+            seen=value.describe(),
+            allowed="sbuf, psum",
+            fix="load it with nl.load first",
+        )
+    return value
+
+
+def result_dtype(dtype: Any, *operands: Any) -> DType:
+    """Return the asked dtype, or the promotion of the operands; Python numbers are weak."""
+    if dtype is not None:
+        return require_dtype(dtype, "dtype")
+    kinds = [t.dtype for t in operands if isinstance(t, NkiTensor)]
+    if not kinds:
+        return float32 if any(isinstance(v, float) for v in operands) else int32
+    result = kinds[0]
+    for kind in kinds[1:]:
+        result = promote(result, kind)
+    if not result.is_float and any(isinstance(v, float) for v in operands):
+        result = float32
+    return result
+
+
+def fresh(shape: tuple[int, ...], dtype: DType, like: NkiTensor | None = None) -> NkiTensor:
+    """Return a new tile, in the buffer of ``like`` or in SBUF."""
+    region = MemoryRegion.sbuf if like is None else like.buffer
+    return current_core("nl").memory.allocate(shape, dtype, region)

@@ -1,0 +1,120 @@
+"""One NeuronCore during a run: its memories, its clock, its accumulator registers and who watches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nkisim.arch import Generation
+from nkisim.diagnostics import Place, Recorder, flag
+from nkisim.memory import CoreMemory, NkiTensor
+from nkisim.spec import rules
+from nkisim.spec.enums import engine as Engine
+
+__all__ = ["CORE", "Accumulators", "Core", "Event", "current_core"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One executed instruction, as clients see it.
+
+    Attributes:
+        number: Position in program order, from 1.
+        instruction: Name of the instruction.
+        engine: Engine that runs it.
+        reads, writes: Operand names with their tensors.
+        place: The user's line and loop indices.
+    """
+
+    number: int
+    instruction: str
+    engine: Engine
+    reads: tuple[tuple[str, NkiTensor], ...]
+    writes: tuple[tuple[str, NkiTensor], ...]
+    place: Place
+
+
+@dataclass(slots=True)
+class Accumulators:
+    """The 128 float32 registers with which an engine sums or maximises over instructions."""
+
+    values: np.ndarray = field(default_factory=lambda: np.full(128, np.nan, np.float32))
+
+    def rows(self, start: int, count: int) -> np.ndarray:
+        """Return the registers of some lanes as a column; shares memory."""
+        return self.values[start : start + count].reshape(-1, 1)
+
+
+class Core:
+    """The state that instructions act on. A run owns it; nothing of it outlives the run.
+
+    Attributes:
+        generation: What is simulated.
+        memory: SBUF, PSUM and HBM.
+        recorder: Collects findings.
+        clock: Number of instructions executed.
+        plans: Checked calls, by signature; shared by all runs with the same settings.
+        watchers: Called with an ``Event`` after every instruction.
+        program_id, num_programs, has_grid: Position in the launch grid.
+    """
+
+    __slots__ = (
+        "_accumulators",
+        "clock",
+        "generation",
+        "has_grid",
+        "memory",
+        "num_programs",
+        "plans",
+        "program_id",
+        "recorder",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        generation: Generation,
+        recorder: Recorder,
+        *,
+        precise: bool = True,
+        watchers: tuple[Callable[[Event], None], ...] = (),
+        has_grid: bool = False,
+    ) -> None:
+        self.generation = generation
+        self.memory = CoreMemory(generation, precise=precise)
+        self.recorder = recorder
+        self.clock = 0
+        self.plans: dict[Any, Any] = _PLANS.setdefault((generation.number, precise), {})
+        self.watchers = watchers
+        self.program_id = 0
+        self.num_programs = 1
+        self.has_grid = has_grid
+        self._accumulators: dict[Engine, Accumulators] = {}
+
+    def accumulators(self, engine: Engine) -> Accumulators:
+        """Return the accumulator registers of an engine."""
+        return self._accumulators.setdefault(engine, Accumulators())
+
+
+_PLANS: dict[tuple[int, bool], dict[Any, Any]] = {}
+
+CORE: ContextVar[Core | None] = ContextVar("nkisim_core", default=None)
+"""The core that the kernel in this context runs on; None outside a kernel."""
+
+
+def current_core(what: str) -> Core:
+    """Return the core of the running kernel, or raise L063."""
+    core = CORE.get()
+    if core is None:
+        flag(
+            rules.OUTSIDE_KERNEL,
+            f"{what} is called outside a kernel",
+            instruction=what,
+            fix="call it inside a function run by nki.simulate or decorated with @nki.jit",
+        )
+        raise AssertionError("unreachable: L063 always raises")
+    return core

@@ -1,0 +1,110 @@
+"""From a Python call to the machine: the decorator that declares an instruction and makes it callable."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from nkisim.machine.core import CORE, current_core
+from nkisim.machine.plan import make_plan
+from nkisim.memory import NkiTensor
+from nkisim.spec import rules
+from nkisim.spec.instruction import INSTRUCTIONS, Instruction
+from nkisim.spec.ops import Op
+from nkisim.spec.signatures import Removed, reject_call
+
+__all__ = ["instruction"]
+
+_BY_VALUE = (Op, bool, int, str, type(None))
+
+_EVERYWHERE: Removed = {
+    "mask": (rules.REMOVED_MASK, "slice every operand to the valid extent"),
+    "dtype": (rules.REMOVED_DTYPE, "allocate dst with the wanted dtype"),
+}
+
+
+def instruction(*, removed: Removed | None = None, **declaration: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Declare an instruction; the decorated function is its body.
+
+    Bodies of ``memory`` and ``stateful`` instructions take the core first; it is not part of the public signature.
+    """
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., None]:
+        signature = inspect.signature(body)
+        parameters = list(signature.parameters.values())
+        if declaration.get("memory") or declaration.get("stateful"):
+            parameters = parameters[1:]
+        public = inspect.Signature(
+            [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+        )
+        declared = Instruction(
+            name=body.__name__,
+            signature=public,
+            body=body,
+            removed={**_EVERYWHERE, **(removed or {})},
+            **declaration,
+        )
+        INSTRUCTIONS[declared.name] = declared
+        return _callable(declared)
+
+    return decorate
+
+
+def _callable(declared: Instruction) -> Callable[..., None]:
+    """Return the public function: bind, look up the plan, run it."""
+    names = ", ".join(declared.parameters)
+    # A generated lambda binds arguments at the speed of a plain call.
+    bind: Any = eval(f"lambda {names}: ({names},)")
+    bind.__defaults__ = tuple(
+        p.default for p in declared.signature.parameters.values() if p.default is not p.empty
+    )
+
+    def call(*args: Any, **kwargs: Any) -> None:
+        try:
+            values = bind(*args, **kwargs)
+        except TypeError as error:
+            reject_call(declared.name, declared.signature, args, kwargs, declared.removed, error)
+        core = CORE.get()
+        if core is None:
+            current_core(f"nisa.{declared.name}")
+            return
+        key = (declared, *[_static(value) for value in values])
+        plan = core.plans.get(key)
+        if plan is None:
+            plan = make_plan(declared, values, core)
+            core.plans[key] = plan
+        plan.run(core, values)
+
+    functools.update_wrapper(call, declared.body)
+    del call.__wrapped__  # type: ignore[attr-defined]
+    call.__signature__ = declared.signature  # type: ignore[attr-defined]
+    call.declaration = declared  # type: ignore[attr-defined]
+    return call
+
+
+def _static(value: Any) -> Any:
+    """Return what of an argument can influence legality: a tensor's layout, a constant, a number's kind."""
+    kind = type(value)
+    if kind is NkiTensor:
+        return value.layout
+    if kind is float:
+        return float
+    if kind in _BY_VALUE:
+        # True and 1 are equal keys but different arguments.
+        return value if kind is not bool else (bool, value)
+    if isinstance(value, Enum):
+        return value
+    if isinstance(value, (list, tuple)):
+        return (kind, *map(_static, value))
+    if isinstance(value, np.ndarray):
+        return (kind, value.shape, value.tobytes())
+    try:
+        hash(value)
+    except TypeError:
+        return kind
+    return value

@@ -1,0 +1,35 @@
+"""Device memory: tensors, access patterns, allocation, and what is known about each byte."""
+
+from nkisim.memory.allocation import Allocation, CoreMemory, int_shape, require_region
+from nkisim.memory.indexing import DynSlice
+from nkisim.memory.indirect import Indirection, resolve_scalar, vector_rows
+from nkisim.memory.objects import NKIObject
+from nkisim.memory.psum import AccumulationState, Region
+from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
+from nkisim.memory.storage import Storage
+from nkisim.memory.tensor import NkiTensor, require_dtype
+from nkisim.memory.written import check_written, poison
+
+__all__ = [
+    "AccumulationState",
+    "Allocation",
+    "CoreMemory",
+    "DynSlice",
+    "Indirection",
+    "MemoryRegion",
+    "NKIObject",
+    "NkiTensor",
+    "Region",
+    "Storage",
+    "check_written",
+    "int_shape",
+    "is_hbm",
+    "is_on_chip",
+    "is_psum",
+    "is_sbuf",
+    "poison",
+    "require_dtype",
+    "require_region",
+    "resolve_scalar",
+    "vector_rows",
+]

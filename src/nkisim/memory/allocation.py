@@ -1,0 +1,385 @@
+"""Allocation: where a tensor's bytes are, and the memories of one core that hold them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nkisim.arch import Generation
+from nkisim.diagnostics import flag
+from nkisim.dtypes import DType
+from nkisim.memory import rules
+from nkisim.memory.region import MemoryRegion, is_on_chip
+from nkisim.memory.storage import Storage
+from nkisim.memory.tensor import NkiTensor, require_dtype
+
+__all__ = ["Allocation", "CoreMemory", "int_shape", "require_region"]
+
+_FLOAT32 = np.dtype(np.float32)
+
+Address = tuple[int, int]
+
+
+class Allocation:
+    """One ``nl.ndarray`` or kernel argument: its bytes, its name and when it was used.
+
+    Attributes:
+        storage: The bytes, possibly shared with other explicitly placed tensors.
+        start: First byte in the storage.
+        row_bytes: Bytes of the tensor in one partition; all of them in HBM.
+        address: Explicit (partition, byte) address, or None.
+        first_use, last_use: Instruction numbers, or -1; the live range of the tensor.
+        line: File and line that made it.
+        is_argument: True for arrays that the caller passed in.
+    """
+
+    __slots__ = (
+        "address",
+        "dtype",
+        "first_use",
+        "is_argument",
+        "last_use",
+        "line",
+        "name",
+        "precise",
+        "region",
+        "row_bytes",
+        "shape",
+        "start",
+        "storage",
+        "written",
+    )
+
+    def __init__(
+        self,
+        storage: Storage,
+        region: MemoryRegion,
+        shape: tuple[int, ...],
+        dtype: DType,
+        *,
+        row_bytes: int,
+        name: str = "",
+        start: int = 0,
+        address: Address | None = None,
+        precise: bool = True,
+        is_argument: bool = False,
+        line: tuple[str, int] = ("", 0),
+    ) -> None:
+        self.storage = storage
+        self.region = region
+        self.shape = shape
+        self.dtype = dtype
+        self.row_bytes = row_bytes
+        self.name = name
+        self.start = start
+        self.address = address
+        self.precise = precise
+        self.is_argument = is_argument
+        self.line = line
+        self.first_use = -1
+        self.last_use = -1
+        self.written = False
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one partition to the next in the storage; everything in HBM."""
+        return max(self.storage.pitch, 1)
+
+    def storage_dtype(self, dtype: DType) -> np.dtype[Any]:
+        """Return the NumPy type that holds ``dtype`` here."""
+        return dtype.numpy if self.precise else _wide(dtype)
+
+    def itemsize(self, dtype: DType) -> int:
+        """Return the bytes of one element of ``dtype`` here."""
+        return dtype.itemsize if self.precise else self.storage_dtype(dtype).itemsize
+
+    def elements(self, itemsize: int) -> int:
+        """Return how many elements of ``itemsize`` bytes the tensor holds."""
+        rows = self.shape[0] if is_on_chip(self.region) else 1
+        return rows * self.row_bytes // itemsize
+
+    def tensor(self) -> NkiTensor:
+        """Return the tensor that covers the whole allocation."""
+        itemsize = self.itemsize(self.dtype)
+        strides = _dense_strides(self.shape, itemsize)
+        if is_on_chip(self.region):
+            strides = (self.storage.pitch, *strides[1:])
+        return NkiTensor(self, self.shape, self.dtype, self.start, strides, whole=True)
+
+
+class CoreMemory:
+    """SBUF, PSUM and HBM of one core, and a log of what was allocated in them."""
+
+    def __init__(self, generation: Generation, *, precise: bool) -> None:
+        self.generation = generation
+        self.precise = precise
+        self.log: list[Allocation] = []
+        self._arenas: dict[MemoryRegion, Storage] = {}
+        self._names: dict[str, tuple[str, int]] = {}
+
+    def allocate(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        region: Any,
+        name: str = "",
+        address: Address | None = None,
+        *,
+        where: str = "nl.ndarray",
+    ) -> NkiTensor:
+        """Return a new, unwritten tensor.
+
+        Raises:
+            NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
+        """
+        region = require_region(region, where)
+        extents = int_shape(shape, where)
+        found = require_dtype(dtype, where)
+        if type(dtype) is not DType and not isinstance(dtype, str):
+            flag(
+                rules.FOREIGN_DTYPE,
+                f"{where}: dtype is {dtype!r}, not a dtype of nki.language",
+                seen=repr(dtype),
+                fix=f"pass nl.{found}",
+            )
+        line = _caller_line()
+        if name:
+            self._remember_name(name, line, where)
+        if is_on_chip(region):
+            allocation = self._on_chip(extents, found, region, name, address, where, line)
+        else:
+            allocation = self._in_hbm(extents, found, region, name, line)
+        self.log.append(allocation)
+        return allocation.tensor()
+
+    def argument(self, array: np.ndarray, region: MemoryRegion, name: str, dtype: DType | None = None) -> NkiTensor:
+        """Return an HBM tensor with a copy of a host array; every byte counts as written."""
+        found = dtype or require_dtype(array.dtype, f"argument {name}")
+        storage_dtype = found.numpy if self.precise else _wide(found)
+        stored = np.array(array, dtype=storage_dtype, copy=True, order="C")
+        data = stored.reshape(-1).view(np.uint8)
+        allocation = Allocation(
+            Storage(data, data.size, written=True),
+            region,
+            array.shape,
+            found,
+            row_bytes=data.size,
+            name=name,
+            precise=self.precise,
+            is_argument=True,
+        )
+        self.log.append(allocation)
+        return allocation.tensor()
+
+    def _in_hbm(
+        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str, line: tuple[str, int]
+    ) -> Allocation:
+        itemsize = dtype.itemsize if self.precise else _wide(dtype).itemsize
+        nbytes = math.prod(shape) * itemsize
+        return Allocation(
+            Storage.fresh(1, nbytes),
+            region,
+            shape,
+            dtype,
+            row_bytes=nbytes,
+            name=name,
+            precise=self.precise,
+            line=line,
+        )
+
+    def _on_chip(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        region: MemoryRegion,
+        name: str,
+        address: Address | None,
+        where: str,
+        line: tuple[str, int],
+    ) -> Allocation:
+        generation = self.generation
+        if len(shape) < 2:
+            flag(
+                rules.ON_CHIP_RANK,
+                "SBUF and PSUM tensors must have at least 2 dimensions (partition-dim and free-dim), "
+                f"got shape {shape}",
+                instruction=where,
+                seen=shape,
+                allowed="(partitions, free, ...)",
+                fix="use (n, 1) or (1, n), depending on which dimension is the partition",
+            )
+        if shape[0] > generation.partitions:
+            flag(
+                rules.PARTITION_LIMIT,
+                f"{where} partition dimension {shape[0]} exceeds maximum {generation.partitions}",
+                instruction=where,
+                seen=shape[0],
+                allowed=f"at most {generation.partitions}",
+                fix="tile the first dimension by nl.tile_size.pmax and put the rest in the free dimensions",
+            )
+        row_bytes = math.prod(shape[1:]) * (dtype.itemsize if self.precise else _wide(dtype).itemsize)
+        device_bytes = math.prod(shape[1:]) * dtype.itemsize
+        psum = region is MemoryRegion.psum
+        usable = generation.psum_bytes if psum else generation.sbuf_usable_bytes
+        if device_bytes > usable:
+            flag(
+                rules.TILE_TOO_LARGE,
+                f"tile {shape} of {dtype} needs {device_bytes} bytes per partition, "
+                f"{region.value} has {usable} on {generation}",
+                instruction=where,
+                seen=device_bytes,
+                allowed=f"at most {usable}",
+                fix="split the free dimension",
+            )
+        common = {"row_bytes": row_bytes, "name": name, "precise": self.precise, "line": line}
+        if address is None:
+            storage = Storage.fresh(shape[0], row_bytes, psum=psum)
+            return Allocation(storage, region, shape, dtype, **common)  # type: ignore[arg-type]
+        self._check_address(shape, dtype, device_bytes, region, address, where)
+        if not self.precise and row_bytes != device_bytes:
+            # Widened elements do not fit the device's addresses; the tensor gets bytes of its own.
+            storage = Storage.fresh(shape[0], row_bytes, psum=psum)
+            return Allocation(storage, region, shape, dtype, address=address, **common)  # type: ignore[arg-type]
+        arena = self._arena(region)
+        start = address[0] * arena.pitch + address[1]
+        allocation = Allocation(arena, region, shape, dtype, start=start, address=address, **common)  # type: ignore[arg-type]
+        if arena.psum is not None:
+            arena.psum.write(allocation.tensor().region)
+        return allocation
+
+    def _check_address(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        nbytes: int,
+        region: MemoryRegion,
+        address: Address,
+        where: str,
+    ) -> None:
+        generation = self.generation
+        partition, offset = address
+        psum = region is MemoryRegion.psum
+        limit = generation.psum_bytes if psum else generation.sbuf_bytes
+        end = (partition + shape[0], offset + nbytes)
+        if partition < 0 or offset < 0 or end[0] > generation.partitions or end[1] > limit:
+            flag(
+                rules.ADDRESS_OUTSIDE,
+                f"address {address} with shape {shape} ends at partition {end[0]}, byte {end[1]}; "
+                f"{region.value} ends at partition {generation.partitions}, byte {limit}",
+                instruction=where,
+                seen=address,
+                allowed=f"inside {generation.partitions} partitions of {limit} bytes",
+                fix="place the tensor inside the memory",
+            )
+        grain = 4 if psum else dtype.itemsize
+        if partition % 32 or offset % grain:
+            flag(
+                rules.ADDRESS_MISALIGNED,
+                f"address {address} is misaligned for {dtype} in {region.value}",
+                instruction=where,
+                seen=address,
+                allowed=f"partition 0, 32, 64 or 96 and a byte offset that is a multiple of {grain}",
+                fix="align the address",
+            )
+
+    def _arena(self, region: MemoryRegion) -> Storage:
+        """Return the storage that explicitly placed tensors of a memory share."""
+        if region not in self._arenas:
+            generation = self.generation
+            psum = region is MemoryRegion.psum
+            pitch = generation.psum_bytes if psum else generation.sbuf_bytes
+            self._arenas[region] = Storage.fresh(generation.partitions, pitch, psum=psum)
+        return self._arenas[region]
+
+    def _remember_name(self, name: str, line: tuple[str, int], where: str) -> None:
+        known = self._names.setdefault(name, line)
+        if known is not line:
+            flag(
+                rules.DUPLICATE_NAME,
+                f"{where}: the name {name!r} is used twice",
+                instruction=where,
+                operand=name,
+                seen=f"first at {known[0]}:{known[1]}",
+                fix="make names unique, for instance with the loop index",
+            )
+
+
+def require_region(region: Any, where: str) -> MemoryRegion:
+    """Return ``region`` if it is a buffer object, or raise A014."""
+    if type(region) is MemoryRegion:
+        return region
+    flag(
+        rules.BUFFER_STRING,
+        f"{where}: buffer must be a buffer object, got {region!r}",
+        instruction=where,
+        seen=repr(region),
+        allowed="nl.sbuf, nl.psum, nl.shared_hbm, nl.private_hbm",
+        fix=f"buffer=nl.{region}" if isinstance(region, str) else "pass nl.sbuf, nl.psum or an nl HBM buffer",
+    )
+    raise AssertionError("unreachable: A014 always raises")
+
+
+def int_shape(shape: Any, where: str) -> tuple[int, ...]:
+    """Return a shape as a tuple of integers; whole floats are taken with a finding."""
+    entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    extents = []
+    for entry in entries:
+        if isinstance(entry, float):
+            flag(
+                rules.FRACTIONAL_EXTENT,
+                f"{where}: shape entry {entry} is a float",
+                instruction=where,
+                seen=entry,
+                allowed="an integer",
+                fix="use // after asserting divisibility",
+            )
+            if not entry.is_integer():
+                raise TypeError(f"{where}: shape entry {entry} is not an integer")
+        extents.append(int(entry))
+    result = tuple(extents)
+    if any(extent < 0 for extent in result):
+        raise ValueError(f"{where}: negative extent in shape {result}")
+    if 0 in result:
+        flag(
+            rules.EMPTY_DIMENSION,
+            f"{where}: shape {result} has an empty dimension",
+            instruction=where,
+            seen=result,
+            fix="skip the iteration when the tile is empty",
+        )
+    if len(result) > 5:
+        flag(
+            rules.RANK_LIMIT,
+            f"{where}: shape {result} has {len(result)} dimensions",
+            instruction=where,
+            seen=len(result),
+            allowed="at most 5",
+            fix="merge contiguous dimensions",
+        )
+    return result
+
+
+def _wide(dtype: DType) -> np.dtype[Any]:
+    """Return the storage type when bfloat16 and float8 are kept as float32."""
+    return _FLOAT32 if dtype.kind == "float" and dtype.numpy != np.float16 else dtype.numpy
+
+
+def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides = []
+    step = itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def _caller_line() -> tuple[str, int]:
+    """Return file and line of the first frame outside nkisim; cheaper than a full place."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nkisim."):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno

@@ -1,0 +1,115 @@
+"""Bytes and what is known about them: which were written, and by which kind of engine.
+
+A storage is a flat array of bytes. On chip it is laid out as ``partitions`` rows of ``pitch`` bytes. A tensor that the
+allocator may place anywhere owns its storage, since nothing else can overlap it; tensors with an explicit address share
+one storage per memory, so that overlapping addresses overlap here too.
+
+Fresh bytes are not filled. The map of written bytes decides what a read may see: unwritten elements are replaced by a
+sentinel at the moment something reads them (NaN, or 4 for integers), so a full write costs nothing extra.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from nkisim.memory.psum import AccumulationState
+
+__all__ = ["Storage"]
+
+_UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+
+
+class Storage:
+    """A block of memory with its map of written bytes.
+
+    Attributes:
+        data: The bytes, flat.
+        pitch: Bytes per partition; the whole size for HBM.
+        complete: True once every byte was written; then reads need no check.
+        version: Counts writes, so that decoded copies know when they are stale.
+        psum: Accumulation state of PSUM storages.
+    """
+
+    __slots__ = ("_decoded", "_pending", "_written", "complete", "data", "pitch", "psum", "version")
+
+    def __init__(self, data: np.ndarray, pitch: int, *, psum: bool = False, written: bool = False) -> None:
+        self.data = data
+        self.pitch = pitch
+        self.complete = written or data.size == 0
+        self.version = 0
+        self.psum = AccumulationState(data.size, pitch) if psum else None
+        self._written: np.ndarray | None = None
+        self._pending = data.size
+        self._decoded: dict[Hashable, tuple[int, np.ndarray]] = {}
+
+    @classmethod
+    def fresh(cls, partitions: int, pitch: int, *, psum: bool = False) -> Storage:
+        """Return an unwritten storage of ``partitions`` rows."""
+        return cls(np.empty(partitions * pitch, np.uint8), pitch, psum=psum)
+
+    def view(self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """Return the array of ``dtype`` that lies at ``start`` with byte ``strides``; shares memory."""
+        return np.ndarray(shape, dtype, self.data, start, strides)
+
+    def mark_written(self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
+        """Note that every element of a view was written."""
+        if self.complete:
+            return
+        nbytes = itemsize
+        for extent in shape:
+            nbytes *= extent
+        if nbytes == self.data.size:
+            # As many bytes as the storage has: all of them, unless the pattern revisits some.
+            if 0 not in strides:
+                self.complete = True
+                self._written = None
+                return
+        if self._written is None:
+            self._written = np.zeros(self.data.size, np.uint8)
+        marks = np.ndarray(shape, _UNITS[itemsize], self._written, start, strides)
+        marks[...] = np.iinfo(marks.dtype).max
+        self._pending -= nbytes
+        if self._pending <= 0:
+            self._pending = self.data.size - int(np.count_nonzero(self._written))
+            if self._pending == 0:
+                self.complete = True
+                self._written = None
+
+    def mark_written_where(self, mask: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int) -> None:
+        """Note that the elements of a view where ``mask`` is true were written."""
+        if self.complete:
+            return
+        if self._written is None:
+            self._written = np.zeros(self.data.size, np.uint8)
+        marks = np.ndarray(mask.shape, _UNITS[itemsize], self._written, start, strides)
+        marks[mask] = np.iinfo(marks.dtype).max
+
+    def unwritten(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray | None:
+        """Return a mask of the view's elements with unwritten bytes, or None when there are none."""
+        if self.complete:
+            return None
+        if self._written is None:
+            return np.ones(shape, bool) if 0 not in shape else None
+        marks = np.ndarray(shape, _UNITS[itemsize], self._written, start, strides)
+        full = np.iinfo(marks.dtype).max
+        if marks.size == 0 or marks.min() == full:
+            return None
+        return marks != full
+
+    def decoded(self, key: Hashable) -> np.ndarray | None:
+        """Return the float32 copy kept for a view if no write came since."""
+        kept = self._decoded.get(key)
+        if kept is None:
+            return None
+        if kept[0] != self.version:
+            self._decoded.clear()
+            return None
+        return kept[1]
+
+    def keep_decoded(self, key: Hashable, values: np.ndarray) -> None:
+        """Keep the float32 copy of a view until the next write."""
+        self._decoded[key] = (self.version, values)

@@ -1,0 +1,319 @@
+"""``NkiTensor``: a view of device memory, and the ways to make another view of it.
+
+No view copies. A tensor is a byte start and byte strides in a storage; slicing, ``ap``, ``reshape`` and ``view`` only
+compute new ones. On chip the first dimension is the partition dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from nkisim.diagnostics import flag
+from nkisim.dtypes import DType, as_dtype, decode
+from nkisim.memory import rules
+from nkisim.memory.indexing import Index, index_view
+from nkisim.memory.objects import NKIObject
+from nkisim.memory.region import MemoryRegion, is_on_chip
+
+if TYPE_CHECKING:
+    from nkisim.memory.allocation import Allocation
+    from nkisim.memory.indirect import Indirection
+
+__all__ = ["NkiTensor", "layout_id", "require_dtype"]
+
+_LAYOUTS: dict[tuple[Any, ...], int] = {}
+
+
+def layout_id(key: tuple[Any, ...]) -> int:
+    """Return a small number for a static layout; equal layouts get equal numbers."""
+    return _LAYOUTS.setdefault(key, len(_LAYOUTS))
+
+
+class NkiTensor(NKIObject):
+    """A tensor in HBM, SBUF or PSUM, or a view of one.
+
+    Attributes:
+        shape: Extents; on chip the first one counts partitions.
+        dtype: Element type.
+        buffer: Memory it lives in.
+    """
+
+    __slots__ = (
+        "_array",
+        "_layout",
+        "alloc",
+        "buffer",
+        "dtype",
+        "indirect",
+        "itemsize",
+        "shape",
+        "start",
+        "storage",
+        "strides",
+        "whole",
+    )
+
+    assign: ClassVar[Callable[[NkiTensor, Any], None]]
+    """What ``t[...] = value`` does; the instruction set provides it."""
+
+    def __init__(
+        self,
+        alloc: Allocation,
+        shape: tuple[int, ...],
+        dtype: DType,
+        start: int,
+        strides: tuple[int, ...],
+        *,
+        whole: bool = False,
+        indirect: Indirection | None = None,
+    ) -> None:
+        self.alloc = alloc
+        self.storage = alloc.storage
+        self.buffer: MemoryRegion = alloc.region
+        self.shape = shape
+        self.dtype = dtype
+        self.itemsize = alloc.itemsize(dtype)
+        self.start = start
+        self.strides = strides
+        self.whole = whole
+        self.indirect = indirect
+        self._array: np.ndarray | None = None
+        self._layout = -1
+
+    # -- what kernels read -------------------------------------------------------------------------------------------
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def name(self) -> str:
+        """Name given at allocation, or ``"unnamed"``."""
+        return self.alloc.name or "unnamed"
+
+    @property
+    def offset(self) -> int:
+        """Start of the access in elements from the beginning of the tensor it views."""
+        rows, rest = divmod(self.start - self.alloc.start, self.alloc.pitch)
+        return rows * self._free_elements + rest // self.itemsize
+
+    def get_pattern(self) -> list[list[int]]:
+        """Return the access pattern: one ``[step, count]`` in elements per dimension."""
+        pitch = self.alloc.pitch
+        pattern = []
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            rows, rest = divmod(stride, pitch) if is_on_chip(self.buffer) else (0, stride)
+            pattern.append([rows * self._free_elements + rest // self.itemsize, extent])
+        return pattern
+
+    # -- other views -------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, index: Index | tuple[Index, ...]) -> NkiTensor:
+        """Return the view that integers, slices, ``nl.ds`` and ``...`` select; nothing is clipped."""
+        start, shape, strides = index_view(self, index)
+        return NkiTensor(self.alloc, shape, self.dtype, start, strides, indirect=self.indirect)
+
+    def __setitem__(self, index: Index | tuple[Index, ...], value: Any) -> None:
+        """Copy ``value`` into a view; the compiler has no such statement, so this is also a finding."""
+        flag(
+            rules.SUBSCRIPT_ASSIGNMENT,
+            f"assignment to a subscript of tensor `{self.name}`",
+            operand=self.name,
+            fix="nisa.tensor_copy(dst=t[...], src=value), or nisa.dma_copy when one side is in HBM",
+        )
+        NkiTensor.assign(self[index], value)
+
+    def ap(
+        self,
+        pattern: Sequence[Sequence[int]],
+        offset: int = 0,
+        scalar_offset: Any = None,
+        vector_offset: Any = None,
+        indirect_dim: int = 0,
+        dtype: Any = None,
+    ) -> NkiTensor:
+        """Return the view described by a hardware access pattern.
+
+        Args:
+            pattern: One ``[step, count]`` per dimension, in elements of the (re-interpreted) tensor.
+            offset: First element, counted from the beginning of the tensor.
+            scalar_offset: A register or 1x1 SBUF tile added along ``indirect_dim`` when the view is used.
+            vector_offset: A ``(P, 1)`` SBUF tile with one index along ``indirect_dim`` per row of the view.
+            indirect_dim: Dimension of the tensor that the offsets count in.
+            dtype: Reinterpret the bytes as this type.
+        """
+        from nkisim.memory.access import access_view
+
+        return access_view(self, pattern, offset, scalar_offset, vector_offset, indirect_dim, dtype)
+
+    def reshape(self, shape: Sequence[int]) -> NkiTensor:
+        """Return the same elements under another shape; on chip the partition count stays."""
+        from nkisim.memory.access import reshape_view
+
+        return reshape_view(self, shape)
+
+    def view(self, dtype: Any) -> NkiTensor:
+        """Return the same bytes as another type; the last dimension absorbs the change of size."""
+        from nkisim.memory.access import dtype_view
+
+        return dtype_view(self, dtype)
+
+    # -- what the machine reads --------------------------------------------------------------------------------------
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements in storage form; shares memory."""
+        if self._array is None:
+            self._check_bounds()
+            storage_dtype = self.alloc.storage_dtype(self.dtype)
+            self._array = self.storage.view(self.start, self.shape, self.strides, storage_dtype)
+        return self._array
+
+    @property
+    def layout(self) -> int:
+        """Number that is equal for tensors which every static check treats alike."""
+        if self._layout < 0:
+            psum_offset = self.free_byte_offset if self.buffer is MemoryRegion.psum else 0
+            self._layout = layout_id(
+                (
+                    self.shape,
+                    self.dtype,
+                    self.buffer,
+                    self.strides,
+                    self.start_partition,
+                    psum_offset,
+                    None if self.indirect is None else self.indirect.kind,
+                    self.alloc.is_argument,
+                )
+            )
+        return self._layout
+
+    @property
+    def region(self) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
+        """Byte start, shape, strides and item size: the footprint in the storage."""
+        return self.start, self.shape, self.strides, self.itemsize
+
+    @property
+    def start_partition(self) -> int:
+        """First partition touched; 0 in HBM."""
+        if not is_on_chip(self.buffer):
+            return 0
+        return self.start // self.storage.pitch
+
+    @property
+    def free_byte_offset(self) -> int:
+        """First byte touched inside a partition."""
+        return self.start % self.storage.pitch
+
+    @property
+    def partitions(self) -> int:
+        """Extent of the first dimension."""
+        return self.shape[0]
+
+    @property
+    def free_size(self) -> int:
+        """Elements per partition."""
+        count = 1
+        for extent in self.shape[1:]:
+            count *= extent
+        return count
+
+    @property
+    def last_byte(self) -> int:
+        """Offset of the last byte touched in the storage."""
+        reach = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True))
+        return self.start + reach + self.itemsize - 1
+
+    @property
+    def _free_elements(self) -> int:
+        """Elements of this dtype in one row of the allocation; everything for HBM."""
+        return self.alloc.row_bytes // self.itemsize
+
+    def _check_bounds(self) -> None:
+        if 0 in self.shape:
+            return
+        if self.start < 0 or self.last_byte >= self.storage.data.size:
+            self._out_of_bounds()
+        elif is_on_chip(self.buffer):
+            row = self.start % self.storage.pitch - self.alloc.start % self.storage.pitch
+            reach = sum(
+                (extent - 1) * stride for extent, stride in zip(self.shape[1:], self.strides[1:], strict=True)
+            )
+            rows_ok = self.strides[0] % self.storage.pitch == 0 or self.shape[0] == 1
+            if rows_ok and (row < 0 or row + reach + self.itemsize > self.alloc.row_bytes):
+                self._out_of_bounds()
+
+    def _out_of_bounds(self) -> None:
+        size = self.alloc.elements(self.itemsize)
+        first = self.offset
+        last = first + sum((count - 1) * step for step, count in self.get_pattern())
+        flag(
+            rules.PATTERN_OUT_OF_BOUNDS,
+            f"access pattern of tensor `{self.name}` touches elements [{first}, {last}], "
+            f"but the tensor has {size} ({self._free_elements} per row)",
+            operand=self.name,
+            seen=f"pattern {self.get_pattern()} with offset {first}",
+            allowed=f"elements 0 to {size - 1}, inside each row",
+            fix="correct the count, the step or the offset",
+        )
+
+    # -- Python protocol ---------------------------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        flag(
+            rules.TENSOR_TRUTH,
+            f"the truth value of tensor `{self.name}` does not depend on its contents",
+            operand=self.name,
+            fix="compare metadata such as shape, or use register_load with a dynamic loop, or a predicate instruction",
+        )
+        return True
+
+    def __iter__(self) -> Any:
+        raise TypeError("'NkiTensor' object is not iterable; loop over range(t.shape[0]) and index")
+
+    __hash__ = object.__hash__
+
+    def describe(self) -> str:
+        """Return dtype, shape, buffer and name in one line."""
+        named = f" `{self.alloc.name}`" if self.alloc.name else ""
+        return f"{self.dtype} {self.shape} in {self.buffer.value}{named}"
+
+    def __repr__(self) -> str:
+        head = f"NkiTensor(shape={self.shape}, dtype={self.dtype}, buffer={self.buffer.value}"
+        if self.alloc.name:
+            head += f", name={self.alloc.name!r}"
+        if self.indirect is not None:
+            return head + ", indirect)"
+        values = self.array
+        if self.dtype.kind == "float" and values.dtype != np.float32:
+            values = decode(values, self.dtype)
+        hidden = self.storage.unwritten(*self.region)
+        shown = values if hidden is None else np.ma.array(values, mask=hidden)
+        return f"{head},\n{np.array2string(np.ma.asarray(shown) if hidden is not None else shown)})"
+
+
+def require_dtype(dtype: Any, where: str) -> DType:
+    """Return the supported dtype that ``dtype`` names, or raise D001."""
+    found = as_dtype(dtype)
+    if found is None:
+        flag(
+            rules.UNSUPPORTED_DTYPE,
+            f"{where}: dtype {dtype} is not supported by NKI",
+            seen=dtype,
+            allowed="8-, 16- and 32-bit integers, bool, float8, float16, bfloat16, tfloat32, float32 and x4 packs",
+            fix="cast on the host to a supported type, such as float32 or int32",
+        )
+        raise AssertionError("unreachable: D001 always raises")
+    return found

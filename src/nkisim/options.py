@@ -1,0 +1,53 @@
+"""How a kernel is to be run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nkisim.arch import Generation, resolve_target
+from nkisim.diagnostics import Strictness
+from nkisim.machine import Event
+
+__all__ = ["PRECISE_VARIABLE", "SimOptions"]
+
+PRECISE_VARIABLE = "NKI_PRECISE_FP"
+
+_LEVELS = ("simulate", "strict", "check")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SimOptions:
+    """Options of a simulation.
+
+    Attributes:
+        strictness: ``"simulate"`` stops only where no natural result exists and records everything else;
+            ``"strict"`` stops at every finding of error severity; ``"check"`` is what ``nkisim.check`` uses.
+        target: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None reads
+            NEURON_PLATFORM_TARGET_OVERRIDE at each call and falls back to gen4.
+        precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads NKI_PRECISE_FP at each call, where
+            only ``0`` turns precision off.
+        watchers: Called with an ``Event`` after every instruction.
+    """
+
+    strictness: Strictness = "simulate"
+    target: str | None = None
+    precise_fp: bool | None = None
+    watchers: tuple[Callable[[Event], None], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.strictness not in _LEVELS:
+            raise ValueError(f"strictness: got {self.strictness!r}, accepted: {', '.join(_LEVELS)}")
+        if self.target is not None:
+            resolve_target(self.target)
+
+    def generation(self) -> Generation:
+        """Return the target of a call made now."""
+        return resolve_target(self.target)
+
+    def precise(self) -> bool:
+        """Tell whether a call made now keeps low-precision types in their real width."""
+        if self.precise_fp is not None:
+            return self.precise_fp
+        return os.environ.get(PRECISE_VARIABLE, "1") != "0"

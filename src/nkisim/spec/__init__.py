@@ -1,0 +1,27 @@
+"""How an instruction is declared: operands, operators, constraints, cost."""
+
+from nkisim.spec.call import Call
+from nkisim.spec.constraints import Constraint
+from nkisim.spec.instruction import INSTRUCTIONS, Arithmetic, Instruction
+from nkisim.spec.operands import HBM, ON_CHIP, PSUM, SBUF, Column, In, InOut, Operand, Out
+from nkisim.spec.ops import OPS, Op, as_op
+
+__all__ = [
+    "HBM",
+    "INSTRUCTIONS",
+    "ON_CHIP",
+    "OPS",
+    "PSUM",
+    "SBUF",
+    "Arithmetic",
+    "Call",
+    "Column",
+    "Constraint",
+    "In",
+    "InOut",
+    "Instruction",
+    "Op",
+    "Operand",
+    "Out",
+    "as_op",
+]

@@ -1,0 +1,110 @@
+"""One call of an instruction, seen by its static checks: everything but the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nkisim.arch import Generation
+from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, flag
+from nkisim.memory import NkiTensor
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.ops import Op, as_op
+
+if TYPE_CHECKING:
+    from nkisim.spec.instruction import Instruction
+
+__all__ = ["Call", "Violation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken constraint, ready to be flagged at whatever line makes the call."""
+
+    rule: Rule
+    message: str
+    instruction: str
+    operand: str
+    seen: object
+    allowed: object
+    fix: str
+    error: type[NkiValidationError]
+
+    def flag(self) -> None:
+        """Raise or record it for the line that is running now."""
+        flag(
+            self.rule,
+            self.message,
+            instruction=self.instruction,
+            operand=self.operand,
+            seen=self.seen,
+            allowed=self.allowed,
+            fix=self.fix,
+            error=self.error,
+        )
+
+
+@dataclass(slots=True)
+class Call:
+    """The arguments of a call, by name, with what is known about the target.
+
+    Attributes:
+        instruction: What is called.
+        values: Arguments by parameter name, defaults filled in.
+        generation: Target of the run.
+        engine: Engine that executes the call; set once the operands are known to be sound.
+        violations: What was found so far.
+    """
+
+    instruction: Instruction
+    values: dict[str, Any]
+    generation: Generation
+    engine: Engine = Engine.unknown
+    violations: list[Violation] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Name of the instruction."""
+        return self.instruction.name
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def tensor(self, name: str) -> NkiTensor | None:
+        """Return an argument if it is a tensor."""
+        value = self.values[name]
+        return value if isinstance(value, NkiTensor) else None
+
+    def tensors(self, *names: str) -> list[tuple[str, NkiTensor]]:
+        """Return those of the named arguments that are tensors."""
+        return [(n, t) for n in names if (t := self.tensor(n)) is not None]
+
+    def op(self, name: str) -> Op | None:
+        """Return an argument as an operator."""
+        return as_op(self.values[name])
+
+    def fail(
+        self,
+        rule: Rule,
+        message: str,
+        *,
+        operand: str = "",
+        seen: object = "",
+        allowed: object = "",
+        fix: str = "",
+        named: bool = True,
+        error: type[NkiValidationError] = NkiValidationError,
+    ) -> None:
+        """Add a violation; one that leaves no natural result stops the checks at once.
+
+        The message begins with the instruction's name unless ``named`` is False.
+        """
+        text = f"{self.name} {message}" if named else message
+        violation = Violation(rule, text, self.name, operand, seen, allowed, fix, error)
+        if rule.meaningless:
+            violation.flag()
+        self.violations.append(violation)
+
+    def fail_call(self, rule: Rule, message: str, **details: Any) -> None:
+        """Add a violation of the signature itself."""
+        self.fail(rule, message, error=NkiCallError, **details)

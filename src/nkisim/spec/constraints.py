@@ -1,0 +1,396 @@
+"""Constraints: small named claims about a call that can check and explain themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from nkisim.diagnostics import Rule
+from nkisim.dtypes import DType
+from nkisim.memory import MemoryRegion
+from nkisim.spec import rules
+from nkisim.spec.call import Call
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.ops import Op, as_op
+
+__all__ = [
+    "Constraint",
+    "alu_operator",
+    "at_most_one_in_psum",
+    "columns_are_float32",
+    "dtype_in",
+    "elements_per_partition",
+    "engine_among",
+    "matches_bits",
+    "one_start_partition",
+    "reduction_operator",
+    "same_dtype",
+    "same_free_size",
+    "same_partitions",
+    "small_immediate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A claim that every legal call satisfies.
+
+    Attributes:
+        says: The claim in one line, for the documentation.
+        rules: Rules that a call can break here.
+        check: Adds the violations of a call to it.
+    """
+
+    says: str
+    rules: tuple[Rule, ...]
+    check: Callable[[Call], None]
+
+
+def same_partitions(*names: str) -> Constraint:
+    """Operands cover the same number of partitions."""
+
+    def check(call: Call) -> None:
+        tensors = call.tensors(*names)
+        if not tensors:
+            return
+        first, reference = tensors[0]
+        for name, tensor in tensors[1:]:
+            if tensor.shape[0] == reference.shape[0]:
+                continue
+            seen = f"{first} {reference.shape}, {name} {tensor.shape}"
+            if 1 in (tensor.shape[0], reference.shape[0]):
+                call.fail(
+                    rules.PARTITION_BROADCAST,
+                    f"{first} and {name} must have the same partition dimension, got "
+                    f"{reference.shape[0]} and {tensor.shape[0]}; engines do not broadcast across partitions",
+                    operand=name,
+                    seen=seen,
+                    fix="nl.broadcast_to, a stride-0 DMA load, or a matmul with ones",
+                )
+            call.fail(
+                rules.PARTITION_MISMATCH,
+                f"{first} and {name} must have the same partition dimension, got "
+                f"{reference.shape[0]} and {tensor.shape[0]}",
+                operand=name,
+                seen=seen,
+                fix="slice both to the same [0:p]",
+            )
+
+    text = f"{_listed(names)} have the same number of partitions"
+    return Constraint(text, (rules.PARTITION_MISMATCH, rules.PARTITION_BROADCAST), check)
+
+
+def same_free_size(*names: str) -> Constraint:
+    """Operands hold the same number of elements per partition."""
+
+    def check(call: Call) -> None:
+        tensors = call.tensors(*names)
+        if not tensors:
+            return
+        first, reference = tensors[0]
+        for name, tensor in tensors[1:]:
+            if tensor.free_size == reference.free_size:
+                continue
+            hint = ""
+            if 1 in (tensor.free_size, reference.free_size):
+                hint = "; for a (P, 1) operand use tensor_scalar, or a stride-0 .ap"
+            call.fail(
+                rules.FREE_SIZE_MISMATCH,
+                f"{first} and {name} must have the same number of elements per partition, got "
+                f"{reference.free_size} and {tensor.free_size}",
+                operand=name,
+                seen=f"{first} {reference.shape}, {name} {tensor.shape}",
+                fix="slice or reshape to equal sizes" + hint,
+            )
+
+    return Constraint(
+        f"{_listed(names)} have the same number of elements per partition", (rules.FREE_SIZE_MISMATCH,), check
+    )
+
+
+def elements_per_partition(name: str, count: int, rule: Rule) -> Constraint:
+    """An operand holds exactly ``count`` elements per partition."""
+
+    def check(call: Call) -> None:
+        tensor = call.tensor(name)
+        if tensor is not None and tensor.free_size != count:
+            call.fail(
+                rule,
+                f"{name} must have {count} elements per partition, got {tensor.free_size}",
+                operand=name,
+                seen=tensor.shape,
+                allowed=f"(P, {count})",
+                fix=f"allocate {name} with {count} elements per partition",
+            )
+
+    return Constraint(f"{name} has {count} elements per partition", (rule,), check)
+
+
+def at_most_one_in_psum(a: str, b: str) -> Constraint:
+    """Two inputs are not both in PSUM."""
+
+    def check(call: Call) -> None:
+        tensors = call.tensors(a, b)
+        if len(tensors) == 2 and all(t.buffer is MemoryRegion.psum for _, t in tensors):
+            call.fail(
+                rules.BOTH_IN_PSUM,
+                f"{a} and {b} cannot both be in psum",
+                operand=b,
+                seen=f"{a} and {b} in psum",
+                allowed="at most one of them in psum",
+                fix="nisa.tensor_copy one of them to SBUF",
+            )
+
+    return Constraint(f"{a} and {b} are not both in PSUM", (rules.BOTH_IN_PSUM,), check)
+
+
+def one_start_partition(a: str, b: str) -> Constraint:
+    """Two SBUF inputs start at one partition."""
+
+    def check(call: Call) -> None:
+        tensors = call.tensors(a, b)
+        if len(tensors) < 2 or any(t.buffer is not MemoryRegion.sbuf for _, t in tensors):
+            return
+        starts = [t.start_partition for _, t in tensors]
+        if starts[0] != starts[1]:
+            call.fail(
+                rules.START_MISMATCH,
+                f"{a} starts at partition {starts[0]}, {b} at {starts[1]}",
+                operand=b,
+                seen=starts,
+                allowed="one start partition",
+                fix="nisa.tensor_copy one operand to the other's start first",
+            )
+
+    return Constraint(f"{a} and {b} start at one partition when both are in SBUF", (rules.START_MISMATCH,), check)
+
+
+def same_dtype(a: str, b: str, rule: Rule = rules.DTYPE_MISMATCH) -> Constraint:
+    """Two operands have one dtype."""
+
+    def check(call: Call) -> None:
+        tensors = call.tensors(a, b)
+        if len(tensors) == 2 and tensors[0][1].dtype != tensors[1][1].dtype:
+            kinds = [t.dtype for _, t in tensors]
+            call.fail(
+                rule,
+                f"{a} and {b} must have the same dtype, got {kinds[0]} and {kinds[1]}",
+                operand=a,
+                seen=f"{a} {kinds[0]}, {b} {kinds[1]}",
+                fix="give both the same dtype, and convert in a separate tensor_copy",
+            )
+
+    return Constraint(f"{a} and {b} have one dtype", (rule,), check)
+
+
+def dtype_in(name: str, allowed: Collection[DType], rule: Rule = rules.OPERAND_DTYPE) -> Constraint:
+    """An operand has one of the listed dtypes."""
+
+    def check(call: Call) -> None:
+        tensor = call.tensor(name)
+        if tensor is not None and tensor.dtype not in allowed:
+            call.fail(
+                rule,
+                f"{name} must be {' or '.join(map(str, allowed))}, got {tensor.dtype}",
+                operand=name,
+                seen=tensor.dtype,
+                allowed=", ".join(map(str, allowed)),
+                fix="convert with nisa.tensor_copy into a tile of such a type",
+            )
+
+    return Constraint(f"{name} is {' or '.join(map(str, allowed))}", (rule,), check)
+
+
+def columns_are_float32(*names: str) -> Constraint:
+    """Per-partition operands of arithmetic are float32."""
+
+    def check(call: Call) -> None:
+        for name, tensor in call.tensors(*names):
+            if tensor.dtype != "float32" and not _bitvec_call(call):
+                call.fail(
+                    rules.COLUMN_DTYPE,
+                    f"{name} must be float32, got {tensor.dtype}",
+                    operand=name,
+                    seen=tensor.dtype,
+                    allowed="float32",
+                    fix="keep per-partition operands in a float32 (P, 1) tile",
+                )
+
+    return Constraint(f"{_listed(names)} float32 when a tile", (rules.COLUMN_DTYPE,), check)
+
+
+def small_immediate(*names: str) -> Constraint:
+    """Integer immediates are exact in float32."""
+
+    def check(call: Call) -> None:
+        for name in names:
+            value = call[name]
+            if isinstance(value, int) and float(value) != _as_float32(value) and not _bitvec_call(call):
+                call.fail(
+                    rules.LARGE_IMMEDIATE,
+                    f"{name} is {value}, which float32 rounds to {_as_float32(value):.0f}",
+                    operand=name,
+                    seen=value,
+                    allowed="magnitude up to 2^24, or exact in float32",
+                    fix="build large integers with shift and bitwise_or",
+                )
+
+    return Constraint(f"integer {_listed(names)} exact in float32", (rules.LARGE_IMMEDIATE,), check)
+
+
+def alu_operator(*names: str, bitvec: bool = True, optional: bool = False) -> Constraint:
+    """Arguments are operators of the ALU."""
+
+    def check(call: Call) -> None:
+        for name in names:
+            value = call[name]
+            if value is None and optional:
+                continue
+            op = as_op(value)
+            if op is None or not op.is_alu or (op.is_bitvec and not bitvec):
+                _not_an_operator(call, name, value, bitvec)
+            assert op is not None
+            _check_in_hardware(call, name, op)
+
+    return Constraint(
+        f"{_listed(names)} {'an ALU operator' if bitvec else 'an arithmetic ALU operator'}",
+        (rules.OPERATOR_KIND, rules.NO_DIVIDE, rules.NO_MODULO),
+        check,
+    )
+
+
+def reduction_operator(name: str, allowed: Collection[str] | None = None, rule: Rule | None = None) -> Constraint:
+    """An argument is an operator that can reduce."""
+    broken = rule or rules.REDUCTION_OPERATOR
+
+    def check(call: Call) -> None:
+        value = call[name]
+        if value is None:
+            return
+        op = as_op(value)
+        if op is None:
+            _not_an_operator(call, name, value, bitvec=True)
+        elif op.reduce is None or (allowed is not None and op.name not in allowed):
+            legal = allowed or ("add, subtract, multiply, maximum, minimum, bitwise and/or/xor, logical and/or/xor",)
+            call.fail(
+                broken,
+                f"{name} cannot be {op!r}",
+                operand=name,
+                seen=op,
+                allowed=", ".join(legal),
+                fix="use one of the legal reduction operators",
+            )
+
+    return Constraint(f"{name} a reduction operator", (broken,), check)
+
+
+def matches_bits(op_names: tuple[str, ...], *names: str) -> Constraint:
+    """Bitwise operators have integer operands on the Vector engine, and are not mixed with arithmetic."""
+
+    def check(call: Call) -> None:
+        ops = [op for n in op_names if (op := call.op(n)) is not None]
+        if not any(op.is_bitvec for op in ops):
+            return
+        if not all(op.is_bitvec for op in ops):
+            call.fail(
+                rules.MIXED_OPERATORS,
+                f"mixes bitwise and arithmetic operators: {', '.join(map(repr, ops))}",
+                operand=op_names[-1],
+                seen=", ".join(map(repr, ops)),
+                allowed="both bitwise or both arithmetic",
+                fix="use two instructions",
+            )
+        if "engine" in call.values and call["engine"] not in (Engine.unknown, Engine.vector):
+            call.fail(
+                rules.MIXED_OPERATORS,
+                f"runs bitwise operators on the vector engine only, got {call['engine']}",
+                operand="engine",
+                seen=call["engine"],
+                allowed="nisa.engine.vector",
+                fix="drop engine=",
+            )
+        for name, tensor in call.tensors(*names):
+            if not tensor.dtype.is_integer and tensor.dtype.kind != "bool":
+                call.fail(
+                    rules.BITVEC_ON_FLOAT,
+                    f"{name} is {tensor.dtype}, but bitwise operators need integer types",
+                    operand=name,
+                    seen=tensor.dtype,
+                    allowed="integer types",
+                    fix="use an integer tile, or .view() of the same width",
+                )
+        for name in names:
+            if isinstance(call[name], float):
+                call.fail(
+                    rules.BITVEC_ON_FLOAT,
+                    f"{name} is the float {call[name]}, but bitwise operators need integers",
+                    operand=name,
+                    seen=call[name],
+                    allowed="an integer",
+                    fix="pass an int",
+                )
+
+    return Constraint(
+        "bitwise operators take integer operands, on the Vector engine",
+        (rules.BITVEC_ON_FLOAT, rules.MIXED_OPERATORS),
+        check,
+    )
+
+
+def engine_among(allowed: Callable[[Call], Collection[Engine]], says: str) -> Constraint:
+    """``engine=`` names one of the engines that the call allows."""
+
+    def check(call: Call) -> None:
+        asked = call["engine"]
+        legal = allowed(call)
+        if asked is not Engine.unknown and asked not in legal:
+            call.fail(
+                rules.WRONG_ENGINE,
+                f"cannot run on {asked} on {call.generation}",
+                operand="engine",
+                seen=asked,
+                allowed=", ".join(str(e) for e in legal),
+                fix="leave engine=nisa.engine.unknown, or name one of the allowed engines",
+            )
+
+    return Constraint(says, (rules.WRONG_ENGINE,), check)
+
+
+def _check_in_hardware(call: Call, name: str, op: Op) -> None:
+    if op.in_hardware:
+        return
+    rule = rules.NO_DIVIDE if op.name == "divide" else rules.NO_MODULO
+    fix = (
+        "nisa.reciprocal, then multiply"
+        if op.name == "divide"
+        else "multiply by the reciprocal, round by a cast to int32, multiply and subtract"
+    )
+    call.fail(
+        rule, f"{name} is {op!r}, which no engine has", operand=name, seen=op, allowed="ALU operators", fix=fix
+    )
+
+
+def _not_an_operator(call: Call, name: str, value: object, bitvec: bool) -> None:
+    kind = "an ALU operator of nki.language" if bitvec else "an arithmetic operator of nki.language"
+    call.fail(
+        rules.OPERATOR_KIND,
+        f"{name} must be {kind}, got {value!r}",
+        operand=name,
+        seen=repr(value),
+        allowed="nl.add, nl.multiply, nl.maximum, ...",
+        fix="pass an operator such as nl.add",
+    )
+
+
+def _bitvec_call(call: Call) -> bool:
+    return any((op := call.op(n)) is not None and op.is_bitvec for n in ("op", "op0", "op1") if n in call.values)
+
+
+def _as_float32(value: int) -> float:
+    return float(np.float32(value))
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]

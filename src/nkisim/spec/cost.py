@@ -1,0 +1,68 @@
+"""What an instruction costs its engine, in the terms that the performance documents use.
+
+A cost only names the formula; the constants belong to the generation and are applied by whoever predicts time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Cost", "fixed", "matmul", "startup_stream", "stream", "transfer"]
+
+Formula = Literal["stream", "startup_stream", "matmul", "transfer", "fixed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A named cost formula.
+
+    Attributes:
+        formula: Which law applies.
+        over: Operand whose elements per partition are streamed.
+        factor: Cycles per element.
+        extra: Cycles added once.
+    """
+
+    formula: Formula
+    over: str = ""
+    factor: float = 1.0
+    extra: float = 0.0
+
+    def __str__(self) -> str:
+        if self.formula == "stream":
+            text = f"max(64, {self.factor:g} * elements({self.over}))"
+        elif self.formula == "startup_stream":
+            text = f"150 + {self.factor:g} * elements({self.over})"
+        elif self.formula == "matmul":
+            text = "max(moving columns, stationary columns), four passes for float32"
+        elif self.formula == "transfer":
+            text = f"DMA of elements({self.over})"
+        else:
+            text = "64"
+        return text + (f" + {self.extra:g}" if self.extra else "") + " cycles"
+
+
+def stream(over: str, factor: float = 1.0, extra: float = 0.0) -> Cost:
+    """Cost of streaming an operand through the Vector or Scalar engine."""
+    return Cost("stream", over, factor, extra)
+
+
+def startup_stream(over: str, factor: float = 1.0) -> Cost:
+    """Cost of a GpSimd instruction: a start-up and a stream."""
+    return Cost("startup_stream", over, factor)
+
+
+def matmul() -> Cost:
+    """Cost of a pass through the systolic array."""
+    return Cost("matmul")
+
+
+def transfer(over: str) -> Cost:
+    """Cost of a DMA."""
+    return Cost("transfer", over)
+
+
+def fixed() -> Cost:
+    """Cost of an instruction that streams nothing."""
+    return Cost("fixed")

@@ -1,0 +1,83 @@
+"""The declaration of an instruction; checker, machine, profiler, documentation and tests all read it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nkisim.spec.call import Call
+from nkisim.spec.constraints import Constraint
+from nkisim.spec.cost import Cost
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.operands import Operand
+
+__all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction"]
+
+Arithmetic = Literal["fp32", "bits", "integer", "copy"]
+"""How values pass through an instruction.
+
+``"fp32"``: operands widened to float32, the result rounded once into the destination. ``"bits"``: unsigned patterns, no
+conversion. ``"integer"``: exact 32-bit arithmetic that wraps. ``"copy"``: storage form in, storage form out.
+"""
+
+INSTRUCTIONS: dict[str, Instruction] = {}
+"""Every declared instruction by name."""
+
+
+def _always_fp32(call: Call) -> Arithmetic:
+    return "fp32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One instruction of ``nki.isa``.
+
+    Attributes:
+        name: Its name.
+        signature: Parameters with the 0.3.0 defaults.
+        engines: Engines that can run it; the first is the default.
+        operands: The tensor arguments, by parameter name.
+        require: Constraints beyond those that the operands imply.
+        since: First generation that has it.
+        choose_engine: Picks the engine from the call; None takes ``engine=`` or the first of ``engines``.
+        arithmetic: Picks how values are converted.
+        moves: True when it only moves data, so that lossy integer paths are D017 and not D016.
+        cost: What it costs the engine.
+        source: Where its meaning is documented.
+        body: Pure function of arrays, or, when ``memory`` is set, a function of the core and the tensors.
+        memory: True when the body reads and writes tensors itself.
+        stateful: True when the body also takes the core's accumulator state first.
+        removed: Keywords of earlier releases and what to say about them.
+        summary: First line of the body's docstring.
+    """
+
+    name: str
+    signature: inspect.Signature
+    engines: tuple[Engine, ...]
+    operands: Mapping[str, Operand]
+    require: tuple[Constraint, ...] = ()
+    since: int = 2
+    choose_engine: Callable[[Call], Engine] | None = None
+    arithmetic: Callable[[Call], Arithmetic] = _always_fp32
+    moves: bool = False
+    cost: Cost | None = None
+    source: str = ""
+    body: Callable[..., Any]
+    memory: bool = False
+    stateful: bool = False
+    removed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def summary(self) -> str:
+        """What the instruction does, in one line."""
+        return (inspect.getdoc(self.body) or "").split("\n")[0]
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters in order."""
+        return tuple(self.signature.parameters)
+
+    def __hash__(self) -> int:
+        return id(self)

@@ -1,0 +1,75 @@
+"""Operands: which arguments of an instruction are tensors, where they may live, and how the body sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nkisim.diagnostics import Rule
+from nkisim.memory import MemoryRegion
+
+__all__ = ["HBM", "ON_CHIP", "PSUM", "SBUF", "Column", "In", "InOut", "Operand", "Out"]
+
+SBUF = (MemoryRegion.sbuf,)
+PSUM = (MemoryRegion.psum,)
+ON_CHIP = SBUF + PSUM
+HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
+
+Role = Literal["in", "out", "inout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What an instruction expects of one tensor argument.
+
+    Attributes:
+        role: Read, written, or both.
+        buffers: Memories it may live in.
+        optional: True when None is accepted.
+        scalar: True when a number is accepted in place of a tile.
+        column: True when a tile must have one element per partition.
+        flat: True when the body wants the tensor's own shape instead of (partitions, elements).
+        buffer_rule: Rule to name when it lives elsewhere; None takes the general one.
+    """
+
+    role: Role
+    buffers: tuple[MemoryRegion, ...]
+    optional: bool = False
+    scalar: bool = False
+    column: bool = False
+    flat: bool = False
+    buffer_rule: Rule | None = None
+
+    @property
+    def reads(self) -> bool:
+        """True when the instruction reads the operand."""
+        return self.role != "out"
+
+    @property
+    def writes(self) -> bool:
+        """True when the instruction writes the operand."""
+        return self.role != "in"
+
+
+def In(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
+    """Describe an operand that is read."""
+    return Operand("in", _join(buffers), **options)
+
+
+def Out(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
+    """Describe an operand that is written."""
+    return Operand("out", _join(buffers), **options)
+
+
+def InOut(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
+    """Describe an operand whose old contents matter and that is written."""
+    return Operand("inout", _join(buffers), **options)
+
+
+def Column(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
+    """Describe an operand with one value per partition, or a number for all of them."""
+    return Operand("in", _join(buffers), column=True, scalar=True, **options)
+
+
+def _join(buffers: tuple[tuple[MemoryRegion, ...], ...]) -> tuple[MemoryRegion, ...]:
+    return tuple(region for group in buffers for region in group)

@@ -1,0 +1,366 @@
+"""Rules that every instruction's declaration brings with it: operands, engines, generations, arguments."""
+
+from __future__ import annotations
+
+from nkisim.diagnostics import declare
+
+__all__: list[str] = []
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+BAD_CALL = declare(
+    "A025",
+    "bad-call",
+    "error",
+    "A call does not fit the 0.3.0 signature, or passes something that is no tensor where one is needed.",
+    "the front end refuses the call",
+    meaningless=True,
+)
+NO_DESTINATION = declare(
+    "A026",
+    "no-destination",
+    "error",
+    "An instruction is called without dst, as an expression.",
+    "since Beta 2 instructions write into a tile that is passed in",
+    meaningless=True,
+)
+REMOVED_MASK = declare(
+    "A027",
+    "removed-mask",
+    "error",
+    "A call passes mask=.",
+    "masks are gone; every operand is sliced to the valid extent instead",
+    meaningless=True,
+)
+REMOVED_DTYPE = declare(
+    "A028",
+    "removed-dtype",
+    "error",
+    "An instruction is called with dtype=.",
+    "the dtype of dst decides the result's type",
+    meaningless=True,
+)
+REMOVED_RMW = declare(
+    "A003",
+    "removed-rmw",
+    "error",
+    "dma_copy is called with dst_rmw_op or unique_indices.",
+    "0.3.0 moved read-modify-write to dma_compute",
+    meaningless=True,
+)
+REMOVED_GPSIMD_DMA = declare(
+    "A008",
+    "removed-use-gpsimd-dma",
+    "error",
+    "sendrecv is called with use_gpsimd_dma.",
+    "0.3.0 replaced the flag by the dma_engine enum",
+    meaningless=True,
+)
+REMOVED_IMM = declare(
+    "A010",
+    "removed-imm",
+    "error",
+    "register_move is called with imm=.",
+    "0.3.0 renamed the parameter to src",
+    meaningless=True,
+)
+RENAMED_MATMUL_KEYWORD = declare(
+    "A032",
+    "renamed-matmul-keyword",
+    "error",
+    "nc_matmul is called with a keyword of an earlier release.",
+    "the keywords were renamed",
+    meaningless=True,
+)
+INTEGER_ENUM = declare(
+    "A013",
+    "integer-enum",
+    "error",
+    "A raw integer is passed where 0.3.0 wants an enum member.",
+    "0.3.0 refuses integers, and their numbering moved between releases",
+)
+ENUM_KIND = declare(
+    "A015",
+    "wrong-enum",
+    "error",
+    "An enum argument is of another kind than the parameter.",
+    "nisa.dma_engine, for one, is now an enum of its own and no engine",
+    meaningless=True,
+)
+STATIC_ARGUMENT = declare(
+    "A048",
+    "static-argument",
+    "error",
+    "A tensor or register is passed where a compile-time constant is needed.",
+    "the field is encoded in the instruction",
+    meaningless=True,
+)
+OPERATOR_KIND = declare(
+    "D022",
+    "operator-kind",
+    "error",
+    "An op argument is not an operator that the instruction knows.",
+    "the engine has no such operation",
+    meaningless=True,
+)
+OUTSIDE_KERNEL = declare(
+    "L063",
+    "outside-kernel",
+    "error",
+    "A device operation is called outside a kernel.",
+    "there is no kernel to put the instruction into",
+    meaningless=True,
+)
+
+# -- where operands live -----------------------------------------------------------------------------------------------
+
+COMPUTE_IN_HBM = declare(
+    "M021",
+    "compute-in-hbm",
+    "error",
+    "An operand of a compute engine is in HBM.",
+    "compute engines reach SBUF and PSUM only",
+    meaningless=True,
+)
+BUFFER_UNREACHABLE = declare(
+    "M024",
+    "buffer-unreachable",
+    "error",
+    "An operand is in a memory that the instruction cannot address.",
+    "the instruction has no path to that memory",
+    meaningless=True,
+)
+GPSIMD_IN_PSUM = declare(
+    "M022",
+    "gpsimd-in-psum",
+    "error",
+    "A GpSimd instruction touches PSUM.",
+    "the GpSimd engine has no port to PSUM",
+    meaningless=True,
+)
+PARTITION_START = declare(
+    "S004",
+    "partition-start",
+    "error",
+    "An operand of a compute engine starts at a partition that its size does not allow.",
+    "1-32 partitions start at 0, 32, 64 or 96; 33-64 at 0 or 64; more at 0",
+)
+FREE_SIZE_LIMIT = declare(
+    "S060",
+    "free-size-limit",
+    "error",
+    "One instruction covers more elements per partition than its fields can count.",
+    "the back end cannot encode it",
+)
+INDIRECT_OPERAND = declare(
+    "S026",
+    "indirect-operand",
+    "error",
+    "An operand with a vector offset is given to an instruction without indirect addressing.",
+    "only swdge DMA gathers rows by index",
+    meaningless=True,
+)
+
+# -- shapes that must agree --------------------------------------------------------------------------------------------
+
+PARTITION_BROADCAST = declare(
+    "S005",
+    "partition-broadcast",
+    "error",
+    "One operand has a single partition, another has several.",
+    "engines do not broadcast across partitions",
+    meaningless=True,
+)
+PARTITION_MISMATCH = declare(
+    "S006",
+    "partition-mismatch",
+    "error",
+    "Operands have different numbers of partitions.",
+    "each lane reads and writes its own partition",
+    meaningless=True,
+)
+FREE_SIZE_MISMATCH = declare(
+    "S007",
+    "free-size-mismatch",
+    "error",
+    "Operands have different numbers of elements per partition.",
+    "elements are paired one to one",
+    meaningless=True,
+)
+FREE_BROADCAST = declare(
+    "S008",
+    "free-broadcast",
+    "error",
+    "Two tensors are combined although one would have to be broadcast.",
+    "0.3.0 has no broadcasting between tensors",
+)
+COLUMN_SHAPE = declare(
+    "S053",
+    "column-shape",
+    "error",
+    "A per-partition operand does not have one element per partition.",
+    "the engine reads one scalar per lane",
+    meaningless=True,
+)
+START_MISMATCH = declare(
+    "S071",
+    "start-mismatch",
+    "error",
+    "Two SBUF inputs of one instruction start at different partitions.",
+    "the engine reads both inputs of a lane from the same partition",
+)
+BOTH_IN_PSUM = declare(
+    "M023",
+    "both-in-psum",
+    "error",
+    "Both data operands are in PSUM.",
+    "the engine has one read port to PSUM",
+    meaningless=True,
+)
+OVERLAP = declare(
+    "M030",
+    "overlapping-destination",
+    "error",
+    "The destination overlaps a source with a different access pattern.",
+    "engines stream: later reads may see earlier writes of the same instruction",
+)
+REPEATED_WRITE = declare(
+    "M031",
+    "repeated-write",
+    "error",
+    "The destination's access pattern visits an element twice.",
+    "which write comes last is not specified",
+)
+
+# -- engines, generations, dtypes --------------------------------------------------------------------------------------
+
+GENERATION = declare(
+    "A033",
+    "generation",
+    "error",
+    "An instruction or mode does not exist on the target.",
+    "the compiler refuses it for this generation",
+    meaningless=True,
+)
+WRONG_ENGINE = declare(
+    "A034",
+    "wrong-engine",
+    "error",
+    "engine= names an engine that cannot run the instruction.",
+    "the engine has no such instruction",
+    meaningless=True,
+)
+NO_DIVIDE = declare(
+    "D013",
+    "no-divide",
+    "error",
+    "nl.divide is used.",
+    "no engine can divide; the compiler fails",
+)
+NO_MODULO = declare(
+    "D014",
+    "no-modulo",
+    "error",
+    "nl.mod, nl.fmod, or nl.power with a scalar exponent is used.",
+    "no engine has the operation; it works in simulation and fails to compile",
+)
+BITVEC_ON_FLOAT = declare(
+    "D011",
+    "bitvec-on-float",
+    "error",
+    "A bitwise or shift operator has a float operand.",
+    "bit operators work on integer types without any conversion",
+    meaningless=True,
+)
+MIXED_OPERATORS = declare(
+    "D012",
+    "mixed-operators",
+    "error",
+    "Bitwise and arithmetic operators are mixed in one instruction, or a bitwise operator runs off the Vector engine.",
+    "one instruction is either bitwise or arithmetic, and only the Vector engine is bitwise",
+    meaningless=True,
+)
+REDUCTION_OPERATOR = declare(
+    "D025",
+    "reduction-operator",
+    "error",
+    "A reduction uses an operator that does not reduce.",
+    "the engine reduces with add, subtract, multiply, maximum, minimum and the bitwise and logical and/or/xor only",
+    meaningless=True,
+)
+DTYPE_MISMATCH = declare(
+    "D033",
+    "dtype-mismatch",
+    "error",
+    "Source and destination must have one dtype and do not.",
+    "the instruction moves bits and does not convert",
+    meaningless=True,
+)
+OPERAND_DTYPE = declare(
+    "D032",
+    "operand-dtype",
+    "error",
+    "An index, predicate, seed or metadata operand has a type the instruction does not take.",
+    "the engine interprets the operand in a fixed format",
+    meaningless=True,
+)
+COLUMN_DTYPE = declare(
+    "D036",
+    "column-dtype",
+    "error",
+    "A per-partition operand of an arithmetic instruction is not float32.",
+    "the engine reads such operands as float32",
+)
+RESTRICTED_DTYPE = declare(
+    "D035",
+    "restricted-dtype",
+    "error",
+    "An operand has a 32-bit type that the instruction does not support.",
+    "the instruction has no path for it",
+    meaningless=True,
+)
+LARGE_IMMEDIATE = declare(
+    "D018",
+    "large-immediate",
+    "error",
+    "An integer immediate is larger than float32 holds exactly.",
+    "immediates of arithmetic instructions travel as float32",
+)
+NAN_CREATED = declare(
+    "D042",
+    "nan-created",
+    "warning",
+    "An instruction creates NaN or infinity from finite inputs.",
+    "the runtime may stop with a numerical error",
+)
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+INEXACT_INTEGER = declare(
+    "D016",
+    "inexact-integer-arithmetic",
+    "error",
+    "Integer arithmetic goes through float32 with values beyond 2^24.",
+    "the Vector and Scalar engines compute in float32, which holds integers exactly up to 2^24",
+)
+INEXACT_MOVE = declare(
+    "D017",
+    "inexact-integer-move",
+    "error",
+    "Integers beyond 2^24 are moved by a path that converts through float32.",
+    "float32 holds integers exactly up to 2^24",
+)
+INTEGER_RANGE = declare(
+    "D019",
+    "integer-range",
+    "warning",
+    "A float outside the range of the integer destination, or NaN, is converted.",
+    "the device rounds to nearest even and saturates; NumPy truncates and wraps",
+)
+FLOAT_OVERFLOW = declare(
+    "D020",
+    "float-overflow",
+    "warning",
+    "A finite value is beyond the largest finite number of the destination.",
+    "it becomes infinity or NaN where some libraries saturate",
+)

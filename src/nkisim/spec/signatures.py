@@ -1,0 +1,105 @@
+"""Calls that do not fit a signature, and what to say about them."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeVar
+
+from nkisim.diagnostics import NkiCallError, Rule, flag
+from nkisim.spec import rules
+
+__all__ = ["Removed", "checked_call", "reject_call"]
+
+Removed = Mapping[str, tuple[Rule, str]]
+"""Keywords that earlier releases had: the rule they break and the remedy."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MASK: Removed = {"mask": (rules.REMOVED_MASK, "slice every operand to the valid extent")}
+
+
+def reject_call(
+    name: str,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    removed: Removed,
+    error: TypeError,
+) -> NoReturn:
+    """Explain a call that does not fit: a removed keyword, a missing destination, or a slip."""
+    accepted = list(signature.parameters)
+    for keyword in kwargs:
+        if keyword in accepted:
+            continue
+        if keyword in removed:
+            rule, remedy = removed[keyword]
+            message = f"{name} has no argument {keyword}= in NKI 0.3.0"
+        else:
+            rule, message = rules.BAD_CALL, f"{name} has no argument {keyword}="
+            near = difflib.get_close_matches(keyword, accepted, 1)
+            remedy = f"did you mean {near[0]}=? " if near else ""
+            remedy += f"The signature is {name}{signature}"
+        flag(
+            rule,
+            message,
+            instruction=name,
+            operand=keyword,
+            seen=keyword,
+            allowed=", ".join(accepted),
+            fix=remedy,
+            error=NkiCallError,
+        )
+    missing = [
+        p.name
+        for i, p in enumerate(signature.parameters.values())
+        if p.default is p.empty and p.name not in kwargs and i >= len(args)
+    ]
+    if accepted[:1] == ["dst"] and missing and "dst" not in kwargs and args:
+        flag(
+            rules.NO_DESTINATION,
+            f"{name} is called without {', '.join(missing)}: instructions return nothing, dst comes first",
+            instruction=name,
+            operand="dst",
+            seen=f"{len(args)} positional arguments",
+            allowed=f"{name}{signature}",
+            fix="allocate dst with nl.ndarray and pass it as the first argument",
+            error=NkiCallError,
+        )
+    flag(
+        rules.BAD_CALL,
+        f"{name}: {error}",
+        instruction=name,
+        seen=f"{len(args)} positional arguments and {sorted(kwargs)}",
+        allowed=f"{name}{signature}",
+        fix=f"call {name}{signature}",
+        error=NkiCallError,
+    )
+    raise AssertionError("unreachable: A025 always raises")
+
+
+def checked_call(
+    name: str, removed: Removed | None = None
+) -> Callable[[F], F]:
+    """Decorate a function so that calls which do not fit its signature raise with the remedy."""
+    known = dict(_MASK) | dict(removed or {})
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                try:
+                    signature.bind(*args, **kwargs)
+                except TypeError:
+                    reject_call(name, signature, args, kwargs, known, error)
+                raise
+
+        return call  # type: ignore[return-value]
+
+    return decorate

@@ -1,0 +1,186 @@
+"""Every script in examples/ runs as it stands, and what its kernels return there is right.
+
+A script's own comparison is not trusted: the kernels that ``main`` simulates are recorded with
+their arguments and results, and compared with what torch computes in float64.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+import nkisim
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+def matmul(lhs_t, rhs):
+    return lhs_t.T @ rhs
+
+
+def attention(q_t, k_t, v, scale, causal):
+    return torch.nn.functional.scaled_dot_product_attention(
+        q_t.transpose(1, 2), k_t.transpose(1, 2), v, scale=scale, is_causal=causal
+    )
+
+
+def layernorm(x, weight, bias, eps):
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def linear_recurrence(a, b):
+    states = [b[:, 0]]
+    for t in range(1, a.shape[1]):
+        states.append(a[:, t] * states[-1] + b[:, t])
+    return torch.stack(states, dim=1)
+
+
+REFERENCES = {
+    "tensor_add": torch.add,
+    "transpose_free_axes": lambda x: x.transpose(1, 2),
+    "transpose_matrix": lambda x: x.T,
+    "average_pool": torch.nn.functional.avg_pool2d,
+    "softmax": lambda x: torch.softmax(x, dim=1),
+    "layernorm_sums": layernorm,
+    "layernorm_stats": layernorm,
+    "linear_recurrence": linear_recurrence,
+    "running_sum": lambda x: torch.cumsum(x, dim=1),
+    "matmul_one_tile": matmul,
+    "matmul_tiled": matmul,
+    "matmul_hoisted": matmul,
+    "matmul_blocked_free": matmul,
+    "matmul_blocked_all": matmul,
+    "matmul_psum_banks": matmul,
+    "attention_forward": attention,
+}
+
+# Which kernels a script must have run, in order.
+RUNS = {
+    "attention_forward.py": ["attention_forward", "attention_forward"],
+    "average_pool.py": ["average_pool"],
+    "demo.py": ["tensor_add", "softmax", "matmul_tiled"],
+    "layernorm.py": ["layernorm_sums", "layernorm_stats"],
+    "matmul_six_stages.py": [name for name in REFERENCES if name.startswith("matmul")],
+    "scan.py": ["linear_recurrence", "running_sum"],
+    "softmax.py": ["softmax"],
+    "tensor_add.py": ["tensor_add"],
+    "transpose.py": ["transpose_free_axes", "transpose_matrix"],
+}
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """The (kernel name, arguments, result, report) of everything simulated meanwhile."""
+    runs = []
+    simulate = nkisim.simulate
+
+    class Recording:
+        def __init__(self, kernel, **options):
+            self.name = kernel.__name__
+            self.run = simulate(kernel, **options)
+
+        def __call__(self, *arguments):
+            result = self.run(*arguments)
+            runs.append((self.name, arguments, result, self.run.report))
+            return result
+
+        @property
+        def report(self):
+            return self.run.report
+
+    monkeypatch.setattr(nkisim, "simulate", Recording)
+    return runs
+
+
+def load(name, monkeypatch):
+    """Return a script as a module, with its neighbours importable as they are for Python itself."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    # Neighbours that it imports are forgotten afterwards: tests share sys.modules.
+    for neighbour in SCRIPTS:
+        monkeypatch.delitem(sys.modules, neighbour.removesuffix(".py"), raising=False)
+    path = EXAMPLES / name
+    spec = importlib.util.spec_from_file_location(f"script_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def as_torch(value):
+    return torch.from_numpy(value.astype(np.float64)) if isinstance(value, np.ndarray) else value
+
+
+def test_every_script_is_tested():
+    assert sorted(RUNS) == SCRIPTS
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_results_are_right(name, recorded, monkeypatch, capsys):
+    load(name, monkeypatch).main()
+    assert [run[0] for run in recorded] == RUNS[name]
+    for kernel, arguments, result, report in recorded:
+        exact = REFERENCES[kernel](*map(as_torch, arguments)).numpy()
+        # Coarser than the bounds of the kernels' own tests, and enough to tell that the script ran
+        # them on what it says: a result of type t has one rounding of relative size u, and at most
+        # 3000 terms of size about 1, each with a rounding of float32, are summed for it.
+        u = 2.0**-8 if result.dtype == ml_dtypes.bfloat16 else 2.0**-24
+        off = np.abs(result.astype(np.float64) - exact)
+        assert result.shape == exact.shape
+        assert (off <= u * np.abs(exact) + 3000 * 2.0**-24 * (1 + np.abs(exact).max())).all()
+        assert report.codes == set()
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("max |error|" in line for line in lines) == (
+        1 if name == "demo.py" else len(recorded)
+    )
+
+
+def python(*arguments):
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    for name in ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE"):
+        environment.pop(name, None)
+    return subprocess.run(
+        [sys.executable, "-W", "error", *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_runs_as_a_plain_script(name):
+    done = python(EXAMPLES / name)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "max |error|" in done.stdout
+
+
+def test_runs_as_written_for_a_trainium_host(tmp_path):
+    # The same kernel with the imports that a Trainium host has.
+    source = (EXAMPLES / "tensor_add.py").read_text()
+    lines = source.replace("import nkisim as nki\n", "import nki\n").replace("nkisim.", "nki.")
+    copy = tmp_path / "tensor_add.py"
+    copy.write_text(lines)
+    assert python(copy).returncode != 0
+    done = python("-m", "nkisim", "run", copy)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no findings" in done.stdout
+
+
+def test_demo_ends_with_the_finding_of_its_mistake(monkeypatch):
+    demo = load("demo.py", monkeypatch)
+    x = np.random.default_rng(0).standard_normal((128, 700), dtype=np.float32)
+    report = nkisim.check(demo.row_sums)(x)
+    assert report.codes == {"M001"}
+    (finding,) = report.findings
+    lines = (EXAMPLES / "demo.py").read_text().splitlines()
+    assert "tensor_reduce" in lines[finding.line - 1]
+    assert str(report) in python(EXAMPLES / "demo.py").stdout
+    # 512 columns fill their tile: the same kernel is then right.
+    assert nkisim.check(demo.row_sums)(x[:, :512]).codes == set()

@@ -1,0 +1,183 @@
+"""Kernels that make a mistake, each beside its repaired twin, and kernels that must stay clean.
+
+A twin is a pair of module-level functions named for the rule and, where a rule has several faces,
+for the face::
+
+    @twin(f32(64, 128), f32(128, 512), targets=GEN3_UP)
+    def bad_S028(a, b):
+        ...
+        nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
+
+    def good_S028(a, b):
+        ...
+
+The bad one makes a mistake that a person would make and marks the line (or lines) where it must
+be found with ``# here``; the good one differs by the mend only. Both run on the same inputs unless
+the mend is on the host, in which case ``mended=`` gives the good twin's inputs.
+
+``host_twin`` declares a pair for a rule that is decided outside a kernel: both are called without
+arguments. ``guard`` declares a legal kernel that a stricter reader would wrongly flag; it must have
+no finding at all.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import nkisim.isa as nisa
+import nkisim.language as nl
+
+ALL = ("gen2", "gen3", "gen4")
+GEN2_3 = ("gen2", "gen3")
+GEN3_UP = ("gen3", "gen4")
+GEN2 = ("gen2",)
+GEN4 = ("gen4",)
+
+TWINS: list[Twin] = []
+GUARDS: list[Guard] = []
+
+
+@dataclass(frozen=True)
+class Twin:
+    """One mistake and its mend.
+
+    Attributes:
+        name: Rule id, with the face of the rule where there are several.
+        bad: The kernel with the mistake.
+        inputs: Arguments of the bad kernel.
+        mended: Arguments of the good kernel.
+        targets: Generations on which the mistake is one.
+        on_host: True when both are host code without arguments.
+    """
+
+    name: str
+    bad: Callable[..., Any]
+    inputs: Sequence[Any] = ()
+    mended: Sequence[Any] = ()
+    targets: tuple[str, ...] = ALL
+    on_host: bool = False
+
+    @property
+    def rule(self) -> str:
+        """Id of the rule that the bad kernel breaks."""
+        return self.name.split("_")[0]
+
+    @property
+    def good(self) -> Callable[..., Any]:
+        """The repaired kernel: the function of the matching name in the same module."""
+        return self.bad.__globals__[f"good_{self.name}"]
+
+    @property
+    def file(self) -> str:
+        """File that holds both."""
+        return self.bad.__code__.co_filename
+
+    @property
+    def marked_lines(self) -> set[int]:
+        """Numbers of the lines of the bad kernel that end in ``# here``."""
+        lines, first = inspect.getsourcelines(self.bad)
+        return {first + i for i, line in enumerate(lines) if line.rstrip().endswith("# here")}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A legal kernel."""
+
+    name: str
+    kernel: Callable[..., Any]
+    inputs: Sequence[Any]
+    targets: tuple[str, ...]
+
+
+def twin(
+    *inputs: Any, targets: tuple[str, ...] = ALL, mended: Sequence[Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin."""
+
+    def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
+        good_inputs = inputs if mended is None else mended
+        TWINS.append(Twin(bad.__name__.removeprefix("bad_"), bad, inputs, good_inputs, targets))
+        return bad
+
+    return declare
+
+
+def host_twin(bad: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as host code."""
+    TWINS.append(Twin(bad.__name__.removeprefix("bad_"), bad, on_host=True))
+    return bad
+
+
+def guard(
+    *inputs: Any, targets: tuple[str, ...] = ALL
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the decorated kernel as one that must stay without findings."""
+
+    def declare(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        GUARDS.append(Guard(kernel.__name__, kernel, inputs, targets))
+        return kernel
+
+    return declare
+
+
+def copies(inputs: Sequence[Any]) -> list[Any]:
+    """Return the inputs with every array copied, since a kernel may write into its arguments."""
+    return [value.copy() if isinstance(value, np.ndarray) else value for value in inputs]
+
+
+# -- inputs ---------------------------------------------------------------------------------------
+
+
+def f32(*shape: int) -> np.ndarray:
+    """Normal float32 numbers."""
+    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+
+def bf16(*shape: int) -> np.ndarray:
+    """Normal bfloat16 numbers."""
+    return f32(*shape).astype(ml_dtypes.bfloat16)
+
+
+def f16(*shape: int) -> np.ndarray:
+    """Normal float16 numbers."""
+    return f32(*shape).astype(np.float16)
+
+
+def f8(*shape: int) -> np.ndarray:
+    """Normal float8_e4m3 numbers."""
+    return f32(*shape).astype(ml_dtypes.float8_e4m3)
+
+
+def ints(dtype: type, *shape: int, below: int = 8) -> np.ndarray:
+    """Integers from 0 to ``below`` (not included) of a NumPy type."""
+    return np.random.default_rng(0).integers(0, below, shape).astype(dtype)
+
+
+def i32(*shape: int, below: int = 8) -> np.ndarray:
+    """Small int32 numbers."""
+    return ints(np.int32, *shape, below=below)
+
+
+def u32(*shape: int, below: int = 8) -> np.ndarray:
+    """Small uint32 numbers."""
+    return ints(np.uint32, *shape, below=below)
+
+
+# -- what nearly every kernel ends with -----------------------------------------------------------
+
+
+def stored(tile: Any) -> Any:
+    """Return a new output tensor with the contents of an on-chip tile."""
+    if tile.buffer == nl.psum:
+        evicted = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=evicted, src=tile)
+        tile = evicted
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out

@@ -1,0 +1,649 @@
+"""Twins about the shapes that instructions ask of their operands."""
+
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import GEN2_3, GEN3_UP, bf16, f8, f32, i32, ints, stored, twin, u32
+
+# -- operands that must agree --------------------------------------------------------------------
+
+
+@twin(f32(128, 32))
+def bad_S004(a):
+    tile = nl.load(a)
+    rows = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=rows, src=tile[1:33])  # here
+    return stored(rows)
+
+
+def good_S004(a):
+    tile = nl.load(a)
+    rows = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=rows, src=tile[1:33])
+    return stored(rows)
+
+
+@twin(f32(128, 32))
+def bad_S004_half(a):
+    tile = nl.load(a)
+    nisa.activation(dst=tile[32:96], op=nl.exp, data=tile[32:96])  # here
+    return stored(tile)
+
+
+def good_S004_half(a):
+    tile = nl.load(a)
+    nisa.activation(dst=tile[32:64], op=nl.exp, data=tile[32:64])
+    nisa.activation(dst=tile[64:96], op=nl.exp, data=tile[64:96])
+    return stored(tile)
+
+
+@twin(f32(64, 32), f32(1, 32))
+def bad_S005(a, bias):
+    tile = nl.load(a)
+    row = nl.load(bias)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=row, op=nl.add)  # here
+    return stored(tile)
+
+
+def good_S005(a, bias):
+    tile = nl.load(a)
+    row = nl.ndarray((64, 32), dtype=bias.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=row, src=bias.ap([[0, 64], [1, 32]]))
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=row, op=nl.add)
+    return stored(tile)
+
+
+@twin(f32(64, 32), f32(32, 32))
+def bad_S006(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    total = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)  # here
+    return stored(total)
+
+
+def good_S006(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    total = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=a_tile[0:32], data2=b_tile, op=nl.add)
+    return stored(total)
+
+
+@twin(f32(64, 128))
+def bad_S007(a):
+    tile = nl.load(a)
+    half = nl.ndarray((64, 64), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.activation(dst=half, op=nl.exp, data=tile)  # here
+    return stored(half)
+
+
+def good_S007(a):
+    tile = nl.load(a)
+    half = nl.ndarray((64, 64), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.activation(dst=half, op=nl.exp, data=tile[:, 0:64])
+    return stored(half)
+
+
+@twin(f32(64, 128), f32(64, 1))
+def bad_S008(a, bias):
+    return stored(nl.add(nl.load(a), nl.load(bias)))  # here
+
+
+def good_S008(a, bias):
+    total = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=total, data=nl.load(a), op0=nl.add, operand0=nl.load(bias))
+    return stored(total)
+
+
+@twin(f32(64, 4, 16), f32(64, 16))
+def bad_S064(a, b):
+    return stored(nl.multiply(nl.load(a), nl.load(b)))  # here
+
+
+def good_S064(a, b):
+    heads = nl.ndarray((64, 4, 16), dtype=b.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=heads, src=b.ap([[16, 64], [0, 4], [1, 16]]))
+    return stored(nl.multiply(nl.load(a), heads))
+
+
+@twin(f32(64, 32), f32(64, 4))
+def bad_S053(a, bias):
+    tile, columns = nl.load(a), nl.load(bias)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=columns)  # here
+    return stored(tile)
+
+
+def good_S053(a, bias):
+    tile, columns = nl.load(a), nl.load(bias)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=columns[:, 0:1])
+    return stored(tile)
+
+
+@twin(f32(64, 32), f32(64, 32))
+def bad_S053_operand(a, b):
+    tile, factors = nl.load(a), nl.load(b)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factors)  # here
+    return stored(tile)
+
+
+def good_S053_operand(a, b):
+    tile, factors = nl.load(a), nl.load(b)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=factors, op=nl.multiply)
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_S054(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation_reduce(tile, nl.exp, tile, reduce_op=nl.add, reduce_res=total)  # here
+    return stored(total)
+
+
+def good_S054(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation_reduce(tile, nl.exp, tile, reduce_op=nl.add, reduce_res=total)
+    return stored(total)
+
+
+@twin(f32(64, 32), ints("uint8", 64, 16, below=2))
+def bad_S055(a, mask):
+    kept = nl.zeros((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    tile, predicate = nl.load(a), nl.load(mask)
+    nisa.tensor_copy_predicated(dst=kept, src=tile, predicate=predicate)  # here
+    return stored(kept)
+
+
+def good_S055(a, mask):
+    kept = nl.zeros((64, 16), dtype=a.dtype, buffer=nl.sbuf)
+    tile, predicate = nl.load(a), nl.load(mask)
+    nisa.tensor_copy_predicated(dst=kept, src=tile[:, 0:16], predicate=predicate)
+    return stored(kept)
+
+
+@twin(f32(64, 128))
+def bad_S058(a):
+    tile = nl.ndarray((64, 64), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)  # here
+    return stored(tile)
+
+
+def good_S058(a):
+    tile = nl.ndarray((64, 64), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a[:, 0:64])
+    return stored(tile)
+
+
+@twin(ints("uint8", 1, 70000))
+def bad_S060(raw):
+    tile = nl.load(raw)
+    moved = nl.ndarray((1, 70000), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=moved, src=tile)  # here
+    return stored(moved)
+
+
+def good_S060(raw):
+    tile = nl.load(raw)
+    moved = nl.ndarray((1, 70000), dtype=nl.uint8, buffer=nl.sbuf)
+    for c in range(0, 70000, 35000):
+        nisa.tensor_copy(dst=moved[:, c : c + 35000], src=tile[:, c : c + 35000])
+    return stored(moved)
+
+
+@twin(f32(64, 32))
+def bad_S071(a):
+    tile = nl.load(a)
+    total = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=tile[0:32], data2=tile[32:64], op=nl.add)  # here
+    return stored(total)
+
+
+def good_S071(a):
+    tile = nl.load(a)
+    total = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    lower = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=lower, src=tile[32:64])
+    nisa.tensor_tensor(dst=total, data1=tile[0:32], data2=lower, op=nl.add)
+    return stored(total)
+
+
+# -- matmul and transpose ------------------------------------------------------------------------
+
+
+@twin(bf16(64, 128), bf16(128, 512))
+def bad_S028(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
+    return stored(acc)
+
+
+def good_S028(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile[0:64])
+    return stored(acc)
+
+
+@twin(bf16(64, 256), bf16(64, 128))
+def bad_S029(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((128, 2, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
+    return stored(acc)
+
+
+def good_S029(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((128, 2, 128), dtype=nl.float32, buffer=nl.psum)
+    for m in range(2):
+        block = a_tile[:, m * 128 : (m + 1) * 128]
+        nisa.nc_matmul(dst=acc[:, m], stationary=block, moving=b_tile)
+    return stored(acc)
+
+
+@twin(bf16(64, 64), bf16(64, 1024), targets=GEN2_3)
+def bad_S030(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 1024), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
+    return stored(acc)
+
+
+def good_S030(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 1024), dtype=nl.float32, buffer=nl.psum)
+    for n in range(0, 1024, 512):
+        nisa.nc_matmul(dst=acc[:, n : n + 512], stationary=a_tile, moving=b_tile[:, n : n + 512])
+    return stored(acc)
+
+
+@twin(bf16(64, 32), bf16(64, 128))
+def bad_S031(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((128, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
+    return stored(acc)
+
+
+def good_S031(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((128, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=b_tile, moving=a_tile)
+    return stored(acc)
+
+
+@twin(bf16(128, 128), bf16(128, 256))
+def bad_S032(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((128, 256), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, a_tile, b_tile, tile_position=(0, 0), tile_size=(64, 128))  # here
+    return stored(acc)
+
+
+def good_S032(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((128, 256), dtype=nl.float32, buffer=nl.psum)
+    for k in (0, 64):
+        rows = slice(k, k + 64)
+        nisa.nc_matmul(acc, a_tile[rows], b_tile[rows], tile_position=(k, 0), tile_size=(64, 128))
+    return stored(acc)
+
+
+@twin(f8(128, 4, 64), f8(128, 4, 128), targets=GEN3_UP)
+def bad_S034(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, a_tile, b_tile, perf_mode=nisa.matmul_perf_mode.double_row)  # here
+    return stored(acc)
+
+
+def good_S034(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    mode = nisa.matmul_perf_mode.double_row
+    for k in (0, 2):
+        nisa.nc_matmul(acc, a_tile[:, k : k + 2], b_tile[:, k : k + 2], perf_mode=mode)
+    return stored(acc)
+
+
+@twin(bf16(128, 64), bf16(128, 128))
+def bad_S035(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, a_tile[64:128], b_tile[64:128], tile_position=(64, 0))  # here
+    return stored(acc)
+
+
+def good_S035(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    low = slice(64, 128)
+    nisa.nc_matmul(acc, a_tile[low], b_tile[low], tile_position=(64, 0), tile_size=(64, 128))
+    return stored(acc)
+
+
+@twin(bf16(32, 64), bf16(32, 128), targets=("gen2",))
+def bad_S035_small(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, a_tile, b_tile, tile_position=(0, 0), tile_size=(32, 128))  # here
+    return stored(acc)
+
+
+def good_S035_small(a, b):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(acc, a_tile, b_tile, tile_position=(0, 0), tile_size=(64, 128))
+    return stored(acc)
+
+
+@twin(f32(64, 1), f32(64, 32))
+def bad_S066(x, a):
+    x_tile, a_tile = nl.load(x), nl.load(a)
+    acc = nl.ndarray((32, 1), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=x_tile)  # here
+    return stored(acc)
+
+
+def good_S066(x, a):
+    x_tile, a_tile = nl.load(x), nl.load(a)
+    acc = nl.ndarray((1, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=x_tile, moving=a_tile)
+    return stored(acc)
+
+
+@twin(bf16(64, 128))
+def bad_S039(a):
+    tile = nl.load(a)
+    turned = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=tile)  # here
+    return stored(turned)
+
+
+def good_S039(a):
+    tile = nl.load(a)
+    turned = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=tile)
+    return stored(turned)
+
+
+@twin(bf16(64, 256))
+def bad_S039_wide(a):
+    tile = nl.load(a)
+    turned = nl.ndarray((128, 2, 64), dtype=a.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=tile)  # here
+    return stored(turned)
+
+
+def good_S039_wide(a):
+    tile = nl.load(a)
+    turned = nl.ndarray((128, 2, 64), dtype=a.dtype, buffer=nl.psum)
+    for i in range(2):
+        nisa.nc_transpose(dst=turned[:, i], data=tile[:, i * 128 : (i + 1) * 128])
+    return stored(turned)
+
+
+@twin(bf16(64, 4, 16))
+def bad_S040(a):
+    tile = nl.load(a)
+    turned = nl.ndarray((16, 4, 64), dtype=a.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=tile)  # here
+    return stored(turned)
+
+
+def good_S040(a):
+    tile = nl.load(a)
+    turned = nl.ndarray((16, 4, 64), dtype=a.dtype, buffer=nl.psum)
+    for i in range(4):
+        nisa.nc_transpose(dst=turned[:, i], data=tile[:, i])
+    return stored(turned)
+
+
+@twin(bf16(32, 4, 64))
+def bad_S041(a):
+    turned = nl.ndarray((64, 4, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=a, axes=(2, 0, 1))  # here
+    return stored(turned)
+
+
+def good_S041(a):
+    turned = nl.ndarray((64, 4, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=a, axes=(2, 1, 0))
+    return stored(turned)
+
+
+@twin(bf16(32, 128), targets=GEN3_UP)
+def bad_S042(a):
+    turned = nl.ndarray((128, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=a, dge_mode=nisa.dge_mode.hwdge)  # here
+    return stored(turned)
+
+
+def good_S042(a):
+    turned = nl.ndarray((128, 32), dtype=a.dtype, buffer=nl.sbuf)
+    for r in (0, 16):
+        part = turned[:, r : r + 16]
+        nisa.dma_transpose(dst=part, src=a[r : r + 16], dge_mode=nisa.dge_mode.hwdge)
+    return stored(turned)
+
+
+@twin(bf16(64, 128), u32(24, 1, below=64), targets=GEN3_UP)
+def bad_S043(table, rows):
+    index = nl.load(rows)
+    picked = table.ap([[128, 24], [1, 128]], vector_offset=index)
+    turned = nl.ndarray((128, 24), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=picked, axes=(1, 0))  # here
+    return stored(turned)
+
+
+def good_S043(table, rows):
+    index = nl.load(rows[0:16])
+    picked = table.ap([[128, 16], [1, 128]], vector_offset=index)
+    turned = nl.ndarray((128, 16), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=picked, axes=(1, 0))
+    return stored(turned)
+
+
+@twin(bf16(32, 64), bf16(64, 128))
+def bad_S061(a, b):
+    return stored(nl.matmul(nl.load(a), nl.load(b)))  # here
+
+
+def good_S061(a, b):
+    return stored(nl.matmul(nl.load_transpose2d(a), nl.load(b), transpose_x=True))
+
+
+# -- reductions and scans ------------------------------------------------------------------------
+
+
+@twin(f32(64, 32))
+def bad_S044(a):
+    tile = nl.load(a)
+    total = nl.ndarray((1, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=0)  # here
+    return stored(total)
+
+
+def good_S044(a):
+    tile = nl.load(a)
+    total = nl.ndarray((1, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_partition_reduce(dst=total, op=nl.add, data=tile)
+    return stored(total)
+
+
+@twin(f32(64, 8, 16))
+def bad_S045(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=2)  # here
+    return stored(total)
+
+
+def good_S045(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=(1, 2))
+    return stored(total)
+
+
+@twin(f32(64, 32))
+def bad_S046(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_partition_reduce(dst=total, op=nl.add, data=tile)  # here
+    return stored(total)
+
+
+def good_S046(a):
+    tile = nl.load(a)
+    total = nl.ndarray((1, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_partition_reduce(dst=total, op=nl.add, data=tile)
+    return stored(total)
+
+
+@twin(f32(64, 1024))
+def bad_S047(a):
+    tile = nl.load(a)
+    stats = nl.ndarray((64, 6), dtype=nl.float32, buffer=nl.sbuf)
+    moments = nl.ndarray((64, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.bn_stats(dst=stats, data=tile)  # here
+    nisa.bn_aggr(dst=moments, data=stats)
+    return stored(moments)
+
+
+def good_S047(a):
+    tile = nl.load(a)
+    stats = nl.ndarray((64, 12), dtype=nl.float32, buffer=nl.sbuf)
+    moments = nl.ndarray((64, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.bn_stats(dst=stats[:, 0:6], data=tile[:, 0:512])
+    nisa.bn_stats(dst=stats[:, 6:12], data=tile[:, 512:1024])
+    nisa.bn_aggr(dst=moments, data=stats)
+    return stored(moments)
+
+
+@twin(f32(64, 4))
+def bad_S048(a):
+    tile = nl.load(a)
+    top = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.max8(dst=top, src=tile)  # here
+    return stored(top)
+
+
+def good_S048(a):
+    padded = nl.full((64, 8), -1e30, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=padded[:, 0:4], src=a)
+    top = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.max8(dst=top, src=padded)
+    return stored(top)
+
+
+@twin(f32(64, 32))
+def bad_S062(a):
+    return stored(nl.sum(nl.load(a), axis=0))  # here
+
+
+def good_S062(a):
+    return stored(nl.sum(nl.load(a), axis=1))
+
+
+# -- gathers, selections and patterns ------------------------------------------------------------
+
+
+@twin(f32(40, 32), ints("uint16", 40, 4, below=32))
+def bad_S049(a, columns):
+    tile, index = nl.load(a), nl.load(columns)
+    picked = nl.ndarray((40, 64), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.local_gather(dst=picked, src_buffer=tile, index=index)  # here
+    return stored(picked)
+
+
+def good_S049(a, columns):
+    tile, index = nl.load(a), nl.load(columns)
+    picked = nl.ndarray((32, 64), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.local_gather(dst=picked, src_buffer=tile[0:32], index=index[0:32])
+    return stored(picked)
+
+
+@twin(f32(64, 32), u32(64, 8, below=64))
+def bad_S050(a, columns):
+    tile, index = nl.load(a), nl.load(columns)
+    picked = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.nc_n_gather(dst=picked, data=tile, indices=index)  # here
+    return stored(picked)
+
+
+def good_S050(a, columns):
+    tile, index = nl.load(a), nl.load(columns)
+    picked = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=index, data=index, op0=nl.minimum, operand0=31)
+    nisa.nc_n_gather(dst=picked, data=tile, indices=index)
+    return stored(picked)
+
+
+@twin(f32(32, 32))
+def bad_S051(a):
+    tile = nl.load(a)
+    swapped = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.nc_stream_shuffle(dst=swapped, src=tile, shuffle_mask=[1, 0] * 8)  # here
+    return stored(swapped)
+
+
+def good_S051(a):
+    tile = nl.load(a)
+    swapped = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.nc_stream_shuffle(dst=swapped, src=tile, shuffle_mask=[1, 0] * 16)
+    return stored(swapped)
+
+
+@twin(f32(64, 32))
+def bad_S052(a):
+    tile = nl.load(a)
+    index = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.iota(dst=index, pattern=[[1, 64]])  # here
+    return stored(tile), stored(index)
+
+
+def good_S052(a):
+    tile = nl.load(a)
+    index = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.iota(dst=index, pattern=[[1, 32]])
+    return stored(tile), stored(index)
+
+
+@twin(i32(1, 64, below=4))
+def bad_S056(segments):
+    ids = nl.load(segments)
+    bounds = nl.ndarray((1, 64, 2), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.sequence_bounds(dst=bounds, segment_ids=ids)  # here
+    return stored(bounds)
+
+
+def good_S056(segments):
+    ids = nl.load(segments)
+    bounds = nl.ndarray((1, 2, 64), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.sequence_bounds(dst=bounds, segment_ids=ids)
+    return stored(bounds)
+
+
+@twin(i32(1, 64, below=2), targets=GEN3_UP)
+def bad_S057(mask):
+    flags = nl.load(mask)
+    found = nl.ndarray((1, 64), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.nonzero_with_count(dst=found, src=flags)  # here
+    return stored(found)
+
+
+def good_S057(mask):
+    flags = nl.load(mask)
+    found = nl.ndarray((1, 65), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.nonzero_with_count(dst=found, src=flags)
+    return stored(found)
+
+
+@twin(f32(64, 4))
+def bad_S063(a):
+    return stored(nl.broadcast_to(nl.load(a), (64, 32)))  # here
+
+
+def good_S063(a):
+    return stored(nl.broadcast_to(nl.load(a[:, 0:1]), (64, 32)))

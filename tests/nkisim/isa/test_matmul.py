@@ -1,0 +1,384 @@
+"""nc_matmul against the definition, at every size limit, dtype pair, tile and mode."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from oracles import matmul as oracle
+
+NARROW = ["float8_e4m3", "float8_e5m2", "bfloat16", "float16"]
+WIDE = ["float32", "tfloat32"]
+PAIRS = [(a, b) for group in (NARROW, WIDE) for a in group for b in group]
+HOST = {
+    "float8_e4m3": ml_dtypes.float8_e4m3,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float16": np.float16,
+    "float32": np.float32,
+    "tfloat32": np.float32,
+}
+
+
+def draw(shape, name="float32", seed=0):
+    """Values of a type: normal numbers, rounded to it."""
+    values = np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+    if name == "tfloat32":
+        # A tfloat32 is a float32 whose lowest 13 bits are zero.
+        return (values.view(np.uint32) & np.uint32(0xFFFF_E000)).view(np.float32)
+    return values.astype(HOST[name])
+
+
+def whole(rng_seed, shape, limit=8):
+    """Small integers as float32: every sum of their products is exact in float32."""
+    return np.random.default_rng(rng_seed).integers(-limit, limit + 1, shape).astype(np.float32)
+
+
+def load(source, dtype):
+    tile = nl.ndarray(source.shape, dtype=dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def store(tile):
+    """Evicts a PSUM tile to a new output."""
+    copied = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=copied, src=tile)
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=copied)
+    return out
+
+
+@nkisim.jit
+def product(stationary, moving, stationary_dtype, moving_dtype, dst_dtype, shape):
+    acc = nl.ndarray(shape, dtype=dst_dtype, buffer=nl.psum)
+    a = load(stationary, stationary_dtype)
+    b = load(moving, moving_dtype)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+    return store(acc)
+
+
+def run_product(a, b, types=("float32", "float32"), dst="float32", target="gen4"):
+    shape = (a[0].size, b[0].size)
+    kinds = (getattr(nl, types[0]), getattr(nl, types[1]), getattr(nl, dst))
+    return nkisim.simulate(product, target=target)(a, b, *kinds, shape)
+
+
+def assert_close(got, want, roundoff=None):
+    assert got.shape == want.value.shape
+    bound = want.tolerance if roundoff is None else want.rounded_tolerance(roundoff)
+    worst = np.max(np.abs(got.astype(np.float64) - want.value) - bound)
+    assert worst <= 0, f"{worst} beyond the tolerance"
+
+
+# Values
+
+
+@pytest.mark.parametrize(("stationary", "moving"), PAIRS)
+def test_every_legal_pair_of_types(stationary, moving):
+    a, b = draw((96, 40), stationary, 1), draw((96, 56), moving, 2)
+    got = run_product(a, b, (stationary, moving))
+    assert got.dtype == np.float32
+    assert_close(got, oracle.matmul(a, b))
+
+
+@pytest.mark.parametrize("k", [1, 2, 127, 128])
+@pytest.mark.parametrize("m", [1, 127, 128])
+@pytest.mark.parametrize("n", [1, 511, 512])
+def test_every_corner_of_one_tile(k, m, n):
+    a, b = draw((k, m), seed=k + m), draw((k, n), seed=n)
+    assert_close(run_product(a, b, target="gen3"), oracle.matmul(a, b))
+
+
+@pytest.mark.parametrize(("n", "dst"), [(513, "float32"), (4096, "float32"), (8192, "bfloat16")])
+def test_gen4_writes_up_to_the_whole_psum(n, dst):
+    a, b = draw((16, 3)), draw((16, n), seed=1)
+    got = run_product(a, b, dst=dst)
+    roundoff = oracle.BFLOAT16_ROUNDOFF if dst == "bfloat16" else None
+    assert_close(got, oracle.matmul(a, b), roundoff)
+
+
+def test_bfloat16_destination_is_rounded_once_from_float32():
+    a, b = whole(0, (64, 32)), whole(1, (64, 48))
+    got = run_product(a, b, dst="bfloat16")
+    exact = oracle.matmul(a, b).value.astype(np.float32)
+    assert got.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(
+        got.view(np.uint16), exact.astype(ml_dtypes.bfloat16).view(np.uint16)
+    )
+    assert np.any(exact != got.astype(np.float32))
+
+
+def test_products_are_not_rounded_to_the_operands_type():
+    # 1 + 2^-7 is a bfloat16; its square needs 15 bits and must survive in float32.
+    x = np.full((1, 1), 1 + 2**-7, ml_dtypes.bfloat16)
+    assert run_product(x, x, ("bfloat16", "bfloat16")).item() == (1 + 2**-7) ** 2
+
+
+def test_float32_operands_keep_their_low_bits():
+    a = np.full((1, 1), 1 + 2.0**-23, np.float32)
+    b = np.full((1, 1), 1, np.float32)
+    assert run_product(a, b).item() == 1 + 2.0**-23
+
+
+def test_free_dimensions_are_flattened():
+    a, b = whole(0, (16, 2, 5)), whole(1, (16, 3, 4, 2))
+    flat = oracle.matmul(a.reshape(16, 10), b.reshape(16, 24)).value
+    for shape in [(10, 24), (10, 3, 4, 2), (10, 8, 3)]:
+        got = nkisim.simulate(product)(a, b, nl.float32, nl.float32, nl.float32, shape)
+        np.testing.assert_array_equal(got, flat.reshape(shape))
+
+
+@nkisim.jit
+def strided_product(stationary, moving):
+    a = load(stationary, stationary.dtype)
+    b = load(moving, moving.dtype)
+    m, n = a.shape[1] // 2, b.shape[1] // 3
+    acc = nl.ndarray((m, 2 * n), dtype=nl.float32, buffer=nl.psum)
+    nisa.memset(dst=acc, value=0.0)
+    nisa.nc_matmul(dst=acc[:, 1::2], stationary=a[:, 1::2], moving=b[:, ::3], accumulate=False)
+    return store(acc)
+
+
+def test_operands_and_destination_may_be_strided():
+    a, b = whole(2, (20, 12)), whole(3, (20, 15))
+    got = nkisim.simulate(strided_product)(a, b)
+    want = np.zeros((6, 10))
+    want[:, 1::2] = oracle.matmul(a[:, 1::2], b[:, ::3]).value
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_nan_reaches_exactly_the_sums_it_belongs_to():
+    a, b = whole(4, (8, 6)), whole(5, (8, 7))
+    a[3, 2] = np.nan
+    got = run_product(a, b)
+    wrong = np.isnan(got)
+    assert wrong[2].all()
+    assert wrong.sum() == 7
+
+
+# Modes
+
+
+@nkisim.jit
+def doubled(stationary, moving):
+    a = load(stationary, stationary.dtype)
+    b = load(moving, moving.dtype)
+    acc = nl.ndarray((a.shape[2], b.shape[2]), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b, perf_mode=nisa.matmul_perf_mode.double_row)
+    return store(acc)
+
+
+@pytest.mark.parametrize("target", ["gen3", "gen4"])
+@pytest.mark.parametrize(("k", "m", "n"), [(1, 1, 2), (33, 7, 9), (128, 128, 512)])
+@pytest.mark.parametrize("stationary", ["float8_e4m3", "float8_e5m2"])
+def test_double_row_sums_over_both_rows(target, k, m, n, stationary):
+    a, b = draw((k, 2, m), stationary, 1), draw((k, 2, n), "float8_e4m3", 2)
+    got = nkisim.simulate(doubled, target=target)(a, b)
+    assert_close(got, oracle.double_row(a, b))
+
+
+def test_double_row_needs_fp8_a_pair_of_rows_and_gen3():
+    fp8, bf16 = ml_dtypes.float8_e4m3, ml_dtypes.bfloat16
+    pair = np.ones((4, 2, 4))
+    codes = nkisim.check(doubled, target="gen2")(pair.astype(fp8), pair.astype(fp8)).codes
+    assert "A033" in codes
+    assert "D006" in nkisim.check(doubled)(pair.astype(bf16), pair.astype(bf16)).codes
+    triple = np.ones((4, 3, 4)).astype(fp8)
+    assert "S034" in nkisim.check(doubled)(triple, triple).codes
+
+
+@nkisim.jit
+def transposed_by_matmul(data, identity):
+    a = load(data, data.dtype)
+    one = load(identity, data.dtype)
+    acc = nl.ndarray((data.shape[1], data.shape[0]), dtype=data.dtype, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=one, is_transpose=True)
+    return store(acc)
+
+
+@pytest.mark.parametrize("target", ["gen3", "gen4"])
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_transpose_mode_moves_every_bit_pattern(target, name):
+    width = np.dtype(HOST[name]).itemsize
+    bits = np.random.default_rng(0).integers(0, 2 ** (8 * width), (50, 70)).astype(f"u{width}")
+    data = bits.view(HOST[name])
+    assert not np.isfinite(data.astype(np.float32)).all()
+    got = nkisim.simulate(transposed_by_matmul, target=target)(data, np.eye(50, dtype=np.float32))
+    np.testing.assert_array_equal(got.view(bits.dtype), oracle.transpose(bits))
+
+
+@nkisim.jit
+def hinted(stationary, moving, stationary_is, moving_is):
+    a = load(stationary, stationary.dtype)
+    b = load(moving, moving.dtype)
+    acc = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(
+        dst=acc,
+        stationary=a,
+        moving=b,
+        is_stationary_onezero=stationary_is,
+        is_moving_onezero=moving_is,
+    )
+    return store(acc)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_true_hint_changes_nothing_and_a_false_one_is_found(side):
+    ones = np.random.default_rng(0).integers(0, 2, (32, 16)).astype(np.float32)
+    other = draw((32, 16))
+    operands = (ones, other) if side == 0 else (other, ones)
+    hints = (side == 0, side == 1)
+    report = nkisim.check(hinted)(*operands, *hints)
+    assert "D010" not in report.codes
+    assert_close(report.outputs, oracle.matmul(*operands))
+    wrong = nkisim.check(hinted)(*operands[::-1], *hints)
+    assert "D010" in wrong.codes
+
+
+# Tiles of the systolic array
+
+
+@nkisim.jit
+def row_tiles(stationary, moving, rows):
+    a = load(stationary, stationary.dtype)
+    b = load(moving, moving.dtype)
+    m, n = a.shape[1], b.shape[1]
+    out = nl.ndarray((128 // rows, m, n), dtype=nl.float32, buffer=nl.shared_hbm)
+    for tile in range(128 // rows):
+        first = tile * rows
+        acc = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(
+            dst=acc,
+            stationary=a[first : first + rows, :],
+            moving=b[first : first + rows, :],
+            tile_position=(first, 0),
+            tile_size=(rows, 128),
+        )
+        copied = nl.ndarray((m, n), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=copied, src=acc)
+        nisa.dma_copy(dst=out[tile], src=copied)
+    return out
+
+
+@pytest.mark.parametrize(("target", "rows"), [("gen2", 64), ("gen3", 32), ("gen4", 64)])
+def test_row_tiles_multiply_their_own_partitions(target, rows):
+    a, b = whole(6, (128, 24)), whole(7, (128, 40))
+    got = nkisim.simulate(row_tiles, target=target)(a, b, rows)
+    for tile in range(128 // rows):
+        part = slice(tile * rows, (tile + 1) * rows)
+        np.testing.assert_array_equal(got[tile], oracle.matmul(a[part], b[part]).value)
+
+
+@nkisim.jit
+def column_tiles(stationary, moving, columns):
+    b = load(moving, moving.dtype)
+    acc = nl.ndarray((128, moving.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    for tile in range(128 // columns):
+        first = tile * columns
+        a = load(stationary[:, first : first + columns], stationary.dtype)
+        nisa.nc_matmul(
+            dst=acc[first : first + columns, :],
+            stationary=a,
+            moving=b,
+            tile_position=(0, first),
+            tile_size=(128, columns),
+        )
+    return store(acc)
+
+
+@pytest.mark.parametrize("columns", [32, 64])
+def test_column_tiles_fill_row_groups_of_one_psum_tile(columns):
+    a, b = whole(8, (128, 128)), whole(9, (128, 20))
+    got = nkisim.simulate(column_tiles)(a, b, columns)
+    np.testing.assert_array_equal(got, oracle.matmul(a, b).value)
+
+
+@nkisim.jit
+def tiled(stationary, moving, position, size):
+    a = load(stationary, stationary.dtype)
+    b = load(moving, moving.dtype)
+    acc = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b, tile_position=position, tile_size=size)
+    return store(acc)
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "position", "size"),
+    [
+        ("gen4", 32, (0, 0), ()),
+        ("gen4", 32, (), (32, 128)),
+        ("gen4", 32, (0, 0), (48, 128)),
+        ("gen4", 32, (16, 0), (32, 128)),
+        ("gen4", 32, (128, 0), (32, 128)),
+        ("gen2", 32, (0, 0), (32, 128)),
+    ],
+)
+def test_an_impossible_tile_is_found(target, rows, position, size):
+    a, b = whole(0, (rows, 8)), whole(1, (rows, 8))
+    assert "S035" in nkisim.check(tiled, target=target)(a, b, position, size).codes
+
+
+def test_operands_larger_than_the_tile_are_found():
+    a = whole(0, (64, 8))
+    assert "S032" in nkisim.check(tiled)(a, a, (0, 0), (32, 128)).codes
+    wide = whole(0, (32, 64))
+    assert "S029" in nkisim.check(tiled)(wide, wide, (0, 0), (128, 32)).codes
+
+
+# What the engine cannot do
+
+
+@pytest.mark.parametrize(
+    ("rule", "target", "a", "b", "types", "shape"),
+    [
+        ("S028", "gen4", (8, 4), (9, 4), ("float32", "float32", "float32"), (4, 4)),
+        ("S029", "gen4", (8, 129), (8, 4), ("float32", "float32", "float32"), (128, 4)),
+        ("S030", "gen2", (8, 4), (8, 513), ("float32", "float32", "float32"), (4, 513)),
+        ("S030", "gen3", (8, 4), (8, 513), ("float32", "float32", "float32"), (4, 513)),
+        ("S031", "gen4", (8, 4), (8, 6), ("float32", "float32", "float32"), (6, 4)),
+        ("D002", "gen4", (8, 4), (8, 6), ("int32", "int32", "float32"), (4, 6)),
+        ("D003", "gen4", (8, 4), (8, 6), ("float32", "bfloat16", "float32"), (4, 6)),
+        ("D003", "gen4", (8, 4), (8, 6), ("float16", "tfloat32", "float32"), (4, 6)),
+        ("D004", "gen3", (8, 4), (8, 6), ("bfloat16", "bfloat16", "bfloat16"), (4, 6)),
+        ("D004", "gen4", (8, 4), (8, 6), ("bfloat16", "bfloat16", "float16"), (4, 6)),
+    ],
+)
+def test_an_illegal_product_is_found(rule, target, a, b, types, shape):
+    kinds = [getattr(nl, name) for name in types]
+    ones = np.ones(a, np.float32), np.ones(b, np.float32)
+    report = nkisim.check(product, target=target)(*ones, *kinds, shape)
+    assert rule in report.codes
+    assert not report.ok
+
+
+@nkisim.jit
+def operands_in_wrong_memories(x, wrong):
+    tile = load(x, x.dtype)
+    elsewhere = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.psum)
+    nisa.tensor_copy(dst=elsewhere, src=tile)
+    acc = nl.ndarray((x.shape[1], x.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    result = nl.ndarray((x.shape[1], x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.nc_matmul(
+        dst=result if wrong == "dst" else acc,
+        stationary=elsewhere if wrong == "stationary" else tile,
+        moving=x if wrong == "moving" else tile,
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "rule", "words"),
+    [
+        ("stationary", "M019", "stationary must be in ['sbuf'], got psum"),
+        ("moving", "M019", "moving must be in ['sbuf'], got private_hbm"),
+        ("dst", "M020", "dst must be in ['psum'], got sbuf"),
+    ],
+)
+def test_an_operand_in_the_wrong_memory_stops_the_kernel(wrong, rule, words):
+    x = np.ones((8, 8), np.float32)
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        nkisim.simulate(operands_in_wrong_memories)(x, wrong)
+    assert caught.value.rule_id == rule
+    assert words in str(caught.value)

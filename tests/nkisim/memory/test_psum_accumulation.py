@@ -1,0 +1,269 @@
+"""Accumulation groups: when a matmul overwrites and when it adds, element by element."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from oracles import matmul as oracle
+
+# Small integers: every sum below is an integer far under 2^24, so float32 holds it exactly.
+ROWS, COLUMNS = 8, 16
+
+
+def whole(shape, seed):
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
+def load(source):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def store(tile):
+    copied = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=copied, src=tile)
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=copied)
+    return out
+
+
+@nkisim.jit
+def k_loop(stationary, moving, mode):
+    """stationary.T @ moving with the contraction cut in blocks of 128."""
+    k, m = stationary.shape
+    acc = nl.ndarray((m, moving.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    for block in range(k // 128):
+        rows = slice(block * 128, (block + 1) * 128)
+        a, b = load(stationary[rows, :]), load(moving[rows, :])
+        if mode == "none":
+            nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+        elif mode == "flag":
+            nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=(block > 0))
+        else:
+            nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=False)
+    return store(acc)
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("mode", ["none", "flag"])
+def test_a_long_contraction(target, mode):
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((512, 32)).astype(np.float32)
+    b = rng.standard_normal((512, 64)).astype(np.float32)
+    report = nkisim.check(k_loop, target=target)(a, b, mode)
+    assert report.ok
+    assert not report.codes & {"M002", "M003", "M004", "M042", "M043"}
+    want = oracle.matmul(a, b)
+    # Four partial sums meet in PSUM: three more additions than within one matmul.
+    want.roundings += 3
+    assert (np.abs(report.outputs - want.value) <= want.tolerance).all()
+
+
+def test_false_keeps_the_last_product_only():
+    a, b = whole((256, 8), 0), whole((256, 16), 1)
+    got = nkisim.simulate(k_loop)(a, b, "false")
+    np.testing.assert_array_equal(got, oracle.matmul(a[128:], b[128:]).value)
+
+
+# Any sequence of products into overlapping parts of one tile
+
+
+@nkisim.jit
+def sequence(stationary, moving, blocks):
+    """One matmul per block (row, column, rows, columns, accumulate), all of one contraction."""
+    a, b = load(stationary), load(moving)
+    acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    # Columns alone: the Tensor engine writes rows from a legal partition on.
+    for block in blocks:
+        nisa.nc_matmul(
+            dst=acc[0 : block[2], block[1] : block[1] + block[3]],
+            stationary=a[:, 0 : block[2]],
+            moving=b[:, block[1] : block[1] + block[3]],
+            accumulate=block[4],
+        )
+    return store(acc)
+
+
+@st.composite
+def blocks(draw):
+    """Blocks, the first of which fills the tile, and no True on elements that nobody wrote."""
+    found = []
+    model = oracle.Accumulators(ROWS, COLUMNS)
+    for _ in range(draw(st.integers(1, 6))):
+        rows = draw(st.integers(1, ROWS))
+        column = draw(st.integers(0, COLUMNS - 1))
+        columns = draw(st.integers(1, COLUMNS - column))
+        choices = [None, False]
+        if model.opened(0, column, rows, columns):
+            choices.append(True)
+        found.append((0, column, rows, columns, draw(st.sampled_from(choices))))
+        model.add(0, column, np.zeros((rows, columns)), found[-1][4])
+    return found
+
+
+@given(blocks())
+def test_each_element_has_its_own_history(drawn):
+    a, b = whole((4, ROWS), 0), whole((4, COLUMNS), 1)
+    product = oracle.matmul(a, b).value
+    model = oracle.Accumulators(ROWS, COLUMNS)
+    for row, column, rows, columns, accumulate in drawn:
+        model.add(row, column, product[:rows, column : column + columns], accumulate)
+    report = nkisim.check(sequence)(a, b, drawn)
+    assert "M003" not in report.codes
+    assert ("M002" in report.codes) == (not model.opened(0, 0, ROWS, COLUMNS))
+    np.testing.assert_array_equal(report.outputs, model.array())
+
+
+def test_none_overwrites_the_new_part_and_adds_to_the_old():
+    a, b = whole((4, ROWS), 2), whole((4, COLUMNS), 3)
+    got = nkisim.simulate(sequence)(a, b, [(0, 0, ROWS, 10, None), (0, 6, ROWS, 10, None)])
+    product = oracle.matmul(a, b).value
+    want = product.copy()
+    want[:, 6:10] *= 2
+    np.testing.assert_array_equal(got, want)
+
+
+# Re-use
+
+
+@nkisim.jit
+def fresh_tile_each_time(stationary, moving, address):
+    a, b = load(stationary), load(moving)
+    outs = []
+    for _ in range(3):
+        acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum, address=address)
+        nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+        nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+        outs.append(store(acc))
+    return outs
+
+
+@pytest.mark.parametrize("address", [None, (0, 2048)])
+def test_every_allocation_starts_afresh(address):
+    a, b = whole((4, ROWS), 4), whole((4, COLUMNS), 5)
+    report = nkisim.check(fresh_tile_each_time)(a, b, address)
+    assert not report.codes & {"M003", "M004", "M043"}
+    for got in report.outputs:
+        np.testing.assert_array_equal(got, 2 * oracle.matmul(a, b).value)
+
+
+@nkisim.jit
+def one_tile_used_twice(stationary, moving, second):
+    a, b = load(stationary), load(moving)
+    acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+    first = store(acc)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=second)
+    return first, store(acc)
+
+
+def test_none_goes_on_adding_after_an_eviction_with_a_finding():
+    a, b = whole((4, ROWS), 6), whole((4, COLUMNS), 7)
+    product = oracle.matmul(a, b).value
+    report = nkisim.check(one_tile_used_twice)(a, b, None)
+    assert "M043" in report.codes
+    np.testing.assert_array_equal(report.outputs[0], product)
+    np.testing.assert_array_equal(report.outputs[1], 2 * product)
+
+
+def test_false_starts_a_new_group_after_an_eviction():
+    a, b = whole((4, ROWS), 6), whole((4, COLUMNS), 7)
+    report = nkisim.check(one_tile_used_twice)(a, b, False)
+    assert report.ok
+    assert "M043" not in report.codes
+    np.testing.assert_array_equal(report.outputs[1], oracle.matmul(a, b).value)
+
+
+# Sums that no matmul began
+
+
+@nkisim.jit
+def added_to(stationary, moving, begun):
+    a, b = load(stationary), load(moving)
+    acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    if begun == "memset":
+        nisa.memset(dst=acc, value=3.0)
+    elif begun == "matmul":
+        nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=False)
+    elif begun == "half":
+        nisa.nc_matmul(dst=acc[:, 0:8], stationary=a, moving=b[:, 0:8], accumulate=False)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=True)
+    return store(acc)
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+def test_adding_to_what_nobody_wrote_is_found(target):
+    a, b = whole((4, ROWS), 8), whole((4, COLUMNS), 9)
+    report = nkisim.check(added_to, target=target)(a, b, "nothing")
+    assert "M003" in report.codes
+    assert not report.ok
+    assert np.isnan(report.outputs).all()
+
+
+def test_adding_to_a_half_begun_tile_is_found():
+    a, b = whole((4, ROWS), 8), whole((4, COLUMNS), 9)
+    report = nkisim.check(added_to)(a, b, "half")
+    assert "M003" in report.codes
+    np.testing.assert_array_equal(report.outputs[:, :8], 2 * oracle.matmul(a, b).value[:, :8])
+    assert np.isnan(report.outputs[:, 8:]).all()
+
+
+@pytest.mark.parametrize(("target", "found"), [("gen2", True), ("gen3", True), ("gen4", False)])
+def test_adding_to_a_filled_tile_is_undefined_before_gen4(target, found):
+    a, b = whole((4, ROWS), 10), whole((4, COLUMNS), 11)
+    report = nkisim.check(added_to, target=target)(a, b, "memset")
+    assert ("M004" in report.codes) == found
+    assert "M003" not in report.codes
+    np.testing.assert_array_equal(report.outputs, 3 + oracle.matmul(a, b).value)
+
+
+def test_adding_to_a_begun_group_is_clean():
+    a, b = whole((4, ROWS), 10), whole((4, COLUMNS), 11)
+    report = nkisim.check(added_to, target="gen2")(a, b, "matmul")
+    assert report.ok
+    np.testing.assert_array_equal(report.outputs, 2 * oracle.matmul(a, b).value)
+
+
+@nkisim.jit
+def two_groups_at_once(stationary, moving):
+    a, b = load(stationary), load(moving)
+    left = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    right = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    for k in range(4):
+        nisa.nc_matmul(dst=left, stationary=a[:, 0:ROWS], moving=b)
+        nisa.nc_matmul(dst=right, stationary=a[:, ROWS : 2 * ROWS], moving=b, accumulate=(k > 1))
+    return store(left), store(right)
+
+
+def test_groups_in_two_tiles_do_not_meet():
+    a, b = whole((4, 2 * ROWS), 12), whole((4, COLUMNS), 13)
+    left, right = nkisim.simulate(two_groups_at_once)(a, b)
+    np.testing.assert_array_equal(left, 4 * oracle.matmul(a[:, :ROWS], b).value)
+    np.testing.assert_array_equal(right, 3 * oracle.matmul(a[:, ROWS:], b).value)
+
+
+@nkisim.jit
+def bfloat16_group(stationary, moving):
+    a, b = load(stationary), load(moving)
+    acc = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.bfloat16, buffer=nl.psum)
+    for _ in range(5):
+        nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+    return store(acc)
+
+
+def test_gen4_rounds_a_bfloat16_group_after_every_product():
+    rng = np.random.default_rng(0)
+    a = rng.integers(-64, 65, (16, 8)).astype(np.float32)
+    b = rng.integers(-64, 65, (16, 12)).astype(np.float32)
+    got = nkisim.simulate(bfloat16_group, target="gen4")(a, b)
+    product = oracle.matmul(a, b).value.astype(np.float32)
+    want = product.astype(got.dtype)
+    for _ in range(4):
+        want = (want.astype(np.float32) + product).astype(got.dtype)
+    np.testing.assert_array_equal(got.view(np.uint16), want.view(np.uint16))
+    assert np.any(want.astype(np.float32) != 5 * product)

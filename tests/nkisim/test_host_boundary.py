@@ -1,0 +1,495 @@
+"""What crosses between the host and a kernel: arrays, scalars, objects, results and exceptions."""
+
+import inspect
+from dataclasses import dataclass
+from enum import Enum
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+import nkisim.typing as nt
+
+TYPES = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3": ml_dtypes.float8_e4m3,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+    "int32": np.int32,
+    "uint32": np.uint32,
+    "int16": np.int16,
+    "uint16": np.uint16,
+    "int8": np.int8,
+    "uint8": np.uint8,
+}
+
+
+def load(source):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def store(tile):
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@nkisim.jit
+def copied(source):
+    out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=source)
+    return out
+
+
+@nkisim.jit
+def doubled(source):
+    tile = load(source)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
+    return store(tile)
+
+
+# Arrays in and out
+
+
+@nkisim.jit
+def copied_as(source, dtype, shape):
+    assert source.dtype == dtype
+    assert str(source.dtype) == str(dtype)
+    assert source.shape == shape
+    assert source.buffer == nl.hbm
+    out = nl.ndarray(source.shape, dtype=dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=source)
+    return out
+
+
+@pytest.mark.parametrize("name", sorted(TYPES))
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (2, 3, 4), (2, 1, 3, 1, 2)])
+def test_numpy_arrays_of_every_type_and_rank(name, shape):
+    dtype = np.dtype(TYPES[name])
+    drawn = np.random.default_rng(0).integers(0, 256, (*shape, dtype.itemsize)).astype(np.uint8)
+    data = drawn.view(dtype).reshape(shape)
+    got = nkisim.simulate(copied_as)(data, getattr(nl, name), shape)
+    assert type(got) is np.ndarray
+    assert got.dtype == dtype
+    assert got.shape == shape
+    assert got.tobytes() == data.tobytes()
+    assert not np.shares_memory(got, data)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint64, np.complex64, object, "U4"])
+def test_types_unknown_to_the_device_are_refused(dtype):
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        nkisim.simulate(copied)(np.zeros((2, 2), dtype))
+    assert caught.value.rule_id == "D001"
+    assert str(np.dtype(dtype)) in str(caught.value)
+
+
+def test_any_layout_of_the_host_array():
+    base = np.arange(48, dtype=np.float32).reshape(6, 8)
+    for view in (base.T, base[::2, 1::3], base[::-1], np.asfortranarray(base)):
+        np.testing.assert_array_equal(nkisim.simulate(copied)(view), view)
+
+
+def test_read_only_and_broadcast_arrays():
+    row = np.arange(5, dtype=np.float32)
+    wide = np.broadcast_to(row, (4, 5))
+    assert not wide.flags.writeable
+    np.testing.assert_array_equal(nkisim.simulate(doubled)(wide), 2 * wide)
+    np.testing.assert_array_equal(row, np.arange(5))
+
+
+@nkisim.jit
+def overwritten(target, source):
+    nisa.dma_copy(dst=target[1:3, :], src=source)
+    return target
+
+
+@nkisim.jit
+def overwritten_without_return(target, source):
+    nisa.dma_copy(dst=target[1:3, :], src=source)
+    return store(load(source))
+
+
+@pytest.mark.parametrize("kernel", [overwritten, overwritten_without_return])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int8])
+def test_inputs_that_the_kernel_writes_are_updated_in_place(kernel, dtype):
+    target, source = np.zeros((4, 3), dtype), np.ones((2, 3), dtype)
+    want = target.copy()
+    want[1:3] = 1
+    got = nkisim.simulate(kernel)(target, source)
+    np.testing.assert_array_equal(target, want)
+    if kernel is overwritten:
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == dtype
+    np.testing.assert_array_equal(source, 1)
+
+
+def test_an_update_reaches_a_strided_host_array():
+    base = np.zeros((4, 6), np.float32)
+    nkisim.simulate(overwritten)(base[:, ::2], np.ones((2, 3), np.float32))
+    want = np.zeros((4, 6), np.float32)
+    want[1:3, ::2] = 1
+    np.testing.assert_array_equal(base, want)
+
+
+def test_inputs_that_the_kernel_only_reads_are_left_alone():
+    source = np.ones((4, 3), np.float32)
+    source.flags.writeable = False
+    np.testing.assert_array_equal(nkisim.simulate(doubled)(source), 2)
+
+
+def test_a_written_read_only_input_comes_back_in_the_result_only():
+    target = np.zeros((4, 3), np.float32)
+    target.flags.writeable = False
+    got = nkisim.simulate(overwritten)(target, np.ones((2, 3), np.float32))
+    assert got[1:3].min() == 1
+    assert target.max() == 0
+
+
+# torch
+
+
+def test_torch_tensors_come_back_as_torch_tensors():
+    torch = pytest.importorskip("torch", reason="torch is optional for nkisim")
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int32, torch.uint8):
+        data = torch.arange(12).reshape(3, 4).to(dtype)
+        got = nkisim.simulate(copied)(data)
+        assert isinstance(got, torch.Tensor)
+        assert got.dtype == dtype
+        assert torch.equal(got, data)
+
+
+def test_torch_inputs_are_updated_in_place():
+    torch = pytest.importorskip("torch", reason="torch is optional for nkisim")
+    for dtype in (torch.float32, torch.bfloat16):
+        target, source = torch.zeros((4, 3), dtype=dtype), torch.ones((2, 3), dtype=dtype)
+        got = nkisim.simulate(overwritten)(target, source)
+        assert target[1:3].min() == 1
+        assert target[0].max() == 0
+        assert torch.equal(got, target)
+
+
+# Everything else that an argument can be
+
+
+class Mode(Enum):
+    plain = 1
+    negated = 2
+
+
+@dataclass
+class Config(nl.NKIObject):
+    scale: float
+    names: tuple = ("a", "b")
+    tensor: object = None
+
+
+@nkisim.jit
+def many_arguments(
+    source, flag, count, factor, text, nothing, pair, mode, dtype, config, *, last=1
+):
+    assert flag is True
+    assert count == 3
+    assert factor == 0.5
+    assert text == "text"
+    assert nothing is None
+    assert pair == (1, (2, "x"))
+    assert mode == Mode.negated
+    assert dtype == nl.bfloat16
+    assert config.scale == 2.0
+    assert config.names == ("a", "b")
+    assert last == 7
+    return doubled_by(source, config.scale)
+
+
+def doubled_by(source, scale):
+    tile = load(source)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=scale)
+    return store(tile)
+
+
+def test_other_arguments_pass_unchanged():
+    source = np.ones((4, 3), np.float32)
+    arguments = (True, 3, 0.5, "text", None, (1, (2, "x")), Mode.negated, nl.bfloat16, Config(2.0))
+    np.testing.assert_array_equal(nkisim.simulate(many_arguments)(source, *arguments, last=7), 2)
+    names = list(inspect.signature(many_arguments).parameters)[1:-1]
+    by_name = dict(zip(names, arguments, strict=True))
+    got = nkisim.simulate(many_arguments)(source=source, last=7, **by_name)
+    np.testing.assert_array_equal(got, 2)
+
+
+@nkisim.jit
+def sum_of(tensors):
+    total = load(tensors[0])
+    for i in range(1, len(tensors)):
+        nisa.tensor_tensor(dst=total, data1=total, data2=load(tensors[i]), op=nl.add)
+    return store(total)
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_arrays_inside_tuples_and_lists(kind):
+    arrays = kind(np.full((4, 3), value, np.float32) for value in (1, 2, 3))
+    np.testing.assert_array_equal(nkisim.simulate(sum_of)(arrays), 6)
+
+
+@nkisim.jit
+def with_default(source, scale=3.0):
+    return doubled_by(source, scale)
+
+
+def test_defaults_and_wrong_arguments():
+    source = np.ones((4, 3), np.float32)
+    np.testing.assert_array_equal(nkisim.simulate(with_default)(source), 3)
+    np.testing.assert_array_equal(nkisim.simulate(with_default)(scale=4.0, source=source), 4)
+    with pytest.raises(TypeError, match="other"):
+        nkisim.simulate(with_default)(source, other=1)
+
+
+# Results
+
+
+@nkisim.jit
+def structured(source, kind):
+    first, second = doubled_by(source, 2.0), doubled_by(source, 3.0)
+    if kind == "tuple":
+        return first, second
+    if kind == "list":
+        return [first, second]
+    if kind == "one":
+        return (first,)
+    return first
+
+
+def test_results_have_the_kernels_own_structure():
+    source = np.ones((2, 2), np.float32)
+    run = nkisim.simulate(structured)
+    assert type(run(source, "array")) is np.ndarray
+    for kind, expected in (("tuple", tuple), ("list", list), ("one", tuple)):
+        got = run(source, kind)
+        assert type(got) is expected
+        assert [float(a[0, 0]) for a in got] == [2.0, 3.0][: len(got)]
+
+
+# Kinds of kernels
+
+
+def plain(source):
+    return doubled_by(source, 5.0)
+
+
+@nkisim.jit()
+def with_parentheses(source):
+    """Documented."""
+    return doubled_by(source, 5.0)
+
+
+@nkisim.jit(mode="trace", debug_kernel=True, show_compiler_tb=True, experimental_flags="x")
+def with_options(source):
+    return doubled_by(source, 5.0)
+
+
+@nkisim.jit
+def calls_a_kernel(source):
+    tile = load(source)
+    inner(tile, 5.0, None)
+    return store(tile)
+
+
+@nkisim.jit
+def inner(tile, scale, nothing):
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=scale)
+    return tile
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [plain, with_parentheses, with_options, calls_a_kernel, with_parentheses[1]],
+    ids=["plain", "parentheses", "options", "nested", "grid"],
+)
+def test_every_kind_of_kernel(kernel):
+    source = np.ones((4, 3), np.float32)
+    report = nkisim.check(kernel)(source)
+    np.testing.assert_array_equal(report.outputs, 5)
+    np.testing.assert_array_equal(source, 1)
+
+
+def test_a_kernel_keeps_its_name_and_signature():
+    assert with_parentheses.__name__ == "with_parentheses"
+    assert with_parentheses.__doc__ == "Documented."
+    assert list(inspect.signature(with_default).parameters) == ["source", "scale"]
+    assert inspect.signature(with_default).parameters["scale"].default == 3.0
+
+
+@nkisim.jit
+def grid_of(source, ndim):
+    assert nl.program_ndim() == ndim
+    assert nl.num_programs() == 1
+    assert nl.program_id(0) == 0
+    return store(load(source))
+
+
+def test_a_grid_of_one():
+    source = np.ones((4, 3), np.float32)
+    np.testing.assert_array_equal(nkisim.simulate(grid_of)(source, 0), source)
+    np.testing.assert_array_equal(nkisim.simulate(grid_of[1])(source, 1), source)
+
+
+# Annotations
+
+
+@nkisim.jit
+def annotated(x: nt.tensor[4, 3], y: nt.tensor[2, 3]):
+    return store(load(x))
+
+
+def test_annotated_shapes_are_enforced():
+    x, y = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(nkisim.simulate(annotated)(x, y), x)
+    for wrong in (np.ones((3, 3), np.float32), np.ones((2, 3, 1), np.float32)):
+        with pytest.raises(nkisim.NkiValidationError) as caught:
+            nkisim.simulate(annotated)(x, wrong)
+        assert caught.value.rule_id == "L064"
+        assert "(2, 3)" in str(caught.value)
+        assert str(wrong.shape) in str(caught.value)
+
+
+# Exceptions
+
+
+@nkisim.jit
+def refuses(source, how):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf, name="tile")
+    nisa.dma_copy(dst=tile, src=source)
+    assert how != "assert", "[NCC_INKI016] Kernel validation exception: no"
+    if how == "value":
+        raise ValueError("as written")
+    return store(tile)
+
+
+def test_the_kernels_own_assertions_reach_the_caller():
+    source = np.ones((4, 3), np.float32)
+    for run in (nkisim.simulate(refuses), nkisim.simulate(refuses, strictness="strict")):
+        with pytest.raises(AssertionError) as caught:
+            run(source, "assert")
+        assert type(caught.value) is AssertionError
+        assert str(caught.value) == "[NCC_INKI016] Kernel validation exception: no"
+
+
+def test_other_exceptions_reach_the_caller():
+    with pytest.raises(ValueError, match=r"\Aas written\Z"):
+        nkisim.simulate(refuses)(np.ones((4, 3), np.float32), "value")
+
+
+def test_an_exception_leaves_nothing_behind():
+    source = np.ones((4, 3), np.float32)
+    sim = nkisim.simulate(refuses)
+    for how in ("assert", "value"):
+        with pytest.raises((AssertionError, ValueError)):
+            sim(source, how)
+        with pytest.raises(nkisim.NkiValidationError) as caught:
+            nl.ndarray((4, 3), dtype=nl.float32, buffer=nl.sbuf)
+        assert caught.value.rule_id == "L063"
+    np.testing.assert_array_equal(sim(source, "nothing"), source)
+    assert sim.report.ok
+    # The name of the tile is free again: it is the same kernel, not a second tensor.
+    assert "M033" not in sim.report.codes
+
+
+def test_instructions_outside_a_kernel_are_refused():
+    calls = [
+        lambda: nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.sbuf),
+        lambda: nisa.memset(dst=None, value=0.0),
+        lambda: nisa.register_alloc(1),
+    ]
+    for call in calls:
+        with pytest.raises(nkisim.NkiValidationError) as caught:
+            call()
+        assert caught.value.rule_id == "L063"
+
+
+# Looking inside
+
+
+@nkisim.jit
+def shows_itself(source):
+    tile = load(source)
+    print("printed", tile)
+    print(f"formatted {tile}")
+    nl.device_print("prefix", tile)
+    nl.device_print("argument", source)
+    return store(tile)
+
+
+def test_tensors_print_their_shape_type_memory_and_values(capsys):
+    source = np.array([[1.5, -2.25], [1000, 7]], np.float32).astype(ml_dtypes.bfloat16)
+    nkisim.check(shows_itself)(source)
+    text = capsys.readouterr().out
+    printed = text[text.index("printed") : text.index("formatted")]
+    for piece in ("(2, 2)", "bfloat16", "sbuf", "1.5", "-2.25", "1000", "7"):
+        assert piece in printed
+    assert "1.5" in text[text.index("prefix") : text.index("argument")]
+    assert "-2.25" in text[text.index("argument") :]
+    assert "prefix" in text
+
+
+@nkisim.jit
+def compared_with_none(source):
+    tile = load(source)
+    assert (tile == None) is False  # noqa: E711
+    assert (tile != None) is True  # noqa: E711
+    assert tile is not None
+    return store(tile)
+
+
+def test_a_tensor_is_not_none():
+    source = np.ones((2, 2), np.float32)
+    np.testing.assert_array_equal(nkisim.check(compared_with_none)(source).outputs, source)
+
+
+@nkisim.jit
+def multiplied_by_python(source):
+    tile = load(source)
+    return tile * tile
+
+
+def test_tensors_have_no_arithmetic():
+    with pytest.raises((TypeError, nkisim.NkiValidationError), match="unsupported operand"):
+        nkisim.simulate(multiplied_by_python)(np.ones((2, 2), np.float32))
+
+
+@nkisim.jit
+def assigned(source):
+    out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    tile[...] = load(source)
+    out[0:1, :] = tile[1:2, :]
+    out[1:2, :] = tile[0:1, :]
+    return out
+
+
+def test_subscript_assignment_copies_with_a_finding():
+    source = np.arange(6, dtype=np.float32).reshape(2, 3)
+    report = nkisim.check(assigned)(source)
+    assert "L028" in report.codes
+    np.testing.assert_array_equal(report.outputs, source[::-1])
+
+
+# Dtypes on the host
+
+
+@pytest.mark.parametrize("name", sorted(TYPES))
+def test_a_dtype_is_a_numpy_dtype_a_name_and_a_key(name):
+    dtype = getattr(nl, name)
+    assert np.zeros(3, dtype).dtype == TYPES[name]
+    assert str(dtype).split(".")[-1] == name
+    assert {dtype: 1}[getattr(nl, name)] == 1
+    assert (dtype == "float8e4") is False
+    raw = bytes(range(12))
+    assert np.frombuffer(raw, dtype=dtype).tobytes() == raw

@@ -1,0 +1,133 @@
+"""Every rule finds its bad twin at the marked line, tells the mend, and spares the good twin."""
+
+import pytest
+
+import nkisim
+from kernels import GUARDS, TWINS, api, copies, dtype, guards, memory, shape, views
+from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
+
+MODULES = (api, dtype, guards, memory, shape, views)
+
+IN_KERNELS = [twin for twin in TWINS if not twin.on_host]
+ON_HOST = [twin for twin in TWINS if twin.on_host]
+
+
+def on_targets(cases):
+    """One pytest parameter per case and generation."""
+    return [
+        pytest.param(case, target, id=f"{case.name}-{target}")
+        for case in cases
+        for target in case.targets
+    ]
+
+
+each_twin = pytest.mark.parametrize(("twin", "target"), on_targets(IN_KERNELS))
+each_host_twin = pytest.mark.parametrize("twin", [pytest.param(t, id=t.name) for t in ON_HOST])
+
+
+def finding_of(twin, findings):
+    """The finding of the twin's rule at a marked line."""
+    found = [f for f in findings if f.rule.id == twin.rule]
+    assert found, f"{twin.rule} was not found, only {sorted({f.rule.id for f in findings})}"
+    placed = [f for f in found if f.file == twin.file and f.line in twin.marked_lines]
+    places = [f"{f.file}:{f.line}" for f in found]
+    assert placed, f"{twin.rule} was found at {places}, expected lines {sorted(twin.marked_lines)}"
+    return placed[0]
+
+
+@each_twin
+def test_the_bad_twin_is_found_at_its_line(twin, target):
+    report = nkisim.check(twin.bad, target=target)(*copies(twin.inputs))
+    finding = finding_of(twin, report.findings)
+    assert finding.message
+    assert finding.fix
+    assert twin.rule in str(finding)
+    assert f"{finding.file}:{finding.line}" in str(finding)
+    assert report.ok == (not any(f.severity == "error" for f in report.findings))
+
+
+@each_twin
+def test_the_good_twin_has_no_finding(twin, target):
+    report = nkisim.check(twin.good, target=target)(*copies(twin.mended))
+    assert not report.findings, str(report)
+    assert report.outputs is not None
+
+
+@each_twin
+def test_strict_stops_at_errors_only(twin, target):
+    kernel = nkisim.simulate(twin.bad, strictness="strict", target=target)
+    if RULES[twin.rule].severity != "error":
+        kernel(*copies(twin.inputs))
+        finding_of(twin, kernel.report.findings)
+        return
+    with pytest.raises(NkiValidationError) as caught:
+        kernel(*copies(twin.inputs))
+    assert caught.value.rule_id == twin.rule
+    assert f"[{twin.rule}]" in str(caught.value)
+    finding_of(twin, [caught.value.finding])
+
+
+@each_twin
+def test_simulate_stops_only_where_there_is_no_result(twin, target):
+    kernel = nkisim.simulate(twin.bad, target=target)
+    rule = RULES[twin.rule]
+    if rule.meaningless:
+        with pytest.raises(NkiValidationError) as caught:
+            kernel(*copies(twin.inputs))
+        assert caught.value.rule_id == twin.rule
+        return
+    if rule.severity == "error":
+        with pytest.warns(NkiFindingWarning):
+            outputs = kernel(*copies(twin.inputs))
+    else:
+        outputs = kernel(*copies(twin.inputs))
+    assert outputs is not None
+    finding_of(twin, kernel.report.findings)
+
+
+@each_host_twin
+def test_host_code_is_refused_at_its_line(twin):
+    with pytest.raises(NkiValidationError) as caught:
+        twin.bad()
+    assert caught.value.rule_id == twin.rule
+    assert finding_of(twin, [caught.value.finding]).fix
+
+
+@each_host_twin
+def test_mended_host_code_runs(twin):
+    assert twin.good() is not None
+
+
+@pytest.mark.parametrize(("case", "target"), on_targets(GUARDS))
+def test_a_guard_has_no_finding(case, target):
+    report = nkisim.check(case.kernel, target=target)(*copies(case.inputs))
+    assert not report.findings, str(report)
+    assert report.outputs is not None
+
+
+def test_every_rule_has_a_twin():
+    assert set(RULES) - {twin.rule for twin in TWINS} == set()
+
+
+def test_every_twin_is_of_a_declared_rule():
+    assert {twin.rule for twin in TWINS} - set(RULES) == set()
+
+
+def test_every_bad_kernel_is_declared_once_and_marked():
+    written = [
+        name.removeprefix("bad_")
+        for module in MODULES
+        for name in vars(module)
+        if name.startswith("bad_")
+    ]
+    assert sorted(written) == sorted(twin.name for twin in TWINS)
+    assert [twin.name for twin in TWINS if not twin.marked_lines] == []
+
+
+@pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in RULES.values()])
+def test_a_rule_is_described(rule):
+    assert rule.severity in ("error", "warning", "note")
+    assert rule.slug == rule.slug.lower()
+    assert rule.slug.replace("-", "").isalnum()
+    assert rule.checks.endswith(".")
+    assert rule.matters

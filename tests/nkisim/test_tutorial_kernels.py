@@ -1,0 +1,297 @@
+"""The kernels of examples/, at sizes around their tiles, on every generation.
+
+Bounds are first-order error analysis with the largest relative error ``u`` of a rounding: 2^-24 in
+float32, in which everything is computed, and 2^-8 in bfloat16, to which a result is rounded once. A
+sum of n terms, in whatever order, is wrong by at most n * u * (sum of absolute terms). Exponentials
+and inverse roots are float32 functions that are right to four units.
+"""
+
+import importlib.util
+import math
+from functools import cache
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nkisim
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+U = 2.0**-24
+FUNCTION = 4 * U
+ROUNDING = {np.dtype(np.float32): U, np.dtype(ml_dtypes.bfloat16): 2.0**-8}
+
+each_target = pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+each_dtype = pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
+
+
+@cache
+def script(name):
+    """Return a script of examples/ as a module, without running its ``main``."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def around(*tiles):
+    """Return the sizes one below, at and one above each tile, all dimensions together."""
+    return [tuple(tile + step for tile in tiles) for step in (-1, 0, 1)]
+
+
+def draw(dtype, *shapes, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def wide(*arrays):
+    return [array.astype(np.float64) for array in arrays]
+
+
+def outputs(kernel, target, *arguments):
+    """Return the kernel's result in float64, after a check that found nothing."""
+    report = nkisim.check(kernel, target=target)(*arguments)
+    assert report.codes == set(), str(report)
+    out = report.outputs
+    assert out.dtype == arguments[0].dtype
+    return out.astype(np.float64)
+
+
+def assert_within(out, exact, bound):
+    assert out.shape == exact.shape
+    excess = np.abs(out - exact) - bound
+    # `not >` would let NaN pass.
+    assert (excess <= 0).all(), f"{(~(excess <= 0)).sum()} elements, worst by {np.nanmax(excess)}"
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("shape", [(1, 1), *around(128, 2048)])
+def test_tensor_add(shape, dtype, target):
+    a, b = draw(dtype, shape, shape)
+    out = outputs(script("tensor_add").tensor_add, target, a, b)
+    exact = np.add(*wide(a, b))
+    # The sum is rounded to float32 and then to the output's type, which is nothing for float32.
+    assert_within(out, exact, (ROUNDING[dtype] + (dtype != np.float32) * 2 * U) * np.abs(exact))
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 130), (130, 70, 2), *around(128, 64, 64)])
+def test_transpose_free_axes(shape, dtype, target):
+    (x,) = draw(dtype, shape)
+    out = outputs(script("transpose").transpose_free_axes, target, x)
+    np.testing.assert_array_equal(out, wide(x)[0].transpose(0, 2, 1))
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("shape", [(1, 1), (1, 200), (5, 33), *around(128, 256)])
+def test_transpose_matrix(shape, dtype, target):
+    (x,) = draw(dtype, shape)
+    out = outputs(script("transpose").transpose_matrix, target, x)
+    np.testing.assert_array_equal(out, wide(x)[0].T)
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("pool", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(2, 3, 3), (5, 200, 90), *around(128, 16, 18)])
+def test_average_pool(shape, pool, dtype, target):
+    (x,) = draw(dtype, shape)
+    out = outputs(script("average_pool").average_pool, target, x, pool)
+    out_h, out_w = shape[1] // pool, shape[2] // pool
+    exact = np.zeros((shape[0], out_h, out_w))
+    size = np.zeros_like(exact)
+    for i in range(pool):
+        for j in range(pool):
+            taken = wide(x)[0][:, i : out_h * pool : pool, j : out_w * pool : pool]
+            exact += taken / pool**2
+            size += np.abs(taken) / pool**2
+    # Sums, the rounded factor 1 / pool^2 and the product with it; then the output.
+    assert_within(out, exact, (pool**2 + 2) * U * size + ROUNDING[dtype] * np.abs(exact))
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5000), *around(128, 2048)])
+def test_softmax(shape, dtype, target):
+    x = (4 * draw(np.float32, shape)[0]).astype(dtype)
+    out = outputs(script("softmax").softmax, target, x)
+    (x64,) = wide(x)
+    powers = np.exp(x64 - x64.max(axis=1, keepdims=True))
+    exact = powers / powers.sum(axis=1, keepdims=True)
+    # Relative: the rounded difference in an exponent changes its power by as much as the difference
+    # is large, once in the sum and once in the result; the sum has `cols` terms; each chunk costs
+    # an exponential, a product and a sum; then power, reciprocal, product, output.
+    chunks = math.ceil(shape[1] / 2048)
+    spread = np.ptp(x64, axis=1, keepdims=True)
+    relative = (2 * spread + shape[1] + 4) * U + (2 + chunks) * (FUNCTION + 2 * U)
+    assert_within(out, exact, (relative + ROUNDING[dtype]) * exact)
+
+
+def test_softmax_of_large_numbers_neither_overflows_nor_vanishes():
+    x = np.array([[1e4, 1e4, -1e4], [-3e38, -3e38, -3e38]], dtype=np.float32)
+    out = outputs(script("softmax").softmax, "gen3", x)
+    exact = np.array([[0.5, 0.5, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    # exp(0) is 1; three sums, a reciprocal and a product follow.
+    assert_within(out, exact, 5 * U * exact)
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("kernel", ["layernorm_sums", "layernorm_stats"])
+@pytest.mark.parametrize("shape", [(1, 2), (3, 1025), *around(128, 512)])
+def test_layernorm(shape, kernel, dtype, target):
+    x, weight, bias = draw(dtype, shape, shape[1], shape[1])
+    eps = 1e-5
+    out = outputs(getattr(script("layernorm"), kernel), target, x, weight, bias, eps)
+
+    x64, w64, b64 = wide(x, weight, bias)
+    n = shape[1]
+    centred = x64 - x64.mean(axis=1, keepdims=True)
+    variance = (centred**2).mean(axis=1, keepdims=True)
+    scale = 1 / np.sqrt(variance + eps)
+    exact = centred * scale * w64 + b64
+    # Mean: n sums, the factor 1/n, the product; one more rounding for the difference.
+    mean_off = (n + 2) * U * np.abs(x64).mean(axis=1, keepdims=True)
+    centred_off = mean_off + U * np.abs(centred)
+    # Variance: what the mean does to it, then squares, n sums, factor, product, and eps.
+    variance_off = 2 * (np.abs(centred) * centred_off).mean(axis=1, keepdims=True)
+    variance_off += (n + 5) * U * (variance + eps)
+    scale_off = variance_off / (2 * (variance + eps)) + FUNCTION
+    normal = np.abs(centred * scale * w64)
+    bound = centred_off * scale * np.abs(w64) + normal * (scale_off + 2 * U)
+    # First order only; the next order is smaller by the relative error of the scale.
+    bound = 1.01 * bound + U * (normal + np.abs(b64)) + ROUNDING[dtype] * np.abs(exact)
+    assert_within(out, exact, bound)
+
+
+def test_layernorm_keeps_small_deviations_of_large_values():
+    # Values 1000 + tiny: a variance from sums of squares would lose everything, 1e6 * 2^-24 being
+    # as large as the variance itself.
+    x = (1000 + draw(np.float32, (4, 600))[0] / 4).astype(np.float32)
+    weight, bias = np.ones(600, np.float32), np.zeros(600, np.float32)
+    (x64,) = wide(x)
+    exact = (x64 - x64.mean(axis=1, keepdims=True)) / np.sqrt(x64.var(axis=1, keepdims=True) + 1e-5)
+    for kernel in ("layernorm_sums", "layernorm_stats"):
+        out = outputs(getattr(script("layernorm"), kernel), "gen3", x, weight, bias, 1e-5)
+        # The mean is off by at most 600 roundings of 1000, which is 0.036; deviations are 0.25.
+        assert_within(out, exact, 600 * U * 1000 / 0.25 * (1 + np.abs(exact)))
+
+
+def recurrence(a, b):
+    """Return the states of the recurrence in float64, and how wrong float32 may make them."""
+    state, off = np.zeros(a.shape[0]), np.zeros(a.shape[0])
+    states, offs = np.empty_like(a), np.empty_like(a)
+    for t in range(a.shape[1]):
+        product = a[:, t] * state
+        state = product + b[:, t]
+        # The error so far is multiplied, then the product and the sum are rounded.
+        off = (np.abs(a[:, t]) * off + U * (np.abs(product) + np.abs(state))) * (1 + 2 * U)
+        states[:, t], offs[:, t] = state, off
+    return states, offs
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2500), *around(128, 1024)])
+def test_linear_recurrence(shape, dtype, target):
+    a = np.random.default_rng(0).uniform(-1, 1, shape).astype(dtype)
+    (b,) = draw(dtype, shape, seed=1)
+    out = outputs(script("scan").linear_recurrence, target, a, b)
+    exact, off = recurrence(*wide(a, b))
+    assert_within(out, exact, off + ROUNDING[dtype] * (np.abs(exact) + off))
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2500), *around(128, 1024)])
+def test_running_sum(shape, dtype, target):
+    (x,) = draw(dtype, shape)
+    out = outputs(script("scan").running_sum, target, x)
+    exact, off = recurrence(np.ones(shape), wide(x)[0])
+    assert_within(out, exact, off + ROUNDING[dtype] * (np.abs(exact) + off))
+
+
+def test_scan_carries_its_state_in_float32():
+    # After 256 ones a bfloat16 state would stand still: 256 + 1 rounds to 256.
+    x = np.ones((2, 3000), dtype=ml_dtypes.bfloat16)
+    out = outputs(script("scan").running_sum, "gen3", x)
+    np.testing.assert_array_equal(
+        out, np.cumsum(wide(x)[0], axis=1).astype(ml_dtypes.bfloat16).astype(np.float64)
+    )
+
+
+# Sizes around what each stage works in: an instruction, a block, a set of banks. (K, M, N)
+TILES = {
+    "matmul_one_tile": [(1, 1, 2), (127, 127, 511), (128, 128, 512)],
+    "matmul_tiled": [(1, 1, 2), (129, 5, 6), *around(128, 128, 512)],
+    "matmul_hoisted": [(1, 1, 2), (300, 130, 6), *around(128, 128, 512)],
+    "matmul_blocked_free": [(1, 1, 2), (300, 5, 1030), *around(128, 512, 1024)],
+    "matmul_blocked_all": [(1, 1, 2), (1030, 5, 6), *around(512, 512, 1024)],
+    "matmul_psum_banks": [(1, 1, 2), (700, 5, 6), *around(128, 256, 2048)],
+}
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize(
+    ("stage", "size"), [(stage, size) for stage, sizes in TILES.items() for size in sizes]
+)
+def test_matmul(stage, size, dtype, target):
+    k, m, n = size
+    lhs_t, rhs = draw(dtype, (k, m), (k, n))
+    out = outputs(getattr(script("matmul_six_stages"), stage), target, lhs_t, rhs)
+    a, b = wide(lhs_t, rhs)
+    exact = a.T @ b
+    # A product (exact for bfloat16) and k sums; float64 is exact enough to be the judge.
+    bound = (k + 1) * U * (np.abs(a).T @ np.abs(b))
+    assert_within(out, exact, bound + ROUNDING[dtype] * (np.abs(exact) + bound))
+
+
+def test_every_stage_of_the_matmul_is_tested():
+    assert {kernel.__name__ for kernel in script("matmul_six_stages").STAGES} == set(TILES)
+
+
+@each_target
+@each_dtype
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys", "d"),
+    [
+        (2, 1, 1, 2),
+        (1, 130, 700, 128),
+        (1, 300, 40, 16),
+        (1, 127, 511, 63),
+        (2, 128, 512, 64),
+        (1, 129, 513, 65),
+    ],
+)
+def test_attention_forward(heads, queries, keys, d, causal, dtype, target):
+    q_t, k_t, v = draw(dtype, (heads, d, queries), (heads, d, keys), (heads, keys, d))
+    scale = 1 / math.sqrt(d)
+    kernel = script("attention_forward").attention_forward
+    out = outputs(kernel, target, q_t, k_t, v, scale, causal)
+
+    q64, k64, v64 = wide(q_t, k_t, v)
+    exact, bound = np.empty(out.shape), np.empty(out.shape)
+    chunks = math.ceil(keys / 512)
+    for h in range(heads):
+        for i in range(queries):
+            seen = min(keys, i + 1) if causal else keys
+            terms = scale * q64[h, :, i, None] * k64[h, :, :seen]
+            scores = terms.sum(axis=0)
+            weights = np.exp(scores - scores.max())
+            weights /= weights.sum()
+            exact[h, i] = weights @ v64[h, :seen]
+            # A score has d products and sums and a scale. Its error and that of the maximum, and
+            # the rounding of their difference, change a weight by as much, in the values and in
+            # their total. Weights are rounded to the values' type on the way to the second
+            # product; the sums have `keys` terms; a chunk costs an exponential, a product, a sum.
+            score_off = (d + 3) * U * np.abs(terms).sum(axis=0).max()
+            relative = 4 * score_off + 2 * np.ptp(scores) * U + ROUNDING[dtype]
+            relative += (2 * keys + 4) * U + (2 + 2 * chunks) * (FUNCTION + 2 * U)
+            bound[h, i] = 1.01 * relative * (weights @ np.abs(v64[h, :seen]))
+    assert_within(out, exact, bound + ROUNDING[dtype] * (np.abs(exact) + bound))

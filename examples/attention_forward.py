@@ -1,9 +1,9 @@
 """Attention without the score matrix: softmax(q k / sqrt(d)) v with running maxima and sums.
 
-A tile of 128 queries meets the keys in chunks of 512. Each chunk's scores live on chip only; when
-it raises a query's maximum, what was accumulated so far is scaled down. The exponentials are turned
-by the Tensor engine, since the second product contracts over keys. With a causal mask, chunks right
-of the diagonal are never computed, and ``affine_select`` blanks the rest by position.
+A tile of 128 queries meets the keys in chunks of up to 512. Each chunk's scores live on chip only;
+when it raises a query's maximum, what was accumulated so far is scaled down. The exponentials are
+turned by the Tensor engine, since the second product contracts over keys. With a causal mask,
+chunks right of the diagonal are never computed, and ``affine_select`` blanks the rest by position.
 """
 
 import math
@@ -23,8 +23,8 @@ def attention_forward(q_t, k_t, v, scale, causal):
     """Return the attention of every head.
 
     Args:
-        q_t: Queries, (heads, d, queries), with d at most 128.
-        k_t: Keys, (heads, d, keys).
+        q_t: Queries, (heads, d, queries), with d from 2 to 128.
+        k_t: Keys, (heads, d, keys), two or more.
         v: Values, (heads, keys, d).
         scale: Factor of the scores, usually ``1 / sqrt(d)``.
         causal: Whether query i sees the keys up to i only.
@@ -47,9 +47,13 @@ def attention_forward(q_t, k_t, v, scale, causal):
             nisa.memset(dst=top, value=MASKED)
             nisa.memset(dst=total, value=0.0)
             nisa.memset(dst=mixed, value=0.0)
-            seen = min(keys, i + p) if causal else keys
-            for j in range(0, seen, KEYS):
-                f = min(KEYS, seen - j)
+            # Keys that any query of a full tile sees; the mask deals with each single one.
+            seen = min(keys, i + QUERIES) if causal else keys
+            # Nearly equal chunks, for some compilers refuse a last one of a single column.
+            chunks = (seen + KEYS - 1) // KEYS
+            size = (seen + chunks - 1) // chunks
+            for j in range(0, seen, size):
+                f = min(size, seen - j)
                 scores = score_tile(q_tile, k_t[h, 0:d, j : j + f], scale)
                 if causal and j + f - 1 > i:
                     # Row x, column y is query i + x and key j + y: kept while i + x >= j + y.

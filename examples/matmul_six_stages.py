@@ -3,7 +3,7 @@
 The Tensor engine computes ``stationary.T @ moving`` with the contraction on partitions, so the left
 matrix comes transposed: ``lhs_t`` is (K, M), ``rhs`` is (K, N), the result (M, N). One instruction
 takes 128 partitions, 128 stationary and 512 moving columns; the stages are about how often data
-comes from HBM for it.
+comes from HBM for it. Some compilers refuse a single moving column: N should be at least 2.
 
 1. ``matmul_one_tile``      everything fits in one instruction
 2. ``matmul_tiled``         any size; both operands are loaded for every instruction
@@ -49,9 +49,10 @@ def matmul_tiled(lhs_t, rhs):
     depth, rows = lhs_t.shape
     cols = rhs.shape[1]
     out = nl.ndarray((rows, cols), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
+    width = even_width(cols, N_TILE)
     for m in range(0, rows, M_TILE):
-        for n in range(0, cols, N_TILE):
-            mw, nw = min(M_TILE, rows - m), min(N_TILE, cols - n)
+        for n in range(0, cols, width):
+            mw, nw = min(M_TILE, rows - m), min(width, cols - n)
             product = nl.ndarray((mw, nw), dtype=nl.float32, buffer=nl.psum)
             for k in range(0, depth, K_TILE):
                 kw = min(K_TILE, depth - k)
@@ -70,11 +71,12 @@ def matmul_hoisted(lhs_t, rhs):
     depth, rows = lhs_t.shape
     cols = rhs.shape[1]
     out = nl.ndarray((rows, cols), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
+    width = even_width(cols, N_TILE)
     for m in range(0, rows, M_TILE):
         mw = min(M_TILE, rows - m)
         left = load_panel(lhs_t, 0, depth, m, mw)
-        for n in range(0, cols, N_TILE):
-            nw = min(N_TILE, cols - n)
+        for n in range(0, cols, width):
+            nw = min(width, cols - n)
             right = load_panel(rhs, 0, depth, n, nw)
             product = multiply_panels(left, right, depth, 0, mw, 0, nw)
             store(out[m : m + mw, n : n + nw], product)
@@ -90,15 +92,17 @@ def matmul_blocked_free(lhs_t, rhs):
     depth, rows = lhs_t.shape
     cols = rhs.shape[1]
     out = nl.ndarray((rows, cols), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
+    block = even_width(cols, N_BLOCK)
+    width = even_width(block, N_TILE)
     for m in range(0, rows, M_BLOCK):
         mb = min(M_BLOCK, rows - m)
         left = load_panel(lhs_t, 0, depth, m, mb)
-        for n in range(0, cols, N_BLOCK):
-            nb = min(N_BLOCK, cols - n)
+        for n in range(0, cols, block):
+            nb = min(block, cols - n)
             right = load_panel(rhs, 0, depth, n, nb)
             for i in range(0, mb, M_TILE):
-                for j in range(0, nb, N_TILE):
-                    mw, nw = min(M_TILE, mb - i), min(N_TILE, nb - j)
+                for j in range(0, nb, width):
+                    mw, nw = min(M_TILE, mb - i), min(width, nb - j)
                     product = multiply_panels(left, right, depth, i, mw, j, nw)
                     store(out[m + i : m + i + mw, n + j : n + j + nw], product)
     return out
@@ -110,9 +114,11 @@ def matmul_blocked_all(lhs_t, rhs):
     depth, rows = lhs_t.shape
     cols = rhs.shape[1]
     out = nl.ndarray((rows, cols), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
+    block = even_width(cols, N_BLOCK)
+    width = even_width(block, N_TILE)
     for m in range(0, rows, M_BLOCK):
-        for n in range(0, cols, N_BLOCK):
-            mb, nb = min(M_BLOCK, rows - m), min(N_BLOCK, cols - n)
+        for n in range(0, cols, block):
+            mb, nb = min(M_BLOCK, rows - m), min(block, cols - n)
             tiles = (mb + M_TILE - 1) // M_TILE
             sums = nl.ndarray((M_TILE, tiles, nb), dtype=nl.float32, buffer=nl.sbuf)
             for k in range(0, depth, K_BLOCK):
@@ -120,8 +126,8 @@ def matmul_blocked_all(lhs_t, rhs):
                 left = load_panel(lhs_t, k, k + kb, m, mb)
                 right = load_panel(rhs, k, k + kb, n, nb)
                 for i in range(tiles):
-                    for j in range(0, nb, N_TILE):
-                        mw, nw = min(M_TILE, mb - i * M_TILE), min(N_TILE, nb - j)
+                    for j in range(0, nb, width):
+                        mw, nw = min(M_TILE, mb - i * M_TILE), min(width, nb - j)
                         product = multiply_panels(left, right, kb, i * M_TILE, mw, j, nw)
                         part = sums[0:mw, i, j : j + nw]
                         if k == 0:
@@ -144,13 +150,15 @@ def matmul_psum_banks(lhs_t, rhs):
     depth, rows = lhs_t.shape
     cols = rhs.shape[1]
     out = nl.ndarray((rows, cols), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
+    block = even_width(cols, N_BANKS * N_TILE)
+    width = even_width(block, N_TILE)
     for m in range(0, rows, M_BANKS * M_TILE):
-        for n in range(0, cols, N_BANKS * N_TILE):
-            mb, nb = min(M_BANKS * M_TILE, rows - m), min(N_BANKS * N_TILE, cols - n)
+        for n in range(0, cols, block):
+            mb, nb = min(M_BANKS * M_TILE, rows - m), min(block, cols - n)
             banks = []
             for i in range(0, mb, M_TILE):
-                for j in range(0, nb, N_TILE):
-                    shape = (min(M_TILE, mb - i), min(N_TILE, nb - j))
+                for j in range(0, nb, width):
+                    shape = (min(M_TILE, mb - i), min(width, nb - j))
                     banks.append(nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum))
             for k in range(0, depth, K_TILE):
                 kw = min(K_TILE, depth - k)
@@ -160,21 +168,27 @@ def matmul_psum_banks(lhs_t, rhs):
                 nisa.dma_copy(dst=right, src=rhs[k : k + kw, n : n + nb])
                 bank = 0
                 for i in range(0, mb, M_TILE):
-                    for j in range(0, nb, N_TILE):
+                    for j in range(0, nb, width):
                         nisa.nc_matmul(
                             dst=banks[bank],
                             stationary=left[0:kw, i : min(i + M_TILE, mb)],
-                            moving=right[0:kw, j : min(j + N_TILE, nb)],
+                            moving=right[0:kw, j : min(j + width, nb)],
                             accumulate=(k > 0),
                         )
                         bank += 1
             bank = 0
             for i in range(0, mb, M_TILE):
-                for j in range(0, nb, N_TILE):
-                    mw, nw = min(M_TILE, mb - i), min(N_TILE, nb - j)
+                for j in range(0, nb, width):
+                    mw, nw = min(M_TILE, mb - i), min(width, nb - j)
                     store(out[m + i : m + i + mw, n + j : n + j + nw], banks[bank])
                     bank += 1
     return out
+
+
+def even_width(extent, limit):
+    """Return the width of the fewest nearly equal tiles: 513 columns are 257 and 256."""
+    tiles = (extent + limit - 1) // limit
+    return (extent + tiles - 1) // tiles
 
 
 def load_panel(x, first, last, c, width):

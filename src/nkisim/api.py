@@ -1,7 +1,8 @@
 """The entry points: ``jit``, ``simulate`` and ``check``.
 
-A kernel runs as the user's own Python code. A run owns its core and its findings; they live in context variables while
-it lasts, so that runs in different threads do not meet and an exception leaves nothing behind.
+A kernel runs as the user's own Python code. A run owns its core and its findings; they live in
+context variables while it lasts, so that runs in different threads do not meet and an exception
+leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ PLATFORM_TARGET = declare(
 class Kernel:
     """A function made a kernel by ``jit``; calling it runs it on the simulator.
 
-    ``kernel[lnc]`` chooses the number of physical cores. Inside a running kernel a call runs inline.
+    ``kernel[lnc]`` chooses the number of physical cores. Inside a running kernel a call runs
+    inline.
     """
 
     def __init__(self, function: Callable[..., Any], cores: int | None = None) -> None:
@@ -57,6 +59,7 @@ class Kernel:
         return Kernel(self.function, grid)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel: inline inside another kernel, else on a simulated core of its own."""
         if CORE.get() is not None:
             return self.function(*args, **kwargs)
         return Simulation(self, SimOptions())(*args, **kwargs)
@@ -69,7 +72,8 @@ class Kernel:
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
     """Make a function a kernel; works with and without parentheses.
 
-    ``mode`` and flags of the compiler have no effect and warn; ``platform_target`` raises, as in NKI 0.3.0.
+    ``mode`` and flags of the compiler have no effect and warn; ``platform_target`` raises, as in
+    NKI 0.3.0.
     """
     if "platform_target" in kwargs:
         flag(
@@ -110,7 +114,8 @@ class Simulation:
         if not self.report.ok and self.options.strictness == "simulate":
             errors = self.report.errors
             warnings.warn(
-                f"{self.kernel.function.__name__}: {self.report.summary()}; the device would refuse or corrupt this "
+                f"{self.kernel.function.__name__}: {self.report.summary()}; the device would "
+                f"refuse or corrupt this "
                 f"(incorrect results on hardware). First: {errors[0]}",
                 NkiFindingWarning,
                 stacklevel=2,
@@ -124,7 +129,8 @@ def run(
     """Run a kernel once and return its report and its outputs.
 
     Raises:
-        NkiValidationError: The kernel broke a rule at which the strictness stops; in ``check`` it is recorded instead.
+        NkiValidationError: The kernel broke a rule at which the strictness stops; in ``check``
+            it is recorded instead.
     """
     if kernel.cores == 2:
         raise NotImplementedError("kernel[2]: two cores are not simulated yet")

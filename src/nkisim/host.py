@@ -1,6 +1,7 @@
 """The host boundary: arguments become HBM tensors, results become the caller's kind of array.
 
-torch is never imported. A torch tensor brings its own module, and its memory is reached through NumPy.
+torch is never imported. A torch tensor brings its own module, and its memory is reached through
+NumPy.
 """
 
 from __future__ import annotations
@@ -78,9 +79,12 @@ class HostBoundary:
         self._torch_device: Any = None
         self._uses_torch = False
 
-    # -- in ----------------------------------------------------------------------------------------------------------
+    # -- in ----------------------------------------------------------------------------------------
+    # ------------------
 
-    def bring_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def bring_in(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with every array replaced by an HBM tensor."""
         names = _parameter_names(self._function, len(args))
         positional = [self._convert(name, value) for name, value in zip(names, args, strict=True)]
@@ -125,7 +129,9 @@ class HostBoundary:
             return type(value)(*(self._convert(f"{name}[{i}]", v) for i, v in enumerate(value)))
         if isinstance(value, dict):
             return {key: self._convert(f"{name}[{key!r}]", v) for key, v in value.items()}
-        if isinstance(value, NKIObject) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        if isinstance(value, NKIObject) or (
+            dataclasses.is_dataclass(value) and not isinstance(value, type)
+        ):
             return self._convert_object(name, value)
         if hasattr(value, "__array__") and hasattr(value, "shape") and not np.isscalar(value):
             array = np.asarray(value)
@@ -143,8 +149,12 @@ class HostBoundary:
             object.__setattr__(twin, field, v)
         return twin
 
-    def _tensor(self, name: str, original: Any, array: np.ndarray, dtype: DType | None) -> NkiTensor:
-        found = self._core.memory.argument(array, self._region, name, dtype or as_dtype(array.dtype))
+    def _tensor(
+        self, name: str, original: Any, array: np.ndarray, dtype: DType | None
+    ) -> NkiTensor:
+        found = self._core.memory.argument(
+            array, self._region, name, dtype or as_dtype(array.dtype)
+        )
         self._inputs.append((name, original, found))
         return found
 
@@ -181,7 +191,8 @@ class HostBoundary:
                     place=definition_place(self._function),
                 )
 
-    # -- out ---------------------------------------------------------------------------------------------------------
+    # -- out ---------------------------------------------------------------------------------------
+    # ------------------
 
     def carry_out(self, result: Any) -> Any:
         """Update the inputs that were written and return the results in the caller's kind."""
@@ -203,7 +214,8 @@ class HostBoundary:
                     + ("; the array is read-only, so the write is lost" if lost else ""),
                     operand=name,
                     seen=found.describe(),
-                    fix="return the argument, or write to a tensor in nl.shared_hbm and return that",
+                    fix="return the argument, or write to a tensor in nl.shared_hbm and return "
+                    "that",
                     place=definition_place(self._function),
                 )
 

@@ -22,12 +22,13 @@ class SimOptions:
     """Options of a simulation.
 
     Attributes:
-        strictness: ``"simulate"`` stops only where no natural result exists and records everything else;
-            ``"strict"`` stops at every finding of error severity; ``"check"`` is what ``nkisim.check`` uses.
-        target: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None reads
-            NEURON_PLATFORM_TARGET_OVERRIDE at each call and falls back to gen4.
-        precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads NKI_PRECISE_FP at each call, where
-            only ``0`` turns precision off.
+        strictness: ``"simulate"`` stops only where no natural result exists and records
+            everything else; ``"strict"`` stops at every finding of error severity; ``"check"`` is
+            what ``nkisim.check`` uses.
+        target: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
+            reads NEURON_PLATFORM_TARGET_OVERRIDE at each call and falls back to gen4.
+        precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
+            NKI_PRECISE_FP at each call, where only ``0`` turns precision off.
         watchers: Called with an ``Event`` after every instruction.
     """
 

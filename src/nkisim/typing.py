@@ -2,8 +2,9 @@
 
     def kernel(a: nt.tensor[128, 512], b: nt.tensor[nl.bfloat16, ..., "n"], c: nt.tensor): ...
 
-A subscript lists extents; an integer must match, ``None`` or a name accepts any extent (the same name must always have
-the same one), ``...`` any number of dimensions. A dtype among them must match too.
+A subscript lists extents; an integer must match, ``None`` or a name accepts any extent (the same
+name must always have the same one), ``...`` any number of dimensions. A dtype among them must match
+too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class TensorSpec:
     dtype: DType | None = None
 
     def mismatch(self, shape: tuple[int, ...], dtype: DType, names: dict[str, int]) -> str:
-        """Return what is wrong with an argument, or an empty string; ``names`` collects named extents."""
+        """Return what is wrong with an argument, or nothing; ``names`` collects extents."""
         if self.dtype is not None and dtype != self.dtype:
             return f"dtype {dtype}, annotated {self.dtype}"
         expected = list(self.extents)
@@ -57,7 +58,7 @@ class tensor:
         """Return the annotation for the listed extents and dtype."""
         entries = items if isinstance(items, tuple) else (items,)
         dtypes = [entry for entry in entries if isinstance(entry, DType)]
-        extents = []
+        extents: list[Extent] = []
         for entry in entries:
             if isinstance(entry, DType):
                 continue

@@ -233,10 +233,12 @@ def sum_of(tensors):
     return store(total)
 
 
-@pytest.mark.parametrize("kind", [tuple, list])
-def test_arrays_inside_tuples_and_lists(kind):
-    arrays = kind(np.full((4, 3), value, np.float32) for value in (1, 2, 3))
+def test_arrays_inside_tuples_and_lists():
+    arrays = tuple(np.full((4, 3), value, np.float32) for value in (1, 2, 3))
     np.testing.assert_array_equal(nkisim.simulate(sum_of)(arrays), 6)
+    report = nkisim.check(sum_of)(list(arrays))
+    np.testing.assert_array_equal(report.outputs, 6)
+    assert "A018" in report.codes
 
 
 @nkisim.jit
@@ -290,11 +292,6 @@ def with_parentheses(source):
     return doubled_by(source, 5.0)
 
 
-@nkisim.jit(mode="trace", debug_kernel=True, show_compiler_tb=True, experimental_flags="x")
-def with_options(source):
-    return doubled_by(source, 5.0)
-
-
 @nkisim.jit
 def calls_a_kernel(source):
     tile = load(source)
@@ -310,14 +307,29 @@ def inner(tile, scale, nothing):
 
 @pytest.mark.parametrize(
     "kernel",
-    [plain, with_parentheses, with_options, calls_a_kernel, with_parentheses[1]],
-    ids=["plain", "parentheses", "options", "nested", "grid"],
+    [plain, with_parentheses, calls_a_kernel, with_parentheses[1]],
+    ids=["plain", "parentheses", "nested", "grid"],
 )
 def test_every_kind_of_kernel(kernel):
     source = np.ones((4, 3), np.float32)
     report = nkisim.check(kernel)(source)
     np.testing.assert_array_equal(report.outputs, 5)
     np.testing.assert_array_equal(source, 1)
+
+
+@pytest.mark.parametrize(
+    "option", ["mode", "debug_kernel", "show_compiler_tb", "experimental_flags"]
+)
+def test_options_of_the_compiler_are_accepted_without_effect(option):
+    with pytest.warns(DeprecationWarning, match=option):
+        kernel = nkisim.jit(**{option: "trace"})(plain)
+    np.testing.assert_array_equal(nkisim.check(kernel)(np.ones((4, 3), np.float32)).outputs, 5)
+
+
+def test_the_target_is_no_option_of_a_kernel():
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        nkisim.jit(platform_target="trn2")
+    assert caught.value.rule_id == "A019"
 
 
 def test_a_kernel_keeps_its_name_and_signature():

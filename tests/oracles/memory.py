@@ -205,6 +205,11 @@ class View:
         return View(self.base, shape, dtype, places)
 
 
+def frozen(value):
+    """Lists as tuples, all the way down: a kernel takes no list as an argument."""
+    return tuple(frozen(part) for part in value) if isinstance(value, list | tuple) else value
+
+
 def follow(tensor, steps, ds, dtypes):
     """Make one view after another of anything that is indexed like a tensor.
 

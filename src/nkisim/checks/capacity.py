@@ -1,8 +1,8 @@
 """Does everything fit? Live bytes in SBUF and PSUM, and explicit addresses that collide.
 
-A tensor is live from its first write to its last use. What is live together must fit together. Tiles on few partitions
-may share a byte range with tiles on others, so a tile counts with the quarter of the partitions that it needs: the check
-may miss an overflow, it never invents one.
+A tensor is live from its first write to its last use. What is live together must fit together.
+Tiles on few partitions may share a byte range with tiles on others, so a tile counts with the
+quarter of the partitions that it needs: the check may miss an overflow, it never invents one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def check_capacity(core: Core) -> None:
             example = next(a for a in tiles if a.address is None)
             flag(
                 ADDRESSES_MIXED,
-                f"{placed} of {len(tiles)} tensors in {region.value} have explicit addresses, the rest do not",
+                f"{placed} of {len(tiles)} tensors in {region.value} have explicit addresses, "
+                f"the rest do not",
                 operand=example.name,
                 seen=f"{placed} placed, {len(tiles) - placed} automatic",
                 fix="place all long-lived tiles explicitly, or none",
@@ -97,7 +98,8 @@ def _check_peak(
         key=lambda a: -_device_bytes(a, unit),
     )
     largest = tuple(
-        f"{_device_bytes(a, unit)} bytes  {a.dtype} {a.shape} `{a.name or 'unnamed'}` at {a.line[0]}:{a.line[1]}"
+        f"{_device_bytes(a, unit)} bytes  {a.dtype} {a.shape} `{a.name or 'unnamed'}` at "
+        f"{a.line[0]}:{a.line[1]}"
         for a in together[:10]
     )
     flag(
@@ -121,7 +123,8 @@ def _check_addresses(placed: list[Allocation]) -> None:
                 continue
             flag(
                 ADDRESS_COLLISION,
-                f"`{a.name or 'unnamed'}` and `{b.name or 'unnamed'}` overlap in {a.region.value} while both are live",
+                f"`{a.name or 'unnamed'}` and `{b.name or 'unnamed'}` overlap in "
+                f"{a.region.value} while both are live",
                 operand=b.name or "unnamed",
                 seen=f"{_span(a)} and {_span(b)}",
                 allowed="disjoint addresses, or lives that do not overlap",

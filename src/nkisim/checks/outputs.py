@@ -57,7 +57,8 @@ def _check_tensor(tensor: NkiTensor, index: int, place: Place) -> None:
     if is_on_chip(tensor.buffer) or not tensor.whole:
         flag(
             OUTPUT_KIND,
-            f"output {index} is {'an on-chip tensor' if is_on_chip(tensor.buffer) else 'a view of a tensor'}: "
+            f"output {index} is "
+            f"{'an on-chip tensor' if is_on_chip(tensor.buffer) else 'a view of a tensor'}: "
             f"{tensor.describe()}",
             operand=f"output {index}",
             seen=tensor.describe(),
@@ -79,7 +80,8 @@ def _check_tensor(tensor: NkiTensor, index: int, place: Place) -> None:
     if hidden is not None:
         flag(
             OUTPUT_UNWRITTEN,
-            f"output {index} `{tensor.name}` has {int(hidden.sum())} of {tensor.size} elements that were never written",
+            f"output {index} `{tensor.name}` has {int(hidden.sum())} of {tensor.size} elements "
+            f"that were never written",
             operand=f"output {index}",
             seen=f"unwritten: {_ranges(hidden)}",
             fix="cover the tensor with stores, tails included, or fill it first",

@@ -69,7 +69,10 @@ def collective_permute(srcs: Any, dsts: Any, source_target_pairs: Any) -> NoRetu
 
 
 def collective_permute_implicit(
-    srcs_by_channel: Any, dsts_by_channel: Any, replica_group: Any, channel_ids: Any = [0]  # noqa: B006
+    srcs_by_channel: Any,
+    dsts_by_channel: Any,
+    replica_group: Any,
+    channel_ids: Any = [0],  # noqa: B006
 ) -> NoReturn:
     """Send tensors along the ring that the group implies."""
     _pending("collective_permute_implicit")
@@ -99,6 +102,8 @@ def rank_id() -> NoReturn:
     _pending("rank_id")
 
 
-def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int, op: Any) -> NoReturn:
+def reduce_scatter(
+    srcs: Any, dsts: Any, replica_group: Any, collective_dim: int, op: Any
+) -> NoReturn:
     """Reduce every rank's tensors and leave each rank one slice."""
     _pending("reduce_scatter")

@@ -1,6 +1,7 @@
 """Findings, the report that collects them, and the one function that raises or records.
 
-``flag`` is the only door: it builds the finding at the user's line and asks the recorder of the current run what to do.
+``flag`` is the only door: it builds the finding at the user's line and asks the recorder of the
+current run what to do.
 
     NkiValidationError (AssertionError)
       NkiCallError (also TypeError)        a call that does not fit the 0.3.0 signature
@@ -88,7 +89,9 @@ class Finding:
         lines.append(f"  --> {self.place}" + (f"   {source}" if source else ""))
         lines += [f"      {note}" for note in self.notes]
         if self.seen or self.allowed:
-            lines.append(f"  seen  {self.seen}" + (f"; allowed {self.allowed}" if self.allowed else ""))
+            lines.append(
+                f"  seen  {self.seen}" + (f"; allowed {self.allowed}" if self.allowed else "")
+            )
         lines.append(f"  why   {self.rule.matters}")
         if self.fix:
             lines.append(f"  fix   {self.fix}")
@@ -164,7 +167,11 @@ class Report:
 
     def to_json(self) -> str:
         """Return the report, without the outputs, as JSON text."""
-        data = {"target": self.target, "ok": self.ok, "findings": [f.to_dict() for f in self.findings]}
+        data = {
+            "target": self.target,
+            "ok": self.ok,
+            "findings": [f.to_dict() for f in self.findings],
+        }
         return json.dumps(data, indent=2)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Where in the user's code something happened: file, line and the indices of the enclosing loops."""
+"""Where in the user's code something happened: file, line and loop indices."""
 
 from __future__ import annotations
 

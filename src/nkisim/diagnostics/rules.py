@@ -1,6 +1,7 @@
 """Rules: what nkisim can say about a kernel, one object per catalogue id.
 
-A rule is declared once, beside the code that checks it, and registers itself here. Ids are stable and never reused.
+A rule is declared once, beside the code that checks it, and registers itself here. Ids are stable
+and never reused.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Rule:
     Attributes:
         id: Catalogue id, such as ``"S028"``.
         slug: Short name for people, such as ``"contraction-mismatch"``.
-        severity: ``"error"`` (the run must not be called good), ``"warning"`` (suspicious) or ``"note"``.
+        severity: ``"error"`` (the run must not be called good), ``"warning"`` (suspicious) or
+            ``"note"``.
         checks: One sentence: what is found.
         matters: One sentence: what the compiler or the device would do.
         meaningless: True when no natural result exists, so that every strictness level stops there.

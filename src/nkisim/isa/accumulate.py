@@ -17,9 +17,15 @@ Array = np.ndarray
 
 
 def accumulate(
-    core: Core, engine: Engine, command: ReduceCmd, op: Any, values: Array, start: int, load: Any = 0.0
+    core: Core,
+    engine: Engine,
+    command: ReduceCmd,
+    op: Any,
+    values: Array,
+    start: int,
+    load: Any = 0.0,
 ) -> Array:
-    """Fold ``values`` along the free dimension into the registers as commanded; return the registers.
+    """Fold ``values`` along the free dimension into the registers; return the registers.
 
     Args:
         core: The core whose registers they are.

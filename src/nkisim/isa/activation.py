@@ -1,4 +1,4 @@
-"""The Scalar engine's function evaluator, with its running sum, and the Vector engine's exponential."""
+"""The Scalar engine's functions with their running sum, and the Vector engine's exp."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ OUT_OF_DOMAIN = declare(
     "activation-domain",
     "error",
     "An activation's input lies outside the interval where the engine's function is valid.",
-    "the Scalar engine evaluates piecewise polynomials; outside the interval the result is wrong, not NaN",
+    "the Scalar engine evaluates piecewise polynomials; outside the interval the result is "
+    "wrong, not NaN",
 )
 BIAS_KIND = declare(
     "D023",
@@ -96,16 +97,28 @@ def _bias(call: Call) -> None:
         return
     tile = call.tensor("bias")
     if tile is None and call.generation.number == 2:
-        why, fix = "is a number, but gen2 takes a (P, 1) tile only", "put the bias into a (P, 1) tile"
+        why, fix = (
+            "is a number, but gen2 takes a (P, 1) tile only",
+            "put the bias into a (P, 1) tile",
+        )
     elif tile is not None and tile.dtype == "tfloat32":
         why, fix = "is tfloat32", "use a float32 tile"
     elif op is not None and op.name == "copy" and bias != 0:
         why, fix = "is ignored by the engine when op is nl.copy", "add it with nisa.tensor_scalar"
     elif op is not None and op.name == "reciprocal" and call.generation.number == 2:
-        why, fix = "is not supported with nl.reciprocal on gen2", "add it with nisa.tensor_scalar first"
+        why, fix = (
+            "is not supported with nl.reciprocal on gen2",
+            "add it with nisa.tensor_scalar first",
+        )
     else:
         return
-    call.fail(BIAS_KIND, f"bias {why}", operand="bias", seen=bias if tile is None else tile.describe(), fix=fix)
+    call.fail(
+        BIAS_KIND,
+        f"bias {why}",
+        operand="bias",
+        seen=bias if tile is None else tile.describe(),
+        fix=fix,
+    )
 
 
 def _sum_only(call: Call) -> None:
@@ -144,7 +157,7 @@ _COMMON = (
 
 
 def _evaluate(name: str, op: Any, data: Array, bias: Any, scale: Any) -> Array:
-    """Return ``op(data * scale + bias)`` in float32, flagging inputs outside the function's interval."""
+    """Return ``op(data * scale + bias)``, flagging inputs outside the valid interval."""
     function = as_op(op)
     assert function is not None and function.activation is not None
     x = data
@@ -176,7 +189,8 @@ def _check_domain(name: str, op: Op, x: Array) -> None:
         operand="data",
         seen=f"worst input {worst:.9g}",
         allowed=f"[{low:.6g}, {high:.6g}]" + (" in magnitude" if op.name == "reciprocal" else ""),
-        fix="bring the input into the interval first (range reduction, clamping, or adding an epsilon)",
+        fix="bring the input into the interval first (range reduction, clamping, or adding an "
+        "epsilon)",
     )
 
 
@@ -284,7 +298,11 @@ def _exponential_arguments(call: Call) -> None:
         same_partitions("dst", "src", "max_value"),
         same_free_size("dst", "src"),
         reduce_res_fits("reduce_res", "src"),
-        Constraint("reduce_init with load_reduce only; max_value float32", (EXPONENTIAL_INIT,), _exponential_arguments),
+        Constraint(
+            "reduce_init with load_reduce only; max_value float32",
+            (EXPONENTIAL_INIT,),
+            _exponential_arguments,
+        ),
     ),
     since=4,
     stateful=True,

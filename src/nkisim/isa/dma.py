@@ -1,7 +1,7 @@
 """DMA: dma_copy, dma_transpose, dma_compute.
 
-Transfers move bytes between HBM and SBUF. With different types on both sides the DMA engine converts through float32;
-hardware descriptor generation (hwdge) cannot convert.
+Transfers move bytes between HBM and SBUF. With different types on both sides the DMA engine
+converts through float32; hardware descriptor generation (hwdge) cannot convert.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ class _Side:
     inside: Array | None = None
 
 
-def _side(tensor: NkiTensor, instruction_name: str, operand: str, *, skip: bool = False) -> _Side | None:
-    """Resolve the dynamic offset of a tensor; None when a scalar offset is out of bounds and skipped."""
+def _side(
+    tensor: NkiTensor, instruction_name: str, operand: str, *, skip: bool = False
+) -> _Side | None:
+    """Resolve a tensor's dynamic offset; None when a scalar offset is skipped."""
     if tensor.indirect is None:
         return _Side(tensor)
     if tensor.indirect.kind == "scalar":
@@ -68,7 +70,7 @@ def _gather(side: _Side, instruction_name: str, operand: str) -> Array:
 
 
 def _scatter(side: _Side, stored: Array, valid: Array | None, instruction_name: str) -> None:
-    """Put elements in storage form into a side; rows that are not ``valid`` or out of bounds stay as they are."""
+    """Put stored elements into a side; rows not ``valid`` or out of bounds stay as they are."""
     if side.indices is None and valid is None:
         commit(side.table, stored.reshape(side.table.shape))
         return
@@ -87,7 +89,9 @@ def _scatter(side: _Side, stored: Array, valid: Array | None, instruction_name: 
 def _row(table: NkiTensor, row: int) -> NkiTensor:
     """Return one row of a table as a tensor."""
     shape = (1, *table.shape[1:])
-    return NkiTensor(table.alloc, shape, table.dtype, table.start + row * table.strides[0], table.strides)
+    return NkiTensor(
+        table.alloc, shape, table.dtype, table.start + row * table.strides[0], table.strides
+    )
 
 
 def _flag_skipped(dst: NkiTensor, skipped: int, instruction_name: str) -> None:
@@ -103,7 +107,7 @@ def _flag_skipped(dst: NkiTensor, skipped: int, instruction_name: str) -> None:
 
 
 def _convert(stored: Array, src: NkiTensor, dst: NkiTensor, instruction_name: str) -> Array:
-    """Return elements of ``src`` in the storage form of ``dst``: the same bits, or through float32."""
+    """Return elements of ``src`` as ``dst`` stores them: the same bits, or via float32."""
     if src.dtype == dst.dtype:
         return stored
     values = make_widener(src, "src", instruction_name, moves=True)(stored)
@@ -120,7 +124,12 @@ def _convert(stored: Array, src: NkiTensor, dst: NkiTensor, instruction_name: st
         Constraint("src and dst hold as many elements", (broken.DMA_COUNT,), broken.same_count),
         Constraint(
             "hwdge: gen3+, equal dtypes, no gather; engine= with hwdge only",
-            (broken.HWDGE_DTYPE, broken.DGE_ENGINE, broken.DGE_CONFLICT, broken.SBUF_DYNAMIC_SOURCE),
+            (
+                broken.HWDGE_DTYPE,
+                broken.DGE_ENGINE,
+                broken.DGE_CONFLICT,
+                broken.SBUF_DYNAMIC_SOURCE,
+            ),
             broken.descriptor_mode,
         ),
     ),
@@ -129,7 +138,10 @@ def _convert(stored: Array, src: NkiTensor, dst: NkiTensor, instruction_name: st
     moves=True,
     cost=transfer(over="src"),
     removed={
-        "dst_rmw_op": (rules.REMOVED_RMW, "use nisa.dma_compute(dst, [src, dst], reduce_op=nl.add)"),
+        "dst_rmw_op": (
+            rules.REMOVED_RMW,
+            "use nisa.dma_compute(dst, [src, dst], reduce_op=nl.add)",
+        ),
         "unique_indices": (rules.REMOVED_RMW, "use nisa.dma_compute(..., unique_indices=True)"),
     },
     source="nki.isa.dma_copy, 0.3.0",
@@ -154,7 +166,10 @@ def dma_copy(
         commit(dst, stored if src.shape == dst.shape else stored.reshape(dst.shape))
         return
     skip = oob_mode is OobMode.skip
-    source, target = _side(src, "dma_copy", "src", skip=skip), _side(dst, "dma_copy", "dst", skip=skip)
+    source, target = (
+        _side(src, "dma_copy", "src", skip=skip),
+        _side(dst, "dma_copy", "dst", skip=skip),
+    )
     if source is not None and target is not None:
         stored = _convert(_gather(source, "dma_copy", "src"), src, dst, "dma_copy")
         _scatter(target, stored, source.inside, "dma_copy")
@@ -173,7 +188,12 @@ _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
         same_dtype("dst", "src"),
         Constraint(
             "axes (1, 0), (2, 1, 0) or (3, 1, 2, 0); hwdge and gather forms have fixed blocks",
-            (broken.TRANSPOSE_AXES, broken.TRANSPOSE_HWDGE, broken.TRANSPOSE_INDIRECT, broken.TRANSPOSE_WIDTH),
+            (
+                broken.TRANSPOSE_AXES,
+                broken.TRANSPOSE_HWDGE,
+                broken.TRANSPOSE_INDIRECT,
+                broken.TRANSPOSE_WIDTH,
+            ),
             broken.transpose_arguments,
         ),
     ),
@@ -191,7 +211,7 @@ def dma_transpose(
     oob_mode: OobMode = OobMode.error,
     name: str | None = None,
 ) -> None:
-    """Copy ``src`` with its first and last dimension exchanged; rows of ``src`` may be gathered first."""
+    """Copy ``src`` with first and last dimension exchanged; its rows may be gathered."""
     side = _side(src, "dma_transpose", "src", skip=oob_mode is OobMode.skip)
     if side is None:
         return
@@ -232,7 +252,7 @@ def dma_compute(
     unique_indices: bool = True,
     name: str | None = None,
 ) -> None:
-    """Write the sum of the sources, computed in float32, to ``dst``; one of them may be gathered by index."""
+    """Write the float32 sum of the sources to ``dst``; one may be gathered by index."""
     function = as_op(reduce_op)
     assert function is not None and function.binary is not None
     total: Any = None

@@ -134,7 +134,8 @@ def same_count(call: Call) -> None:
     if src is not None and dst is not None and src.size != dst.size:
         call.fail(
             DMA_COUNT,
-            f"requires src and dst to have the same number of elements, got src={src.size}, dst={dst.size}",
+            f"requires src and dst to have the same number of elements, got src={src.size}, "
+            f"dst={dst.size}",
             operand="dst",
             seen=f"src {src.shape}, dst {dst.shape}",
             fix="slice both sides to the same extent",
@@ -185,7 +186,13 @@ def descriptor_mode(call: Call) -> None:
 
 
 def _conflict(call: Call, why: str, fix: str) -> None:
-    call.fail(DGE_CONFLICT, why, operand="dge_mode", seen=f"{call['dge_mode']} on {call.generation}", fix=fix)
+    call.fail(
+        DGE_CONFLICT,
+        why,
+        operand="dge_mode",
+        seen=f"{call['dge_mode']} on {call.generation}",
+        fix=fix,
+    )
 
 
 def compute_arguments(call: Call) -> None:
@@ -299,14 +306,19 @@ def transpose_arguments(call: Call) -> None:
     indirect = src.indirect is not None and src.indirect.kind == "vector"
     legal = (DgeMode.unknown, DgeMode.swdge) if indirect else (DgeMode.unknown, DgeMode.hwdge)
     if mode not in legal:
-        _conflict(call, f"dma_transpose takes {' or '.join(map(str, legal))}, got {mode}", "leave dge_mode unknown")
+        _conflict(
+            call,
+            f"dma_transpose takes {' or '.join(map(str, legal))}, got {mode}",
+            "leave dge_mode unknown",
+        )
     if mode is DgeMode.hwdge:
         if call.generation.number < 3:
             _conflict(call, "hwdge needs gen3 or newer", "leave dge_mode unknown")
         if src.shape[0] != 16 or src.shape[-1] % 128:
             call.fail(
                 TRANSPOSE_HWDGE,
-                f"in hwdge mode needs src.shape[0] == 16 and a last dimension that is a multiple of 128, "
+                f"in hwdge mode needs src.shape[0] == 16 and a last dimension that is a multiple "
+                f"of 128, "
                 f"got {src.shape}",
                 operand="src",
                 seen=src.shape,
@@ -349,4 +361,6 @@ def _indirect_transpose(call: Call) -> None:
     elif rows * columns < src.shape[0]:
         why = f"{rows * columns} indices for {src.shape[0]} rows"
     if why:
-        call.fail(TRANSPOSE_INDIRECT, why, operand="src", seen=why, fix="gather first, then transpose")
+        call.fail(
+            TRANSPOSE_INDIRECT, why, operand="src", seen=why, fix="gather first, then transpose"
+        )

@@ -1,7 +1,8 @@
 """Element by element: tensor_tensor, tensor_scalar, scalar_tensor_tensor, tensor_copy, reciprocal.
 
-Operands are widened to float32 and the result is rounded once, on its way into ``dst``. Exceptions are exact: bitwise
-operators, copies without a change of type, and 32-bit integers on the GpSimd engine.
+Operands are widened to float32 and the result is rounded once, on its way into ``dst``. Exceptions
+are exact: bitwise operators, copies without a change of type, and 32-bit integers on the GpSimd
+engine.
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ def _bits_or_fp32(*op_names: str) -> Any:
     """Return the arithmetic rule of instructions that are bitwise or float32."""
 
     def arithmetic(call: Call) -> Arithmetic:
-        return "bits" if any((op := call.op(n)) is not None and op.is_bitvec for n in op_names) else "fp32"
+        return (
+            "bits"
+            if any((op := call.op(n)) is not None and op.is_bitvec for n in op_names)
+            else "fp32"
+        )
 
     return arithmetic
 
@@ -115,12 +120,17 @@ def _two_operands(*names: str) -> Constraint:
     source="nki.isa.tensor_tensor, 0.3.0",
 )
 def tensor_tensor(
-    dst: Any, data1: Any, data2: Any, op: Op, engine: Engine = Engine.unknown, name: str | None = None
+    dst: Any,
+    data1: Any,
+    data2: Any,
+    op: Op,
+    engine: Engine = Engine.unknown,
+    name: str | None = None,
 ) -> Array:
     """Combine two tiles element by element.
 
-    Tiles that are all int32 or uint32 and in SBUF run on the GpSimd engine, exactly and wrapping; on the Vector engine
-    the same arithmetic goes through float32.
+    Tiles that are all int32 or uint32 and in SBUF run on the GpSimd engine, exactly and wrapping;
+    on the Vector engine the same arithmetic goes through float32.
     """
     return apply(op, data1, data2)
 
@@ -142,7 +152,10 @@ def _tensor_scalar_engine(call: Call) -> Engine:
     if call["engine"] is not Engine.unknown:
         return Engine(call["engine"])
     legal = _tensor_scalar_engines(call)
-    in_psum = any(t.buffer is MemoryRegion.psum for _, t in call.tensors("dst", "data", "operand0", "operand1"))
+    in_psum = any(
+        t.buffer is MemoryRegion.psum
+        for _, t in call.tensors("dst", "data", "operand0", "operand1")
+    )
     return next((e for e in legal if not (in_psum and e is Engine.gpsimd)), legal[0])
 
 
@@ -195,7 +208,7 @@ def tensor_scalar(
     engine: Engine = Engine.unknown,
     name: str | None = None,
 ) -> Array:
-    """Apply one or two operators with a number, or one value per partition, as the other operand."""
+    """Apply one or two operators with a number or one value per partition."""
     result = apply(op0, data, operand0, reverse0)
     return result if op1 is None else apply(op1, result, operand1, reverse1)
 

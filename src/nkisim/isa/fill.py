@@ -62,7 +62,8 @@ def _fill_value(call: Call) -> None:
             fix="copy tiles with nisa.tensor_copy",
         )
     if dst.dtype.kind == "packed":
-        # Floats reach this check without their value, so only a literal 0 can be told apart from others.
+        # Floats reach this check without their value, so only a literal 0 can be told apart from
+        # others.
         if isinstance(value, (int, np.integer)) and value == 0:
             return
         call.fail(
@@ -99,12 +100,16 @@ def _fill_value(call: Call) -> None:
 @instruction(
     engines=(Engine.vector, Engine.gpsimd),
     operands={"dst": Out(ON_CHIP)},
-    require=(Constraint("value matches the dtype of dst", (MEMSET_TYPE, MEMSET_PACKED), _fill_value),),
+    require=(
+        Constraint("value matches the dtype of dst", (MEMSET_TYPE, MEMSET_PACKED), _fill_value),
+    ),
     arithmetic=_copy,
     cost=stream(over="dst"),
     source="nki.isa.memset, 0.3.0",
 )
-def memset(dst: Any, value: float, engine: Engine = Engine.unknown, name: str | None = None) -> Array:
+def memset(
+    dst: Any, value: float, engine: Engine = Engine.unknown, name: str | None = None
+) -> Array:
     """Fill a tile with a constant."""
     return np.broadcast_to(stored_scalar(dst, value), (dst.shape[0], dst.free_size))
 
@@ -113,13 +118,17 @@ def stored_scalar(tensor: NkiTensor, value: Any) -> Any:
     """Return a number in the storage form of ``tensor``; integers saturate."""
     storage = tensor.alloc.storage_dtype(tensor.dtype)
     if storage == np.float32:
-        return np.float32(value) if tensor.dtype != "tfloat32" else encode(np.float32([value]), tensor.dtype)[0]
+        return (
+            np.float32(value)
+            if tensor.dtype != "tfloat32"
+            else encode(np.array([value], np.float32), tensor.dtype)[0]
+        )
     if tensor.dtype.is_integer or tensor.dtype.kind == "packed":
         limits = np.iinfo(storage)
         if isinstance(value, (float, np.floating)):
-            return encode(np.float32([value]), tensor.dtype)[0]
+            return encode(np.array([value], np.float32), tensor.dtype)[0]
         return storage.type(min(max(int(value), int(limits.min)), int(limits.max)))
-    return encode(np.float32([value]), tensor.dtype)[0]
+    return encode(np.array([value], np.float32), tensor.dtype)[0]
 
 
 def pattern_fits(call: Call) -> None:
@@ -141,7 +150,8 @@ def pattern_fits(call: Call) -> None:
     if math.prod(counts) != dst.free_size or len(counts) > 4:
         call.fail(
             PATTERN_COUNT,
-            f"pattern {[list(p) for p in pattern]} generates {math.prod(counts)} values in {len(counts)} "
+            f"pattern {[list(p) for p in pattern]} generates {math.prod(counts)} values in "
+            f"{len(counts)} "
             f"dimensions, dst has {dst.free_size} elements per partition",
             operand="pattern",
             seen=math.prod(counts),
@@ -151,7 +161,7 @@ def pattern_fits(call: Call) -> None:
 
 
 def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier: Any) -> Array:
-    """Return ``offset + channel * multiplier + sum(index * step)`` in wrapping int32, one row per channel."""
+    """Return ``offset + channel * multiplier + sum(index * step)`` in wrapping int32."""
     values = np.zeros(1, np.int64)
     for step, count in pattern:
         values = (values[:, None] + int(step) * np.arange(int(count), dtype=np.int64)).reshape(-1)
@@ -170,10 +180,14 @@ def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier
 def iota(
     dst: Any, pattern: Any, offset: int = 0, channel_multiplier: int = 0, name: str | None = None
 ) -> Array:
-    """Write an affine function of the element's position, computed in int32 and converted to ``dst``'s type."""
+    """Write an affine function of the position, computed in int32, as ``dst``'s type."""
     values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
     if dst.dtype.is_integer:
         limits = np.iinfo(dst.dtype.numpy)
         return np.clip(values.astype(np.int64), limits.min, limits.max).astype(dst.dtype.numpy)
     wide = values.astype(np.float32)
-    return wide if dst.alloc.storage_dtype(dst.dtype) == np.float32 and dst.dtype != "tfloat32" else encode(wide, dst.dtype)
+    return (
+        wide
+        if dst.alloc.storage_dtype(dst.dtype) == np.float32 and dst.dtype != "tfloat32"
+        else encode(wide, dst.dtype)
+    )

@@ -1,8 +1,9 @@
 """nc_matmul: stationary.T @ moving on the systolic array, summed up in PSUM.
 
-Products of the input formats are exact in float32 and are summed in float32; the order of summation inside one
-instruction is not specified by the hardware, and here it is the BLAS library's. With ``accumulate=None`` the first matmul
-into an element of a PSUM tensor overwrites it and later ones add, element by element.
+Products of the input formats are exact in float32 and are summed in float32; the order of summation
+inside one instruction is not specified by the hardware, and here it is the BLAS library's. With
+``accumulate=None`` the first matmul into an element of a PSUM tensor overwrites it and later ones
+add, element by element.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def nc_matmul(
 ) -> None:
     """Write or add ``stationary.T @ moving`` to a PSUM tile.
 
-    Float32 operands take four passes on the device and give float32 products. With a one/zero hint the low parts of that
-    operand are dropped, which is emulated by rounding it to bfloat16.
+    Float32 operands take four passes on the device and give float32 products. With a one/zero hint
+    the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
     """
     if is_transpose and core.generation.number >= 3:
         _store(core, dst, transposed(stationary, moving), accumulate=False, raw=True)
@@ -87,7 +88,7 @@ def nc_matmul(
 
 
 def transposed(stationary: NkiTensor, moving: NkiTensor) -> Array:
-    """Return the bits that transpose mode passes through: ``stationary.T`` selected by ``moving``'s ones."""
+    """Return the bits that transpose mode passes through, selected by ``moving``'s ones."""
     stored = prepare_read(stationary, "nc_matmul", "stationary").reshape(stationary.shape[0], -1)
     selector = decode(
         prepare_read(moving, "nc_matmul", "moving").reshape(moving.shape[0], -1), moving.dtype
@@ -97,10 +98,10 @@ def transposed(stationary: NkiTensor, moving: NkiTensor) -> Array:
 
 
 def _operand(tensor: NkiTensor, name: str, onezero: bool) -> Array:
-    """Return an operand in float32 as (partitions, columns); decoded copies are kept, for tiles are reused."""
+    """Return an operand in float32; decoded copies are kept, since tiles are reused."""
     stored = prepare_read(tensor, "nc_matmul", name)
     if stored.dtype == np.float32:
-        values = stored.reshape(tensor.shape[0], -1)
+        values: Array = stored.reshape(tensor.shape[0], -1)
         if onezero:
             _check_onezero(values, name)
             values = decode(encode(values, bfloat16), bfloat16)
@@ -129,7 +130,7 @@ def _check_onezero(values: Array, name: str) -> None:
 
 
 def _adds(core: Core, dst: NkiTensor, accumulate: bool | None) -> Array | bool:
-    """Decide which elements of ``dst`` are added to, and flag groups that were not begun or were interrupted."""
+    """Decide which elements of ``dst`` are added to, and flag broken accumulation groups."""
     state = dst.storage.psum
     assert state is not None
     region = dst.region
@@ -156,7 +157,8 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None) -> Array | bool:
             instruction="nc_matmul",
             operand="dst",
             seen="a read of dst between two accumulating matmuls",
-            fix="finish the accumulation before reading it, or begin a new one with accumulate=False",
+            fix="finish the accumulation before reading it, or begin a new one with "
+            "accumulate=False",
         )
     return True
 
@@ -186,12 +188,18 @@ def _not_begun(core: Core, dst: NkiTensor) -> None:
         )
 
 
-def _store(core: Core, dst: NkiTensor, product: Array, accumulate: Array | bool, raw: bool = False) -> None:
-    """Put a product into PSUM, adding where ``accumulate`` says; partial sums are rounded to ``dst``'s type."""
+def _store(
+    core: Core, dst: NkiTensor, product: Array, accumulate: Array | bool, raw: bool = False
+) -> None:
+    """Put a product into PSUM, adding where told; sums are rounded to ``dst``'s type."""
     target = dst.array
     product = product.reshape(dst.shape)
     if raw:
-        target[...] = product if product.dtype == target.dtype else encode(product.astype(np.float32), dst.dtype)
+        target[...] = (
+            product
+            if product.dtype == target.dtype
+            else encode(product.astype(np.float32), dst.dtype)
+        )
     elif accumulate is False:
         target[...] = product if target.dtype == np.float32 else encode(product, dst.dtype)
     else:

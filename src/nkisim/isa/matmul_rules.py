@@ -124,7 +124,8 @@ E4M3FN_OPERAND = _declare(
     "D005",
     "e4m3fn-operand",
     "nc_matmul has a float8_e4m3fn operand.",
-    "0.3.0 multiplies float8_e4m3 and float8_e5m2; e4m3fn bytes would be read with another largest value",
+    "0.3.0 multiplies float8_e4m3 and float8_e5m2; e4m3fn bytes would be read with another "
+    "largest value",
 )
 DOUBLE_ROW_DTYPE = _declare(
     "D006",
@@ -155,7 +156,8 @@ ACCUMULATE_AFTER_FILL = _declare(
     "M004",
     "accumulate-after-fill",
     "A matmul adds to a PSUM tile whose accumulation was not begun by a matmul.",
-    "on gen2 and gen3 only a matmul can begin an accumulation; adding onto a filled tile is undefined",
+    "on gen2 and gen3 only a matmul can begin an accumulation; adding onto a filled tile is "
+    "undefined",
 )
 INTERRUPTED_GROUP = _declare(
     "M042",
@@ -227,7 +229,8 @@ def _sizes(call: Call) -> None:
     if k != moving.shape[0]:
         call.fail(
             CONTRACTION_MISMATCH,
-            f"Matmul contraction dimension mismatch: stationary[0]={k} != moving[0]={moving.shape[0]}",
+            f"Matmul contraction dimension mismatch: stationary[0]={k} != "
+            f"moving[0]={moving.shape[0]}",
             operand="moving",
             seen=f"stationary {stationary.shape}, moving {moving.shape}",
             fix="load both operands with the contraction on the partition dimension",
@@ -248,7 +251,11 @@ def _sizes(call: Call) -> None:
         call.fail(
             STATIONARY_LIMIT,
             f"Matmul stationary free dimension {m} exceeds "
-            + (f"gemm_stationary_fmax={columns}" if columns == 128 else f"the column tile of {columns}"),
+            + (
+                f"gemm_stationary_fmax={columns}"
+                if columns == 128
+                else f"the column tile of {columns}"
+            ),
             operand="stationary",
             seen=m,
             allowed=f"at most {columns}",
@@ -261,7 +268,8 @@ def _sizes(call: Call) -> None:
     if n > limit:
         call.fail(
             MOVING_LIMIT,
-            f"Matmul moving free dimension {n} exceeds max {limit} for nc_version=nc_version.{generation}",
+            f"Matmul moving free dimension {n} exceeds max {limit} for "
+            f"nc_version=nc_version.{generation}",
             operand="moving",
             seen=n,
             allowed=f"at most {limit}",
@@ -358,7 +366,9 @@ def _dtypes(call: Call) -> None:
             fix="convert one side",
         )
     if call["is_transpose"]:
-        if dst.dtype != stationary.dtype and not (call.generation.number == 2 and dst.dtype == "float32"):
+        if dst.dtype != stationary.dtype and not (
+            call.generation.number == 2 and dst.dtype == "float32"
+        ):
             call.fail(
                 TRANSPOSE_DTYPE,
                 f"dst is {dst.dtype}, the transposed operand is {stationary.dtype}",
@@ -386,7 +396,9 @@ def bank_fits(call: Call) -> None:
     if dst is None or call.generation.number >= 4:
         return
     bank = call.generation.psum_bank_bytes
-    reach = sum((e - 1) * s for e, s in zip(dst.shape[1:], dst.strides[1:], strict=True)) + dst.itemsize
+    reach = (
+        sum((e - 1) * s for e, s in zip(dst.shape[1:], dst.strides[1:], strict=True)) + dst.itemsize
+    )
     first = dst.free_byte_offset
     if reach > bank:
         call.fail(
@@ -400,7 +412,8 @@ def bank_fits(call: Call) -> None:
     elif first // bank != (first + reach - 1) // bank:
         call.fail(
             RESULT_BANK_CROSSING,
-            f"dst covers bytes {first} to {first + reach - 1} of a partition and crosses a bank boundary",
+            f"dst covers bytes {first} to {first + reach - 1} of a partition and crosses a bank "
+            f"boundary",
             operand="dst",
             seen=f"byte {first}, {reach} bytes",
             allowed=f"inside one bank of {bank} bytes",
@@ -425,8 +438,19 @@ MATMUL_CONSTRAINTS = (
     ),
     Constraint(
         "float operands, 32-bit floats paired with each other, float32 result (gen4 also bfloat16)",
-        (INTEGER_OPERAND, MIXED_WIDTH, RESULT_DTYPE, E4M3FN_OPERAND, DOUBLE_ROW_DTYPE, TRANSPOSE_DTYPE),
+        (
+            INTEGER_OPERAND,
+            MIXED_WIDTH,
+            RESULT_DTYPE,
+            E4M3FN_OPERAND,
+            DOUBLE_ROW_DTYPE,
+            TRANSPOSE_DTYPE,
+        ),
         _dtypes,
     ),
-    Constraint("dst inside one PSUM bank on gen2 and gen3", (RESULT_BANK_SIZE, RESULT_BANK_CROSSING), bank_fits),
+    Constraint(
+        "dst inside one PSUM bank on gen2 and gen3",
+        (RESULT_BANK_SIZE, RESULT_BANK_CROSSING),
+        bank_fits,
+    ),
 )

@@ -60,13 +60,15 @@ def _triples(call: Call) -> None:
     require=(
         same_partitions("dst", "data"),
         elements_per_partition("dst", 6, STATISTICS_SHAPE),
-        Constraint("data has at most 512 elements per partition", (STATISTICS_SHAPE,), _at_most_512),
+        Constraint(
+            "data has at most 512 elements per partition", (STATISTICS_SHAPE,), _at_most_512
+        ),
     ),
     cost=stream(over="data"),
     source="nki.isa.bn_stats, 0.3.0",
 )
 def bn_stats(dst: Any, data: Any, name: str | None = None) -> Array:
-    """Return count, mean and variance*count of the even, then of the odd elements of each partition."""
+    """Return count, mean and variance*count of even, then of odd elements."""
     result = np.zeros((data.shape[0], 6), np.float32)
     for slot, part in ((0, data[:, 0::2]), (3, data[:, 1::2])):
         count = part.shape[1]

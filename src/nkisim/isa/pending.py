@@ -11,13 +11,13 @@ from nkisim.spec.enums import engine as Engine
 
 __all__ = ["PENDING"]
 
-PENDING: dict[str, Callable[..., NoReturn]] = {}
+PENDING: dict[str, Callable[..., Any]] = {}
 """The functions that raise ``NotImplementedError``, by name."""
 
 _UNKNOWN = {"engine": Engine.unknown}
 
 
-def _pending(label: str, parameters: str, **defaults: Any) -> Callable[..., NoReturn]:
+def _pending(label: str, parameters: str, **defaults: Any) -> Callable[..., Any]:
     """Return a function with the 0.3.0 signature that says it is not simulated yet."""
 
     def call(*args: Any, **kwargs: Any) -> NoReturn:
@@ -28,7 +28,9 @@ def _pending(label: str, parameters: str, **defaults: Any) -> Callable[..., NoRe
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
             inspect.Parameter(
-                p, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=defaults.get(p, inspect.Parameter.empty)
+                p,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=defaults.get(p, inspect.Parameter.empty),
             )
             for p in parameters.split()
         ]
@@ -78,6 +80,10 @@ nc_match_replace8 = _pending(
     "nc_match_replace8", "dst data vals imm dst_idx name", dst_idx=None, name=None
 )
 nonzero_with_count = _pending(
-    "nonzero_with_count", "dst src index_offset padding_val name", index_offset=0, padding_val=-1, name=None
+    "nonzero_with_count",
+    "dst src index_offset padding_val name",
+    index_offset=0,
+    padding_val=-1,
+    name=None,
 )
 sequence_bounds = _pending("sequence_bounds", "dst segment_ids name", name=None)

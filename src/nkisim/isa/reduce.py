@@ -11,7 +11,18 @@ from nkisim.diagnostics import declare
 from nkisim.isa.activation import reduce_res_fits
 from nkisim.isa.elementwise import apply
 from nkisim.machine import instruction
-from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Column, Constraint, In, Op, Out, as_op, rules
+from nkisim.spec import (
+    ON_CHIP,
+    SBUF,
+    Arithmetic,
+    Call,
+    Column,
+    Constraint,
+    In,
+    Op,
+    Out,
+    as_op,
+)
 from nkisim.spec.constraints import (
     alu_operator,
     columns_are_float32,
@@ -97,11 +108,13 @@ def _axis(call: Call) -> None:
                 operand="axis",
                 seen=call["axis"],
                 allowed=f"{ndim - 1}, or a tuple of trailing axes",
-                fix=f"axis={ndim - 1} for the last dimension, axis={tuple(range(1, ndim))} for all free dimensions",
+                fix=f"axis={ndim - 1} for the last dimension, axis={tuple(range(1, ndim))} for "
+                f"all free dimensions",
             )
         call.fail(
             REDUCTION_AXIS,
-            f"axis {call['axis']} of a tensor of shape {data.shape} is not a group of trailing free dimensions",
+            f"axis {call['axis']} of a tensor of shape {data.shape} is not a group of trailing "
+            f"free dimensions",
             operand="axis",
             seen=call["axis"],
             allowed=", ".join(str(tuple(range(i, ndim))) for i in range(ndim - 1, 0, -1)),
@@ -146,7 +159,11 @@ def _arithmetic(call: Call) -> Arithmetic:
         reduction_operator("op"),
         matches_bits(("op",), "dst", "data"),
         same_partitions("dst", "data"),
-        Constraint("axis names the last free dimensions; dst has what is left", (REDUCTION_AXIS, REDUCTION_RESULT), _axis),
+        Constraint(
+            "axis names the last free dimensions; dst has what is left",
+            (REDUCTION_AXIS, REDUCTION_RESULT),
+            _axis,
+        ),
         Constraint("negate with arithmetic operators only", (NEGATED_REDUCTION,), _negate),
     ),
     arithmetic=_arithmetic,
@@ -154,7 +171,13 @@ def _arithmetic(call: Call) -> Arithmetic:
     source="nki.isa.tensor_reduce, 0.3.0",
 )
 def tensor_reduce(
-    dst: Any, op: Op, data: Any, axis: Any, negate: bool = False, keepdims: bool = False, name: str | None = None
+    dst: Any,
+    op: Op,
+    data: Any,
+    axis: Any,
+    negate: bool = False,
+    keepdims: bool = False,
+    name: str | None = None,
 ) -> Array:
     """Reduce the trailing free dimensions in float32, or bit by bit."""
     function = as_op(op)

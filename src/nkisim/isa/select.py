@@ -46,7 +46,8 @@ RANGE_SELECT_FIELDS = declare(
     "range-select-fields",
     "error",
     "range_select has an operand or argument it does not take.",
-    "data is float, bounds are float32, comparisons are eq/lt/le/gt/ge, the reduction is maximum, the fill is FP32_MIN",
+    "data is float, bounds are float32, comparisons are eq/lt/le/gt/ge, the reduction is "
+    "maximum, the fill is FP32_MIN",
 )
 RANGE_SELECT_POSITION = declare(
     "D030",
@@ -104,7 +105,12 @@ def _predicate_fits(data: str) -> Constraint:
     source="nki.isa.tensor_copy_predicated, 0.3.0",
 )
 def tensor_copy_predicated(
-    core: Core, dst: NkiTensor, src: Any, predicate: Any, reverse_pred: bool = False, name: str | None = None
+    core: Core,
+    dst: NkiTensor,
+    src: Any,
+    predicate: Any,
+    reverse_pred: bool = False,
+    name: str | None = None,
 ) -> None:
     """Copy elements where the predicate is true; the others keep their bytes."""
     chosen = prepare_read(predicate, "tensor_copy_predicated", "predicate").reshape(dst.shape) != 0
@@ -188,7 +194,7 @@ def select_reduce(
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Return ``on_true`` where the predicate is true, else ``on_false``, and its maximum when commanded."""
+    """Select ``on_true`` or ``on_false`` by predicate, and take the maximum when commanded."""
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
     result = np.where(chosen, on_true, on_false)
     total = accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst.start_partition)
@@ -260,7 +266,8 @@ def _range_select_fields(call: Call) -> None:
         same_partitions("dst", "on_true_tile", "bound0", "bound1"),
         same_free_size("dst", "on_true_tile"),
         Constraint(
-            "float data, float32 bounds, FP32_MIN fill, maximum", (RANGE_SELECT_FIELDS, RANGE_SELECT_POSITION),
+            "float data, float32 bounds, FP32_MIN fill, maximum",
+            (RANGE_SELECT_FIELDS, RANGE_SELECT_POSITION),
             _range_select_fields,
         ),
         reduce_res_fits("reduce_res", "on_true_tile"),
@@ -285,7 +292,7 @@ def range_select(
     on_false_value: float = FP32_MIN,
     name: str | None = None,
 ) -> Any:
-    """Keep elements whose position satisfies both comparisons, fill the rest, and take the maximum."""
+    """Keep elements whose position passes both comparisons, fill the rest, take the maximum."""
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
     result = np.where(chosen, on_true_tile, np.float32(on_false_value))
@@ -294,10 +301,13 @@ def range_select(
 
 
 def _affine_arguments(call: Call) -> None:
-    if isinstance(call["on_false_value"], NkiTensor) or not isinstance(call["on_true_tile"], NkiTensor):
+    if isinstance(call["on_false_value"], NkiTensor) or not isinstance(
+        call["on_true_tile"], NkiTensor
+    ):
         call.fail_call(
             AFFINE_SELECT_ORDER,
-            "takes (dst, pattern, channel_multiplier, on_true_tile, on_false_value, ..., offset=0); "
+            "takes (dst, pattern, channel_multiplier, on_true_tile, on_false_value, ..., "
+            "offset=0); "
             "the call has a tensor or number in another's place",
             operand="offset",
             seen=f"on_true_tile={type(call['on_true_tile']).__name__}, "
@@ -319,10 +329,13 @@ def _affine_arguments(call: Call) -> None:
 
 @instruction(
     engines=(Engine.gpsimd,),
-    # A number passes as on_true_tile here so that the constraint can explain the old argument order.
+    # A number passes as on_true_tile here so that the constraint can explain the old argument
+    # order.
     operands={"dst": Out(SBUF), "on_true_tile": In(SBUF, scalar=True)},
     require=(
-        Constraint("cmp_op a comparison", (AFFINE_SELECT_ORDER, rules.OPERATOR_KIND), _affine_arguments),
+        Constraint(
+            "cmp_op a comparison", (AFFINE_SELECT_ORDER, rules.OPERATOR_KIND), _affine_arguments
+        ),
         same_partitions("dst", "on_true_tile"),
         same_free_size("dst", "on_true_tile"),
         Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),

@@ -21,7 +21,8 @@ TRANSPOSE_SIZE = declare(
     "S039",
     "transpose-size",
     "error",
-    "nc_transpose has a tile that is too large for the engine, or a destination of the wrong shape.",
+    "nc_transpose has a tile that is too large for the engine, or a destination of the wrong "
+    "shape.",
     "the Tensor engine transposes up to 128x128, the Vector engine up to 32x32",
     meaningless=True,
 )
@@ -29,7 +30,8 @@ TRANSPOSE_FLATTENS = declare(
     "S040",
     "transpose-flattens",
     "error",
-    "nc_transpose of a tile with several free dimensions has a destination that assumes a permutation.",
+    "nc_transpose of a tile with several free dimensions has a destination that assumes a "
+    "permutation.",
     "the free dimensions are flattened into one before the transpose",
     meaningless=True,
 )
@@ -76,18 +78,23 @@ def _sizes(call: Call) -> None:
     if data.shape[0] > limit or data.free_size > limit:
         call.fail(
             TRANSPOSE_SIZE,
-            f"data of shape {data.shape} exceeds {limit}x{limit}, the limit of the {engine.name} engine",
+            f"data of shape {data.shape} exceeds {limit}x{limit}, the limit of the {engine.name} "
+            f"engine",
             operand="data",
             seen=data.shape,
             allowed=f"at most ({limit}, {limit})",
             fix=f"transpose tiles of {limit}x{limit}",
         )
     if engine is Engine.tensor:
-        for name, tensor, wanted in (("data", data, MemoryRegion.sbuf), ("dst", dst, MemoryRegion.psum)):
+        for name, tensor, wanted in (
+            ("data", data, MemoryRegion.sbuf),
+            ("dst", dst, MemoryRegion.psum),
+        ):
             if tensor.buffer is not wanted:
                 call.fail(
                     RESULT_BUFFER,
-                    f"{name} must be in ['{wanted.value}'] on the tensor engine, got {tensor.buffer.value}",
+                    f"{name} must be in ['{wanted.value}'] on the tensor engine, got "
+                    f"{tensor.buffer.value}",
                     operand=name,
                     seen=tensor.describe(),
                     allowed=wanted.value,
@@ -97,11 +104,13 @@ def _sizes(call: Call) -> None:
         rule = TRANSPOSE_FLATTENS if len(data.shape) > 2 else TRANSPOSE_SIZE
         call.fail(
             rule,
-            f"dst must be ({data.free_size}, {data.shape[0]}) for data of shape {data.shape}, got {dst.shape}",
+            f"dst must be ({data.free_size}, {data.shape[0]}) for data of shape {data.shape}, "
+            f"got {dst.shape}",
             operand="dst",
             seen=dst.shape,
             allowed=(data.free_size, data.shape[0]),
-            fix="allocate dst transposed; for a permutation of three dimensions use one call per slice or dma_transpose",
+            fix="allocate dst transposed; for a permutation of three dimensions use one call per "
+            "slice or dma_transpose",
         )
     asked = call["engine"]
     if asked is not Engine.unknown and asked is not engine:
@@ -154,9 +163,13 @@ def _dtypes(call: Call) -> None:
     source="nki.isa.nc_transpose, 0.3.0",
 )
 def nc_transpose(
-    core: Core, dst: NkiTensor, data: NkiTensor, engine: Engine = Engine.unknown, name: str | None = None
+    core: Core,
+    dst: NkiTensor,
+    data: NkiTensor,
+    engine: Engine = Engine.unknown,
+    name: str | None = None,
 ) -> None:
-    """Transpose a tile, bit for bit; on gen2's Tensor engine NaN and infinity spread along their row."""
+    """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity spread."""
     stored = prepare_read(data, "nc_transpose", "data").reshape(data.shape[0], -1)
     result: Any = stored.T
     on_tensor = data.buffer is MemoryRegion.sbuf and dst.buffer is MemoryRegion.psum

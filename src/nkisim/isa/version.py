@@ -10,7 +10,7 @@ __all__ = ["get_nc_version"]
 
 
 def get_nc_version() -> nc_version:
-    """Return the generation of the running kernel's target; outside a kernel, of the environment's."""
+    """Return the generation of the running kernel's target, or of the environment's."""
     core = CORE.get()
     generation = resolve_target() if core is None else core.generation
     return nc_version(generation.number)

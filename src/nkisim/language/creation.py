@@ -94,7 +94,7 @@ def full(
 def empty_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """Return a new tensor with the shape of ``x`` and, unless told otherwise, its dtype and buffer."""
+    """Return a new tensor like ``x`` in shape and, unless told otherwise, dtype and buffer."""
     return current_core("nl.empty_like").memory.allocate(
         x.shape, dtype or x.dtype, buffer or x.buffer, name, where="nl.empty_like"
     )
@@ -103,7 +103,7 @@ def empty_like(
 def zeros_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
-    """Return a tensor of zeros with the shape of ``x`` and, unless told otherwise, its dtype and buffer."""
+    """Return zeros with the shape and, unless told otherwise, dtype and buffer of ``x``."""
     return _filled("nl.zeros_like", x.shape, 0, dtype or x.dtype, buffer or x.buffer, name)
 
 
@@ -114,7 +114,8 @@ def shared_constant(constant: Any) -> NkiTensor:
     if not isinstance(constant, np.ndarray):
         flag(
             CONSTANT_KIND,
-            f"nl.shared_constant takes a NumPy array or the path of a .npy file, got {type(constant).__name__}",
+            f"nl.shared_constant takes a NumPy array or the path of a .npy file, got "
+            f"{type(constant).__name__}",
             instruction="nl.shared_constant",
             operand="constant",
             seen=type(constant).__name__,
@@ -140,7 +141,11 @@ def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None =
             allowed="1 to 128, any type but the x4 packs",
             fix="build the identity from tiles of 128",
         )
-    tile = dst if dst is not None else memory.allocate((n, n), kind, MemoryRegion.sbuf, where="nl.shared_identity_matrix")
+    tile = (
+        dst
+        if dst is not None
+        else memory.allocate((n, n), kind, MemoryRegion.sbuf, where="nl.shared_identity_matrix")
+    )
     identity = np.eye(n, dtype=np.float32)
     storage = tile.alloc.storage_dtype(tile.dtype)
     commit(tile, identity if storage == np.float32 else encode(identity, tile.dtype))

@@ -1,8 +1,8 @@
 """Element-wise tile functions. Each is also the operator that instructions take as ``op=``.
 
-They are written on the instructions: a two-operand function is a ``tensor_tensor`` or, with a number, a
-``tensor_scalar``; a one-operand function is an ``activation``. Results are new tiles in SBUF, or in PSUM where that is
-noted.
+They are written on the instructions: a two-operand function is a ``tensor_tensor`` or, with a
+number, a ``tensor_scalar``; a one-operand function is an ``activation``. Results are new tiles in
+SBUF, or in PSUM where that is noted.
 """
 
 from __future__ import annotations
@@ -12,15 +12,23 @@ from typing import Any
 
 from nkisim.diagnostics import flag
 from nkisim.dtypes import float32, int32, uint8
-from nkisim.isa import activation, memset, tensor_copy, tensor_copy_predicated, tensor_scalar, tensor_tensor
+from nkisim.isa import (
+    activation,
+    memset,
+    tensor_copy,
+    tensor_copy_predicated,
+    tensor_scalar,
+    tensor_tensor,
+)
 from nkisim.isa import reciprocal as isa_reciprocal
 from nkisim.language.shape import expand_tile
 from nkisim.language.tiles import fresh, is_tile, need_tile, result_dtype
 from nkisim.memory import NkiTensor
 from nkisim.spec import OPS, Op, rules
 
+
 def _combine(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
-    """Return ``x <op> y`` for tiles and numbers, broadcasting with a finding where shapes differ."""
+    """Return ``x <op> y`` for tiles and numbers; broadcasting is a finding."""
     if is_tile(x) and is_tile(y):
         a, b = need_tile(op.name, "x", x), need_tile(op.name, "y", y)
         out_type = result_dtype(dtype, a, b)
@@ -46,7 +54,10 @@ def _broadcast(op: Op, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTensor
     if a.size == b.size and a.shape[0] == b.shape[0]:
         return a, b.reshape(a.shape) if b.whole else b
     ndim = max(len(a.shape), len(b.shape))
-    shapes = [(*t.shape, *(1,) * (ndim - len(t.shape))) if len(t.shape) < ndim else t.shape for t in (a, b)]
+    shapes = [
+        (*t.shape, *(1,) * (ndim - len(t.shape))) if len(t.shape) < ndim else t.shape
+        for t in (a, b)
+    ]
     common = []
     for one, other in zip(*shapes, strict=True):
         if one != other and 1 not in (one, other):

@@ -58,14 +58,16 @@ def _hbm_source(function: str, src: Any) -> NkiTensor:
             allowed="an HBM tensor",
             fix="pass a kernel argument or an HBM tensor, sliced to the tile",
         )
-    return src  # type: ignore[no-any-return]
+    return src
 
 
 @checked_call("nl.load")
 def load(src: Any, dtype: Any = None) -> NkiTensor:
     """Return a new SBUF tile with the contents of an HBM view; a vector becomes one column."""
     source = _hbm_source("load", src)
-    shape = source.shape if len(source.shape) > 1 else (*source.shape, *(1,) * (2 - len(source.shape)))
+    shape = (
+        source.shape if len(source.shape) > 1 else (*source.shape, *(1,) * (2 - len(source.shape)))
+    )
     kind = source.dtype if dtype is None else require_dtype(dtype, "nl.load")
     tile = current_core("nl.load").memory.allocate(shape, kind, MemoryRegion.sbuf, where="nl.load")
     dma_copy(tile, source)
@@ -78,7 +80,8 @@ def store(dst: Any, value: Any) -> None:
     if not isinstance(value, NkiTensor) or not isinstance(dst, NkiTensor):
         flag(
             STORE_VALUE,
-            f"nl.store takes (dst, value) with two tensors, got {type(dst).__name__} and {type(value).__name__}",
+            f"nl.store takes (dst, value) with two tensors, got {type(dst).__name__} and "
+            f"{type(value).__name__}",
             instruction="nl.store",
             operand="value",
             seen=f"{type(dst).__name__}, {type(value).__name__}",

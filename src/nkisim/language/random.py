@@ -24,7 +24,9 @@ def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
 
 
 @checked_call("nl.rand")
-def rand(shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = "") -> NkiTensor:
+def rand(
+    shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
+) -> NkiTensor:
     """Return a new tensor of uniform random numbers between 0 and 1."""
     out = current_core("nl.rand").memory.allocate(shape, dtype, buffer, name, where="nl.rand")
     rng(out)

@@ -51,7 +51,8 @@ def _axes(function: str, axis: Any, ndim: int) -> tuple[int, ...]:
     if not axes or axes[0] == 0 or axes != tuple(range(axes[0], ndim)):
         flag(
             REDUCED_AXIS,
-            f"nl.{function}: axis {axis} of a tile with {ndim} dimensions is not a group of trailing free axes",
+            f"nl.{function}: axis {axis} of a tile with {ndim} dimensions is not a group of "
+            f"trailing free axes",
             instruction=f"nl.{function}",
             operand="axis",
             seen=axis,
@@ -158,13 +159,14 @@ def _flag_broadcast(function: str) -> None:
         operand="x",
         seen="internal broadcasting",
         allowed="equal shapes",
-        fix="write it with nisa.tensor_reduce, nisa.activation with a (P, 1) bias, and nisa.tensor_scalar",
+        fix="write it with nisa.tensor_reduce, nisa.activation with a (P, 1) bias, and "
+        "nisa.tensor_scalar",
     )
 
 
 @checked_call("nl.softmax")
 def softmax(x: Any, axis: Any = -1, dtype: Any = None) -> NkiTensor:
-    """Return the softmax along trailing free axes; it does not compile in 0.3.0, so this is also a finding."""
+    """Return the softmax along trailing free axes; a finding, for 0.3.0 cannot compile it."""
     tile = need_tile("softmax", "x", x)
     axes = _axes("softmax", axis, len(tile.shape))
     _flag_broadcast("softmax")
@@ -191,7 +193,7 @@ def rms_norm(
     dtype: Any = None,
     compute_dtype: Any = None,
 ) -> NkiTensor:
-    """Return ``x / sqrt(sum(x*x)/n + epsilon) * w``; it does not compile in 0.3.0, so this is also a finding."""
+    """Return ``x / sqrt(sum(x*x)/n + epsilon) * w``; a finding, 0.3.0 cannot compile it."""
     tile, weight = need_tile("rms_norm", "x", x), need_tile("rms_norm", "w", w)
     axes = _axes("rms_norm", axis, len(tile.shape))
     kind = result_dtype(compute_dtype or float32)
@@ -201,7 +203,9 @@ def rms_norm(
     total = fresh(_kept(tile, axes, True), float32)
     tensor_reduce(total, op=OPS["add"], data=squares, axis=axes, keepdims=True)
     scaled, inverse = fresh(total.shape, float32), fresh(total.shape, float32)
-    tensor_scalar(scaled, total, op0=OPS["multiply"], operand0=1.0 / n, op1=OPS["add"], operand1=epsilon)
+    tensor_scalar(
+        scaled, total, op0=OPS["multiply"], operand0=1.0 / n, op1=OPS["add"], operand1=epsilon
+    )
     activation(inverse, op=OPS["rsqrt"], data=scaled)
     normalised = fresh(tile.shape, kind)
     tensor_tensor(normalised, tile, expand_tile(inverse, tile.shape), op=OPS["multiply"])
@@ -231,6 +235,8 @@ def matmul(x: Any, y: Any, transpose_x: bool = False) -> NkiTensor:
         nc_transpose(turned, left)
         left = fresh(turned.shape, turned.dtype)
         tensor_copy(left, turned)
-    out = memory.allocate((left.free_size, right.free_size), float32, MemoryRegion.psum, where="nl.matmul")
+    out = memory.allocate(
+        (left.free_size, right.free_size), float32, MemoryRegion.psum, where="nl.matmul"
+    )
     nc_matmul(out, left, right)
     return out

@@ -64,7 +64,9 @@ def expand_tile(tile: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
         staged = fresh(tile.shape, tile.dtype)
         tensor_copy(staged, tile)
         return expand_tile(staged, shape)
-    repeated = tuple(0 if old != new else stride for old, new, stride in zip(padded, shape, strides, strict=True))
+    repeated = tuple(
+        0 if old != new else stride for old, new, stride in zip(padded, shape, strides, strict=True)
+    )
     view = NkiTensor(tile.alloc, shape, tile.dtype, tile.start, repeated)
     out = fresh(shape, tile.dtype)
     if shape[0] != tile.shape[0]:
@@ -80,7 +82,9 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
     ndim = len(tile.shape) + 1
     position = axis + ndim if axis < 0 else axis
     if not 0 < position < ndim:
-        raise ValueError(f"nl.expand_dims: axis {axis} is not a free axis of a tile with {ndim} dimensions")
+        raise ValueError(
+            f"nl.expand_dims: axis {axis} is not a free axis of a tile with {ndim} dimensions"
+        )
     shape = (*tile.shape[:position], 1, *tile.shape[position:])
     strides = (*tile.strides[:position], tile.itemsize, *tile.strides[position:])
     return NkiTensor(tile.alloc, shape, tile.dtype, tile.start, strides, whole=tile.whole)
@@ -102,8 +106,11 @@ def transpose(x: Any, dtype: Any = None) -> NkiTensor:
 
 
 def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) -> NkiTensor:
-    """Return, in each partition, the elements of ``data`` that ``indices`` select along the flattened free axes."""
-    source, index = need_tile("gather_flattened", "data", data), need_tile("gather_flattened", "indices", indices)
+    """Return the elements that ``indices`` select from each partition's flattened data."""
+    source, index = (
+        need_tile("gather_flattened", "data", data),
+        need_tile("gather_flattened", "indices", indices),
+    )
     out = fresh(index.shape, source.dtype)
     nc_n_gather(out, source, index)
     kind = result_dtype(dtype, source)

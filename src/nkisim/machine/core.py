@@ -1,4 +1,4 @@
-"""One NeuronCore during a run: its memories, its clock, its accumulator registers and who watches it."""
+"""One NeuronCore during a run: memories, clock, accumulators, and who watches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a Python call to the machine: the decorator that declares an instruction and makes it callable."""
+"""From a Python call to the machine: declaring an instruction and making it callable."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ _EVERYWHERE: Removed = {
 }
 
 
-def instruction(*, removed: Removed | None = None, **declaration: Any) -> Callable[[Callable[..., Any]], Any]:
+def instruction(
+    *, removed: Removed | None = None, **declaration: Any
+) -> Callable[[Callable[..., Any]], Any]:
     """Declare an instruction; the decorated function is its body.
 
-    Bodies of ``memory`` and ``stateful`` instructions take the core first; it is not part of the public signature.
+    Bodies of ``memory`` and ``stateful`` instructions take the core first; it is not part of the
+    public signature.
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., None]:
@@ -88,7 +91,7 @@ def _callable(declared: Instruction) -> Callable[..., None]:
 
 
 def _static(value: Any) -> Any:
-    """Return what of an argument can influence legality: a tensor's layout, a constant, a number's kind."""
+    """Return what of an argument can influence legality: layout, constant, kind of number."""
     kind = type(value)
     if kind is NkiTensor:
         return value.layout

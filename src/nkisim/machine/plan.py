@@ -1,23 +1,24 @@
 """Plans: a call checked once for all calls of the same signature.
 
-Legality depends on shapes, dtypes, buffers and the generation, not on values. The first call of a signature is checked
-and turned into a plan: what to read, what to compute, what to write and which findings every such call brings.
+Legality depends on shapes, dtypes, buffers and the generation, not on values. The first call of a
+signature is checked and turned into a plan: what to read, what to compute, what to write and which
+findings every such call brings.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip
+from nkisim.diagnostics import flag, user_place
 from nkisim.machine.core import Core, Event
 from nkisim.machine.transfer import Loader, Storer, make_loader, make_storer, overlaps
-from nkisim.diagnostics import flag, user_place
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip, resolve_scalar
 from nkisim.memory import rules as memory_rules
-from nkisim.memory import resolve_scalar
 from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
 from nkisim.spec.enums import engine as Engine
@@ -67,25 +68,39 @@ class Plan:
                 continue
             if isinstance(value, NkiTensor):
                 self._add_tensor(index, name, operand, value, arithmetic)
-            elif operand.scalar and isinstance(value, (int, float, np.number)) and not instruction.memory:
+            elif (
+                operand.scalar
+                and isinstance(value, (int, float, np.number))
+                and not instruction.memory
+            ):
                 convert: Callable[[Any], Any] = _as_bits if arithmetic == "bits" else np.float32
                 self.converters.append((index, convert))
 
-    def _add_tensor(self, index: int, name: str, operand: Operand, tensor: NkiTensor, arithmetic: Any) -> None:
+    def _add_tensor(
+        self, index: int, name: str, operand: Operand, tensor: NkiTensor, arithmetic: Any
+    ) -> None:
         instruction = self.instruction
-        if tensor.indirect is not None and tensor.indirect.kind == "scalar" and not instruction.memory:
+        if (
+            tensor.indirect is not None
+            and tensor.indirect.kind == "scalar"
+            and not instruction.memory
+        ):
             self.scalar_offsets.append((index, name))
         if operand.reads:
             self.reads.append((index, name))
             if not operand.column:
                 self.streams.append((index, name))
             if not instruction.memory:
-                loader = make_loader(tensor, operand, name, instruction.name, arithmetic, moves=instruction.moves)
+                loader = make_loader(
+                    tensor, operand, name, instruction.name, arithmetic, moves=instruction.moves
+                )
                 self.loads.append((index, loader))
         if operand.writes:
             self.writes.append((index, name))
             if not instruction.memory:
-                storer = make_storer(tensor, operand, name, instruction.name, arithmetic, moves=instruction.moves)
+                storer = make_storer(
+                    tensor, operand, name, instruction.name, arithmetic, moves=instruction.moves
+                )
                 self.stores.append((index, storer))
 
     def run(self, core: Core, values: tuple[Any, ...]) -> None:
@@ -139,12 +154,21 @@ class Plan:
             storage = written.storage
             for other, source_name in self.streams:
                 source = tensors[other]
-                if source.storage is not storage or source is written or source.region == written.region:
+                if (
+                    source.storage is not storage
+                    or source is written
+                    or source.region == written.region
+                ):
                     continue
-                if written.indirect is None and source.indirect is None and overlaps(written, source):
+                if (
+                    written.indirect is None
+                    and source.indirect is None
+                    and overlaps(written, source)
+                ):
                     flag(
                         rules.OVERLAP,
-                        f"{self.instruction.name} {name} overlaps {source_name} with a different access pattern",
+                        f"{self.instruction.name} {name} overlaps {source_name} with a different "
+                        f"access pattern",
                         instruction=self.instruction.name,
                         operand=name,
                         seen=f"{name} {written.get_pattern()} at {written.offset}, "
@@ -172,7 +196,9 @@ def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> 
     Raises:
         NkiValidationError: The call breaks a rule that leaves no natural result.
     """
-    call = Call(instruction, dict(zip(instruction.parameters, values, strict=True)), core.generation)
+    call = Call(
+        instruction, dict(zip(instruction.parameters, values, strict=True)), core.generation
+    )
     if core.generation.number < instruction.since:
         call.fail(
             rules.GENERATION,
@@ -201,7 +227,11 @@ def _engine(call: Call) -> Engine:
     if instruction.choose_engine is not None:
         return instruction.choose_engine(call)
     asked = call.values.get("engine", Engine.unknown)
-    return asked if isinstance(asked, Engine) and asked is not Engine.unknown else instruction.engines[0]
+    return (
+        asked
+        if isinstance(asked, Engine) and asked is not Engine.unknown
+        else instruction.engines[0]
+    )
 
 
 def _check_enums(call: Call) -> None:
@@ -226,7 +256,8 @@ def _check_enums(call: Call) -> None:
             call.values[name] = member
             call.fail(
                 rules.INTEGER_ENUM,
-                f"{name} is the integer {value}, which stands for nisa.{kind.__name__}.{member.name}",
+                f"{name} is the integer {value}, which stands for "
+                f"nisa.{kind.__name__}.{member.name}",
                 operand=name,
                 seen=value,
                 allowed=choices,
@@ -248,7 +279,7 @@ def _converters(call: Call) -> list[tuple[int, Callable[[Any], Any]]]:
         if issubclass(kind, Enum) and any(
             v.rule is rules.INTEGER_ENUM and v.operand == name for v in call.violations
         ):
-            found.append((index, lambda value, kind=kind: _member(kind, value)))
+            found.append((index, functools.partial(_member, kind)))
     return found
 
 
@@ -271,7 +302,8 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             operand=name,
             seen=repr(value)[:80],
             allowed=accepted,
-            fix=f"pass {accepted} for {name}; the signature is {call.name}{call.instruction.signature}",
+            fix=f"pass {accepted} for {name}; the signature is "
+            f"{call.name}{call.instruction.signature}",
         )
     if value.buffer not in operand.buffers:
         _wrong_buffer(call, name, operand, value)
@@ -284,7 +316,11 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             allowed="(P, 1)",
             fix="slice one column, such as t[:, 0:1]",
         )
-    if value.indirect is not None and value.indirect.kind == "vector" and not call.instruction.memory:
+    if (
+        value.indirect is not None
+        and value.indirect.kind == "vector"
+        and not call.instruction.memory
+    ):
         call.fail(
             rules.INDIRECT_OPERAND,
             f"{name} has a vector_offset, but {call.name} cannot gather",
@@ -302,7 +338,9 @@ def _wrong_buffer(call: Call, name: str, operand: Operand, tensor: NkiTensor) ->
     else:
         rule = rules.COMPUTE_IN_HBM if is_hbm(tensor.buffer) else rules.BUFFER_UNREACHABLE
     if call.instruction.engines == (Engine.dma,):
-        got = ", ".join(f"{n}={t.buffer}" for n, t in call.tensors("src", "dst") if n in call.values)
+        got = ", ".join(
+            f"{n}={t.buffer}" for n, t in call.tensors("src", "dst") if n in call.values
+        )
         message = f"requires HBM or SBUF tensors, got {got}"
     else:
         message = f"{name} must be in {names}, got {tensor.buffer.value}"
@@ -360,7 +398,8 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
     if call.engine in (Engine.vector, Engine.scalar) and tensor.free_size > limit:
         call.fail(
             rules.FREE_SIZE_LIMIT,
-            f"{name} has {tensor.free_size} elements per partition, one instruction covers {limit} in "
+            f"{name} has {tensor.free_size} elements per partition, one instruction covers "
+            f"{limit} in "
             f"{tensor.buffer.value}",
             operand=name,
             seen=tensor.free_size,
@@ -415,7 +454,9 @@ def _revisits(tensor: NkiTensor) -> bool:
     if tensor.indirect is not None and tensor.indirect.kind == "vector":
         return False
     dims = sorted(
-        (stride, extent) for extent, stride in zip(tensor.shape, tensor.strides, strict=True) if extent > 1
+        (stride, extent)
+        for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
+        if extent > 1
     )
     reach = tensor.itemsize
     for stride, extent in dims:

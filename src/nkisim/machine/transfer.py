@@ -1,7 +1,7 @@
 """Between memory and arithmetic: how operands become arrays and results become bytes.
 
-Loaders and storers are made once per call signature and then run in every call, so each does only what its dtype and
-layout need.
+Loaders and storers are made once per call signature and then run in every call, so each does only
+what its dtype and layout need.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ Loader = Callable[[NkiTensor], np.ndarray]
 Storer = Callable[[NkiTensor, Any], None]
 
 _FLOAT32 = np.dtype(np.float32)
-_UNSIGNED = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32)}
+_UNSIGNED: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+}
 _EXACT = 2.0**24
 _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
@@ -104,16 +108,24 @@ def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, moves: bool
 
 
 def make_loader(
-    tensor: NkiTensor, operand: Operand, name: str, instruction: str, arithmetic: Arithmetic, *, moves: bool
+    tensor: NkiTensor,
+    operand: Operand,
+    name: str,
+    instruction: str,
+    arithmetic: Arithmetic,
+    *,
+    moves: bool,
 ) -> Loader:
     """Return the function that reads an operand of this layout for this arithmetic."""
     flatten = _flattener(tensor, operand)
     if arithmetic == "bits":
         unsigned = _UNSIGNED[tensor.dtype.itemsize]
-        return lambda t: flatten(prepare_read(t, instruction, name).view(unsigned)).astype(np.uint32)
+        return lambda t: flatten(prepare_read(t, instruction, name).view(unsigned)).astype(
+            np.uint32
+        )
     if arithmetic == "integer":
         return lambda t: flatten(prepare_read(t, instruction, name)).astype(np.int64)
-    widen = _same
+    widen: Convert = _same
     if arithmetic == "fp32":
         widen = make_widener(tensor, name, instruction, moves=moves)
     if widen is _same and flatten is _same:
@@ -122,14 +134,20 @@ def make_loader(
 
 
 def make_storer(
-    tensor: NkiTensor, operand: Operand, name: str, instruction: str, arithmetic: Arithmetic, *, moves: bool
+    tensor: NkiTensor,
+    operand: Operand,
+    name: str,
+    instruction: str,
+    arithmetic: Arithmetic,
+    *,
+    moves: bool,
 ) -> Storer:
     """Return the function that rounds a result into an operand of this layout."""
     shape = tensor.shape
     if arithmetic in ("bits", "integer"):
         unsigned, stored_as = _UNSIGNED[tensor.dtype.itemsize], tensor.dtype.numpy
         return lambda t, result: commit(t, result.astype(unsigned).view(stored_as).reshape(shape))
-    narrow = _same
+    narrow: Convert = _same
     if arithmetic == "fp32":
         narrow = make_narrower(tensor, name, instruction, moves=moves)
     if len(shape) != 2 and not operand.flat:
@@ -191,7 +209,7 @@ def _check_integer_range(
     """Flag floats that saturate on their way into an integer, and sums that lost exactness."""
     if result.size == 0:
         return
-    limits = np.iinfo(dtype.numpy)
+    limits: Any = np.iinfo(dtype.numpy)
     low, high = float(result.min()), float(result.max())
     if not (low >= limits.min - 0.5 and high <= limits.max + 0.5):
         with np.errstate(invalid="ignore"):
@@ -214,7 +232,8 @@ def _check_integer_range(
             operand=operand,
             seen=high if high > -low else low,
             allowed="magnitudes up to 2^24",
-            fix="use tensor_tensor on int32 tiles in SBUF (exact on GpSimd), or split into 12-bit halves",
+            fix="use tensor_tensor on int32 tiles in SBUF (exact on GpSimd), or split into "
+            "12-bit halves",
         )
 
 
@@ -228,7 +247,9 @@ def _check_overflow(
         return
     over = np.isfinite(result) & ~np.isfinite(stored.astype(np.float32))
     if over.any():
-        worst = result[np.unravel_index(int(np.argmax(np.abs(np.where(over, result, 0)))), over.shape)]
+        worst = result[
+            np.unravel_index(int(np.argmax(np.abs(np.where(over, result, 0)))), over.shape)
+        ]
         flag(
             rules.FLOAT_OVERFLOW,
             f"{instruction} {operand}: {int(over.sum())} finite values overflow {dtype}",

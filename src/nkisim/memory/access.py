@@ -68,7 +68,8 @@ def _check_partition_step(
         flag(
             rules.PATTERN_DTYPE,
             f"ap() pattern has invalid partition stride. Partition step {step} counts elements of "
-            f"{tensor.dtype}, but the pattern is in elements of {dtype}: {row} per partition. Pattern: {shown}",
+            f"{tensor.dtype}, but the pattern is in elements of {dtype}: {row} per partition. "
+            f"Pattern: {shown}",
             operand=tensor.name,
             seen=step,
             allowed=row,
@@ -115,7 +116,9 @@ def reshape_view(tensor: NkiTensor, shape: Sequence[int]) -> NkiTensor:
             operand=tensor.name,
             fix="reshape the base tensor, then slice it",
         )
-    template = np.ndarray(tensor.shape, np.dtype((np.void, tensor.itemsize)), strides=tensor.strides)
+    template = np.ndarray(
+        tensor.shape, np.dtype((np.void, tensor.itemsize)), strides=tensor.strides
+    )
     return _adopt(tensor, template, extents)
 
 

@@ -156,7 +156,9 @@ class CoreMemory:
         self.log.append(allocation)
         return allocation.tensor()
 
-    def argument(self, array: np.ndarray, region: MemoryRegion, name: str, dtype: DType | None = None) -> NkiTensor:
+    def argument(
+        self, array: np.ndarray, region: MemoryRegion, name: str, dtype: DType | None = None
+    ) -> NkiTensor:
         """Return an HBM tensor with a copy of a host array; every byte counts as written."""
         found = dtype or require_dtype(array.dtype, f"argument {name}")
         storage_dtype = found.numpy if self.precise else _wide(found)
@@ -176,7 +178,12 @@ class CoreMemory:
         return allocation.tensor()
 
     def _in_hbm(
-        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, name: str, line: tuple[str, int]
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        region: MemoryRegion,
+        name: str,
+        line: tuple[str, int],
     ) -> Allocation:
         itemsize = dtype.itemsize if self.precise else _wide(dtype).itemsize
         nbytes = math.prod(shape) * itemsize
@@ -205,7 +212,8 @@ class CoreMemory:
         if len(shape) < 2:
             flag(
                 rules.ON_CHIP_RANK,
-                "SBUF and PSUM tensors must have at least 2 dimensions (partition-dim and free-dim), "
+                "SBUF and PSUM tensors must have at least 2 dimensions (partition-dim and "
+                "free-dim), "
                 f"got shape {shape}",
                 instruction=where,
                 seen=shape,
@@ -219,9 +227,12 @@ class CoreMemory:
                 instruction=where,
                 seen=shape[0],
                 allowed=f"at most {generation.partitions}",
-                fix="tile the first dimension by nl.tile_size.pmax and put the rest in the free dimensions",
+                fix="tile the first dimension by nl.tile_size.pmax and put the rest in the free "
+                "dimensions",
             )
-        row_bytes = math.prod(shape[1:]) * (dtype.itemsize if self.precise else _wide(dtype).itemsize)
+        row_bytes = math.prod(shape[1:]) * (
+            dtype.itemsize if self.precise else _wide(dtype).itemsize
+        )
         device_bytes = math.prod(shape[1:]) * dtype.itemsize
         psum = region is MemoryRegion.psum
         usable = generation.psum_bytes if psum else generation.sbuf_usable_bytes
@@ -282,7 +293,8 @@ class CoreMemory:
                 f"address {address} is misaligned for {dtype} in {region.value}",
                 instruction=where,
                 seen=address,
-                allowed=f"partition 0, 32, 64 or 96 and a byte offset that is a multiple of {grain}",
+                allowed=f"partition 0, 32, 64 or 96 and a byte offset that is a multiple of "
+                f"{grain}",
                 fix="align the address",
             )
 
@@ -318,7 +330,9 @@ def require_region(region: Any, where: str) -> MemoryRegion:
         instruction=where,
         seen=repr(region),
         allowed="nl.sbuf, nl.psum, nl.shared_hbm, nl.private_hbm",
-        fix=f"buffer=nl.{region}" if isinstance(region, str) else "pass nl.sbuf, nl.psum or an nl HBM buffer",
+        fix=f"buffer=nl.{region}"
+        if isinstance(region, str)
+        else "pass nl.sbuf, nl.psum or an nl HBM buffer",
     )
     raise AssertionError("unreachable: A014 always raises")
 

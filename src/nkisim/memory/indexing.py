@@ -97,8 +97,8 @@ def _expand(tensor: NkiTensor, entries: tuple[Any, ...]) -> tuple[Any, ...]:
     if ellipses > 1 or given > len(tensor.shape):
         flag(
             rules.INDEX_KIND,
-            f"tensor `{tensor.name}` has {len(tensor.shape)} dimensions, indexed with {given} indices"
-            + (f" and {ellipses} ellipses" if ellipses > 1 else ""),
+            f"tensor `{tensor.name}` has {len(tensor.shape)} dimensions, indexed with {given} "
+            f"indices" + (f" and {ellipses} ellipses" if ellipses > 1 else ""),
             operand=tensor.name,
             seen=entries,
             allowed=f"at most {len(tensor.shape)} indices and one ellipsis",

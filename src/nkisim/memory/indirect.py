@@ -1,7 +1,7 @@
 """Data-dependent offsets: ``ap(scalar_offset=...)`` and ``ap(vector_offset=...)``.
 
-The offsets are read when an instruction uses the view. Both count in units of one step of ``indirect_dim`` of the
-tensor's own shape.
+The offsets are read when an instruction uses the view. Both count in units of one step of
+``indirect_dim`` of the tensor's own shape.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def make_indirection(
     if scalar_offset is not None:
         if isinstance(scalar_offset, NkiTensor):
             if scalar_offset.buffer is not MemoryRegion.sbuf or scalar_offset.size != 1:
-                _bad_offset(tensor, f"scalar_offset is {scalar_offset.describe()}, needs a 1x1 SBUF tile")
+                _bad_offset(
+                    tensor, f"scalar_offset is {scalar_offset.describe()}, needs a 1x1 SBUF tile"
+                )
         elif not hasattr(scalar_offset, "__index__"):
             _bad_offset(tensor, f"scalar_offset is a {type(scalar_offset).__name__}")
         return Indirection("scalar", scalar_offset, stride, extent)
@@ -72,7 +74,9 @@ def make_indirection(
     return Indirection("vector", vector_offset, stride, extent)
 
 
-def resolve_scalar(tensor: NkiTensor, *, skip: bool, instruction: str, operand: str) -> NkiTensor | None:
+def resolve_scalar(
+    tensor: NkiTensor, *, skip: bool, instruction: str, operand: str
+) -> NkiTensor | None:
     """Return the view at its scalar offset; None when it is out of bounds and may be skipped."""
     indirect = tensor.indirect
     assert indirect is not None
@@ -82,7 +86,11 @@ def resolve_scalar(tensor: NkiTensor, *, skip: bool, instruction: str, operand: 
     else:
         value = as_int(indirect.source)
     resolved = NkiTensor(
-        tensor.alloc, tensor.shape, tensor.dtype, tensor.start + value * indirect.stride, tensor.strides
+        tensor.alloc,
+        tensor.shape,
+        tensor.dtype,
+        tensor.start + value * indirect.stride,
+        tensor.strides,
     )
     if 0 <= value < indirect.extent and resolved.last_byte < tensor.storage.data.size:
         return resolved
@@ -108,7 +116,9 @@ def vector_rows(
     if indices.size < rows:
         _bad_offset(tensor, f"vector_offset holds {indices.size} indices for {rows} rows")
     indices = indices[:rows]
-    reach = NkiTensor(tensor.alloc, tensor.shape[1:], tensor.dtype, tensor.start, tensor.strides[1:]).last_byte
+    reach = NkiTensor(
+        tensor.alloc, tensor.shape[1:], tensor.dtype, tensor.start, tensor.strides[1:]
+    ).last_byte
     room = (tensor.storage.data.size - 1 - reach) // indirect.stride + 1
     extent = max(min(indirect.extent, room), 0)
     inside = (indices >= 0) & (indices < extent)
@@ -131,7 +141,8 @@ def _bad_offset(tensor: NkiTensor, why: str) -> None:
         f"ap() on tensor `{tensor.name}`: {why}",
         operand=tensor.name,
         seen=why,
-        allowed="scalar: register or 1x1 SBUF tile; vector: (P, 1) integer SBUF tile on an HBM tensor, dim 0",
+        allowed="scalar: register or 1x1 SBUF tile; vector: (P, 1) integer SBUF tile on an HBM "
+        "tensor, dim 0",
         fix="load the offset into such a register or tile first",
     )
 

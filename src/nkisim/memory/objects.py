@@ -12,15 +12,17 @@ __all__ = ["NKIObject"]
 class NKIObject:
     """Base class of kernel-side objects, constructed the way the NKI compiler constructs them.
 
-    Every name that the class annotates or assigns is a field with its assigned value, or None, as default. Fields are
-    filled from positional and keyword arguments in order of declaration, then ``__post_init__`` runs. This holds with and
-    without ``@dataclass``; only an ``__init__`` written out in the class replaces it.
+    Every name that the class annotates or assigns is a field with its assigned value, or None, as
+    default. Fields are filled from positional and keyword arguments in order of declaration, then
+    ``__post_init__`` runs. This holds with and without ``@dataclass``; only an ``__init__`` written
+    out in the class replaces it.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" not in cls.__dict__ and _inherited_init(cls) is NKIObject.__init__:
-            # @dataclass leaves an initialiser alone that the class itself has, so ours stays in charge.
+            # @dataclass leaves an initialiser alone that the class itself has, so ours stays in
+            # charge.
             cls.__init__ = NKIObject.__init__  # type: ignore[method-assign]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -35,7 +37,8 @@ class NKIObject:
         for name, value in kwargs.items():
             if name not in values:
                 raise TypeError(
-                    f"{type(self).__name__}() has no field {name!r}; fields: {', '.join(names) or 'none'}"
+                    f"{type(self).__name__}() has no field {name!r}; fields: "
+                    f"{', '.join(names) or 'none'}"
                 )
             values[name] = value
         for name, value in values.items():
@@ -57,7 +60,7 @@ def _fields(cls: type) -> dict[str, Any]:
             continue
         annotated = inspect.get_annotations(base)
         for name in [*annotated, *base.__dict__]:
-            if name.startswith("__") or name in fields and name not in base.__dict__:
+            if name.startswith("__") or (name in fields and name not in base.__dict__):
                 continue
             value = base.__dict__.get(name)
             if name in annotated or not _is_behaviour(value):

@@ -1,8 +1,9 @@
 """What the Tensor engine knows about PSUM: which elements an accumulation group has opened.
 
-``accumulate=None`` means that the first matmul into an element since its allocation overwrites and later ones add. The
-state is kept per byte so that overlapping regions are right, behind a table of whole regions, because nearly every
-matmul returns to exactly the region it wrote before; the bytes are only looked at when that table has no answer.
+``accumulate=None`` means that the first matmul into an element since its allocation overwrites and
+later ones add. The state is kept per byte so that overlapping regions are right, behind a table of
+whole regions, because nearly every matmul returns to exactly the region it wrote before; the bytes
+are only looked at when that table has no answer.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class AccumulationState:
         return np.ndarray(shape, _UNITS[itemsize], self._bytes, start, strides)
 
     def _touch(self, a: Region, b: Region) -> bool:
-        """Tell whether two regions may share bytes; exact for rectangles, generous for odd strides."""
+        """Tell whether two regions may share bytes; generous for odd strides."""
         if a == b:
             return True
         (a_rows, a_bytes), (b_rows, b_bytes) = self._box(a), self._box(b)

@@ -6,7 +6,8 @@ from nkisim.diagnostics import declare
 
 __all__: list[str] = []
 
-# -- allocation --------------------------------------------------------------------------------------------------------
+# -- allocation ------------------------------------------------------------------------------------
+# --------------------
 
 PARTITION_LIMIT = declare(
     "S001",
@@ -21,7 +22,8 @@ ON_CHIP_RANK = declare(
     "on-chip-rank",
     "error",
     "An on-chip tensor has fewer than two dimensions.",
-    "on chip the first dimension is the partition dimension and at least one free dimension follows",
+    "on chip the first dimension is the partition dimension and at least one free dimension "
+    "follows",
     meaningless=True,
 )
 EMPTY_DIMENSION = declare(
@@ -87,7 +89,8 @@ UNSUPPORTED_DTYPE = declare(
     "unsupported-dtype",
     "error",
     "A tensor has a type that NKI does not know.",
-    "the front end refuses 64-bit, complex and other host types; some frameworks narrow them silently",
+    "the front end refuses 64-bit, complex and other host types; some frameworks narrow them "
+    "silently",
     meaningless=True,
 )
 FOREIGN_DTYPE = declare(
@@ -105,7 +108,8 @@ FRACTIONAL_EXTENT = declare(
     "the compiler has no rounding for it; usually `/` was written for `//`",
 )
 
-# -- indexing ----------------------------------------------------------------------------------------------------------
+# -- indexing --------------------------------------------------------------------------------------
+# --------------------
 
 INDEX_OUT_OF_BOUNDS = declare(
     "S009",
@@ -174,7 +178,8 @@ TENSOR_TRUTH = declare(
     "contents are unknown at compile time; the front end takes every tensor as true",
 )
 
-# -- reshape, view, ap -------------------------------------------------------------------------------------------------
+# -- reshape, view, ap
+# -------------------------------------------------------------------------------------------------
 
 RESHAPE_OF_SLICE = declare(
     "S016",
@@ -259,7 +264,8 @@ OFFSET_KIND = declare(
     "offset-kind",
     "error",
     "A dynamic offset is not of the kind the hardware reads.",
-    "scalar offsets come from a register or a 1x1 SBUF tile, vector offsets from a (P, 1) integer SBUF tile "
+    "scalar offsets come from a register or a 1x1 SBUF tile, vector offsets from a (P, 1) "
+    "integer SBUF tile "
     "and index an HBM tensor along dimension 0",
     meaningless=True,
 )
@@ -279,7 +285,8 @@ SKIPPED_UNWRITTEN = declare(
     "skipped rows keep the old contents of the memory",
 )
 
-# -- reading what nobody wrote -----------------------------------------------------------------------------------------
+# -- reading what nobody wrote
+# -----------------------------------------------------------------------------------------
 
 UNWRITTEN_SBUF = declare(
     "M001",

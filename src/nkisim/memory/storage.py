@@ -1,11 +1,13 @@
 """Bytes and what is known about them: which were written, and by which kind of engine.
 
-A storage is a flat array of bytes. On chip it is laid out as ``partitions`` rows of ``pitch`` bytes. A tensor that the
-allocator may place anywhere owns its storage, since nothing else can overlap it; tensors with an explicit address share
-one storage per memory, so that overlapping addresses overlap here too.
+A storage is a flat array of bytes. On chip it is laid out as ``partitions`` rows of ``pitch``
+bytes. A tensor that the allocator may place anywhere owns its storage, since nothing else can
+overlap it; tensors with an explicit address share one storage per memory, so that overlapping
+addresses overlap here too.
 
-Fresh bytes are not filled. The map of written bytes decides what a read may see: unwritten elements are replaced by a
-sentinel at the moment something reads them (NaN, or 4 for integers), so a full write costs nothing extra.
+Fresh bytes are not filled. The map of written bytes decides what a read may see: unwritten elements
+are replaced by a sentinel at the moment something reads them (NaN, or 4 for integers), so a full
+write costs nothing extra.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Storage:
 
     __slots__ = ("_decoded", "_pending", "_written", "complete", "data", "pitch", "psum", "version")
 
-    def __init__(self, data: np.ndarray, pitch: int, *, psum: bool = False, written: bool = False) -> None:
+    def __init__(
+        self, data: np.ndarray, pitch: int, *, psum: bool = False, written: bool = False
+    ) -> None:
         self.data = data
         self.pitch = pitch
         self.complete = written or data.size == 0
@@ -49,23 +53,26 @@ class Storage:
         """Return an unwritten storage of ``partitions`` rows."""
         return cls(np.empty(partitions * pitch, np.uint8), pitch, psum=psum)
 
-    def view(self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Return the array of ``dtype`` that lies at ``start`` with byte ``strides``; shares memory."""
+    def view(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
+    ) -> np.ndarray:
+        """Return the array that lies at ``start`` with byte ``strides``; shares memory."""
         return np.ndarray(shape, dtype, self.data, start, strides)
 
-    def mark_written(self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> None:
+    def mark_written(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> None:
         """Note that every element of a view was written."""
         if self.complete:
             return
         nbytes = itemsize
         for extent in shape:
             nbytes *= extent
-        if nbytes == self.data.size:
-            # As many bytes as the storage has: all of them, unless the pattern revisits some.
-            if 0 not in strides:
-                self.complete = True
-                self._written = None
-                return
+        if nbytes == self.data.size and 0 not in strides:
+            # As many bytes as the storage has, none of them twice: all of them.
+            self.complete = True
+            self._written = None
+            return
         if self._written is None:
             self._written = np.zeros(self.data.size, np.uint8)
         marks = np.ndarray(shape, _UNITS[itemsize], self._written, start, strides)
@@ -77,7 +84,9 @@ class Storage:
                 self.complete = True
                 self._written = None
 
-    def mark_written_where(self, mask: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int) -> None:
+    def mark_written_where(
+        self, mask: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
+    ) -> None:
         """Note that the elements of a view where ``mask`` is true were written."""
         if self.complete:
             return
@@ -89,7 +98,7 @@ class Storage:
     def unwritten(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray | None:
-        """Return a mask of the view's elements with unwritten bytes, or None when there are none."""
+        """Return a mask of the elements with unwritten bytes, or None."""
         if self.complete:
             return None
         if self._written is None:
@@ -98,7 +107,8 @@ class Storage:
         full = np.iinfo(marks.dtype).max
         if marks.size == 0 or marks.min() == full:
             return None
-        return marks != full
+        hidden: np.ndarray = marks != full
+        return hidden
 
     def decoded(self, key: Hashable) -> np.ndarray | None:
         """Return the float32 copy kept for a view if no write came since."""

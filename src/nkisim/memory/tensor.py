@@ -1,7 +1,7 @@
 """``NkiTensor``: a view of device memory, and the ways to make another view of it.
 
-No view copies. A tensor is a byte start and byte strides in a storage; slicing, ``ap``, ``reshape`` and ``view`` only
-compute new ones. On chip the first dimension is the partition dimension.
+No view copies. A tensor is a byte start and byte strides in a storage; slicing, ``ap``, ``reshape``
+and ``view`` only compute new ones. On chip the first dimension is the partition dimension.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class NkiTensor(NKIObject):
         self._array: np.ndarray | None = None
         self._layout = -1
 
-    # -- what kernels read -------------------------------------------------------------------------------------------
+    # -- what kernels read
+    # -------------------------------------------------------------------------------------------
 
     @property
     def ndim(self) -> int:
@@ -118,15 +119,16 @@ class NkiTensor(NKIObject):
             pattern.append([rows * self._free_elements + rest // self.itemsize, extent])
         return pattern
 
-    # -- other views -------------------------------------------------------------------------------------------------
+    # -- other views -------------------------------------------------------------------------------
+    # ------------------
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> NkiTensor:
-        """Return the view that integers, slices, ``nl.ds`` and ``...`` select; nothing is clipped."""
+        """Return the view that an index selects; nothing is clipped."""
         start, shape, strides = index_view(self, index)
         return NkiTensor(self.alloc, shape, self.dtype, start, strides, indirect=self.indirect)
 
     def __setitem__(self, index: Index | tuple[Index, ...], value: Any) -> None:
-        """Copy ``value`` into a view; the compiler has no such statement, so this is also a finding."""
+        """Copy ``value`` into a view; a finding, for the compiler has no such statement."""
         flag(
             rules.SUBSCRIPT_ASSIGNMENT,
             f"assignment to a subscript of tensor `{self.name}`",
@@ -147,10 +149,13 @@ class NkiTensor(NKIObject):
         """Return the view described by a hardware access pattern.
 
         Args:
-            pattern: One ``[step, count]`` per dimension, in elements of the (re-interpreted) tensor.
+            pattern: One ``[step, count]`` per dimension, in elements of the (re-interpreted)
+                tensor.
             offset: First element, counted from the beginning of the tensor.
-            scalar_offset: A register or 1x1 SBUF tile added along ``indirect_dim`` when the view is used.
-            vector_offset: A ``(P, 1)`` SBUF tile with one index along ``indirect_dim`` per row of the view.
+            scalar_offset: A register or 1x1 SBUF tile added along ``indirect_dim`` when the
+                view is used.
+            vector_offset: A ``(P, 1)`` SBUF tile with one index along ``indirect_dim`` per row
+                of the view.
             indirect_dim: Dimension of the tensor that the offsets count in.
             dtype: Reinterpret the bytes as this type.
         """
@@ -170,7 +175,8 @@ class NkiTensor(NKIObject):
 
         return dtype_view(self, dtype)
 
-    # -- what the machine reads --------------------------------------------------------------------------------------
+    # -- what the machine reads
+    # --------------------------------------------------------------------------------------
 
     @property
     def array(self) -> np.ndarray:
@@ -233,7 +239,9 @@ class NkiTensor(NKIObject):
     @property
     def last_byte(self) -> int:
         """Offset of the last byte touched in the storage."""
-        reach = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True))
+        reach = sum(
+            (extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)
+        )
         return self.start + reach + self.itemsize - 1
 
     @property
@@ -249,7 +257,8 @@ class NkiTensor(NKIObject):
         elif is_on_chip(self.buffer):
             row = self.start % self.storage.pitch - self.alloc.start % self.storage.pitch
             reach = sum(
-                (extent - 1) * stride for extent, stride in zip(self.shape[1:], self.strides[1:], strict=True)
+                (extent - 1) * stride
+                for extent, stride in zip(self.shape[1:], self.strides[1:], strict=True)
             )
             rows_ok = self.strides[0] % self.storage.pitch == 0 or self.shape[0] == 1
             if rows_ok and (row < 0 or row + reach + self.itemsize > self.alloc.row_bytes):
@@ -269,14 +278,16 @@ class NkiTensor(NKIObject):
             fix="correct the count, the step or the offset",
         )
 
-    # -- Python protocol ---------------------------------------------------------------------------------------------
+    # -- Python protocol
+    # ---------------------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
         flag(
             rules.TENSOR_TRUTH,
             f"the truth value of tensor `{self.name}` does not depend on its contents",
             operand=self.name,
-            fix="compare metadata such as shape, or use register_load with a dynamic loop, or a predicate instruction",
+            fix="compare metadata such as shape, or use register_load with a dynamic loop, or a "
+            "predicate instruction",
         )
         return True
 
@@ -312,7 +323,8 @@ def require_dtype(dtype: Any, where: str) -> DType:
             rules.UNSUPPORTED_DTYPE,
             f"{where}: dtype {dtype} is not supported by NKI",
             seen=dtype,
-            allowed="8-, 16- and 32-bit integers, bool, float8, float16, bfloat16, tfloat32, float32 and x4 packs",
+            allowed="8-, 16- and 32-bit integers, bool, float8, float16, bfloat16, tfloat32, "
+            "float32 and x4 packs",
             fix="cast on the host to a supported type, such as float32 or int32",
         )
         raise AssertionError("unreachable: D001 always raises")

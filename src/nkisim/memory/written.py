@@ -38,12 +38,17 @@ def check_written(tensor: NkiTensor, instruction: str, operand: str) -> None:
     poison(tensor, hidden)
     flag(
         _RULES[tensor.buffer],
-        f"{instruction} reads {count} of {tensor.size} elements of `{tensor.name}` that nothing has written",
+        f"{instruction} reads {count} of {tensor.size} elements of `{tensor.name}` that nothing "
+        f"has written",
         instruction=instruction,
         operand=operand,
         seen=f"first unwritten element {first}",
-        fix="write the whole tile first (a load, or nisa.memset), or read only the part that was written",
-        notes=(f"{operand}   {tensor.describe()}, made at {tensor.alloc.line[0]}:{tensor.alloc.line[1]}",),
+        fix="write the whole tile first (a load, or nisa.memset), or read only the part that was "
+        "written",
+        notes=(
+            f"{operand}   {tensor.describe()}, made at "
+            f"{tensor.alloc.line[0]}:{tensor.alloc.line[1]}",
+        ),
     )
 
 

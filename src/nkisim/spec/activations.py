@@ -1,8 +1,8 @@
 """The Scalar engine's functions, on float32 arrays.
 
-The device evaluates piecewise polynomials; here each function is evaluated in float32 (erf and what needs it in
-float64) and is right to a few units in the last place. Where the device's function is only valid in an interval, that
-interval stands beside it.
+The device evaluates piecewise polynomials; here each function is evaluated in float32 (erf and what
+needs it in float64) and is right to a few units in the last place. Where the device's function is
+only valid in an interval, that interval stands beside it.
 """
 
 from __future__ import annotations
@@ -74,9 +74,12 @@ def _erf64(x: Array) -> Array:
     t = 2 / (2 + a)
     u = (t - low) * 2 / (1 - low) - 1
     tail = 1 - t * np.exp(-a * a + chebyshev.chebval(u, _erfc_series()))
-    # Near 0 the difference from 1 loses digits; six terms of the power series are exact enough below 0.2.
+    # Near 0 the difference from 1 loses digits; six terms of the power series are exact enough
+    # below 0.2.
     q = a * a
-    series = 1 + q * (-1 / 3 + q * (1 / 10 + q * (-1 / 42 + q * (1 / 216 + q * (-1 / 1320 + q / 9360)))))
+    series = 1 + q * (
+        -1 / 3 + q * (1 / 10 + q * (-1 / 42 + q * (1 / 216 + q * (-1 / 1320 + q / 9360))))
+    )
     small = a * (2 / math.sqrt(math.pi)) * series
     return np.copysign(np.where(a < 0.2, small, tail), x)
 
@@ -162,4 +165,5 @@ FUNCTIONS: tuple[tuple[str, Callable[[Array], Array], tuple[float, float] | None
     ("sign", np.sign, None),
     ("abs", np.abs, None),
 )
-"""Name, function and valid interval of every activation; reciprocal's interval is of the magnitude."""
+"""Name, function and valid interval of every activation; reciprocal's interval is of the magnitude.
+"""

@@ -64,7 +64,8 @@ def same_partitions(*names: str) -> Constraint:
                 call.fail(
                     rules.PARTITION_BROADCAST,
                     f"{first} and {name} must have the same partition dimension, got "
-                    f"{reference.shape[0]} and {tensor.shape[0]}; engines do not broadcast across partitions",
+                    f"{reference.shape[0]} and {tensor.shape[0]}; engines do not broadcast "
+                    f"across partitions",
                     operand=name,
                     seen=seen,
                     fix="nl.broadcast_to, a stride-0 DMA load, or a matmul with ones",
@@ -106,7 +107,9 @@ def same_free_size(*names: str) -> Constraint:
             )
 
     return Constraint(
-        f"{_listed(names)} have the same number of elements per partition", (rules.FREE_SIZE_MISMATCH,), check
+        f"{_listed(names)} have the same number of elements per partition",
+        (rules.FREE_SIZE_MISMATCH,),
+        check,
     )
 
 
@@ -164,7 +167,9 @@ def one_start_partition(a: str, b: str) -> Constraint:
                 fix="nisa.tensor_copy one operand to the other's start first",
             )
 
-    return Constraint(f"{a} and {b} start at one partition when both are in SBUF", (rules.START_MISMATCH,), check)
+    return Constraint(
+        f"{a} and {b} start at one partition when both are in SBUF", (rules.START_MISMATCH,), check
+    )
 
 
 def same_dtype(a: str, b: str, rule: Rule = rules.DTYPE_MISMATCH) -> Constraint:
@@ -227,7 +232,11 @@ def small_immediate(*names: str) -> Constraint:
     def check(call: Call) -> None:
         for name in names:
             value = call[name]
-            if isinstance(value, int) and float(value) != _as_float32(value) and not _bitvec_call(call):
+            if (
+                isinstance(value, int)
+                and float(value) != _as_float32(value)
+                and not _bitvec_call(call)
+            ):
                 call.fail(
                     rules.LARGE_IMMEDIATE,
                     f"{name} is {value}, which float32 rounds to {_as_float32(value):.0f}",
@@ -261,7 +270,9 @@ def alu_operator(*names: str, bitvec: bool = True, optional: bool = False) -> Co
     )
 
 
-def reduction_operator(name: str, allowed: Collection[str] | None = None, rule: Rule | None = None) -> Constraint:
+def reduction_operator(
+    name: str, allowed: Collection[str] | None = None, rule: Rule | None = None
+) -> Constraint:
     """An argument is an operator that can reduce."""
     broken = rule or rules.REDUCTION_OPERATOR
 
@@ -273,7 +284,9 @@ def reduction_operator(name: str, allowed: Collection[str] | None = None, rule: 
         if op is None:
             _not_an_operator(call, name, value, bitvec=True)
         elif op.reduce is None or (allowed is not None and op.name not in allowed):
-            legal = allowed or ("add, subtract, multiply, maximum, minimum, bitwise and/or/xor, logical and/or/xor",)
+            legal = allowed or (
+                "add, subtract, multiply, maximum, minimum, bitwise and/or/xor, logical and/or/xor",
+            )
             call.fail(
                 broken,
                 f"{name} cannot be {op!r}",
@@ -287,7 +300,7 @@ def reduction_operator(name: str, allowed: Collection[str] | None = None, rule: 
 
 
 def matches_bits(op_names: tuple[str, ...], *names: str) -> Constraint:
-    """Bitwise operators have integer operands on the Vector engine, and are not mixed with arithmetic."""
+    """Bitwise operators take integers on the Vector engine, unmixed with arithmetic."""
 
     def check(call: Call) -> None:
         ops = [op for n in op_names if (op := call.op(n)) is not None]
@@ -368,7 +381,12 @@ def _check_in_hardware(call: Call, name: str, op: Op) -> None:
         else "multiply by the reciprocal, round by a cast to int32, multiply and subtract"
     )
     call.fail(
-        rule, f"{name} is {op!r}, which no engine has", operand=name, seen=op, allowed="ALU operators", fix=fix
+        rule,
+        f"{name} is {op!r}, which no engine has",
+        operand=name,
+        seen=op,
+        allowed="ALU operators",
+        fix=fix,
     )
 
 
@@ -385,7 +403,11 @@ def _not_an_operator(call: Call, name: str, value: object, bitvec: bool) -> None
 
 
 def _bitvec_call(call: Call) -> bool:
-    return any((op := call.op(n)) is not None and op.is_bitvec for n in ("op", "op0", "op1") if n in call.values)
+    return any(
+        (op := call.op(n)) is not None and op.is_bitvec
+        for n in ("op", "op0", "op1")
+        if n in call.values
+    )
 
 
 def _as_float32(value: int) -> float:

@@ -1,6 +1,7 @@
 """What an instruction costs its engine, in the terms that the performance documents use.
 
-A cost only names the formula; the constants belong to the generation and are applied by whoever predicts time.
+A cost only names the formula; the constants belong to the generation and are applied by whoever
+predicts time.
 """
 
 from __future__ import annotations

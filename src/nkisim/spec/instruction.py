@@ -1,4 +1,4 @@
-"""The declaration of an instruction; checker, machine, profiler, documentation and tests all read it."""
+"""The declaration of an instruction, which everything else reads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ __all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction"]
 Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 """How values pass through an instruction.
 
-``"fp32"``: operands widened to float32, the result rounded once into the destination. ``"bits"``: unsigned patterns, no
-conversion. ``"integer"``: exact 32-bit arithmetic that wraps. ``"copy"``: storage form in, storage form out.
+``"fp32"``: operands widened to float32, the result rounded once into the destination. ``"bits"``:
+unsigned patterns, no conversion. ``"integer"``: exact 32-bit arithmetic that wraps. ``"copy"``:
+storage form in, storage form out.
 """
 
 INSTRUCTIONS: dict[str, Instruction] = {}
@@ -41,12 +42,14 @@ class Instruction:
         operands: The tensor arguments, by parameter name.
         require: Constraints beyond those that the operands imply.
         since: First generation that has it.
-        choose_engine: Picks the engine from the call; None takes ``engine=`` or the first of ``engines``.
+        choose_engine: Picks the engine from the call; None takes ``engine=`` or the first of
+            ``engines``.
         arithmetic: Picks how values are converted.
         moves: True when it only moves data, so that lossy integer paths are D017 and not D016.
         cost: What it costs the engine.
         source: Where its meaning is documented.
-        body: Pure function of arrays, or, when ``memory`` is set, a function of the core and the tensors.
+        body: Pure function of arrays, or, when ``memory`` is set, a function of the core and
+            the tensors.
         memory: True when the body reads and writes tensors itself.
         stateful: True when the body also takes the core's accumulator state first.
         removed: Keywords of earlier releases and what to say about them.

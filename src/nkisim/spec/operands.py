@@ -1,4 +1,4 @@
-"""Operands: which arguments of an instruction are tensors, where they may live, and how the body sees them."""
+"""Operands: which arguments are tensors, where they live, how a body sees them."""
 
 from __future__ import annotations
 

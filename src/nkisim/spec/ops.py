@@ -1,7 +1,7 @@
 """Operators: what ``op=nl.add`` means to an engine.
 
-An ``Op`` is the operator and, once ``nki.language`` has defined it, also the function that applies it to tiles. The
-arithmetic below is the engines': float32 in, float32 out, no rounding in between.
+An ``Op`` is the operator and, once ``nki.language`` has defined it, also the function that applies
+it to tiles. The arithmetic below is the engines': float32 in, float32 out, no rounding in between.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class Op:
 
     Attributes:
         name: Its name in ``nki.language``.
-        kind: ``"arithmetic"``, ``"compare"`` (arithmetic with a 0/1 result), ``"bitvec"`` (raw integer bits) or
-            ``"function"`` (only an activation function).
-        binary: The ALU's operation on two float32 (or, for bitvec, uint32) operands; None if the ALU has none.
+        kind: ``"arithmetic"``, ``"compare"`` (arithmetic with a 0/1 result), ``"bitvec"`` (raw
+            integer bits) or ``"function"`` (only an activation function).
+        binary: The ALU's operation on two float32 (or, for bitvec, uint32) operands; None if
+            the ALU has none.
         unary: True when the ALU ignores the second operand.
         reduce: Reduction over the last axis; None where that is not legal.
         identity: Neutral element of the reduction.
@@ -85,6 +86,7 @@ class Op:
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply the tile function of this operator."""
         if self._function is None:
             raise TypeError(f"nl.{self.name} is an operator and cannot be called")
         return self._function(*args, **kwargs)
@@ -146,7 +148,12 @@ Op(
     reduce=lambda a: np.any(a, axis=-1).astype(np.float32),
 )
 Op("logical_xor", "compare", binary=_truth(np.logical_xor), reduce=_parity)
-Op("logical_not", "compare", binary=lambda a, _: np.logical_xor(a, 1).astype(np.float32), unary=True)
+Op(
+    "logical_not",
+    "compare",
+    binary=lambda a, _: np.logical_xor(a, 1).astype(np.float32),
+    unary=True,
+)
 Op("power", "arithmetic", binary=np.power)
 Op("divide", "arithmetic", binary=np.divide, in_hardware=False)
 Op("mod", "arithmetic", binary=np.mod, in_hardware=False)

@@ -1,4 +1,4 @@
-"""Rules that every instruction's declaration brings with it: operands, engines, generations, arguments."""
+"""Rules that every declaration brings with it: operands, engines, arguments, values."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from nkisim.diagnostics import declare
 
 __all__: list[str] = []
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
+# --------------------
 
 BAD_CALL = declare(
     "A025",
     "bad-call",
     "error",
-    "A call does not fit the 0.3.0 signature, or passes something that is no tensor where one is needed.",
+    "A call does not fit the 0.3.0 signature, or passes something that is no tensor where one is "
+    "needed.",
     "the front end refuses the call",
     meaningless=True,
 )
@@ -112,7 +114,8 @@ OUTSIDE_KERNEL = declare(
     meaningless=True,
 )
 
-# -- where operands live -----------------------------------------------------------------------------------------------
+# -- where operands live
+# -----------------------------------------------------------------------------------------------
 
 COMPUTE_IN_HBM = declare(
     "M021",
@@ -161,7 +164,8 @@ INDIRECT_OPERAND = declare(
     meaningless=True,
 )
 
-# -- shapes that must agree --------------------------------------------------------------------------------------------
+# -- shapes that must agree
+# --------------------------------------------------------------------------------------------
 
 PARTITION_BROADCAST = declare(
     "S005",
@@ -232,7 +236,8 @@ REPEATED_WRITE = declare(
     "which write comes last is not specified",
 )
 
-# -- engines, generations, dtypes --------------------------------------------------------------------------------------
+# -- engines, generations, dtypes
+# --------------------------------------------------------------------------------------
 
 GENERATION = declare(
     "A033",
@@ -276,7 +281,8 @@ MIXED_OPERATORS = declare(
     "D012",
     "mixed-operators",
     "error",
-    "Bitwise and arithmetic operators are mixed in one instruction, or a bitwise operator runs off the Vector engine.",
+    "Bitwise and arithmetic operators are mixed in one instruction, or a bitwise operator runs "
+    "off the Vector engine.",
     "one instruction is either bitwise or arithmetic, and only the Vector engine is bitwise",
     meaningless=True,
 )
@@ -285,7 +291,8 @@ REDUCTION_OPERATOR = declare(
     "reduction-operator",
     "error",
     "A reduction uses an operator that does not reduce.",
-    "the engine reduces with add, subtract, multiply, maximum, minimum and the bitwise and logical and/or/xor only",
+    "the engine reduces with add, subtract, multiply, maximum, minimum and the bitwise and "
+    "logical and/or/xor only",
     meaningless=True,
 )
 DTYPE_MISMATCH = declare(
@@ -334,7 +341,8 @@ NAN_CREATED = declare(
     "the runtime may stop with a numerical error",
 )
 
-# -- values ------------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
+# --------------------
 
 INEXACT_INTEGER = declare(
     "D016",

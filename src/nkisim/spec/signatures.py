@@ -60,7 +60,8 @@ def reject_call(
     if accepted[:1] == ["dst"] and missing and "dst" not in kwargs and args:
         flag(
             rules.NO_DESTINATION,
-            f"{name} is called without {', '.join(missing)}: instructions return nothing, dst comes first",
+            f"{name} is called without {', '.join(missing)}: instructions return nothing, dst "
+            f"comes first",
             instruction=name,
             operand="dst",
             seen=f"{len(args)} positional arguments",
@@ -80,9 +81,7 @@ def reject_call(
     raise AssertionError("unreachable: A025 always raises")
 
 
-def checked_call(
-    name: str, removed: Removed | None = None
-) -> Callable[[F], F]:
+def checked_call(name: str, removed: Removed | None = None) -> Callable[[F], F]:
     """Decorate a function so that calls which do not fit its signature raise with the remedy."""
     known = dict(_MASK) | dict(removed or {})
 

@@ -54,15 +54,15 @@ def along(source, path, shapes):
 @pytest.mark.parametrize(
     "path",
     [
-        [nl.shared_hbm],
-        [nl.sbuf, nl.shared_hbm],
-        [nl.private_hbm, nl.sbuf, nl.sbuf, nl.private_hbm, nl.shared_hbm],
+        (nl.shared_hbm,),
+        (nl.sbuf, nl.shared_hbm),
+        (nl.private_hbm, nl.sbuf, nl.sbuf, nl.private_hbm, nl.shared_hbm),
     ],
     ids=["hbm-hbm", "hbm-sbuf-hbm", "all"],
 )
 def test_every_bit_arrives(name, path):
     data = patterns((100, 37), name)
-    got = nkisim.simulate(along)(data, path, [data.shape] * len(path))
+    got = nkisim.simulate(along)(data, path, (data.shape,) * len(path))
     assert got.dtype == data.dtype
     np.testing.assert_array_equal(bits(got), bits(data))
 
@@ -80,7 +80,7 @@ def test_every_bit_arrives(name, path):
 )
 def test_counts_must_agree_not_ranks(source, shapes):
     data = np.arange(np.prod(source), dtype=np.float32).reshape(source)
-    got = nkisim.simulate(along)(data, [nl.sbuf, nl.shared_hbm], shapes)
+    got = nkisim.simulate(along)(data, (nl.sbuf, nl.shared_hbm), tuple(shapes))
     np.testing.assert_array_equal(got, data.reshape(shapes[-1]))
 
 
@@ -89,7 +89,7 @@ def test_another_count_stops_the_kernel():
     with pytest.raises(
         nkisim.NkiValidationError, match=r"same number of elements.*24.*25"
     ) as caught:
-        nkisim.simulate(along)(data, [nl.sbuf], [(5, 5)])
+        nkisim.simulate(along)(data, (nl.sbuf,), ((5, 5),))
     assert caught.value.rule_id == "S058"
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from oracles.memory import Memory, Span, follow
+from oracles.memory import Memory, Span, follow, frozen
 
 NKI_TYPES = {
     "uint8": nl.uint8,
@@ -95,7 +95,7 @@ def assert_reads_like_the_bytes(data, steps, buffer):
     model = Memory().tensor(data.shape, data.dtype, on_chip=buffer in (nl.sbuf, nl.psum))
     model.write(data)
     want = follow(model, steps, Span, HOST_TYPES)
-    got = nkisim.simulate(read_view)(data, steps, buffer, NKI_TYPES)
+    got = nkisim.simulate(read_view)(data, frozen(steps), buffer, NKI_TYPES)
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(bits(got), bits(want.read()))
     return want
@@ -107,7 +107,7 @@ def assert_writes_like_the_bytes(data, steps, buffer):
     view = follow(model, steps, Span, HOST_TYPES)
     name = next(name for name, dtype in HOST_TYPES.items() if np.dtype(dtype) == view.dtype)
     values = random_bytes(view.shape, name, seed=1)
-    got = nkisim.simulate(write_view)(data, values, steps, buffer, NKI_TYPES)
+    got = nkisim.simulate(write_view)(data, values, frozen(steps), buffer, NKI_TYPES)
     view.write(values)
     np.testing.assert_array_equal(bits(got), bits(model.read()))
 
@@ -197,7 +197,9 @@ def test_patterns_mix_with_the_other_views(steps, buffer):
     want = assert_reads_like_the_bytes(numbered((8, 24)), steps, buffer)
     assert_writes_like_the_bytes(numbered((8, 24)), steps, buffer)
     account = (nl.int32, want.shape, want.offset, tuple(want.get_pattern()))
-    nkisim.simulate(assert_account)(numbered((8, 24)), steps, buffer, NKI_TYPES, *account)
+    nkisim.simulate(assert_account)(
+        numbered((8, 24)), frozen(steps), buffer, NKI_TYPES, *frozen(account)
+    )
 
 
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.shared_hbm], ids=["sbuf", "hbm"])
@@ -205,7 +207,9 @@ def test_the_account_of_a_pattern_is_the_pattern(buffer):
     pattern, offset = [[48, 8], [5, 4], [2, 3]], 7
     steps = [("ap", pattern, offset, "int16")]
     account = (nl.int16, (8, 4, 3), offset, pattern)
-    nkisim.simulate(assert_account)(numbered((8, 24)), steps, buffer, NKI_TYPES, *account)
+    nkisim.simulate(assert_account)(
+        numbered((8, 24)), frozen(steps), buffer, NKI_TYPES, *frozen(account)
+    )
 
 
 @nkisim.jit
@@ -267,7 +271,7 @@ def test_any_pattern_inside_the_rows(drawn):
 )
 def test_a_pattern_without_meaning_stops_the_kernel(steps, rule):
     with pytest.raises(nkisim.NkiValidationError) as caught:
-        nkisim.simulate(read_view)(numbered((8, 24)), steps, nl.sbuf, NKI_TYPES)
+        nkisim.simulate(read_view)(numbered((8, 24)), frozen(steps), nl.sbuf, NKI_TYPES)
     assert caught.value.rule_id == rule
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from oracles.memory import Memory, Span, follow
+from oracles.memory import Memory, Span, follow, frozen
 
 SHAPE = (6, 4, 10)
 
@@ -67,6 +67,7 @@ def modelled(shape, dtype, buffer):
 
 def assert_like_the_bytes(steps, buffer, shape=SHAPE, dtype=np.int32):
     """Reads and writes through a view do what the table of cells says."""
+    steps = frozen(steps)
     data = numbered(shape, dtype)
     model = modelled(shape, dtype, buffer)
     model.write(data)
@@ -134,7 +135,7 @@ def test_an_index_of_an_index(buffer, dtype):
 )
 def test_integers_drop_dimensions_in_hbm(entries, shape):
     data = numbered(SHAPE)
-    got = nkisim.simulate(read_view)(data, [("index", *entries)], nl.shared_hbm)
+    got = nkisim.simulate(read_view)(data, (("index", *entries),), nl.shared_hbm)
     assert got.shape == shape
     assert_like_the_bytes([("index", *entries)], nl.shared_hbm)
 
@@ -154,7 +155,7 @@ def test_integers_drop_dimensions_in_hbm(entries, shape):
 )
 def test_on_chip_results_keep_two_dimensions(source, entries, shape):
     data = numbered(source)
-    got = nkisim.simulate(read_view)(data, [("index", *entries)], nl.sbuf)
+    got = nkisim.simulate(read_view)(data, (("index", *entries),), nl.sbuf)
     assert got.shape == shape
     assert_like_the_bytes([("index", *entries)], nl.sbuf, source)
 
@@ -163,7 +164,7 @@ def test_an_integer_may_take_the_partition_dimension_away():
     # As the language guide has it; the first dimension of the result is then a free dimension.
     steps = [("index", ("at", 2), ("...",)), ("index", ("slice", 0, 3, None), ALL)]
     assert_like_the_bytes(steps, nl.sbuf)
-    report = nkisim.check(read_view)(numbered(SHAPE), steps, nl.sbuf)
+    report = nkisim.check(read_view)(numbered(SHAPE), frozen(steps), nl.sbuf)
     assert "S015" in report.codes
     assert report.ok
 
@@ -276,13 +277,13 @@ def test_any_chain_of_indices_in_hbm(chain):
 )
 def test_an_index_without_meaning_stops_the_kernel(buffer, entries, rule, words):
     with pytest.raises(nkisim.NkiValidationError) as caught:
-        nkisim.simulate(read_view)(numbered(SHAPE), [("index", *entries)], buffer)
+        nkisim.simulate(read_view)(numbered(SHAPE), (("index", *entries),), buffer)
     assert caught.value.rule_id == rule
     assert words in str(caught.value)
 
 
 def test_a_negative_integer_counts_from_the_end_with_a_finding():
-    report = nkisim.check(read_view)(numbered((4, 5)), [("index", ALL, ("at", -2))], nl.sbuf)
+    report = nkisim.check(read_view)(numbered((4, 5)), (("index", ALL, ("at", -2)),), nl.sbuf)
     assert "S010" in report.codes
     np.testing.assert_array_equal(report.outputs, numbered((4, 5))[:, 3:4])
 

@@ -113,7 +113,7 @@ def test_each_element_has_its_own_history(drawn):
     model = oracle.Accumulators(ROWS, COLUMNS)
     for row, column, rows, columns, accumulate in drawn:
         model.add(row, column, product[:rows, column : column + columns], accumulate)
-    report = nkisim.check(sequence)(a, b, drawn)
+    report = nkisim.check(sequence)(a, b, tuple(drawn))
     assert "M003" not in report.codes
     assert ("M002" in report.codes) == (not model.opened(0, 0, ROWS, COLUMNS))
     np.testing.assert_array_equal(report.outputs, model.array())
@@ -121,7 +121,7 @@ def test_each_element_has_its_own_history(drawn):
 
 def test_none_overwrites_the_new_part_and_adds_to_the_old():
     a, b = whole((4, ROWS), 2), whole((4, COLUMNS), 3)
-    got = nkisim.simulate(sequence)(a, b, [(0, 0, ROWS, 10, None), (0, 6, ROWS, 10, None)])
+    got = nkisim.simulate(sequence)(a, b, ((0, 0, ROWS, 10, None), (0, 6, ROWS, 10, None)))
     product = oracle.matmul(a, b).value
     want = product.copy()
     want[:, 6:10] *= 2

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from oracles.memory import Memory, Span, follow
+from oracles.memory import Memory, Span, follow, frozen
 
 HOST_TYPES = {
     "uint8": np.uint8,
@@ -64,13 +64,13 @@ def assert_like_the_bytes(shape, name, steps, buffer):
     model = Memory().tensor(shape, data.dtype, on_chip=buffer == nl.sbuf)
     model.write(data)
     view = follow(model, steps, Span, HOST_TYPES)
-    got = nkisim.simulate(read_view)(data, steps, buffer, NKI_TYPES)
+    got = nkisim.simulate(read_view)(data, frozen(steps), buffer, NKI_TYPES)
     assert got.dtype == view.dtype
     np.testing.assert_array_equal(bits(got), bits(view.read()))
 
     kind = next(n for n, dtype in HOST_TYPES.items() if np.dtype(dtype) == view.dtype)
     values = random_bytes(view.shape, kind, seed=1)
-    written = nkisim.simulate(write_view)(data, values, steps, buffer, NKI_TYPES)
+    written = nkisim.simulate(write_view)(data, values, frozen(steps), buffer, NKI_TYPES)
     view.write(values)
     np.testing.assert_array_equal(bits(written), bits(model.read()))
 
@@ -132,7 +132,7 @@ def test_a_slice_of_a_reshape(buffer):
 )
 def test_a_reshape_without_meaning_stops_the_kernel(steps, buffer, rule, words):
     with pytest.raises(nkisim.NkiValidationError) as caught:
-        nkisim.simulate(read_view)(random_bytes((6, 24), "int32"), steps, buffer, NKI_TYPES)
+        nkisim.simulate(read_view)(random_bytes((6, 24), "int32"), frozen(steps), buffer, NKI_TYPES)
     assert caught.value.rule_id == rule
     assert words in str(caught.value)
 
@@ -141,7 +141,7 @@ def test_a_reshape_without_meaning_stops_the_kernel(steps, buffer, rule, words):
 def test_a_reshape_of_a_slice_works_with_a_finding(buffer):
     data = random_bytes((6, 24), "int32")
     steps = [("index", ("slice", 1, 4, None), ("slice", 0, 12, None)), ("reshape", (3, 3, 4))]
-    report = nkisim.check(read_view)(data, steps, buffer, NKI_TYPES)
+    report = nkisim.check(read_view)(data, frozen(steps), buffer, NKI_TYPES)
     assert "S016" in report.codes
     np.testing.assert_array_equal(report.outputs, data[1:4, 0:12].reshape(3, 3, 4))
 
@@ -197,7 +197,7 @@ def test_sizes_go_up_and_down(shape, name, steps):
 )
 def test_a_view_that_does_not_fit_stops_the_kernel(shape, name, steps):
     with pytest.raises(nkisim.NkiValidationError) as caught:
-        nkisim.simulate(read_view)(random_bytes(shape, name), steps, nl.sbuf, NKI_TYPES)
+        nkisim.simulate(read_view)(random_bytes(shape, name), frozen(steps), nl.sbuf, NKI_TYPES)
     assert caught.value.rule_id == "S019"
 
 

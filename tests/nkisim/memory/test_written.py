@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from oracles.memory import Memory, Span, follow
+from oracles.memory import Memory, Span, follow, frozen
 
 BUFFERS = {"sbuf": "M001", "psum": "M002", "private_hbm": "M005", "shared_hbm": "M005"}
 FLOATS = {
@@ -64,7 +64,7 @@ def columns(first, last):
 def test_a_tile_that_nobody_wrote(buffer, name):
     source = np.ones((8, 12), (FLOATS | INTEGERS)[name])
     check = nkisim.check(partly_written)
-    report = check(source, getattr(nl, name), getattr(nl, buffer), None, [])
+    report = check(source, getattr(nl, name), getattr(nl, buffer), None, ())
     assert report.codes & CODES == {BUFFERS[buffer]}
     (finding,) = [f for f in report.findings if f.rule.id in CODES]
     assert finding.severity == "error"
@@ -85,7 +85,13 @@ def test_the_first_element_and_the_count(buffer, name):
     dtype = (FLOATS | INTEGERS)[name]
     source = np.arange(8 * 7).reshape(8, 7).astype(dtype)
     check = nkisim.check(partly_written)
-    report = check(source, getattr(nl, name), getattr(nl, buffer), columns(0, 7), columns(4, 12))
+    report = check(
+        source,
+        getattr(nl, name),
+        getattr(nl, buffer),
+        frozen(columns(0, 7)),
+        frozen(columns(4, 12)),
+    )
     (finding,) = [f for f in report.findings if f.rule.id == BUFFERS[buffer]]
     # Columns 4 to 6 of the tile were written: columns 3 to 7 of the view were not.
     assert "40" in finding.message
@@ -113,7 +119,9 @@ def test_the_written_part_may_be_read(buffer, written, read):
     model = Memory().tensor((8, 12), np.float32, on_chip=True)
     shape = follow(model, written, Span, None).shape
     source = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    report = nkisim.check(partly_written)(source, nl.float32, getattr(nl, buffer), written, read)
+    report = nkisim.check(partly_written)(
+        source, nl.float32, getattr(nl, buffer), frozen(written), frozen(read)
+    )
     assert not report.codes & CODES
     follow(model, written, Span, None).write(source)
     np.testing.assert_array_equal(report.outputs, follow(model, read, Span, None).read())
@@ -244,7 +252,7 @@ def test_one_line_is_one_finding_with_a_count():
 
 
 def test_simulate_computes_and_warns_and_strict_stops():
-    arguments = (np.ones((8, 12), np.float32), nl.float32, nl.sbuf, None, [])
+    arguments = (np.ones((8, 12), np.float32), nl.float32, nl.sbuf, None, ())
     sim = nkisim.simulate(partly_written)
     with pytest.warns(nkisim.NkiFindingWarning):
         out = sim(*arguments)

@@ -1,0 +1,125 @@
+"""The public surface is that of NKI 0.3.0: every name, parameter, order, default and enum member."""
+
+import inspect
+import json
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+import nkisim
+import nkisim.collectives
+import nkisim.isa
+import nkisim.language
+from nkisim.isa.pending import PENDING
+
+RECORDED = json.loads(
+    (Path(__file__).parents[1] / "data" / "nki-0.3.0-signatures.json").read_text()
+)
+
+FUNCTIONS = [
+    (module, name, parameters)
+    for module, content in RECORDED.items()
+    for name, parameters in content["functions"].items()
+]
+
+
+@pytest.fixture(scope="module")
+def modules():
+    nkisim.install()
+    try:
+        import nki
+        import nki.collectives
+        import nki.isa
+        import nki.language
+
+        yield {
+            "nki": nki,
+            "nki.language": nki.language,
+            "nki.isa": nki.isa,
+            "nki.collectives": nki.collectives,
+        }
+    finally:
+        nkisim.uninstall()
+
+
+def shown(default):
+    """Render a default as the record does: strings quoted, enum members by name, the rest by repr."""
+    return str(default) if isinstance(default, Enum) else repr(default)
+
+
+def described(function):
+    """Return the parameters of a function in the form of the record."""
+    rows = []
+    for parameter in inspect.signature(function).parameters.values():
+        prefix = {parameter.VAR_KEYWORD: "**", parameter.VAR_POSITIONAL: "*"}.get(
+            parameter.kind, ""
+        )
+        row = {"name": prefix + parameter.name}
+        if parameter.default is not parameter.empty:
+            row["default"] = shown(parameter.default)
+        rows.append(row)
+    return rows
+
+
+def test_the_record_has_160_functions():
+    assert len(FUNCTIONS) == 160
+
+
+@pytest.mark.parametrize(("module", "name", "parameters"), FUNCTIONS, ids=lambda v: str(v)[:40])
+def test_function_has_the_recorded_signature(modules, module, name, parameters):
+    assert described(getattr(modules[module], name)) == parameters
+
+
+@pytest.mark.parametrize("module", list(RECORDED))
+def test_classes_have_the_recorded_members(modules, module):
+    for name, content in RECORDED[module]["classes"].items():
+        found = getattr(modules[module], name)
+        assert inspect.isclass(found), name
+        if content["enum"]:
+            members = [{"name": m.name, "value": repr(m.value)} for m in found]
+            assert members == content["members"], name
+        else:
+            for member in content["members"]:
+                assert hasattr(found, member), f"{name}.{member}"
+
+
+@pytest.mark.parametrize("module", list(RECORDED))
+def test_names_are_present_and_exported(modules, module):
+    for name in RECORDED[module]["names"]:
+        assert hasattr(modules[module], name), name
+    exported = set(getattr(modules[module], "__all__", ()))
+    content = RECORDED[module]
+    if module != "nki":
+        assert {*content["functions"], *content["classes"], *content["names"]} <= exported
+
+
+def test_pending_instructions_say_so_and_are_counted():
+    """Names whose meaning is still to come; the list only ever gets shorter."""
+    for name, function in PENDING.items():
+        with pytest.raises(NotImplementedError, match=name):
+            function()
+    assert sorted(PENDING) == [
+        "core_barrier",
+        "dropout",
+        "local_gather",
+        "max8",
+        "nc_find_index8",
+        "nc_match_replace8",
+        "nc_matmul_mx",
+        "nc_n_gather",
+        "nc_stream_shuffle",
+        "nonzero_with_count",
+        "quantize_mx",
+        "rand2",
+        "rand_get_state",
+        "rand_set_state",
+        "register_alloc",
+        "register_load",
+        "register_move",
+        "register_store",
+        "rng",
+        "sendrecv",
+        "sequence_bounds",
+        "set_rng_seed",
+    ]

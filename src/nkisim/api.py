@@ -41,6 +41,15 @@ PLATFORM_TARGET = declare(
 )
 
 
+JIT_ARGUMENT = declare(
+    "A020",
+    "jit-argument",
+    "warning",
+    "nki.jit is called with mode= or a flag of the compiler.",
+    "0.3.0 finds the framework from the arguments and ignores them; 0.4.0 refuses mode",
+)
+
+
 class Kernel:
     """A function made a kernel by ``jit``; calling it runs it on the simulator.
 
@@ -86,7 +95,8 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
     ignored = [*(["mode"] if mode != "auto" else []), *kwargs]
     if ignored:
         warnings.warn(
-            f"nki.jit ignores {', '.join(ignored)} in NKI 0.3.0 (rule A020): remove the argument",
+            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(ignored)} in NKI 0.3.0; remove the "
+            f"argument",
             DeprecationWarning,
             stacklevel=2,
         )

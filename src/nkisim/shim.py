@@ -121,6 +121,8 @@ def _alias(name: str) -> Callable[[ModuleType], ModuleType]:
 
 def _nki(module: ModuleType) -> ModuleType:
     """Fill ``module`` with the top level of ``nki``."""
+    from nkisim.removed import missing_name
+
     api = import_module("nkisim")
 
     def simulate(kernel: Any) -> Any:
@@ -130,7 +132,12 @@ def _nki(module: ModuleType) -> ModuleType:
     simulate.__module__ = _PACKAGE
     simulate.__annotations__.clear()  # NKI's signature is ``(kernel)``, to the letter
     module.__doc__ = f"NKI {NKI_VERSION}, simulated by nkisim."
-    vars(module).update(jit=api.jit, simulate=simulate, __version__=NKI_VERSION)
+    vars(module).update(
+        jit=api.jit,
+        simulate=simulate,
+        __version__=NKI_VERSION,
+        __getattr__=missing_name(_PACKAGE),
+    )
     for name in _MODULES:
         if name.rpartition(".")[0] == _PACKAGE:
             import_module(name)  # which also makes it an attribute of ``module``

@@ -40,6 +40,7 @@ GEN2 = ("gen2",)
 GEN4 = ("gen4",)
 
 TWINS: list[Twin] = []
+WAITING: list[Twin] = []
 GUARDS: list[Guard] = []
 
 
@@ -95,14 +96,26 @@ class Guard:
     targets: tuple[str, ...]
 
 
+def simulated(instruction: str) -> bool:
+    """Tell whether the simulator gives an instruction a meaning, and not only its name."""
+    return getattr(nisa, instruction).__module__ != "nkisim.isa.pending"
+
+
 def twin(
-    *inputs: Any, targets: tuple[str, ...] = ALL, mended: Sequence[Any] | None = None
+    *inputs: Any,
+    targets: tuple[str, ...] = ALL,
+    mended: Sequence[Any] | None = None,
+    needs: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin."""
+    """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin.
+
+    A twin that ``needs`` an instruction counts from the moment that instruction is simulated.
+    """
 
     def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
         good_inputs = inputs if mended is None else mended
-        TWINS.append(Twin(bad.__name__.removeprefix("bad_"), bad, inputs, good_inputs, targets))
+        found = Twin(bad.__name__.removeprefix("bad_"), bad, inputs, good_inputs, targets)
+        (TWINS if needs is None or simulated(needs) else WAITING).append(found)
         return bad
 
     return declare

@@ -4,7 +4,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 import nkisim.typing as nt
-from kernels import ALL, GEN2, GEN2_3, GEN3_UP, bf16, f32, host_twin, i32, stored, twin
+from kernels import ALL, GEN2, GEN2_3, GEN3_UP, GEN4, bf16, f32, host_twin, i32, stored, twin
 
 # -- DMA -----------------------------------------------------------------------------------------
 
@@ -110,6 +110,19 @@ def good_A004(a):
     return stored(nl.add(counts, nl.load(a)))
 
 
+@twin(f32(64, 32), targets=GEN4)
+def bad_A005(a):
+    packed = nl.ndarray((64, 8), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    nisa.memset(dst=packed, value=1)  # here
+    return stored(nl.load(a)), stored(packed)
+
+
+def good_A005(a):
+    packed = nl.ndarray((64, 8), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    nisa.memset(dst=packed, value=0)
+    return stored(nl.load(a)), stored(packed)
+
+
 @twin(f32(64, 8, 16))
 def bad_A006(a):
     total = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
@@ -134,6 +147,19 @@ def good_A009(scores):
     tile = nl.load(scores)
     nisa.affine_select(tile, [[-1, 32]], 1, tile, -1e30, nl.greater_equal, offset=0)
     return stored(tile)
+
+
+@twin(f32(64, 32), needs="register_move")
+def bad_A010(a):
+    count = nisa.register_alloc()
+    nisa.register_move(count, imm=4)  # here
+    return stored(nl.load(a))
+
+
+def good_A010(a):
+    count = nisa.register_alloc()
+    nisa.register_move(count, src=nisa.register_alloc(4))
+    return stored(nl.load(a))
 
 
 @twin(f32(64, 32))
@@ -275,8 +301,8 @@ def good_A038(a):
     return out
 
 
-@twin(f32(32, 32))
-def bad_A048(a):
+@twin(f32(32, 32), needs="nc_stream_shuffle")
+def bad_A048_mask(a):
     tile = nl.load(a)
     swapped = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.sbuf)
     mask = nl.ndarray((1, 32), dtype=nl.int32, buffer=nl.sbuf)
@@ -285,11 +311,50 @@ def bad_A048(a):
     return stored(swapped)
 
 
-def good_A048(a):
+def good_A048_mask(a):
     tile = nl.load(a)
     swapped = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.nc_stream_shuffle(dst=swapped, src=tile, shuffle_mask=list(range(32)))
     return stored(swapped)
+
+
+@twin(f32(64, 32))
+def bad_A048(a):
+    tile = nl.load(a)
+    wide = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=wide, value=tile[:, 0:1])  # here
+    return stored(wide)
+
+
+def good_A048(a):
+    tile = nl.load(a)
+    wide = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=wide, src=tile.ap([[32, 64], [0, 128]]))
+    return stored(wide)
+
+
+@twin(f32(64, 64))
+def bad_A043(a):
+    identity = nl.shared_identity_matrix(256, dtype=nl.float32)  # here
+    return stored(nl.matmul(nl.load(identity[0:64, 0:64]), nl.load(a), transpose_x=True))
+
+
+def good_A043(a):
+    identity = nl.shared_identity_matrix(64, dtype=nl.float32)
+    return stored(nl.matmul(nl.load(identity[0:64, 0:64]), nl.load(a), transpose_x=True))
+
+
+@twin(f32(64, 32))
+def bad_A044(a):
+    tile = nl.load(a)
+    nl.device_print("tile", x=tile[0:1, 0:4])  # here
+    return stored(tile)
+
+
+def good_A044(a):
+    tile = nl.load(a)
+    nl.device_print("tile", tensor=tile[0:1, 0:4])
+    return stored(tile)
 
 
 # -- engines and generations ---------------------------------------------------------------------
@@ -338,17 +403,17 @@ def good_A034_scalar(a):
     return stored(copy)
 
 
-@twin(f32(32, 32))
+@twin(f32(64, 64))
 def bad_A046(a):
     tile = nl.load(a)
-    turned = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum)
+    turned = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(dst=turned, data=tile, engine=nisa.engine.vector)  # here
     return stored(turned)
 
 
 def good_A046(a):
     tile = nl.load(a)
-    turned = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum)
+    turned = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_transpose(dst=turned, data=tile)
     return stored(turned)
 
@@ -369,8 +434,8 @@ def good_A012(a):
     return out
 
 
-@twin([f32(64, 32), f32(64, 32)], mended=((f32(64, 32), f32(64, 32)),))
-def bad_A018(pair):
+@twin([f32(64, 32), f32(64, 32)], mended=((f32(64, 32), f32(64, 32)),))  # here
+def bad_A018(pair):  # here
     total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=nl.load(pair[0]), data2=nl.load(pair[1]), op=nl.add)
     return stored(total)
@@ -382,6 +447,15 @@ def good_A018(pair):
     return stored(total)
 
 
+@twin(f32(64, 32))  # here
+def bad_A016(a, *, scale=2.0):  # here
+    return stored(nl.multiply(nl.load(a), scale))
+
+
+def good_A016(a, scale=2.0):
+    return stored(nl.multiply(nl.load(a), scale))
+
+
 @host_twin
 def bad_A019():
     return nkisim.jit(platform_target="trn2")(good_A012)  # here
@@ -389,15 +463,6 @@ def bad_A019():
 
 def good_A019():
     return nkisim.jit(good_A012)
-
-
-@host_twin
-def bad_A020():
-    return nkisim.jit(mode="torchxla")(good_A012)  # here
-
-
-def good_A020():
-    return nkisim.jit()(good_A012)
 
 
 @twin(f32(64, 32))
@@ -420,8 +485,8 @@ def good_L063():
     return nl.ds(0, 32)
 
 
-@twin(f32(64, 32))
-def bad_L064(a: nt.tensor[128, 32]):
+@twin(f32(64, 32))  # here
+def bad_L064(a: nt.tensor[128, 32]):  # here
     return stored(nl.load(a))
 
 
@@ -429,8 +494,8 @@ def good_L064(a: nt.tensor[64, 32]):
     return stored(nl.load(a))
 
 
-@twin(32, mended=(f32(64, 32),))
-def bad_L066(columns):
+@twin(32, mended=(f32(64, 32),))  # here
+def bad_L066(columns):  # here
     tile = nl.zeros((64, columns), dtype=nl.float32, buffer=nl.sbuf)
     return stored(tile)
 

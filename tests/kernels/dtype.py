@@ -164,7 +164,7 @@ def good_D032(a, mask):
     return stored(kept)
 
 
-@twin(f32(64, 32), i32(64, 8, below=32))
+@twin(f32(64, 32), i32(64, 8, below=32), needs="nc_n_gather")
 def bad_D032_index(a, columns):
     tile, index = nl.load(a), nl.load(columns)
     picked = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
@@ -179,19 +179,19 @@ def good_D032_index(a, columns):
     return stored(picked)
 
 
-@twin(f32(32, 32))
-def bad_D033(a):
-    tile = nl.load(a)
-    swapped = nl.ndarray((32, 32), dtype=nl.bfloat16, buffer=nl.sbuf)
-    nisa.nc_stream_shuffle(dst=swapped, src=tile, shuffle_mask=[1, 0] * 16)  # here
-    return stored(swapped)
+@twin(f32(64, 32), ints("uint8", 64, 32, below=2))
+def bad_D033(a, mask):
+    kept = nl.zeros((64, 32), dtype=nl.bfloat16, buffer=nl.sbuf)
+    tile, predicate = nl.load(a), nl.load(mask)
+    nisa.tensor_copy_predicated(dst=kept, src=tile, predicate=predicate)  # here
+    return stored(kept)
 
 
-def good_D033(a):
-    tile = nl.load(a, dtype=nl.bfloat16)
-    swapped = nl.ndarray((32, 32), dtype=nl.bfloat16, buffer=nl.sbuf)
-    nisa.nc_stream_shuffle(dst=swapped, src=tile, shuffle_mask=[1, 0] * 16)
-    return stored(swapped)
+def good_D033(a, mask):
+    kept = nl.zeros((64, 32), dtype=nl.bfloat16, buffer=nl.sbuf)
+    tile, predicate = nl.load(a, dtype=nl.bfloat16), nl.load(mask)
+    nisa.tensor_copy_predicated(dst=kept, src=tile, predicate=predicate)
+    return stored(kept)
 
 
 @twin(f32(16, 128), targets=GEN3_UP)
@@ -541,19 +541,6 @@ def good_D009(a):
     return stored(turned)
 
 
-@twin(np.array([[-8, 8]] * 64, np.int32), mended=(np.array([[8, 16]] * 64, np.int32),))
-def bad_D015(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.right_shift, operand0=2)  # here
-    return stored(tile)
-
-
-def good_D015(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.right_shift, operand0=2)
-    return stored(tile)
-
-
 @twin(_LARGE)
 def bad_D016(counters):
     tile = nl.load(counters)
@@ -661,30 +648,6 @@ def good_D021(angles):
     nisa.scalar_tensor_tensor(tile, turns, nl.multiply, -6.2831853, nl.add, tile)
     nisa.activation(dst=tile, op=nl.sin, data=tile)
     return stored(tile)
-
-
-@twin(bf16(64, 32))
-def bad_D031(scores):
-    tile = nl.load(scores)
-    lowest = -3.4028235e38
-    nisa.affine_select(tile, [[-1, 32]], 1, tile, lowest, cmp_op=nl.greater_equal)  # here
-    return stored(tile)
-
-
-def good_D031(scores):
-    tile = nl.load(scores)
-    lowest = -30000.0
-    nisa.affine_select(tile, [[-1, 32]], 1, tile, lowest, cmp_op=nl.greater_equal)
-    return stored(tile)
-
-
-@twin(i32(64, 32, below=4))
-def bad_D040(flags):
-    return stored(nl.logical_not(nl.load(flags)))  # here
-
-
-def good_D040(flags):
-    return stored(nl.equal(nl.load(flags), 0))
 
 
 @twin(np.array([[0.0, 2.0]] * 64, np.float32))

@@ -4,7 +4,7 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN2_3, GEN3_UP, bf16, f32, stored, twin, u32
+from kernels import GEN2_3, bf16, f32, stored, twin, u32
 
 # -- reading what nobody wrote -------------------------------------------------------------------
 
@@ -72,25 +72,6 @@ def good_M006(a):
     for c in range(0, 100, 32):
         end = min(c + 32, 100)
         nisa.dma_copy(dst=out[:, c:end], src=a[:, c:end])
-    return out
-
-
-@twin(f32(64, 96))
-def bad_M007(a):
-    out = nl.ndarray((64, 96), dtype=a.dtype, buffer=nl.shared_hbm)
-    for c in range(0, 64, 32):
-        tile = nl.load(a[:, c : c + 64])
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=float(c))
-        nisa.dma_copy(dst=out[:, c : c + 64], src=tile)  # here
-    return out
-
-
-def good_M007(a):
-    out = nl.ndarray((64, 96), dtype=a.dtype, buffer=nl.shared_hbm)
-    for c in range(0, 96, 32):
-        tile = nl.load(a[:, c : c + 32])
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=float(c))
-        nisa.dma_copy(dst=out[:, c : c + 32], src=tile)
     return out
 
 
@@ -173,25 +154,25 @@ def good_M043(a, b):
 # -- what fits -----------------------------------------------------------------------------------
 
 
-@twin(f32(9, 1, 8192))
-def bad_M008(a):
-    total = nl.zeros((1, 8192), dtype=nl.float32, buffer=nl.sbuf)
+@twin(f32(4, 16384))
+def bad_M008(rows):
+    total = nl.zeros((1, 512), dtype=nl.float32, buffer=nl.sbuf)
     tiles = []
-    for i in range(9):
-        tile = nl.ndarray((1, 8192), dtype=nl.float32, buffer=nl.sbuf)  # here
-        nisa.dma_copy(dst=tile, src=a[i])
+    for i in range(4):
+        tile = nl.ndarray((128, 16384), dtype=nl.float32, buffer=nl.sbuf)  # here
+        nisa.dma_copy(dst=tile, src=rows.ap([[0, 128], [1, 16384]], offset=i * 16384))
         tiles.append(tile)
-    for i in range(9):
-        nisa.tensor_tensor(dst=total, data1=total, data2=tiles[i], op=nl.add)
+    for tile in tiles:
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[0:1, 0:512], op=nl.add)
     return stored(total)
 
 
-def good_M008(a):
-    total = nl.zeros((1, 8192), dtype=nl.float32, buffer=nl.sbuf)
-    for i in range(9):
-        tile = nl.ndarray((1, 8192), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=a[i])
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+def good_M008(rows):
+    total = nl.zeros((1, 512), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(4):
+        tile = nl.ndarray((128, 16384), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=rows.ap([[0, 128], [1, 16384]], offset=i * 16384))
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[0:1, 0:512], op=nl.add)
     return stored(total)
 
 
@@ -211,13 +192,13 @@ def good_M009(a):
     return out
 
 
-@twin(bf16(64, 32), bf16(9, 64, 128))
+@twin(bf16(64, 128), bf16(9, 64, 128))
 def bad_M010(a, b):
-    out = nl.ndarray((9, 32, 128), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
+    out = nl.ndarray((9, 128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
     banks = []
     for i in range(9):
-        acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)  # here
+        acc = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)  # here
         nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b[i]))
         banks.append(acc)
     for i in range(9):
@@ -227,10 +208,10 @@ def bad_M010(a, b):
 
 
 def good_M010(a, b):
-    out = nl.ndarray((9, 32, 128), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
+    out = nl.ndarray((9, 128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
     for i in range(9):
-        acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+        acc = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)
         nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b[i]))
         nisa.tensor_copy(dst=tile, src=acc)
         nisa.dma_copy(dst=out[i], src=tile)
@@ -272,10 +253,11 @@ def bad_M013(a, b):
     out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
     a_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
     b_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 32))  # here
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 512))
     nisa.dma_copy(dst=a_tile, src=a)
     nisa.dma_copy(dst=b_tile, src=b)
-    nisa.tensor_tensor(dst=a_tile, data1=a_tile, data2=b_tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=a_tile)
+    nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
     return out
 
 
@@ -283,10 +265,11 @@ def good_M013(a, b):
     out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
     a_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
     b_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 128))
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 512))
     nisa.dma_copy(dst=a_tile, src=a)
     nisa.dma_copy(dst=b_tile, src=b)
-    nisa.tensor_tensor(dst=a_tile, data1=a_tile, data2=b_tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=a_tile)
+    nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
     return out
 
 
@@ -481,6 +464,19 @@ def good_M024(a):
     return stored(turned)
 
 
+@twin(f32(64, 32))
+def bad_M024_iota(a):
+    index = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.psum)
+    nisa.iota(dst=index, pattern=[[1, 32]])  # here
+    return stored(nl.load(a)), stored(index)
+
+
+def good_M024_iota(a):
+    index = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.iota(dst=index, pattern=[[1, 32]])
+    return stored(nl.load(a)), stored(index)
+
+
 @twin(bf16(64, 32), bf16(64, 128))
 def bad_M025(a, b):
     out = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.shared_hbm)
@@ -507,10 +503,10 @@ def good_M028(a):
     return stored(nl.load_transpose2d(a))
 
 
-@twin(f32(64, 32), f32(64, 32))
-def bad_M029(a, cache):
+@twin(f32(64, 32), f32(64, 32))  # here
+def bad_M029(a, cache):  # here
     tile = nl.load(a)
-    nisa.dma_copy(dst=cache, src=tile)  # here
+    nisa.dma_copy(dst=cache, src=tile)
     return stored(tile)
 
 
@@ -553,25 +549,9 @@ def good_M031(a):
     return stored(last)
 
 
-@twin(f32(64, 32))
-def bad_M032(a):
-    tile = nl.load(a)
-    total = tile[:, 0:1]
-    nisa.activation_reduce(tile, nl.exp, tile, reduce_op=nl.add, reduce_res=total)  # here
-    return stored(total)
-
-
-def good_M032(a):
-    tile = nl.load(a)
-    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation_reduce(tile, nl.exp, tile, reduce_op=nl.add, reduce_res=total)
-    return stored(total)
-
-
 # -- indices that come from data -----------------------------------------------------------------
 
-_ROWS = u32(16, 1, below=64)
-_ROWS_WITH_PADDING = np.where(_ROWS < 8, np.uint32(10**6), _ROWS)
+_ROWS_WITH_PADDING = np.where(np.arange(16) < 12, np.arange(16), 10**6).astype(np.uint32)[:, None]
 
 
 @twin(f32(64, 32), _ROWS_WITH_PADDING)
@@ -594,7 +574,7 @@ def bad_M037(table, rows):
     picked = nl.ndarray((16, 32), dtype=table.dtype, buffer=nl.sbuf)
     source = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
     nisa.dma_copy(dst=picked, src=source, oob_mode=nisa.oob_mode.skip)  # here
-    return stored(picked)
+    return stored(picked[0:12])
 
 
 def good_M037(table, rows):
@@ -602,24 +582,7 @@ def good_M037(table, rows):
     nisa.memset(dst=picked, value=0.0)
     source = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
     nisa.dma_copy(dst=picked, src=source, oob_mode=nisa.oob_mode.skip)
-    return stored(picked)
-
-
-@twin(bf16(64, 128), _ROWS_WITH_PADDING, targets=GEN3_UP)
-def bad_M038(table, rows):
-    turned = nl.zeros((128, 16), dtype=table.dtype, buffer=nl.sbuf)
-    source = table.ap([[128, 16], [1, 128]], vector_offset=nl.load(rows))
-    nisa.dma_transpose(dst=turned, src=source, oob_mode=nisa.oob_mode.skip)  # here
-    return stored(turned)
-
-
-def good_M038(table, rows):
-    turned = nl.zeros((128, 16), dtype=table.dtype, buffer=nl.sbuf)
-    index = nl.load(rows)
-    nisa.tensor_scalar(dst=index, data=index, op0=nl.minimum, operand0=63)
-    source = table.ap([[128, 16], [1, 128]], vector_offset=index)
-    nisa.dma_transpose(dst=turned, src=source, oob_mode=nisa.oob_mode.skip)
-    return stored(turned)
+    return stored(picked[0:12])
 
 
 @twin(f32(64, 32), u32(1, 1, below=16))

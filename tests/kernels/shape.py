@@ -93,17 +93,6 @@ def good_S008(a, bias):
     return stored(total)
 
 
-@twin(f32(64, 4, 16), f32(64, 16))
-def bad_S064(a, b):
-    return stored(nl.multiply(nl.load(a), nl.load(b)))  # here
-
-
-def good_S064(a, b):
-    heads = nl.ndarray((64, 4, 16), dtype=b.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=heads, src=b.ap([[16, 64], [0, 4], [1, 16]]))
-    return stored(nl.multiply(nl.load(a), heads))
-
-
 @twin(f32(64, 32), f32(64, 4))
 def bad_S053(a, bias):
     tile, columns = nl.load(a), nl.load(bias)
@@ -444,6 +433,23 @@ def good_S043(table, rows):
     return stored(turned)
 
 
+@twin(bf16(64, 128), i32(16, 1, below=64), targets=GEN3_UP)
+def bad_S043_index(table, rows):
+    index = nl.load(rows)
+    picked = table.ap([[128, 16], [1, 128]], vector_offset=index)
+    turned = nl.ndarray((128, 16), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=picked, axes=(1, 0))  # here
+    return stored(turned)
+
+
+def good_S043_index(table, rows):
+    index = nl.load(rows, dtype=nl.uint32)
+    picked = table.ap([[128, 16], [1, 128]], vector_offset=index)
+    turned = nl.ndarray((128, 16), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=picked, axes=(1, 0))
+    return stored(turned)
+
+
 @twin(bf16(32, 64), bf16(64, 128))
 def bad_S061(a, b):
     return stored(nl.matmul(nl.load(a), nl.load(b)))  # here
@@ -521,7 +527,7 @@ def good_S047(a):
     return stored(moments)
 
 
-@twin(f32(64, 4))
+@twin(f32(64, 4), needs="max8")
 def bad_S048(a):
     tile = nl.load(a)
     top = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
@@ -549,7 +555,7 @@ def good_S062(a):
 # -- gathers, selections and patterns ------------------------------------------------------------
 
 
-@twin(f32(40, 32), ints("uint16", 40, 4, below=32))
+@twin(f32(40, 32), ints("uint16", 40, 4, below=32), needs="local_gather")
 def bad_S049(a, columns):
     tile, index = nl.load(a), nl.load(columns)
     picked = nl.ndarray((40, 64), dtype=a.dtype, buffer=nl.sbuf)
@@ -564,7 +570,7 @@ def good_S049(a, columns):
     return stored(picked)
 
 
-@twin(f32(64, 32), u32(64, 8, below=64))
+@twin(f32(64, 32), u32(64, 8, below=64), needs="nc_n_gather")
 def bad_S050(a, columns):
     tile, index = nl.load(a), nl.load(columns)
     picked = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)
@@ -580,7 +586,7 @@ def good_S050(a, columns):
     return stored(picked)
 
 
-@twin(f32(32, 32))
+@twin(f32(32, 32), needs="nc_stream_shuffle")
 def bad_S051(a):
     tile = nl.load(a)
     swapped = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
@@ -610,7 +616,7 @@ def good_S052(a):
     return stored(tile), stored(index)
 
 
-@twin(i32(1, 64, below=4))
+@twin(i32(1, 64, below=4), needs="sequence_bounds")
 def bad_S056(segments):
     ids = nl.load(segments)
     bounds = nl.ndarray((1, 64, 2), dtype=nl.int32, buffer=nl.sbuf)
@@ -625,7 +631,7 @@ def good_S056(segments):
     return stored(bounds)
 
 
-@twin(i32(1, 64, below=2), targets=GEN3_UP)
+@twin(i32(1, 64, below=2), targets=GEN3_UP, needs="nonzero_with_count")
 def bad_S057(mask):
     flags = nl.load(mask)
     found = nl.ndarray((1, 64), dtype=nl.int32, buffer=nl.sbuf)

@@ -51,6 +51,7 @@ from nkisim.isa.select import (
 from nkisim.isa.transpose import nc_transpose
 from nkisim.isa.version import get_nc_version
 from nkisim.memory import NKIObject
+from nkisim.removed import missing_name
 from nkisim.spec.enums import (
     dge_mode,
     dma_engine,
@@ -135,3 +136,5 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+__getattr__ = missing_name("nki.isa")

@@ -220,6 +220,15 @@ def dma_transpose(
     if side.inside is None or side.inside.all():
         commit(dst, moved.reshape(dst.shape))
         return
+    if side.inside.any():
+        flag(
+            broken.TRANSPOSE_MIXED_BOUNDS,
+            "dma_transpose has valid and out-of-bounds indices in one transfer",
+            instruction="dma_transpose",
+            operand="src",
+            seen=f"{int((~side.inside).sum())} of {side.inside.size} indices out of bounds",
+            fix="clip the indices",
+        )
     # A skipped source row is a column of dst: it keeps its bytes.
     keep = np.broadcast_to(side.inside, moved.shape).reshape(dst.shape)
     dst.array[keep] = moved.reshape(dst.shape)[keep]

@@ -89,6 +89,13 @@ TRANSPOSE_INDIRECT = declare(
     "the gather transpose has fixed block sizes",
     meaningless=True,
 )
+TRANSPOSE_MIXED_BOUNDS = declare(
+    "M038",
+    "dma-transpose-mixed-bounds",
+    "warning",
+    "An indirect dma_transpose in skip mode mixes valid and out-of-bounds indices.",
+    "the DMA was seen to abort",
+)
 TRANSPOSE_WIDTH = declare(
     "D034",
     "dma-transpose-width",

@@ -7,10 +7,12 @@ engine.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from nkisim.diagnostics import flag
 from nkisim.machine import instruction
 from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
@@ -28,6 +30,7 @@ from nkisim.spec.constraints import (
 )
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.instruction import ValueWatch
 
 __all__ = ["reciprocal", "scalar_tensor_tensor", "tensor_copy", "tensor_scalar", "tensor_tensor"]
 
@@ -56,6 +59,34 @@ def _bits_or_fp32(*op_names: str) -> Any:
         )
 
     return arithmetic
+
+
+def _watch_shift(data: str, *op_names: str) -> Callable[[Call], ValueWatch | None]:
+    """Return the value check of instructions that may shift signed integers to the right."""
+
+    def watch(call: Call) -> ValueWatch | None:
+        tensor = call.tensor(data)
+        ops = [op.name for n in op_names if (op := call.op(n)) is not None]
+        if tensor is None or tensor.dtype.kind != "int" or "right_shift" not in ops:
+            return None
+        index = call.instruction.parameters.index(data)
+        sign_bit = np.uint32(1 << (tensor.dtype.bits - 1))
+
+        def check(arguments: Sequence[Any]) -> None:
+            negative = (arguments[index] & sign_bit) != 0
+            if negative.any():
+                flag(
+                    rules.SIGNED_SHIFT,
+                    f"{call.name} shifts {int(negative.sum())} negative integers right",
+                    instruction=call.name,
+                    operand=data,
+                    seen=f"{int(negative.sum())} negative values",
+                    fix="shift unsigned integers, or put the sign bits back with a mask",
+                )
+
+        return check
+
+    return watch
 
 
 def _all_wide_integers(call: Call) -> bool:
@@ -116,6 +147,7 @@ def _two_operands(*names: str) -> Constraint:
     ),
     choose_engine=_tensor_tensor_engine,
     arithmetic=_tensor_tensor_arithmetic,
+    watch_values=_watch_shift("data1", "op"),
     cost=stream(over="dst", factor=2),
     source="nki.isa.tensor_tensor, 0.3.0",
 )
@@ -193,6 +225,7 @@ def _second_operator(call: Call) -> None:
     ),
     choose_engine=_tensor_scalar_engine,
     arithmetic=_bits_or_fp32("op0", "op1"),
+    watch_values=_watch_shift("data", "op0", "op1"),
     cost=stream(over="data"),
     source="nki.isa.tensor_scalar, 0.3.0",
 )

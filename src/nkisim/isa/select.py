@@ -56,6 +56,13 @@ RANGE_SELECT_POSITION = declare(
     "range_select compares positions of 2^24 or more.",
     "positions are compared in float32",
 )
+MASKED_ROW = declare(
+    "D031",
+    "masked-row",
+    "warning",
+    "A row maximum is kept in a narrow type although fully masked rows fill it with FP32_MIN.",
+    "FP32_MIN becomes -inf there, and -inf minus -inf is NaN",
+)
 AFFINE_SELECT_ORDER = declare(
     "A009",
     "affine-select-order",
@@ -231,6 +238,17 @@ def _range_select_fields(call: Call) -> None:
             seen=seen,
             allowed=allowed,
             fix=f"pass {allowed} for {name}",
+        )
+    dst, peak = call.tensor("dst"), call.tensor("reduce_res")
+    if dst is not None and peak is not None and "float32" not in (dst.dtype, peak.dtype):
+        call.fail(
+            MASKED_ROW,
+            f"reduce_res is {peak.dtype} while dst is {dst.dtype}: a fully masked row gives -inf "
+            f"in both",
+            operand="reduce_res",
+            seen=f"{dst.dtype} and {peak.dtype}",
+            allowed="float32 for reduce_res",
+            fix="keep reduce_res in float32",
         )
     start = call["range_start"]
     if not isinstance(start, int):

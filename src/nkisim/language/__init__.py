@@ -140,6 +140,7 @@ from nkisim.memory import (
     is_psum,
     is_sbuf,
 )
+from nkisim.removed import missing_name
 
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum
@@ -280,3 +281,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+__getattr__ = missing_name("nki.language")

@@ -72,7 +72,7 @@ def _broadcast(op: Op, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTensor
             )
         common.append(max(one, other))
     flag(
-        rules.FREE_BROADCAST,
+        rules.FREE_BROADCAST if len(a.shape) == len(b.shape) else rules.RANK_BROADCAST,
         f"nl.{op.name} combines {a.shape} with {b.shape}, which needs broadcasting",
         instruction=f"nl.{op.name}",
         operand="y",
@@ -213,6 +213,17 @@ def logical_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
     """Return 0 where ``x`` is 1 and 1 where it is 0: an exclusive or with 1."""
     tile = need_tile("logical_not", "x", x)
+    other = (tile.array != 0) & (tile.array != 1)
+    if other.any() and tile.storage.unwritten(*tile.region) is None:
+        flag(
+            rules.NOT_BOOLEAN,
+            f"nl.logical_not: {int(other.sum())} values are neither 0 nor 1",
+            instruction="nl.logical_not",
+            operand="x",
+            seen=tile.array[other][0],
+            allowed="0 and 1",
+            fix="nl.equal(x, 0)",
+        )
     out = fresh(tile.shape, result_dtype(dtype, tile))
     tensor_scalar(out, tile, op0=OPS["logical_xor"], operand0=1.0)
     return out

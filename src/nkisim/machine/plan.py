@@ -44,6 +44,8 @@ class Plan:
         "stores",
         "streams",
         "violations",
+        "watch",
+        "widened",
         "writes",
     )
 
@@ -60,7 +62,9 @@ class Plan:
         self.streams: list[tuple[int, str]] = []
         self.loads: list[tuple[int, Loader]] = []
         self.stores: list[tuple[int, Storer]] = []
+        self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
         arithmetic = instruction.arithmetic(call)
+        self.widened = arithmetic == "fp32"
         for index, name in enumerate(instruction.parameters):
             operand = instruction.operands.get(name)
             value = call.values[name]
@@ -138,7 +142,11 @@ class Plan:
     def _compute(self, core: Core, arguments: list[Any], tensors: list[Any]) -> None:
         for index, load in self.loads:
             arguments[index] = load(tensors[index])
+        if self.watch is not None:
+            self.watch(arguments)
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
+        if self.widened and core.recorder.strictness != "simulate":
+            self._check_finite(arguments, result)
         stores = self.stores
         if len(stores) == 1 and type(result) is not tuple:
             index, store = stores[0]
@@ -148,7 +156,36 @@ class Plan:
             if part is not None:
                 store(tensors[index], part)
 
+    def _check_finite(self, arguments: list[Any], result: Any) -> None:
+        """Flag NaN and infinity that the instruction made from finite inputs."""
+        for part in result if type(result) is tuple else (result,):
+            if part is None or np.isfinite(part).all():
+                continue
+            inputs = [arguments[index] for index, _ in self.loads]
+            if all(np.isfinite(values).all() for values in inputs):
+                at = np.unravel_index(int(np.argmax(~np.isfinite(part))), part.shape)
+                flag(
+                    rules.NAN_CREATED,
+                    f"{self.instruction.name} makes {part[at]} from finite inputs",
+                    instruction=self.instruction.name,
+                    operand="dst",
+                    seen=f"{part[at]} at {tuple(int(i) for i in at)}",
+                    fix="add an epsilon, subtract the maximum, or clamp the input",
+                )
+            return
+
     def _check_overlap(self, tensors: list[Any]) -> None:
+        if len(self.writes) > 1:
+            first, second = (tensors[index] for index, _ in self.writes[:2])
+            if first.storage is second.storage and overlaps(first, second):
+                flag(
+                    rules.RESULTS_OVERLAP,
+                    f"{self.instruction.name}: {self.writes[1][1]} overlaps {self.writes[0][1]}",
+                    instruction=self.instruction.name,
+                    operand=self.writes[1][1],
+                    seen=f"both in `{first.name}`",
+                    fix="give each result a tile of its own",
+                )
         for index, name in self.writes:
             written = tensors[index]
             storage = written.storage

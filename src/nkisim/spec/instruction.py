@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from nkisim.spec.cost import Cost
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
 
-__all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction"]
+__all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction", "ValueWatch"]
 
 Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 """How values pass through an instruction.
@@ -22,6 +22,9 @@ Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 unsigned patterns, no conversion. ``"integer"``: exact 32-bit arithmetic that wraps. ``"copy"``:
 storage form in, storage form out.
 """
+
+ValueWatch = Callable[[Sequence[Any]], None]
+"""Looks at the arguments of a call, tensors replaced by arrays, and flags what it finds."""
 
 INSTRUCTIONS: dict[str, Instruction] = {}
 """Every declared instruction by name."""
@@ -52,6 +55,7 @@ class Instruction:
             the tensors.
         memory: True when the body reads and writes tensors itself.
         stateful: True when the body also takes the core's accumulator state first.
+        watch_values: Returns what looks at the loaded arguments of each call, or None.
         removed: Keywords of earlier releases and what to say about them.
         summary: First line of the body's docstring.
     """
@@ -70,6 +74,7 @@ class Instruction:
     body: Callable[..., Any]
     memory: bool = False
     stateful: bool = False
+    watch_values: Callable[[Call], ValueWatch | None] | None = None
     removed: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -198,6 +198,13 @@ FREE_BROADCAST = declare(
     "Two tensors are combined although one would have to be broadcast.",
     "0.3.0 has no broadcasting between tensors",
 )
+RANK_BROADCAST = declare(
+    "S064",
+    "rank-broadcast",
+    "error",
+    "Tensors of different rank are combined although one would have to be broadcast.",
+    "the device was seen to compute wrong results",
+)
 COLUMN_SHAPE = declare(
     "S053",
     "column-shape",
@@ -227,6 +234,13 @@ OVERLAP = declare(
     "error",
     "The destination overlaps a source with a different access pattern.",
     "engines stream: later reads may see earlier writes of the same instruction",
+)
+RESULTS_OVERLAP = declare(
+    "M032",
+    "overlapping-results",
+    "error",
+    "Two results of one instruction overlap.",
+    "which of them survives is not specified",
 )
 REPEATED_WRITE = declare(
     "M031",
@@ -344,6 +358,20 @@ NAN_CREATED = declare(
 # -- values ----------------------------------------------------------------------------------------
 # --------------------
 
+SIGNED_SHIFT = declare(
+    "D015",
+    "signed-shift",
+    "warning",
+    "A negative integer is shifted right.",
+    "only the logical shift exists: zeros come in from the left, the sign is lost",
+)
+NOT_BOOLEAN = declare(
+    "D040",
+    "not-boolean",
+    "error",
+    "nl.logical_not is applied to values other than 0 and 1.",
+    "it is an exclusive or with 1, not a comparison with 0",
+)
 INEXACT_INTEGER = declare(
     "D016",
     "inexact-integer-arithmetic",

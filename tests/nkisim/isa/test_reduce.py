@@ -73,6 +73,10 @@ def test_tensor_reduce_over_trailing_axes(op, data):
     dtypes = ["float32", "bfloat16"] if places[0] == "psum" else ALL_DTYPES
     dtype = problem.choose(dtypes)
     x = problem.read(dtype, shape.free, start, "logical" if op in LOGICAL else "small", places[0])
+    if op == "multiply" and dtype in INTEGERS:
+        # Mostly ones: a product that overflows on the way depends on the order.
+        few = np.where(problem.rng.random(x.base.shape) < 0.9, 1, x.base % 3).astype(x.dtype)
+        x = Operand(few, x.take, x.positions, x.buffer)
     dtype = "float32" if places[1] == "psum" else problem.choose(ALL_DTYPES)
     dst = problem.write(dtype, shape.dst_free, problem.start(), buffer=places[1])
     negate = op in ARITHMETIC and problem.flag()

@@ -153,9 +153,9 @@ def transposed_into(data, shape, dtype, buffer, engine):
     ("rule", "data", "shape", "dtype", "buffer", "engine"),
     [
         ("S039", (4, 6), (4, 6), nl.float32, nl.psum, nisa.tensor_engine),
-        ("S039", (33, 8), (8, 33), nl.float32, nl.sbuf, nisa.vector_engine),
+        ("S039", (8, 129), (128, 8), nl.float32, nl.psum, nisa.tensor_engine),
+        ("M020", (33, 8), (8, 33), nl.float32, nl.sbuf, nisa.vector_engine),
         ("D007", (4, 6), (6, 4), nl.bfloat16, nl.psum, nisa.tensor_engine),
-        ("M020", (4, 6), (6, 4), nl.float32, nl.sbuf, nisa.tensor_engine),
         ("A034", (4, 6), (6, 4), nl.float32, nl.sbuf, nisa.gpsimd_engine),
     ],
 )

@@ -230,6 +230,34 @@ def test_adding_to_a_begun_group_is_clean():
 
 
 @nkisim.jit
+def interrupted(stationary, moving, how):
+    """A group that something comes between; with ``how`` none, a group that nothing disturbs."""
+    a, b = load(stationary), load(moving)
+    acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=False)
+    if how == "read":
+        store(acc)
+    elif how == "fill":
+        nisa.memset(dst=acc[:, 0:4], value=0.0)
+    elif how == "second group":
+        nisa.nc_matmul(dst=acc[:, 0:4], stationary=a, moving=b[:, 0:4], accumulate=False)
+    nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=True)
+    return store(acc)
+
+
+@pytest.mark.parametrize(
+    ("how", "times"), [("nothing", 2), ("read", 2), ("fill", 1), ("second group", 2)]
+)
+def test_an_interrupted_group_is_found(how, times):
+    a, b = whole((4, ROWS), 14), whole((4, COLUMNS), 15)
+    report = nkisim.check(interrupted, target="gen4")(a, b, how)
+    product = oracle.matmul(a, b).value
+    np.testing.assert_array_equal(report.outputs[:, :4], times * product[:, :4])
+    np.testing.assert_array_equal(report.outputs[:, 4:], 2 * product[:, 4:])
+    assert ("M042" in report.codes) == (how != "nothing")
+
+
+@nkisim.jit
 def two_groups_at_once(stationary, moving):
     a, b = load(stationary), load(moving)
     left = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)

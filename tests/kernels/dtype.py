@@ -1,13 +1,12 @@
-"""Twins about dtypes and operators, and about values that a format or an engine cannot hold."""
+"""Twins about the types of operands and the operators of instructions."""
 
-import ml_dtypes
 import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import ALL, GEN2, GEN2_3, GEN3_UP, GEN4, bf16, f8, f32, i32, ints, stored, twin
+from kernels import bf16, f32, i32, ints, stored, twin
 
-# -- types that an operand may have --------------------------------------------------------------
+# -- types of operands ---------------------------------------------------------------------------
 
 
 @twin(f32(64, 32))
@@ -21,129 +20,6 @@ def good_D001(a):
     exact = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=exact, src=a)
     return stored(exact)
-
-
-@twin(i32(64, 32), i32(64, 128))
-def bad_D002(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_D002(a, b):
-    a_tile, b_tile = nl.load(a, dtype=nl.bfloat16), nl.load(b, dtype=nl.bfloat16)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)
-    return stored(acc)
-
-
-@twin(f32(64, 32), bf16(64, 128))
-def bad_D003(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_D003(a, b):
-    a_tile, b_tile = nl.load(a, dtype=nl.bfloat16), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)
-    return stored(acc)
-
-
-@twin(bf16(64, 32), bf16(64, 128), targets=GEN2_3)
-def bad_D004(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.bfloat16, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_D004(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)
-    return stored(acc)
-
-
-@twin(bf16(64, 32), bf16(64, 128), targets=ALL)
-def bad_D004_half(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float16, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_D004_half(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)
-    return stored(acc)
-
-
-_FN = f32(64, 32).astype(ml_dtypes.float8_e4m3fn)
-
-
-@twin(_FN, bf16(64, 128), mended=(f8(64, 32), bf16(64, 128)))
-def bad_D005(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_D005(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)
-    return stored(acc)
-
-
-@twin(bf16(64, 2, 32), bf16(64, 2, 128), targets=GEN3_UP)
-def bad_D006(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(acc, a_tile, b_tile, perf_mode=nisa.matmul_perf_mode.double_row)  # here
-    return stored(acc)
-
-
-def good_D006(a, b):
-    a_tile, b_tile = nl.load(a, dtype=nl.float8_e4m3), nl.load(b, dtype=nl.float8_e4m3)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(acc, a_tile, b_tile, perf_mode=nisa.matmul_perf_mode.double_row)
-    return stored(acc)
-
-
-@twin(bf16(64, 128))
-def bad_D007(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)  # here
-    return stored(turned)
-
-
-def good_D007(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((128, 64), dtype=nl.bfloat16, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)
-    return stored(turned)
-
-
-@twin(f8(64, 128), targets=GEN3_UP)
-def bad_D008(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((128, 64), dtype=nl.float8_e4m3, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)  # here
-    return stored(turned)
-
-
-def good_D008(a):
-    tile = nl.load(a, dtype=nl.bfloat16)
-    turned = nl.ndarray((128, 64), dtype=nl.bfloat16, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)
-    return stored(turned)
 
 
 @twin(f32(64, 32), f32(64, 32))
@@ -194,19 +70,6 @@ def good_D033(a, mask):
     return stored(kept)
 
 
-@twin(f32(16, 128), targets=GEN3_UP)
-def bad_D034(a):
-    turned = nl.ndarray((128, 16), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=a, dge_mode=nisa.dge_mode.hwdge)  # here
-    return stored(turned)
-
-
-def good_D034(a):
-    turned = nl.ndarray((128, 16), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=a)
-    return stored(turned)
-
-
 @twin(i32(64, 32), ints("uint8", 64, 32, below=2))
 def bad_D035(a, mask):
     tile, predicate = nl.load(a), nl.load(mask)
@@ -222,6 +85,19 @@ def good_D035(a, mask):
     return stored(kept)
 
 
+@twin(i32(64, 32))
+def bad_D035_cumulative(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar_cumulative(tile, tile, nl.multiply, nl.add, 1.0)  # here
+    return stored(tile)
+
+
+def good_D035_cumulative(a):
+    tile = nl.load(a, dtype=nl.float32)
+    nisa.tensor_scalar_cumulative(tile, tile, nl.multiply, nl.add, 1.0)
+    return stored(tile)
+
+
 @twin(bf16(64, 32), bf16(64, 1))
 def bad_D036(a, scale):
     tile, column = nl.load(a), nl.load(scale)
@@ -232,6 +108,19 @@ def bad_D036(a, scale):
 def good_D036(a, scale):
     tile, column = nl.load(a), nl.load(scale, dtype=nl.float32)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=column)
+    return stored(tile)
+
+
+@twin(f32(64, 32), bf16(64, 1))
+def bad_D036_scale(a, scale):
+    tile = nl.load(a)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, scale=nl.load(scale))  # here
+    return stored(tile)
+
+
+def good_D036_scale(a, scale):
+    tile = nl.load(a)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, scale=nl.load(scale, dtype=nl.float32))
     return stored(tile)
 
 
@@ -246,6 +135,15 @@ def good_D045(a):
     tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a)
     return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_D045_load(a):
+    return stored(nl.load(a, dtype=np.float16))  # here
+
+
+def good_D045_load(a):
+    return stored(nl.load(a, dtype=nl.float16))
 
 
 # -- operators -----------------------------------------------------------------------------------
@@ -265,6 +163,32 @@ def good_D011(a):
     return stored(tile)
 
 
+@twin(f32(64, 32))
+def bad_D011_reduce(a):
+    bits = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=nl.load(a), axis=1)  # here
+    return stored(bits)
+
+
+def good_D011_reduce(a):
+    bits = nl.ndarray((64, 1), dtype=nl.uint32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=nl.load(a).view(nl.uint32), axis=1)
+    return stored(bits)
+
+
+@twin(i32(64, 32))
+def bad_D011_float_immediate(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=2.0)  # here
+    return stored(tile)
+
+
+def good_D011_float_immediate(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=2)
+    return stored(tile)
+
+
 @twin(i32(64, 32, below=1000))
 def bad_D012(a):
     tile = nl.load(a)
@@ -279,6 +203,19 @@ def good_D012(a):
     nisa.tensor_scalar(low, tile, nl.bitwise_and, 255)
     nisa.tensor_scalar(low, low, nl.add, 1)
     return stored(low)
+
+
+@twin(i32(64, 32))
+def bad_D012_engine(a):
+    tile = nl.load(a)
+    nisa.tensor_tensor(tile, tile, tile, nl.bitwise_or, engine=nisa.engine.gpsimd)  # here
+    return stored(tile)
+
+
+def good_D012_engine(a):
+    tile = nl.load(a)
+    nisa.tensor_tensor(tile, tile, tile, nl.bitwise_or, engine=nisa.engine.vector)
+    return stored(tile)
 
 
 @twin(f32(64, 32), np.full((64, 32), 2.0, np.float32))
@@ -320,6 +257,15 @@ def good_D014(a):
 
 
 @twin(f32(64, 32))
+def bad_D014_power(a):
+    return stored(nl.power(nl.load(a), 2.0))  # here
+
+
+def good_D014_power(a):
+    return stored(nl.square(nl.load(a)))
+
+
+@twin(f32(64, 32))
 def bad_D022(a):
     tile = nl.load(a)
     nisa.tensor_scalar(dst=tile, data=tile, op0=np.add, operand0=1.0)  # here
@@ -345,31 +291,33 @@ def good_D022_activation(a):
     return stored(tile)
 
 
-@twin(f32(64, 32), targets=GEN2)
-def bad_D023(a):
+@twin(f32(64, 32))
+def bad_D022_string(a):
     tile = nl.load(a)
-    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=-1.0)  # here
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op="add")  # here
     return stored(tile)
 
 
-def good_D023(a):
+def good_D022_string(a):
     tile = nl.load(a)
-    bias = nl.full((64, 1), -1.0, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=bias)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
     return stored(tile)
 
 
-@twin(f32(64, 32), f32(64, 1))
-def bad_D023_copy(a, shift):
-    tile, bias = nl.load(a), nl.load(shift)
-    nisa.activation(dst=tile, op=nl.copy, data=tile, bias=bias)  # here
+@twin(f32(64, 32))
+def bad_D022_unary(a):
+    tile = nl.load(a)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.exp)  # here
     return stored(tile)
 
 
-def good_D023_copy(a, shift):
-    tile, bias = nl.load(a), nl.load(shift)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=bias)
+def good_D022_unary(a):
+    tile = nl.load(a)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
     return stored(tile)
+
+
+# -- operators of a reduction --------------------------------------------------------------------
 
 
 @twin(f32(64, 32))
@@ -387,6 +335,23 @@ def good_D024(a):
     nisa.activation(tile, nl.exp, tile)
     nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1)
     return stored(peak)
+
+
+@twin(f32(64, 32))
+def bad_D024_command(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    command = nisa.reduce_cmd.reset_reduce
+    nisa.activation(tile, nl.exp, tile, reduce_res=total, reduce_cmd=command)  # here
+    return stored(total)
+
+
+def good_D024_command(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    command = nisa.reduce_cmd.reset_reduce
+    nisa.activation(tile, nl.exp, tile, None, 1.0, nl.add, total, command)
+    return stored(total)
 
 
 @twin(f32(64, 32))
@@ -458,237 +423,3 @@ def good_D028_scales(a, b):
     out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
     nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add, scales=[1.0, 1.0])
     return out
-
-
-_BOUNDS = (np.zeros((64, 1), np.float32), np.full((64, 1), 16, np.float32))
-
-
-@twin(f32(64, 32), *_BOUNDS, targets=GEN3_UP)
-def bad_D029(scores, low, high):
-    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
-    nisa.range_select(tile, tile, nl.greater_equal, nl.not_equal, first, last)  # here
-    return stored(tile)
-
-
-def good_D029(scores, low, high):
-    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
-    nisa.range_select(tile, tile, nl.greater_equal, nl.less, first, last)
-    return stored(tile)
-
-
-@twin(f32(64, 32), *_BOUNDS, targets=GEN3_UP)
-def bad_D029_fill(scores, low, high):
-    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
-    above, below = nl.greater_equal, nl.less
-    nisa.range_select(tile, tile, above, below, first, last, on_false_value=-1e9)  # here
-    return stored(tile)
-
-
-def good_D029_fill(scores, low, high):
-    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
-    above, below = nl.greater_equal, nl.less
-    nisa.range_select(tile, tile, above, below, first, last, on_false_value=-3.4028235e38)
-    return stored(tile)
-
-
-@twin(f32(64, 32), *_BOUNDS, targets=GEN3_UP)
-def bad_D030(scores, low, high):
-    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
-    above, below = nl.greater_equal, nl.less
-    nisa.range_select(tile, tile, above, below, first, last, range_start=2**24)  # here
-    return stored(tile)
-
-
-def good_D030(scores, low, high):
-    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
-    above, below = nl.greater_equal, nl.less
-    nisa.range_select(tile, tile, above, below, first, last, range_start=2**20)
-    return stored(tile)
-
-
-# -- values --------------------------------------------------------------------------------------
-
-_LARGE = np.array([[2**24 + 1, 2**24 + 3]] * 64, np.int32)
-_SMALL = np.array([[1, 3]] * 64, np.int32)
-
-
-@twin(f32(64, 32), np.full((64, 32), 0.5, np.float32))
-def bad_D010(a, b):
-    acc = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum)
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    nisa.nc_matmul(acc, a_tile, b_tile, is_moving_onezero=True)  # here
-    return stored(acc)
-
-
-def good_D010(a, b):
-    acc = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum)
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    nisa.nc_matmul(acc, a_tile, b_tile)
-    return stored(acc)
-
-
-@twin(np.where(np.eye(64, 32) > 0, np.float32(np.nan), f32(64, 32)), targets=GEN2)
-def bad_D009(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)  # here
-    return stored(turned)
-
-
-def good_D009(a):
-    turned = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=a)
-    return stored(turned)
-
-
-@twin(_LARGE)
-def bad_D016(counters):
-    tile = nl.load(counters)
-    nisa.tensor_tensor(tile, tile, tile, nl.add, engine=nisa.engine.vector)  # here
-    return stored(tile)
-
-
-def good_D016(counters):
-    tile = nl.load(counters)
-    nisa.tensor_tensor(tile, tile, tile, nl.add)
-    return stored(tile)
-
-
-@twin(_LARGE)
-def bad_D016_scalar(counters):
-    tile = nl.load(counters)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1)  # here
-    return stored(tile)
-
-
-def good_D016_scalar(counters):
-    tile = nl.load(counters)
-    ones = nl.full((64, 2), 1, dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=tile, data1=tile, data2=ones, op=nl.add)
-    return stored(tile)
-
-
-@twin(_LARGE)
-def bad_D017(counters):
-    return stored(nl.copy(nl.load(counters)))  # here
-
-
-def good_D017(counters):
-    copy = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=copy, src=nl.load(counters))
-    return stored(copy)
-
-
-@twin(_LARGE)
-def bad_D017_cast(counters):
-    out = nl.ndarray((64, 2), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=counters)  # here
-    return out
-
-
-def good_D017_cast(counters):
-    out = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=counters)
-    return out
-
-
-@twin(_SMALL)
-def bad_D018(counters):
-    tile = nl.load(counters)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=2**24 + 1)  # here
-    return stored(tile)
-
-
-def good_D018(counters):
-    tile = nl.load(counters)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=2**24)
-    return stored(tile)
-
-
-_WIDE = np.array([[-20.0, 300.0]] * 64, np.float32)
-
-
-@twin(_WIDE)
-def bad_D019(a):
-    levels = nl.ndarray((64, 2), dtype=nl.uint8, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=levels, src=nl.load(a))  # here
-    return stored(levels)
-
-
-def good_D019(a):
-    levels = nl.ndarray((64, 2), dtype=nl.uint8, buffer=nl.sbuf)
-    nisa.tensor_scalar(levels, nl.load(a), nl.maximum, 0.0, op1=nl.minimum, operand1=255.0)
-    return stored(levels)
-
-
-@twin(np.array([[1.0, 1e6]] * 64, np.float32))
-def bad_D020(a):
-    half = nl.ndarray((64, 2), dtype=nl.float16, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=half, src=nl.load(a))  # here
-    return stored(half)
-
-
-def good_D020(a):
-    half = nl.ndarray((64, 2), dtype=nl.float16, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=half, data=nl.load(a), op0=nl.multiply, operand0=0.01)
-    return stored(half)
-
-
-@twin(np.array([[0.5, 10.0]] * 64, np.float32))
-def bad_D021(angles):
-    tile = nl.load(angles)
-    nisa.activation(dst=tile, op=nl.sin, data=tile)  # here
-    return stored(tile)
-
-
-def good_D021(angles):
-    tile = nl.load(angles)
-    turns = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=turns, data=tile, op0=nl.multiply, operand0=0.15915494)
-    nisa.scalar_tensor_tensor(tile, turns, nl.multiply, -6.2831853, nl.add, tile)
-    nisa.activation(dst=tile, op=nl.sin, data=tile)
-    return stored(tile)
-
-
-@twin(np.array([[0.0, 2.0]] * 64, np.float32))
-def bad_D042(a):
-    tile = nl.load(a)
-    nisa.reciprocal(dst=tile, data=tile)  # here
-    return stored(tile)
-
-
-def good_D042(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1e-6)
-    nisa.reciprocal(dst=tile, data=tile)
-    return stored(tile)
-
-
-@twin(f32(64, 32), targets=GEN4)
-def bad_D046(a):
-    tile = nl.load(a)
-    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    command = nisa.reduce_cmd.reset_reduce
-    nisa.exponential(tile, tile, 0.0, total, command, reduce_init=1.0)  # here
-    return stored(total)
-
-
-def good_D046(a):
-    tile = nl.load(a)
-    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    command = nisa.reduce_cmd.load_reduce
-    nisa.exponential(tile, tile, 0.0, total, command, reduce_init=1.0)
-    return stored(total)
-
-
-@twin(_LARGE, _SMALL)
-def bad_D047(counters, steps):
-    out = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.shared_hbm)
-    nisa.dma_compute(dst=out, srcs=[counters, steps], reduce_op=nl.add)  # here
-    return out
-
-
-def good_D047(counters, steps):
-    total = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=total, data1=nl.load(counters), data2=nl.load(steps), op=nl.add)
-    return stored(total)

@@ -1,10 +1,10 @@
-"""Twins about memory: what was written, what fits, which engine reaches what, what overlaps."""
+"""Twins about memory: what was written, which engine reaches what, what overlaps."""
 
 import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN2_3, bf16, f32, stored, twin, u32
+from kernels import GEN3_UP, bf16, f32, stored, twin, u32
 
 # -- reading what nobody wrote -------------------------------------------------------------------
 
@@ -75,278 +75,6 @@ def good_M006(a):
     return out
 
 
-# -- accumulation in PSUM ------------------------------------------------------------------------
-
-
-@twin(bf16(128, 32), bf16(128, 128))
-def bad_M003(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile, accumulate=True)  # here
-    return stored(acc)
-
-
-def good_M003(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile, accumulate=False)
-    return stored(acc)
-
-
-@twin(bf16(128, 32), bf16(128, 128), targets=GEN2_3)
-def bad_M004(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    nisa.memset(dst=acc, value=0.0)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile, accumulate=True)  # here
-    return stored(acc)
-
-
-def good_M004(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile, accumulate=False)
-    return stored(acc)
-
-
-@twin(bf16(2, 64, 32), bf16(2, 64, 128))
-def bad_M042(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    result = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    for k in range(2):
-        nisa.nc_matmul(acc, nl.load(a[k]), nl.load(b[k]), accumulate=(k > 0))  # here
-        nisa.tensor_copy(dst=result, src=acc)
-    return stored(result)
-
-
-def good_M042(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    result = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    for k in range(2):
-        nisa.nc_matmul(acc, nl.load(a[k]), nl.load(b[k]), accumulate=(k > 0))
-    nisa.tensor_copy(dst=result, src=acc)
-    return stored(result)
-
-
-@twin(bf16(64, 32), bf16(64, 256))
-def bad_M043(a, b):
-    out = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.shared_hbm)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    tile = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    for n in (0, 128):
-        nisa.nc_matmul(acc, nl.load(a), nl.load(b[:, n : n + 128]))  # here
-        nisa.tensor_copy(dst=tile, src=acc)
-        nisa.dma_copy(dst=out[:, n : n + 128], src=tile)
-    return out
-
-
-def good_M043(a, b):
-    out = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.shared_hbm)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    tile = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    for n in (0, 128):
-        nisa.nc_matmul(acc, nl.load(a), nl.load(b[:, n : n + 128]), accumulate=False)
-        nisa.tensor_copy(dst=tile, src=acc)
-        nisa.dma_copy(dst=out[:, n : n + 128], src=tile)
-    return out
-
-
-# -- what fits -----------------------------------------------------------------------------------
-
-
-@twin(f32(4, 16384))
-def bad_M008(rows):
-    total = nl.zeros((1, 512), dtype=nl.float32, buffer=nl.sbuf)
-    tiles = []
-    for i in range(4):
-        tile = nl.ndarray((128, 16384), dtype=nl.float32, buffer=nl.sbuf)  # here
-        nisa.dma_copy(dst=tile, src=rows.ap([[0, 128], [1, 16384]], offset=i * 16384))
-        tiles.append(tile)
-    for tile in tiles:
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile[0:1, 0:512], op=nl.add)
-    return stored(total)
-
-
-def good_M008(rows):
-    total = nl.zeros((1, 512), dtype=nl.float32, buffer=nl.sbuf)
-    for i in range(4):
-        tile = nl.ndarray((128, 16384), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=rows.ap([[0, 128], [1, 16384]], offset=i * 16384))
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile[0:1, 0:512], op=nl.add)
-    return stored(total)
-
-
-@twin(f32(1, 65536))
-def bad_M009(a):
-    tile = nl.ndarray((1, 65536), dtype=nl.float32, buffer=nl.sbuf)  # here
-    nisa.dma_copy(dst=tile, src=a)
-    return stored(tile)
-
-
-def good_M009(a):
-    out = nl.ndarray((1, 65536), dtype=nl.float32, buffer=nl.shared_hbm)
-    for c in range(0, 65536, 8192):
-        tile = nl.ndarray((1, 8192), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=a[:, c : c + 8192])
-        nisa.dma_copy(dst=out[:, c : c + 8192], src=tile)
-    return out
-
-
-@twin(bf16(64, 128), bf16(9, 64, 128))
-def bad_M010(a, b):
-    out = nl.ndarray((9, 128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
-    banks = []
-    for i in range(9):
-        acc = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)  # here
-        nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b[i]))
-        banks.append(acc)
-    for i in range(9):
-        nisa.tensor_copy(dst=tile, src=banks[i])
-        nisa.dma_copy(dst=out[i], src=tile)
-    return out
-
-
-def good_M010(a, b):
-    out = nl.ndarray((9, 128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
-    for i in range(9):
-        acc = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b[i]))
-        nisa.tensor_copy(dst=tile, src=acc)
-        nisa.dma_copy(dst=out[i], src=tile)
-    return out
-
-
-@twin(bf16(64, 32), bf16(64, 512), targets=GEN2_3)
-def bad_M011(a, b):
-    pairs = nl.ndarray((32, 1024), dtype=nl.float32, buffer=nl.psum)
-    evens = pairs[:, 0:1024:2]
-    nisa.nc_matmul(dst=evens, stationary=nl.load(a), moving=nl.load(b))  # here
-    return stored(evens)
-
-
-def good_M011(a, b):
-    pairs = nl.ndarray((32, 1024), dtype=nl.float32, buffer=nl.psum)
-    first = pairs[:, 0:512]
-    nisa.nc_matmul(dst=first, stationary=nl.load(a), moving=nl.load(b))
-    return stored(first)
-
-
-@twin(bf16(64, 32), bf16(64, 512), targets=GEN2_3)
-def bad_M012(a, b):
-    banks = nl.ndarray((32, 1024), dtype=nl.float32, buffer=nl.psum)
-    middle = banks[:, 256:768]
-    nisa.nc_matmul(dst=middle, stationary=nl.load(a), moving=nl.load(b))  # here
-    return stored(middle)
-
-
-def good_M012(a, b):
-    banks = nl.ndarray((32, 1024), dtype=nl.float32, buffer=nl.psum)
-    second = banks[:, 512:1024]
-    nisa.nc_matmul(dst=second, stationary=nl.load(a), moving=nl.load(b))
-    return stored(second)
-
-
-@twin(f32(64, 32), f32(64, 32))
-def bad_M013(a, b):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    a_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
-    b_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 32))  # here
-    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 512))
-    nisa.dma_copy(dst=a_tile, src=a)
-    nisa.dma_copy(dst=b_tile, src=b)
-    nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=total)
-    return out
-
-
-def good_M013(a, b):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    a_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
-    b_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 128))
-    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 512))
-    nisa.dma_copy(dst=a_tile, src=a)
-    nisa.dma_copy(dst=b_tile, src=b)
-    nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)
-    nisa.dma_copy(dst=out, src=total)
-    return out
-
-
-@twin(f32(64, 32))
-def bad_M014(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(96, 0))  # here
-    nisa.dma_copy(dst=tile, src=a)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
-def good_M014(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(64, 0))
-    nisa.dma_copy(dst=tile, src=a)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
-@twin(f32(16, 32))
-def bad_M015(a):
-    out = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf, address=(16, 0))  # here
-    nisa.dma_copy(dst=tile, src=a)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
-def good_M015(a):
-    out = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf, address=(32, 0))
-    nisa.dma_copy(dst=tile, src=a)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
-@twin(f32(64, 32))
-def bad_M016(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))  # here
-    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # here
-    nisa.dma_copy(dst=tile, src=a)
-    nisa.activation(dst=total, op=nl.exp, data=tile)
-    nisa.dma_copy(dst=out, src=total)
-    return out
-
-
-def good_M016(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
-    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 128))
-    nisa.dma_copy(dst=tile, src=a)
-    nisa.activation(dst=total, op=nl.exp, data=tile)
-    nisa.dma_copy(dst=out, src=total)
-    return out
-
-
-@twin(f32(2, 64, 32))
-def bad_M033(a):
-    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
-    for i in range(2):
-        tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf, name="tile")  # here
-        nisa.dma_copy(dst=tile, src=a[i])
-        nisa.dma_copy(dst=out[i], src=tile)
-    return out
-
-
-def good_M033(a):
-    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
-    for i in range(2):
-        tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf, name=f"tile_{i}")
-        nisa.dma_copy(dst=tile, src=a[i])
-        nisa.dma_copy(dst=out[i], src=tile)
-    return out
-
-
 # -- which engine reaches what -------------------------------------------------------------------
 
 
@@ -369,35 +97,16 @@ def good_M018(a, b, c):
     return total
 
 
-@twin(bf16(32, 64), bf16(64, 128))
-def bad_M019(a, b):
-    turned = nl.ndarray((64, 32), dtype=nl.bfloat16, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=nl.load(a))
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=turned, moving=nl.load(b))  # here
+@twin(f32(64, 32))
+def bad_M018_copy(a):
+    acc = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.dma_copy(dst=acc, src=a)  # here
     return stored(acc)
 
 
-def good_M019(a, b):
-    turned = nl.ndarray((64, 32), dtype=nl.bfloat16, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=nl.load(a))
-    at = nl.ndarray((64, 32), dtype=nl.bfloat16, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=at, src=turned)
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=at, moving=nl.load(b))
-    return stored(acc)
-
-
-@twin(bf16(64, 32), bf16(64, 128))
-def bad_M020(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b))  # here
-    return stored(acc)
-
-
-def good_M020(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b))
+def good_M018_copy(a):
+    acc = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.tensor_copy(dst=acc, src=nl.load(a))
     return stored(acc)
 
 
@@ -409,6 +118,19 @@ def bad_M021(a):
 
 
 def good_M021(a):
+    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=result, op=nl.exp, data=nl.load(a))
+    return stored(result)
+
+
+@twin(f32(64, 32))
+def bad_M021_result(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.activation(dst=out, op=nl.exp, data=nl.load(a))  # here
+    return out
+
+
+def good_M021_result(a):
     result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=result, op=nl.exp, data=nl.load(a))
     return stored(result)
@@ -428,6 +150,21 @@ def good_M022(a, b):
     nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b))
     result = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=result, src=acc, engine=nisa.engine.vector)
+    return stored(result)
+
+
+@twin(np.abs(f32(64, 32)))
+def bad_M022_power(a):
+    tile = nl.load(a)
+    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.tensor_tensor(dst=result, data1=tile, data2=tile, op=nl.power)  # here
+    return stored(result)
+
+
+def good_M022_power(a):
+    tile = nl.load(a)
+    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=result, data1=tile, data2=tile, op=nl.power)
     return stored(result)
 
 
@@ -503,19 +240,6 @@ def good_M028(a):
     return stored(nl.load_transpose2d(a))
 
 
-@twin(f32(64, 32), f32(64, 32))  # here
-def bad_M029(a, cache):  # here
-    tile = nl.load(a)
-    nisa.dma_copy(dst=cache, src=tile)
-    return stored(tile)
-
-
-def good_M029(a, cache):
-    tile = nl.load(a)
-    nisa.dma_copy(dst=cache, src=tile)
-    return stored(tile), cache
-
-
 # -- overlaps ------------------------------------------------------------------------------------
 
 
@@ -535,6 +259,31 @@ def good_M030(a):
 
 
 @twin(f32(64, 32))
+def bad_M030_dma(a):
+    tile = nl.load(a)
+    nisa.dma_copy(dst=tile[1:64], src=tile[0:63])  # here
+    return stored(tile)
+
+
+def good_M030_dma(a):
+    tile = nl.load(a)
+    nisa.dma_copy(dst=tile[1:64], src=a[0:63])
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_M030_hbm(a):
+    nisa.dma_copy(dst=a[1:64], src=a[0:63])  # here
+    return a
+
+
+def good_M030_hbm(a):
+    tile = nl.load(a[0:63])
+    nisa.dma_copy(dst=a[1:64], src=tile)
+    return a
+
+
+@twin(f32(64, 32))
 def bad_M031(a):
     tile = nl.load(a)
     last = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)
@@ -549,8 +298,26 @@ def good_M031(a):
     return stored(last)
 
 
+@twin(f32(64, 32))
+def bad_M032(a):
+    tile = nl.load(a)
+    result = nl.ndarray((64, 33), dtype=nl.float32, buffer=nl.sbuf)
+    total = result[:, 31:32]
+    nisa.activation_reduce(result[:, 0:32], nl.exp, tile, nl.add, total)  # here
+    return stored(total)
+
+
+def good_M032(a):
+    tile = nl.load(a)
+    result = nl.ndarray((64, 33), dtype=nl.float32, buffer=nl.sbuf)
+    total = result[:, 32:33]
+    nisa.activation_reduce(result[:, 0:32], nl.exp, tile, nl.add, total)
+    return stored(total)
+
+
 # -- indices that come from data -----------------------------------------------------------------
 
+# The last four indices are padding, far beyond any table.
 _ROWS_WITH_PADDING = np.where(np.arange(16) < 12, np.arange(16), 10**6).astype(np.uint32)[:, None]
 
 
@@ -569,6 +336,21 @@ def good_M036(table, rows):
     return stored(picked)
 
 
+@twin(f32(64, 32), np.array([[60]], np.uint32), mended=(f32(64, 32), np.array([[48]], np.uint32)))
+def bad_M036_scalar(table, start):
+    first = nl.load(start)
+    window = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=window, src=table.ap([[32, 16], [1, 32]], scalar_offset=first))  # here
+    return stored(window)
+
+
+def good_M036_scalar(table, start):
+    first = nl.load(start)
+    window = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=window, src=table.ap([[32, 16], [1, 32]], scalar_offset=first))
+    return stored(window)
+
+
 @twin(f32(64, 32), _ROWS_WITH_PADDING)
 def bad_M037(table, rows):
     picked = nl.ndarray((16, 32), dtype=table.dtype, buffer=nl.sbuf)
@@ -583,6 +365,23 @@ def good_M037(table, rows):
     source = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
     nisa.dma_copy(dst=picked, src=source, oob_mode=nisa.oob_mode.skip)
     return stored(picked[0:12])
+
+
+@twin(bf16(64, 128), _ROWS_WITH_PADDING, targets=GEN3_UP)
+def bad_M038(table, rows):
+    turned = nl.zeros((128, 16), dtype=table.dtype, buffer=nl.sbuf)
+    source = table.ap([[128, 16], [1, 128]], vector_offset=nl.load(rows))
+    nisa.dma_transpose(dst=turned, src=source, oob_mode=nisa.oob_mode.skip)  # here
+    return stored(turned)
+
+
+def good_M038(table, rows):
+    turned = nl.zeros((128, 16), dtype=table.dtype, buffer=nl.sbuf)
+    index = nl.load(rows)
+    nisa.tensor_scalar(dst=index, data=index, op0=nl.minimum, operand0=63)
+    source = table.ap([[128, 16], [1, 128]], vector_offset=index)
+    nisa.dma_transpose(dst=turned, src=source, oob_mode=nisa.oob_mode.skip)
+    return stored(turned)
 
 
 @twin(f32(64, 32), u32(1, 1, below=16))

@@ -2,7 +2,7 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN2_3, GEN3_UP, bf16, f8, f32, i32, ints, stored, twin, u32
+from kernels import GEN3_UP, f32, i32, ints, stored, twin, u32
 
 # -- operands that must agree --------------------------------------------------------------------
 
@@ -52,6 +52,21 @@ def good_S005(a, bias):
     return stored(tile)
 
 
+@twin(f32(64, 32), f32(1, 1))
+def bad_S005_bias(a, bias):
+    tile, one = nl.load(a), nl.load(bias)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=one)  # here
+    return stored(tile)
+
+
+def good_S005_bias(a, bias):
+    tile = nl.load(a)
+    column = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=column, src=bias.ap([[0, 64], [1, 1]]))
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=column)
+    return stored(tile)
+
+
 @twin(f32(64, 32), f32(32, 32))
 def bad_S006(a, b):
     a_tile, b_tile = nl.load(a), nl.load(b)
@@ -93,6 +108,29 @@ def good_S008(a, bias):
     return stored(total)
 
 
+@twin(f32(64, 1), f32(1, 32))
+def bad_S008_outer(a, b):
+    return stored(nl.multiply(nl.load(a), nl.load(b)))  # here
+
+
+def good_S008_outer(a, b):
+    row = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=row, src=b.ap([[0, 64], [1, 32]]))
+    nisa.tensor_scalar(dst=row, data=row, op0=nl.multiply, operand0=nl.load(a))
+    return stored(row)
+
+
+@twin(f32(32, 32, 16), f32(32, 16))
+def bad_S064(a, b):
+    return stored(nl.multiply(nl.load(a), nl.load(b)))  # here
+
+
+def good_S064(a, b):
+    heads = nl.ndarray((32, 32, 16), dtype=b.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=heads, src=b.ap([[16, 32], [0, 32], [1, 16]]))
+    return stored(nl.multiply(nl.load(a), heads))
+
+
 @twin(f32(64, 32), f32(64, 4))
 def bad_S053(a, bias):
     tile, columns = nl.load(a), nl.load(bias)
@@ -117,6 +155,23 @@ def good_S053_operand(a, b):
     tile, factors = nl.load(a), nl.load(b)
     nisa.tensor_tensor(dst=tile, data1=tile, data2=factors, op=nl.multiply)
     return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_S053_initial(a):
+    tile = nl.load(a)
+    sums = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    ones = nl.ones((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor_scan(sums, ones, tile, tile[:, 0:2], nl.multiply, nl.add)  # here
+    return stored(sums)
+
+
+def good_S053_initial(a):
+    tile = nl.load(a)
+    sums = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    ones = nl.ones((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor_scan(sums, ones, tile, tile[:, 0:1], nl.multiply, nl.add)
+    return stored(sums)
 
 
 @twin(f32(64, 32))
@@ -195,271 +250,7 @@ def good_S071(a):
     return stored(total)
 
 
-# -- matmul and transpose ------------------------------------------------------------------------
-
-
-@twin(bf16(64, 128), bf16(128, 512))
-def bad_S028(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_S028(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile[0:64])
-    return stored(acc)
-
-
-@twin(bf16(64, 256), bf16(64, 128))
-def bad_S029(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((128, 2, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_S029(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((128, 2, 128), dtype=nl.float32, buffer=nl.psum)
-    for m in range(2):
-        block = a_tile[:, m * 128 : (m + 1) * 128]
-        nisa.nc_matmul(dst=acc[:, m], stationary=block, moving=b_tile)
-    return stored(acc)
-
-
-@twin(bf16(64, 64), bf16(64, 1024), targets=GEN2_3)
-def bad_S030(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((64, 1024), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_S030(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((64, 1024), dtype=nl.float32, buffer=nl.psum)
-    for n in range(0, 1024, 512):
-        nisa.nc_matmul(dst=acc[:, n : n + 512], stationary=a_tile, moving=b_tile[:, n : n + 512])
-    return stored(acc)
-
-
-@twin(bf16(64, 32), bf16(64, 128))
-def bad_S031(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((128, 32), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
-    return stored(acc)
-
-
-def good_S031(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((128, 32), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=b_tile, moving=a_tile)
-    return stored(acc)
-
-
-@twin(bf16(128, 128), bf16(128, 256))
-def bad_S032(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((128, 256), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(acc, a_tile, b_tile, tile_position=(0, 0), tile_size=(64, 128))  # here
-    return stored(acc)
-
-
-def good_S032(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((128, 256), dtype=nl.float32, buffer=nl.psum)
-    for k in (0, 64):
-        rows = slice(k, k + 64)
-        nisa.nc_matmul(acc, a_tile[rows], b_tile[rows], tile_position=(k, 0), tile_size=(64, 128))
-    return stored(acc)
-
-
-@twin(f8(128, 4, 64), f8(128, 4, 128), targets=GEN3_UP)
-def bad_S034(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(acc, a_tile, b_tile, perf_mode=nisa.matmul_perf_mode.double_row)  # here
-    return stored(acc)
-
-
-def good_S034(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
-    mode = nisa.matmul_perf_mode.double_row
-    for k in (0, 2):
-        nisa.nc_matmul(acc, a_tile[:, k : k + 2], b_tile[:, k : k + 2], perf_mode=mode)
-    return stored(acc)
-
-
-@twin(bf16(128, 64), bf16(128, 128))
-def bad_S035(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(acc, a_tile[64:128], b_tile[64:128], tile_position=(64, 0))  # here
-    return stored(acc)
-
-
-def good_S035(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
-    low = slice(64, 128)
-    nisa.nc_matmul(acc, a_tile[low], b_tile[low], tile_position=(64, 0), tile_size=(64, 128))
-    return stored(acc)
-
-
-@twin(bf16(32, 64), bf16(32, 128), targets=("gen2",))
-def bad_S035_small(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(acc, a_tile, b_tile, tile_position=(0, 0), tile_size=(32, 128))  # here
-    return stored(acc)
-
-
-def good_S035_small(a, b):
-    a_tile, b_tile = nl.load(a), nl.load(b)
-    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(acc, a_tile, b_tile, tile_position=(0, 0), tile_size=(64, 128))
-    return stored(acc)
-
-
-@twin(f32(64, 1), f32(64, 32))
-def bad_S066(x, a):
-    x_tile, a_tile = nl.load(x), nl.load(a)
-    acc = nl.ndarray((32, 1), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=a_tile, moving=x_tile)  # here
-    return stored(acc)
-
-
-def good_S066(x, a):
-    x_tile, a_tile = nl.load(x), nl.load(a)
-    acc = nl.ndarray((1, 32), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=x_tile, moving=a_tile)
-    return stored(acc)
-
-
-@twin(bf16(64, 128))
-def bad_S039(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)  # here
-    return stored(turned)
-
-
-def good_S039(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)
-    return stored(turned)
-
-
-@twin(bf16(64, 256))
-def bad_S039_wide(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((128, 2, 64), dtype=a.dtype, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)  # here
-    return stored(turned)
-
-
-def good_S039_wide(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((128, 2, 64), dtype=a.dtype, buffer=nl.psum)
-    for i in range(2):
-        nisa.nc_transpose(dst=turned[:, i], data=tile[:, i * 128 : (i + 1) * 128])
-    return stored(turned)
-
-
-@twin(bf16(64, 4, 16))
-def bad_S040(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((16, 4, 64), dtype=a.dtype, buffer=nl.psum)
-    nisa.nc_transpose(dst=turned, data=tile)  # here
-    return stored(turned)
-
-
-def good_S040(a):
-    tile = nl.load(a)
-    turned = nl.ndarray((16, 4, 64), dtype=a.dtype, buffer=nl.psum)
-    for i in range(4):
-        nisa.nc_transpose(dst=turned[:, i], data=tile[:, i])
-    return stored(turned)
-
-
-@twin(bf16(32, 4, 64))
-def bad_S041(a):
-    turned = nl.ndarray((64, 4, 32), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=a, axes=(2, 0, 1))  # here
-    return stored(turned)
-
-
-def good_S041(a):
-    turned = nl.ndarray((64, 4, 32), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=a, axes=(2, 1, 0))
-    return stored(turned)
-
-
-@twin(bf16(32, 128), targets=GEN3_UP)
-def bad_S042(a):
-    turned = nl.ndarray((128, 32), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=a, dge_mode=nisa.dge_mode.hwdge)  # here
-    return stored(turned)
-
-
-def good_S042(a):
-    turned = nl.ndarray((128, 32), dtype=a.dtype, buffer=nl.sbuf)
-    for r in (0, 16):
-        part = turned[:, r : r + 16]
-        nisa.dma_transpose(dst=part, src=a[r : r + 16], dge_mode=nisa.dge_mode.hwdge)
-    return stored(turned)
-
-
-@twin(bf16(64, 128), u32(24, 1, below=64), targets=GEN3_UP)
-def bad_S043(table, rows):
-    index = nl.load(rows)
-    picked = table.ap([[128, 24], [1, 128]], vector_offset=index)
-    turned = nl.ndarray((128, 24), dtype=table.dtype, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=picked, axes=(1, 0))  # here
-    return stored(turned)
-
-
-def good_S043(table, rows):
-    index = nl.load(rows[0:16])
-    picked = table.ap([[128, 16], [1, 128]], vector_offset=index)
-    turned = nl.ndarray((128, 16), dtype=table.dtype, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=picked, axes=(1, 0))
-    return stored(turned)
-
-
-@twin(bf16(64, 128), i32(16, 1, below=64), targets=GEN3_UP)
-def bad_S043_index(table, rows):
-    index = nl.load(rows)
-    picked = table.ap([[128, 16], [1, 128]], vector_offset=index)
-    turned = nl.ndarray((128, 16), dtype=table.dtype, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=picked, axes=(1, 0))  # here
-    return stored(turned)
-
-
-def good_S043_index(table, rows):
-    index = nl.load(rows, dtype=nl.uint32)
-    picked = table.ap([[128, 16], [1, 128]], vector_offset=index)
-    turned = nl.ndarray((128, 16), dtype=table.dtype, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=picked, axes=(1, 0))
-    return stored(turned)
-
-
-@twin(bf16(32, 64), bf16(64, 128))
-def bad_S061(a, b):
-    return stored(nl.matmul(nl.load(a), nl.load(b)))  # here
-
-
-def good_S061(a, b):
-    return stored(nl.matmul(nl.load_transpose2d(a), nl.load(b), transpose_x=True))
-
-
-# -- reductions and scans ------------------------------------------------------------------------
+# -- reductions ----------------------------------------------------------------------------------
 
 
 @twin(f32(64, 32))
@@ -527,6 +318,22 @@ def good_S047(a):
     return stored(moments)
 
 
+@twin(f32(64, 8))
+def bad_S047_aggregate(stats):
+    moments = nl.ndarray((64, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.bn_aggr(dst=moments, data=nl.load(stats))  # here
+    return stored(moments)
+
+
+def good_S047_aggregate(stats):
+    moments = nl.ndarray((64, 2), dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.load(stats)
+    partial = nl.ndarray((64, 6), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.bn_stats(dst=partial, data=tile)
+    nisa.bn_aggr(dst=moments, data=partial)
+    return stored(moments)
+
+
 @twin(f32(64, 4), needs="max8")
 def bad_S048(a):
     tile = nl.load(a)
@@ -550,6 +357,15 @@ def bad_S062(a):
 
 def good_S062(a):
     return stored(nl.sum(nl.load(a), axis=1))
+
+
+@twin(f32(64, 8, 16))
+def bad_S062_middle(a):
+    return stored(nl.max(nl.load(a), axis=1))  # here
+
+
+def good_S062_middle(a):
+    return stored(nl.max(nl.load(a), axis=2))
 
 
 # -- gathers, selections and patterns ------------------------------------------------------------
@@ -616,6 +432,19 @@ def good_S052(a):
     return stored(tile), stored(index)
 
 
+@twin(f32(64, 32))
+def bad_S052_mask(scores):
+    tile = nl.load(scores)
+    nisa.affine_select(tile, [[-1, 64]], 1, tile, -1e30, cmp_op=nl.greater_equal)  # here
+    return stored(tile)
+
+
+def good_S052_mask(scores):
+    tile = nl.load(scores)
+    nisa.affine_select(tile, [[-1, 32]], 1, tile, -1e30, cmp_op=nl.greater_equal)
+    return stored(tile)
+
+
 @twin(i32(1, 64, below=4), needs="sequence_bounds")
 def bad_S056(segments):
     ids = nl.load(segments)
@@ -653,3 +482,12 @@ def bad_S063(a):
 
 def good_S063(a):
     return stored(nl.broadcast_to(nl.load(a[:, 0:1]), (64, 32)))
+
+
+@twin(f32(64, 32))
+def bad_S063_rank(a):
+    return stored(nl.broadcast_to(nl.load(a), (64, 4, 32)))  # here
+
+
+def good_S063_rank(a):
+    return stored(nl.broadcast_to(nl.load(a).reshape((64, 1, 32)), (64, 4, 32)))

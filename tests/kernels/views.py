@@ -141,6 +141,32 @@ def good_S012_too_many(a):
     return stored(nl.load(a[:, 0:8]))
 
 
+@twin(f32(64, 32), u32(1, 1))
+def bad_S012_tensor(a, i):
+    index = nl.load(i)
+    tile = nl.load(a)
+    return stored(tile[:, index])  # here
+
+
+def good_S012_tensor(a, i):
+    index = nl.load(i)
+    tile = nl.load(a)
+    column = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(
+        dst=column, src=tile.ap([[32, 64], [1, 1]], scalar_offset=index, indirect_dim=1)
+    )
+    return stored(column)
+
+
+@twin(f32(64, 32))
+def bad_S012_range(a):
+    return stored(nl.load(a[:, range(8)]))  # here
+
+
+def good_S012_range(a):
+    return stored(nl.load(a[:, 0:8]))
+
+
 @twin(f32(64, 32))
 def bad_S013(a):
     out = nl.ndarray((1, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
@@ -209,6 +235,15 @@ def good_S017(a):
     return stored(nl.load(a).reshape((64, 4, 32)))
 
 
+@twin(f32(64, 32))
+def bad_S017_count(a):
+    return stored(nl.load(a).reshape((64, 33)))  # here
+
+
+def good_S017_count(a):
+    return stored(nl.load(a).reshape((64, 2, 16)))
+
+
 @twin(f32(64, 128))
 def bad_S018(a):
     return stored(nl.load(a).reshape((32, 256)))  # here
@@ -241,6 +276,17 @@ def bad_S020(a):
 def good_S020(a):
     tile = nl.load(a)
     return stored(tile.ap([[128, 64], [2, 32]], offset=64))
+
+
+@twin(f32(64, 32))
+def bad_S020_pattern(a):
+    tile = nl.load(a).ap([[32, 64], [2, 16]])
+    return stored(tile.ap([[16, 64], [2, 8]]))  # here
+
+
+def good_S020_pattern(a):
+    tile = nl.load(a)
+    return stored(tile.ap([[32, 64], [4, 8]]))
 
 
 @twin(f32(64, 128))

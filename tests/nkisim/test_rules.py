@@ -3,10 +3,40 @@
 import pytest
 
 import nkisim
-from kernels import GUARDS, TWINS, WAITING, api, copies, dtype, guards, memory, shape, views
+from kernels import (
+    GUARDS,
+    TWINS,
+    WAITING,
+    api,
+    boundary,
+    copies,
+    dtype,
+    earlier,
+    guards,
+    matmul,
+    memory,
+    placement,
+    shape,
+    transpose,
+    values,
+    views,
+)
 from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
 
-MODULES = (api, dtype, guards, memory, shape, views)
+MODULES = (
+    api,
+    boundary,
+    dtype,
+    earlier,
+    guards,
+    matmul,
+    memory,
+    placement,
+    shape,
+    transpose,
+    values,
+    views,
+)
 NEEDS_TWO_CORES = {"A008"}
 
 IN_KERNELS = [twin for twin in TWINS if not twin.on_host]
@@ -60,7 +90,8 @@ def test_the_good_twin_has_no_finding(twin, target):
 @each_twin
 def test_strict_stops_at_errors_only(twin, target):
     kernel = nkisim.simulate(twin.bad, strictness="strict", target=target)
-    if RULES[twin.rule].severity != "error":
+    rule = RULES[twin.rule]
+    if rule.severity != "error" and not rule.meaningless:
         kernel(*copies(twin.inputs))
         finding_of(twin, kernel.report.findings)
         return
@@ -91,6 +122,12 @@ def test_simulate_stops_only_where_there_is_no_result(twin, target):
 
 @each_host_twin
 def test_host_code_is_refused_at_its_line(twin):
+    if RULES[twin.rule].severity == "warning":
+        with pytest.warns(DeprecationWarning, match=twin.rule) as warned:
+            twin.bad()
+        assert warned[0].filename == twin.file
+        assert warned[0].lineno in twin.marked_lines
+        return
     with pytest.raises(NkiValidationError) as caught:
         twin.bad()
     assert caught.value.rule_id == twin.rule

@@ -40,6 +40,12 @@ def widen(stored: np.ndarray) -> np.ndarray:
         return np.asarray(stored).astype(np.float32)
 
 
+def reals(stored: np.ndarray) -> np.ndarray:
+    """The float64 values of stored elements; of a signalling NaN NumPy would complain."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(stored).astype(np.float64)
+
+
 def narrow(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Float32 values rounded once into ``dtype``."""
     values = np.asarray(values)
@@ -48,7 +54,7 @@ def narrow(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
         with np.errstate(all="ignore"):
             return values.astype(dtype)
     info = np.iinfo(dtype)
-    exact = np.clip(np.nan_to_num(values.astype(np.float64), nan=0.0), info.min, info.max)
+    exact = np.clip(np.nan_to_num(reals(values), nan=0.0), info.min, info.max)
     floor = np.floor(exact)
     excess = exact - floor
     up = (excess > 0.5) | ((excess == 0.5) & (floor % 2 == 1))

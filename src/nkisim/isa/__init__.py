@@ -13,19 +13,19 @@ from nkisim.isa.elementwise import (
     tensor_tensor,
 )
 from nkisim.isa.fill import iota, memset
+from nkisim.isa.gather import (
+    local_gather,
+    nc_n_gather,
+    nc_stream_shuffle,
+    nonzero_with_count,
+    sequence_bounds,
+)
 from nkisim.isa.matmul import nc_matmul
 from nkisim.isa.normalisation import bn_aggr, bn_stats
 from nkisim.isa.pending import (
     core_barrier,
     dropout,
-    local_gather,
-    max8,
-    nc_find_index8,
-    nc_match_replace8,
     nc_matmul_mx,
-    nc_n_gather,
-    nc_stream_shuffle,
-    nonzero_with_count,
     quantize_mx,
     rand2,
     rand_get_state,
@@ -36,12 +36,12 @@ from nkisim.isa.pending import (
     register_store,
     rng,
     sendrecv,
-    sequence_bounds,
     set_rng_seed,
 )
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
 from nkisim.isa.registers import VirtualRegister
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
+from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8
 from nkisim.isa.select import (
     affine_select,
     range_select,

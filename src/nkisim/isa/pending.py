@@ -65,25 +65,3 @@ nc_matmul_mx = _pending(
     accumulate=None,
     name=None,
 )
-local_gather = _pending(
-    "local_gather",
-    "dst src_buffer index num_elem_per_idx num_valid_indices name",
-    num_elem_per_idx=1,
-    num_valid_indices=None,
-    name=None,
-)
-nc_n_gather = _pending("nc_n_gather", "dst data indices name", name=None)
-nc_stream_shuffle = _pending("nc_stream_shuffle", "dst src shuffle_mask name", name=None)
-max8 = _pending("max8", "dst src name", name=None)
-nc_find_index8 = _pending("nc_find_index8", "dst data vals name", name=None)
-nc_match_replace8 = _pending(
-    "nc_match_replace8", "dst data vals imm dst_idx name", dst_idx=None, name=None
-)
-nonzero_with_count = _pending(
-    "nonzero_with_count",
-    "dst src index_offset padding_val name",
-    index_offset=0,
-    padding_val=-1,
-    name=None,
-)
-sequence_bounds = _pending("sequence_bounds", "dst segment_ids name", name=None)

@@ -102,6 +102,8 @@ class Plan:
         if operand.writes:
             self.writes.append((index, name))
             if not instruction.memory:
+                if name in instruction.raw_results:
+                    arithmetic = "copy"
                 storer = make_storer(
                     tensor, operand, name, instruction.name, arithmetic, moves=instruction.moves
                 )

@@ -52,6 +52,11 @@ def check_written(tensor: NkiTensor, instruction: str, operand: str) -> None:
     )
 
 
+def _called(tensor: NkiTensor, operand: str) -> str:
+    """Return how to name a tensor: by its own name, else by its role."""
+    return f"`{tensor.alloc.name}`" if tensor.alloc.name else operand
+
+
 def poison(tensor: NkiTensor, hidden: np.ndarray) -> None:
     """Put the sentinel where ``hidden`` is true; the elements stay unwritten."""
     array = tensor.array

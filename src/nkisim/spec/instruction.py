@@ -55,6 +55,7 @@ class Instruction:
             the tensors.
         memory: True when the body reads and writes tensors itself.
         stateful: True when the body also takes the core's accumulator state first.
+        raw_results: Results that the body returns in storage form, such as indices.
         watch_values: Returns what looks at the loaded arguments of each call, or None.
         removed: Keywords of earlier releases and what to say about them.
         summary: First line of the body's docstring.
@@ -74,6 +75,7 @@ class Instruction:
     body: Callable[..., Any]
     memory: bool = False
     stateful: bool = False
+    raw_results: tuple[str, ...] = ()
     watch_values: Callable[[Call], ValueWatch | None] | None = None
     removed: Mapping[str, Any] = field(default_factory=dict)
 

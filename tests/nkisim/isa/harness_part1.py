@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from oracles.elementwise import DTYPES, interval, narrow, widen
+from oracles.elementwise import DTYPES, interval, narrow, reals, widen
 
 FLOATS = ["float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"]
 NARROW_INTEGERS = ["int8", "int16", "uint8", "uint16"]
@@ -31,7 +31,7 @@ ALL_DTYPES = FLOATS + INTEGERS
 # Around the quarter, half and whole of the partitions.
 PARTITIONS = [1, 2, 31, 32, 33, 63, 64, 65, 127, 128]
 # Around powers of two that a vectorised loop may be cut at, and the 512 elements of a PSUM bank.
-FREE_SIZES = [1, 2, 3, 31, 32, 33, 127, 128, 129]
+FREE_SIZES = [1, 2, 3, 31, 32, 33, 127, 128, 129, 511, 512, 513]
 
 #: Findings about values, which the results below are compared for anyway.
 INTEGERS_THROUGH_FLOAT32 = frozenset({"D016", "D017", "D018"})
@@ -144,7 +144,7 @@ def assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:
 def assert_same(got: np.ndarray, want: np.ndarray) -> None:
     """Equal values of one dtype; a NaN equals a NaN, whatever its payload; the zeros are equal."""
     assert got.dtype == want.dtype
-    a, b = got.astype(np.float64), want.astype(np.float64)
+    a, b = reals(got), reals(want)
     equal = (a == b) | (np.isnan(a) & np.isnan(b))
     assert equal.all(), _first_difference(got, want, equal)
 
@@ -152,8 +152,7 @@ def assert_same(got: np.ndarray, want: np.ndarray) -> None:
 def assert_within(got: np.ndarray, values: np.ndarray, tolerance: np.ndarray | float) -> None:
     """``got`` is what some float32 within ``tolerance`` of the real ``values`` is rounded to."""
     low, high = interval(values, tolerance * np.ones_like(values), got.dtype)
-    a, low, high = got.astype(np.float64), low.astype(np.float64), high.astype(np.float64)
-    inside = (low <= a) & (a <= high)
+    inside = (reals(low) <= reals(got)) & (reals(got) <= reals(high))
     assert inside.all(), _first_difference(got, values, inside)
 
 

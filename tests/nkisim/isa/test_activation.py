@@ -273,6 +273,52 @@ def test_the_sum_is_of_the_values_before_they_are_rounded_into_the_destination()
     assert (got["total"] == 64 + 0.125).all()
 
 
+def tiles_of_ones(*shapes: tuple[int, int]) -> list[Operand]:
+    return [
+        Operand(np.ones(shape, np.float32), lambda t: t, np.arange(np.prod(shape)).reshape(shape))
+        for shape in shapes
+    ]
+
+
+def test_activation_reads_the_sum_out_without_changing_it():
+    data, dst, idle, total = tiles_of_ones((3, 8), (3, 8), (3, 1), (3, 1))
+
+    def instruction(data, dst, idle, total):
+        commands = nisa.reduce_cmd
+        for command, result in (
+            (commands.reset_reduce, None),
+            (commands.idle, idle),
+            (commands.reduce, total),
+        ):
+            nisa.activation(
+                dst=dst,
+                op=nl.copy,
+                data=data,
+                reduce_op=nl.add,
+                reduce_res=result,
+                reduce_cmd=command,
+            )
+
+    operands = {"data": data, "dst": dst, "idle": idle, "total": total}
+    got = run(instruction, operands, ("idle", "total"))
+    assert (got["idle"] == 8).all()
+    assert (got["total"] == 16).all()
+
+
+def test_the_scalar_and_vector_engines_have_accumulators_of_their_own():
+    data, dst, total = tiles_of_ones((3, 8), (3, 8), (3, 1))
+
+    def instruction(data, dst, total):
+        commands = nisa.reduce_cmd
+        arguments = {"op": nl.copy, "data": data, "reduce_op": nl.add}
+        nisa.activation(dst=dst, reduce_cmd=commands.reset_reduce, **arguments)
+        nisa.exponential(dst=dst, src=data, reduce_cmd=commands.reset_reduce)
+        nisa.activation(dst=dst, reduce_cmd=commands.reduce, reduce_res=total, **arguments)
+
+    got = run(instruction, {"data": data, "dst": dst, "total": total}, ("total",), target="gen4")
+    assert (got["total"] == 16).all()
+
+
 # -- exponential -----------------------------------------------------------------------------------
 
 

@@ -1,0 +1,88 @@
+"""Measures problems side by side and prints ratios; shared by every benchmark.
+
+Machines are noisy, so contenders are timed in turns, and what counts is the ratio of their medians in one run.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call of one contender: 20th, 50th and 80th percentile."""
+
+    p20: float
+    p50: float
+    p80: float
+
+
+def measure(contenders: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, Timing]:
+    """Time every contender ``rounds`` times, in turns, after one call to warm up."""
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    for function in contenders.values():
+        function()
+    for _ in range(rounds):
+        for name, function in contenders.items():
+            start = time.perf_counter()
+            function()
+            samples[name].append(time.perf_counter() - start)
+    return {name: _percentiles(times) for name, times in samples.items()}
+
+
+def _percentiles(times: list[float]) -> Timing:
+    cuts = statistics.quantiles(times, n=10, method="inclusive")
+    return Timing(cuts[1], statistics.median(times), cuts[7])
+
+
+def record(benchmark: str, problem: str, timings: Mapping[str, Timing]) -> None:
+    """Append the timings of a problem to the benchmark's CSV file; columns are wall time on this CPU."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{benchmark}.csv"
+    header = "date commit machine python problem contender wall_p20_s wall_p50_s wall_p80_s".split()
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.writer(file)
+        if new:
+            writer.writerow(header)
+        for name, t in timings.items():
+            writer.writerow(
+                [
+                    datetime.now(UTC).isoformat(timespec="seconds"),
+                    _commit(),
+                    f"{platform.machine()} x{os.cpu_count()}",
+                    platform.python_version(),
+                    problem,
+                    name,
+                    f"{t.p20:.3e}",
+                    f"{t.p50:.3e}",
+                    f"{t.p80:.3e}",
+                ]
+            )
+
+
+def _commit() -> str:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    found = subprocess.run(
+        command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False
+    )
+    return found.stdout.strip() or "unknown"
+
+
+def show(rows: list[tuple[str, str, str, str]]) -> None:
+    """Print a table: problem, measured, goal, verdict."""
+    rows = [("problem", "measured", "goal", ""), *rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,379 @@
+"""Moving elements by index: gathers, the shuffle, and the two compactions of the GpSimd engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import declare, flag
+from nkisim.dtypes import float32, int32, uint16, uint32
+from nkisim.machine import Core, commit, instruction, prepare_read
+from nkisim.memory import NkiTensor
+from nkisim.memory.written import INTEGER_SENTINEL
+from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Constraint, In, Out, rules
+from nkisim.spec.constraints import dtype_in, same_dtype, same_free_size, same_partitions
+from nkisim.spec.cost import startup_stream, stream
+from nkisim.spec.enums import engine as Engine
+
+__all__ = [
+    "local_gather",
+    "nc_n_gather",
+    "nc_stream_shuffle",
+    "nonzero_with_count",
+    "sequence_bounds",
+]
+
+Array = np.ndarray
+
+LANES = 16
+"""Partitions that one GpSimd core is connected to."""
+QUADRANT = 32
+KEEP = 255
+"""Entry of a shuffle mask that leaves the destination row as it is."""
+
+GATHER_SIZE = declare(
+    "S049",
+    "gather-size",
+    "error",
+    "local_gather has operands of the wrong size.",
+    "each GpSimd core serves 16 partitions and up to 4096 indices",
+    meaningless=True,
+)
+GATHER_INDEX = declare(
+    "S050",
+    "gather-index",
+    "error",
+    "A gather index lies outside the source.",
+    "the data that is read is undefined",
+)
+SHUFFLE_MASK = declare(
+    "S051",
+    "shuffle-mask",
+    "error",
+    "nc_stream_shuffle has a mask or a start partition that it does not take.",
+    "a mask has 32 entries of 0 to 31 or 255, and quadrants start at multiples of 32",
+    meaningless=True,
+)
+BOUNDS_SHAPE = declare(
+    "S056",
+    "bounds-shape",
+    "error",
+    "sequence_bounds has more than one partition, or a destination that is not (1, 2, n).",
+    "one partition of ids gives a row of starts and a row of ends",
+    meaningless=True,
+)
+NONZERO_LAYOUT = declare(
+    "S057",
+    "nonzero-layout",
+    "error",
+    "nonzero_with_count has a destination without the extra element for the count.",
+    "each GpSimd core writes the indices and then their number",
+    meaningless=True,
+)
+
+
+def _copy(call: Call) -> Arithmetic:
+    return "copy"
+
+
+def _flag_index(name: str, indices: Array, bound: int) -> None:
+    """Flag indices that are not below ``bound``."""
+    outside = indices >= bound
+    if outside.any():
+        at = np.unravel_index(int(np.argmax(outside)), outside.shape)
+        flag(
+            GATHER_INDEX,
+            f"{name}: {int(outside.sum())} indices lie outside the source",
+            instruction=name,
+            operand="index",
+            seen=f"{int(indices[at])} at {tuple(int(i) for i in at)}",
+            allowed=f"0 to {bound - 1}",
+            fix="clip the indices first",
+        )
+
+
+def _undefined(values: Array, where: Array) -> None:
+    """Let elements that the device leaves undefined read as unwritten memory does."""
+    if where.any():
+        is_float = values.dtype.kind not in "iub"
+        values[where] = np.nan if is_float else INTEGER_SENTINEL
+
+
+@instruction(
+    engines=(Engine.gpsimd,),
+    operands={"dst": Out(SBUF), "data": In(SBUF), "indices": In(SBUF)},
+    require=(
+        same_partitions("dst", "data", "indices"),
+        same_free_size("dst", "indices"),
+        same_dtype("dst", "data"),
+        dtype_in("indices", (uint32,)),
+    ),
+    arithmetic=_copy,
+    cost=startup_stream(over="dst", factor=4),
+    source="nki.isa.nc_n_gather, 0.3.0",
+)
+def nc_n_gather(dst: Any, data: Any, indices: Any, name: str | None = None) -> Array:
+    """Return, in each partition, the elements at the given positions of the flattened data."""
+    _flag_index("nc_n_gather", indices, data.shape[1])
+    outside = indices >= data.shape[1]
+    result = np.take_along_axis(data, np.where(outside, 0, indices).astype(np.int64), axis=1)
+    _undefined(result, outside)
+    return result
+
+
+def _local_gather_sizes(call: Call) -> None:
+    source, index, dst = call.tensor("src_buffer"), call.tensor("index"), call.tensor("dst")
+    assert source is not None and index is not None and dst is not None
+    width, per_core = call["num_elem_per_idx"], LANES * index.free_size
+    valid = per_core if call["num_valid_indices"] is None else call["num_valid_indices"]
+    why = ""
+    if source.shape[0] != index.shape[0] or source.shape[0] % LANES:
+        why = f"src_buffer has {source.shape[0]} and index {index.shape[0]} partitions"
+    elif width not in (1, 2, 4, 8, 16, 32):
+        why = f"num_elem_per_idx is {width}"
+    elif valid > per_core or valid < 1:
+        why = f"num_valid_indices is {valid} of {per_core} indices per core"
+    elif valid > 4096:
+        why = f"there are {valid} indices per core"
+    elif dst.shape[0] != source.shape[0] or dst.free_size < valid * width:
+        why = f"dst has shape {dst.shape}, {valid * width} elements per partition are gathered"
+    if why:
+        call.fail(
+            GATHER_SIZE,
+            why,
+            operand="index",
+            seen=why,
+            allowed="equal partitions, a multiple of 16; 1, 2, 4, 8, 16 or 32 elements per index; "
+            "at most 4096 indices per core",
+            fix="pad the partitions to a multiple of 16, or gather in parts",
+        )
+
+
+@instruction(
+    engines=(Engine.gpsimd,),
+    operands={"dst": Out(SBUF), "src_buffer": In(SBUF), "index": In(SBUF)},
+    require=(
+        same_dtype("dst", "src_buffer"),
+        dtype_in("index", (uint16,)),
+        Constraint(
+            "16 partitions per core, up to 4096 indices", (GATHER_SIZE,), _local_gather_sizes
+        ),
+    ),
+    memory=True,
+    cost=startup_stream(over="dst"),
+    source="nki.isa.local_gather, 0.3.0",
+)
+def local_gather(
+    core: Core,
+    dst: NkiTensor,
+    src_buffer: NkiTensor,
+    index: NkiTensor,
+    num_elem_per_idx: int = 1,
+    num_valid_indices: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Gather runs of elements with indices shared by the 16 partitions of each GpSimd core.
+
+    The indices of a core run down its partitions first. Elements of ``dst`` beyond the gathered
+    ones keep their bytes.
+    """
+    rows = src_buffer.shape[0]
+    source = prepare_read(src_buffer, "local_gather", "src_buffer").reshape(rows, -1)
+    table = prepare_read(index, "local_gather", "index").reshape(rows, -1)
+    count = num_valid_indices or LANES * table.shape[1]
+    run = np.arange(num_elem_per_idx)
+    result = np.empty((rows, count * num_elem_per_idx), source.dtype)
+    for first in range(0, rows, LANES):
+        lanes = slice(first, first + LANES)
+        flat = table[lanes].T.reshape(-1)[:count].astype(np.int64)
+        at = (flat[:, None] + run).reshape(-1)
+        _flag_index("local_gather", at, source.shape[1])
+        outside = at >= source.shape[1]
+        gathered = source[lanes][:, np.where(outside, 0, at)]
+        _undefined(gathered, np.broadcast_to(outside, gathered.shape))
+        result[lanes] = gathered
+    if result.shape[1] == dst.free_size:
+        commit(dst, result.reshape(dst.shape))
+        return
+    target = np.array(dst.array).reshape(rows, -1)
+    target[:, : result.shape[1]] = result
+    touched = np.zeros(target.shape, bool)
+    touched[:, : result.shape[1]] = True
+    _commit_where(dst, target.reshape(dst.shape), touched.reshape(dst.shape))
+
+
+def _commit_where(dst: NkiTensor, stored: Array, where: Array) -> None:
+    """Write only the elements where ``where`` is true."""
+    dst.array[where] = stored[where]
+    storage = dst.storage
+    storage.version += 1
+    dst.alloc.written = True
+    storage.mark_written_where(where, dst.start, dst.strides, dst.itemsize)
+    if storage.psum is not None:
+        storage.psum.write(dst.region)
+
+
+def _shuffle(call: Call) -> None:
+    src, dst, mask = call.tensor("src"), call.tensor("dst"), call["shuffle_mask"]
+    assert src is not None and dst is not None
+    if isinstance(mask, NkiTensor) or not hasattr(mask, "__len__"):
+        call.fail(
+            rules.STATIC_ARGUMENT,
+            f"shuffle_mask must be a list of 32 integers, got {type(mask).__name__}",
+            operand="shuffle_mask",
+            seen=type(mask).__name__,
+            allowed="a list known at compile time",
+            fix="pass a Python list",
+        )
+    why = ""
+    wrong = [int(m) for m in mask if not 0 <= int(m) < QUADRANT and int(m) != KEEP]
+    active = -(-max(src.shape[0], dst.shape[0]) // QUADRANT) * QUADRANT
+    step = QUADRANT if active == 32 else 64 if active == 64 else 128
+    starts = [t.start_partition for t in (src, dst)]
+    if len(mask) != QUADRANT:
+        why = f"shuffle_mask has {len(mask)} entries"
+    elif wrong:
+        why = f"shuffle_mask holds {wrong[0]}"
+    elif any(start % step for start in starts):
+        why = f"src and dst start at partitions {starts} with {active} active partitions"
+    if why:
+        call.fail(
+            SHUFFLE_MASK,
+            why,
+            operand="shuffle_mask",
+            seen=why,
+            allowed=f"32 entries of 0 to 31 or 255; starts at multiples of {step}",
+            fix="correct the mask, or align the tiles to quadrants",
+        )
+
+
+@instruction(
+    engines=(Engine.vector,),
+    operands={"dst": Out(ON_CHIP), "src": In(ON_CHIP)},
+    require=(
+        same_dtype("dst", "src"),
+        same_free_size("dst", "src"),
+        Constraint(
+            "32 mask entries of 0 to 31 or 255; quadrants aligned", (SHUFFLE_MASK,), _shuffle
+        ),
+    ),
+    memory=True,
+    cost=stream(over="src"),
+    source="nki.isa.nc_stream_shuffle, 0.3.0",
+)
+def nc_stream_shuffle(
+    core: Core, dst: NkiTensor, src: NkiTensor, shuffle_mask: Any, name: str | None = None
+) -> None:
+    """Copy rows within each quadrant of 32 partitions as the mask says; 255 keeps a row."""
+    rows = dst.shape[0]
+    stored = np.array(prepare_read(src, "nc_stream_shuffle", "src").reshape(src.shape[0], -1))
+    mask = [int(m) for m in shuffle_mask]
+    result = np.empty((rows, stored.shape[1]), stored.dtype)
+    written = np.zeros(rows, bool)
+    for row in range(rows):
+        entry = mask[row % QUADRANT]
+        if entry == KEEP:
+            continue
+        source = row // QUADRANT * QUADRANT + entry
+        written[row] = True
+        if source < stored.shape[0]:
+            result[row] = stored[source]
+        else:
+            _undefined(result[row : row + 1], np.ones((1, stored.shape[1]), bool))
+            _flag_index("nc_stream_shuffle", np.array([source]), stored.shape[0])
+    if written.all():
+        commit(dst, result.reshape(dst.shape))
+        return
+    where = np.broadcast_to(written[:, None], result.shape).reshape(dst.shape)
+    _commit_where(dst, result.reshape(dst.shape), where)
+
+
+def _extra_element(call: Call) -> None:
+    src, dst = call.tensor("src"), call.tensor("dst")
+    assert src is not None and dst is not None
+    if dst.free_size != src.free_size + 1:
+        call.fail(
+            NONZERO_LAYOUT,
+            f"dst must have {src.free_size + 1} elements per partition, got {dst.free_size}",
+            operand="dst",
+            seen=dst.shape,
+            allowed=f"({src.shape[0]}, {src.free_size + 1})",
+            fix="allocate one element more than src for the count",
+        )
+
+
+@instruction(
+    engines=(Engine.gpsimd,),
+    operands={"dst": Out(SBUF), "src": In(SBUF)},
+    require=(
+        same_partitions("dst", "src"),
+        dtype_in("src", (float32, int32)),
+        dtype_in("dst", (int32,)),
+        Constraint("dst has one element more than src", (NONZERO_LAYOUT,), _extra_element),
+    ),
+    since=3,
+    memory=True,
+    cost=startup_stream(over="src", factor=4),
+    source="nki.isa.nonzero_with_count, 0.3.0",
+)
+def nonzero_with_count(
+    core: Core,
+    dst: NkiTensor,
+    src: NkiTensor,
+    index_offset: int = 0,
+    padding_val: int = -1,
+    name: str | None = None,
+) -> None:
+    """Write the positions of nonzero elements, padding, and their count, on every 16th partition.
+
+    The other partitions of ``dst`` keep their bytes.
+    """
+    for first in range(0, src.shape[0], LANES):
+        row = src[first : first + 1]
+        values = prepare_read(row, "nonzero_with_count", "src").reshape(-1)
+        positions = np.flatnonzero(values) + index_offset
+        line = np.full(values.size + 1, padding_val, np.int32)
+        line[: positions.size] = positions
+        line[-1] = positions.size
+        target = dst[first : first + 1]
+        commit(target, line.reshape(target.shape))
+
+
+def _bounds_shape(call: Call) -> None:
+    ids, dst = call.tensor("segment_ids"), call.tensor("dst")
+    assert ids is not None and dst is not None
+    if ids.shape[0] != 1 or dst.shape[0] != 1 or dst.free_size != 2 * ids.free_size:
+        call.fail(
+            BOUNDS_SHAPE,
+            f"dst must be (1, 2, {ids.free_size}) for segment_ids {ids.shape}, got {dst.shape}",
+            operand="dst",
+            seen=f"{ids.shape}, {dst.shape}",
+            allowed=f"(1, n) and (1, 2, n), here (1, 2, {ids.free_size})",
+            fix="put the ids on one partition",
+        )
+
+
+@instruction(
+    engines=(Engine.gpsimd,),
+    operands={"dst": Out(SBUF), "segment_ids": In(SBUF)},
+    require=(
+        dtype_in("segment_ids", (float32, int32)),
+        dtype_in("dst", (float32, int32)),
+        Constraint("one partition; dst (1, 2, n)", (BOUNDS_SHAPE,), _bounds_shape),
+    ),
+    cost=startup_stream(over="segment_ids", factor=8),
+    source="nki.isa.sequence_bounds, 0.3.0",
+)
+def sequence_bounds(dst: Any, segment_ids: Any, name: str | None = None) -> Array:
+    """Return where the segment of each element starts and ends; id 0 is padding: (n, -1)."""
+    ids = segment_ids.reshape(-1)
+    n = ids.size
+    change = np.flatnonzero(np.diff(ids)) + 1
+    edges = np.concatenate([[0], change, [n]]) if n else np.zeros(1, np.int64)
+    lengths = np.diff(edges)
+    starts = np.repeat(edges[:-1], lengths)
+    ends = np.repeat(edges[1:], lengths)
+    padding = ids == 0
+    result = np.stack([np.where(padding, n, starts), np.where(padding, -1, ends)])
+    return result.reshape(1, -1).astype(np.float32)

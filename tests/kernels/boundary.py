@@ -1,0 +1,255 @@
+"""Twins about what goes in and out of a kernel, and about its Python."""
+
+import importlib
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+import nkisim.typing as nt
+from kernels import f32, host_twin, stored, twin
+
+# -- arguments -----------------------------------------------------------------------------------
+
+
+@twin(f32(64, 32))  # here
+def bad_A016(a, *, scale=2.0):  # here
+    return stored(nl.multiply(nl.load(a), scale))
+
+
+def good_A016(a, scale=2.0):
+    return stored(nl.multiply(nl.load(a), scale))
+
+
+@twin([f32(64, 32), f32(64, 32)], mended=((f32(64, 32), f32(64, 32)),))  # here
+def bad_A018(pair):  # here
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=nl.load(pair[0]), data2=nl.load(pair[1]), op=nl.add)
+    return stored(total)
+
+
+def good_A018(pair):
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=nl.load(pair[0]), data2=nl.load(pair[1]), op=nl.add)
+    return stored(total)
+
+
+@twin(f32(64, 32))  # here
+def bad_L064(a: nt.tensor[128, 32]):  # here
+    return stored(nl.load(a))
+
+
+def good_L064(a: nt.tensor[64, 32]):
+    return stored(nl.load(a))
+
+
+@twin(32, mended=(f32(64, 32),))  # here
+def bad_L066(columns):  # here
+    tile = nl.zeros((64, columns), dtype=nl.float32, buffer=nl.sbuf)
+    return stored(tile)
+
+
+def good_L066(a):
+    tile = nl.zeros(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+    return stored(tile)
+
+
+@twin(f32(64, 32), f32(64, 32))  # here
+def bad_M029(a, cache):  # here
+    tile = nl.load(a)
+    nisa.dma_copy(dst=cache, src=tile)
+    return stored(tile)
+
+
+def good_M029(a, cache):
+    tile = nl.load(a)
+    nisa.dma_copy(dst=cache, src=tile)
+    return stored(tile), cache
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+@twin(f32(64, 32))
+def bad_A012(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.private_hbm)  # here
+    nisa.dma_copy(dst=out, src=nl.load(a))
+    return out
+
+
+def good_A012(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=nl.load(a))
+    return out
+
+
+@twin(f32(64, 32))
+def bad_A012_hbm(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.hbm)  # here
+    nisa.dma_copy(dst=out, src=a)
+    return out
+
+
+def good_A012_hbm(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=a)
+    return out
+
+
+@twin(f32(64, 32))
+def bad_L060(a):
+    tile = nl.load(a)  # here
+    return tile
+
+
+def good_L060(a):
+    tile = nl.load(a)
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_L060_view(a):
+    out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)  # here
+    nisa.dma_copy(dst=out[:, 0:32], src=a)
+    return out[:, 0:32]
+
+
+def good_L060_view(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out[:, 0:32], src=a)
+    return out
+
+
+@twin(f32(64, 32))  # here
+def bad_L060_number(a):  # here
+    return stored(nl.load(a)), a.shape[0]
+
+
+def good_L060_number(a):
+    return stored(nl.load(a))
+
+
+# -- host code -----------------------------------------------------------------------------------
+
+
+@host_twin
+def bad_A019():
+    return nkisim.jit(platform_target="trn2")(good_A012)  # here
+
+
+def good_A019():
+    return nkisim.jit(good_A012)
+
+
+@host_twin
+def bad_A020():
+    return nkisim.jit(mode="torchxla")(good_A012)  # here
+
+
+def good_A020():
+    return nkisim.jit()(good_A012)
+
+
+@host_twin
+def bad_A031():
+    nkisim.install(force=True)
+    try:
+        return importlib.import_module("nki").compiler  # here
+    finally:
+        nkisim.uninstall()
+
+
+def good_A031():
+    nkisim.install(force=True)
+    try:
+        return importlib.import_module("nki").language.ndarray
+    finally:
+        nkisim.uninstall()
+
+
+@host_twin
+def bad_L063():
+    return nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # here
+
+
+def good_L063():
+    return nl.ds(0, 32)
+
+
+# -- Python in a kernel --------------------------------------------------------------------------
+
+
+@twin(f32(64, 100))
+def bad_L019(a):
+    out = nl.ndarray((64, 50), dtype=a.dtype, buffer=nl.shared_hbm)
+    half = nl.ndarray((64, a.shape[1] / 2), dtype=a.dtype, buffer=nl.sbuf)  # here
+    nisa.dma_copy(dst=half, src=a[:, 0:50])
+    nisa.dma_copy(dst=out, src=half)
+    return out
+
+
+def good_L019(a):
+    out = nl.ndarray((64, 50), dtype=a.dtype, buffer=nl.shared_hbm)
+    half = nl.ndarray((64, a.shape[1] // 2), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=half, src=a[:, 0:50])
+    nisa.dma_copy(dst=out, src=half)
+    return out
+
+
+@twin(f32(64, 100))
+def bad_L019_loop(a):
+    out = nl.ndarray((64, 100), dtype=a.dtype, buffer=nl.shared_hbm)
+    for c in nl.affine_range(a.shape[1] / 50):  # here
+        nisa.dma_copy(dst=out[:, c * 50 : (c + 1) * 50], src=a[:, c * 50 : (c + 1) * 50])
+    return out
+
+
+def good_L019_loop(a):
+    out = nl.ndarray((64, 100), dtype=a.dtype, buffer=nl.shared_hbm)
+    for c in nl.affine_range(a.shape[1] // 50):
+        nisa.dma_copy(dst=out[:, c * 50 : (c + 1) * 50], src=a[:, c * 50 : (c + 1) * 50])
+    return out
+
+
+@twin(f32(64, 32))
+def bad_L028(a):
+    tile = nl.load(a)
+    padded = nl.zeros((64, 34), dtype=a.dtype, buffer=nl.sbuf)
+    padded[:, 1:33] = tile  # here
+    return stored(padded)
+
+
+def good_L028(a):
+    tile = nl.load(a)
+    padded = nl.zeros((64, 34), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=padded[:, 1:33], src=tile)
+    return stored(padded)
+
+
+@twin(f32(64, 32), f32(64, 1))
+def bad_L030(a, bias):
+    tile = nl.load(a)
+    column = nl.load(bias)
+    if column:  # here
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=column)
+    return stored(tile)
+
+
+def good_L030(a, bias):
+    tile = nl.load(a)
+    column = nl.load(bias)
+    if column.shape[0] == tile.shape[0]:
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=column)
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_L030_and(a):
+    tile = nl.load(a)
+    width = tile and tile.shape[1]  # here
+    return stored(tile[:, 0:width])
+
+
+def good_L030_and(a):
+    tile = nl.load(a)
+    width = tile.shape[1]
+    return stored(tile[:, 0:width])

@@ -1,0 +1,210 @@
+"""Twins about room: what fits into SBUF and PSUM, and explicit addresses."""
+
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import bf16, f32, stored, twin
+
+# -- what fits -----------------------------------------------------------------------------------
+
+
+@twin(f32(4, 16384))
+def bad_M008(rows):
+    total = nl.zeros((1, 512), dtype=nl.float32, buffer=nl.sbuf)
+    tiles = []
+    for i in range(4):
+        tile = nl.ndarray((128, 16384), dtype=nl.float32, buffer=nl.sbuf)  # here
+        nisa.dma_copy(dst=tile, src=rows.ap([[0, 128], [1, 16384]], offset=i * 16384))
+        tiles.append(tile)
+    for tile in tiles:
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[0:1, 0:512], op=nl.add)
+    return stored(total)
+
+
+def good_M008(rows):
+    total = nl.zeros((1, 512), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(4):
+        tile = nl.ndarray((128, 16384), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=rows.ap([[0, 128], [1, 16384]], offset=i * 16384))
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[0:1, 0:512], op=nl.add)
+    return stored(total)
+
+
+@twin(f32(1, 65536))
+def bad_M009(a):
+    tile = nl.ndarray((1, 65536), dtype=nl.float32, buffer=nl.sbuf)  # here
+    nisa.dma_copy(dst=tile, src=a)
+    return stored(tile)
+
+
+def good_M009(a):
+    out = nl.ndarray((1, 65536), dtype=nl.float32, buffer=nl.shared_hbm)
+    for c in range(0, 65536, 8192):
+        tile = nl.ndarray((1, 8192), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a[:, c : c + 8192])
+        nisa.dma_copy(dst=out[:, c : c + 8192], src=tile)
+    return out
+
+
+@twin(bf16(64, 128), bf16(9, 64, 128))
+def bad_M010(a, b):
+    out = nl.ndarray((9, 128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
+    banks = []
+    for i in range(9):
+        acc = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)  # here
+        nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b[i]))
+        banks.append(acc)
+    for i in range(9):
+        nisa.tensor_copy(dst=tile, src=banks[i])
+        nisa.dma_copy(dst=out[i], src=tile)
+    return out
+
+
+def good_M010(a, b):
+    out = nl.ndarray((9, 128, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(9):
+        acc = nl.ndarray((128, 128), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b[i]))
+        nisa.tensor_copy(dst=tile, src=acc)
+        nisa.dma_copy(dst=out[i], src=tile)
+    return out
+
+
+# -- addresses -----------------------------------------------------------------------------------
+
+
+@twin(f32(64, 32), f32(64, 32))
+def bad_M013(a, b):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    a_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+    b_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 32))  # here
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 512))
+    nisa.dma_copy(dst=a_tile, src=a)
+    nisa.dma_copy(dst=b_tile, src=b)
+    nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+def good_M013(a, b):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    a_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+    b_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 128))
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 512))
+    nisa.dma_copy(dst=a_tile, src=a)
+    nisa.dma_copy(dst=b_tile, src=b)
+    nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+@twin(f32(64, 32))
+def bad_M014(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(96, 0))  # here
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def good_M014(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(64, 0))
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@twin(f32(64, 32))
+def bad_M014_bytes(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 2**18))  # here
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def good_M014_bytes(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 2**16))
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@twin(f32(16, 32))
+def bad_M015(a):
+    out = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf, address=(16, 0))  # here
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def good_M015(a):
+    out = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf, address=(32, 0))
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@twin(f32(64, 32))
+def bad_M015_bytes(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 2))  # here
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def good_M015_bytes(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 4))
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@twin(f32(64, 32))
+def bad_M016(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))  # here
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # here
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.activation(dst=total, op=nl.exp, data=tile)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+def good_M016(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 128))
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.activation(dst=total, op=nl.exp, data=tile)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+@twin(f32(2, 64, 32))
+def bad_M033(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    for i in range(2):
+        tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf, name="tile")  # here
+        nisa.dma_copy(dst=tile, src=a[i])
+        nisa.dma_copy(dst=out[i], src=tile)
+    return out
+
+
+def good_M033(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    for i in range(2):
+        tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf, name=f"tile_{i}")
+        nisa.dma_copy(dst=tile, src=a[i])
+        nisa.dma_copy(dst=out[i], src=tile)
+    return out

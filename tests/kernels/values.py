@@ -1,0 +1,358 @@
+"""Twins about values that a format or an engine cannot hold, and arguments that bear on them."""
+
+import numpy as np
+
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import GEN2, GEN3_UP, GEN4, bf16, f32, i32, stored, twin
+
+# -- integers in float32 -------------------------------------------------------------------------
+
+_LARGE = np.array([[2**24 + 1, 2**24 + 3]] * 64, np.int32)
+_SMALL = np.array([[1, 3]] * 64, np.int32)
+
+
+@twin(np.array([[-8, 8]] * 64, np.int32), mended=(np.array([[8, 16]] * 64, np.int32),))
+def bad_D015(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.right_shift, operand0=2)  # here
+    return stored(tile)
+
+
+def good_D015(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.right_shift, operand0=2)
+    return stored(tile)
+
+
+@twin(_LARGE)
+def bad_D016(counters):
+    tile = nl.load(counters)
+    nisa.tensor_tensor(tile, tile, tile, nl.add, engine=nisa.engine.vector)  # here
+    return stored(tile)
+
+
+def good_D016(counters):
+    tile = nl.load(counters)
+    nisa.tensor_tensor(tile, tile, tile, nl.add)
+    return stored(tile)
+
+
+@twin(_LARGE)
+def bad_D016_scalar(counters):
+    tile = nl.load(counters)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1)  # here
+    return stored(tile)
+
+
+def good_D016_scalar(counters):
+    tile = nl.load(counters)
+    ones = nl.full((64, 2), 1, dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=ones, op=nl.add)
+    return stored(tile)
+
+
+@twin(_LARGE)
+def bad_D017(counters):
+    return stored(nl.copy(nl.load(counters)))  # here
+
+
+def good_D017(counters):
+    copy = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=copy, src=nl.load(counters))
+    return stored(copy)
+
+
+@twin(_LARGE)
+def bad_D017_cast(counters):
+    out = nl.ndarray((64, 2), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=counters)  # here
+    return out
+
+
+def good_D017_cast(counters):
+    out = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=counters)
+    return out
+
+
+@twin(_SMALL)
+def bad_D018(counters):
+    tile = nl.load(counters)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=2**24 + 1)  # here
+    return stored(tile)
+
+
+def good_D018(counters):
+    tile = nl.load(counters)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=2**24)
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_D018_memset(a):
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=2**24 + 1)  # here
+    return stored(nl.add(tile, nl.load(a)))
+
+
+def good_D018_memset(a):
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=2**24)
+    return stored(nl.add(tile, nl.load(a)))
+
+
+@twin(_LARGE, _SMALL)
+def bad_D047(counters, steps):
+    out = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.shared_hbm)
+    nisa.dma_compute(dst=out, srcs=[counters, steps], reduce_op=nl.add)  # here
+    return out
+
+
+def good_D047(counters, steps):
+    total = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=total, data1=nl.load(counters), data2=nl.load(steps), op=nl.add)
+    return stored(total)
+
+
+# -- conversions ---------------------------------------------------------------------------------
+
+_WIDE = np.array([[-20.0, 300.0]] * 64, np.float32)
+
+
+@twin(_WIDE)
+def bad_D019(a):
+    levels = nl.ndarray((64, 2), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=levels, src=nl.load(a))  # here
+    return stored(levels)
+
+
+def good_D019(a):
+    levels = nl.ndarray((64, 2), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.tensor_scalar(levels, nl.load(a), nl.maximum, 0.0, op1=nl.minimum, operand1=255.0)
+    return stored(levels)
+
+
+@twin(np.where(np.eye(64, 32) > 0, np.float32(np.nan), np.float32(1)), mended=(f32(64, 32),))
+def bad_D019_nan(a):
+    whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=whole, src=nl.load(a))  # here
+    return stored(whole)
+
+
+def good_D019_nan(a):
+    whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=whole, src=nl.load(a))
+    return stored(whole)
+
+
+@twin(np.array([[1.0, 1e6]] * 64, np.float32))
+def bad_D020(a):
+    half = nl.ndarray((64, 2), dtype=nl.float16, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=half, src=nl.load(a))  # here
+    return stored(half)
+
+
+def good_D020(a):
+    half = nl.ndarray((64, 2), dtype=nl.float16, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=half, data=nl.load(a), op0=nl.multiply, operand0=0.01)
+    return stored(half)
+
+
+@twin(np.full((64, 32), 300, np.float32))
+def bad_D020_fp8(a):
+    small = nl.ndarray((64, 32), dtype=nl.float8_e4m3, buffer=nl.sbuf)
+    nisa.activation(dst=small, op=nl.copy, data=nl.load(a))  # here
+    return stored(small)
+
+
+def good_D020_fp8(a):
+    small = nl.ndarray((64, 32), dtype=nl.float8_e4m3, buffer=nl.sbuf)
+    nisa.activation(dst=small, op=nl.copy, data=nl.load(a), scale=0.5)
+    return stored(small)
+
+
+@twin(np.full((64, 32), 300, np.float32))
+def bad_D020_dma(a):
+    out = nl.ndarray((64, 32), dtype=nl.float8_e4m3, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=a)  # here
+    return out
+
+
+def good_D020_dma(a):
+    out = nl.ndarray((64, 32), dtype=nl.float8_e5m2, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=a)
+    return out
+
+
+# -- functions -----------------------------------------------------------------------------------
+
+
+@twin(np.array([[0.5, 10.0]] * 64, np.float32))
+def bad_D021(angles):
+    tile = nl.load(angles)
+    nisa.activation(dst=tile, op=nl.sin, data=tile)  # here
+    return stored(tile)
+
+
+def good_D021(angles):
+    tile = nl.load(angles)
+    turns = nl.ndarray((64, 2), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=turns, data=tile, op0=nl.multiply, operand0=0.15915494)
+    nisa.scalar_tensor_tensor(tile, turns, nl.multiply, -6.2831853, nl.add, tile)
+    nisa.activation(dst=tile, op=nl.sin, data=tile)
+    return stored(tile)
+
+
+@twin(np.zeros((64, 32), np.float32))
+def bad_D021_log(a):
+    return stored(nl.log(nl.load(a)))  # here
+
+
+def good_D021_log(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=1e-12)
+    return stored(nl.log(tile))
+
+
+@twin(f32(64, 32), targets=GEN2)
+def bad_D023(a):
+    tile = nl.load(a)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=-1.0)  # here
+    return stored(tile)
+
+
+def good_D023(a):
+    tile = nl.load(a)
+    bias = nl.full((64, 1), -1.0, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=bias)
+    return stored(tile)
+
+
+@twin(f32(64, 32), f32(64, 1))
+def bad_D023_copy(a, shift):
+    tile, bias = nl.load(a), nl.load(shift)
+    nisa.activation(dst=tile, op=nl.copy, data=tile, bias=bias)  # here
+    return stored(tile)
+
+
+def good_D023_copy(a, shift):
+    tile, bias = nl.load(a), nl.load(shift)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=bias)
+    return stored(tile)
+
+
+@twin(i32(64, 32, below=4))
+def bad_D040(flags):
+    return stored(nl.logical_not(nl.load(flags)))  # here
+
+
+def good_D040(flags):
+    return stored(nl.equal(nl.load(flags), 0))
+
+
+@twin(np.array([[0.0, 2.0]] * 64, np.float32))
+def bad_D042(a):
+    tile = nl.load(a)
+    nisa.reciprocal(dst=tile, data=tile)  # here
+    return stored(tile)
+
+
+def good_D042(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1e-6)
+    nisa.reciprocal(dst=tile, data=tile)
+    return stored(tile)
+
+
+@twin(np.full((64, 32), 200, np.float32))
+def bad_D042_overflow(a):
+    return stored(nl.exp(nl.load(a)))  # here
+
+
+def good_D042_overflow(a):
+    tile = nl.load(a)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, scale=0.25)
+    return stored(tile)
+
+
+@twin(f32(64, 32), targets=GEN4)
+def bad_D046(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    command = nisa.reduce_cmd.reset_reduce
+    nisa.exponential(tile, tile, 0.0, total, command, reduce_init=1.0)  # here
+    return stored(total)
+
+
+def good_D046(a):
+    tile = nl.load(a)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    command = nisa.reduce_cmd.load_reduce
+    nisa.exponential(tile, tile, 0.0, total, command, reduce_init=1.0)
+    return stored(total)
+
+
+# -- ranges and masks ----------------------------------------------------------------------------
+
+_BOUNDS = (np.zeros((64, 1), np.float32), np.full((64, 1), 16, np.float32))
+
+
+@twin(f32(64, 32), *_BOUNDS, targets=GEN3_UP)
+def bad_D029(scores, low, high):
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    nisa.range_select(tile, tile, nl.greater_equal, nl.not_equal, first, last)  # here
+    return stored(tile)
+
+
+def good_D029(scores, low, high):
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    nisa.range_select(tile, tile, nl.greater_equal, nl.less, first, last)
+    return stored(tile)
+
+
+@twin(f32(64, 32), *_BOUNDS, targets=GEN3_UP)
+def bad_D029_fill(scores, low, high):
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    above, below = nl.greater_equal, nl.less
+    nisa.range_select(tile, tile, above, below, first, last, on_false_value=-1e9)  # here
+    return stored(tile)
+
+
+def good_D029_fill(scores, low, high):
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    above, below = nl.greater_equal, nl.less
+    nisa.range_select(tile, tile, above, below, first, last, on_false_value=-3.4028235e38)
+    return stored(tile)
+
+
+@twin(f32(64, 32), *_BOUNDS, targets=GEN3_UP)
+def bad_D030(scores, low, high):
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    above, below = nl.greater_equal, nl.less
+    nisa.range_select(tile, tile, above, below, first, last, range_start=2**24)  # here
+    return stored(tile)
+
+
+def good_D030(scores, low, high):
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    above, below = nl.greater_equal, nl.less
+    nisa.range_select(tile, tile, above, below, first, last, range_start=2**20)
+    return stored(tile)
+
+
+@twin(bf16(64, 32), *_BOUNDS, targets=GEN3_UP)
+def bad_D031(scores, low, high):
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    peak = nl.ndarray((64, 1), dtype=nl.bfloat16, buffer=nl.sbuf)
+    above, below = nl.greater_equal, nl.less
+    nisa.range_select(tile, tile, above, below, first, last, reduce_res=peak)  # here
+    return stored(tile), stored(peak)
+
+
+def good_D031(scores, low, high):
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    peak = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    above, below = nl.greater_equal, nl.less
+    nisa.range_select(tile, tile, above, below, first, last, reduce_res=peak)
+    return stored(tile), stored(peak)

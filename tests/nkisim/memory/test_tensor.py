@@ -1,0 +1,85 @@
+"""``NkiTensor`` as a Python object: printing, comparing, assigning, and what it refuses."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+
+
+def load(source):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def store(tile):
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@nkisim.jit
+def shows_itself(source):
+    tile = load(source)
+    print("printed", tile)
+    print(f"formatted {tile}")
+    nl.device_print("prefix", tile)
+    nl.device_print("argument", source)
+    return store(tile)
+
+
+def test_tensors_print_their_shape_type_memory_and_values(capsys):
+    source = np.array([[1.5, -2.25], [1000, 7]], np.float32).astype(ml_dtypes.bfloat16)
+    nkisim.check(shows_itself)(source)
+    text = capsys.readouterr().out
+    printed = text[text.index("printed") : text.index("formatted")]
+    for piece in ("(2, 2)", "bfloat16", "sbuf", "1.5", "-2.25", "1000", "7"):
+        assert piece in printed
+    assert "1.5" in text[text.index("prefix") : text.index("argument")]
+    assert "-2.25" in text[text.index("argument") :]
+    assert "prefix" in text
+
+
+@nkisim.jit
+def compared_with_none(source):
+    tile = load(source)
+    assert (tile == None) is False  # noqa: E711
+    assert (tile != None) is True  # noqa: E711
+    assert tile is not None
+    return store(tile)
+
+
+def test_a_tensor_is_not_none():
+    source = np.ones((2, 2), np.float32)
+    np.testing.assert_array_equal(nkisim.check(compared_with_none)(source).outputs, source)
+
+
+@nkisim.jit
+def multiplied_by_python(source):
+    tile = load(source)
+    return tile * tile
+
+
+def test_tensors_have_no_arithmetic():
+    with pytest.raises((TypeError, nkisim.NkiValidationError), match="unsupported operand"):
+        nkisim.simulate(multiplied_by_python)(np.ones((2, 2), np.float32))
+
+
+@nkisim.jit
+def assigned(source):
+    out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    tile[...] = load(source)
+    out[0:1, :] = tile[1:2, :]
+    out[1:2, :] = tile[0:1, :]
+    return out
+
+
+def test_subscript_assignment_copies_with_a_finding():
+    source = np.arange(6, dtype=np.float32).reshape(2, 3)
+    report = nkisim.check(assigned)(source)
+    assert "L028" in report.codes
+    np.testing.assert_array_equal(report.outputs, source[::-1])

@@ -160,7 +160,7 @@ def run(
             host = HostBoundary(kernel.function, core, MemoryRegion.private_hbm)
             positional, named = host.bring_in(args, kwargs)
             result = kernel.function(*positional, **named)
-            check_outputs(result, definition_place(kernel.function))
+            check_outputs(result, core, definition_place(kernel.function))
             check_capacity(core)
             outputs = host.carry_out(result)
     except NkiValidationError as stop:

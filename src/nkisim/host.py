@@ -18,7 +18,7 @@ import numpy as np
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.dtypes import DType, as_dtype
 from nkisim.machine import Core
-from nkisim.memory import MemoryRegion, NKIObject, NkiTensor, poison
+from nkisim.memory import MemoryRegion, NKIObject, NkiTensor, with_sentinel
 from nkisim.typing import TensorSpec, tensor
 
 __all__ = ["HostBoundary", "definition_place"]
@@ -222,9 +222,7 @@ class HostBoundary:
     def _export(self, result: Any) -> Any:
         if isinstance(result, NkiTensor):
             hidden = result.storage.unwritten(*result.region)
-            if hidden is not None:
-                poison(result, hidden)
-            array = np.array(result.array)
+            array = np.array(with_sentinel(result, hidden))
             return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
         if type(result) in (tuple, list):
             return type(result)(self._export(part) for part in result)

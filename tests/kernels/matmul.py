@@ -148,11 +148,11 @@ def good_S061(a, b):
 
 
 @twin(bf16(64, 256), bf16(64, 128))
-def bad_S061_limit(a, b):
+def bad_S001_matmul(a, b):
     return stored(nl.matmul(nl.load(a), nl.load(b), transpose_x=True))  # here
 
 
-def good_S061_limit(a, b):
+def good_S001_matmul(a, b):
     return stored(nl.matmul(nl.load(a)[:, 0:128], nl.load(b), transpose_x=True))
 
 
@@ -422,8 +422,8 @@ def good_M004(a, b):
     return stored(acc)
 
 
-@twin(bf16(2, 64, 32), bf16(2, 64, 128), targets=GEN2_3)
-def bad_M004_between(a, b):
+@twin(bf16(2, 64, 32), bf16(2, 64, 128))
+def bad_M042_scaled(a, b):
     acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(acc, nl.load(a[0]), nl.load(b[0]), accumulate=False)
     nisa.tensor_scalar(dst=acc, data=acc, op0=nl.multiply, operand0=0.5)
@@ -431,7 +431,7 @@ def bad_M004_between(a, b):
     return stored(acc)
 
 
-def good_M004_between(a, b):
+def good_M042_scaled(a, b):
     acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
     half = nl.load(b[0])
     nisa.tensor_scalar(dst=half, data=half, op0=nl.multiply, operand0=0.5)

@@ -120,15 +120,15 @@ def good_S008_outer(a, b):
     return stored(row)
 
 
-@twin(f32(32, 32, 16), f32(32, 16))
-def bad_S064(a, b):
-    return stored(nl.multiply(nl.load(a), nl.load(b)))  # here
+@twin(f32(64, 4, 16), f32(64, 4))
+def bad_S064(heads, scale):
+    return stored(nl.multiply(nl.load(heads), nl.load(scale)))  # here
 
 
-def good_S064(a, b):
-    heads = nl.ndarray((32, 32, 16), dtype=b.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=heads, src=b.ap([[16, 32], [0, 32], [1, 16]]))
-    return stored(nl.multiply(nl.load(a), heads))
+def good_S064(heads, scale):
+    wide = nl.ndarray((64, 4, 16), dtype=scale.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=wide, src=scale.ap([[4, 64], [1, 4], [0, 16]]))
+    return stored(nl.multiply(nl.load(heads), wide))
 
 
 @twin(f32(64, 32), f32(64, 4))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import Place, declare, flag
+from nkisim.machine import Core
 from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
 
 __all__ = ["check_outputs"]
@@ -34,8 +35,10 @@ OUTPUT_KIND = declare(
 )
 
 
-def check_outputs(result: Any, place: Place) -> None:
+def check_outputs(result: Any, core: Core, place: Place) -> None:
     """Check what a kernel returned; ``place`` is its definition."""
+    if result is None:
+        _check_nothing_returned(core, place)
     parts = result if isinstance(result, (tuple, list)) else (result,)
     for index, part in enumerate(parts):
         if isinstance(part, NkiTensor):
@@ -50,6 +53,21 @@ def check_outputs(result: Any, place: Place) -> None:
                 fix="return tensors only",
                 place=place,
             )
+
+
+def _check_nothing_returned(core: Core, place: Place) -> None:
+    """Flag a kernel that makes an output and returns none."""
+    made = [a for a in core.memory.log if a.region is MemoryRegion.shared_hbm and a.line[1]]
+    if made:
+        flag(
+            OUTPUT_KIND,
+            f"the kernel returns nothing, although it allocates {len(made)} tensors in shared_hbm",
+            operand="output",
+            seen=f"first allocated at {made[0].line[0]}:{made[0].line[1]}",
+            allowed="the tensors in nl.shared_hbm that hold the results",
+            fix="return the output tensor",
+            place=place,
+        )
 
 
 def _check_tensor(tensor: NkiTensor, index: int, place: Place) -> None:

@@ -91,6 +91,11 @@ def _is_activation(call: Call) -> None:
         )
 
 
+def _is_copy(call: Call) -> bool:
+    op = call.op("op")
+    return op is not None and op.name == "copy"
+
+
 def _bias(call: Call) -> None:
     bias, op = call["bias"], call.op("op")
     if bias is None:
@@ -204,6 +209,7 @@ def _check_domain(name: str, op: Op, x: Array) -> None:
         "reduce_res": Out(ON_CHIP, optional=True),
     },
     require=_COMMON,
+    moves=_is_copy,
     stateful=True,
     cost=stream(over="data"),
     source="nki.isa.activation, 0.3.0",

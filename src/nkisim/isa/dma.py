@@ -61,12 +61,13 @@ def _gather(side: _Side, instruction_name: str, operand: str) -> Array:
     if side.indices is None:
         return prepare_read(side.table, instruction_name, operand)
     assert side.inside is not None
-    if not side.table.storage.complete:
-        for row in np.unique(side.indices[side.inside]):
-            prepare_read(_row(side.table, int(row)), instruction_name, operand)
     if not side.inside.any():
         return np.zeros((len(side.indices), *side.table.shape[1:]), side.table.array.dtype)
-    return side.table.array[np.where(side.inside, side.indices, side.indices[side.inside][0])]
+    rows = np.where(side.inside, side.indices, side.indices[side.inside][0])
+    if side.table.storage.complete:
+        return side.table.array[rows]
+    read = [prepare_read(_row(side.table, int(row)), instruction_name, operand) for row in rows]
+    return np.concatenate(read)
 
 
 def _scatter(side: _Side, stored: Array, valid: Array | None, instruction_name: str) -> None:
@@ -110,8 +111,8 @@ def _convert(stored: Array, src: NkiTensor, dst: NkiTensor, instruction_name: st
     """Return elements of ``src`` as ``dst`` stores them: the same bits, or via float32."""
     if src.dtype == dst.dtype:
         return stored
-    values = make_widener(src, "src", instruction_name, moves=True)(stored)
-    return make_narrower(dst, "dst", instruction_name, moves=True)(values)
+    values = make_widener(src, "src", instruction_name, inexact=rules.INEXACT_MOVE)(stored)
+    return make_narrower(dst, "dst", instruction_name, inexact=rules.INEXACT_MOVE)(values)
 
 
 @instruction(
@@ -181,7 +182,7 @@ _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 @instruction(
     engines=(Engine.dma,),
     operands={
-        "dst": Out(SBUF),
+        "dst": Out(SBUF, buffer_rule=rules.BUFFER_UNREACHABLE),
         "src": In(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM),
     },
     require=(
@@ -270,7 +271,9 @@ def dma_compute(
         side = _side(src, "dma_compute", f"srcs[{i}]")
         assert side is not None
         stored = _gather(side, "dma_compute", f"srcs[{i}]").reshape(dst.shape)
-        values = make_widener(src, f"srcs[{i}]", "dma_compute", moves=False)(stored)
+        values = make_widener(src, f"srcs[{i}]", "dma_compute", inexact=broken.COMPUTE_INTEGER)(
+            stored
+        )
         scale = 1.0 if scales is None else float(scales[i])
         values = values if scale == 1.0 else values * np.float32(scale)
         total = values if total is None else function.binary(total, values)
@@ -278,7 +281,7 @@ def dma_compute(
     assert target is not None
     if target.indices is not None and unique_indices:
         _check_unique(target.indices)
-    stored = make_narrower(dst, "dst", "dma_compute", moves=False)(total)
+    stored = make_narrower(dst, "dst", "dma_compute", inexact=broken.COMPUTE_INTEGER)(total)
     _scatter(target, stored, None, "dma_compute")
 
 

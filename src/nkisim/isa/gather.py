@@ -343,7 +343,9 @@ def nonzero_with_count(
 def _bounds_shape(call: Call) -> None:
     ids, dst = call.tensor("segment_ids"), call.tensor("dst")
     assert ids is not None and dst is not None
-    if ids.shape[0] != 1 or dst.shape[0] != 1 or dst.free_size != 2 * ids.free_size:
+    rows = dst.shape[1] if len(dst.shape) == 3 else 2
+    fits = dst.free_size == 2 * ids.free_size and rows == 2
+    if ids.shape[0] != 1 or dst.shape[0] != 1 or not fits:
         call.fail(
             BOUNDS_SHAPE,
             f"dst must be (1, 2, {ids.free_size}) for segment_ids {ids.shape}, got {dst.shape}",

@@ -17,7 +17,7 @@ from nkisim.dtypes import bfloat16, decode, encode
 from nkisim.isa import matmul_rules as broken
 from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS
 from nkisim.machine import Core, instruction, prepare_read
-from nkisim.memory import NkiTensor, poison
+from nkisim.memory import NkiTensor, with_sentinel
 from nkisim.spec import PSUM, SBUF, In, Out, rules
 from nkisim.spec.cost import matmul
 from nkisim.spec.enums import engine as Engine
@@ -136,6 +136,9 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None) -> Array | bool:
     region = dst.region
     if accumulate is not None and not accumulate:
         return False
+    if accumulate and state.interrupted(region):
+        _flag_interrupted(dst, "written by another engine or another matmul")
+        return True
     opened = state.opened(region)
     if accumulate is None:
         if opened is True and state.evicted(region):
@@ -151,22 +154,26 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None) -> Array | bool:
     if opened is not True:
         _not_begun(core, dst)
     elif state.evicted(region):
-        flag(
-            broken.INTERRUPTED_GROUP,
-            f"nc_matmul continues an accumulation in `{dst.name}` that was read in between",
-            instruction="nc_matmul",
-            operand="dst",
-            seen="a read of dst between two accumulating matmuls",
-            fix="finish the accumulation before reading it, or begin a new one with "
-            "accumulate=False",
-        )
+        _flag_interrupted(dst, "read")
     return True
+
+
+def _flag_interrupted(dst: NkiTensor, how: str) -> None:
+    flag(
+        broken.INTERRUPTED_GROUP,
+        f"nc_matmul continues an accumulation in `{dst.name}` that was {how} in between",
+        instruction="nc_matmul",
+        operand="dst",
+        seen=f"dst was {how} between two accumulating matmuls",
+        fix="finish the accumulation first, or begin a new one with accumulate=False",
+    )
 
 
 def _not_begun(core: Core, dst: NkiTensor) -> None:
     hidden = dst.storage.unwritten(*dst.region)
     if hidden is not None:
-        poison(dst, hidden)
+        # The sum that follows overwrites dst, so the sentinel may stand in the memory itself.
+        dst.array[...] = with_sentinel(dst, hidden)
         flag(
             broken.ACCUMULATE_UNWRITTEN,
             f"nc_matmul adds to `{dst.name}`, which nothing has written",

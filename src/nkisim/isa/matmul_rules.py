@@ -7,6 +7,7 @@ from typing import Any
 from nkisim.diagnostics import declare
 from nkisim.memory import NkiTensor
 from nkisim.spec import Call, Constraint, rules
+from nkisim.spec.constraints import one_start_partition
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
 __all__ = ["MATMUL_CONSTRAINTS"]
@@ -422,6 +423,7 @@ def bank_fits(call: Call) -> None:
 
 
 MATMUL_CONSTRAINTS = (
+    one_start_partition("stationary", "moving"),
     Constraint("array tiles: sizes and starts", (ARRAY_TILE,), _array_tile),
     Constraint(
         "K <= 128 rows, M <= 128 columns, N <= 512 (gen4: all of PSUM), dst (M, N)",

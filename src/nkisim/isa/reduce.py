@@ -158,12 +158,12 @@ def _arithmetic(call: Call) -> Arithmetic:
     require=(
         reduction_operator("op"),
         matches_bits(("op",), "dst", "data"),
-        same_partitions("dst", "data"),
         Constraint(
             "axis names the last free dimensions; dst has what is left",
             (REDUCTION_AXIS, REDUCTION_RESULT),
             _axis,
         ),
+        same_partitions("dst", "data"),
         Constraint("negate with arithmetic operators only", (NEGATED_REDUCTION,), _negate),
     ),
     arithmetic=_arithmetic,

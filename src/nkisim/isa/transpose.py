@@ -58,16 +58,18 @@ TRANSPOSE_ENGINE = declare(
 )
 
 
-def _chosen(call: Call) -> Engine:
+def _runs_on(data: NkiTensor, dst: NkiTensor, asked: Engine) -> Engine:
     """Return the engine that runs the transpose: Tensor from SBUF to PSUM, else Vector."""
-    data, dst = call.tensor("data"), call.tensor("dst")
-    assert data is not None and dst is not None
     small = data.shape[0] <= 32 and data.free_size <= 32
-    if call["engine"] is Engine.vector and small:
+    if asked is Engine.vector and small:
         return Engine.vector
     if data.buffer is MemoryRegion.sbuf and dst.buffer is MemoryRegion.psum:
         return Engine.tensor
     return Engine.vector if small else Engine.tensor
+
+
+def _chosen(call: Call) -> Engine:
+    return _runs_on(call["data"], call["dst"], call["engine"])
 
 
 def _sizes(call: Call) -> None:
@@ -172,7 +174,7 @@ def nc_transpose(
     """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity spread."""
     stored = prepare_read(data, "nc_transpose", "data").reshape(data.shape[0], -1)
     result: Any = stored.T
-    on_tensor = data.buffer is MemoryRegion.sbuf and dst.buffer is MemoryRegion.psum
+    on_tensor = _runs_on(data, dst, engine) is Engine.tensor
     if core.generation.number == 2 and on_tensor and data.dtype.is_float:
         result = _through_identity(stored, data)
     if dst.dtype != data.dtype:

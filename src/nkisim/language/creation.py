@@ -60,9 +60,10 @@ def _filled(where: str, shape: Any, value: Any, dtype: Any, buffer: Any, name: s
     if is_on_chip(tensor.buffer):
         memset(tensor, number)
     else:
-        tile = memory.allocate((1, max(tensor.size, 1)), dtype, MemoryRegion.sbuf, where=where)
+        tile = memory.allocate((1, 1), tensor.dtype, MemoryRegion.sbuf, where=where)
         memset(tile, number)
-        dma_copy(tensor, tile[:, 0 : tensor.size])
+        repeated = NkiTensor(tile.alloc, tensor.shape, tile.dtype, tile.start, (0,) * tensor.ndim)
+        dma_copy(tensor, repeated)
     return tensor
 
 

@@ -74,7 +74,7 @@ def load(src: Any, dtype: Any = None) -> NkiTensor:
     return tile
 
 
-@checked_call("nl.store")
+@checked_call("nl.store", misfit=STORE_VALUE)
 def store(dst: Any, value: Any) -> None:
     """Write an SBUF tile to an HBM view."""
     if not isinstance(value, NkiTensor) or not isinstance(dst, NkiTensor):

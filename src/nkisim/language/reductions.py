@@ -39,7 +39,7 @@ MATMUL_NOT_TRANSPOSED = declare(
     "S061",
     "matmul-not-transposed",
     "error",
-    "nl.matmul is called without transpose_x=True, or with operands larger than one tile.",
+    "nl.matmul is called without transpose_x=True.",
     "0.3.0 fails to compile the transposing form",
 )
 

@@ -20,7 +20,7 @@ from nkisim.spec.signatures import Removed, reject_call
 
 __all__ = ["instruction"]
 
-_BY_VALUE = (Op, bool, int, str, type(None))
+_BY_VALUE = (Op, int, str, type(None))
 
 _EVERYWHERE: Removed = {
     "mask": (rules.REMOVED_MASK, "slice every operand to the valid extent"),
@@ -67,16 +67,21 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         p.default for p in declared.signature.parameters.values() if p.default is not p.empty
     )
 
+    tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
+    keyers = [_operand_key if p in declared.operands else _static_key for p in declared.parameters]
+
     def call(*args: Any, **kwargs: Any) -> None:
         try:
             values = bind(*args, **kwargs)
         except TypeError as error:
-            reject_call(declared.name, declared.signature, args, kwargs, declared.removed, error)
+            reject_call(
+                declared.name, declared.signature, args, kwargs, declared.removed, error, tiles
+            )
         core = CORE.get()
         if core is None:
             current_core(f"nisa.{declared.name}")
             return
-        key = (declared, *[_static(value) for value in values])
+        key = (declared, *[keyer(value) for keyer, value in zip(keyers, values, strict=True)])
         plan = core.plans.get(key)
         if plan is None:
             plan = make_plan(declared, values, core)
@@ -90,20 +95,31 @@ def _callable(declared: Instruction) -> Callable[..., None]:
     return call
 
 
-def _static(value: Any) -> Any:
-    """Return what of an argument can influence legality: layout, constant, kind of number."""
+def _operand_key(value: Any) -> Any:
+    """Return what of a tensor operand can influence legality: its layout, or the kind of number.
+
+    Numbers change from call to call of a loop, so of a float only whether it is 0 counts.
+    """
     kind = type(value)
     if kind is NkiTensor:
         return value.layout
     if kind is float:
-        return float
-    if kind in _BY_VALUE:
-        # True and 1 are equal keys but different arguments.
-        return value if kind is not bool else (bool, value)
-    if isinstance(value, Enum):
+        return (float, value == 0.0)
+    return _static_key(value)
+
+
+def _static_key(value: Any) -> Any:
+    """Return what of any other argument can influence legality: all of it."""
+    kind = type(value)
+    if kind is bool or kind is float:
+        # True, 1 and 1.0 are equal keys but different arguments.
+        return (kind, value)
+    if kind in _BY_VALUE or isinstance(value, Enum):
         return value
+    if kind is NkiTensor:
+        return value.layout
     if isinstance(value, (list, tuple)):
-        return (kind, *map(_static, value))
+        return (kind, *map(_static_key, value))
     if isinstance(value, np.ndarray):
         return (kind, value.shape, value.tobytes())
     try:

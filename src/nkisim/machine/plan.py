@@ -37,6 +37,7 @@ class Plan:
         "body",
         "converters",
         "engine",
+        "inexact",
         "instruction",
         "loads",
         "reads",
@@ -63,6 +64,8 @@ class Plan:
         self.loads: list[tuple[int, Loader]] = []
         self.stores: list[tuple[int, Storer]] = []
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
+        moves = instruction.moves(call) if callable(instruction.moves) else instruction.moves
+        self.inexact = rules.INEXACT_MOVE if moves else rules.INEXACT_INTEGER
         arithmetic = instruction.arithmetic(call)
         self.widened = arithmetic == "fp32"
         for index, name in enumerate(instruction.parameters):
@@ -96,7 +99,7 @@ class Plan:
                 self.streams.append((index, name))
             if not instruction.memory:
                 loader = make_loader(
-                    tensor, operand, name, instruction.name, arithmetic, moves=instruction.moves
+                    tensor, operand, name, instruction.name, arithmetic, inexact=self.inexact
                 )
                 self.loads.append((index, loader))
         if operand.writes:
@@ -105,7 +108,7 @@ class Plan:
                 if name in instruction.raw_results:
                     arithmetic = "copy"
                 storer = make_storer(
-                    tensor, operand, name, instruction.name, arithmetic, moves=instruction.moves
+                    tensor, operand, name, instruction.name, arithmetic, inexact=self.inexact
                 )
                 self.stores.append((index, storer))
 
@@ -249,7 +252,7 @@ def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> 
     _check_enums(call)
     for name, operand in instruction.operands.items():
         _check_operand(call, name, operand)
-    if "engine" in call.values and instruction.operands:
+    if "engine" in call.values and Engine.dma not in instruction.engines:
         _check_engine(call)
     for constraint in instruction.require:
         constraint.check(call)
@@ -344,17 +347,6 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             fix=f"pass {accepted} for {name}; the signature is "
             f"{call.name}{call.instruction.signature}",
         )
-    if value.buffer not in operand.buffers:
-        _wrong_buffer(call, name, operand, value)
-    if operand.column and (value.free_size != 1):
-        call.fail(
-            rules.COLUMN_SHAPE,
-            f"{name} must have one element per partition, got shape {value.shape}",
-            operand=name,
-            seen=value.shape,
-            allowed="(P, 1)",
-            fix="slice one column, such as t[:, 0:1]",
-        )
     if (
         value.indirect is not None
         and value.indirect.kind == "vector"
@@ -367,6 +359,17 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             seen="vector_offset",
             allowed="a static view or a scalar_offset",
             fix="gather with nisa.dma_copy in swdge mode, or nc_n_gather or local_gather on chip",
+        )
+    if value.buffer not in operand.buffers:
+        _wrong_buffer(call, name, operand, value)
+    if operand.column and (value.free_size != 1):
+        call.fail(
+            rules.COLUMN_SHAPE,
+            f"{name} must have one element per partition, got shape {value.shape}",
+            operand=name,
+            seen=value.shape,
+            allowed="(P, 1)",
+            fix="slice one column, such as t[:, 0:1]",
         )
 
 
@@ -449,6 +452,17 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
 
 
 def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
+    pitch = tensor.storage.pitch
+    if tensor.shape[0] > 1 and tensor.strides[0] % pitch == 0 and tensor.strides[0] != pitch:
+        call.fail(
+            memory_rules.PATTERN_FIELDS,
+            f"{name} takes every {tensor.strides[0] // pitch}th partition",
+            operand=name,
+            seen=f"partition step {tensor.strides[0] // pitch}",
+            allowed="consecutive partitions",
+            fix="move the rows together with nisa.dma_copy first",
+        )
+        return
     start = tensor.start_partition
     count = tensor.shape[0] if tensor.strides[0] == tensor.storage.pitch else 1
     step = 32 if count <= 32 else 64 if count <= 64 else 128
@@ -493,7 +507,7 @@ def _revisits(tensor: NkiTensor) -> bool:
     if tensor.indirect is not None and tensor.indirect.kind == "vector":
         return False
     dims = sorted(
-        (stride, extent)
+        (abs(stride), extent)
         for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
         if extent > 1
     )

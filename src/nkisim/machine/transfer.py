@@ -13,7 +13,7 @@ import numpy as np
 
 from nkisim.diagnostics import Rule, flag
 from nkisim.dtypes import DType, decode, encode
-from nkisim.memory import NkiTensor, check_written
+from nkisim.memory import NkiTensor, read_elements
 from nkisim.spec import rules
 from nkisim.spec.instruction import Arithmetic
 from nkisim.spec.operands import Operand
@@ -47,11 +47,9 @@ _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 def prepare_read(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray:
     """Check that what is read was written, and return the elements in storage form."""
     storage = tensor.storage
-    if not storage.complete:
-        check_written(tensor, instruction, operand)
     if storage.psum is not None:
         storage.psum.read(tensor.region)
-    return tensor.array
+    return tensor.array if storage.complete else read_elements(tensor, instruction, operand)
 
 
 def commit(tensor: NkiTensor, stored: Any) -> None:
@@ -66,24 +64,23 @@ def commit(tensor: NkiTensor, stored: Any) -> None:
         storage.psum.write(tensor.region)
 
 
-def make_widener(tensor: NkiTensor, name: str, instruction: str, *, moves: bool) -> Convert:
+def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:
     """Return what turns elements of this type from storage form into float32."""
     dtype = tensor.dtype
     if tensor.alloc.storage_dtype(dtype) == _FLOAT32:
         return _same
     if dtype.bits == 32 and dtype.is_integer:
-        rule = rules.INEXACT_MOVE if moves else rules.INEXACT_INTEGER
 
         def widen_integers(stored: np.ndarray) -> np.ndarray:
             values = decode(stored, dtype)
-            _check_exact(stored, values, rule, instruction, name)
+            _check_exact(stored, values, inexact, instruction, name)
             return values
 
         return widen_integers
     return lambda stored: decode(stored, dtype)
 
 
-def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, moves: bool) -> Convert:
+def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:
     """Return what rounds float32 values into the storage form of this type."""
     dtype = tensor.dtype
     if _keeps_float32(tensor):
@@ -92,7 +89,7 @@ def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, moves: bool
 
         def narrow_to_integers(values: np.ndarray) -> np.ndarray:
             values = np.asarray(values)
-            _check_integer_range(values, dtype, instruction, name, moves=moves)
+            _check_integer_range(values, dtype, instruction, name, inexact=inexact)
             return encode(values, dtype)
 
         return narrow_to_integers
@@ -114,7 +111,7 @@ def make_loader(
     instruction: str,
     arithmetic: Arithmetic,
     *,
-    moves: bool,
+    inexact: Rule,
 ) -> Loader:
     """Return the function that reads an operand of this layout for this arithmetic."""
     flatten = _flattener(tensor, operand)
@@ -127,7 +124,7 @@ def make_loader(
         return lambda t: flatten(prepare_read(t, instruction, name)).astype(np.int64)
     widen: Convert = _same
     if arithmetic == "fp32":
-        widen = make_widener(tensor, name, instruction, moves=moves)
+        widen = make_widener(tensor, name, instruction, inexact=inexact)
     if widen is _same and flatten is _same:
         return lambda t: prepare_read(t, instruction, name)
     return lambda t: widen(flatten(prepare_read(t, instruction, name)))
@@ -140,7 +137,7 @@ def make_storer(
     instruction: str,
     arithmetic: Arithmetic,
     *,
-    moves: bool,
+    inexact: Rule,
 ) -> Storer:
     """Return the function that rounds a result into an operand of this layout."""
     shape = tensor.shape
@@ -149,7 +146,7 @@ def make_storer(
         return lambda t, result: commit(t, result.astype(unsigned).view(stored_as).reshape(shape))
     narrow: Convert = _same
     if arithmetic == "fp32":
-        narrow = make_narrower(tensor, name, instruction, moves=moves)
+        narrow = make_narrower(tensor, name, instruction, inexact=inexact)
     if len(shape) != 2 and not operand.flat:
         return lambda t, result: commit(t, narrow(result).reshape(shape))
     if narrow is _same:
@@ -204,7 +201,7 @@ def _check_exact(
 
 
 def _check_integer_range(
-    result: np.ndarray, dtype: DType, instruction: str, operand: str, *, moves: bool
+    result: np.ndarray, dtype: DType, instruction: str, operand: str, *, inexact: Rule
 ) -> None:
     """Flag floats that saturate on their way into an integer, and sums that lost exactness."""
     if result.size == 0:
@@ -224,9 +221,9 @@ def _check_integer_range(
             allowed=f"{limits.min} to {limits.max}",
             fix="clip before converting, or use a wider type",
         )
-    elif not moves and dtype.bits == 32 and max(-low, high) > _EXACT:
+    elif inexact is not rules.INEXACT_MOVE and dtype.bits == 32 and max(-low, high) > _EXACT:
         flag(
-            rules.INEXACT_INTEGER,
+            inexact,
             f"{instruction} {operand}: integer results beyond 2^24 were computed in float32",
             instruction=instruction,
             operand=operand,

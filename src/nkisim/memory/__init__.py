@@ -8,7 +8,7 @@ from nkisim.memory.psum import AccumulationState, Region
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
 from nkisim.memory.storage import Storage
 from nkisim.memory.tensor import NkiTensor, require_dtype
-from nkisim.memory.written import check_written, poison
+from nkisim.memory.written import read_elements, with_sentinel
 
 __all__ = [
     "AccumulationState",
@@ -21,15 +21,15 @@ __all__ = [
     "NkiTensor",
     "Region",
     "Storage",
-    "check_written",
     "int_shape",
     "is_hbm",
     "is_on_chip",
     "is_psum",
     "is_sbuf",
-    "poison",
+    "read_elements",
     "require_dtype",
     "require_region",
     "resolve_scalar",
     "vector_rows",
+    "with_sentinel",
 ]

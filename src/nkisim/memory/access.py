@@ -116,9 +116,8 @@ def reshape_view(tensor: NkiTensor, shape: Sequence[int]) -> NkiTensor:
             operand=tensor.name,
             fix="reshape the base tensor, then slice it",
         )
-    template = np.ndarray(
-        tensor.shape, np.dtype((np.void, tensor.itemsize)), strides=tensor.strides
-    )
+    void = np.empty(1, np.dtype((np.void, tensor.itemsize)))
+    template = np.lib.stride_tricks.as_strided(void, tensor.shape, tensor.strides)
     return _adopt(tensor, template, extents)
 
 

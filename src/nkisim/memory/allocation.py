@@ -139,13 +139,6 @@ class CoreMemory:
         region = require_region(region, where)
         extents = int_shape(shape, where)
         found = require_dtype(dtype, where)
-        if type(dtype) is not DType and not isinstance(dtype, str):
-            flag(
-                rules.FOREIGN_DTYPE,
-                f"{where}: dtype is {dtype!r}, not a dtype of nki.language",
-                seen=repr(dtype),
-                fix=f"pass nl.{found}",
-            )
         line = _caller_line()
         if name:
             self._remember_name(name, line, where)
@@ -160,7 +153,7 @@ class CoreMemory:
         self, array: np.ndarray, region: MemoryRegion, name: str, dtype: DType | None = None
     ) -> NkiTensor:
         """Return an HBM tensor with a copy of a host array; every byte counts as written."""
-        found = dtype or require_dtype(array.dtype, f"argument {name}")
+        found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         storage_dtype = found.numpy if self.precise else _wide(found)
         stored = np.array(array, dtype=storage_dtype, copy=True, order="C")
         data = stored.reshape(-1).view(np.uint8)

@@ -16,7 +16,7 @@ from nkisim.diagnostics import flag
 from nkisim.memory import rules
 from nkisim.memory.region import MemoryRegion, is_hbm
 from nkisim.memory.tensor import NkiTensor
-from nkisim.memory.written import check_written
+from nkisim.memory.written import read_elements
 
 __all__ = ["Indirection", "make_indirection", "resolve_scalar", "vector_rows"]
 
@@ -36,6 +36,12 @@ class Indirection:
     source: Any
     stride: int
     extent: int
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """What static checks may look at: the kind, and the layout of an index tile."""
+        source = self.source
+        return (self.kind, source.layout if isinstance(source, NkiTensor) else type(source))
 
 
 def make_indirection(
@@ -81,8 +87,8 @@ def resolve_scalar(
     indirect = tensor.indirect
     assert indirect is not None
     if isinstance(indirect.source, NkiTensor):
-        check_written(indirect.source, instruction, f"scalar_offset of {operand}")
-        value = int(indirect.source.array.reshape(-1)[0])
+        stored = read_elements(indirect.source, instruction, f"scalar_offset of {operand}")
+        value = int(stored.reshape(-1)[0])
     else:
         value = as_int(indirect.source)
     resolved = NkiTensor(
@@ -108,9 +114,8 @@ def vector_rows(
     """
     indirect = tensor.indirect
     assert indirect is not None
-    check_written(indirect.source, instruction, f"vector_offset of {operand}")
+    stored = read_elements(indirect.source, instruction, f"vector_offset of {operand}")
     # Several index columns are consumed column by column, as the descriptor generator reads them.
-    stored = indirect.source.array
     indices = stored.reshape(stored.shape[0], -1).T.reshape(-1).astype(np.int64)
     rows = tensor.shape[0]
     if indices.size < rows:

@@ -23,7 +23,7 @@ _SPREAD = {1: 0x01, 2: 0x0101, 4: 0x01010101}
 class AccumulationState:
     """Who wrote which bytes of one PSUM storage: nobody, another engine, or a matmul."""
 
-    __slots__ = ("_bytes", "_evicted", "_opened", "_pitch", "_replay", "_size")
+    __slots__ = ("_bytes", "_evicted", "_interrupted", "_opened", "_pitch", "_replay", "_size")
 
     def __init__(self, nbytes: int, pitch: int) -> None:
         self._size = nbytes
@@ -32,6 +32,7 @@ class AccumulationState:
         self._replay: list[tuple[Region, int]] = []
         self._opened: set[Region] = set()
         self._evicted: set[Region] = set()
+        self._interrupted: set[Region] = set()
 
     def opened(self, region: Region) -> np.ndarray | bool:
         """Tell which elements of ``region`` a matmul has opened: all, none, or a mask."""
@@ -53,8 +54,10 @@ class AccumulationState:
     def open(self, region: Region) -> None:
         """Note that a matmul wrote ``region``."""
         if region not in self._opened:
+            self._interrupt(region)
             self._replay.append((region, _OPENED))
             self._opened.add(region)
+        self._interrupted.discard(region)
         self._evicted.discard(region)
 
     def write(self, region: Region) -> None:
@@ -62,12 +65,21 @@ class AccumulationState:
         if self._replay and self._replay[-1] == (region, _OTHER):
             return
         self._replay.append((region, _OTHER))
-        self._opened = {known for known in self._opened if not self._touch(known, region)}
-        self._evicted = {known for known in self._evicted if not self._touch(known, region)}
+        self._interrupt(region)
+        self._opened -= self._interrupted
+        self._evicted -= self._interrupted
 
     def read(self, region: Region) -> None:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self._evicted.update(known for known in self._opened if self._touch(known, region))
+
+    def _interrupt(self, region: Region) -> None:
+        """Note that the groups which ``region`` touches no longer hold what their matmuls left."""
+        self._interrupted.update(known for known in self._opened if self._touch(known, region))
+
+    def interrupted(self, region: Region) -> bool:
+        """Tell whether something else wrote part of ``region`` since its last matmul."""
+        return region in self._interrupted
 
     def evicted(self, region: Region) -> bool:
         """Tell whether the open group of ``region`` was read since its last matmul."""

@@ -65,11 +65,11 @@ class Storage:
         """Note that every element of a view was written."""
         if self.complete:
             return
-        nbytes = itemsize
-        for extent in shape:
+        nbytes, dense = itemsize, True
+        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+            dense = dense and (stride == nbytes or extent == 1)
             nbytes *= extent
-        if nbytes == self.data.size and 0 not in strides:
-            # As many bytes as the storage has, none of them twice: all of them.
+        if dense and nbytes == self.data.size:
             self.complete = True
             self._written = None
             return

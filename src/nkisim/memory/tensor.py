@@ -6,6 +6,7 @@ and ``view`` only compute new ones. On chip the first dimension is the partition
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["NkiTensor", "layout_id", "require_dtype"]
 
 _LAYOUTS: dict[tuple[Any, ...], int] = {}
+_NUMBERS = itertools.count()
 
 
 def layout_id(key: tuple[Any, ...]) -> int:
     """Return a small number for a static layout; equal layouts get equal numbers."""
-    return _LAYOUTS.setdefault(key, len(_LAYOUTS))
+    known = _LAYOUTS.get(key)
+    return _LAYOUTS.setdefault(key, next(_NUMBERS)) if known is None else known
 
 
 class NkiTensor(NKIObject):
@@ -124,6 +127,13 @@ class NkiTensor(NKIObject):
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> NkiTensor:
         """Return the view that an index selects; nothing is clipped."""
+        if self.indirect is not None and self.indirect.kind == "vector":
+            flag(
+                rules.NESTED_PATTERN,
+                "cannot index an access pattern that has a vector_offset",
+                operand=self.name,
+                fix="put the selection into the pattern and slice the index tile",
+            )
         start, shape, strides = index_view(self, index)
         return NkiTensor(self.alloc, shape, self.dtype, start, strides, indirect=self.indirect)
 
@@ -200,7 +210,7 @@ class NkiTensor(NKIObject):
                     self.strides,
                     self.start_partition,
                     psum_offset,
-                    None if self.indirect is None else self.indirect.kind,
+                    None if self.indirect is None else self.indirect.layout,
                     self.alloc.is_argument,
                 )
             )
@@ -239,10 +249,7 @@ class NkiTensor(NKIObject):
     @property
     def last_byte(self) -> int:
         """Offset of the last byte touched in the storage."""
-        reach = sum(
-            (extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)
-        )
-        return self.start + reach + self.itemsize - 1
+        return self.start + _reach(self.shape, self.strides)[1] + self.itemsize - 1
 
     @property
     def _free_elements(self) -> int:
@@ -252,25 +259,27 @@ class NkiTensor(NKIObject):
     def _check_bounds(self) -> None:
         if 0 in self.shape:
             return
-        if self.start < 0 or self.last_byte >= self.storage.data.size:
+        before, _ = _reach(self.shape, self.strides)
+        if self.start + before < 0 or self.last_byte >= self.storage.data.size:
             self._out_of_bounds()
         elif is_on_chip(self.buffer):
-            row = self.start % self.storage.pitch - self.alloc.start % self.storage.pitch
-            reach = sum(
-                (extent - 1) * stride
-                for extent, stride in zip(self.shape[1:], self.strides[1:], strict=True)
-            )
-            rows_ok = self.strides[0] % self.storage.pitch == 0 or self.shape[0] == 1
-            if rows_ok and (row < 0 or row + reach + self.itemsize > self.alloc.row_bytes):
+            pitch = self.storage.pitch
+            row = self.start % pitch - self.alloc.start % pitch
+            low, high = _reach(self.shape[1:], self.strides[1:])
+            rows_ok = self.strides[0] % pitch == 0 or self.shape[0] == 1
+            if rows_ok and (row + low < 0 or row + high + self.itemsize > self.alloc.row_bytes):
                 self._out_of_bounds()
 
     def _out_of_bounds(self) -> None:
         size = self.alloc.elements(self.itemsize)
         first = self.offset
-        last = first + sum((count - 1) * step for step, count in self.get_pattern())
+        low, high = _reach(
+            *zip(*((count, step) for step, count in self.get_pattern()), strict=True)
+        )
         flag(
             rules.PATTERN_OUT_OF_BOUNDS,
-            f"access pattern of tensor `{self.name}` touches elements [{first}, {last}], "
+            f"access pattern of tensor `{self.name}` touches elements [{first + low}, "
+            f"{first + high}], "
             f"but the tensor has {size} ({self._free_elements} per row)",
             operand=self.name,
             seen=f"pattern {self.get_pattern()} with offset {first}",
@@ -315,8 +324,21 @@ class NkiTensor(NKIObject):
         return f"{head},\n{np.array2string(np.ma.asarray(shown) if hidden is not None else shown)})"
 
 
+def _reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """Return how far a pattern reaches before and behind its start."""
+    low = high = 0
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    return low, high
+
+
 def require_dtype(dtype: Any, where: str) -> DType:
-    """Return the supported dtype that ``dtype`` names, or raise D001."""
+    """Return the supported dtype that ``dtype`` names, or raise D001; foreign dtypes are D045."""
+    if type(dtype) is DType:
+        return dtype
     found = as_dtype(dtype)
     if found is None:
         flag(
@@ -328,4 +350,11 @@ def require_dtype(dtype: Any, where: str) -> DType:
             fix="cast on the host to a supported type, such as float32 or int32",
         )
         raise AssertionError("unreachable: D001 always raises")
+    if not isinstance(dtype, str):
+        flag(
+            rules.FOREIGN_DTYPE,
+            f"{where}: dtype is {dtype!r}, not a dtype of nki.language",
+            seen=repr(dtype),
+            fix=f"pass nl.{found}",
+        )
     return found

@@ -13,7 +13,7 @@ from nkisim.memory.region import MemoryRegion
 if TYPE_CHECKING:
     from nkisim.memory.tensor import NkiTensor
 
-__all__ = ["INTEGER_SENTINEL", "check_written", "poison"]
+__all__ = ["INTEGER_SENTINEL", "read_elements", "with_sentinel"]
 
 INTEGER_SENTINEL = 4
 """What unwritten integers read as; unwritten floats read as NaN."""
@@ -26,20 +26,20 @@ _RULES = {
 }
 
 
-def check_written(tensor: NkiTensor, instruction: str, operand: str) -> None:
-    """Report elements of ``tensor`` that nobody wrote, and let them read as the sentinel."""
+def read_elements(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray:
+    """Return the stored elements; unwritten ones are a finding and read as NaN or 4."""
     if tensor.storage.complete:
-        return
+        return tensor.array
     hidden = tensor.storage.unwritten(*tensor.region)
     if hidden is None:
-        return
+        return tensor.array
+    seen = with_sentinel(tensor, hidden)
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
-    poison(tensor, hidden)
     flag(
         _RULES[tensor.buffer],
-        f"{instruction} reads {count} of {tensor.size} elements of `{tensor.name}` that nothing "
-        f"has written",
+        f"{instruction} reads {count} of {tensor.size} elements of {_called(tensor, operand)} "
+        "that nothing has written",
         instruction=instruction,
         operand=operand,
         seen=f"first unwritten element {first}",
@@ -50,6 +50,7 @@ def check_written(tensor: NkiTensor, instruction: str, operand: str) -> None:
             f"{tensor.alloc.line[0]}:{tensor.alloc.line[1]}",
         ),
     )
+    return seen
 
 
 def _called(tensor: NkiTensor, operand: str) -> str:
@@ -57,8 +58,10 @@ def _called(tensor: NkiTensor, operand: str) -> str:
     return f"`{tensor.alloc.name}`" if tensor.alloc.name else operand
 
 
-def poison(tensor: NkiTensor, hidden: np.ndarray) -> None:
-    """Put the sentinel where ``hidden`` is true; the elements stay unwritten."""
-    array = tensor.array
-    array[hidden] = np.nan if tensor.dtype.kind == "float" else INTEGER_SENTINEL
-    tensor.storage.version += 1
+def with_sentinel(tensor: NkiTensor, hidden: np.ndarray | None) -> np.ndarray:
+    """Return the elements with the sentinel where ``hidden`` is true; the memory stays as it is."""
+    if hidden is None:
+        return tensor.array
+    seen = np.array(tensor.array)
+    seen[hidden] = np.nan if tensor.dtype.kind == "float" else INTEGER_SENTINEL
+    return seen

@@ -1,8 +1,9 @@
 """The Scalar engine's functions, on float32 arrays.
 
-The device evaluates piecewise polynomials; here each function is evaluated in float32 (erf and what
-needs it in float64) and is right to a few units in the last place. Where the device's function is
-only valid in an interval, that interval stands beside it.
+The device evaluates piecewise polynomials. Here the functions that NumPy evaluates well in float32
+are evaluated so; the others are evaluated in float64 and rounded once, which makes them right to
+one unit in the last place everywhere, also where terms cancel. Where the device's function is only
+valid in an interval, that interval stands beside it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.polynomial import chebyshev
 __all__ = ["FUNCTIONS"]
 
 Array = np.ndarray
+Function = Callable[[Array], Array]
 _F = np.float32
 
 # Constants of the tanh and sigmoid approximations of gelu.
@@ -24,109 +26,117 @@ _GELU_TANH = math.sqrt(2 / math.pi)
 _GELU_CUBIC = 0.044715
 _GELU_SIGMOID = 1.702
 
+# Stands for infinity in float64: larger than every float32, and its products do not overflow.
+_FAR = 1e39
+
+# erfc falls below the smallest float32 before this argument.
+_ERFC_END = 11.0
+
+
+def _once_rounded(function: Function) -> Function:
+    """Evaluate in float64 with infinities held back, round once, and keep NaN."""
+
+    def evaluate(x: Array) -> Array:
+        wide = np.clip(x.astype(np.float64), -_FAR, _FAR)
+        return np.where(np.isnan(x), x, function(wide).astype(_F))
+
+    return evaluate
+
 
 def _copy(x: Array) -> Array:
     return x
-
-
-def _sigmoid(x: Array) -> Array:
-    # exp of a non-positive number only, so that nothing overflows.
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, _F(1), e) / (_F(1) + e)
-
-
-def _softplus(x: Array) -> Array:
-    return np.maximum(x, _F(0)) + np.log1p(np.exp(-np.abs(x)))
-
-
-def _silu(x: Array) -> Array:
-    # x * sigmoid(x) is NaN at -inf, where the limit is 0.
-    return np.where(np.isneginf(x), _F(-0.0), x * _sigmoid(x))
-
-
-def _silu_dx(x: Array) -> Array:
-    s = _sigmoid(x)
-    finite = np.clip(x, _F(-1e30), _F(1e30))
-    return s * (_F(1) + finite * (_F(1) - s))
 
 
 def _relu(x: Array) -> Array:
     return np.maximum(x, _F(0))
 
 
+def _sigmoid(x: Array) -> Array:
+    # exp of a non-positive number only, so that nothing overflows.
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, e) / (1.0 + e)
+
+
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _silu(x: Array) -> Array:
+    return x * _sigmoid(x)
+
+
+def _silu_dx(x: Array) -> Array:
+    return _sigmoid(x) * (1.0 + x * _sigmoid(-x))
+
+
 @cache
 def _erfc_series() -> Array:
-    """Chebyshev coefficients of log(erfc(x) / t) + x*x in t = 2 / (2 + x), for x from 0 to 8."""
-    low = 2 / (2 + 8.0)
+    """Chebyshev coefficients of log(erfc(x) / t) + x*x in t = 2 / (2 + x)."""
+    low = 2 / (2 + _ERFC_END)
 
     def sample(u: Array) -> Array:
         t = low + (u + 1) * (1 - low) / 2
         x = 2 / t - 2
         return np.array([math.log(math.erfc(v)) + v * v for v in x]) - np.log(t)
 
-    return chebyshev.chebinterpolate(sample, 32)
+    return chebyshev.chebinterpolate(sample, 36)
 
 
-def _erf64(x: Array) -> Array:
-    """Return erf in float64, right to about 1e-15."""
-    a = np.minimum(np.abs(x), 8.0)
-    low = 2 / (2 + 8.0)
+def _erfc(x: Array) -> Array:
+    """Return the complementary error function, relative error about 1e-14."""
+    a = np.minimum(np.abs(x), _ERFC_END)
+    low = 2 / (2 + _ERFC_END)
     t = 2 / (2 + a)
     u = (t - low) * 2 / (1 - low) - 1
-    tail = 1 - t * np.exp(-a * a + chebyshev.chebval(u, _erfc_series()))
-    # Near 0 the difference from 1 loses digits; six terms of the power series are exact enough
-    # below 0.2.
-    q = a * a
-    series = 1 + q * (
-        -1 / 3 + q * (1 / 10 + q * (-1 / 42 + q * (1 / 216 + q * (-1 / 1320 + q / 9360))))
-    )
-    small = a * (2 / math.sqrt(math.pi)) * series
-    return np.copysign(np.where(a < 0.2, small, tail), x)
+    tail = t * np.exp(-a * a + chebyshev.chebval(u, _erfc_series()))
+    tail = np.where(np.abs(x) > _ERFC_END, 0.0, tail)
+    return np.where(x >= 0, tail, 2.0 - tail)
 
 
 def _erf(x: Array) -> Array:
-    y = _erf64(x.astype(np.float64)).astype(_F)
-    return np.where(np.isnan(x), x, y)
+    # Near 0 the difference from 1 loses digits; seven terms of the series are exact below 0.2.
+    a = np.abs(x)
+    q = np.minimum(a, 1.0) ** 2
+    series = 1 / 216 + q * (-1 / 1320 + q / 9360)
+    series = 1 + q * (-1 / 3 + q * (1 / 10 + q * (-1 / 42 + q * series)))
+    small = a * (2 / math.sqrt(math.pi)) * series
+    return np.copysign(np.where(a < 0.2, small, 1.0 - _erfc(a)), x)
 
 
 def _erf_dx(x: Array) -> Array:
-    return _F(2 / math.sqrt(math.pi)) * np.exp(-np.square(x))
+    return 2 / math.sqrt(math.pi) * np.exp(-np.square(x))
+
+
+def _normal_cdf(x: Array) -> Array:
+    return 0.5 * _erfc(-x / math.sqrt(2))
 
 
 def _gelu(x: Array) -> Array:
-    wide = x.astype(np.float64)
-    cdf = 0.5 * (1 + _erf64(wide / math.sqrt(2)))
-    y = np.where(np.isneginf(wide), -0.0, wide * cdf)
-    return np.where(np.isnan(x), x, y.astype(_F))
+    return x * _normal_cdf(x)
 
 
 def _gelu_dx(x: Array) -> Array:
-    wide = np.clip(x.astype(np.float64), -40, 40)
-    cdf = 0.5 * (1 + _erf64(wide / math.sqrt(2)))
-    pdf = np.exp(-0.5 * wide * wide) / math.sqrt(2 * math.pi)
-    return np.where(np.isnan(x), x, (cdf + wide * pdf).astype(_F))
+    near = np.clip(x, -40.0, 40.0)
+    return _normal_cdf(x) + near * np.exp(-0.5 * near * near) / math.sqrt(2 * math.pi)
 
 
 def _gelu_tanh(x: Array) -> Array:
-    inner = _F(_GELU_TANH) * (x + _F(_GELU_CUBIC) * x * x * x)
-    y = _F(0.5) * x * (_F(1) + np.tanh(inner))
-    return np.where(np.isneginf(x), _F(-0.0), y)
+    near = np.clip(x, -1e3, 1e3)
+    # 0.5 * (1 + tanh(z)) is sigmoid(2 z), which does not cancel for negative z.
+    return x * _sigmoid(2 * _GELU_TANH * (near + _GELU_CUBIC * near**3))
 
 
 def _gelu_sigmoid(x: Array) -> Array:
-    y = x * _sigmoid(_F(_GELU_SIGMOID) * x)
-    return np.where(np.isneginf(x), _F(-0.0), y)
+    return x * _sigmoid(_GELU_SIGMOID * x)
 
 
 def _gelu_sigmoid_dx(x: Array) -> Array:
-    finite = np.clip(x, _F(-1e30), _F(1e30))
-    s = _sigmoid(_F(_GELU_SIGMOID) * finite)
-    return s + _F(_GELU_SIGMOID) * finite * s * (_F(1) - s)
+    s = _sigmoid(_GELU_SIGMOID * x)
+    return s * (1.0 + _GELU_SIGMOID * x * _sigmoid(-_GELU_SIGMOID * x))
 
 
 def _mish(x: Array) -> Array:
-    y = x * np.tanh(_softplus(x))
-    return np.where(np.isneginf(x), _F(-0.0), y)
+    return x * np.tanh(_softplus(x))
 
 
 def _rsqrt(x: Array) -> Array:
@@ -138,23 +148,23 @@ def _reciprocal(x: Array) -> Array:
     return _F(1) / x
 
 
-FUNCTIONS: tuple[tuple[str, Callable[[Array], Array], tuple[float, float] | None], ...] = (
+FUNCTIONS: tuple[tuple[str, Function, tuple[float, float] | None], ...] = (
     ("copy", _copy, None),
     ("square", np.square, None),
-    ("sigmoid", _sigmoid, None),
+    ("sigmoid", _once_rounded(_sigmoid), None),
     ("relu", _relu, None),
-    ("gelu", _gelu, None),
-    ("gelu_dx", _gelu_dx, None),
-    ("gelu_apprx_tanh", _gelu_tanh, None),
-    ("gelu_apprx_sigmoid", _gelu_sigmoid, None),
-    ("gelu_apprx_sigmoid_dx", _gelu_sigmoid_dx, None),
-    ("silu", _silu, None),
-    ("silu_dx", _silu_dx, None),
+    ("gelu", _once_rounded(_gelu), None),
+    ("gelu_dx", _once_rounded(_gelu_dx), None),
+    ("gelu_apprx_tanh", _once_rounded(_gelu_tanh), None),
+    ("gelu_apprx_sigmoid", _once_rounded(_gelu_sigmoid), None),
+    ("gelu_apprx_sigmoid_dx", _once_rounded(_gelu_sigmoid_dx), None),
+    ("silu", _once_rounded(_silu), None),
+    ("silu_dx", _once_rounded(_silu_dx), None),
     ("tanh", np.tanh, None),
-    ("softplus", _softplus, None),
-    ("mish", _mish, None),
-    ("erf", _erf, None),
-    ("erf_dx", _erf_dx, None),
+    ("softplus", _once_rounded(_softplus), None),
+    ("mish", _once_rounded(_mish), None),
+    ("erf", _once_rounded(_erf), None),
+    ("erf_dx", _once_rounded(_erf_dx), None),
     ("exp", np.exp, None),
     ("log", np.log, (2.0**-64, 2.0**64)),
     ("sin", np.sin, (-math.pi, math.pi)),
@@ -165,5 +175,4 @@ FUNCTIONS: tuple[tuple[str, Callable[[Array], Array], tuple[float, float] | None
     ("sign", np.sign, None),
     ("abs", np.abs, None),
 )
-"""Name, function and valid interval of every activation; reciprocal's interval is of the magnitude.
-"""
+"""Name, function and valid interval of every activation; reciprocal's is of the magnitude."""

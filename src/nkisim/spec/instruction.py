@@ -48,7 +48,8 @@ class Instruction:
         choose_engine: Picks the engine from the call; None takes ``engine=`` or the first of
             ``engines``.
         arithmetic: Picks how values are converted.
-        moves: True when it only moves data, so that lossy integer paths are D017 and not D016.
+        moves: True when it, or the call at hand, only moves data, so that lossy integer paths
+            are D017 and not D016.
         cost: What it costs the engine.
         source: Where its meaning is documented.
         body: Pure function of arrays, or, when ``memory`` is set, a function of the core and
@@ -69,7 +70,7 @@ class Instruction:
     since: int = 2
     choose_engine: Callable[[Call], Engine] | None = None
     arithmetic: Callable[[Call], Arithmetic] = _always_fp32
-    moves: bool = False
+    moves: bool | Callable[[Call], bool] = False
     cost: Cost | None = None
     source: str = ""
     body: Callable[..., Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from nkisim.diagnostics import NkiCallError, Rule, flag
@@ -28,8 +28,13 @@ def reject_call(
     kwargs: Mapping[str, Any],
     removed: Removed,
     error: TypeError,
+    tiles: Collection[str] = (),
+    misfit: Rule | None = None,
 ) -> NoReturn:
-    """Explain a call that does not fit: a removed keyword, a missing destination, or a slip."""
+    """Explain a call that does not fit: a removed keyword, a missing destination, or a slip.
+
+    ``tiles`` names the parameters that are tensors and nothing else.
+    """
     accepted = list(signature.parameters)
     for keyword in kwargs:
         if keyword in accepted:
@@ -57,7 +62,12 @@ def reject_call(
         for i, p in enumerate(signature.parameters.values())
         if p.default is p.empty and p.name not in kwargs and i >= len(args)
     ]
-    if accepted[:1] == ["dst"] and missing and "dst" not in kwargs and args:
+    # Without its destination a call of Beta 1 ends one tile short, or begins with something else.
+    begins_with_tile = bool(args) and hasattr(args[0], "dtype")
+    shifted = bool(tiles) and (
+        "dst" in missing or (bool(args) and not begins_with_tile) or set(missing) <= set(tiles)
+    )
+    if "dst" in tiles and missing and shifted and args + tuple(kwargs):
         flag(
             rules.NO_DESTINATION,
             f"{name} is called without {', '.join(missing)}: instructions return nothing, dst "
@@ -70,8 +80,8 @@ def reject_call(
             error=NkiCallError,
         )
     flag(
-        rules.BAD_CALL,
-        f"{name}: {error}",
+        misfit or rules.BAD_CALL,
+        f"{name}: {str(error).replace('<lambda>', name)}",
         instruction=name,
         seen=f"{len(args)} positional arguments and {sorted(kwargs)}",
         allowed=f"{name}{signature}",
@@ -81,8 +91,13 @@ def reject_call(
     raise AssertionError("unreachable: A025 always raises")
 
 
-def checked_call(name: str, removed: Removed | None = None) -> Callable[[F], F]:
-    """Decorate a function so that calls which do not fit its signature raise with the remedy."""
+def checked_call(
+    name: str, removed: Removed | None = None, *, misfit: Rule | None = None
+) -> Callable[[F], F]:
+    """Decorate a function so that calls which do not fit its signature raise with the remedy.
+
+    ``misfit`` is the rule that a call with missing arguments breaks, if it has one of its own.
+    """
     known = dict(_MASK) | dict(removed or {})
 
     def decorate(function: F) -> F:
@@ -96,7 +111,7 @@ def checked_call(name: str, removed: Removed | None = None) -> Callable[[F], F]:
                 try:
                     signature.bind(*args, **kwargs)
                 except TypeError:
-                    reject_call(name, signature, args, kwargs, known, error)
+                    reject_call(name, signature, args, kwargs, known, error, misfit=misfit)
                 raise
 
         return call  # type: ignore[return-value]

@@ -287,10 +287,13 @@ def test_tensor_scalar_shift_of_a_constant_by_the_data(data):
     assert_same_bits(got, oracle.bitwise(op, x.rows, constant, reverse=True))
 
 
-@pytest.mark.parametrize("op", ["abs", "rsqrt", "reciprocal"])
+@pytest.mark.parametrize(
+    ("op", "engine"),
+    [("abs", "unknown"), ("rsqrt", "unknown"), ("rsqrt", "gpsimd"), ("reciprocal", "vector")],
+)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_tensor_scalar_with_an_operator_of_one_argument(op, data):
+def test_tensor_scalar_with_an_operator_of_one_argument(op, engine, data):
     problem = Problem(data)
     free, start = problem.free_shape(), problem.start()
     x = problem.read(problem.choose(["float32", "bfloat16"]), free, start, "small")
@@ -300,7 +303,13 @@ def test_tensor_scalar_with_an_operator_of_one_argument(op, data):
     operands = {"data": x, "dst": dst}
 
     def instruction(data, dst):
-        nisa.tensor_scalar(dst=dst, data=data, op0=getattr(nl, op), operand0=0.0)
+        nisa.tensor_scalar(
+            dst=dst,
+            data=data,
+            op0=getattr(nl, op),
+            operand0=0.0,
+            engine=getattr(nisa.engine, engine),
+        )
 
     want = oracle.function(op, x.rows)
     # A square root and a quotient are each rounded once: 2 ulp; abs has no error.

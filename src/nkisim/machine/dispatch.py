@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,17 @@ import numpy as np
 from nkisim.machine.core import CORE, current_core
 from nkisim.machine.plan import make_plan
 from nkisim.memory import NkiTensor
-from nkisim.spec import rules
+from nkisim.spec import enums, rules
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
 from nkisim.spec.ops import Op
 from nkisim.spec.signatures import Removed, reject_call
 
 __all__ = ["instruction"]
 
-_BY_VALUE = (Op, int, str, type(None))
+_BY_VALUE = frozenset(
+    {Op, str, type(None), *(kind for kind in vars(enums).values() if isinstance(kind, type))}
+)
+"""Types whose values are their own keys."""
 
 _EVERYWHERE: Removed = {
     "mask": (rules.REMOVED_MASK, "slice every operand to the valid extent"),
@@ -61,14 +63,19 @@ def instruction(
 def _callable(declared: Instruction) -> Callable[..., None]:
     """Return the public function: bind, look up the plan, run it."""
     names = ", ".join(declared.parameters)
-    # A generated lambda binds arguments at the speed of a plain call.
+    # Generated lambdas bind the arguments and build the plan's key at the speed of plain calls.
     bind: Any = eval(f"lambda {names}: ({names},)")
     bind.__defaults__ = tuple(
         p.default for p in declared.signature.parameters.values() if p.default is not p.empty
     )
-
+    parts = [
+        f"({p}._layout if type({p}) is NkiTensor and {p}._layout >= 0 else _operand_key({p}))"
+        if p in declared.operands
+        else f"({p} if type({p}) in _BY_VALUE else _static_key({p}))"
+        for p in declared.parameters
+    ]
+    key_of: Any = eval(f"lambda {names}: (declared, {', '.join(parts)})", globals() | locals())
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
-    keyers = [_operand_key if p in declared.operands else _static_key for p in declared.parameters]
 
     def call(*args: Any, **kwargs: Any) -> None:
         try:
@@ -81,7 +88,7 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         if core is None:
             current_core(f"nisa.{declared.name}")
             return
-        key = (declared, *[keyer(value) for keyer, value in zip(keyers, values, strict=True)])
+        key = key_of(*values)
         plan = core.plans.get(key)
         if plan is None:
             plan = make_plan(declared, values, core)
@@ -114,7 +121,7 @@ def _static_key(value: Any) -> Any:
     if kind is bool or kind is float:
         # True, 1 and 1.0 are equal keys but different arguments.
         return (kind, value)
-    if kind in _BY_VALUE or isinstance(value, Enum):
+    if kind in _BY_VALUE:
         return value
     if kind is NkiTensor:
         return value.layout

@@ -53,7 +53,7 @@ def access_view(
         strides = tuple(step * itemsize for step, _ in steps)
     indirect = make_indirection(tensor, scalar_offset, vector_offset, indirect_dim)
     shape = tuple(count for _, count in steps)
-    return NkiTensor(tensor.alloc, shape, kind, start, strides, indirect=indirect)
+    return NkiTensor(tensor.alloc, shape, kind, start, strides, indirect=indirect, trusted=False)
 
 
 def _check_partition_step(

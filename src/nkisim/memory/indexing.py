@@ -44,6 +44,18 @@ def index_view(tensor: NkiTensor, index: Any) -> Selection:
     for dim, entry in enumerate(entries):
         extent, stride = shape[dim], strides[dim]
         if type(entry) is slice:
+            first = 0 if entry.start is None else entry.start
+            stop = extent if entry.stop is None else entry.stop
+            if (
+                entry.step is None
+                and type(first) is type(stop) is int
+                and 0 <= first < stop <= extent
+            ):
+                # The plain case of every loop over tiles.
+                start += first * stride
+                new_shape.append(stop - first)
+                new_strides.append(stride)
+                continue
             first, count, step = _slice(tensor, dim, extent, entry)
         elif type(entry) is DynSlice:
             first, count, step = _dyn_slice(tensor, dim, extent, entry)

@@ -34,7 +34,17 @@ class Storage:
         psum: Accumulation state of PSUM storages.
     """
 
-    __slots__ = ("_decoded", "_pending", "_written", "complete", "data", "pitch", "psum", "version")
+    __slots__ = (
+        "_decoded",
+        "_grain",
+        "_pending",
+        "_written",
+        "complete",
+        "data",
+        "pitch",
+        "psum",
+        "version",
+    )
 
     def __init__(
         self, data: np.ndarray, pitch: int, *, psum: bool = False, written: bool = False
@@ -45,6 +55,7 @@ class Storage:
         self.version = 0
         self.psum = AccumulationState(data.size, pitch) if psum else None
         self._written: np.ndarray | None = None
+        self._grain = 1
         self._pending = data.size
         self._decoded: dict[Hashable, tuple[int, np.ndarray]] = {}
 
@@ -73,13 +84,13 @@ class Storage:
             self.complete = True
             self._written = None
             return
-        if self._written is None:
-            self._written = np.zeros(self.data.size, np.uint8)
-        marks = np.ndarray(shape, _UNITS[itemsize], self._written, start, strides)
-        marks[...] = np.iinfo(marks.dtype).max
+        marks, full = self._marks(start, shape, strides, itemsize)
+        marks[...] = full
         self._pending -= nbytes
         if self._pending <= 0:
-            self._pending = self.data.size - int(np.count_nonzero(self._written))
+            assert self._written is not None
+            unwritten = self._written.size - int(np.count_nonzero(self._written))
+            self._pending = unwritten * self._grain
             if self._pending == 0:
                 self.complete = True
                 self._written = None
@@ -90,10 +101,28 @@ class Storage:
         """Note that the elements of a view where ``mask`` is true were written."""
         if self.complete:
             return
+        marks, full = self._marks(start, mask.shape, strides, itemsize)
+        marks[mask] = full
+
+    def _marks(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> tuple[np.ndarray, int]:
+        """Return the marks of a view, and the value of a written one.
+
+        One mark stands for one element as long as all views have its size, else for one byte.
+        """
+        aligned = start % itemsize == 0 and not any(stride % itemsize for stride in strides)
         if self._written is None:
-            self._written = np.zeros(self.data.size, np.uint8)
-        marks = np.ndarray(mask.shape, _UNITS[itemsize], self._written, start, strides)
-        marks[mask] = np.iinfo(marks.dtype).max
+            self._grain = itemsize if aligned and self.data.size % itemsize == 0 else 1
+            self._written = np.zeros(self.data.size // self._grain, np.uint8)
+        elif self._grain != 1 and (self._grain != itemsize or not aligned):
+            self._written = np.repeat(self._written, self._grain)
+            self._grain = 1
+        if self._grain == itemsize:
+            steps = tuple(stride // itemsize for stride in strides)
+            return np.ndarray(shape, np.uint8, self._written, start // itemsize, steps), 0xFF
+        unit = _UNITS[itemsize]
+        return np.ndarray(shape, unit, self._written, start, strides), (1 << 8 * itemsize) - 1
 
     def unwritten(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
@@ -103,8 +132,7 @@ class Storage:
             return None
         if self._written is None:
             return np.ones(shape, bool) if 0 not in shape else None
-        marks = np.ndarray(shape, _UNITS[itemsize], self._written, start, strides)
-        full = np.iinfo(marks.dtype).max
+        marks, full = self._marks(start, shape, strides, itemsize)
         if marks.size == 0 or marks.min() == full:
             return None
         hidden: np.ndarray = marks != full

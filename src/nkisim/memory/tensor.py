@@ -42,6 +42,8 @@ class NkiTensor(NKIObject):
         shape: Extents; on chip the first one counts partitions.
         dtype: Element type.
         buffer: Memory it lives in.
+
+    A view that was made by an access pattern is not ``trusted``: its extent is checked when used.
     """
 
     __slots__ = (
@@ -56,6 +58,7 @@ class NkiTensor(NKIObject):
         "start",
         "storage",
         "strides",
+        "trusted",
         "whole",
     )
 
@@ -72,6 +75,7 @@ class NkiTensor(NKIObject):
         *,
         whole: bool = False,
         indirect: Indirection | None = None,
+        trusted: bool = True,
     ) -> None:
         self.alloc = alloc
         self.storage = alloc.storage
@@ -83,6 +87,7 @@ class NkiTensor(NKIObject):
         self.strides = strides
         self.whole = whole
         self.indirect = indirect
+        self.trusted = trusted
         self._array: np.ndarray | None = None
         self._layout = -1
 
@@ -135,7 +140,15 @@ class NkiTensor(NKIObject):
                 fix="put the selection into the pattern and slice the index tile",
             )
         start, shape, strides = index_view(self, index)
-        return NkiTensor(self.alloc, shape, self.dtype, start, strides, indirect=self.indirect)
+        return NkiTensor(
+            self.alloc,
+            shape,
+            self.dtype,
+            start,
+            strides,
+            indirect=self.indirect,
+            trusted=self.trusted,
+        )
 
     def __setitem__(self, index: Index | tuple[Index, ...], value: Any) -> None:
         """Copy ``value`` into a view; a finding, for the compiler has no such statement."""
@@ -192,7 +205,8 @@ class NkiTensor(NKIObject):
     def array(self) -> np.ndarray:
         """The elements in storage form; shares memory."""
         if self._array is None:
-            self._check_bounds()
+            if not self.trusted:
+                self._check_bounds()
             storage_dtype = self.alloc.storage_dtype(self.dtype)
             self._array = self.storage.view(self.start, self.shape, self.strides, storage_dtype)
         return self._array

@@ -1,0 +1,123 @@
+"""The reference pages: one per rule and per instruction, each complete."""
+
+import importlib.util
+import inspect
+import sys
+
+import pytest
+
+from .pages import ROOT, Page
+from kernels import TWINS, WAITING
+from nkisim.diagnostics import RULES
+from nkisim.isa.pending import PENDING
+from nkisim.spec import INSTRUCTIONS
+
+
+def load_generator():
+    spec = importlib.util.spec_from_file_location("gen_catalogue", ROOT / "tools/gen_catalogue.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory):
+    """The folder with the generated pages, and the generator."""
+    folder = tmp_path_factory.mktemp("docs")
+    for name in ("rules", "instructions"):
+        (folder / name).mkdir()
+        (folder / name / "GONE.md").write_text("of an earlier run\n")
+    path = list(sys.path)
+    generator = load_generator()
+    generator.main(folder)
+    sys.path[:] = path
+    return folder, generator
+
+
+def test_every_rule_and_every_instruction_has_a_page(catalogue):
+    folder, _ = catalogue
+    rules = {path.stem for path in (folder / "rules").iterdir()}
+    instructions = {path.stem for path in (folder / "instructions").iterdir()}
+    assert rules == {*RULES, "index"}
+    assert instructions == {*INSTRUCTIONS, "index"}
+
+
+def test_every_link_leads_to_a_generated_page(catalogue):
+    folder, _ = catalogue
+    pages = list(folder.rglob("*.md"))
+    links = [(path, link) for path in pages for link in Page.read(path).links]
+    assert [link for path, link in links if not (path.parent / link).resolve().exists()] == []
+    assert len(links) > len(pages)
+
+
+def test_rule_pages_show_what_is_found_and_both_kernels(catalogue):
+    folder, generator = catalogue
+    twins = {}
+    for twin in [*TWINS, *WAITING]:
+        twins.setdefault(twin.rule, []).append(twin)
+    for id, rule in RULES.items():
+        page = Page.read(folder / "rules" / f"{id}.md")
+        prose = "\n".join(page.prose)
+        assert prose.startswith(f"# {id} {rule.slug}\n")
+        assert rule.checks in prose.replace("\\|", "|")
+        assert rule.severity in prose
+        shown = [block.text for block in page.blocks if block.info == ["python"]]
+        functions = [f for twin in twins.get(id, []) for f in (twin.bad, twin.good)]
+        names = [f.__name__ for f in functions]
+        assert [text.split("(")[0].removeprefix("def ") for text in shown] == names
+        for text, function in zip(shown, functions, strict=True):
+            assert text.splitlines()[-1] == inspect.getsource(function).splitlines()[-1].replace(
+                "# here", f"# {id} is found here"
+            )
+        said = [block.text for block in page.blocks if block.info == ["text"]]
+        assert len(said) == sum(twin not in WAITING for twin in twins.get(id, []))
+        assert all(f"[{id}]" in text for text in said)
+
+
+def test_no_page_names_a_place_on_this_machine(catalogue):
+    folder, _ = catalogue
+    for path in folder.rglob("*.md"):
+        assert str(ROOT) not in path.read_text()
+
+
+def test_rule_pages_tell_what_each_level_does(catalogue):
+    folder, _ = catalogue
+
+    def rows(id):
+        prose = Page.read(folder / "rules" / f"{id}.md").prose
+        cells = [line.strip("| ").split(" | ") for line in prose if line.startswith("| ")]
+        return {row[0]: row[1] for row in cells if len(row) == 2}
+
+    assert rows("S028")["`simulate`"] == "raises"
+    assert rows("M001")["`simulate`"] == "records it and goes on"
+    assert rows("M001")["`strict`"] == "raises"
+    assert rows("D019")["`strict`"] == "records it and goes on"
+    assert rows("D042")["`simulate`"] == "does not look for it"
+    assert rows("A020")["outside a kernel"] == "warns"
+    assert rows("A019")["outside a kernel"] == "raises"
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_instruction_pages_show_the_declaration(name, catalogue):
+    folder, _ = catalogue
+    declared = INSTRUCTIONS[name]
+    page = Page.read(folder / "instructions" / f"{name}.md")
+    prose = "\n".join(page.prose)
+    call = "".join(page.blocks[0].text.split())
+    assert call.startswith(f"nisa.{name}(")
+    for parameter in declared.parameters:
+        assert f"{parameter}" in call
+    for operand in declared.operands:
+        assert f"| `{operand}` |" in prose
+    for constraint in declared.require:
+        assert constraint.says in prose.replace("\\|", "|")
+        assert all(f"[{rule.id}](../rules/{rule.id}.md)" in prose for rule in constraint.rules)
+    assert declared.source in prose
+    assert str(declared.cost) in prose
+    assert f"def {name}(" in page.blocks[-1].text
+
+
+def test_what_is_not_simulated_is_listed(catalogue):
+    folder, _ = catalogue
+    index = (folder / "instructions" / "index.md").read_text()
+    assert all(f"`{name}`" in index for name in PENDING)

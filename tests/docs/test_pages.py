@@ -1,0 +1,108 @@
+"""Every python block of every page runs and prints what the page shows; every link leads somewhere.
+
+The blocks of a page make one file, in the order of the page. A ``text`` or ``json`` block directly
+below a python block is what that block prints.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import nkisim
+from .pages import DOCS, GENERATED, ROOT, Page, written_pages
+from nkisim.cli import commands
+from nkisim.diagnostics import RULES
+from nkisim.spec import INSTRUCTIONS
+
+PAGES = written_pages()
+VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
+
+each_page = pytest.mark.parametrize(
+    "path", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES]
+)
+
+
+@each_page
+def test_blocks_run_and_print_what_is_shown(path, tmp_path, monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    try:
+        Page.read(path).run()
+    finally:
+        nkisim.uninstall()
+
+
+@each_page
+def test_links_lead_to_a_page_and_a_heading(path):
+    for link in Page.read(path).links:
+        target, _, anchor = link.partition("#")
+        found = (path.parent / target).resolve() if target else path
+        if found.is_relative_to(DOCS) and found.relative_to(DOCS).parts[0] in GENERATED:
+            folder, stem = found.parent.name, found.stem
+            known = {"rules": RULES, "instructions": INSTRUCTIONS}[folder]
+            assert stem in known or stem == "index", link
+            continue
+        assert found.exists(), link
+        assert not anchor or anchor in Page.read(found).anchors, link
+
+
+@each_page
+def test_rules_and_instructions_are_called_by_their_names(path):
+    prose = "\n".join(Page.read(path).prose)
+    assert set(re.findall(r"\b[LSMDACR]\d{3}\b", prose)) <= set(RULES)
+    assert set(re.findall(r"\bnisa\.(\w+)", prose)) <= set(dir(nkisim.isa))
+    assert set(re.findall(r"\bnl\.(\w+)", prose)) <= set(dir(nkisim.language))
+
+
+@each_page
+def test_shown_commands_exist(path):
+    shell = [b.text for b in Page.read(path).blocks if b.info[:1] == ["sh"]]
+    lines = [line.partition("#")[0] for text in shell for line in text.splitlines()]
+    makefile = (ROOT / "Makefile").read_text()
+    for line in lines:
+        for target in re.findall(r"^make (\S+)", line):
+            assert re.search(rf"^[\w -]*\b{target}\b[\w -]*:", makefile, re.MULTILINE), line
+        for command in re.findall(r"\bnkisim (\w[\w-]*)(?=\s|$)", line):
+            assert command in commands.commands, line
+
+
+def test_the_site_map_names_every_page():
+    text = (ROOT / "mkdocs.yml").read_text()
+    named = set(re.findall(r"(\S+\.md)$", text.partition("\nnav:")[2], re.MULTILINE))
+    written = {str(p.relative_to(DOCS)) for p in PAGES if p.is_relative_to(DOCS)}
+    assert named == written | {f"{folder}/index.md" for folder in GENERATED}
+
+
+@pytest.fixture
+def page(tmp_path):
+    """A function that writes and reads a page."""
+
+    def make(text: str) -> Page:
+        path = Path(tmp_path / "page.md")
+        path.write_text(text)
+        return Page.read(path)
+
+    return make
+
+
+def test_output_that_differs_is_noticed(page):
+    page("```python\nprint(1)\n```\n\n```text\n1\n```\n").run()
+    with pytest.raises(AssertionError, match="line 2"):
+        page("```python\nprint(1)\n```\n\n```text\n2\n```\n").run()
+    with pytest.raises(AssertionError, match="line 2"):
+        page("```python\nprint(1)\n```\n").run()
+
+
+def test_blocks_share_a_namespace_and_no_run_is_left_out(page):
+    text = "```python\nx = 1\n```\n```python no-run\nx = 2\n```\n```python\nprint(x)\n```\n"
+    page(text + "```text\n1\n```\n").run()
+
+
+def test_lines_are_counted_over_all_blocks(page):
+    text = "```python\n# counted.py\n```\n\n```python\nraise KeyError\n```\n"
+    with pytest.raises(KeyError) as caught:
+        page(text).run()
+    last = caught.traceback[-1]
+    assert (last.path, last.lineno + 1) == ("counted.py", 3)

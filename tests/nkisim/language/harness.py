@@ -1,0 +1,161 @@
+"""Applies a tile function to tiles loaded from HBM, and brings back what it returned.
+
+The tiles reach the function through ``dma_copy`` (and ``tensor_copy`` into PSUM), and its result
+goes back the same way, so that what a test compares has been through the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from oracles.elementwise import interval, narrow, reals
+
+
+@dataclass(frozen=True)
+class Result:
+    """A tile that a function returned.
+
+    Attributes:
+        values: Its contents.
+        buffer: ``"sbuf"``, ``"psum"``, ``"private_hbm"`` or ``"shared_hbm"``.
+        codes: Ids of the findings of error severity.
+    """
+
+    values: np.ndarray
+    buffer: str
+    codes: frozenset[str]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.values.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.values.dtype
+
+
+def apply(
+    function: Callable[..., Any], *arrays: np.ndarray, target: str | None = None, psum: str = ""
+) -> Result:
+    """The tile that ``function(*tiles)`` returns for tiles with the contents of ``arrays``.
+
+    Args:
+        function: Takes as many tiles as there are arrays.
+        arrays: Contents of the tiles.
+        target: Generation to run on.
+        psum: One digit for each tile that is to lie in PSUM: its position.
+    """
+    seen: list[Any] = []
+
+    def kernel(sources: tuple[Any, ...]) -> Any:
+        tiles = []
+        for place, source in enumerate(sources):
+            tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=source)
+            if str(place) in psum:
+                staged, tile = tile, nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.psum)
+                nisa.tensor_copy(dst=tile, src=staged)
+            tiles.append(tile)
+        result = function(*tiles)
+        seen.append((result.shape, result.dtype, result.buffer))
+        return send_home(result)
+
+    return _result(kernel, seen, (arrays,), target)
+
+
+def build(function: Callable[[], Any], target: str | None = None) -> Result:
+    """The tensor that ``function()`` makes inside a kernel."""
+    seen: list[Any] = []
+
+    def kernel(_: Any) -> Any:
+        result = function()
+        seen.append((result.shape, result.dtype, result.buffer))
+        return send_home(result)
+
+    return _result(kernel, seen, (np.zeros((1, 1), np.float32),), target)
+
+
+def send_home(result: Any) -> Any:
+    """Copy a tensor to an HBM tensor that a kernel may return."""
+    if result.buffer == nl.psum:
+        staged = nl.ndarray(result.shape, dtype=result.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=staged, src=result)
+        result = staged
+    out = nl.ndarray(result.shape, dtype=result.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=result)
+    return out
+
+
+def _result(kernel: Any, seen: list[Any], arguments: tuple[Any, ...], target: str | None) -> Result:
+    report = nkisim.check(kernel, target=target)(*arguments)
+    assert seen, [str(f) for f in report.findings]
+    (shape, dtype, buffer), values = seen[0], report.outputs
+    assert (values.shape, values.dtype) == (shape, np.dtype(dtype))
+    # A closure is what the compiler would refuse; rules about the kernel's source do not matter.
+    codes = {f.rule.id for f in report.findings if f.severity == "error" and f.rule.id[0] != "L"}
+    return Result(values, buffer.value, frozenset(codes))
+
+
+def stops_with(function: Callable[..., Any], *arrays: np.ndarray, target: str | None = None) -> str:
+    """The id of the rule at which ``function(*tiles)`` stops, in the default strictness."""
+    seen: list[str] = []
+
+    def kernel(sources: tuple[Any, ...]) -> Any:
+        tiles = [nl.load(source) for source in sources]
+        try:
+            function(*tiles)
+        except nkisim.NkiValidationError as stop:
+            seen.append(stop.rule_id)
+        return send_home(tiles[0])
+
+    nkisim.simulate(kernel, target=target)(arrays)
+    return seen[0] if seen else "nothing"
+
+
+def warnings_of(function: Callable[..., Any], *arrays: np.ndarray) -> set[str]:
+    """Ids of the findings of ``function(*tiles)`` that are not errors."""
+
+    def kernel(sources: tuple[Any, ...]) -> Any:
+        return send_home(function(*[nl.load(source) for source in sources]))
+
+    report = nkisim.check(kernel)(arrays)
+    return {f.rule.id for f in report.findings if f.severity != "error"}
+
+
+# -- comparing -------------------------------------------------------------------------------------
+
+
+def assert_rounded(result: Result, values: np.ndarray, dtype: np.dtype) -> None:
+    """``result`` holds the float32 ``values``, rounded once to ``dtype``."""
+    assert result.dtype == dtype
+    want = narrow(np.asarray(values, np.float32), dtype)
+    assert_equal(result.values, want)
+
+
+def assert_equal(got: np.ndarray, want: np.ndarray) -> None:
+    """Equal values, shape and dtype; a NaN equals a NaN and the zeros are equal."""
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    a, b = reals(got), reals(want)
+    equal = (a == b) | (np.isnan(a) & np.isnan(b))
+    assert equal.all(), _difference(got, want, equal)
+
+
+def assert_within(got: np.ndarray, values: np.ndarray, tolerance: np.ndarray | float) -> None:
+    """``got`` is what some float32 within ``tolerance`` of the real ``values`` is rounded to."""
+    assert got.shape == np.shape(values)
+    low, high = interval(values, tolerance * np.ones_like(values), got.dtype)
+    inside = (reals(low) <= reals(got)) & (reals(got) <= reals(high))
+    assert inside.all(), _difference(got, values, inside)
+
+
+def _difference(got: np.ndarray, want: np.ndarray, equal: np.ndarray) -> str:
+    where = tuple(int(i) for i in np.argwhere(~equal)[0])
+    count = np.count_nonzero(~equal)
+    return f"{count} differ, first at {where}: got {got[where]!r}, want {want[where]!r}"

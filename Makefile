@@ -6,13 +6,14 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c 
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format clean
+.PHONY: help setup demo test test-all check docs format clean
 
 help:
 	@echo "make demo      run a kernel on the simulator and break it on purpose"
 	@echo "make test      format, lint, types, import rules and the fast tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make check     tools/check as it is; ARGS goes to pytest"
+	@echo "make docs      write the reference pages and, where mkdocs is installed, the site"
 	@echo "make format    rewrite the sources the way make test wants them"
 	@echo "make clean     remove .venv and every cache"
 
@@ -35,10 +36,19 @@ test: $(READY)
 test-all check: $(READY)
 	tools/check $(ARGS)
 
+docs: $(READY)
+	$(VENV)/bin/python tools/gen_catalogue.py
+	@if $(VENV)/bin/python -c 'import mkdocs' 2>/dev/null; then \
+		$(VENV)/bin/python -m mkdocs build --quiet && echo "site/index.html"; \
+	else \
+		echo "for the site: $(PIP) '.[docs]'"; \
+	fi
+
 format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf docs/rules docs/instructions site
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

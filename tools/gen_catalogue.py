@@ -27,9 +27,7 @@ if str(ROOT / "tests") not in sys.path:
     sys.path.append(str(ROOT / "tests"))
 
 import kernels  # noqa: E402
-
-import nkisim.collectives  # noqa: E402
-import nkisim.language  # noqa: E402
+import nkisim  # noqa: E402
 from nkisim import NkiValidationError, check, simulate  # noqa: E402
 from nkisim.diagnostics import RULES, Rule  # noqa: E402
 from nkisim.isa.pending import PENDING  # noqa: E402
@@ -54,11 +52,15 @@ ARITHMETIC = {
     "copy": "copies: stored elements go in and come out unchanged",
 }
 
+# What serves the command line and pytest declares nothing and needs what a user may not have.
+ENTRY_POINTS = ("nkisim.__main__", "nkisim.cli", "nkisim.pytest_plugin")
+
 ROLES = {"in": "read", "out": "written", "inout": "read and written"}
 
 
 def main(folder: Path = ROOT / "docs") -> None:
     """Write all pages below ``folder``, in place of those of an earlier run."""
+    import_everything()
     pages = {"rules": rule_pages(all_twins()), "instructions": instruction_pages()}
     for name, written in pages.items():
         home = folder / name
@@ -68,6 +70,13 @@ def main(folder: Path = ROOT / "docs") -> None:
         for stem, text in written.items():
             (home / f"{stem}.md").write_text(text, encoding="utf-8")
         print(f"{home}: {len(written)} pages")
+
+
+def import_everything() -> None:
+    """Import every module of nkisim, since rules and instructions are declared where they act."""
+    for module in pkgutil.walk_packages(nkisim.__path__, "nkisim."):
+        if module.name not in ENTRY_POINTS:
+            importlib.import_module(module.name)
 
 
 # -- rules -----------------------------------------------------------------------------------------

@@ -94,9 +94,7 @@ class Page:
     def anchors(self) -> set[str]:
         """What can stand behind a # in a link to the page."""
         titles = [line.lstrip("#").strip() for line in self.prose if re.match(r"#+ ", line)]
-        return {
-            re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", t).strip().lower()) for t in titles
-        }
+        return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", t).strip().lower()) for t in titles}
 
     def run(self) -> None:
         """Run the python blocks as one file, and compare what each prints with what is shown.

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from .pages import ROOT, Page
 from kernels import TWINS, WAITING
 from nkisim.diagnostics import RULES
 from nkisim.isa.pending import PENDING
 from nkisim.spec import INSTRUCTIONS
+
+from .pages import ROOT, Page
 
 
 def load_generator():
@@ -22,41 +23,37 @@ def load_generator():
 
 @pytest.fixture(scope="module")
 def catalogue(tmp_path_factory):
-    """The folder with the generated pages, and the generator."""
+    """The folder with the generated pages."""
     folder = tmp_path_factory.mktemp("docs")
     for name in ("rules", "instructions"):
         (folder / name).mkdir()
         (folder / name / "GONE.md").write_text("of an earlier run\n")
     path = list(sys.path)
-    generator = load_generator()
-    generator.main(folder)
+    load_generator().main(folder)
     sys.path[:] = path
-    return folder, generator
+    return folder
 
 
 def test_every_rule_and_every_instruction_has_a_page(catalogue):
-    folder, _ = catalogue
-    rules = {path.stem for path in (folder / "rules").iterdir()}
-    instructions = {path.stem for path in (folder / "instructions").iterdir()}
+    rules = {path.stem for path in (catalogue / "rules").iterdir()}
+    instructions = {path.stem for path in (catalogue / "instructions").iterdir()}
     assert rules == {*RULES, "index"}
     assert instructions == {*INSTRUCTIONS, "index"}
 
 
 def test_every_link_leads_to_a_generated_page(catalogue):
-    folder, _ = catalogue
-    pages = list(folder.rglob("*.md"))
+    pages = list(catalogue.rglob("*.md"))
     links = [(path, link) for path in pages for link in Page.read(path).links]
     assert [link for path, link in links if not (path.parent / link).resolve().exists()] == []
     assert len(links) > len(pages)
 
 
 def test_rule_pages_show_what_is_found_and_both_kernels(catalogue):
-    folder, generator = catalogue
     twins = {}
     for twin in [*TWINS, *WAITING]:
         twins.setdefault(twin.rule, []).append(twin)
     for id, rule in RULES.items():
-        page = Page.read(folder / "rules" / f"{id}.md")
+        page = Page.read(catalogue / "rules" / f"{id}.md")
         prose = "\n".join(page.prose)
         assert prose.startswith(f"# {id} {rule.slug}\n")
         assert rule.checks in prose.replace("\\|", "|")
@@ -75,16 +72,14 @@ def test_rule_pages_show_what_is_found_and_both_kernels(catalogue):
 
 
 def test_no_page_names_a_place_on_this_machine(catalogue):
-    folder, _ = catalogue
-    for path in folder.rglob("*.md"):
+    for path in catalogue.rglob("*.md"):
         assert str(ROOT) not in path.read_text()
 
 
 def test_rule_pages_tell_what_each_level_does(catalogue):
-    folder, _ = catalogue
 
     def rows(id):
-        prose = Page.read(folder / "rules" / f"{id}.md").prose
+        prose = Page.read(catalogue / "rules" / f"{id}.md").prose
         cells = [line.strip("| ").split(" | ") for line in prose if line.startswith("| ")]
         return {row[0]: row[1] for row in cells if len(row) == 2}
 
@@ -99,9 +94,8 @@ def test_rule_pages_tell_what_each_level_does(catalogue):
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
 def test_instruction_pages_show_the_declaration(name, catalogue):
-    folder, _ = catalogue
     declared = INSTRUCTIONS[name]
-    page = Page.read(folder / "instructions" / f"{name}.md")
+    page = Page.read(catalogue / "instructions" / f"{name}.md")
     prose = "\n".join(page.prose)
     call = "".join(page.blocks[0].text.split())
     assert call.startswith(f"nisa.{name}(")
@@ -118,6 +112,5 @@ def test_instruction_pages_show_the_declaration(name, catalogue):
 
 
 def test_what_is_not_simulated_is_listed(catalogue):
-    folder, _ = catalogue
-    index = (folder / "instructions" / "index.md").read_text()
+    index = (catalogue / "instructions" / "index.md").read_text()
     assert all(f"`{name}`" in index for name in PENDING)

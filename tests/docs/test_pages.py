@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import nkisim
-from .pages import DOCS, GENERATED, ROOT, Page, written_pages
+from nkisim import api, isa, language, uninstall  # noqa: F401  api declares rules of its own
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES
 from nkisim.spec import INSTRUCTIONS
+
+from .pages import DOCS, GENERATED, ROOT, Page, written_pages
 
 PAGES = written_pages()
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
@@ -31,7 +32,7 @@ def test_blocks_run_and_print_what_is_shown(path, tmp_path, monkeypatch):
     try:
         Page.read(path).run()
     finally:
-        nkisim.uninstall()
+        uninstall()
 
 
 @each_page
@@ -52,8 +53,8 @@ def test_links_lead_to_a_page_and_a_heading(path):
 def test_rules_and_instructions_are_called_by_their_names(path):
     prose = "\n".join(Page.read(path).prose)
     assert set(re.findall(r"\b[LSMDACR]\d{3}\b", prose)) <= set(RULES)
-    assert set(re.findall(r"\bnisa\.(\w+)", prose)) <= set(dir(nkisim.isa))
-    assert set(re.findall(r"\bnl\.(\w+)", prose)) <= set(dir(nkisim.language))
+    assert set(re.findall(r"\bnisa\.(\w+)", prose)) <= set(dir(isa))
+    assert set(re.findall(r"\bnl\.(\w+)", prose)) <= set(dir(language))
 
 
 @each_page

@@ -1,5 +1,6 @@
 """Number formats: what is stored, how it is rounded, and what it becomes in float32."""
 
+from nkisim.dtypes.arithmetic import BFLOAT16_OPERATIONS, bfloat16_arithmetic
 from nkisim.dtypes.convert import decode, encode
 from nkisim.dtypes.formats import (
     DTYPES,
@@ -27,11 +28,13 @@ from nkisim.dtypes.formats import (
 )
 
 __all__ = [
+    "BFLOAT16_OPERATIONS",
     "DTYPES",
     "DType",
     "Kind",
     "as_dtype",
     "bfloat16",
+    "bfloat16_arithmetic",
     "bool_",
     "decode",
     "encode",

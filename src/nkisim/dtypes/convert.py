@@ -22,7 +22,7 @@ import numpy as np
 
 from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
 
-__all__ = ["decode", "encode"]
+__all__ = ["TORCH_SERIAL_ELEMENTS", "decode", "encode", "suits_torch"]
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -53,6 +53,10 @@ _FLOAT16_ELEMENTS = 256
 
 # From about here on torch's faster kernels make up for what calling them costs.
 _TORCH_ELEMENTS = 16384
+
+# torch splits larger arrays over threads. Waiting for a second core that is busy elsewhere costs
+# far more than it can save here, so torch is only ever given pieces of this size.
+TORCH_SERIAL_ELEMENTS = 32768
 
 
 def decode(stored: Array, dtype: DType) -> Float32Array:
@@ -129,14 +133,14 @@ def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
 # Casting a signalling NaN raises the "invalid" flag, and NumPy reports it.
 @np.errstate(invalid="ignore")
 def _round_to_bfloat16(values: Float32Array) -> Array:
-    if _suits_torch(values) and _torch_agrees() and not _has_nan(values):
+    if suits_torch(values) and _torch_agrees() and not _has_nan(values):
         return _torch_to_bfloat16(values)
     return np.asarray(values.astype(bfloat16.numpy))
 
 
 @np.errstate(invalid="ignore", over="ignore", under="ignore")
 def _round_to_float16(values: Float32Array) -> Array:
-    if _suits_torch(values) and _torch_agrees() and not _has_nan(values):
+    if suits_torch(values) and _torch_agrees() and not _has_nan(values):
         return _torch_to_float16(values)
     if values.size < _FLOAT16_ELEMENTS:
         out = np.asarray(values.astype(float16.numpy))
@@ -218,7 +222,7 @@ def _round_to_integer(values: Float32Array, dtype: DType) -> Array:
 
 
 def _widen_float16(stored: Array) -> Float32Array:
-    if _suits_torch(stored) and _torch_agrees():
+    if suits_torch(stored) and _torch_agrees():
         values = _torch_from_float16(stored)
         # torch makes signalling NaNs quiet, NumPy does not.
         if not _has_nan(values):
@@ -231,7 +235,7 @@ def _has_nan(values: Float32Array) -> bool:
     return bool(np.isnan(values.max()))
 
 
-def _suits_torch(array: Array) -> bool:
+def suits_torch(array: Array) -> bool:
     """Whether torch is loaded and takes ``array`` as it is: large, dense and writable."""
     if array.size < _TORCH_ELEMENTS or sys.modules.get("torch") is None:
         return False
@@ -241,18 +245,31 @@ def _suits_torch(array: Array) -> bool:
 
 def _torch_to_bfloat16(values: Float32Array) -> Array:
     torch: Any = sys.modules["torch"]
-    rounded = torch.from_numpy(values).to(torch.bfloat16)
-    return cast(Array, rounded.view(torch.int16).numpy().view(bfloat16.numpy))
+    out = np.empty(values.shape, bfloat16.numpy)
+    target = torch.from_numpy(out.view(np.int16).reshape(-1)).view(torch.bfloat16)
+    _copy_in_pieces(torch.from_numpy(values.reshape(-1)), target)
+    return out
 
 
 def _torch_to_float16(values: Float32Array) -> Array:
     torch: Any = sys.modules["torch"]
-    return cast(Array, torch.from_numpy(values).to(torch.float16).numpy())
+    out = np.empty(values.shape, float16.numpy)
+    _copy_in_pieces(torch.from_numpy(values.reshape(-1)), torch.from_numpy(out.reshape(-1)))
+    return out
 
 
 def _torch_from_float16(stored: Array) -> Float32Array:
     torch: Any = sys.modules["torch"]
-    return cast(Float32Array, torch.from_numpy(stored).to(torch.float32).numpy())
+    out = np.empty(stored.shape, _F32)
+    _copy_in_pieces(torch.from_numpy(stored.reshape(-1)), torch.from_numpy(out.reshape(-1)))
+    return out
+
+
+def _copy_in_pieces(source: Any, target: Any) -> None:
+    """Convert one flat torch tensor into another, without torch's threads."""
+    for first in range(0, len(source), TORCH_SERIAL_ELEMENTS):
+        piece = slice(first, first + TORCH_SERIAL_ELEMENTS)
+        target[piece].copy_(source[piece])
 
 
 @cache

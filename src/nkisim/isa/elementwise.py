@@ -7,12 +7,14 @@ engine.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import flag
+from nkisim.dtypes import BFLOAT16_OPERATIONS, bfloat16_arithmetic
 from nkisim.machine import instruction
 from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
@@ -30,7 +32,7 @@ from nkisim.spec.constraints import (
 )
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
-from nkisim.spec.instruction import ValueWatch
+from nkisim.spec.instruction import Shortcut, ValueWatch
 
 __all__ = ["reciprocal", "scalar_tensor_tensor", "tensor_copy", "tensor_scalar", "tensor_tensor"]
 
@@ -116,6 +118,16 @@ def _tensor_tensor_arithmetic(call: Call) -> Arithmetic:
     return "fp32"
 
 
+def _stored_arithmetic(call: Call) -> Shortcut | None:
+    """Return the shortcut for tiles that are all bfloat16."""
+    op, tensors = call.op("op"), call.tensors("dst", "data1", "data2")
+    if op is None or op.name not in BFLOAT16_OPERATIONS:
+        return None
+    if any(t.dtype != "bfloat16" or t.shape != tensors[0][1].shape for _, t in tensors):
+        return None
+    return functools.partial(bfloat16_arithmetic, op.name)
+
+
 def _two_operands(*names: str) -> Constraint:
     def check(call: Call) -> None:
         for name in names:
@@ -147,6 +159,8 @@ def _two_operands(*names: str) -> Constraint:
     ),
     choose_engine=_tensor_tensor_engine,
     arithmetic=_tensor_tensor_arithmetic,
+    rowwise=True,
+    shortcut=_stored_arithmetic,
     watch_values=_watch_shift("data1", "op"),
     cost=stream(over="dst", factor=2),
     source="nki.isa.tensor_tensor, 0.3.0",
@@ -225,6 +239,7 @@ def _second_operator(call: Call) -> None:
     ),
     choose_engine=_tensor_scalar_engine,
     arithmetic=_bits_or_fp32("op0", "op1"),
+    rowwise=True,
     watch_values=_watch_shift("data", "op0", "op1"),
     cost=stream(over="data"),
     source="nki.isa.tensor_scalar, 0.3.0",
@@ -263,6 +278,7 @@ def tensor_scalar(
         columns_are_float32("operand0"),
         small_immediate("operand0"),
     ),
+    rowwise=True,
     cost=stream(over="data", factor=2),
     source="nki.isa.scalar_tensor_tensor, 0.3.0",
 )
@@ -307,6 +323,7 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
     ),
     arithmetic=same_bits_or_fp32("dst", "src"),
     moves=True,
+    rowwise=True,
     cost=stream(over="src"),
     source="nki.isa.tensor_copy, 0.3.0",
 )
@@ -321,6 +338,7 @@ def tensor_copy(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP)},
     require=(same_partitions("dst", "data"), same_free_size("dst", "data")),
+    rowwise=True,
     cost=stream(over="data", factor=8),
     source="nki.isa.reciprocal, 0.3.0",
 )

@@ -84,7 +84,8 @@ def nc_matmul(
         np.matmul(left.T, right, out=dst.array)
         _written(dst)
         return
-    _store(core, dst, np.matmul(left.T, right), accumulate=adds)
+    product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
+    _store(core, dst, product, accumulate=adds)
 
 
 def transposed(stationary: NkiTensor, moving: NkiTensor) -> Array:

@@ -58,14 +58,17 @@ class Core:
         recorder: Collects findings.
         clock: Number of instructions executed.
         plans: Checked calls, by signature; shared by all runs with the same settings.
+        generators: Random number generators of the engines, made by the instructions that use them.
         watchers: Called with an ``Event`` after every instruction.
         program_id, num_programs, has_grid: Position in the launch grid.
     """
 
     __slots__ = (
         "_accumulators",
+        "_scratch",
         "clock",
         "generation",
+        "generators",
         "has_grid",
         "memory",
         "num_programs",
@@ -94,6 +97,14 @@ class Core:
         self.num_programs = 1
         self.has_grid = has_grid
         self._accumulators: dict[Engine, Accumulators] = {}
+        self._scratch = np.empty(0, np.float32)
+        self.generators: dict[Engine, Any] = {}
+
+    def scratch(self, rows: int, columns: int) -> np.ndarray:
+        """Return a float32 array to compute in; its contents last until the next call."""
+        if self._scratch.size < rows * columns:
+            self._scratch = np.empty(rows * columns, np.float32)
+        return self._scratch[: rows * columns].reshape(rows, columns)
 
     def accumulators(self, engine: Engine) -> Accumulators:
         """Return the accumulator registers of an engine."""

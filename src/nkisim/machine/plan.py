@@ -10,30 +10,39 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nkisim.diagnostics import flag, user_place
 from nkisim.machine.core import Core, Event
-from nkisim.machine.transfer import Loader, Storer, make_loader, make_storer, overlaps
-from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip, resolve_scalar
-from nkisim.memory import rules as memory_rules
+from nkisim.machine.legality import check_call, enum_member
+from nkisim.machine.transfer import (
+    Convert,
+    Loader,
+    Storer,
+    make_loader,
+    make_narrower,
+    make_storer,
+    make_widener,
+    note_written,
+    overlaps,
+    prepare_read,
+)
+from nkisim.memory import NkiTensor, resolve_scalar
 from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
-from nkisim.spec.enums import engine as Engine
 from nkisim.spec.instruction import Instruction
 from nkisim.spec.operands import Operand
 
 __all__ = ["Plan", "make_plan"]
-
-_COMPUTE = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd)
 
 
 class Plan:
     """How to execute every call of one signature."""
 
     __slots__ = (
+        "blocks",
         "body",
         "converters",
         "engine",
@@ -42,6 +51,7 @@ class Plan:
         "loads",
         "reads",
         "scalar_offsets",
+        "shortcut",
         "stores",
         "streams",
         "violations",
@@ -68,6 +78,7 @@ class Plan:
         self.inexact = rules.INEXACT_MOVE if moves else rules.INEXACT_INTEGER
         arithmetic = instruction.arithmetic(call)
         self.widened = arithmetic == "fp32"
+        self.shortcut = None if instruction.shortcut is None else instruction.shortcut(call)
         for index, name in enumerate(instruction.parameters):
             operand = instruction.operands.get(name)
             value = call.values[name]
@@ -82,6 +93,7 @@ class Plan:
             ):
                 convert: Callable[[Any], Any] = _as_bits if arithmetic == "bits" else np.float32
                 self.converters.append((index, convert))
+        self.blocks = _blocks(call, self) if self.widened and self.watch is None else None
 
     def _add_tensor(
         self, index: int, name: str, operand: Operand, tensor: NkiTensor, arithmetic: Any
@@ -145,6 +157,12 @@ class Plan:
             self._emit(core, tensors)
 
     def _compute(self, core: Core, arguments: list[Any], tensors: list[Any]) -> None:
+        if core.recorder.strictness == "simulate":
+            if self.shortcut is not None and self._take_shortcut(tensors):
+                return
+            if self.blocks is not None and self._apart(tensors):
+                self._compute_blocks(self.blocks, arguments, tensors)
+                return
         for index, load in self.loads:
             arguments[index] = load(tensors[index])
         if self.watch is not None:
@@ -160,6 +178,43 @@ class Plan:
         for (index, store), part in zip(stores, result, strict=True):
             if part is not None:
                 store(tensors[index], part)
+
+    def _take_shortcut(self, tensors: list[Any]) -> bool:
+        """Compute on stored elements, if that is possible for these values."""
+        assert self.shortcut is not None
+        name = self.instruction.name
+        written = tensors[self.writes[0][0]]
+        if any(tensors[index].storage is written.storage for index, _ in self.reads):
+            return False
+        inputs = [prepare_read(tensors[index], name, operand) for index, operand in self.reads]
+        if not self.shortcut(*inputs, written.array):
+            return False
+        note_written(written)
+        return True
+
+    def _apart(self, tensors: list[Any]) -> bool:
+        """Tell whether the result may be written while inputs are still being read."""
+        written = tensors[self.writes[0][0]]
+        return all(
+            tensors[index].storage is not written.storage or tensors[index].region == written.region
+            for index, _ in self.reads
+        )
+
+    def _compute_blocks(self, blocks: Blocks, arguments: list[Any], tensors: list[Any]) -> None:
+        """Compute a large tile in blocks of rows, each of which stays in the processor's cache."""
+        name = self.instruction.name
+        written = tensors[self.writes[0][0]]
+        target = written.array
+        inputs = [
+            (index, widen, prepare_read(tensors[index], name, operand))
+            for (index, operand), widen in zip(self.reads, blocks.widen, strict=True)
+        ]
+        parts = arguments.copy()
+        for rows in blocks.rows:
+            for index, widen, stored in inputs:
+                parts[index] = widen(stored[rows])
+            target[rows] = blocks.narrow(self.body(*parts))
+        note_written(written)
 
     def _check_finite(self, arguments: list[Any], result: Any) -> None:
         """Flag NaN and infinity that the instruction made from finite inputs."""
@@ -232,85 +287,47 @@ class Plan:
             watcher(event)
 
 
+_BLOCK_ELEMENTS = 32768
+"""Elements of a block: three float32 arrays of it fit a level-2 cache with room to spare."""
+
+
+class Blocks(NamedTuple):
+    """How to compute a large tile piece by piece: rows, and conversions of inputs and result."""
+
+    rows: list[slice]
+    widen: list[Convert]
+    narrow: Convert
+
+
+def _blocks(call: Call, plan: Plan) -> Blocks | None:
+    """Return the blocks of rows to compute a large tile in, or None to compute it at once."""
+    instruction = call.instruction
+    dst = call.tensor("dst") if instruction.rowwise else None
+    if dst is None or dst.size < 2 * _BLOCK_ELEMENTS:
+        return None
+    tensors = call.tensors(*instruction.operands)
+    if any(t.ndim != 2 or t.indirect is not None for _, t in tensors):
+        return None
+    height = max(1, _BLOCK_ELEMENTS // dst.free_size)
+    rows = [slice(r, min(r + height, dst.shape[0])) for r in range(0, dst.shape[0], height)]
+    widen = [
+        make_widener(call[name], name, instruction.name, inexact=plan.inexact)
+        for _, name in plan.reads
+    ]
+    narrow = make_narrower(dst, "dst", instruction.name, inexact=plan.inexact)
+    return Blocks(rows, widen, narrow)
+
+
 def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> Plan:
     """Check a call and return its plan.
 
     Raises:
         NkiValidationError: The call breaks a rule that leaves no natural result.
     """
-    call = Call(
-        instruction, dict(zip(instruction.parameters, values, strict=True)), core.generation
-    )
-    if core.generation.number < instruction.since:
-        call.fail(
-            rules.GENERATION,
-            f"is not available on {core.generation}",
-            seen=core.generation,
-            allowed=f"gen{instruction.since} or newer",
-            fix="choose another target, or an instruction that this generation has",
-        )
-    _check_enums(call)
-    for name, operand in instruction.operands.items():
-        _check_operand(call, name, operand)
-    if "engine" in call.values and Engine.dma not in instruction.engines:
-        _check_engine(call)
-    for constraint in instruction.require:
-        constraint.check(call)
-    call.engine = _engine(call)
-    for name, operand in instruction.operands.items():
-        tensor = call.tensor(name)
-        if tensor is not None:
-            _check_placement(call, name, operand, tensor)
+    arguments = dict(zip(instruction.parameters, values, strict=True))
+    call = Call(instruction, arguments, core.generation)
+    check_call(call)
     return Plan(call)
-
-
-def _engine(call: Call) -> Engine:
-    instruction = call.instruction
-    if instruction.choose_engine is not None:
-        return instruction.choose_engine(call)
-    asked = call.values.get("engine", Engine.unknown)
-    return (
-        asked
-        if isinstance(asked, Engine) and asked is not Engine.unknown
-        else instruction.engines[0]
-    )
-
-
-def _check_enums(call: Call) -> None:
-    """Check the arguments whose default is an enum member, and mend raw integers."""
-    for name, parameter in call.instruction.signature.parameters.items():
-        default, value = parameter.default, call.values[name]
-        if not isinstance(default, Enum) or isinstance(value, type(default)):
-            continue
-        kind = type(default)
-        member = _member(kind, value)
-        choices = ", ".join(f"nisa.{kind.__name__}.{m.name}" for m in kind)
-        if member is None:
-            call.fail_call(
-                rules.ENUM_KIND,
-                f"{name} must be a member of nisa.{kind.__name__}, got {value!r}",
-                operand=name,
-                seen=repr(value),
-                allowed=choices,
-                fix=f"pass a member of nisa.{kind.__name__}",
-            )
-        else:
-            call.values[name] = member
-            call.fail(
-                rules.INTEGER_ENUM,
-                f"{name} is the integer {value}, which stands for "
-                f"nisa.{kind.__name__}.{member.name}",
-                operand=name,
-                seen=value,
-                allowed=choices,
-                fix=f"write nisa.{kind.__name__}.{member.name}",
-            )
-
-
-def _member(kind: type[Enum], value: object) -> Enum | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return next((m for m in kind if m.value == value), None)
-    return None
 
 
 def _converters(call: Call) -> list[tuple[int, Callable[[Any], Any]]]:
@@ -321,199 +338,9 @@ def _converters(call: Call) -> list[tuple[int, Callable[[Any], Any]]]:
         if issubclass(kind, Enum) and any(
             v.rule is rules.INTEGER_ENUM and v.operand == name for v in call.violations
         ):
-            found.append((index, functools.partial(_member, kind)))
+            found.append((index, functools.partial(enum_member, kind)))
     return found
 
 
 def _as_bits(value: Any) -> np.uint32:
     return np.uint32(int(value) & 0xFFFFFFFF)
-
-
-def _check_operand(call: Call, name: str, operand: Operand) -> None:
-    """Check kind, memory and column shape of one operand."""
-    value = call.values[name]
-    if value is None and operand.optional:
-        return
-    if not isinstance(value, NkiTensor):
-        if operand.scalar and isinstance(value, (int, float, np.number)):
-            return
-        accepted = "a tensor" + (" or a number" if operand.scalar else "")
-        call.fail_call(
-            rules.BAD_CALL,
-            f"{name} must be {accepted}, got {type(value).__name__}",
-            operand=name,
-            seen=repr(value)[:80],
-            allowed=accepted,
-            fix=f"pass {accepted} for {name}; the signature is "
-            f"{call.name}{call.instruction.signature}",
-        )
-    if (
-        value.indirect is not None
-        and value.indirect.kind == "vector"
-        and not call.instruction.memory
-    ):
-        call.fail(
-            rules.INDIRECT_OPERAND,
-            f"{name} has a vector_offset, but {call.name} cannot gather",
-            operand=name,
-            seen="vector_offset",
-            allowed="a static view or a scalar_offset",
-            fix="gather with nisa.dma_copy in swdge mode, or nc_n_gather or local_gather on chip",
-        )
-    if value.buffer not in operand.buffers:
-        _wrong_buffer(call, name, operand, value)
-    if operand.column and (value.free_size != 1):
-        call.fail(
-            rules.COLUMN_SHAPE,
-            f"{name} must have one element per partition, got shape {value.shape}",
-            operand=name,
-            seen=value.shape,
-            allowed="(P, 1)",
-            fix="slice one column, such as t[:, 0:1]",
-        )
-
-
-def _wrong_buffer(call: Call, name: str, operand: Operand, tensor: NkiTensor) -> None:
-    names = [region.value for region in operand.buffers]
-    if operand.buffer_rule is not None:
-        rule = operand.buffer_rule
-    else:
-        rule = rules.COMPUTE_IN_HBM if is_hbm(tensor.buffer) else rules.BUFFER_UNREACHABLE
-    if call.instruction.engines == (Engine.dma,):
-        got = ", ".join(
-            f"{n}={t.buffer}" for n, t in call.tensors("src", "dst") if n in call.values
-        )
-        message = f"requires HBM or SBUF tensors, got {got}"
-    else:
-        message = f"{name} must be in {names}, got {tensor.buffer.value}"
-    call.fail(
-        rule,
-        message,
-        operand=name,
-        seen=tensor.describe(),
-        allowed=", ".join(names),
-        fix="load it into SBUF with nisa.dma_copy first"
-        if is_hbm(tensor.buffer)
-        else "go through a tile in an allowed memory with nisa.tensor_copy",
-    )
-
-
-def _check_engine(call: Call) -> None:
-    asked = call["engine"]
-    if asked is not Engine.unknown and asked not in call.instruction.engines:
-        call.fail(
-            rules.WRONG_ENGINE,
-            f"cannot run on {asked}",
-            operand="engine",
-            seen=asked,
-            allowed=", ".join(str(e) for e in call.instruction.engines),
-            fix="leave engine=nisa.engine.unknown, or name one of the allowed engines",
-        )
-
-
-def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor) -> None:
-    """Check what depends on the engine: ports, partition starts, sizes of fields."""
-    if call.engine is Engine.gpsimd and tensor.buffer is MemoryRegion.psum:
-        call.fail(
-            rules.GPSIMD_IN_PSUM,
-            f"{name} is in psum, which the GpSimd engine cannot reach",
-            operand=name,
-            seen=tensor.describe(),
-            allowed="sbuf",
-            fix="move it through SBUF, or use the vector engine",
-        )
-    if operand.writes and _revisits(tensor):
-        call.fail(
-            rules.REPEATED_WRITE,
-            f"{name} writes some elements more than once: pattern {tensor.get_pattern()}",
-            operand=name,
-            seen=tensor.get_pattern(),
-            allowed="every element at most once",
-            fix="give the destination a dense pattern",
-        )
-    if call.engine not in _COMPUTE or not is_on_chip(tensor.buffer):
-        return
-    _check_partition_start(call, name, tensor)
-    generation = call.generation
-    psum = tensor.buffer is MemoryRegion.psum
-    limit = generation.psum_free_elements if psum else generation.sbuf_free_elements
-    if call.engine in (Engine.vector, Engine.scalar) and tensor.free_size > limit:
-        call.fail(
-            rules.FREE_SIZE_LIMIT,
-            f"{name} has {tensor.free_size} elements per partition, one instruction covers "
-            f"{limit} in "
-            f"{tensor.buffer.value}",
-            operand=name,
-            seen=tensor.free_size,
-            allowed=f"at most {limit}",
-            fix="split the free dimension over several instructions",
-        )
-    _check_fields(call, name, tensor)
-
-
-def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
-    pitch = tensor.storage.pitch
-    if tensor.shape[0] > 1 and tensor.strides[0] % pitch == 0 and tensor.strides[0] != pitch:
-        call.fail(
-            memory_rules.PATTERN_FIELDS,
-            f"{name} takes every {tensor.strides[0] // pitch}th partition",
-            operand=name,
-            seen=f"partition step {tensor.strides[0] // pitch}",
-            allowed="consecutive partitions",
-            fix="move the rows together with nisa.dma_copy first",
-        )
-        return
-    start = tensor.start_partition
-    count = tensor.shape[0] if tensor.strides[0] == tensor.storage.pitch else 1
-    step = 32 if count <= 32 else 64 if count <= 64 else 128
-    if start % step:
-        allowed = ", ".join(str(s) for s in range(0, 128, step))
-        call.fail(
-            rules.PARTITION_START,
-            f"{name} covers {count} partitions from partition {start}",
-            operand=name,
-            seen=f"start {start}, {count} partitions",
-            allowed=f"start at {allowed}",
-            fix="align the start, or move the rows with nisa.dma_copy first",
-        )
-
-
-def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
-    """Check that the free dimensions fit the instruction's access-pattern fields."""
-    merged: list[tuple[int, int]] = []
-    for extent, stride in zip(tensor.shape[1:], tensor.strides[1:], strict=True):
-        if extent == 1:
-            continue
-        if merged and merged[-1][1] == stride * extent:
-            merged[-1] = (merged[-1][0] * extent, stride)
-        else:
-            merged.append((extent, stride))
-    steps = [stride // tensor.itemsize for _, stride in merged]
-    widest = max(tensor.shape[1:], default=1)
-    if len(merged) <= 4 and widest <= 65535 + 1 and all(abs(step) <= 32767 for step in steps):
-        return
-    call.fail(
-        memory_rules.PATTERN_FIELDS,
-        f"{name} has the access pattern {tensor.get_pattern()}, which does not fit the instruction",
-        operand=name,
-        seen=f"{len(merged)} free dimensions, largest count {widest}, strides {steps}",
-        allowed="4 free dimensions, counts up to 65535, strides up to 32767 elements",
-        fix="merge dimensions, or split the instruction",
-    )
-
-
-def _revisits(tensor: NkiTensor) -> bool:
-    """Tell whether a view's pattern visits an element twice."""
-    if tensor.indirect is not None and tensor.indirect.kind == "vector":
-        return False
-    dims = sorted(
-        (abs(stride), extent)
-        for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
-        if extent > 1
-    )
-    reach = tensor.itemsize
-    for stride, extent in dims:
-        if stride < reach:
-            return True
-        reach = stride * (extent - 1) + reach
-    return False

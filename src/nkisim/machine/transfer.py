@@ -19,6 +19,7 @@ from nkisim.spec.instruction import Arithmetic
 from nkisim.spec.operands import Operand
 
 __all__ = [
+    "Convert",
     "Loader",
     "Storer",
     "commit",
@@ -26,6 +27,7 @@ __all__ = [
     "make_narrower",
     "make_storer",
     "make_widener",
+    "note_written",
     "overlaps",
     "prepare_read",
 ]
@@ -55,6 +57,11 @@ def prepare_read(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarra
 def commit(tensor: NkiTensor, stored: Any) -> None:
     """Put elements in storage form into a tensor and note that they were written."""
     tensor.array[...] = stored
+    note_written(tensor)
+
+
+def note_written(tensor: NkiTensor) -> None:
+    """Note that every element of a tensor was written."""
     storage = tensor.storage
     storage.version += 1
     tensor.alloc.written = True

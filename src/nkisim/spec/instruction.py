@@ -13,7 +13,7 @@ from nkisim.spec.cost import Cost
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
 
-__all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction", "ValueWatch"]
+__all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction", "Shortcut", "ValueWatch"]
 
 Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 """How values pass through an instruction.
@@ -22,6 +22,9 @@ Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 unsigned patterns, no conversion. ``"integer"``: exact 32-bit arithmetic that wraps. ``"copy"``:
 storage form in, storage form out.
 """
+
+Shortcut = Callable[..., bool]
+"""Takes the stored elements of the inputs and of the result; False when it left that undefined."""
 
 ValueWatch = Callable[[Sequence[Any]], None]
 """Looks at the arguments of a call, tensors replaced by arrays, and flags what it finds."""
@@ -57,6 +60,9 @@ class Instruction:
         memory: True when the body reads and writes tensors itself.
         stateful: True when the body also takes the core's accumulator state first.
         raw_results: Results that the body returns in storage form, such as indices.
+        rowwise: True when the body treats every row by itself, so that large tiles can be computed
+            in blocks of rows that stay in the processor's cache.
+        shortcut: Returns what computes a call straight on stored elements, or None.
         watch_values: Returns what looks at the loaded arguments of each call, or None.
         removed: Keywords of earlier releases and what to say about them.
         summary: First line of the body's docstring.
@@ -77,6 +83,8 @@ class Instruction:
     memory: bool = False
     stateful: bool = False
     raw_results: tuple[str, ...] = ()
+    rowwise: bool = False
+    shortcut: Callable[[Call], Shortcut | None] | None = None
     watch_values: Callable[[Call], ValueWatch | None] | None = None
     removed: Mapping[str, Any] = field(default_factory=dict)
 

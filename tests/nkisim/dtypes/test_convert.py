@@ -334,7 +334,7 @@ def test_torch_rounds_every_upper_half_like_numpy(name, calls_of_torch):
     finite = values[np.isfinite(values).all(axis=1)]
     got, want = both_ways(encode, finite, DTYPES[name])
     assert got.tobytes() == want.tobytes()
-    assert calls_of_torch == [finite.size]
+    assert set(calls_of_torch) == {finite.size}
     # With NaNs and infinities among them NumPy does it; the result must not show where.
     got, want = both_ways(encode, values, DTYPES[name])
     assert got.tobytes() == want.tobytes()
@@ -359,7 +359,7 @@ def test_torch_rounds_every_float32_like_numpy(name, calls_of_torch):
         got, want = both_ways(encode, bits.view(np.float32), DTYPES[name])
         assert np.array_equal(unsigned(got), unsigned(want)), hex(start)
     # All blocks but the last of either sign, which hold the NaNs.
-    assert len(calls_of_torch) == 254
+    assert len(calls_of_torch) == 2 * 254  # source and target of each
 
 
 @needs_torch

@@ -15,7 +15,7 @@ import numpy as np
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from oracles.elementwise import interval, narrow, reals
+from oracles.elementwise import DTYPES, interval, narrow, reals, widen
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,25 @@ def warnings_of(function: Callable[..., Any], *arrays: np.ndarray) -> set[str]:
 
     report = nkisim.check(kernel)(arrays)
     return {f.rule.id for f in report.findings if f.severity != "error"}
+
+
+# -- contents of tiles -----------------------------------------------------------------------------
+
+
+def small(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Small numbers: sums and products of them are exact or of order one, and some are equal."""
+    if "float" in dtype:
+        return (rng.integers(-12, 12, shape) / 7).astype(DTYPES[dtype])
+    low = 0 if dtype[0] == "u" else -11
+    return rng.integers(low, 11, shape).astype(DTYPES[dtype])
+
+
+def patterns(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    """Any bit patterns but those of NaN."""
+    kind = DTYPES[dtype]
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 256, (*shape, kind.itemsize), np.uint8).view(kind)[..., 0]
+    return np.where(np.isnan(widen(bits)), np.zeros_like(bits), bits)
 
 
 # -- comparing -------------------------------------------------------------------------------------

@@ -1,0 +1,287 @@
+"""Legality of a call: what every declaration implies, checked once per signature."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip
+from nkisim.memory import rules as memory_rules
+from nkisim.spec import rules
+from nkisim.spec.call import Call
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.operands import Operand
+
+__all__ = ["check_call", "enum_member"]
+
+_COMPUTE = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd)
+
+
+def check_call(call: Call) -> None:
+    """Check a call against its declaration, and settle the engine that runs it.
+
+    Raises:
+        NkiValidationError: The call breaks a rule that leaves no natural result.
+    """
+    instruction = call.instruction
+    if call.generation.number < instruction.since:
+        call.fail(
+            rules.GENERATION,
+            f"is not available on {call.generation}",
+            seen=call.generation,
+            allowed=f"gen{instruction.since} or newer",
+            fix="choose another target, or an instruction that this generation has",
+        )
+    _check_enums(call)
+    for name, operand in instruction.operands.items():
+        _check_operand(call, name, operand)
+    if "engine" in call.values and Engine.dma not in instruction.engines:
+        _check_engine(call)
+    for constraint in instruction.require:
+        constraint.check(call)
+    call.engine = _engine(call)
+    for name, operand in instruction.operands.items():
+        tensor = call.tensor(name)
+        if tensor is not None:
+            _check_placement(call, name, operand, tensor)
+
+
+def _engine(call: Call) -> Engine:
+    instruction = call.instruction
+    if instruction.choose_engine is not None:
+        return instruction.choose_engine(call)
+    asked = call.values.get("engine", Engine.unknown)
+    return (
+        asked
+        if isinstance(asked, Engine) and asked is not Engine.unknown
+        else instruction.engines[0]
+    )
+
+
+def _check_enums(call: Call) -> None:
+    """Check the arguments whose default is an enum member, and mend raw integers."""
+    for name, parameter in call.instruction.signature.parameters.items():
+        default, value = parameter.default, call.values[name]
+        if not isinstance(default, Enum) or isinstance(value, type(default)):
+            continue
+        kind = type(default)
+        member = enum_member(kind, value)
+        choices = ", ".join(f"nisa.{kind.__name__}.{m.name}" for m in kind)
+        if member is None:
+            call.fail_call(
+                rules.ENUM_KIND,
+                f"{name} must be a member of nisa.{kind.__name__}, got {value!r}",
+                operand=name,
+                seen=repr(value),
+                allowed=choices,
+                fix=f"pass a member of nisa.{kind.__name__}",
+            )
+        else:
+            call.values[name] = member
+            call.fail(
+                rules.INTEGER_ENUM,
+                f"{name} is the integer {value}, which stands for "
+                f"nisa.{kind.__name__}.{member.name}",
+                operand=name,
+                seen=value,
+                allowed=choices,
+                fix=f"write nisa.{kind.__name__}.{member.name}",
+            )
+
+
+def enum_member(kind: type[Enum], value: object) -> Enum | None:
+    """Return the member that a raw integer stands for, or None."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return next((m for m in kind if m.value == value), None)
+    return None
+
+
+def _check_operand(call: Call, name: str, operand: Operand) -> None:
+    """Check kind, memory and column shape of one operand."""
+    value = call.values[name]
+    if value is None and operand.optional:
+        return
+    if not isinstance(value, NkiTensor):
+        if operand.scalar and isinstance(value, (int, float, np.number)):
+            return
+        accepted = "a tensor" + (" or a number" if operand.scalar else "")
+        call.fail_call(
+            rules.BAD_CALL,
+            f"{name} must be {accepted}, got {type(value).__name__}",
+            operand=name,
+            seen=repr(value)[:80],
+            allowed=accepted,
+            fix=f"pass {accepted} for {name}; the signature is "
+            f"{call.name}{call.instruction.signature}",
+        )
+    if (
+        value.indirect is not None
+        and value.indirect.kind == "vector"
+        and not call.instruction.memory
+    ):
+        call.fail(
+            rules.INDIRECT_OPERAND,
+            f"{name} has a vector_offset, but {call.name} cannot gather",
+            operand=name,
+            seen="vector_offset",
+            allowed="a static view or a scalar_offset",
+            fix="gather with nisa.dma_copy in swdge mode, or nc_n_gather or local_gather on chip",
+        )
+    if value.buffer not in operand.buffers:
+        _wrong_buffer(call, name, operand, value)
+    if operand.column and (value.free_size != 1):
+        call.fail(
+            rules.COLUMN_SHAPE,
+            f"{name} must have one element per partition, got shape {value.shape}",
+            operand=name,
+            seen=value.shape,
+            allowed="(P, 1)",
+            fix="slice one column, such as t[:, 0:1]",
+        )
+
+
+def _wrong_buffer(call: Call, name: str, operand: Operand, tensor: NkiTensor) -> None:
+    names = [region.value for region in operand.buffers]
+    if operand.buffer_rule is not None:
+        rule = operand.buffer_rule
+    else:
+        rule = rules.COMPUTE_IN_HBM if is_hbm(tensor.buffer) else rules.BUFFER_UNREACHABLE
+    if call.instruction.engines == (Engine.dma,):
+        got = ", ".join(
+            f"{n}={t.buffer}" for n, t in call.tensors("src", "dst") if n in call.values
+        )
+        message = f"requires HBM or SBUF tensors, got {got}"
+    else:
+        message = f"{name} must be in {names}, got {tensor.buffer.value}"
+    call.fail(
+        rule,
+        message,
+        operand=name,
+        seen=tensor.describe(),
+        allowed=", ".join(names),
+        fix="load it into SBUF with nisa.dma_copy first"
+        if is_hbm(tensor.buffer)
+        else "go through a tile in an allowed memory with nisa.tensor_copy",
+    )
+
+
+def _check_engine(call: Call) -> None:
+    asked = call["engine"]
+    if asked is not Engine.unknown and asked not in call.instruction.engines:
+        call.fail(
+            rules.WRONG_ENGINE,
+            f"cannot run on {asked}",
+            operand="engine",
+            seen=asked,
+            allowed=", ".join(str(e) for e in call.instruction.engines),
+            fix="leave engine=nisa.engine.unknown, or name one of the allowed engines",
+        )
+
+
+def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor) -> None:
+    """Check what depends on the engine: ports, partition starts, sizes of fields."""
+    if call.engine is Engine.gpsimd and tensor.buffer is MemoryRegion.psum:
+        call.fail(
+            rules.GPSIMD_IN_PSUM,
+            f"{name} is in psum, which the GpSimd engine cannot reach",
+            operand=name,
+            seen=tensor.describe(),
+            allowed="sbuf",
+            fix="move it through SBUF, or use the vector engine",
+        )
+    if operand.writes and _revisits(tensor):
+        call.fail(
+            rules.REPEATED_WRITE,
+            f"{name} writes some elements more than once: pattern {tensor.get_pattern()}",
+            operand=name,
+            seen=tensor.get_pattern(),
+            allowed="every element at most once",
+            fix="give the destination a dense pattern",
+        )
+    if call.engine not in _COMPUTE or not is_on_chip(tensor.buffer):
+        return
+    _check_partition_start(call, name, tensor)
+    generation = call.generation
+    psum = tensor.buffer is MemoryRegion.psum
+    limit = generation.psum_free_elements if psum else generation.sbuf_free_elements
+    if call.engine in (Engine.vector, Engine.scalar) and tensor.free_size > limit:
+        call.fail(
+            rules.FREE_SIZE_LIMIT,
+            f"{name} has {tensor.free_size} elements per partition, one instruction covers "
+            f"{limit} in "
+            f"{tensor.buffer.value}",
+            operand=name,
+            seen=tensor.free_size,
+            allowed=f"at most {limit}",
+            fix="split the free dimension over several instructions",
+        )
+    _check_fields(call, name, tensor)
+
+
+def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
+    pitch = tensor.storage.pitch
+    if tensor.shape[0] > 1 and tensor.strides[0] % pitch == 0 and tensor.strides[0] != pitch:
+        call.fail(
+            memory_rules.PATTERN_FIELDS,
+            f"{name} takes every {tensor.strides[0] // pitch}th partition",
+            operand=name,
+            seen=f"partition step {tensor.strides[0] // pitch}",
+            allowed="consecutive partitions",
+            fix="move the rows together with nisa.dma_copy first",
+        )
+        return
+    start = tensor.start_partition
+    count = tensor.shape[0] if tensor.strides[0] == tensor.storage.pitch else 1
+    step = 32 if count <= 32 else 64 if count <= 64 else 128
+    if start % step:
+        allowed = ", ".join(str(s) for s in range(0, 128, step))
+        call.fail(
+            rules.PARTITION_START,
+            f"{name} covers {count} partitions from partition {start}",
+            operand=name,
+            seen=f"start {start}, {count} partitions",
+            allowed=f"start at {allowed}",
+            fix="align the start, or move the rows with nisa.dma_copy first",
+        )
+
+
+def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
+    """Check that the free dimensions fit the instruction's access-pattern fields."""
+    merged: list[tuple[int, int]] = []
+    for extent, stride in zip(tensor.shape[1:], tensor.strides[1:], strict=True):
+        if extent == 1:
+            continue
+        if merged and merged[-1][1] == stride * extent:
+            merged[-1] = (merged[-1][0] * extent, stride)
+        else:
+            merged.append((extent, stride))
+    steps = [stride // tensor.itemsize for _, stride in merged]
+    widest = max(tensor.shape[1:], default=1)
+    if len(merged) <= 4 and widest <= 65535 + 1 and all(abs(step) <= 32767 for step in steps):
+        return
+    call.fail(
+        memory_rules.PATTERN_FIELDS,
+        f"{name} has the access pattern {tensor.get_pattern()}, which does not fit the instruction",
+        operand=name,
+        seen=f"{len(merged)} free dimensions, largest count {widest}, strides {steps}",
+        allowed="4 free dimensions, counts up to 65535, strides up to 32767 elements",
+        fix="merge dimensions, or split the instruction",
+    )
+
+
+def _revisits(tensor: NkiTensor) -> bool:
+    """Tell whether a view's pattern visits an element twice."""
+    if tensor.indirect is not None and tensor.indirect.kind == "vector":
+        return False
+    dims = sorted(
+        (abs(stride), extent)
+        for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
+        if extent > 1
+    )
+    reach = tensor.itemsize
+    for stride, extent in dims:
+        if stride < reach:
+            return True
+        reach = stride * (extent - 1) + reach
+    return False

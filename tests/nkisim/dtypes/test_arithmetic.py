@@ -1,0 +1,69 @@
+"""Arithmetic on stored bfloat16: the bits of float32 arithmetic with one rounding, or a refusal."""
+
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from nkisim.dtypes import BFLOAT16_OPERATIONS, bfloat16_arithmetic
+
+BF16 = ml_dtypes.bfloat16
+
+
+@pytest.fixture(autouse=True)
+def with_torch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+
+def through_float32(name, a, b):
+    """The definition: widen, compute, round once (ml_dtypes rounds to nearest even)."""
+    with np.errstate(all="ignore"):
+        wide = getattr(np, name)(a.astype(np.float32), b.astype(np.float32))
+        return wide.astype(BF16)
+
+
+def finite_patterns():
+    every = np.arange(65536, dtype=np.uint16).view(BF16)
+    return every[np.isfinite(every.astype(np.float32))]
+
+
+@pytest.mark.parametrize("name", BFLOAT16_OPERATIONS)
+@pytest.mark.parametrize("shift", [1, 127, 128, 4099, 32640])
+def test_every_finite_pattern_meets_another(name, shift):
+    a = finite_patterns()
+    b = np.roll(a, shift)
+    out = np.empty_like(a)
+    assert bfloat16_arithmetic(name, a, b, out)
+    want = through_float32(name, a, b)
+    # A maximum or minimum of zeros of both signs may be either zero.
+    same = (out.view(np.uint16) == want.view(np.uint16)) | ((out == 0) & (want == 0))
+    assert same.all()
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
+def test_signed_zeros_are_kept(name):
+    zeros = np.array([0.0, -0.0], BF16)
+    a, b = (g.reshape(-1) for g in np.meshgrid(np.repeat(zeros, 100), np.repeat(zeros, 100)))
+    out = np.empty_like(a)
+    assert bfloat16_arithmetic(name, a.copy(), b.copy(), out)
+    np.testing.assert_array_equal(out.view(np.uint16), through_float32(name, a, b).view(np.uint16))
+
+
+@pytest.mark.parametrize("name", BFLOAT16_OPERATIONS)
+def test_nan_results_are_left_to_the_general_way(name):
+    a = np.ones(20000, BF16)
+    a[17] = np.nan
+    assert not bfloat16_arithmetic(name, a, np.ones_like(a), np.empty_like(a))
+    a[17] = -np.float32(np.nan)
+    assert not bfloat16_arithmetic(name, a, np.ones_like(a), np.empty_like(a))
+
+
+def test_small_and_strided_arrays_and_a_process_without_torch_are_refused(monkeypatch):
+    large = np.ones((256, 256), BF16)
+    assert not bfloat16_arithmetic("add", large[:4, :4], large[:4, :4], np.empty((4, 4), BF16))
+    turned = np.ones((256, 256), BF16).T[:, ::2]
+    assert not bfloat16_arithmetic("add", turned, turned, np.empty(turned.shape, BF16))
+    monkeypatch.delitem(sys.modules, "torch")
+    assert not bfloat16_arithmetic("add", large, large, np.empty_like(large))

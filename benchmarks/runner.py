@@ -85,4 +85,6 @@ def show(rows: list[tuple[str, str, str, str]]) -> None:
     rows = [("problem", "measured", "goal", ""), *rows]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )

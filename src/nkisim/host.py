@@ -80,7 +80,6 @@ class HostBoundary:
         self._uses_torch = False
 
     # -- in ----------------------------------------------------------------------------------------
-    # ------------------
 
     def bring_in(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -192,7 +191,6 @@ class HostBoundary:
                 )
 
     # -- out ---------------------------------------------------------------------------------------
-    # ------------------
 
     def carry_out(self, result: Any) -> Any:
         """Update the inputs that were written and return the results in the caller's kind."""

@@ -46,7 +46,8 @@ def user_place() -> Place:
 def _loop_indices(frame: FrameType) -> tuple[tuple[str, int], ...]:
     """Read the integer targets of the ``for`` loops that enclose the frame's line."""
     indices = []
-    for first, last, name in _loops(frame.f_code.co_filename):
+    source = "".join(linecache.getlines(frame.f_code.co_filename))
+    for first, last, name in _loops(source):
         if first <= frame.f_lineno <= last:
             value = frame.f_locals.get(name)
             if isinstance(value, int):
@@ -55,10 +56,10 @@ def _loop_indices(frame: FrameType) -> tuple[tuple[str, int], ...]:
 
 
 @lru_cache(maxsize=64)
-def _loops(file: str) -> tuple[tuple[int, int, str], ...]:
-    """List (first body line, last line, target name) of every simple ``for`` loop of a file."""
+def _loops(source: str) -> tuple[tuple[int, int, str], ...]:
+    """List (first body line, last line, target name) of every simple ``for`` loop of a source."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return ()
     found = [

@@ -216,8 +216,8 @@ def _check_integer_range(
     limits: Any = np.iinfo(dtype.numpy)
     low, high = float(result.min()), float(result.max())
     if not (low >= limits.min - 0.5 and high <= limits.max + 0.5):
-        with np.errstate(invalid="ignore"):
-            outside = ~((result >= limits.min - 0.5) & (result <= limits.max + 0.5))
+        wide = result.astype(np.float64)
+        outside = ~((wide >= limits.min - 0.5) & (wide <= limits.max + 0.5))
         worst = result[np.unravel_index(int(np.argmax(outside)), outside.shape)]
         flag(
             rules.INTEGER_RANGE,

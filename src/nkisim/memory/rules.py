@@ -7,7 +7,6 @@ from nkisim.diagnostics import declare
 __all__: list[str] = []
 
 # -- allocation ------------------------------------------------------------------------------------
-# --------------------
 
 PARTITION_LIMIT = declare(
     "S001",
@@ -109,7 +108,6 @@ FRACTIONAL_EXTENT = declare(
 )
 
 # -- indexing --------------------------------------------------------------------------------------
-# --------------------
 
 INDEX_OUT_OF_BOUNDS = declare(
     "S009",
@@ -178,8 +176,7 @@ TENSOR_TRUTH = declare(
     "contents are unknown at compile time; the front end takes every tensor as true",
 )
 
-# -- reshape, view, ap
-# -------------------------------------------------------------------------------------------------
+# -- reshape, view, ap -----------------------------------------------------------------------------
 
 RESHAPE_OF_SLICE = declare(
     "S016",
@@ -285,8 +282,7 @@ SKIPPED_UNWRITTEN = declare(
     "skipped rows keep the old contents of the memory",
 )
 
-# -- reading what nobody wrote
-# -----------------------------------------------------------------------------------------
+# -- reading what nobody wrote ---------------------------------------------------------------------
 
 UNWRITTEN_SBUF = declare(
     "M001",

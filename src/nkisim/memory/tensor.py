@@ -91,8 +91,7 @@ class NkiTensor(NKIObject):
         self._array: np.ndarray | None = None
         self._layout = -1
 
-    # -- what kernels read
-    # -------------------------------------------------------------------------------------------
+    # -- what kernels read -------------------------------------------------------------------------
 
     @property
     def ndim(self) -> int:
@@ -128,7 +127,6 @@ class NkiTensor(NKIObject):
         return pattern
 
     # -- other views -------------------------------------------------------------------------------
-    # ------------------
 
     def __getitem__(self, index: Index | tuple[Index, ...]) -> NkiTensor:
         """Return the view that an index selects; nothing is clipped."""
@@ -198,8 +196,7 @@ class NkiTensor(NKIObject):
 
         return dtype_view(self, dtype)
 
-    # -- what the machine reads
-    # --------------------------------------------------------------------------------------
+    # -- what the machine reads --------------------------------------------------------------------
 
     @property
     def array(self) -> np.ndarray:
@@ -301,8 +298,7 @@ class NkiTensor(NKIObject):
             fix="correct the count, the step or the offset",
         )
 
-    # -- Python protocol
-    # ---------------------------------------------------------------------------------------------
+    # -- Python protocol ---------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
         flag(

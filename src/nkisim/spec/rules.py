@@ -7,7 +7,6 @@ from nkisim.diagnostics import declare
 __all__: list[str] = []
 
 # -- arguments -------------------------------------------------------------------------------------
-# --------------------
 
 BAD_CALL = declare(
     "A025",
@@ -114,8 +113,7 @@ OUTSIDE_KERNEL = declare(
     meaningless=True,
 )
 
-# -- where operands live
-# -----------------------------------------------------------------------------------------------
+# -- where operands live ---------------------------------------------------------------------------
 
 COMPUTE_IN_HBM = declare(
     "M021",
@@ -164,8 +162,7 @@ INDIRECT_OPERAND = declare(
     meaningless=True,
 )
 
-# -- shapes that must agree
-# --------------------------------------------------------------------------------------------
+# -- shapes that must agree ------------------------------------------------------------------------
 
 PARTITION_BROADCAST = declare(
     "S005",
@@ -250,8 +247,7 @@ REPEATED_WRITE = declare(
     "which write comes last is not specified",
 )
 
-# -- engines, generations, dtypes
-# --------------------------------------------------------------------------------------
+# -- engines, generations, dtypes ------------------------------------------------------------------
 
 GENERATION = declare(
     "A033",
@@ -356,7 +352,6 @@ NAN_CREATED = declare(
 )
 
 # -- values ----------------------------------------------------------------------------------------
-# --------------------
 
 SIGNED_SHIFT = declare(
     "D015",

@@ -3,9 +3,10 @@
     python benchmarks/bench_simulator.py            print the table
     python benchmarks/bench_simulator.py --record   also append to benchmarks/results/
 
-Three goals: the fixed cost of a small instruction, a tiled bfloat16 GEMM beside np.matmul on float32, and a
-bfloat16 element-wise instruction beside the same operation on ml_dtypes arrays. The last one is shown twice, without
-torch in the process and with it, because conversions use torch's kernels when the user has imported it.
+Three goals: the fixed cost of a small instruction, a tiled bfloat16 GEMM beside np.matmul on
+float32, and a bfloat16 element-wise instruction beside the same operation on ml_dtypes arrays. The
+last one is shown twice, without torch in the process and with it, because conversions use torch's
+kernels when the user has imported it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Measures problems side by side and prints ratios; shared by every benchmark.
 
-Machines are noisy, so contenders are timed in turns, and what counts is the ratio of their medians in one run.
+Machines are noisy, so contenders are timed in turns, and what counts is the ratio of their medians
+in one run.
 """
 
 from __future__ import annotations
@@ -47,10 +48,20 @@ def _percentiles(times: list[float]) -> Timing:
 
 
 def record(benchmark: str, problem: str, timings: Mapping[str, Timing]) -> None:
-    """Append the timings of a problem to the benchmark's CSV file; columns are wall time on this CPU."""
+    """Append a problem's timings to the benchmark's CSV file: wall time on this CPU."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{benchmark}.csv"
-    header = "date commit machine python problem contender wall_p20_s wall_p50_s wall_p80_s".split()
+    header = [
+        "date",
+        "commit",
+        "machine",
+        "python",
+        "problem",
+        "contender",
+        "wall_p20_s",
+        "wall_p50_s",
+        "wall_p80_s",
+    ]
     new = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.writer(file)

@@ -30,16 +30,18 @@ from nkisim.isa.pending import (
     rand2,
     rand_get_state,
     rand_set_state,
-    register_alloc,
-    register_load,
-    register_move,
-    register_store,
     rng,
     sendrecv,
     set_rng_seed,
 )
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
-from nkisim.isa.registers import VirtualRegister
+from nkisim.isa.registers import (
+    VirtualRegister,
+    register_alloc,
+    register_load,
+    register_move,
+    register_store,
+)
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
 from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8
 from nkisim.isa.select import (

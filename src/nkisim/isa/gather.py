@@ -9,10 +9,16 @@ import numpy as np
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import float32, int32, uint16, uint32
 from nkisim.machine import Core, commit, instruction, prepare_read
-from nkisim.memory import NkiTensor
+from nkisim.memory import NkiTensor, with_sentinel
 from nkisim.memory.written import INTEGER_SENTINEL
 from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Constraint, In, Out, rules
-from nkisim.spec.constraints import dtype_in, same_dtype, same_free_size, same_partitions
+from nkisim.spec.constraints import (
+    dtype_in,
+    int32_constant,
+    same_dtype,
+    same_free_size,
+    same_partitions,
+)
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 
@@ -214,6 +220,10 @@ def _commit_where(dst: NkiTensor, stored: Array, where: Array) -> None:
         storage.psum.write(dst.region)
 
 
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and (0 <= int(value) < QUADRANT or value == KEEP)
+
+
 def _shuffle(call: Call) -> None:
     src, dst, mask = call.tensor("src"), call.tensor("dst"), call["shuffle_mask"]
     assert src is not None and dst is not None
@@ -227,7 +237,7 @@ def _shuffle(call: Call) -> None:
             fix="pass a Python list",
         )
     why = ""
-    wrong = [int(m) for m in mask if not 0 <= int(m) < QUADRANT and int(m) != KEEP]
+    wrong = [m for m in mask if not _is_entry(m)]
     active = -(-max(src.shape[0], dst.shape[0]) // QUADRANT) * QUADRANT
     step = QUADRANT if active == 32 else 64 if active == 64 else 128
     starts = [t.start_partition for t in (src, dst)]
@@ -267,8 +277,14 @@ def nc_stream_shuffle(
 ) -> None:
     """Copy rows within each quadrant of 32 partitions as the mask says; 255 keeps a row."""
     rows = dst.shape[0]
-    stored = np.array(prepare_read(src, "nc_stream_shuffle", "src").reshape(src.shape[0], -1))
     mask = [int(m) for m in shuffle_mask]
+    used = {row // QUADRANT * QUADRANT + mask[row % QUADRANT] for row in range(rows)}
+    for source in used if not src.storage.complete else ():
+        # Rows that the mask does not name may be unwritten.
+        if source < src.shape[0]:
+            prepare_read(src[source : source + 1], "nc_stream_shuffle", "src")
+    hidden = src.storage.unwritten(*src.region)
+    stored = np.array(with_sentinel(src, hidden)).reshape(src.shape[0], -1)
     result = np.empty((rows, stored.shape[1]), stored.dtype)
     written = np.zeros(rows, bool)
     for row in range(rows):
@@ -311,6 +327,7 @@ def _extra_element(call: Call) -> None:
         dtype_in("src", (float32, int32)),
         dtype_in("dst", (int32,)),
         Constraint("dst has one element more than src", (NONZERO_LAYOUT,), _extra_element),
+        int32_constant("index_offset", "padding_val"),
     ),
     since=3,
     memory=True,
@@ -364,6 +381,7 @@ def _bounds_shape(call: Call) -> None:
         dtype_in("dst", (float32, int32)),
         Constraint("one partition; dst (1, 2, n)", (BOUNDS_SHAPE,), _bounds_shape),
     ),
+    arithmetic=_copy,
     cost=startup_stream(over="segment_ids", factor=8),
     source="nki.isa.sequence_bounds, 0.3.0",
 )
@@ -378,4 +396,4 @@ def sequence_bounds(dst: Any, segment_ids: Any, name: str | None = None) -> Arra
     ends = np.repeat(edges[1:], lengths)
     padding = ids == 0
     result = np.stack([np.where(padding, n, starts), np.where(padding, -1, ends)])
-    return result.reshape(1, -1).astype(np.float32)
+    return result.reshape(1, -1).astype(dst.dtype.numpy)

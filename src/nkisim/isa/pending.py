@@ -46,10 +46,6 @@ sendrecv = _pending(
     dma_engine=DmaEngine.dma,
     name=None,
 )
-register_alloc = _pending("register_alloc", "x", x=None)
-register_load = _pending("register_load", "dst src")
-register_move = _pending("register_move", "dst src")
-register_store = _pending("register_store", "dst src")
 rng = _pending("rng", "dst engine name", **_UNKNOWN, name=None)
 rand2 = _pending("rand2", "dst min max name", name=None)
 rand_get_state = _pending("rand_get_state", "dst engine name", **_UNKNOWN, name=None)

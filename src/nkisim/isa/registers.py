@@ -1,17 +1,208 @@
-"""Registers of the engine sequencers."""
+"""Registers of the engine sequencers: 32-bit integers for dynamic loops and addresses.
+
+A register's value is known here, so dynamic loops simply run. What the compiler would refuse,
+such as a branch on a register, is found by reading the source, not by running it.
+"""
 
 from __future__ import annotations
 
-from nkisim.memory import NKIObject
+from typing import Any
 
-__all__ = ["VirtualRegister"]
+import numpy as np
+
+from nkisim.diagnostics import declare, flag
+from nkisim.machine import commit, current_core, prepare_read
+from nkisim.memory import MemoryRegion, NKIObject, NkiTensor
+from nkisim.spec import rules
+from nkisim.spec.signatures import checked_call
+
+__all__ = [
+    "VirtualRegister",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
+]
+
+_BITS = 32
+
+REGISTER_ELEMENT = declare(
+    "S059",
+    "register-element",
+    "error",
+    "register_load or register_store has a tensor with more than one element.",
+    "a register holds one scalar",
+    meaningless=True,
+)
+REGISTER_UNSET = declare(
+    "R013",
+    "register-unset",
+    "error",
+    "A register is read before anything was put into it.",
+    "the sequencer uses whatever was left there",
+    meaningless=True,
+)
+ENDLESS_WHILE = declare(
+    "R015",
+    "endless-while",
+    "error",
+    "A while loop on a register does not end.",
+    "the device hangs",
+    meaningless=True,
+)
+WHILE_LIMIT = 1_000_000
+"""Times that a while loop may test an unchanged register before it counts as endless."""
 
 
 class VirtualRegister(NKIObject):
     """A 32-bit integer that dynamic loops and dynamic addresses can use.
 
-    Attributes:
-        value: Its contents, or None before anything was put into it.
+    Made by ``nisa.register_alloc``. ``while register:`` runs until it holds 0.
     """
 
-    value: int | None = None
+    def __init__(self, value: int | None = None) -> None:
+        self._value: int | None = None
+        self._tests = 0
+        if value is not None:
+            self.set(value)
+
+    def set(self, value: int) -> None:
+        """Put a value into the register; it wraps to 32 bits, signed."""
+        half = 1 << (_BITS - 1)
+        self._value = (int(value) + half) % (1 << _BITS) - half
+        self._tests = 0
+
+    def read(self) -> int:
+        """Return the value, or raise R013 when there is none."""
+        if self._value is None:
+            flag(
+                REGISTER_UNSET,
+                "a register is read that holds nothing",
+                operand="register",
+                seen="an uninitialised register",
+                fix="nisa.register_alloc(0), or nisa.register_load before the first use",
+            )
+        assert self._value is not None
+        return self._value
+
+    def __index__(self) -> int:
+        return self.read()
+
+    def __bool__(self) -> bool:
+        value = self.read()
+        self._tests += 1
+        if value != 0 and self._tests > WHILE_LIMIT:
+            flag(
+                ENDLESS_WHILE,
+                f"a while loop tested a register {self._tests} times and it still holds {value}",
+                operand="register",
+                seen=value,
+                allowed="a body that brings the register to 0",
+                fix="load the register from a tile that the body changes",
+            )
+        return value != 0
+
+    def __repr__(self) -> str:
+        return f"VirtualRegister({'unset' if self._value is None else self._value})"
+
+
+def _number(name: str, argument: str, value: Any) -> int:
+    """Return what a register can take: an integer, a register's value, or a one-element tile."""
+    if isinstance(value, VirtualRegister):
+        return value.read()
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, NkiTensor):
+        return int(_scalar(name, argument, value))
+    flag(
+        rules.BAD_CALL,
+        f"{name}: {argument} must be an integer or a register, got {type(value).__name__}",
+        instruction=name,
+        operand=argument,
+        seen=repr(value)[:80],
+        allowed="an int or a VirtualRegister",
+        fix="pass an integer, or load a tile with nisa.register_load",
+    )
+    raise AssertionError("unreachable: A025 always raises")
+
+
+def _one_element(name: str, argument: str, tensor: Any) -> NkiTensor:
+    if not isinstance(tensor, NkiTensor) or tensor.size != 1:
+        seen = tensor.describe() if isinstance(tensor, NkiTensor) else type(tensor).__name__
+        flag(
+            REGISTER_ELEMENT,
+            f"{name} {argument} must be a tensor with one element, got {seen}",
+            instruction=name,
+            operand=argument,
+            seen=seen,
+            allowed="shape (1,) or (1, 1)",
+            fix="slice one element, t[0:1, 0:1]",
+        )
+    if tensor.buffer is MemoryRegion.psum:
+        flag(
+            rules.BUFFER_UNREACHABLE,
+            f"{name} {argument} must be in ['sbuf', 'hbm'], got psum",
+            instruction=name,
+            operand=argument,
+            seen=tensor.describe(),
+            allowed="sbuf, hbm",
+            fix="nisa.tensor_copy it to SBUF first",
+        )
+    found: NkiTensor = tensor
+    return found
+
+
+def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
+    return prepare_read(_one_element(name, argument, tensor), name, argument).reshape(-1)[0]
+
+
+def _register(name: str, argument: str, value: Any) -> VirtualRegister:
+    if not isinstance(value, VirtualRegister):
+        flag(
+            rules.BAD_CALL,
+            f"{name}: {argument} must be a register, got {type(value).__name__}",
+            instruction=name,
+            operand=argument,
+            seen=repr(value)[:80],
+            allowed="a VirtualRegister",
+            fix="allocate one with nisa.register_alloc",
+        )
+    found: VirtualRegister = value
+    return found
+
+
+@checked_call("register_alloc")
+def register_alloc(x: Any = None) -> VirtualRegister:
+    """Return a new register, holding ``x`` when given: an integer, or a tile with one element."""
+    current_core("nisa.register_alloc")
+    return VirtualRegister(None if x is None else _number("register_alloc", "x", x))
+
+
+@checked_call("register_move", {"imm": (rules.REMOVED_IMM, "src=nisa.register_alloc(value)")})
+def register_move(dst: Any, src: Any) -> None:
+    """Put an integer, or the value of another register, into ``dst``."""
+    current_core("nisa.register_move")
+    _register("register_move", "dst", dst).set(_number("register_move", "src", src))
+
+
+@checked_call("register_load")
+def register_load(dst: Any, src: Any) -> None:
+    """Put the one element of a tensor in SBUF or HBM into ``dst``."""
+    core = current_core("nisa.register_load")
+    core.clock += 1
+    _register("register_load", "dst", dst).set(int(_scalar("register_load", "src", src)))
+
+
+@checked_call("register_store")
+def register_store(dst: Any, src: Any) -> None:
+    """Write the value of a register to a tensor with one element."""
+    core = current_core("nisa.register_store")
+    core.clock += 1
+    target = _one_element("register_store", "dst", dst)
+    value = _register("register_store", "src", src).read()
+    storage = target.alloc.storage_dtype(target.dtype)
+    bits = np.array([value], np.int64)
+    commit(target, bits.astype(storage).reshape(target.shape))
+    if target.alloc.first_use < 0:
+        target.alloc.first_use = core.clock
+    target.alloc.last_use = core.clock

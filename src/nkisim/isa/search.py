@@ -10,7 +10,7 @@ from nkisim.diagnostics import declare
 from nkisim.dtypes import uint16, uint32
 from nkisim.machine import instruction
 from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
-from nkisim.spec.constraints import dtype_in, same_free_size, same_partitions
+from nkisim.spec.constraints import dtype_in, number_constant, same_free_size, same_partitions
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 
@@ -133,6 +133,7 @@ def nc_find_index8(dst: Any, data: Any, vals: Any, name: str | None = None) -> A
         _searched("data"),
         _eight("vals", "dst_idx"),
         dtype_in("dst_idx", (uint16, uint32)),
+        number_constant("imm"),
     ),
     cost=stream(over="data"),
     raw_results=("dst_idx",),

@@ -19,6 +19,17 @@ from nkisim.dtypes import (
     uint16,
     uint32,
 )
+from nkisim.language.buffers import (
+    hbm,
+    is_hbm,
+    is_on_chip,
+    is_psum,
+    is_sbuf,
+    private_hbm,
+    psum,
+    sbuf,
+    shared_hbm,
+)
 from nkisim.language.control import (
     affine_range,
     ds,
@@ -131,22 +142,8 @@ from nkisim.language.shape import (
     gather_flattened,
     transpose,
 )
-from nkisim.memory import (
-    MemoryRegion,
-    NKIObject,
-    NkiTensor,
-    is_hbm,
-    is_on_chip,
-    is_psum,
-    is_sbuf,
-)
+from nkisim.memory import MemoryRegion, NKIObject, NkiTensor
 from nkisim.removed import missing_name
-
-sbuf = MemoryRegion.sbuf
-psum = MemoryRegion.psum
-private_hbm = MemoryRegion.private_hbm
-shared_hbm = MemoryRegion.shared_hbm
-hbm = MemoryRegion.private_hbm
 
 # Names that kernels use although the documentation does not list them.
 bool = bool_

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nkisim.diagnostics import declare, flag
+from nkisim.isa import VirtualRegister
 from nkisim.machine import CORE, current_core
 from nkisim.memory import DynSlice
 from nkisim.memory.rules import FRACTIONAL_EXTENT
@@ -31,6 +32,22 @@ RETIRED_RANGE_KEYWORD = declare(
     "A range is called with a keyword that 0.3.0 does not have.",
     "loops are unrolled; scheduling hints are gone",
     meaningless=True,
+)
+
+DYNAMIC_STEP = declare(
+    "L034",
+    "dynamic-step",
+    "error",
+    "The step of nl.dynamic_range is not a positive compile-time integer.",
+    "the loop instruction has the step as an immediate operand",
+    meaningless=True,
+)
+DYNAMIC_IN_REGION = declare(
+    "L036",
+    "dynamic-in-region",
+    "error",
+    "A dynamic loop runs inside nl.no_reorder().",
+    "the region must be unrolled, the loop cannot be",
 )
 
 _RETIRED = {
@@ -78,8 +95,28 @@ def static_range(start: Any, stop: Any = None, step: Any = 1) -> range:
 
 @checked_call("nl.dynamic_range", _RETIRED)
 def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> range:
-    """Return the iterations of a loop that runs on the device."""
-    return _range("dynamic_range", start, stop, step)
+    """Return the iterations of a loop that runs on the device; bounds may be registers."""
+    if isinstance(step, bool) or not isinstance(step, int) or step < 1:
+        flag(
+            DYNAMIC_STEP,
+            f"nl.dynamic_range: step must be a positive compile-time integer, got {step!r}",
+            instruction="nl.dynamic_range",
+            operand="step",
+            seen=repr(step),
+            allowed="a positive int",
+            fix="use a constant step",
+        )
+    core = CORE.get()
+    if core is not None and core.no_reorder_depth:
+        flag(
+            DYNAMIC_IN_REGION,
+            "nl.dynamic_range runs inside nl.no_reorder()",
+            instruction="nl.dynamic_range",
+            seen=f"{core.no_reorder_depth} open regions",
+            fix="end the region before the loop, or open it inside the body",
+        )
+    first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
+    return _range("dynamic_range", first, last, step)
 
 
 @checked_call("nl.ds")
@@ -90,9 +127,15 @@ def ds(start: Any, size: Any) -> DynSlice:
 
 @contextmanager
 def _region() -> Iterator[None]:
-    yield
+    core = current_core("nl.no_reorder")
+    core.no_reorder_depth += 1
+    try:
+        yield
+    finally:
+        core.no_reorder_depth -= 1
 
 
+@checked_call("nl.no_reorder")
 def no_reorder() -> Any:
     """Return a context in which instructions keep their program order; they always do here."""
     return _region()
@@ -110,6 +153,7 @@ def num_programs(axes: int = 0) -> int:
     return current_core("nl.num_programs").num_programs
 
 
+@checked_call("nl.program_ndim")
 def program_ndim() -> int:
     """Return 1 when the kernel was launched with a grid, else 0."""
     core = CORE.get()

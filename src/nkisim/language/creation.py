@@ -12,6 +12,7 @@ from nkisim.dtypes import encode
 from nkisim.isa import dma_copy, memset
 from nkisim.machine import commit, current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip, require_dtype
+from nkisim.spec.signatures import checked_call
 
 __all__ = [
     "empty_like",
@@ -34,6 +35,7 @@ CONSTANT_KIND = declare(
 )
 
 
+@checked_call("nl.ndarray")
 def ndarray(
     shape: Any,
     dtype: Any,
@@ -67,6 +69,7 @@ def _filled(where: str, shape: Any, value: Any, dtype: Any, buffer: Any, name: s
     return tensor
 
 
+@checked_call("nl.zeros")
 def zeros(
     shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
 ) -> NkiTensor:
@@ -74,6 +77,7 @@ def zeros(
     return _filled("nl.zeros", shape, 0, dtype, buffer, name)
 
 
+@checked_call("nl.ones")
 def ones(
     shape: Any, dtype: Any, buffer: MemoryRegion = MemoryRegion.sbuf, name: str = ""
 ) -> NkiTensor:
@@ -81,6 +85,7 @@ def ones(
     return _filled("nl.ones", shape, 1, dtype, buffer, name)
 
 
+@checked_call("nl.full")
 def full(
     shape: Any,
     fill_value: float,
@@ -92,6 +97,7 @@ def full(
     return _filled("nl.full", shape, fill_value, dtype, buffer, name)
 
 
+@checked_call("nl.empty_like")
 def empty_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
@@ -101,6 +107,7 @@ def empty_like(
     )
 
 
+@checked_call("nl.zeros_like")
 def zeros_like(
     x: NkiTensor, dtype: Any = None, buffer: MemoryRegion | None = None, name: str = ""
 ) -> NkiTensor:
@@ -108,6 +115,7 @@ def zeros_like(
     return _filled("nl.zeros_like", x.shape, 0, dtype or x.dtype, buffer or x.buffer, name)
 
 
+@checked_call("nl.shared_constant")
 def shared_constant(constant: Any) -> NkiTensor:
     """Return a tensor in shared HBM with the contents of a NumPy array or of a ``.npy`` file."""
     if isinstance(constant, (str, Path)):
@@ -122,12 +130,24 @@ def shared_constant(constant: Any) -> NkiTensor:
             seen=type(constant).__name__,
             fix="pass numpy.array(...)",
         )
+    kind = require_dtype(str(constant.dtype), "nl.shared_constant")
+    if kind in ("float8_e4m3", "bool"):
+        flag(
+            CONSTANT_KIND,
+            f"nl.shared_constant does not embed {kind} arrays",
+            instruction="nl.shared_constant",
+            operand="constant",
+            seen=kind,
+            allowed="8- to 32-bit integers, float8_e4m3fn, float8_e5m2, float16, bfloat16, float32",
+            fix="convert the array on the host",
+        )
     memory = current_core("nl.shared_constant").memory
     tensor = memory.argument(constant, MemoryRegion.shared_hbm, "")
     tensor.alloc.is_argument = False
     return tensor
 
 
+@checked_call("nl.shared_identity_matrix")
 def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None = None) -> NkiTensor:
     """Return the n x n identity in SBUF, or write it to ``dst``."""
     memory = current_core("nl.shared_identity_matrix").memory

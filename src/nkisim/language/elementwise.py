@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import float32, int32, uint8
+from nkisim.dtypes import float32, uint8
 from nkisim.isa import (
     activation,
     memset,
@@ -25,6 +25,10 @@ from nkisim.language.shape import expand_tile
 from nkisim.language.tiles import fresh, is_tile, need_tile, result_dtype
 from nkisim.memory import NkiTensor
 from nkisim.spec import OPS, Op, rules
+from nkisim.spec.signatures import checked_call
+
+_NO_FRACTIONS = 2.0**23
+"""From this magnitude on float32 holds integers only."""
 
 
 def _combine(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
@@ -51,7 +55,7 @@ def _combine(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
 
 def _broadcast(op: Op, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
     """Expand two tiles to a common shape, as AWS's simulator does; the compiler refuses it."""
-    if a.size == b.size and a.shape[0] == b.shape[0]:
+    if len(a.shape) != len(b.shape) and a.size == b.size and a.shape[0] == b.shape[0]:
         return a, b.reshape(a.shape) if b.whole else b
     ndim = max(len(a.shape), len(b.shape))
     shapes = [
@@ -327,6 +331,7 @@ def copy(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
+@checked_call("nl.negative")
 def negative(x: Any, dtype: Any = None) -> NkiTensor:
     """Return ``-x``."""
     tile = need_tile("negative", "x", x)
@@ -335,6 +340,7 @@ def negative(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
+@checked_call("nl.cos")
 def cos(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the cosine: the sine of ``x + pi/2``, valid where that lies between -pi and pi."""
     tile = need_tile("cos", "x", x)
@@ -345,6 +351,7 @@ def cos(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
+@checked_call("nl.tan")
 def tan(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the tangent: sine times the reciprocal of the cosine."""
     tile = need_tile("tan", "x", x)
@@ -357,47 +364,66 @@ def tan(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
-def _rounded(name: str, x: Any, dtype: Any, correction: str) -> NkiTensor:
-    """Round to the nearest integer by a cast to int32, then step where that went too far."""
-    tile = need_tile(name, "x", x)
-    whole, nearest = fresh(tile.shape, int32), fresh(tile.shape, float32)
-    tensor_copy(whole, tile)
-    tensor_copy(nearest, whole)
-    exact = fresh(tile.shape, float32)
-    tensor_copy(exact, tile)
-    step = fresh(tile.shape, float32)
-    if correction == "down":
-        tensor_tensor(step, nearest, exact, op=OPS["greater"])
-        op = OPS["subtract"]
-    else:
-        tensor_tensor(step, nearest, exact, op=OPS["less"])
-        op = OPS["add"]
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    tensor_tensor(out, nearest, step, op=op)
-    return out
+def _truncated(tile: NkiTensor) -> NkiTensor:
+    """Return a float32 tile without fractions; infinities, NaN and large values pass unchanged.
 
-
-def floor(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the largest integer that is not above ``x``; for magnitudes below 2^24."""
-    return _rounded("floor", x, dtype, "down")
-
-
-def ceil(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the smallest integer that is not below ``x``; for magnitudes below 2^24."""
-    return _rounded("ceil", x, dtype, "up")
-
-
-def trunc(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x`` without its fraction; for magnitudes below 2^24."""
-    tile = need_tile("trunc", "x", x)
-    magnitude, direction = fresh(tile.shape, float32), fresh(tile.shape, float32)
-    activation(magnitude, op=OPS["abs"], data=tile)
+    Adding 2^23 to a smaller magnitude rounds it to an integer, since float32 has no fractions
+    there; where that rounded up, one is taken off again.
+    """
+    shape = tile.shape
+    size, whole, excess = (fresh(shape, float32) for _ in range(3))
+    activation(size, op=OPS["abs"], data=tile)
+    tensor_scalar(
+        whole,
+        size,
+        op0=OPS["add"],
+        operand0=_NO_FRACTIONS,
+        op1=OPS["subtract"],
+        operand1=_NO_FRACTIONS,
+    )
+    tensor_tensor(excess, whole, size, op=OPS["greater"])
+    tensor_tensor(whole, whole, excess, op=OPS["subtract"])
+    small = fresh(shape, uint8)
+    tensor_scalar(small, size, op0=OPS["less"], operand0=_NO_FRACTIONS)
+    tensor_copy_predicated(size, whole, small)
+    direction, out = fresh(shape, float32), fresh(shape, float32)
     activation(direction, op=OPS["sign"], data=tile)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
-    tensor_tensor(out, floor(magnitude), direction, op=OPS["multiply"])
+    tensor_tensor(out, size, direction, op=OPS["multiply"])
     return out
 
 
+def _corrected(name: str, x: Any, dtype: Any, compare: str, step: str) -> NkiTensor:
+    """Truncate, then step by one where that went the wrong way."""
+    tile = need_tile(name, "x", x)
+    whole, wrong = _truncated(tile), fresh(tile.shape, float32)
+    tensor_tensor(wrong, whole, tile, op=OPS[compare])
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_tensor(out, whole, wrong, op=OPS[step])
+    return out
+
+
+@checked_call("nl.floor")
+def floor(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the largest integer that is not above ``x``."""
+    return _corrected("floor", x, dtype, "greater", "subtract")
+
+
+@checked_call("nl.ceil")
+def ceil(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return the smallest integer that is not below ``x``."""
+    return _corrected("ceil", x, dtype, "less", "add")
+
+
+@checked_call("nl.trunc")
+def trunc(x: Any, dtype: Any = None) -> NkiTensor:
+    """Return ``x`` without its fraction."""
+    tile = need_tile("trunc", "x", x)
+    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tensor_copy(out, _truncated(tile))
+    return out
+
+
+@checked_call("nl.where")
 def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """Return ``x`` where the condition is nonzero, else ``y``."""
     mask = need_tile("where", "condition", condition)

@@ -10,6 +10,7 @@ from nkisim.isa import dma_copy, nc_n_gather, nc_transpose, tensor_copy
 from nkisim.language.tiles import fresh, need_tile, result_dtype
 from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, require_dtype
+from nkisim.spec.signatures import checked_call
 
 __all__ = ["broadcast_to", "expand_dims", "expand_tile", "gather_flattened", "transpose"]
 
@@ -23,6 +24,7 @@ BROADCAST_SHAPE = declare(
 )
 
 
+@checked_call("nl.broadcast_to")
 def broadcast_to(x: Any, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
     """Return a tile of ``shape`` that repeats ``x`` along its dimensions of extent 1."""
     tile = need_tile("broadcast_to", "x", x)
@@ -76,6 +78,7 @@ def expand_tile(tile: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
     return out
 
 
+@checked_call("nl.expand_dims")
 def expand_dims(x: Any, axis: int) -> NkiTensor:
     """Return a view of ``x`` with a dimension of extent 1 inserted at ``axis``."""
     tile = need_tile("expand_dims", "x", x)
@@ -90,6 +93,7 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
     return NkiTensor(tile.alloc, shape, tile.dtype, tile.start, strides, whole=tile.whole)
 
 
+@checked_call("nl.transpose")
 def transpose(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the transposed tile, in PSUM, where the Tensor engine writes."""
     tile = need_tile("transpose", "x", x)
@@ -105,6 +109,7 @@ def transpose(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
+@checked_call("nl.gather_flattened")
 def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) -> NkiTensor:
     """Return the elements that ``indices`` select from each partition's flattened data."""
     source, index = (

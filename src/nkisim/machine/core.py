@@ -61,6 +61,7 @@ class Core:
         generators: Random number generators of the engines, made by the instructions that use them.
         watchers: Called with an ``Event`` after every instruction.
         program_id, num_programs, has_grid: Position in the launch grid.
+        no_reorder_depth: How many ``nl.no_reorder`` regions are open.
     """
 
     __slots__ = (
@@ -71,6 +72,7 @@ class Core:
         "generators",
         "has_grid",
         "memory",
+        "no_reorder_depth",
         "num_programs",
         "plans",
         "program_id",
@@ -96,6 +98,7 @@ class Core:
         self.program_id = 0
         self.num_programs = 1
         self.has_grid = has_grid
+        self.no_reorder_depth = 0
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)
         self.generators: dict[Engine, Any] = {}

@@ -221,8 +221,9 @@ class Plan:
         for part in result if type(result) is tuple else (result,):
             if part is None or np.isfinite(part).all():
                 continue
-            inputs = [arguments[index] for index, _ in self.loads]
-            if all(np.isfinite(values).all() for values in inputs):
+            numbers = (float, np.floating, np.ndarray)
+            inputs = [value for value in arguments if isinstance(value, numbers)]
+            if all(np.isfinite(value).all() for value in inputs):
                 at = np.unravel_index(int(np.argmax(~np.isfinite(part))), part.shape)
                 flag(
                     rules.NAN_CREATED,

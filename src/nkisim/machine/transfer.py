@@ -189,7 +189,7 @@ def _check_exact(
     stored: np.ndarray, values: np.ndarray, rule: Rule, instruction: str, operand: str
 ) -> None:
     """Flag integers that float32 cannot hold."""
-    if stored.size == 0 or np.abs(values).max() <= _EXACT:
+    if stored.size == 0 or max(int(stored.max()), -int(stored.min())) <= _EXACT:
         return
     lost = values.astype(np.float64) != stored
     if not lost.any():

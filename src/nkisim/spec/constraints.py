@@ -23,7 +23,9 @@ __all__ = [
     "dtype_in",
     "elements_per_partition",
     "engine_among",
+    "int32_constant",
     "matches_bits",
+    "number_constant",
     "one_start_partition",
     "reduction_operator",
     "same_dtype",
@@ -247,6 +249,40 @@ def small_immediate(*names: str) -> Constraint:
                 )
 
     return Constraint(f"integer {_listed(names)} exact in float32", (rules.LARGE_IMMEDIATE,), check)
+
+
+def number_constant(*names: str) -> Constraint:
+    """Arguments are numbers known at compile time."""
+
+    def check(call: Call) -> None:
+        for name in names:
+            if not isinstance(call[name], (int, float, np.number)):
+                _not_constant(call, name, "a number")
+
+    return Constraint(f"{_listed(names)} a number", (rules.STATIC_ARGUMENT,), check)
+
+
+def int32_constant(*names: str) -> Constraint:
+    """Arguments are 32-bit integers known at compile time."""
+
+    def check(call: Call) -> None:
+        for name in names:
+            value = call[name]
+            if not isinstance(value, (int, np.integer)) or not -(2**31) <= value < 2**31:
+                _not_constant(call, name, "an integer of 32 bits")
+
+    return Constraint(f"{_listed(names)} an int32", (rules.STATIC_ARGUMENT,), check)
+
+
+def _not_constant(call: Call, name: str, wanted: str) -> None:
+    call.fail(
+        rules.STATIC_ARGUMENT,
+        f"{name} must be {wanted} known at compile time, got {call[name]!r}"[:200],
+        operand=name,
+        seen=repr(call[name])[:80],
+        allowed=wanted,
+        fix=f"pass {wanted}",
+    )
 
 
 def alu_operator(*names: str, bitvec: bool = True, optional: bool = False) -> Constraint:

@@ -22,19 +22,7 @@ HOST = {
     "int8": np.int8,
     "uint8": np.uint8,
 }
-BY_REGISTER = pytest.mark.parametrize(
-    "by_register",
-    [
-        pytest.param(False, id="tile"),
-        pytest.param(
-            True,
-            id="register",
-            marks=pytest.mark.xfail(
-                raises=NotImplementedError, reason="registers are not simulated yet"
-            ),
-        ),
-    ],
-)
+BY_REGISTER = pytest.mark.parametrize("by_register", [False, True], ids=["tile", "register"])
 INTEGERS = [name for name in HOST if "int" in name]
 FLOATS = [name for name in HOST if "int" not in name]
 

@@ -210,9 +210,6 @@ def test_shared_constant_takes_its_type_from_the_array():
         nkisim.simulate(kernel)(ONE)
 
 
-@pytest.mark.xfail(
-    reason="every type that a tensor may have is taken for a constant's", raises=AssertionError
-)
 @pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3, np.bool_])
 def test_shared_constant_of_another_type_is_a_finding(dtype):
     # the documentation lists the eleven types above, and the packs

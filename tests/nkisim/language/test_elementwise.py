@@ -199,10 +199,6 @@ def test_large_integers_and_a_number_go_through_float32():
     assert_equal(got.values, np.array([[2**25, 4]], np.int32))
 
 
-@pytest.mark.xfail(
-    reason="the first integer that float32 drops is judged after it was dropped",
-    raises=AssertionError,
-)
 @pytest.mark.parametrize(
     ("function", "rule"), [(nl.copy, "D017"), (lambda t: nl.multiply(t, 1), "D016")]
 )
@@ -241,9 +237,6 @@ def test_broadcasting_computes_and_is_a_finding(op, one, other, code):
     assert_equal(got.values, combine[op](*wide).astype(np.int32))
 
 
-@pytest.mark.xfail(
-    reason="tiles of one size are combined in order, whatever their shapes", raises=AssertionError
-)
 def test_tiles_of_one_size_but_other_shapes_are_broadcast():
     x = np.arange(15, dtype=np.float32).reshape(5, 3, 1)
     y = np.arange(15, dtype=np.float32).reshape(5, 1, 3)

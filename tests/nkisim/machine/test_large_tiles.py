@@ -1,4 +1,4 @@
-"""Large tiles take faster ways: blocks of rows, and kernels on stored bfloat16. The bits are the same.
+"""Large tiles take faster ways, in blocks of rows or on stored bfloat16; the bits are the same.
 
 ``strict`` always computes a tile at once and widened, so it is the reference here.
 """

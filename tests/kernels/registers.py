@@ -1,0 +1,89 @@
+"""Twins about registers and dynamic loops."""
+
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import f32, i32, stored, twin
+
+
+@twin(f32(64, 32))
+def bad_L034(a):
+    tile = nl.load(a)
+    by = nisa.register_alloc(2)
+    for _ in nl.dynamic_range(0, 4, by):  # here
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    return stored(tile)
+
+
+def good_L034(a):
+    tile = nl.load(a)
+    for _ in nl.dynamic_range(0, 4, 2):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_L036(a):
+    tile = nl.load(a)
+    with nl.no_reorder():
+        for _ in nl.dynamic_range(3):  # here
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    return stored(tile)
+
+
+def good_L036(a):
+    tile = nl.load(a)
+    for _ in nl.dynamic_range(3):
+        with nl.no_reorder():
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    return stored(tile)
+
+
+@twin(i32(1, 8), f32(64, 32))
+def bad_S059(counts, a):
+    tile, bounds = nl.load(a), nl.load(counts)
+    count = nisa.register_alloc()
+    nisa.register_load(count, bounds)  # here
+    for _ in nl.dynamic_range(count):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    return stored(tile)
+
+
+def good_S059(counts, a):
+    tile, bounds = nl.load(a), nl.load(counts)
+    count = nisa.register_alloc()
+    nisa.register_load(count, bounds[0:1, 0:1])
+    for _ in nl.dynamic_range(count):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_R013(a):
+    tile = nl.load(a)
+    count = nisa.register_alloc()
+    for _ in nl.dynamic_range(count):  # here
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    return stored(tile)
+
+
+def good_R013(a):
+    tile = nl.load(a)
+    count = nisa.register_alloc(3)
+    for _ in nl.dynamic_range(count):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_R015(a):
+    more = nisa.register_alloc(1)
+    while more:  # here
+        pass
+    return stored(nl.load(a))
+
+
+def good_R015(a):
+    more = nisa.register_alloc(1)
+    while more:
+        nisa.register_move(more, nisa.register_alloc(0))
+    return stored(nl.load(a))

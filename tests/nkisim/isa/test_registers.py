@@ -1,0 +1,150 @@
+"""Registers and the loops that run on them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+
+
+def run(kernel, *arrays, **options):
+    return nkisim.simulate(kernel, strictness="strict", **options)(*arrays)
+
+
+def one(value, dtype=np.int32):
+    return np.array([[value]], dtype)
+
+
+@given(st.integers(-(2**31), 2**31 - 1))
+def test_load_and_store_keep_every_32_bit_integer(value):
+    def kernel(x):
+        register = nisa.register_alloc()
+        nisa.register_load(register, nl.load(x))
+        out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+        nisa.register_store(out, register)
+        return out
+
+    assert run(kernel, one(value)).item() == value
+
+
+def test_values_wrap_to_32_bits():
+    def kernel(x):
+        register = nisa.register_alloc(2**32 + 5)
+        out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+        nisa.register_store(out, register)
+        return out
+
+    assert run(kernel, one(0)).item() == 5
+
+
+def test_a_register_is_loaded_from_hbm_from_a_tile_and_from_another_register():
+    def kernel(x):
+        from_hbm, moved = nisa.register_alloc(), nisa.register_alloc()
+        nisa.register_load(from_hbm, x)
+        from_tile = nisa.register_alloc(nl.load(x))
+        nisa.register_move(moved, from_tile)
+        out = nl.ndarray((1, 3), dtype=nl.int32, buffer=nl.shared_hbm)
+        for i, register in enumerate((from_hbm, from_tile, moved)):
+            nisa.register_store(out[0:1, i : i + 1], register)
+        return out
+
+    np.testing.assert_array_equal(run(kernel, one(-7)), [[-7, -7, -7]])
+
+
+def doubled(x, start, stop, step):
+    tile = nl.load(x)
+    for _ in nl.dynamic_range(start, stop, step):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, tile)
+    return out
+
+
+@pytest.mark.parametrize("bounds", [(0, 4, 1), (1, 6, 2), (3, 3, 1), (5, 2, 1), (-2, 2, 3)])
+@pytest.mark.parametrize("in_registers", ["none", "stop", "both"])
+def test_dynamic_range_runs_as_often_as_a_range(bounds, in_registers):
+    def kernel(x):
+        start, stop, step = bounds
+        if in_registers != "none":
+            stop = nisa.register_alloc(stop)
+        if in_registers == "both":
+            start = nisa.register_alloc(start)
+        return doubled(x, start, stop, step)
+
+    trips = len(range(*bounds))
+    assert run(kernel, one(1.0, np.float32)).item() == 2.0**trips
+
+
+def test_the_loop_variable_slices_tensors():
+    def kernel(x, count):
+        tiles = nisa.register_alloc()
+        nisa.register_load(tiles, count)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        for i in nl.dynamic_range(tiles):
+            tile = nl.load(x[i * 32 : (i + 1) * 32, 0:8])
+            nl.store(out[i * 32 : (i + 1) * 32, 0:8], nl.multiply(tile, 2.0))
+        return out
+
+    x = np.arange(96 * 8, dtype=np.float32).reshape(96, 8)
+    np.testing.assert_array_equal(run(kernel, x, one(3)), 2 * x)
+
+
+def test_while_runs_until_the_register_is_zero():
+    def kernel(x):
+        left = nl.load(x)
+        register, trips = nisa.register_alloc(1), nl.zeros((1, 1), dtype=nl.int32)
+        while register:
+            nisa.tensor_scalar(dst=trips, data=trips, op0=nl.add, operand0=1.0)
+            nisa.tensor_scalar(dst=left, data=left, op0=nl.subtract, operand0=1.0)
+            nisa.register_load(register, left)
+        out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=trips)
+        return out
+
+    assert run(kernel, one(6)).item() == 6
+
+
+def test_a_register_indexes_and_offsets_tensors():
+    def kernel(x):
+        row = nisa.register_alloc(2)
+        by_index = nl.load(x[nl.ds(row, 1), 0:4])
+        by_offset = nl.ndarray((1, 4), dtype=x.dtype, buffer=nl.sbuf)
+        view = x.ap(pattern=[[4, 1], [1, 4]], scalar_offset=row, indirect_dim=0)
+        nisa.dma_copy(dst=by_offset, src=view)
+        out = nl.ndarray((2, 4), dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out[0:1], by_index)
+        nl.store(out[1:2], by_offset)
+        return out
+
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    np.testing.assert_array_equal(run(kernel, x), [x[2], x[2]])
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        (lambda r, t: nisa.register_move(r, imm=3), "A010"),
+        (lambda r, t: nisa.register_move(r, 1.5), "A025"),
+        (lambda r, t: nisa.register_move(3, r), "A025"),
+        (lambda r, t: nisa.register_store(t[0:1, 0:1], 3), "A025"),
+        (lambda r, t: nisa.register_load(r, 3), "S059"),
+        (lambda r, t: nisa.register_load(r, t[0:1, 0:2]), "S059"),
+    ],
+)
+def test_misuse_names_the_rule(call, rule):
+    def kernel(x):
+        call(nisa.register_alloc(0), nl.load(x))
+        return x
+
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        run(kernel, np.ones((1, 4), np.int32))
+    assert caught.value.rule_id == rule
+
+
+def test_outside_a_kernel_there_are_no_registers():
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        nisa.register_alloc(0)
+    assert caught.value.rule_id == "L063"

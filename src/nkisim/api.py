@@ -19,14 +19,15 @@ from nkisim.diagnostics import (
     RECORDER,
     NkiFindingWarning,
     NkiValidationError,
+    Place,
     Recorder,
     Report,
     declare,
     flag,
 )
 from nkisim.host import HostBoundary, definition_place
-from nkisim.machine import CORE, Core
-from nkisim.memory import MemoryRegion
+from nkisim.machine import CORE, Cluster, Core, Member, Stopped
+from nkisim.memory import MemoryRegion, SharedHbm
 from nkisim.options import SimOptions
 
 __all__ = ["Kernel", "Simulation", "check", "jit", "simulate"]
@@ -50,6 +51,23 @@ JIT_ARGUMENT = declare(
 )
 
 
+LAUNCH_GRID = declare(
+    "C001",
+    "launch-grid",
+    "error",
+    "A kernel is launched on a grid that the target does not have.",
+    "a logical core has one or two physical cores, and one on gen2",
+    meaningless=True,
+)
+SHARED_ONCE = declare(
+    "C005",
+    "shared-once",
+    "warning",
+    "A shared_hbm tensor is created on one core only.",
+    "the back end warns or crashes",
+)
+
+
 class Kernel:
     """A function made a kernel by ``jit``; calling it runs it on the simulator.
 
@@ -64,7 +82,13 @@ class Kernel:
 
     def __getitem__(self, grid: int) -> Kernel:
         if isinstance(grid, bool) or not isinstance(grid, int) or grid not in (1, 2):
-            raise ValueError(f"kernel[lnc]: the grid must be 1 or 2, got {grid!r}")
+            flag(
+                LAUNCH_GRID,
+                f"kernel[{grid!r}]: the grid must be the number 1 or 2",
+                seen=repr(grid),
+                allowed="1 or 2",
+                fix="launch with kernel[2] for both cores",
+            )
         return Kernel(self.function, grid)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -139,38 +163,131 @@ def run(
     """Run a kernel once and return its report and its outputs.
 
     Raises:
-        NkiValidationError: The kernel broke a rule at which the strictness stops; in ``check``
-            it is recorded instead.
+        NkiValidationError: The kernel broke a rule at which the strictness stops; in ``check`` it
+            is recorded instead.
     """
-    if kernel.cores == 2:
-        raise NotImplementedError("kernel[2]: two cores are not simulated yet")
     generation = options.generation()
     recorder = Recorder(options.strictness)
-    core = Core(
-        generation,
-        recorder,
-        precise=options.precise(),
-        watchers=options.watchers,
-        has_grid=kernel.cores is not None,
-    )
-    tokens = CORE.set(core), RECORDER.set(recorder)
+    token = RECORDER.set(recorder)
     outputs = None
     try:
         with np.errstate(all="ignore"):
-            host = HostBoundary(kernel.function, core, MemoryRegion.private_hbm)
-            positional, named = host.bring_in(args, kwargs)
-            result = kernel.function(*positional, **named)
-            check_outputs(result, core, definition_place(kernel.function))
-            check_capacity(core)
-            outputs = host.carry_out(result)
+            if options.ranks == 1 and kernel.cores != 2:
+                core = _core(options, recorder, kernel)
+                host = HostBoundary(kernel.function, core, MemoryRegion.private_hbm)
+                result = _execute(kernel, core, *host.bring_in(args, kwargs))
+                outputs = _finish(kernel, [core], host, result)
+            else:
+                outputs = _run_cluster(kernel, options, recorder, args, kwargs)
     except NkiValidationError as stop:
         if options.strictness != "check":
             raise
         recorder.add(stop.finding)
     finally:
-        CORE.reset(tokens[0])
-        RECORDER.reset(tokens[1])
+        RECORDER.reset(token)
     return Report(recorder.findings, outputs, generation.name), outputs
+
+
+def _core(options: SimOptions, recorder: Recorder, kernel: Kernel, **place: Any) -> Core:
+    return Core(
+        options.generation(),
+        recorder,
+        precise=options.precise(),
+        watchers=options.watchers,
+        has_grid=kernel.cores is not None,
+        **place,
+    )
+
+
+def _execute(kernel: Kernel, core: Core, positional: list[Any], named: dict[str, Any]) -> Any:
+    """Run a kernel's code on a core and return what it returns."""
+    token = CORE.set(core)
+    try:
+        return kernel.function(*positional, **named)
+    finally:
+        CORE.reset(token)
+
+
+def _finish(kernel: Kernel, cores: list[Core], host: HostBoundary, result: Any) -> Any:
+    """Check a finished run as a whole, and return its results in the caller's kind."""
+    check_outputs(result, cores[0], definition_place(kernel.function))
+    for core in cores:
+        check_capacity(core)
+    return host.carry_out(result)
+
+
+def _run_cluster(
+    kernel: Kernel,
+    options: SimOptions,
+    recorder: Recorder,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Run a kernel on two cores, on several ranks, or both; every core has a thread of its own."""
+    cores = kernel.cores or 1
+    if cores > options.generation().lnc_max:
+        flag(
+            LAUNCH_GRID,
+            f"kernel[{cores}] on {options.generation()}, whose logical core has one core",
+            seen=cores,
+            allowed=1,
+            fix="launch with kernel[1], or choose gen3 or newer",
+            place=definition_place(kernel.function),
+        )
+    cluster = Cluster(options.ranks, cores, options.schedule_seed)
+    bodies: list[tuple[str, Callable[[], Any]]] = []
+    by_rank: list[tuple[SharedHbm | None, list[Core], HostBoundary]] = []
+    for rank, (rank_args, rank_kwargs) in enumerate(_arguments_by_rank(options, args, kwargs)):
+        shared = SharedHbm() if cores > 1 else None
+        members = [Member(cluster, rank, number) for number in range(cores)]
+        made = [_core(options, recorder, kernel, member=m, shared=shared) for m in members]
+        host = HostBoundary(kernel.function, made[0], MemoryRegion.shared_hbm)
+        positional, named = host.bring_in(rank_args, rank_kwargs)
+        for member, core in zip(members, made, strict=True):
+            body = functools.partial(_execute, kernel, core, positional, named)
+            bodies.append((member.label, body))
+        by_rank.append((shared, made, host))
+    try:
+        results = cluster.schedule.run(bodies)
+    except Stopped:
+        # Only a check goes on after a deadlock, which its report then holds.
+        return None
+    outputs = []
+    for rank, (shared, made, host) in enumerate(by_rank):
+        if shared is not None:
+            _check_shared(shared, made)
+        outputs.append(_finish(kernel, made, host, results[rank * cores]))
+    return outputs if options.ranks > 1 else outputs[0]
+
+
+def _arguments_by_rank(
+    options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Return the arguments of each rank; one rank takes them as they are."""
+    if options.ranks == 1:
+        return [(args, kwargs)]
+    if len(args) != 1 or kwargs or not isinstance(args[0], (list, tuple)):
+        raise TypeError(
+            f"with ranks={options.ranks} a call takes one list: the arguments of each rank"
+        )
+    if len(args[0]) != options.ranks:
+        raise ValueError(f"inputs_per_rank: got {len(args[0])} entries for {options.ranks} ranks")
+    return [
+        (tuple(entry) if isinstance(entry, (list, tuple)) else (entry,), {}) for entry in args[0]
+    ]
+
+
+def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
+    """Flag shared tensors that only one core made."""
+    for allocation in shared.unmatched([core.memory.shared_count for core in cores]):
+        flag(
+            SHARED_ONCE,
+            f"shared_hbm tensor `{allocation.name or 'unnamed'}` is made by one core only",
+            operand=allocation.name or "unnamed",
+            seen=f"{allocation.dtype} {allocation.shape}",
+            fix="create it on both cores, unconditionally",
+            place=Place(*allocation.line),
+        )
 
 
 def _as_kernel(kernel: Any) -> Kernel:

@@ -30,18 +30,26 @@ class SimOptions:
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
             NKI_PRECISE_FP at each call, where only ``0`` turns precision off.
         watchers: Called with an ``Event`` after every instruction.
+        ranks: Number of ranks; with more than one, a call takes a list with the arguments of each
+            rank and returns the list of their results.
+        schedule_seed: Lets the cores of a run take turns at random between instructions, the same
+            way in every run with this seed; None lets a core run until it waits.
     """
 
     strictness: Strictness = "simulate"
     target: str | None = None
     precise_fp: bool | None = None
     watchers: tuple[Callable[[Event], None], ...] = ()
+    ranks: int = 1
+    schedule_seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.strictness not in _LEVELS:
             raise ValueError(f"strictness: got {self.strictness!r}, accepted: {', '.join(_LEVELS)}")
         if self.target is not None:
             resolve_target(self.target)
+        if not isinstance(self.ranks, int) or self.ranks < 1:
+            raise ValueError(f"ranks: got {self.ranks!r}, accepted: a positive integer")
 
     def generation(self) -> Generation:
         """Return the target of a call made now."""

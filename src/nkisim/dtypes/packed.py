@@ -28,6 +28,7 @@ __all__ = ["ELEMENT_TYPES", "pack", "unpack", "unpack_planes"]
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 PACKED = 4
 """Elements in a word."""
@@ -39,6 +40,7 @@ ELEMENT_TYPES: dict[DType, np.dtype[np.generic]] = {
 }
 """The NumPy type of one element, by pack."""
 
+_LOWER, _HALF = np.uint8(0xF), np.uint8(4)
 _FLOATS = tuple(DTYPES[name].numpy for name in ("float16", "bfloat16", "float32"))
 
 
@@ -75,8 +77,8 @@ def pack(elements: Array, dtype: str) -> Array:
         )
     patterns = np.ascontiguousarray(found).view(np.uint8)
     if kind is float4_e2m1fn_x4:
-        nibbles = patterns.reshape(*found.shape[:-1], -1, 2) & 0xF
-        patterns = nibbles[..., 0] | nibbles[..., 1] << 4
+        pairs = patterns.reshape(*found.shape[:-1], found.shape[-1] // 2, 2) & _LOWER
+        patterns = np.bitwise_or(pairs[..., 0], np.left_shift(pairs[..., 1], _HALF))
     return patterns.view(np.dtype(str(kind)))
 
 
@@ -109,13 +111,12 @@ def unpack(packed: Array, dtype: str | None = None) -> Array:
 
 def unpack_planes(words: Array, dtype: DType) -> Float32Array:
     """Return the float32 values of stored words, elements first: shape (4, *words.shape)."""
+    patterns = np.ascontiguousarray(words).view(np.uint8)
     if dtype is float4_e2m1fn_x4:
-        shifts = np.arange(0, 16, 4, dtype=np.uint16).reshape(PACKED, *[1] * words.ndim)
-        patterns = words >> shifts & np.uint16(0xF)
+        patterns = _nibbles(patterns).reshape(*words.shape, PACKED)
     else:
-        patterns = np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, PACKED)
-        patterns = np.moveaxis(patterns, -1, 0)
-    return np.ascontiguousarray(_values(dtype).take(patterns, mode="wrap"))
+        patterns = patterns.reshape(*words.shape, PACKED)
+    return np.asarray(_values(dtype).take(np.moveaxis(patterns, -1, 0), mode="wrap"))
 
 
 def _packed(function: str, dtype: object) -> DType:
@@ -142,9 +143,9 @@ def _rounded(values: Array, kind: DType) -> Array:
     return wide.astype(element)
 
 
-def _nibbles(patterns: np.ndarray) -> np.ndarray:
+def _nibbles(patterns: Bytes) -> Bytes:
     """Return the lower and the upper half of each byte along a new last axis."""
-    return np.stack([patterns & 0xF, patterns >> 4], axis=-1)
+    return np.stack([patterns & _LOWER, np.right_shift(patterns, _HALF)], axis=-1)
 
 
 @cache

@@ -23,7 +23,6 @@ from nkisim.isa.gather import (
 from nkisim.isa.matmul import nc_matmul
 from nkisim.isa.normalisation import bn_aggr, bn_stats
 from nkisim.isa.pending import (
-    core_barrier,
     dropout,
     nc_matmul_mx,
     quantize_mx,
@@ -31,7 +30,6 @@ from nkisim.isa.pending import (
     rand_get_state,
     rand_set_state,
     rng,
-    sendrecv,
     set_rng_seed,
 )
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
@@ -50,6 +48,7 @@ from nkisim.isa.select import (
     select_reduce,
     tensor_copy_predicated,
 )
+from nkisim.isa.sync import core_barrier, sendrecv
 from nkisim.isa.transpose import nc_transpose
 from nkisim.isa.version import get_nc_version
 from nkisim.memory import NKIObject

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from nkisim.spec.enums import dma_engine as DmaEngine
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["PENDING"]
@@ -39,13 +38,6 @@ def _pending(label: str, parameters: str, **defaults: Any) -> Callable[..., Any]
     return call
 
 
-core_barrier = _pending("core_barrier", "data cores engine name", engine=Engine.gpsimd, name=None)
-sendrecv = _pending(
-    "sendrecv",
-    "src dst send_to_rank recv_from_rank pipe_id dma_engine name",
-    dma_engine=DmaEngine.dma,
-    name=None,
-)
 rng = _pending("rng", "dst engine name", **_UNKNOWN, name=None)
 rand2 = _pending("rand2", "dst min max name", name=None)
 rand_get_state = _pending("rand_get_state", "dst engine name", **_UNKNOWN, name=None)

@@ -50,6 +50,15 @@ DYNAMIC_IN_REGION = declare(
     "the region must be unrolled, the loop cannot be",
 )
 
+GRID_AXIS = declare(
+    "C002",
+    "grid-axis",
+    "error",
+    "program_id or num_programs asks for another axis than 0.",
+    "the launch grid has one axis",
+    meaningless=True,
+)
+
 _RETIRED = {
     keyword: (RETIRED_RANGE_KEYWORD, f"drop {keyword}=")
     for keyword in ("precise_schedule", "multi_buffer", "reload_scope")
@@ -141,15 +150,29 @@ def no_reorder() -> Any:
     return _region()
 
 
+def _check_axis(function: str, axis: Any) -> None:
+    if axis != 0:
+        flag(
+            GRID_AXIS,
+            f"nl.{function}: axis {axis} of a grid with one axis",
+            instruction=f"nl.{function}",
+            seen=axis,
+            allowed=0,
+            fix="use axis 0",
+        )
+
+
 @checked_call("nl.program_id")
 def program_id(axis: int = 0) -> int:
     """Return the index of this core in the launch grid."""
+    _check_axis("program_id", axis)
     return current_core("nl.program_id").program_id
 
 
 @checked_call("nl.num_programs")
 def num_programs(axes: int = 0) -> int:
     """Return the number of cores in the launch grid."""
+    _check_axis("num_programs", axes)
     return current_core("nl.num_programs").num_programs
 
 

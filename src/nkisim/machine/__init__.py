@@ -1,15 +1,21 @@
 """The machine: cores that execute instructions and let clients watch."""
 
+from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import CORE, Core, Event, current_core
 from nkisim.machine.dispatch import instruction
 from nkisim.machine.plan import Plan, make_plan
+from nkisim.machine.schedule import Schedule, Stopped
 from nkisim.machine.transfer import commit, prepare_read
 
 __all__ = [
     "CORE",
+    "Cluster",
     "Core",
     "Event",
+    "Member",
     "Plan",
+    "Schedule",
+    "Stopped",
     "commit",
     "current_core",
     "instruction",

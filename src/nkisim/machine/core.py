@@ -11,7 +11,8 @@ import numpy as np
 
 from nkisim.arch import Generation
 from nkisim.diagnostics import Place, Recorder, flag
-from nkisim.memory import CoreMemory, NkiTensor
+from nkisim.machine.cluster import Member
+from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
 
@@ -60,6 +61,7 @@ class Core:
         plans: Checked calls, by signature; shared by all runs with the same settings.
         generators: Random number generators of the engines, made by the instructions that use them.
         watchers: Called with an ``Event`` after every instruction.
+        member: Place among several cores, or None for a core on its own.
         program_id, num_programs, has_grid: Position in the launch grid.
         no_reorder_depth: How many ``nl.no_reorder`` regions are open.
     """
@@ -71,6 +73,7 @@ class Core:
         "generation",
         "generators",
         "has_grid",
+        "member",
         "memory",
         "no_reorder_depth",
         "num_programs",
@@ -88,15 +91,18 @@ class Core:
         precise: bool = True,
         watchers: tuple[Callable[[Event], None], ...] = (),
         has_grid: bool = False,
+        member: Member | None = None,
+        shared: SharedHbm | None = None,
     ) -> None:
         self.generation = generation
-        self.memory = CoreMemory(generation, precise=precise)
+        self.memory = CoreMemory(generation, precise=precise, shared=shared)
+        self.member = member
         self.recorder = recorder
         self.clock = 0
         self.plans: dict[Any, Any] = _PLANS.setdefault((generation.number, precise), {})
         self.watchers = watchers
-        self.program_id = 0
-        self.num_programs = 1
+        self.program_id = 0 if member is None else member.core
+        self.num_programs = 1 if member is None else member.cluster.cores
         self.has_grid = has_grid
         self.no_reorder_depth = 0
         self._accumulators: dict[Engine, Accumulators] = {}

@@ -13,6 +13,7 @@ import numpy as np
 
 from nkisim.diagnostics import Rule, flag
 from nkisim.dtypes import DType, decode, encode
+from nkisim.machine.core import CORE
 from nkisim.memory import NkiTensor, read_elements
 from nkisim.spec import rules
 from nkisim.spec.instruction import Arithmetic
@@ -51,6 +52,9 @@ def prepare_read(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarra
     storage = tensor.storage
     if storage.psum is not None:
         storage.psum.read(tensor.region)
+    if storage.shared is not None:
+        core, epoch = _sharer()
+        storage.shared.read(tensor, core, epoch, instruction)
     return tensor.array if storage.complete else read_elements(tensor, instruction, operand)
 
 
@@ -69,6 +73,16 @@ def note_written(tensor: NkiTensor) -> None:
         storage.mark_written(*tensor.region)
     if storage.psum is not None:
         storage.psum.write(tensor.region)
+    if storage.shared is not None:
+        core, epoch = _sharer()
+        storage.shared.write(tensor, core, epoch, "write")
+
+
+def _sharer() -> tuple[int, int]:
+    """Return the running core's number in its pair and how often it has synchronised."""
+    core = CORE.get()
+    assert core is not None and core.member is not None
+    return core.member.core, core.member.synchronised
 
 
 def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:

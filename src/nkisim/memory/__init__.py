@@ -1,6 +1,12 @@
 """Device memory: tensors, access patterns, allocation, and what is known about each byte."""
 
-from nkisim.memory.allocation import Allocation, CoreMemory, int_shape, require_region
+from nkisim.memory.allocation import (
+    Allocation,
+    CoreMemory,
+    SharedHbm,
+    int_shape,
+    require_region,
+)
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection, resolve_scalar, vector_rows
 from nkisim.memory.objects import NKIObject
@@ -20,6 +26,7 @@ __all__ = [
     "NKIObject",
     "NkiTensor",
     "Region",
+    "SharedHbm",
     "Storage",
     "int_shape",
     "is_hbm",

@@ -14,10 +14,11 @@ from nkisim.diagnostics import flag
 from nkisim.dtypes import DType
 from nkisim.memory import rules
 from nkisim.memory.region import MemoryRegion, is_on_chip
+from nkisim.memory.sharing import SharedAccess
 from nkisim.memory.storage import Storage
 from nkisim.memory.tensor import NkiTensor, require_dtype
 
-__all__ = ["Allocation", "CoreMemory", "int_shape", "require_region"]
+__all__ = ["Allocation", "CoreMemory", "SharedHbm", "int_shape", "require_region"]
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -111,12 +112,47 @@ class Allocation:
         return NkiTensor(self, self.shape, self.dtype, self.start, strides, whole=True)
 
 
+class SharedHbm:
+    """HBM tensors that the cores of one rank share, matched by the order of their allocation."""
+
+    def __init__(self) -> None:
+        self._allocations: list[Allocation] = []
+
+    def allocate(self, number: int, made: Allocation) -> Allocation:
+        """Return the ``number``-th shared tensor; the first core to ask makes it."""
+        if number == len(self._allocations):
+            self._allocations.append(made)
+            made.storage.shared = SharedAccess(made.storage.data.size)
+            return made
+        known = self._allocations[number]
+        if (known.shape, known.dtype, known.name) != (made.shape, made.dtype, made.name):
+            flag(
+                rules.SHARED_MISMATCH,
+                f"shared_hbm tensor {number} is {made.dtype} {made.shape} `{made.name}` here and "
+                f"{known.dtype} {known.shape} `{known.name}` on the other core",
+                operand=made.name or "unnamed",
+                seen=f"{made.dtype} {made.shape}",
+                allowed=f"{known.dtype} {known.shape}",
+                fix="create shared tensors in the same order with the same shapes on both cores",
+                notes=(f"the other core made it at {known.line[0]}:{known.line[1]}",),
+            )
+        return known
+
+    def unmatched(self, counts: list[int]) -> list[Allocation]:
+        """Return the tensors that not every core made."""
+        return self._allocations[min(counts) :]
+
+
 class CoreMemory:
     """SBUF, PSUM and HBM of one core, and a log of what was allocated in them."""
 
-    def __init__(self, generation: Generation, *, precise: bool) -> None:
+    def __init__(
+        self, generation: Generation, *, precise: bool, shared: SharedHbm | None = None
+    ) -> None:
         self.generation = generation
         self.precise = precise
+        self.shared_count = 0
+        self._shared = shared
         self.log: list[Allocation] = []
         self._arenas: dict[MemoryRegion, Storage] = {}
         self._names: dict[str, tuple[str, int]] = {}
@@ -146,6 +182,9 @@ class CoreMemory:
             allocation = self._on_chip(extents, found, region, name, address, where, line)
         else:
             allocation = self._in_hbm(extents, found, region, name, line)
+            if self._shared is not None and region is MemoryRegion.shared_hbm:
+                allocation = self._shared.allocate(self.shared_count, allocation)
+                self.shared_count += 1
         self.log.append(allocation)
         return allocation.tensor()
 

@@ -75,6 +75,14 @@ DUPLICATE_NAME = declare(
     "Two tensors of a kernel have the same name.",
     "the front end needs names to be unique",
 )
+SHARED_MISMATCH = declare(
+    "C004",
+    "shared-mismatch",
+    "error",
+    "A shared_hbm tensor has another shape, dtype or name on the other core.",
+    "the cores would disagree about one piece of memory",
+    meaningless=True,
+)
 BUFFER_STRING = declare(
     "A014",
     "buffer-as-string",

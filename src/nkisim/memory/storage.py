@@ -13,10 +13,14 @@ write costs nothing extra.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nkisim.memory.psum import AccumulationState
+
+if TYPE_CHECKING:
+    from nkisim.memory.sharing import SharedAccess
 
 __all__ = ["Storage"]
 
@@ -32,6 +36,7 @@ class Storage:
         complete: True once every byte was written; then reads need no check.
         version: Counts writes, so that decoded copies know when they are stale.
         psum: Accumulation state of PSUM storages.
+        shared: Who wrote what, for storages that two cores use at a time.
     """
 
     __slots__ = (
@@ -43,6 +48,7 @@ class Storage:
         "data",
         "pitch",
         "psum",
+        "shared",
         "version",
     )
 
@@ -53,6 +59,7 @@ class Storage:
         self.pitch = pitch
         self.complete = written or data.size == 0
         self.version = 0
+        self.shared: SharedAccess | None = None
         self.psum = AccumulationState(data.size, pitch) if psum else None
         self._written: np.ndarray | None = None
         self._grain = 1

@@ -1,0 +1,135 @@
+"""How ranks meet: replica groups, and the exchange of what each rank brings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nkisim.collectives import rules
+from nkisim.diagnostics import Place, Rule, flag, user_place
+from nkisim.machine import Core, current_core
+from nkisim.memory import NKIObject
+
+__all__ = ["Contribution", "ReplicaGroup", "Seat", "exchange", "seat"]
+
+
+class ReplicaGroup(NKIObject):
+    """Groups of ranks that communicate with each other.
+
+    Attributes:
+        groups: One list of ranks per group; no rank appears twice.
+    """
+
+    groups: Any = None
+
+
+class Seat(NamedTuple):
+    """Where the running rank sits in its group."""
+
+    core: Core
+    rank: int
+    group: tuple[int, ...]
+
+    @property
+    def position(self) -> int:
+        """Index of the rank in its group."""
+        return self.group.index(self.rank)
+
+
+class Contribution(NamedTuple):
+    """What one rank brings to a collective."""
+
+    name: str
+    arrays: list[np.ndarray]
+    signature: tuple[Any, ...]
+    place: Place
+
+
+def complain(rule: Rule, name: str, why: str, fix: str, operand: str = "replica_group") -> None:
+    """Flag a broken collective."""
+    flag(rule, f"{name}: {why}", instruction=name, operand=operand, seen=why, fix=fix)
+
+
+def world(core: Core) -> tuple[int, int]:
+    """Return the rank of a core and the number of ranks."""
+    member = core.member
+    return (0, 1) if member is None else (member.rank, member.cluster.ranks)
+
+
+def seat(name: str, replica_group: Any) -> Seat:
+    """Return the running rank's place in its group, after checking the groups."""
+    core = current_core(f"nki.collectives.{name}")
+    rank, ranks = world(core)
+    groups = getattr(replica_group, "groups", replica_group)
+    try:
+        members = [tuple(int(r) for r in group) for group in groups]
+    except TypeError:
+        complain(
+            rules.GROUP,
+            name,
+            f"replica_group is {replica_group!r}",
+            "pass ReplicaGroup([[0, 1, ...]])",
+        )
+        raise
+    flat = [r for group in members for r in group]
+    why = ""
+    if len(set(flat)) != len(flat):
+        why = f"a rank appears twice in {members}"
+    elif len({len(group) for group in members}) > 1:
+        why = f"groups have different sizes: {members}"
+    elif any(not 0 <= r < ranks for r in flat):
+        why = f"ranks of {members} must be below the world size {ranks}"
+    elif rank not in flat:
+        why = f"rank {rank} is in no group of {members}"
+    if why:
+        complain(rules.GROUP, name, why, "list every rank once, in groups of one size")
+    return Seat(core, rank, next(group for group in members if rank in group))
+
+
+def exchange(
+    at: Seat, name: str, arrays: Sequence[np.ndarray], signature: tuple[Any, ...]
+) -> dict[int, Contribution] | None:
+    """Bring arrays to a collective and return what every rank of the group brought.
+
+    Only core 0 of a rank takes part; the other core waits until it is done and gets None.
+    """
+    member = at.core.member
+    mine = Contribution(name, [np.array(a) for a in arrays], signature, user_place())
+    if member is None:
+        return {at.rank: mine}
+    number = member.count(("collective", at.group))
+    mail = member.cluster.mail
+    if member.core != 0:
+        member.wait(
+            lambda: member.counted(member.rank, 0, ("done", at.group)) >= number,
+            f"core 0 to finish {name}",
+            rules.MISSING_RANK,
+        )
+        return None
+    table: dict[int, Contribution] = mail.setdefault(("collective", at.group, number), {})
+    table[at.rank] = mine
+    member.wait(
+        lambda: len(table) == len(at.group),
+        f"{name} number {number} of ranks {list(at.group)}",
+        rules.MISSING_RANK,
+    )
+    first = table[at.group[0]]
+    for rank in at.group:
+        theirs = table[rank]
+        if (theirs.name, theirs.signature) != (first.name, first.signature):
+            complain(
+                rules.MISMATCH,
+                name,
+                f"rank {at.group[0]} issues {first.name} {first.signature} at {first.place}, "
+                f"rank {rank} issues {theirs.name} {theirs.signature} at {theirs.place}",
+                "issue the same collectives in the same order on every rank",
+            )
+    return table
+
+
+def done(at: Seat) -> None:
+    """Let the other core of the rank go on."""
+    if at.core.member is not None:
+        at.core.member.count(("done", at.group))

@@ -1,0 +1,467 @@
+"""The collectives: reductions, gathers, exchanges and rings over simulated ranks.
+
+Each is what its name says of the tensors that the ranks of a group bring. Reductions are computed
+in float32, in the order of the group, and rounded once into the destination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nkisim.collectives import rules
+from nkisim.collectives.meeting import Contribution, Seat, complain, done, exchange, seat, world
+from nkisim.isa import VirtualRegister
+from nkisim.machine import commit, current_core, prepare_read
+from nkisim.machine.transfer import make_narrower, make_widener, overlaps
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
+from nkisim.spec import as_op
+from nkisim.spec import rules as spec_rules
+from nkisim.spec.signatures import checked_call
+
+__all__ = [
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_v",
+    "collective_permute",
+    "collective_permute_implicit",
+    "collective_permute_implicit_current_processing_rank_id",
+    "collective_permute_implicit_reduce",
+    "rank_id",
+    "reduce_scatter",
+]
+
+Array = np.ndarray
+Result = Callable[[dict[int, Contribution], int], Array]
+"""Computes, from what the ranks brought, the result for the i-th tensor of this rank."""
+
+
+def _tensors(
+    name: str, srcs: Any, dsts: Any, *, only_hbm: bool = False
+) -> list[tuple[NkiTensor, NkiTensor]]:
+    """Return the pairs of a collective after checking memories and lists."""
+    sources = [srcs] if isinstance(srcs, NkiTensor) else list(srcs)
+    targets = [dsts] if isinstance(dsts, NkiTensor) else list(dsts)
+    everything = [*sources, *targets]
+    if len(sources) != len(targets) or not sources:
+        complain(
+            rules.COALESCED,
+            name,
+            f"{len(sources)} sources and {len(targets)} destinations",
+            "give one destination per source",
+            "dsts",
+        )
+    in_hbm = {is_hbm(t.buffer) for t in everything}
+    if len(in_hbm) > 1 or any(t.buffer is MemoryRegion.psum for t in everything):
+        kinds = ", ".join(t.buffer.value for t in everything)
+        complain(rules.MIXED_MEMORY, name, f"tensors are in {kinds}", "use one memory", "srcs")
+    if in_hbm == {False} and len(sources) > 1:
+        complain(
+            rules.COALESCED,
+            name,
+            f"{len(sources)} tensors in SBUF",
+            "call the collective once per tensor, or use HBM",
+            "srcs",
+        )
+    if only_hbm and in_hbm == {False}:
+        rule = rules.PERMUTE if "permute" in name else rules.ALL_TO_ALL
+        complain(rule, name, "tensors are in SBUF", "use HBM tensors", "srcs")
+    for src, dst in zip(sources, targets, strict=True):
+        if src.dtype != dst.dtype:
+            complain(
+                rules.SAME_SHAPE,
+                name,
+                f"source is {src.dtype}, destination {dst.dtype}",
+                "give both one dtype",
+                "dsts",
+            )
+        if src.storage is dst.storage and src.region != dst.region and overlaps(src, dst):
+            complain(
+                rules.PARTIAL_OVERLAP,
+                name,
+                "source and destination overlap in part",
+                "use separate tensors, or exactly the same one",
+                "dsts",
+            )
+    return list(zip(sources, targets, strict=True))
+
+
+def _run(
+    name: str, at: Seat, pairs: list[tuple[NkiTensor, NkiTensor]], extra: Any, result: Result
+) -> None:
+    """Meet the other ranks and write the results."""
+    signature = (extra, *((src.shape, str(src.dtype)) for src, _ in pairs))
+    brought = [prepare_read(src, name, f"srcs[{i}]") for i, (src, _) in enumerate(pairs)]
+    table = exchange(at, name, brought, signature)
+    if table is None:
+        return
+    for i, (_, dst) in enumerate(pairs):
+        commit(dst, result(table, i).reshape(dst.shape))
+    done(at)
+
+
+def _operator(name: str, op: Any) -> Any:
+    found = as_op(op)
+    if found is None or found.name not in ("add", "minimum", "maximum"):
+        complain(
+            rules.OPERATOR, name, f"op is {op!r}", "use nl.add, nl.minimum or nl.maximum", "op"
+        )
+    assert found is not None and found.binary is not None
+    return found.binary
+
+
+def _reduced(name: str, op: Any, like: NkiTensor, parts: list[Array]) -> Array:
+    """Return parts reduced in float32 and rounded into the type of ``like``."""
+    function = _operator(name, op)
+    widen = make_widener(like, "srcs", name, inexact=spec_rules.INEXACT_INTEGER)
+    narrow = make_narrower(like, "dsts", name, inexact=spec_rules.INEXACT_INTEGER)
+    total = widen(parts[0])
+    for part in parts[1:]:
+        total = function(total, widen(part))
+    return narrow(total)
+
+
+def _dimension(name: str, dim: Any, pairs: list[tuple[NkiTensor, NkiTensor]], gather: bool) -> None:
+    on_chip = not is_hbm(pairs[0][0].buffer)
+    legal = (0, 1) if gather and on_chip else (0,)
+    if dim not in legal:
+        complain(
+            rules.DIMENSION,
+            name,
+            f"collective_dim is {dim}, supported: {legal}",
+            "use dimension 0 and rearrange afterwards",
+            "collective_dim",
+        )
+
+
+def _extent(name: str, dst: NkiTensor, wanted: tuple[int, ...], group: int) -> None:
+    if dst.shape != wanted:
+        complain(
+            rules.EXTENT,
+            name,
+            f"destination has shape {dst.shape}, a group of {group} needs {wanted}",
+            f"allocate the destination as {wanted}",
+            "dsts",
+        )
+
+
+def _same_shape(name: str, pairs: list[tuple[NkiTensor, NkiTensor]]) -> None:
+    for src, dst in pairs:
+        if src.shape != dst.shape:
+            complain(
+                rules.SAME_SHAPE,
+                name,
+                f"source has shape {src.shape}, destination {dst.shape}",
+                "give both one shape",
+                "dsts",
+            )
+
+
+@checked_call("all_reduce")
+def all_reduce(srcs: Any, dsts: Any, replica_group: Any, op: Any) -> None:
+    """Reduce the tensors of all ranks of a group, and give every rank the result."""
+    at, pairs = seat("all_reduce", replica_group), _tensors("all_reduce", srcs, dsts)
+    _same_shape("all_reduce", pairs)
+    _operator("all_reduce", op)
+
+    def result(table: dict[int, Contribution], i: int) -> Array:
+        return _reduced("all_reduce", op, pairs[i][0], [table[r].arrays[i] for r in at.group])
+
+    _run("all_reduce", at, pairs, repr(op), result)
+
+
+@checked_call("all_gather")
+def all_gather(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) -> None:
+    """Join the tensors of all ranks of a group along a dimension, on every rank."""
+    at, pairs = seat("all_gather", replica_group), _tensors("all_gather", srcs, dsts)
+    _dimension("all_gather", collective_dim, pairs, gather=True)
+    for src, dst in pairs:
+        shape = list(src.shape)
+        shape[collective_dim] *= len(at.group)
+        _extent("all_gather", dst, tuple(shape), len(at.group))
+
+    def result(table: dict[int, Contribution], i: int) -> Array:
+        return np.concatenate([table[r].arrays[i] for r in at.group], axis=collective_dim)
+
+    _run("all_gather", at, pairs, collective_dim, result)
+
+
+@checked_call("reduce_scatter")
+def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int, op: Any) -> None:
+    """Reduce the tensors of all ranks of a group, and leave each rank one slice."""
+    at, pairs = seat("reduce_scatter", replica_group), _tensors("reduce_scatter", srcs, dsts)
+    _dimension("reduce_scatter", collective_dim, pairs, gather=False)
+    _operator("reduce_scatter", op)
+    size = len(at.group)
+    for src, dst in pairs:
+        if src.shape[0] % size:
+            complain(
+                rules.EXTENT,
+                "reduce_scatter",
+                f"extent {src.shape[0]} is not divisible by the group of {size}",
+                "pad the tensor",
+                "srcs",
+            )
+        _extent("reduce_scatter", dst, (src.shape[0] // size, *src.shape[1:]), size)
+
+    def result(table: dict[int, Contribution], i: int) -> Array:
+        rows = pairs[i][1].shape[0]
+        own = slice(at.position * rows, (at.position + 1) * rows)
+        return _reduced(
+            "reduce_scatter", op, pairs[i][0], [table[r].arrays[i][own] for r in at.group]
+        )
+
+    _run("reduce_scatter", at, pairs, repr(op), result)
+
+
+@checked_call("all_to_all")
+def all_to_all(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) -> None:
+    """Send the i-th slice of each rank's tensor to the i-th rank of the group."""
+    at, pairs = seat("all_to_all", replica_group), _tensors("all_to_all", srcs, dsts, only_hbm=True)
+    if collective_dim != 0:
+        complain(
+            rules.ALL_TO_ALL,
+            "all_to_all",
+            f"collective_dim is {collective_dim}",
+            "use dimension 0",
+            "collective_dim",
+        )
+    _same_shape("all_to_all", pairs)
+    size = len(at.group)
+    for src, _ in pairs:
+        if src.shape[0] % size:
+            complain(
+                rules.EXTENT,
+                "all_to_all",
+                f"extent {src.shape[0]} is not divisible by the group of {size}",
+                "pad the tensor",
+                "srcs",
+            )
+
+    def result(table: dict[int, Contribution], i: int) -> Array:
+        rows = pairs[i][0].shape[0] // size
+        own = slice(at.position * rows, (at.position + 1) * rows)
+        return np.concatenate([table[r].arrays[i][own] for r in at.group])
+
+    _run("all_to_all", at, pairs, collective_dim, result)
+
+
+@checked_call("all_to_all_v")
+def all_to_all_v(
+    srcs: Any,
+    dsts: Any,
+    replica_group: Any,
+    metadata_tensor: Any,
+    recv_counts_known: bool = False,
+    has_rdispls: bool = False,
+) -> None:
+    """Send runs of elements of different lengths between all ranks of a group.
+
+    Row 0 of the metadata holds the number of elements for each rank, row 1 where they start; row 2
+    and 3, when announced, the same for what is received. Elements that nobody sends stay.
+    """
+    name = "all_to_all_v"
+    at, pairs = seat(name, replica_group), _tensors(name, srcs, dsts, only_hbm=True)
+    rows = 2 + bool(recv_counts_known) + bool(has_rdispls)
+    _, ranks = world(at.core)
+    wrong = ""
+    if len(pairs) != 1:
+        wrong = f"there are {len(pairs)} tensors"
+    elif not isinstance(metadata_tensor, NkiTensor) or metadata_tensor.dtype != "uint32":
+        wrong = "the metadata tensor is not uint32"
+    elif (
+        len(metadata_tensor.shape) != 2
+        or metadata_tensor.shape[0] < rows
+        or (metadata_tensor.shape[1] != ranks)
+    ):
+        wrong = f"metadata has shape {metadata_tensor.shape}, needs ({rows}, {ranks})"
+    if wrong:
+        complain(
+            rules.ALL_TO_ALL_V, name, wrong, "pass one tensor and uint32 counts per rank", "srcs"
+        )
+    (src, dst), meta = pairs[0], prepare_read(metadata_tensor, name, "metadata_tensor")
+    stored = prepare_read(src, name, "srcs[0]")
+    sends = meta[0].astype(np.int64) + meta[1]
+    if (sends[list(at.group)] > src.size).any():
+        complain(
+            rules.ALL_TO_ALL_V,
+            name,
+            f"rank {at.rank} sends elements up to {int(sends.max())} of {src.size}",
+            "keep counts and displacements inside the source",
+            "metadata_tensor",
+        )
+    table = exchange(at, name, [stored, meta], (rows, str(src.dtype)))
+    if table is None:
+        return
+    target = np.array(dst.array).reshape(-1)
+    touched = np.zeros(target.size, bool)
+    position = 0
+    for r in at.group:
+        flat, theirs = table[r].arrays[0].reshape(-1), table[r].arrays[1].astype(np.int64)
+        count, first = int(theirs[0, at.rank]), int(theirs[1, at.rank])
+        expected = int(meta[2, r]) if recv_counts_known else count
+        start = int(meta[3, r]) if has_rdispls else position
+        if expected != count or start + count > target.size:
+            complain(
+                rules.ALL_TO_ALL_V,
+                name,
+                f"rank {r} sends {count} elements to rank {at.rank}, which expects {expected} at "
+                f"{start} of {target.size}",
+                "make send and receive counts agree, inside the buffers",
+                "metadata_tensor",
+            )
+        target[start : start + count] = flat[first : first + count]
+        touched[start : start + count] = True
+        position = start + count
+    _write_part(dst, target, touched)
+    done(at)
+
+
+def _write_part(dst: NkiTensor, flat: Array, touched: Array) -> None:
+    where = touched.reshape(dst.shape)
+    dst.array[where] = flat.reshape(dst.shape)[where]
+    dst.storage.version += 1
+    dst.alloc.written = True
+    dst.storage.mark_written_where(where, dst.start, dst.strides, dst.itemsize)
+
+
+@checked_call("collective_permute")
+def collective_permute(srcs: Any, dsts: Any, source_target_pairs: Any) -> None:
+    """Send tensors along given pairs of ranks; ranks that are no target keep their destination."""
+    name = "collective_permute"
+    core = current_core(f"nki.collectives.{name}")
+    rank, ranks = world(core)
+    pairs = _tensors(name, srcs, dsts, only_hbm=True)
+    _same_shape(name, pairs)
+    routes = [(int(s), int(t)) for s, t in source_target_pairs]
+    sources, targets = [s for s, _ in routes], [t for _, t in routes]
+    wrong = ""
+    if len(pairs) != 1:
+        wrong = f"there are {len(pairs)} tensors"
+    elif len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
+        wrong = f"a rank is named twice as source or target in {routes}"
+    elif any(not 0 <= r < ranks for r in (*sources, *targets)):
+        wrong = f"ranks of {routes} must be below {ranks}"
+    if wrong:
+        complain(
+            rules.PERMUTE, name, wrong, "name every source and target once", "source_target_pairs"
+        )
+    at = Seat(core, rank, tuple(range(ranks)))
+    src, dst = pairs[0]
+    table = exchange(at, name, [prepare_read(src, name, "srcs[0]")], (tuple(routes), src.shape))
+    if table is None:
+        return
+    for source, target in routes:
+        if target == rank:
+            commit(dst, table[source].arrays[0].reshape(dst.shape))
+    done(at)
+
+
+def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: int) -> None:
+    limit = 4 if group == ranks else 2
+    ids = list(channel_ids)
+    wrong = ""
+    if ids != list(range(len(ids))):
+        wrong = f"channel_ids are {ids}, not 0 to n-1"
+    elif len(ids) > limit:
+        wrong = f"there are {len(ids)} channels, this group has {limit}"
+    elif any(len(part) != len(ids) for part in lists):
+        wrong = f"{len(ids)} channels, but lists of {[len(part) for part in lists]}"
+    elif any(len(inner) != 1 for part in lists for inner in part):
+        wrong = "a channel has several tensors"
+    if wrong:
+        complain(
+            rules.CHANNELS, name, wrong, "give each channel one list with one tensor", "channel_ids"
+        )
+
+
+def _ring(name: str, at: Seat, dsts: list[Any], brought: list[Array], signature: Any) -> None:
+    """Send to the successor and receive from the predecessor, on every channel."""
+    table = exchange(at, name, brought, signature)
+    if table is None:
+        return
+    before = at.group[at.position - 1]
+    for i, channel in enumerate(dsts):
+        commit(channel[0], table[before].arrays[i].reshape(channel[0].shape))
+    done(at)
+
+
+@checked_call("collective_permute_implicit")
+def collective_permute_implicit(
+    srcs_by_channel: Any,
+    dsts_by_channel: Any,
+    replica_group: Any,
+    channel_ids: Any = [0],  # noqa: B006
+) -> None:
+    """Send tensors to the next rank of the group's ring, and receive from the one before."""
+    name = "collective_permute_implicit"
+    at = seat(name, replica_group)
+    _channels(
+        name, [srcs_by_channel, dsts_by_channel], channel_ids, len(at.group), world(at.core)[1]
+    )
+    pairs = [
+        _tensors(name, src, dst)[0]
+        for src, dst in zip(srcs_by_channel, dsts_by_channel, strict=True)
+    ]
+    _same_shape(name, pairs)
+    brought = [prepare_read(src, name, "srcs_by_channel") for src, _ in pairs]
+    _ring(name, at, list(dsts_by_channel), brought, tuple(src.shape for src, _ in pairs))
+
+
+@checked_call("collective_permute_implicit_reduce")
+def collective_permute_implicit_reduce(
+    srcs0_by_channel: Any,
+    srcs1_by_channel: Any,
+    dsts_by_channel: Any,
+    replica_group: Any,
+    op: Any,
+    channel_ids: Any = [0],  # noqa: B006
+) -> None:
+    """Combine two tensors, send the result along the ring, and receive the one before's."""
+    name = "collective_permute_implicit_reduce"
+    at = seat(name, replica_group)
+    lists = [srcs0_by_channel, srcs1_by_channel, dsts_by_channel]
+    _channels(name, lists, channel_ids, len(at.group), world(at.core)[1])
+    brought = []
+    for first, second, dst in zip(*lists, strict=True):
+        _same_shape(name, [*_tensors(name, first, dst), *_tensors(name, second, dst)])
+        parts = [prepare_read(t[0], name, "srcs_by_channel") for t in (first, second)]
+        brought.append(_reduced(name, op, first[0], parts))
+    shapes = tuple(dst[0].shape for dst in dsts_by_channel)
+    _ring(name, at, list(dsts_by_channel), brought, (repr(op), shapes))
+
+
+@checked_call(
+    "collective_permute_implicit_current_processing_rank_id",
+    {
+        "num_channels": (
+            rules.REMOVED_CHANNELS,
+            "drop it, and pass channel_ids=[...] to collective_permute_implicit",
+        )
+    },
+)
+def collective_permute_implicit_current_processing_rank_id(
+    iteration_id: int, replica_group: Any, channel_id: int = 0
+) -> VirtualRegister:
+    """Return, as a register, whose data a rank holds in an iteration of the ring."""
+    name = "collective_permute_implicit_current_processing_rank_id"
+    at = seat(name, replica_group)
+    step = int(iteration_id)
+    if not 0 <= step < len(at.group):
+        complain(
+            rules.ITERATION,
+            name,
+            f"iteration_id is {step} in a group of {len(at.group)}",
+            f"use 0 to {len(at.group) - 1}",
+            "iteration_id",
+        )
+    return VirtualRegister(at.group[(at.position - step) % len(at.group)])
+
+
+@checked_call("rank_id")
+def rank_id() -> VirtualRegister:
+    """Return the rank of the running core, as a register."""
+    return VirtualRegister(world(current_core("nki.collectives.rank_id"))[0])

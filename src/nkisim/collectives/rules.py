@@ -1,0 +1,110 @@
+"""Rules about collectives and replica groups."""
+
+from __future__ import annotations
+
+from nkisim.diagnostics import Rule, declare
+
+__all__: list[str] = []
+
+
+def _declare(id: str, slug: str, checks: str, matters: str) -> Rule:
+    return declare(id, slug, "error", checks, matters, meaningless=True)
+
+
+REMOVED_CHANNELS = _declare(
+    "A011",
+    "removed-num-channels",
+    "The processing-rank query is called with num_channels.",
+    "0.3.0 gives channel_ids to collective_permute_implicit instead",
+)
+MIXED_MEMORY = _declare(
+    "C016",
+    "collective-memory",
+    "A collective mixes HBM and SBUF tensors, or uses PSUM.",
+    "all tensors of a collective live in one kind of memory",
+)
+COALESCED = _declare(
+    "C017",
+    "collective-coalesced",
+    "A collective has several tensors outside HBM, or lists of different length.",
+    "only HBM tensors can be coalesced, one source for each destination",
+)
+DIMENSION = _declare(
+    "C018",
+    "collective-dimension",
+    "collective_dim is not one that the collective supports.",
+    "tensors are split and joined along dimension 0; SBUF all_gather also along 1",
+)
+EXTENT = _declare(
+    "C019",
+    "collective-extent",
+    "The extents of source and destination do not fit the size of the group.",
+    "a gather multiplies the extent by the group size, a scatter divides it",
+)
+SAME_SHAPE = _declare(
+    "C020",
+    "collective-shape",
+    "Source and destination of a collective differ in shape or dtype.",
+    "the collective moves or reduces elements in place",
+)
+OPERATOR = _declare(
+    "C021",
+    "collective-operator",
+    "A collective reduces with an operator it does not have.",
+    "collectives reduce with add, minimum and maximum",
+)
+GROUP = _declare(
+    "C022",
+    "replica-group",
+    "A replica group is malformed: a repeated rank, unequal sizes, or a rank that does not exist.",
+    "the ranks wait for partners that do not come",
+)
+MISMATCH = _declare(
+    "C023",
+    "collective-mismatch",
+    "The ranks of a group issue different collectives, or with different sizes.",
+    "the ranks wait for each other, or exchange the wrong bytes",
+)
+MISSING_RANK = _declare(
+    "C024",
+    "collective-missing-rank",
+    "A rank waits in a collective that another rank of its group never enters.",
+    "the device hangs",
+)
+PERMUTE = _declare(
+    "C025",
+    "collective-permute",
+    "collective_permute has several tensors, SBUF tensors, or pairs that repeat a source or "
+    "target.",
+    "each rank sends once and receives once, from HBM",
+)
+CHANNELS = _declare(
+    "C026",
+    "collective-channels",
+    "collective_permute_implicit has channels that are not 0 to n-1, too many, or unequal lists.",
+    "there are at most 4 channels with one tensor each",
+)
+ITERATION = _declare(
+    "C027",
+    "ring-iteration",
+    "The iteration of a ring lies outside the group.",
+    "the wrong slice is processed",
+)
+ALL_TO_ALL = _declare(
+    "C028",
+    "all-to-all-memory",
+    "all_to_all runs on SBUF tensors or along another dimension than 0.",
+    "it redistributes HBM tensors along dimension 0",
+)
+ALL_TO_ALL_V = _declare(
+    "C029",
+    "all-to-all-v",
+    "all_to_all_v has several tensors, metadata of the wrong kind, or counts that do not fit.",
+    "elements land outside the buffers or are not received",
+)
+PARTIAL_OVERLAP = _declare(
+    "C032",
+    "collective-overlap",
+    "Source and destination of a collective overlap in part.",
+    "later reads see earlier writes",
+)

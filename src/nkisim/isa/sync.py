@@ -1,0 +1,208 @@
+"""Between the two cores of a logical core: core_barrier and sendrecv."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import declare, flag
+from nkisim.machine import Core, commit, instruction, prepare_read
+from nkisim.memory import MemoryRegion, NkiTensor
+from nkisim.spec import HBM, ON_CHIP, SBUF, Call, Constraint, In, Out, rules
+from nkisim.spec.constraints import same_dtype, same_free_size, same_partitions
+from nkisim.spec.cost import fixed, transfer
+from nkisim.spec.enums import dma_engine as DmaEngine
+from nkisim.spec.enums import engine as Engine
+
+__all__ = ["core_barrier", "sendrecv"]
+
+BARRIER = declare(
+    "C009",
+    "core-barrier",
+    "error",
+    "core_barrier has other cores than (0, 1), data outside shared_hbm, or only one core.",
+    "the core waits for a signal that never comes",
+    meaningless=True,
+)
+SENDRECV_RANKS = declare(
+    "C013",
+    "sendrecv-ranks",
+    "error",
+    "sendrecv names a core that does not exist or itself, or has no counterpart on the other core.",
+    "the exchange never completes",
+    meaningless=True,
+)
+SENDRECV_SIDES = declare(
+    "C014",
+    "sendrecv-sides",
+    "error",
+    "The two sides of a sendrecv differ in shape or dtype.",
+    "bytes land where they do not belong",
+    meaningless=True,
+)
+SENDRECV_SIZE = declare(
+    "C015",
+    "sendrecv-size",
+    "error",
+    "sendrecv by gpsimd_dma has too many bytes per partition, or partitions not a multiple of 16.",
+    "the GpSimd engine's own DMA has fixed limits",
+    meaningless=True,
+)
+
+_GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
+
+
+def _barrier(call: Call) -> None:
+    data, cores = call.tensor("data"), call["cores"]
+    assert data is not None
+    why = ""
+    if tuple(cores) != (0, 1):
+        why = f"cores is {cores}, only (0, 1) is supported"
+    elif data.buffer is not MemoryRegion.shared_hbm:
+        why = f"data is in {data.buffer.value}, not in shared_hbm"
+    if why:
+        call.fail(
+            BARRIER,
+            why,
+            operand="cores",
+            seen=why,
+            allowed="cores=(0, 1) and data in nl.shared_hbm",
+            fix="synchronise on a tensor in nl.shared_hbm that both cores use",
+        )
+
+
+@instruction(
+    engines=(Engine.gpsimd, Engine.vector, Engine.scalar, Engine.tensor, Engine.sync),
+    operands={"data": In(HBM, ON_CHIP, flat=True)},
+    require=(Constraint("cores (0, 1), data in shared HBM", (BARRIER,), _barrier),),
+    since=3,
+    memory=True,
+    cost=fixed(),
+    source="nki.isa.core_barrier, 0.3.0",
+)
+def core_barrier(
+    core: Core, data: Any, cores: Any, engine: Engine = Engine.gpsimd, name: str | None = None
+) -> None:
+    """Wait until both cores have come here."""
+    member = _pair(core, "core_barrier", BARRIER)
+    passed = member.count("barrier")
+    other = 1 - member.core
+    member.wait(
+        lambda: member.counted(member.rank, other, "barrier") >= passed,
+        f"core {other} at core_barrier number {passed}",
+        BARRIER,
+    )
+    member.synchronised += 1
+
+
+def _pair(core: Core, name: str, rule: Any) -> Any:
+    """Return the core's place in its pair, or raise: alone it would wait for ever."""
+    if core.member is None or core.num_programs != 2:
+        flag(
+            rule,
+            f"{name} needs two cores, the kernel runs on one",
+            instruction=name,
+            seen="one core",
+            allowed="kernel[2]",
+            fix="launch with kernel[2], or guard the call with nl.num_programs()",
+        )
+    return core.member
+
+
+def _ranks(call: Call) -> None:
+    to, source = call["send_to_rank"], call["recv_from_rank"]
+    if to not in (0, 1) or source not in (0, 1):
+        call.fail(
+            SENDRECV_RANKS,
+            f"send_to_rank {to} and recv_from_rank {source} must be 0 or 1",
+            operand="send_to_rank",
+            seen=f"{to}, {source}",
+            allowed="0 or 1",
+            fix="use 1 - nl.program_id(0)",
+        )
+
+
+def _gpsimd_size(call: Call) -> None:
+    src = call.tensor("src")
+    if call["dma_engine"] is not DmaEngine.gpsimd_dma or src is None:
+        return
+    nbytes, limit = src.free_size * src.dtype.itemsize, _GPSIMD_BYTES[src.dtype.itemsize]
+    if src.shape[0] % 16 or nbytes > limit:
+        call.fail(
+            SENDRECV_SIZE,
+            f"by gpsimd_dma moves {src.shape[0]} partitions of {nbytes} bytes",
+            operand="dma_engine",
+            seen=f"{src.shape[0]} partitions, {nbytes} bytes",
+            allowed=f"a multiple of 16 partitions, at most {limit} bytes each",
+            fix="use nisa.dma_engine.dma",
+        )
+
+
+@instruction(
+    engines=(Engine.dma,),
+    operands={"src": In(SBUF), "dst": Out(SBUF)},
+    require=(
+        same_dtype("src", "dst"),
+        same_partitions("src", "dst"),
+        same_free_size("src", "dst"),
+        Constraint("ranks 0 and 1", (SENDRECV_RANKS,), _ranks),
+        Constraint("gpsimd_dma: 16n partitions, small rows", (SENDRECV_SIZE,), _gpsimd_size),
+    ),
+    since=3,
+    memory=True,
+    cost=transfer(over="src"),
+    removed={
+        "use_gpsimd_dma": (
+            rules.REMOVED_GPSIMD_DMA,
+            "dma_engine=nisa.dma_engine.gpsimd_dma, or nisa.dma_engine.dma",
+        )
+    },
+    source="nki.isa.sendrecv, 0.3.0",
+)
+def sendrecv(
+    core: Core,
+    src: NkiTensor,
+    dst: NkiTensor,
+    send_to_rank: int,
+    recv_from_rank: int,
+    pipe_id: int,
+    dma_engine: DmaEngine = DmaEngine.dma,
+    name: str | None = None,
+) -> None:
+    """Send a tile to the other core and receive one from it; both sides have copied on return."""
+    member = _pair(core, "sendrecv", SENDRECV_RANKS)
+    if member.core in (send_to_rank, recv_from_rank):
+        flag(
+            SENDRECV_RANKS,
+            f"sendrecv on core {member.core} sends to {send_to_rank} and receives from "
+            f"{recv_from_rank}",
+            instruction="sendrecv",
+            operand="send_to_rank",
+            seen=f"{send_to_rank}, {recv_from_rank}",
+            allowed=f"{1 - member.core}",
+            fix="use 1 - nl.program_id(0)",
+        )
+    number = member.count(("sendrecv", pipe_id))
+    mail = member.cluster.mail
+    stored = np.array(prepare_read(src, "sendrecv", "src"))
+    mail[member.rank, send_to_rank, pipe_id, number] = stored
+    arrives = (member.rank, member.core, pipe_id, number)
+    member.wait(
+        lambda: arrives in mail,
+        f"a tile from core {recv_from_rank} on pipe {pipe_id}",
+        SENDRECV_RANKS,
+    )
+    received = mail.pop(arrives)
+    member.synchronised += 1
+    if received.size != dst.size or received.dtype != dst.array.dtype:
+        flag(
+            SENDRECV_SIDES,
+            f"sendrecv receives {received.dtype} {received.shape} into {dst.describe()}",
+            instruction="sendrecv",
+            operand="dst",
+            seen=f"{received.dtype} {received.shape}",
+            allowed=f"{dst.dtype} {dst.shape}",
+            fix="exchange tiles of one shape and dtype",
+        )
+    commit(dst, received.reshape(dst.shape))

@@ -1,0 +1,74 @@
+"""The cores and ranks of one run, and what they share: HBM, mailboxes, the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nkisim.diagnostics import Rule
+from nkisim.machine.schedule import Schedule
+
+__all__ = ["Cluster", "Member"]
+
+
+class Cluster:
+    """Everything that several cores of a run have in common.
+
+    Attributes:
+        schedule: Decides who runs.
+        ranks: Number of ranks.
+        cores: Number of cores per rank.
+        counters: How often each member has passed a synchronisation, by kind.
+        mail: What members left for each other.
+    """
+
+    def __init__(self, ranks: int, cores: int, seed: int | None) -> None:
+        self.schedule = Schedule(seed)
+        self.ranks = ranks
+        self.cores = cores
+        self.counters: dict[Any, int] = {}
+        self.mail: dict[Any, Any] = {}
+
+
+class Member:
+    """One core's place in a cluster.
+
+    Attributes:
+        rank: Rank that the core belongs to.
+        core: Number of the core in its rank.
+        synchronised: How often the core has met the other core of its rank.
+    """
+
+    def __init__(self, cluster: Cluster, rank: int, core: int) -> None:
+        self.cluster = cluster
+        self.rank = rank
+        self.core = core
+        self.synchronised = 0
+
+    @property
+    def label(self) -> str:
+        """How messages call this core."""
+        if self.cluster.ranks == 1:
+            return f"core {self.core}"
+        if self.cluster.cores == 1:
+            return f"rank {self.rank}"
+        return f"rank {self.rank} core {self.core}"
+
+    @property
+    def index(self) -> int:
+        """Position in the schedule."""
+        return self.rank * self.cluster.cores + self.core
+
+    def wait(self, ready: Callable[[], bool], what: str, rule: Rule) -> None:
+        """Wait until ``ready`` answers True; ``rule`` is broken if that can never happen."""
+        self.cluster.schedule.wait(self.index, ready, what, rule)
+
+    def count(self, kind: Any) -> int:
+        """Count a passage of this core through ``kind`` and return its number, from 1."""
+        key = (self.rank, self.core, kind)
+        self.cluster.counters[key] = self.cluster.counters.get(key, 0) + 1
+        return self.cluster.counters[key]
+
+    def counted(self, rank: int, core: int, kind: Any) -> int:
+        """Return how often another core passed ``kind``."""
+        return self.cluster.counters.get((rank, core, kind), 0)

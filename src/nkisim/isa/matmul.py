@@ -23,7 +23,7 @@ from nkisim.spec.cost import matmul
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
-__all__ = ["nc_matmul"]
+__all__ = ["adding", "nc_matmul", "store_sum"]
 
 Array = np.ndarray
 
@@ -72,20 +72,20 @@ def nc_matmul(
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
     """
     if is_transpose and core.generation.number >= 3:
-        _store(core, dst, transposed(stationary, moving), accumulate=False, raw=True)
+        store_sum(core, dst, transposed(stationary, moving), accumulate=False, raw=True)
         return
     left = _operand(stationary, "stationary", is_stationary_onezero)
     right = _operand(moving, "moving", is_moving_onezero)
     if perf_mode is PerfMode.double_row:
         left = left.reshape(2 * left.shape[0], -1)
         right = right.reshape(2 * right.shape[0], -1)
-    adds = _adds(core, dst, accumulate)
+    adds = adding(core, dst, accumulate)
     if adds is False and dst.dtype == "float32" and dst.ndim == 2:
         np.matmul(left.T, right, out=dst.array)
         _written(dst)
         return
     product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
-    _store(core, dst, product, accumulate=adds)
+    store_sum(core, dst, product, accumulate=adds)
 
 
 def transposed(stationary: NkiTensor, moving: NkiTensor) -> Array:
@@ -130,7 +130,9 @@ def _check_onezero(values: Array, name: str) -> None:
         )
 
 
-def _adds(core: Core, dst: NkiTensor, accumulate: bool | None) -> Array | bool:
+def adding(
+    core: Core, dst: NkiTensor, accumulate: bool | None, name: str = "nc_matmul"
+) -> Array | bool:
     """Decide which elements of ``dst`` are added to, and flag broken accumulation groups."""
     state = dst.storage.psum
     assert state is not None
@@ -138,47 +140,47 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None) -> Array | bool:
     if accumulate is not None and not accumulate:
         return False
     if accumulate and state.interrupted(region):
-        _flag_interrupted(dst, "written by another engine or another matmul")
+        _flag_interrupted(name, dst, "written by another engine or another matmul")
         return True
     opened = state.opened(region)
     if accumulate is None:
         if opened is True and state.evicted(region):
             flag(
                 broken.REUSED_GROUP,
-                f"nc_matmul adds to `{dst.name}`, whose sum was already read out",
-                instruction="nc_matmul",
+                f"{name} adds to `{dst.name}`, whose sum was already read out",
+                instruction=name,
                 operand="dst",
                 seen="accumulate=None on a tile that was read since its last matmul",
                 fix="write accumulate=(k > 0), or allocate the PSUM tile inside the outer loop",
             )
         return opened
     if opened is not True:
-        _not_begun(core, dst)
+        _not_begun(name, core, dst)
     elif state.evicted(region):
-        _flag_interrupted(dst, "read")
+        _flag_interrupted(name, dst, "read")
     return True
 
 
-def _flag_interrupted(dst: NkiTensor, how: str) -> None:
+def _flag_interrupted(name: str, dst: NkiTensor, how: str) -> None:
     flag(
         broken.INTERRUPTED_GROUP,
-        f"nc_matmul continues an accumulation in `{dst.name}` that was {how} in between",
-        instruction="nc_matmul",
+        f"{name} continues an accumulation in `{dst.name}` that was {how} in between",
+        instruction=name,
         operand="dst",
         seen=f"dst was {how} between two accumulating matmuls",
         fix="finish the accumulation first, or begin a new one with accumulate=False",
     )
 
 
-def _not_begun(core: Core, dst: NkiTensor) -> None:
+def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
     hidden = dst.storage.unwritten(*dst.region)
     if hidden is not None:
         # The sum that follows overwrites dst, so the sentinel may stand in the memory itself.
         dst.array[...] = with_sentinel(dst, hidden)
         flag(
             broken.ACCUMULATE_UNWRITTEN,
-            f"nc_matmul adds to `{dst.name}`, which nothing has written",
-            instruction="nc_matmul",
+            f"{name} adds to `{dst.name}`, which nothing has written",
+            instruction=name,
             operand="dst",
             seen=f"{int(hidden.sum())} unwritten elements",
             fix="pass accumulate=(k > 0), or leave accumulate=None",
@@ -187,8 +189,8 @@ def _not_begun(core: Core, dst: NkiTensor) -> None:
     elif core.generation.number <= 3:
         flag(
             broken.ACCUMULATE_AFTER_FILL,
-            f"nc_matmul adds to `{dst.name}`, an accumulation that no matmul has begun",
-            instruction="nc_matmul",
+            f"{name} adds to `{dst.name}`, an accumulation that no matmul has begun",
+            instruction=name,
             operand="dst",
             seen="dst was last written by another engine",
             fix="drop the fill and pass accumulate=(k > 0)",
@@ -196,7 +198,7 @@ def _not_begun(core: Core, dst: NkiTensor) -> None:
         )
 
 
-def _store(
+def store_sum(
     core: Core, dst: NkiTensor, product: Array, accumulate: Array | bool, raw: bool = False
 ) -> None:
     """Put a product into PSUM, adding where told; sums are rounded to ``dst``'s type."""

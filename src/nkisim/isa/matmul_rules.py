@@ -10,7 +10,7 @@ from nkisim.spec import Call, Constraint, rules
 from nkisim.spec.constraints import one_start_partition
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
-__all__ = ["MATMUL_CONSTRAINTS"]
+__all__ = ["MATMUL_CONSTRAINTS", "array_tile"]
 
 _FLOATS = ("float8_e4m3", "float8_e5m2", "bfloat16", "float16", "tfloat32", "float32")
 _WIDE = ("tfloat32", "float32")
@@ -185,7 +185,8 @@ def _tile(call: Call) -> tuple[int, int]:
     return (int(size[0]), int(size[1])) if len(size) == 2 else (128, 128)
 
 
-def _array_tile(call: Call) -> None:
+def array_tile(call: Call) -> None:
+    """Check that tile_position and tile_size describe a tile that the operands lie on."""
     position, size = tuple(call["tile_position"] or ()), tuple(call["tile_size"] or ())
     if not position and not size:
         return
@@ -424,7 +425,7 @@ def bank_fits(call: Call) -> None:
 
 MATMUL_CONSTRAINTS = (
     one_start_partition("stationary", "moving"),
-    Constraint("array tiles: sizes and starts", (ARRAY_TILE,), _array_tile),
+    Constraint("array tiles: sizes and starts", (ARRAY_TILE,), array_tile),
     Constraint(
         "K <= 128 rows, M <= 128 columns, N <= 512 (gen4: all of PSUM), dst (M, N)",
         (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from operator import xor
 from typing import Any
 
 import ml_dtypes
@@ -111,7 +113,8 @@ def numbers(
 
 def test_xorwow_worked_by_hand():
     # From x = 1 and zeros: t = 1, so v = 1 ^ 2 = 3. Then x = 0 four times and v ^ v<<4 gives 0x33,
-    # 0x303, 0x3333, 0x30003. Then x = 3: t = 3, t ^ t<<1 = 5, v = 0x30003 ^ 0x300030 ^ 5 = 0x330036.
+    # 0x303, 0x3333, 0x30003. Then x = 3: t = 3, t ^ t<<1 = 5, v = 0x30003 ^ 0x300030 ^ 5, which is
+    # 0x330036. The counter adds 362437 for every number so far.
     shifted = [0x3, 0x33, 0x303, 0x3333, 0x30003, 0x330036]
     want = [v + 362437 * k for k, v in enumerate(shifted, 1)]
     generator, lane = Xorwow(), np.array([5])
@@ -148,17 +151,14 @@ def test_seeds_are_expanded_by_splitmix64():
 
 
 def test_the_shift_register_has_the_full_period():
-    # The step is a 32 x 32 matrix over the field of two elements; columns are images of single
-    # bits. Its order is 2^32 - 1 if that power is the identity and no power by a maximal divisor is.
-    def times(a, b):
-        return [_combine(a, column) for column in b]
+    # The step is a 32 x 32 matrix over the field of two elements; its columns are the images of
+    # single bits. Its order is 2^32 - 1 if that power of it is the identity and none is whose
+    # exponent is 2^32 - 1 divided by a prime.
+    def image(a, bits):
+        return functools.reduce(xor, (a[i] for i in range(32) if bits >> i & 1), 0)
 
-    def _combine(a, bits):
-        image = 0
-        for i in range(32):
-            if bits >> i & 1:
-                image ^= a[i]
-        return image
+    def times(a, b):
+        return [image(a, column) for column in b]
 
     def power(a, exponent):
         result = [1 << i for i in range(32)]
@@ -637,7 +637,7 @@ def test_dropout_in_place_and_in_psum():
 # -- engines without a seed ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("target", "engine", "words"), STREAMS)
+@each_stream
 def test_an_engine_without_a_seed_is_reported_once(target, engine, words):
     def body():
         first, second = new((128, 16)), new((128, 16))
@@ -712,14 +712,16 @@ def test_every_use_of_an_engine_without_a_seed_is_reported(draw):
 
 
 def test_a_run_does_not_inherit_the_seed_of_another():
-    assert numbers("gen4", VECTOR, 24, 4) is not None
+    seeded = numbers("gen4", VECTOR, 24, 4)
 
     def body():
         dst = new((128, 4))
         rng(dst)
         return [dst]
 
-    assert run(body).codes == {"R012"}
+    report = run(body)
+    assert report.codes == {"R012"}
+    assert not (report.outputs[0] == seeded).any()
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -781,7 +783,7 @@ def test_a_state_has_the_words_of_its_engine(call, target, engine, shape, dtype)
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, 1.0), (2.0, 1.0), (0, -1), (0.0, math.inf)])
 def test_rand2_needs_a_range(low, high):
-    # The bounds of one signature differ from call to call, so the legal one must not hide the other.
+    # A signature is checked once for all bounds: a legal call must not hide the other.
     def call(seed):
         set_rng_seed(seed)
         rand2(new((128, 4), "float32"), 1.0, 5.0)

@@ -194,6 +194,7 @@ def _core(options: SimOptions, recorder: Recorder, kernel: Kernel, **place: Any)
         recorder,
         precise=options.precise(),
         watchers=options.watchers,
+        values=options.values,
         has_grid=kernel.cores is not None,
         **place,
     )

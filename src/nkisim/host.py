@@ -152,7 +152,11 @@ class HostBoundary:
         self, name: str, original: Any, array: np.ndarray, dtype: DType | None
     ) -> NkiTensor:
         found = self._core.memory.argument(
-            array, self._region, name, dtype or as_dtype(array.dtype)
+            array,
+            self._region,
+            name,
+            dtype or as_dtype(array.dtype),
+            values=self._core.values,
         )
         self._inputs.append((name, original, found))
         return found
@@ -194,6 +198,8 @@ class HostBoundary:
 
     def carry_out(self, result: Any) -> Any:
         """Update the inputs that were written and return the results in the caller's kind."""
+        if not self._core.values:
+            return None
         self._update_inputs(result)
         return self._export(result)
 

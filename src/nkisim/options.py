@@ -30,6 +30,8 @@ class SimOptions:
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
             NKI_PRECISE_FP at each call, where only ``0`` turns precision off.
         watchers: Called with an ``Event`` after every instruction.
+        values: False computes no numbers: shapes, addresses, initialisation, capacity and
+            synchronisation are checked, at a fraction of the time; there are no outputs.
         ranks: Number of ranks; with more than one, a call takes a list with the arguments of each
             rank and returns the list of their results.
         schedule_seed: Lets the cores of a run take turns at random between instructions, the same
@@ -40,6 +42,7 @@ class SimOptions:
     target: str | None = None
     precise_fp: bool | None = None
     watchers: tuple[Callable[[Event], None], ...] = ()
+    values: bool = True
     ranks: int = 1
     schedule_seed: int | None = None
 

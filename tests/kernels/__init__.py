@@ -13,7 +13,8 @@ for the face::
 
 The bad one makes a mistake that a person would make and marks the line (or lines) where it must
 be found with ``# here``; the good one differs by the mend only. Both run on the same inputs unless
-the mend is on the host, in which case ``mended=`` gives the good twin's inputs.
+the mend is on the host, in which case ``mended=`` gives the good twin's inputs. ``cores=2`` launches
+both on two cores, ``ranks=n`` on n ranks; all ranks get the same inputs, except for a ``ByRank``.
 
 ``host_twin`` declares a pair for a rule that is decided outside a kernel: both are called without
 arguments. ``guard`` declares a legal kernel that a stricter reader would wrongly flag; it must have
@@ -30,6 +31,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 
@@ -55,6 +57,8 @@ class Twin:
         mended: Arguments of the good kernel.
         targets: Generations on which the mistake is one.
         on_host: True when both are host code without arguments.
+        cores: Launch grid, or None for a kernel without one.
+        ranks: Number of ranks.
     """
 
     name: str
@@ -63,6 +67,8 @@ class Twin:
     mended: Sequence[Any] = ()
     targets: tuple[str, ...] = ALL
     on_host: bool = False
+    cores: int | None = None
+    ranks: int = 1
 
     @property
     def rule(self) -> str:
@@ -85,6 +91,16 @@ class Twin:
         lines, first = inspect.getsourcelines(self.bad)
         return {first + i for i, line in enumerate(lines) if line.rstrip().endswith("# here")}
 
+    def launched(self, kernel: Callable[..., Any]) -> Any:
+        """One of the two kernels, on the twin's grid."""
+        return kernel if self.cores is None else nkisim.jit(kernel)[self.cores]
+
+    def arguments(self, inputs: Sequence[Any]) -> list[Any]:
+        """Arguments of a call with these inputs: copies, and for several ranks one list of them."""
+        if self.ranks == 1:
+            return copies(inputs)
+        return [[copies(of_rank(inputs, rank)) for rank in range(self.ranks)]]
+
 
 @dataclass(frozen=True)
 class Guard:
@@ -106,6 +122,8 @@ def twin(
     targets: tuple[str, ...] = ALL,
     mended: Sequence[Any] | None = None,
     needs: str | None = None,
+    cores: int | None = None,
+    ranks: int = 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin.
 
@@ -114,7 +132,15 @@ def twin(
 
     def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
         good_inputs = inputs if mended is None else mended
-        found = Twin(bad.__name__.removeprefix("bad_"), bad, inputs, good_inputs, targets)
+        found = Twin(
+            bad.__name__.removeprefix("bad_"),
+            bad,
+            inputs,
+            good_inputs,
+            targets,
+            cores=cores,
+            ranks=ranks,
+        )
         (TWINS if needs is None or simulated(needs) else WAITING).append(found)
         return bad
 
@@ -137,6 +163,21 @@ def guard(
         return kernel
 
     return declare
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """An input with a value of its own on every rank."""
+
+    values: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{value} on rank {rank}" for rank, value in enumerate(self.values))
+
+
+def of_rank(inputs: Sequence[Any], rank: int) -> list[Any]:
+    """Return the inputs of one rank."""
+    return [value.values[rank] if isinstance(value, ByRank) else value for value in inputs]
 
 
 def copies(inputs: Sequence[Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from kernels import (
     api,
     boundary,
     copies,
+    cores,
     dtype,
     earlier,
     gather,
@@ -29,6 +30,7 @@ from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
 MODULES = (
     api,
     boundary,
+    cores,
     dtype,
     earlier,
     gather,
@@ -43,7 +45,6 @@ MODULES = (
     views,
     whole,
 )
-NEEDS_TWO_CORES = {"A008"}
 NOT_WATCHED_IN_SIMULATE = {"D042"}  # looking at every value of every result costs too much there
 
 IN_KERNELS = [twin for twin in TWINS if not twin.on_host]
@@ -63,6 +64,21 @@ each_twin = pytest.mark.parametrize(("twin", "target"), on_targets(IN_KERNELS))
 each_host_twin = pytest.mark.parametrize("twin", [pytest.param(t, id=t.name) for t in ON_HOST])
 
 
+def simulated(twin, target, **options):
+    """The simulation of the bad twin."""
+    return simulate(twin.launched(twin.bad), target=target, ranks=twin.ranks, **options)
+
+
+def report_of_bad(twin, target):
+    checked = check(twin.launched(twin.bad), target=target, ranks=twin.ranks)
+    return checked(*twin.arguments(twin.inputs))
+
+
+def report_of_good(twin, target):
+    checked = check(twin.launched(twin.good), target=target, ranks=twin.ranks)
+    return checked(*twin.arguments(twin.mended))
+
+
 def finding_of(twin, findings):
     """The finding of the twin's rule at a marked line."""
     found = [f for f in findings if f.rule.id == twin.rule]
@@ -76,8 +92,8 @@ def finding_of(twin, findings):
 @each_twin
 def test_the_bad_twin_is_found_at_its_line(twin, target):
     # The good twin runs first: what was allowed once must not hide the mistake that follows.
-    check(twin.good, target=target)(*copies(twin.mended))
-    report = check(twin.bad, target=target)(*copies(twin.inputs))
+    report_of_good(twin, target)
+    report = report_of_bad(twin, target)
     finding = finding_of(twin, report.findings)
     assert finding.message
     assert finding.fix
@@ -88,22 +104,22 @@ def test_the_bad_twin_is_found_at_its_line(twin, target):
 
 @each_twin
 def test_the_good_twin_has_no_finding(twin, target):
-    check(twin.bad, target=target)(*copies(twin.inputs))
-    report = check(twin.good, target=target)(*copies(twin.mended))
+    report_of_bad(twin, target)
+    report = report_of_good(twin, target)
     assert not report.findings, str(report)
     assert report.outputs is not None
 
 
 @each_twin
 def test_strict_stops_at_errors_only(twin, target):
-    kernel = simulate(twin.bad, strictness="strict", target=target)
+    kernel = simulated(twin, target, strictness="strict")
     rule = RULES[twin.rule]
     if rule.severity != "error" and not rule.meaningless:
-        kernel(*copies(twin.inputs))
+        kernel(*twin.arguments(twin.inputs))
         finding_of(twin, kernel.report.findings)
         return
     with pytest.raises(NkiValidationError) as caught:
-        kernel(*copies(twin.inputs))
+        kernel(*twin.arguments(twin.inputs))
     assert caught.value.rule_id == twin.rule
     assert f"[{twin.rule}]" in str(caught.value)
     finding_of(twin, [caught.value.finding])
@@ -111,18 +127,18 @@ def test_strict_stops_at_errors_only(twin, target):
 
 @each_twin
 def test_simulate_stops_only_where_there_is_no_result(twin, target):
-    kernel = simulate(twin.bad, target=target)
+    kernel = simulated(twin, target)
     rule = RULES[twin.rule]
     if rule.meaningless:
         with pytest.raises(NkiValidationError) as caught:
-            kernel(*copies(twin.inputs))
+            kernel(*twin.arguments(twin.inputs))
         assert caught.value.rule_id == twin.rule
         return
     if rule.severity == "error":
         with pytest.warns(NkiFindingWarning):
-            outputs = kernel(*copies(twin.inputs))
+            outputs = kernel(*twin.arguments(twin.inputs))
     else:
-        outputs = kernel(*copies(twin.inputs))
+        outputs = kernel(*twin.arguments(twin.inputs))
     assert outputs is not None
     if twin.rule not in NOT_WATCHED_IN_SIMULATE:
         finding_of(twin, kernel.report.findings)
@@ -155,7 +171,7 @@ def test_a_guard_has_no_finding(case, target):
 
 
 def test_every_rule_has_a_twin():
-    covered = {twin.rule for twin in [*TWINS, *WAITING]} | NEEDS_TWO_CORES
+    covered = {twin.rule for twin in [*TWINS, *WAITING]}
     assert set(RULES) - covered == set()
 
 

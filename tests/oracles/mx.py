@@ -10,6 +10,7 @@ of rows 32q to 32q + 31 lie in rows 32q + offset to 32q + offset + 3.
 
 from __future__ import annotations
 
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -101,10 +102,17 @@ def dequantize(words: np.ndarray, scales: np.ndarray, packed: str) -> np.ndarray
         for f in range(words.shape[1]):
             byte = int(scales[k // 8, f])
             for i, pattern in enumerate(patterns_of(int(words[k, f]), element)):
-                if byte == NAN_SCALE or element.kind(pattern) == "nan":
-                    out[4 * k + i, f] = np.nan
-                elif element.kind(pattern) == "inf":
-                    out[4 * k + i, f] = -np.inf if element.is_negative(pattern) else np.inf
-                else:
-                    out[4 * k + i, f] = float(element.value(pattern) * power_of_two(byte - 127))
+                out[4 * k + i, f] = scaled(pattern, byte, packed)
     return out
+
+
+@functools.cache
+def scaled(pattern: int, byte: int, packed: str) -> float:
+    """What an element of a block with this scale stands for."""
+    element = ELEMENTS[packed]
+    kind = element.kind(pattern)
+    if byte == NAN_SCALE or kind == "nan":
+        return float("nan")
+    if kind == "inf":
+        return float("-inf") if element.is_negative(pattern) else float("inf")
+    return float(element.value(pattern) * power_of_two(byte - 127))

@@ -39,6 +39,13 @@ _REMOVED = {
 }
 
 
+def _trace(core: Core, dst: NkiTensor, *arguments: Any) -> None:
+    """Follow the accumulation groups without computing the sums."""
+    accumulate = arguments[5]
+    adding(core, dst, accumulate)
+    _written(dst)
+
+
 @instruction(
     engines=(Engine.tensor,),
     operands={
@@ -48,6 +55,7 @@ _REMOVED = {
     },
     require=MATMUL_CONSTRAINTS,
     memory=True,
+    trace=_trace,
     cost=matmul(),
     removed=_REMOVED,
     source="nki.isa.nc_matmul, 0.3.0",

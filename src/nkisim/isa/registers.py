@@ -153,6 +153,8 @@ def _one_element(name: str, argument: str, tensor: Any) -> NkiTensor:
 
 
 def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
+    if not current_core(name).values:
+        raise ValueError(f"{name}: the loaded value decides what follows; run with values=True")
     return prepare_read(_one_element(name, argument, tensor), name, argument).reshape(-1)[0]
 
 

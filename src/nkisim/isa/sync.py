@@ -78,6 +78,7 @@ def _barrier(call: Call) -> None:
     require=(Constraint("cores (0, 1), data in shared HBM", (BARRIER,), _barrier),),
     since=3,
     memory=True,
+    synchronises=True,
     cost=fixed(),
     source="nki.isa.core_barrier, 0.3.0",
 )
@@ -151,6 +152,7 @@ def _gpsimd_size(call: Call) -> None:
     ),
     since=3,
     memory=True,
+    synchronises=True,
     cost=transfer(over="src"),
     removed={
         "use_gpsimd_dma": (

@@ -61,6 +61,7 @@ class Core:
         plans: Checked calls, by signature; shared by all runs with the same settings.
         generators: Random number generators of the engines, made by the instructions that use them.
         watchers: Called with an ``Event`` after every instruction.
+        values: False when no numbers are computed.
         member: Place among several cores, or None for a core on its own.
         program_id, num_programs, has_grid: Position in the launch grid.
         no_reorder_depth: How many ``nl.no_reorder`` regions are open.
@@ -80,6 +81,7 @@ class Core:
         "plans",
         "program_id",
         "recorder",
+        "values",
         "watchers",
     )
 
@@ -91,12 +93,14 @@ class Core:
         precise: bool = True,
         watchers: tuple[Callable[[Event], None], ...] = (),
         has_grid: bool = False,
+        values: bool = True,
         member: Member | None = None,
         shared: SharedHbm | None = None,
     ) -> None:
         self.generation = generation
         self.memory = CoreMemory(generation, precise=precise, shared=shared)
         self.member = member
+        self.values = values
         self.recorder = recorder
         self.clock = 0
         self.plans: dict[Any, Any] = _PLANS.setdefault((generation.number, precise), {})

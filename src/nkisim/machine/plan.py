@@ -28,6 +28,7 @@ from nkisim.machine.transfer import (
     note_written,
     overlaps,
     prepare_read,
+    trace_read,
 )
 from nkisim.memory import NkiTensor, resolve_scalar
 from nkisim.spec import rules
@@ -136,7 +137,7 @@ class Plan:
         if self.converters:
             for index, convert in self.converters:
                 arguments[index] = convert(arguments[index])
-        for index, name in self.scalar_offsets:
+        for index, name in self.scalar_offsets if core.values else ():
             arguments[index] = resolve_scalar(
                 arguments[index], skip=False, instruction=self.instruction.name, operand=name
             )
@@ -151,12 +152,27 @@ class Plan:
                 alloc.first_use = clock
         if self.writes:
             self._check_overlap(tensors)
-        if self.instruction.memory:
+        if not core.values and not self.instruction.synchronises:
+            self._trace(core, arguments, tensors)
+        elif self.instruction.memory:
             self.body(core, *arguments)
         else:
             self._compute(core, arguments, tensors)
         if core.watchers:
             self._emit(core, tensors)
+
+    def _trace(self, core: Core, arguments: list[Any], tensors: list[Any]) -> None:
+        """Do all but compute: note what is read and written."""
+        name = self.instruction.name
+        for index, operand in self.reads:
+            if tensors[index].indirect is None:
+                trace_read(tensors[index], name, operand)
+        if self.instruction.trace is not None:
+            self.instruction.trace(core, *arguments)
+            return
+        for index, _ in self.writes:
+            if tensors[index].indirect is None:
+                note_written(tensors[index])
 
     def _compute(self, core: Core, arguments: list[Any], tensors: list[Any]) -> None:
         if core.recorder.strictness == "simulate":

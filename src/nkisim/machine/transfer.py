@@ -14,7 +14,7 @@ import numpy as np
 from nkisim.diagnostics import Rule, flag
 from nkisim.dtypes import DType, decode, encode
 from nkisim.machine.core import CORE
-from nkisim.memory import NkiTensor, read_elements
+from nkisim.memory import NkiTensor, read_elements, report_unwritten
 from nkisim.spec import rules
 from nkisim.spec.instruction import Arithmetic
 from nkisim.spec.operands import Operand
@@ -31,6 +31,7 @@ __all__ = [
     "note_written",
     "overlaps",
     "prepare_read",
+    "trace_read",
 ]
 
 Convert = Callable[[np.ndarray], np.ndarray]
@@ -48,14 +49,25 @@ _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
 
 def prepare_read(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray:
-    """Check that what is read was written, and return the elements in storage form."""
+    """Note a read, check that it was written, and return the elements in storage form."""
+    _note_read(tensor, instruction)
+    complete = tensor.storage.complete
+    return tensor.array if complete else read_elements(tensor, instruction, operand)
+
+
+def trace_read(tensor: NkiTensor, instruction: str, operand: str) -> None:
+    """Note a read and check that it was written, without looking at the elements."""
+    _note_read(tensor, instruction)
+    report_unwritten(tensor, instruction, operand)
+
+
+def _note_read(tensor: NkiTensor, instruction: str) -> None:
     storage = tensor.storage
     if storage.psum is not None:
         storage.psum.read(tensor.region)
     if storage.shared is not None:
         core, epoch = _sharer()
         storage.shared.read(tensor, core, epoch, instruction)
-    return tensor.array if storage.complete else read_elements(tensor, instruction, operand)
 
 
 def commit(tensor: NkiTensor, stored: Any) -> None:

@@ -14,7 +14,7 @@ from nkisim.memory.psum import AccumulationState, Region
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
 from nkisim.memory.storage import Storage
 from nkisim.memory.tensor import NkiTensor, require_dtype
-from nkisim.memory.written import read_elements, with_sentinel
+from nkisim.memory.written import read_elements, report_unwritten, with_sentinel
 
 __all__ = [
     "AccumulationState",
@@ -34,6 +34,7 @@ __all__ = [
     "is_psum",
     "is_sbuf",
     "read_elements",
+    "report_unwritten",
     "require_dtype",
     "require_region",
     "resolve_scalar",

@@ -189,12 +189,24 @@ class CoreMemory:
         return allocation.tensor()
 
     def argument(
-        self, array: np.ndarray, region: MemoryRegion, name: str, dtype: DType | None = None
+        self,
+        array: np.ndarray,
+        region: MemoryRegion,
+        name: str,
+        dtype: DType | None = None,
+        *,
+        values: bool = True,
     ) -> NkiTensor:
-        """Return an HBM tensor with a copy of a host array; every byte counts as written."""
+        """Return an HBM tensor with a copy of a host array; every byte counts as written.
+
+        Without ``values`` the bytes are only reserved.
+        """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         storage_dtype = found.numpy if self.precise else _wide(found)
-        stored = np.array(array, dtype=storage_dtype, copy=True, order="C")
+        if values:
+            stored = np.array(array, dtype=storage_dtype, copy=True, order="C")
+        else:
+            stored = np.empty(array.shape, storage_dtype)
         data = stored.reshape(-1).view(np.uint8)
         allocation = Allocation(
             Storage(data, data.size, written=True),

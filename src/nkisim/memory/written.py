@@ -13,7 +13,7 @@ from nkisim.memory.region import MemoryRegion
 if TYPE_CHECKING:
     from nkisim.memory.tensor import NkiTensor
 
-__all__ = ["INTEGER_SENTINEL", "read_elements", "with_sentinel"]
+__all__ = ["INTEGER_SENTINEL", "read_elements", "report_unwritten", "with_sentinel"]
 
 INTEGER_SENTINEL = 4
 """What unwritten integers read as; unwritten floats read as NaN."""
@@ -28,12 +28,16 @@ _RULES = {
 
 def read_elements(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray:
     """Return the stored elements; unwritten ones are a finding and read as NaN or 4."""
+    return with_sentinel(tensor, report_unwritten(tensor, instruction, operand))
+
+
+def report_unwritten(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray | None:
+    """Flag a read of elements that nobody wrote, and return their mask, or None."""
     if tensor.storage.complete:
-        return tensor.array
+        return None
     hidden = tensor.storage.unwritten(*tensor.region)
     if hidden is None:
-        return tensor.array
-    seen = with_sentinel(tensor, hidden)
+        return None
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
     flag(
@@ -50,7 +54,7 @@ def read_elements(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarr
             f"{tensor.alloc.line[0]}:{tensor.alloc.line[1]}",
         ),
     )
-    return seen
+    return hidden
 
 
 def _called(tensor: NkiTensor, operand: str) -> str:

@@ -59,6 +59,8 @@ class Instruction:
             the tensors.
         memory: True when the body reads and writes tensors itself.
         stateful: True when the body also takes the core's accumulator state first.
+        synchronises: True when the body must run even where no values are computed.
+        trace: What a run without values does instead of writing the results, or None.
         raw_results: Results that the body returns in storage form, such as indices.
         rowwise: True when the body treats every row by itself, so that large tiles can be computed
             in blocks of rows that stay in the processor's cache.
@@ -82,6 +84,8 @@ class Instruction:
     body: Callable[..., Any]
     memory: bool = False
     stateful: bool = False
+    synchronises: bool = False
+    trace: Callable[..., None] | None = None
     raw_results: tuple[str, ...] = ()
     rowwise: bool = False
     shortcut: Callable[[Call], Shortcut | None] | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -113,7 +115,7 @@ def test_float32_is_rounded_to_float8(name, bits):
 def test_float32_is_rounded_to_float4_and_saturates():
     # Every float4 magnitude, the points midway between two, and their float32 neighbours.
     steps = [float(x) for x in mx.FLOAT4_E2M1FN.magnitudes]
-    points = steps + [(a + b) / 2 for a, b in zip(steps, steps[1:], strict=False)]
+    points = steps + [(a + b) / 2 for a, b in pairwise(steps)]
     near = np.float32([*points, 6.5, 7, 7.5, 1e30, np.inf])
     values = np.concatenate([near, np.nextafter(near, np.float32(0)), np.float32([0.1, 1e-40, 0])])
     values = np.concatenate([values, -values, np.zeros(-len(values) * 2 % 4, np.float32)])
@@ -137,13 +139,13 @@ def test_sixteen_bit_floats_are_rounded_once(name, wide):
 
 def test_what_cannot_be_packed():
     ones = np.ones(4, np.float32)
-    with pytest.raises(TypeError, match="got float8_e4m3fn$"):
+    with pytest.raises(TypeError, match=r"got float8_e4m3fn$"):
         pack(ones, "float8_e4m3fn")
     with pytest.raises(TypeError, match="got nonsense"):
         pack(ones, "nonsense")
     with pytest.raises(TypeError, match="got float64"):
         pack(ones.astype(np.float64), "float8_e4m3fn_x4")
-    with pytest.raises(TypeError, match="got float8_e5m2$"):
+    with pytest.raises(TypeError, match=r"got float8_e5m2$"):
         pack(ones.astype(ml_dtypes.float8_e5m2), "float8_e4m3fn_x4")
     with pytest.raises(ValueError, match=r"multiple of 4, got shape \(6,\)"):
         pack(np.ones(6, np.float32), "float8_e4m3fn_x4")

@@ -541,6 +541,29 @@ def test_rand2_rounds_into_its_destination(dtype):
     assert np.array_equal(got.view(f"u{got.dtype.itemsize}"), want.view(f"u{got.dtype.itemsize}"))
 
 
+def test_rand2_of_wide_integers_is_coarse_and_legal():
+    got, _ = uniforms(0.0, 2.0**31, dtype="int32")
+    assert got.min() >= 0
+    assert not (got % 2 ** (31 - 24)).any()
+
+
+@pytest.mark.parametrize("prob", [0.5, np.full(128, 0.5, np.float32)], ids=["number", "column"])
+def test_tiles_kept_in_float32_get_the_same_numbers(prob):
+    def body(seed, tile, *column):
+        dst, uniform = new(tile.shape, tile.dtype), new(tile.shape, "bfloat16")
+        set_rng_seed(seed)
+        dropout(dst, tile, column[0] if column else prob)
+        rand2(uniform, 0.0, 1.0)
+        return dst, uniform
+
+    data = np.ones((128, 32), ml_dtypes.bfloat16)
+    inputs = [seed_array(7), data, *([prob.reshape(-1, 1)] if np.ndim(prob) else [])]
+    exact = results(body, *inputs)
+    wide = run(body, *inputs, strictness="simulate", precise_fp=False)
+    assert np.array_equal(wide[0].astype(np.float32), exact[0].astype(np.float32))
+    assert np.array_equal(wide[1].astype(ml_dtypes.bfloat16), exact[1])
+
+
 def test_rand2_saturates_and_says_so():
     def body(seed):
         dst = new((128, 64), "uint8")

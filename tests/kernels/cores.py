@@ -1,0 +1,355 @@
+"""Twins about launch grids, the two cores of a logical core, and what they share."""
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import GEN3_UP, bf16, f32, host_twin, stored, twin
+
+
+@nkisim.jit
+def halves(a):
+    """Copy ``a``, each core its part of the rows."""
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    rows = a.shape[0] // nl.num_programs()
+    first = nl.program_id(0) * rows
+    nl.store(out[first : first + rows], nl.load(a[first : first + rows]))
+    return out
+
+
+@host_twin
+def bad_C001():
+    return nkisim.simulate(halves[4])(f32(64, 32))  # here
+
+
+def good_C001():
+    return nkisim.simulate(halves[2])(f32(64, 32))
+
+
+@host_twin
+def bad_C001_tuple():
+    return nkisim.simulate(halves[(2, 1)])(f32(64, 32))  # here
+
+
+def good_C001_tuple():
+    return nkisim.simulate(halves[2])(f32(64, 32))
+
+
+@host_twin
+def bad_C001_generation():
+    @nkisim.jit  # here
+    def doubled(a):
+        return stored(nl.add(nl.load(a), nl.load(a)))
+
+    return nkisim.simulate(doubled[2], target="gen2")(f32(64, 32))
+
+
+def good_C001_generation():
+    @nkisim.jit
+    def doubled(a):
+        return stored(nl.add(nl.load(a), nl.load(a)))
+
+    return nkisim.simulate(doubled[1], target="gen2")(f32(64, 32))
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C002(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    first = nl.program_id(1) * 32  # here
+    nl.store(out[first : first + 32], nl.load(a[first : first + 32]))
+    return out
+
+
+def good_C002(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    first = nl.program_id(0) * 32
+    nl.store(out[first : first + 32], nl.load(a[first : first + 32]))
+    return out
+
+
+@twin(f32(65, 32), cores=2, targets=GEN3_UP)
+def bad_C002_number_of_programs(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    cores = nl.num_programs(axes=1)  # here
+    for row in range(nl.program_id(), 65, cores):
+        nl.store(out[row : row + 1], nl.load(a[row : row + 1]))
+    return out
+
+
+def good_C002_number_of_programs(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    cores = nl.num_programs(axes=0)
+    for row in range(nl.program_id(), 65, cores):
+        nl.store(out[row : row + 1], nl.load(a[row : row + 1]))
+    return out
+
+
+@twin(f32(65, 32), cores=2, targets=GEN3_UP)
+def bad_C004(a):
+    first, last = (0, 33) if nl.program_id(0) == 0 else (33, 65)
+    out = nl.ndarray((last - first, 32), dtype=a.dtype, buffer=nl.shared_hbm)  # here
+    nl.store(out, nl.load(a[first:last]))
+    return out
+
+
+def good_C004(a):
+    first, last = (0, 33) if nl.program_id(0) == 0 else (33, 65)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out[first:last], nl.load(a[first:last]))
+    return out
+
+
+@twin(f32(32, 32), cores=2, targets=GEN3_UP)
+def bad_C005(a):
+    out = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    if nl.program_id(0) == 1:
+        spilled = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.shared_hbm)  # here
+        nl.store(spilled, tile)
+        tile = nl.load(spilled)
+    nl.store(out[nl.program_id(0)], tile)
+    return out
+
+
+def good_C005(a):
+    out = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    spilled = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 1:
+        nl.store(spilled, tile)
+        tile = nl.load(spilled)
+    nl.store(out[nl.program_id(0)], tile)
+    return out
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C007(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    squared = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 0:
+        nl.store(squared, nl.square(nl.load(a)))
+    tile = nl.load(squared)  # here
+    nl.store(out[nl.program_id(0)], tile)
+    return out
+
+
+def good_C007(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    squared = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 0:
+        nl.store(squared, nl.square(nl.load(a)))
+    nisa.core_barrier(data=squared, cores=(0, 1))
+    tile = nl.load(squared)
+    nl.store(out[nl.program_id(0)], tile)
+    return out
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C008(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    first = 31 * nl.program_id(0)
+    nl.store(out[first : first + 33], nl.load(a[first : first + 33]))  # here
+    return out
+
+
+def good_C008(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    first = 32 * nl.program_id(0)
+    nl.store(out[first : first + 32], nl.load(a[first : first + 32]))
+    return out
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C009(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out[nl.program_id(0)], nl.load(a))
+    if nl.program_id(0) == 0:
+        nisa.core_barrier(data=out, cores=(0, 1))  # here
+    return out
+
+
+def good_C009(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out[nl.program_id(0)], nl.load(a))
+    nisa.core_barrier(data=out, cores=(0, 1))
+    return out
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C009_cores(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out[nl.program_id(0)], nl.load(a))
+    nisa.core_barrier(data=out, cores=(0, 1, 2, 3))  # here
+    return out
+
+
+def good_C009_cores(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out[nl.program_id(0)], nl.load(a))
+    nisa.core_barrier(data=out, cores=(0, 1))
+    return out
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C009_memory(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    nl.store(out[nl.program_id(0)], tile)
+    nisa.core_barrier(data=tile, cores=(0, 1))  # here
+    return out
+
+
+def good_C009_memory(a):
+    out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    nl.store(out[nl.program_id(0)], tile)
+    nisa.core_barrier(data=out, cores=(0, 1))
+    return out
+
+
+@twin(f32(64, 32), targets=GEN3_UP)
+def bad_C009_alone(a):
+    out = stored(nl.load(a))
+    nisa.core_barrier(data=out, cores=(0, 1))  # here
+    return out
+
+
+def good_C009_alone(a):
+    out = stored(nl.load(a))
+    if nl.num_programs() == 2:
+        nisa.core_barrier(data=out, cores=(0, 1))
+    return out
+
+
+def exchange_out(tile):
+    """Return a new output that holds one tile of each core."""
+    out = nl.ndarray((2, *tile.shape), dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out[nl.program_id(0)], src=tile)
+    return out
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C013(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    core = nl.program_id(0)
+    nisa.sendrecv(src=mine, dst=got, send_to_rank=core, recv_from_rank=1 - core, pipe_id=0)  # here
+    return exchange_out(got)
+
+
+def good_C013(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    core = nl.program_id(0)
+    nisa.sendrecv(src=mine, dst=got, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0)
+    return exchange_out(got)
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C013_rank(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    after, before = nl.program_id(0) + 1, nl.program_id(0) - 1
+    nisa.sendrecv(src=mine, dst=got, send_to_rank=after, recv_from_rank=before, pipe_id=0)  # here
+    return exchange_out(got)
+
+
+def good_C013_rank(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    after, before = (nl.program_id(0) + 1) % 2, (nl.program_id(0) - 1) % 2
+    nisa.sendrecv(src=mine, dst=got, send_to_rank=after, recv_from_rank=before, pipe_id=0)
+    return exchange_out(got)
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C013_pipe(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    core = nl.program_id(0)
+    nisa.sendrecv(mine, got, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=core)  # here
+    return exchange_out(got)
+
+
+def good_C013_pipe(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    core = nl.program_id(0)
+    nisa.sendrecv(mine, got, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0)
+    return exchange_out(got)
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C013_unmatched(a):
+    mine, got = nl.load(a), nl.load(a)
+    if nl.program_id(0) == 1:
+        nisa.sendrecv(mine, got, send_to_rank=0, recv_from_rank=0, pipe_id=0)  # here
+    return exchange_out(got)
+
+
+def good_C013_unmatched(a):
+    mine, got = nl.load(a), nl.load(a)
+    other = 1 - nl.program_id(0)
+    nisa.sendrecv(mine, got, send_to_rank=other, recv_from_rank=other, pipe_id=0)
+    return exchange_out(got)
+
+
+@twin(f32(64, 33), cores=2, targets=GEN3_UP)
+def bad_C014(a):
+    core = nl.program_id(0)
+    out = nl.ndarray((2, 64, 17), dtype=a.dtype, buffer=nl.shared_hbm)
+    mine = nl.load(a[:, 0:17] if core == 0 else a[:, 17:33])
+    got = nl.ndarray(mine.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.sendrecv(mine, got, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0)  # here
+    nl.store(out[core, :, 0 : got.shape[1]], got)
+    return out
+
+
+def good_C014(a):
+    core = nl.program_id(0)
+    out = nl.ndarray((2, 64, 17), dtype=a.dtype, buffer=nl.shared_hbm)
+    mine = nl.load(a[:, 0:17] if core == 0 else a[:, 16:33])
+    got = nl.ndarray(mine.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.sendrecv(mine, got, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0)
+    nl.store(out[core, :, 0 : got.shape[1]], got)
+    return out
+
+
+@twin(f32(64, 257), cores=2, targets=GEN3_UP)
+def bad_C015(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    by, other = nisa.dma_engine.gpsimd_dma, 1 - nl.program_id(0)
+    nisa.sendrecv(mine, got, other, other, pipe_id=0, dma_engine=by)  # here
+    return exchange_out(got)
+
+
+def good_C015(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    by, other = nisa.dma_engine.dma, 1 - nl.program_id(0)
+    nisa.sendrecv(mine, got, other, other, pipe_id=0, dma_engine=by)
+    return exchange_out(got)
+
+
+@twin(bf16(120, 256), cores=2, targets=GEN3_UP)
+def bad_C015_partitions(a):
+    mine = nl.load(a)
+    got = nl.ndarray((120, 256), dtype=a.dtype, buffer=nl.sbuf)
+    by, other = nisa.dma_engine.gpsimd_dma, 1 - nl.program_id(0)
+    nisa.sendrecv(mine, got, other, other, pipe_id=0, dma_engine=by)  # here
+    return exchange_out(got)
+
+
+def good_C015_partitions(a):
+    mine = nl.load(a[0:112])
+    got = nl.ndarray((112, 256), dtype=a.dtype, buffer=nl.sbuf)
+    by, other = nisa.dma_engine.gpsimd_dma, 1 - nl.program_id(0)
+    nisa.sendrecv(mine, got, other, other, pipe_id=0, dma_engine=by)
+    return exchange_out(got)
+
+
+@twin(bf16(64, 32), cores=2, targets=GEN3_UP)
+def bad_A008(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    other = 1 - nl.program_id(0)
+    nisa.sendrecv(mine, got, other, other, pipe_id=0, use_gpsimd_dma=True)  # here
+    return exchange_out(got)
+
+
+def good_A008(a):
+    mine, got = nl.load(a), nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    by, other = nisa.dma_engine.gpsimd_dma, 1 - nl.program_id(0)
+    nisa.sendrecv(mine, got, other, other, pipe_id=0, dma_engine=by)
+    return exchange_out(got)

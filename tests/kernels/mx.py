@@ -1,0 +1,259 @@
+"""Twins about MX numbers: quantising and multiplying blocks with shared scales."""
+
+import numpy as np
+
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import GEN2_3, GEN4, bf16, f16, f32, guard, stored, twin
+from nkisim.dtypes.packed import pack
+
+
+def words(partitions, count, dtype="float8_e4m3fn_x4"):
+    """Packed normal numbers, ``count`` words in each partition."""
+    return pack(f32(partitions, 4 * count), dtype)
+
+
+def scales(partitions, count):
+    """Scales of one, in every row."""
+    return np.full((partitions, count), 127, np.uint8)
+
+
+# -- quantize_mx -----------------------------------------------------------------------------------
+
+
+@twin(bf16(48, 64), targets=GEN4)
+def bad_S038_partitions(a):
+    packed = nl.ndarray((48, 16), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((48, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)  # here
+    return stored(packed)
+
+
+def good_S038_partitions(a):
+    tile = nl.ndarray((64, 64), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=0)
+    nisa.dma_copy(dst=tile[0:48], src=a)
+    packed = nl.ndarray((64, 16), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((64, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=tile, dst_scale=scale)
+    return stored(packed)
+
+
+@twin(bf16(32, 64), targets=GEN4)
+def bad_S038_unpacked(a):
+    packed = nl.ndarray(a.shape, dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((4, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)  # here
+    return stored(packed)
+
+
+def good_S038_unpacked(a):
+    packed = nl.ndarray((32, a.shape[1] // 4), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((4, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)
+    return stored(packed)
+
+
+@twin(bf16(128, 64), targets=GEN4)
+def bad_S037_dense(a):
+    packed = nl.ndarray((128, 16), dtype=nl.float8_e5m2_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((128 // 8, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)  # here
+    return stored(packed)
+
+
+def good_S037_dense(a):
+    packed = nl.ndarray((128, 16), dtype=nl.float8_e5m2_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((128, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)
+    return stored(packed)
+
+
+@twin(bf16(64, 32), targets=GEN4)
+def bad_M044_offset(a):
+    packed = nl.ndarray((64, 8), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    shared = nl.ndarray((64, 8), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=shared[2:])  # here
+    return stored(packed)
+
+
+def good_M044_offset(a):
+    packed = nl.ndarray((64, 8), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    shared = nl.ndarray((64, 8), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=shared[4:])
+    return stored(packed)
+
+
+@twin(f32(32, 64), targets=GEN4)
+def bad_D037_source(a):
+    packed = nl.ndarray((32, 16), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((4, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)  # here
+    return stored(packed)
+
+
+def good_D037_source(a):
+    narrow = nl.ndarray((32, 64), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=narrow, src=nl.load(a))
+    packed = nl.ndarray((32, 16), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((4, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=narrow, dst_scale=scale)
+    return stored(packed)
+
+
+@twin(f16(32, 64), targets=GEN4)
+def bad_D037_float4(a):
+    packed = nl.ndarray((32, 16), dtype=nl.float4_e2m1fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((4, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)  # here
+    return stored(packed)
+
+
+def good_D037_float4(a):
+    packed = nl.ndarray((32, 16), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((4, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)
+    return stored(packed)
+
+
+@twin(bf16(32, 64), targets=GEN2_3)
+def bad_A033_quantize(a):
+    packed = nl.ndarray((32, 16), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    scale = nl.ndarray((4, 16), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.quantize_mx(dst=packed, src=nl.load(a), dst_scale=scale)  # here
+    return stored(packed)
+
+
+def good_A033_quantize(a):
+    narrow = nl.ndarray((32, 64), dtype=nl.float8_e4m3, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=narrow, src=nl.load(a))
+    return stored(narrow)
+
+
+# -- nc_matmul_mx ----------------------------------------------------------------------------------
+
+
+@twin(words(64, 7), words(64, 32), scales(64, 7), scales(64, 32), targets=GEN4)
+def bad_S036_odd(a, b, a_scale, b_scale):
+    acc = nl.ndarray((7, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul_mx(acc, nl.load(a), nl.load(b), nl.load(a_scale), nl.load(b_scale))  # here
+    return stored(acc)
+
+
+def good_S036_odd(a, b, a_scale, b_scale):
+    even = nl.ndarray((64, 8), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    nisa.memset(dst=even, value=0)
+    nisa.dma_copy(dst=even[:, 0:7], src=a)
+    even_scale = nl.ndarray((64, 8), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.memset(dst=even_scale, value=0)
+    nisa.dma_copy(dst=even_scale[:, 0:7], src=a_scale)
+    acc = nl.ndarray((8, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul_mx(acc, even, nl.load(b), even_scale, nl.load(b_scale))
+    return stored(acc[0:7])
+
+
+@twin(words(32, 8), words(32, 1024), scales(4, 8), scales(4, 1024), targets=GEN4)
+def bad_S036_moving(a, b, a_scale, b_scale):
+    acc = nl.ndarray((8, 1024), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul_mx(acc, nl.load(a), nl.load(b), nl.load(a_scale), nl.load(b_scale))  # here
+    return stored(acc)
+
+
+def good_S036_moving(a, b, a_scale, b_scale):
+    acc = nl.ndarray((8, 1024), dtype=nl.bfloat16, buffer=nl.psum)
+    nisa.nc_matmul_mx(acc, nl.load(a), nl.load(b), nl.load(a_scale), nl.load(b_scale))
+    return stored(acc)
+
+
+@twin(words(64, 64), words(64, 32), scales(64, 64), scales(64, 32), targets=GEN4)
+def bad_S036_columns(a, b, a_scale, b_scale):
+    acc = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
+    tiles = [nl.load(a), nl.load(b), nl.load(a_scale), nl.load(b_scale)]
+    nisa.nc_matmul_mx(acc, *tiles, tile_position=(0, 0), tile_size=(64, 64))  # here
+    return stored(acc)
+
+
+def good_S036_columns(a, b, a_scale, b_scale):
+    acc = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
+    tiles = [nl.load(a), nl.load(b), nl.load(a_scale), nl.load(b_scale)]
+    nisa.nc_matmul_mx(acc, *tiles, tile_position=(0, 0), tile_size=(64, 128))
+    return stored(acc)
+
+
+@twin(words(64, 8), words(64, 32), scales(8, 8), scales(8, 32), targets=GEN4)
+def bad_S037_offline(a, b, a_scale, b_scale):
+    acc = nl.ndarray((8, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul_mx(acc, nl.load(a), nl.load(b), nl.load(a_scale), nl.load(b_scale))  # here
+    return stored(acc)
+
+
+def good_S037_offline(a, b, a_scale, b_scale):
+    spread = []
+    for scale in (a_scale, b_scale):
+        tile = nl.ndarray((64, scale.shape[1]), dtype=nl.uint8, buffer=nl.sbuf)
+        for quadrant in range(2):
+            rows = slice(32 * quadrant, 32 * quadrant + 4)
+            nisa.dma_copy(dst=tile[rows], src=scale[4 * quadrant : 4 * quadrant + 4])
+        spread.append(tile)
+    acc = nl.ndarray((8, 32), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul_mx(acc, nl.load(a), nl.load(b), spread[0], spread[1])
+    return stored(acc)
+
+
+@twin(words(64, 8), words(64, 32), scales(4, 8), scales(4, 32), targets=GEN4)
+def bad_M044_quadrant(a, b, a_scale, b_scale):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((8, 32), dtype=nl.float32, buffer=nl.psum)
+    a_scales, b_scales = nl.load(a_scale), nl.load(b_scale)
+    nisa.nc_matmul_mx(acc, a_tile[32:64], b_tile[32:64], a_scales, b_scales)  # here
+    return stored(acc)
+
+
+def good_M044_quadrant(a, b, a_scale, b_scale):
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    acc = nl.ndarray((8, 32), dtype=nl.float32, buffer=nl.psum)
+    a_scales = nl.ndarray((64, 8), dtype=nl.uint8, buffer=nl.sbuf)
+    b_scales = nl.ndarray((64, 32), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.dma_copy(dst=a_scales[32:36], src=a_scale)
+    nisa.dma_copy(dst=b_scales[32:36], src=b_scale)
+    nisa.nc_matmul_mx(acc, a_tile[32:64], b_tile[32:64], a_scales[32:36], b_scales[32:36])
+    return stored(acc)
+
+
+@twin(
+    words(32, 8).view(np.uint8),
+    words(32, 32).view(np.uint8),
+    scales(4, 8),
+    scales(4, 32),
+    targets=GEN4,
+)
+def bad_D037_bytes(a, b, a_scale, b_scale):
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    nisa.nc_matmul_mx(acc, a_tile, b_tile, nl.load(a_scale), nl.load(b_scale))  # here
+    return stored(acc)
+
+
+def good_D037_bytes(a, b, a_scale, b_scale):
+    acc = nl.ndarray((8, 32), dtype=nl.float32, buffer=nl.psum)
+    a_tile = nl.load(a).view(nl.float8_e4m3fn_x4)
+    b_tile = nl.load(b).view(nl.float8_e4m3fn_x4)
+    nisa.nc_matmul_mx(acc, a_tile, b_tile, nl.load(a_scale), nl.load(b_scale))
+    return stored(acc)
+
+
+# -- legal -----------------------------------------------------------------------------------------
+
+
+@guard(bf16(128, 64), bf16(128, 128), targets=GEN4)
+def scales_of_two_tensors_in_one_tile(a, b):
+    shared = nl.ndarray((128, 32), dtype=nl.uint8, buffer=nl.sbuf)
+    a_words = nl.ndarray((128, 16), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)
+    b_words = nl.ndarray((128, 32), dtype=nl.float8_e5m2_x4, buffer=nl.sbuf)
+    a_scale, b_scale = shared[0:, 0:16], shared[4:, :]
+    nisa.quantize_mx(dst=a_words, src=nl.load(a), dst_scale=a_scale)
+    nisa.quantize_mx(dst=b_words, src=nl.load(b), dst_scale=b_scale)
+    acc = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.psum)
+    for k in range(2):
+        nisa.nc_matmul_mx(acc, a_words, b_words, a_scale, b_scale, accumulate=k > 0)
+    return stored(acc)

@@ -23,14 +23,8 @@ from nkisim.isa.gather import (
 from nkisim.isa.matmul import nc_matmul
 from nkisim.isa.normalisation import bn_aggr, bn_stats
 from nkisim.isa.pending import (
-    dropout,
     nc_matmul_mx,
     quantize_mx,
-    rand2,
-    rand_get_state,
-    rand_set_state,
-    rng,
-    set_rng_seed,
 )
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
 from nkisim.isa.registers import (
@@ -39,6 +33,14 @@ from nkisim.isa.registers import (
     register_load,
     register_move,
     register_store,
+)
+from nkisim.isa.rng import (
+    dropout,
+    rand2,
+    rand_get_state,
+    rand_set_state,
+    rng,
+    set_rng_seed,
 )
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
 from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8

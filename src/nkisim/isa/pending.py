@@ -38,12 +38,6 @@ def _pending(label: str, parameters: str, **defaults: Any) -> Callable[..., Any]
     return call
 
 
-rng = _pending("rng", "dst engine name", **_UNKNOWN, name=None)
-rand2 = _pending("rand2", "dst min max name", name=None)
-rand_get_state = _pending("rand_get_state", "dst engine name", **_UNKNOWN, name=None)
-rand_set_state = _pending("rand_set_state", "src_seeds engine name", **_UNKNOWN, name=None)
-set_rng_seed = _pending("set_rng_seed", "src_seeds name", name=None)
-dropout = _pending("dropout", "dst data prob name", name=None)
 quantize_mx = _pending("quantize_mx", "dst src dst_scale name", name=None)
 nc_matmul_mx = _pending(
     "nc_matmul_mx",

@@ -283,19 +283,3 @@ def test_filled_tensors_are_what_memset_makes(dtype):
 
     made = build(lambda: nl.full((3, 4), 3, getattr(nl, dtype)))
     assert_equal(made.values, build(by_hand).values)
-
-
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda tile: nl.rand((2, 3), nl.float32),
-        lambda tile: nl.random_seed(nl.full((1, 1), 42, nl.int32)),
-        lambda tile: nl.dropout(tile, 0.5),
-    ],
-)
-def test_random_numbers_are_not_simulated_yet(draw):
-    def kernel(x):
-        draw(nl.load(x))
-
-    with pytest.raises(NotImplementedError):
-        nkisim.simulate(kernel)(np.ones((2, 3), np.float32))

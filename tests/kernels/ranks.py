@@ -1,0 +1,500 @@
+"""Twins about collectives and replica groups."""
+
+import numpy as np
+
+import nkisim.collectives as ncc
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import ByRank, f32, stored, twin
+from nkisim.collectives import (
+    collective_permute_implicit_current_processing_rank_id as processing_rank,
+)
+
+PAIR = ncc.ReplicaGroup([[0, 1]])
+RANK = ByRank((0, 1))
+
+
+def hbm(shape, dtype=nl.float32):
+    """Return a new tensor in shared HBM."""
+    return nl.ndarray(shape, dtype=dtype, buffer=nl.shared_hbm)
+
+
+def sbuf(shape, dtype=nl.float32):
+    """Return a new tile in SBUF."""
+    return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_A011(a):
+    received = hbm(a.shape)
+    ncc.collective_permute_implicit([[a]], [[received]], PAIR)
+    rank = processing_rank(1, PAIR, num_channels=1)  # here
+    out = hbm((2, 64, 32))
+    nl.store(out[0], nl.load(a))
+    nl.store(out[1], nl.load(received))
+    nisa.register_move(nisa.register_alloc(), rank)
+    return out
+
+
+def good_A011(a):
+    received = hbm(a.shape)
+    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[0])
+    rank = processing_rank(1, PAIR)
+    out = hbm((2, 64, 32))
+    nl.store(out[0], nl.load(a))
+    nl.store(out[1], nl.load(received))
+    nisa.register_move(nisa.register_alloc(), rank)
+    return out
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C016(a):
+    total = sbuf(a.shape)
+    ncc.all_reduce([a], [total], PAIR, nl.add)  # here
+    return stored(total)
+
+
+def good_C016(a):
+    mine, total = nl.load(a), sbuf(a.shape)
+    ncc.all_reduce([mine], [total], PAIR, nl.add)
+    return stored(total)
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C016_psum(a):
+    product, total = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum), sbuf((32, 32))
+    nisa.nc_matmul(dst=product, stationary=nl.load(a), moving=nl.load(a))
+    ncc.all_reduce([product], [total], PAIR, nl.add)  # here
+    return stored(total)
+
+
+def good_C016_psum(a):
+    product, total = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum), sbuf((32, 32))
+    nisa.nc_matmul(dst=product, stationary=nl.load(a), moving=nl.load(a))
+    evicted = sbuf((32, 32))
+    nisa.tensor_copy(dst=evicted, src=product)
+    ncc.all_reduce([evicted], [total], PAIR, nl.add)
+    return stored(total)
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C017(a):
+    mine, sums = [nl.load(a), nl.exp(nl.load(a))], [sbuf(a.shape), sbuf(a.shape)]
+    ncc.all_reduce(mine, sums, PAIR, nl.add)  # here
+    return stored(sums[0]), stored(sums[1])
+
+
+def good_C017(a):
+    mine, sums = [nl.load(a), nl.exp(nl.load(a))], [sbuf(a.shape), sbuf(a.shape)]
+    for own, total in zip(mine, sums, strict=True):
+        ncc.all_reduce([own], [total], PAIR, nl.add)
+    return stored(sums[0]), stored(sums[1])
+
+
+@twin(f32(64, 32), f32(64, 8), ranks=2)
+def bad_C017_lists(a, b):
+    total = hbm(a.shape)
+    ncc.all_reduce([a, b], [total], PAIR, nl.add)  # here
+    return total
+
+
+def good_C017_lists(a, b):
+    total, other = hbm(a.shape), hbm(b.shape)
+    ncc.all_reduce([a, b], [total, other], PAIR, nl.add)
+    return total, other
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C018(a):
+    out = hbm((64, 64))
+    ncc.all_gather([a], [out], PAIR, collective_dim=1)  # here
+    return out
+
+
+def good_C018(a):
+    out = hbm((128, 32))
+    ncc.all_gather([a], [out], PAIR, collective_dim=0)
+    return out
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C018_scatter(a):
+    mine, part = nl.load(a), sbuf((64, 16))
+    ncc.reduce_scatter([mine], [part], PAIR, collective_dim=1, op=nl.add)  # here
+    return stored(part)
+
+
+def good_C018_scatter(a):
+    mine, part = nl.load(a), sbuf((32, 32))
+    ncc.reduce_scatter([mine], [part], PAIR, collective_dim=0, op=nl.add)
+    return stored(part)
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C019(a):
+    out = hbm(a.shape)
+    ncc.all_gather([a], [out], PAIR, collective_dim=0)  # here
+    return out
+
+
+def good_C019(a):
+    out = hbm((128, 32))
+    ncc.all_gather([a], [out], PAIR, collective_dim=0)
+    return out
+
+
+@twin(f32(63, 32), ranks=2)
+def bad_C019_remainder(a):
+    part = hbm((31, 32))
+    ncc.reduce_scatter([a], [part], PAIR, collective_dim=0, op=nl.add)  # here
+    return part
+
+
+def good_C019_remainder(a):
+    padded, part = hbm((64, 32)), hbm((32, 32))
+    nl.store(padded[0:63], nl.load(a))
+    nl.store(padded[63:64], nl.zeros((1, 32), dtype=nl.float32, buffer=nl.sbuf))
+    ncc.reduce_scatter([padded], [part], PAIR, collective_dim=0, op=nl.add)
+    return part
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C020(a):
+    total = hbm(a.shape, nl.bfloat16)
+    ncc.all_reduce([a], [total], PAIR, nl.add)  # here
+    return total
+
+
+def good_C020(a):
+    total = hbm(a.shape, nl.float32)
+    ncc.all_reduce([a], [total], PAIR, nl.add)
+    return total
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C020_shape(a):
+    received = hbm((32, 64))
+    ncc.collective_permute([a], [received], [(0, 1), (1, 0)])  # here
+    return received
+
+
+def good_C020_shape(a):
+    received = hbm((64, 32))
+    ncc.collective_permute([a], [received], [(0, 1), (1, 0)])
+    return received
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C021(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], PAIR, nl.multiply)  # here
+    return total
+
+
+def good_C021(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], PAIR, nl.maximum)
+    return total
+
+
+@twin(f32(64, 32), ranks=4)
+def bad_C022(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [1, 2]]), nl.add)  # here
+    return total
+
+
+def good_C022(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [2, 3]]), nl.add)
+    return total
+
+
+@twin(f32(64, 32), ranks=3)
+def bad_C022_sizes(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [2]]), nl.add)  # here
+    return total
+
+
+def good_C022_sizes(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1, 2]]), nl.add)
+    return total
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C022_world(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[1, 2]]), nl.add)  # here
+    return total
+
+
+def good_C022_world(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1]]), nl.add)
+    return total
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C022_missing(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0]]), nl.add)  # here
+    return total
+
+
+def good_C022_missing(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0], [1]]), nl.add)
+    return total
+
+
+@twin(f32(64, 32), RANK, ranks=2)
+def bad_C023(a, rank):
+    total, everyone = hbm(a.shape), hbm((128, 32))
+    if rank == 0:
+        ncc.all_reduce([a], [total], PAIR, nl.add)  # here
+        ncc.all_gather([a], [everyone], PAIR, collective_dim=0)
+    else:
+        ncc.all_gather([a], [everyone], PAIR, collective_dim=0)  # here
+        ncc.all_reduce([a], [total], PAIR, nl.add)
+    return total, everyone
+
+
+def good_C023(a, rank):
+    total, everyone = hbm(a.shape), hbm((128, 32))
+    ncc.all_reduce([a], [total], PAIR, nl.add)
+    ncc.all_gather([a], [everyone], PAIR, collective_dim=0)
+    return total, everyone
+
+
+@twin(f32(64, 32), ByRank((64, 60)), ranks=2)
+def bad_C023_counts(a, rows):
+    total = hbm((rows, 32))
+    ncc.all_reduce([a[0:rows]], [total], PAIR, nl.add)  # here
+    return total
+
+
+def good_C023_counts(a, rows):
+    total = hbm((60, 32))
+    ncc.all_reduce([a[0:60]], [total], PAIR, nl.add)
+    return total
+
+
+@twin(f32(64, 32), RANK, ranks=2)
+def bad_C024(a, rank):
+    total = hbm(a.shape)
+    if rank == 0:
+        ncc.all_reduce([a], [total], PAIR, nl.add)  # here
+    else:
+        nl.store(total, nl.load(a))
+    return total
+
+
+def good_C024(a, rank):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], PAIR, nl.add)
+    return total
+
+
+@twin(f32(64, 32), ranks=3)
+def bad_C025(a):
+    received = stored(nl.load(a))
+    ncc.collective_permute([a], [received], [(0, 1), (0, 2)])  # here
+    return received
+
+
+def good_C025(a):
+    received = stored(nl.load(a))
+    ncc.collective_permute([a], [received], [(0, 1), (1, 2)])
+    return received
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C025_memory(a):
+    mine, received = nl.load(a), sbuf(a.shape)
+    ncc.collective_permute([mine], [received], [(0, 1), (1, 0)])  # here
+    return stored(received)
+
+
+def good_C025_memory(a):
+    received = hbm(a.shape)
+    ncc.collective_permute([a], [received], [(0, 1), (1, 0)])
+    return received
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C025_tensors(a):
+    first, second = hbm(a.shape), hbm(a.shape)
+    ncc.collective_permute([a, a], [first, second], [(0, 1), (1, 0)])  # here
+    return first, second
+
+
+def good_C025_tensors(a):
+    first, second = hbm(a.shape), hbm(a.shape)
+    ncc.collective_permute([a], [first], [(0, 1), (1, 0)])
+    ncc.collective_permute([a], [second], [(0, 1), (1, 0)])
+    return first, second
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C026(a):
+    received = hbm(a.shape)
+    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[1])  # here
+    return received
+
+
+def good_C026(a):
+    received = hbm(a.shape)
+    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[0])
+    return received
+
+
+@twin(f32(4, 64, 32), ranks=4)
+def bad_C026_number(a):
+    out, pairs = hbm(a.shape), ncc.ReplicaGroup([[0, 1], [2, 3]])
+    srcs, dsts = [[a[i]] for i in range(4)], [[out[i]] for i in range(4)]
+    ncc.collective_permute_implicit(srcs, dsts, pairs, channel_ids=[0, 1, 2, 3])  # here
+    return out
+
+
+def good_C026_number(a):
+    out, pairs = hbm(a.shape), ncc.ReplicaGroup([[0, 1], [2, 3]])
+    srcs, dsts = [[a[i]] for i in range(4)], [[out[i]] for i in range(4)]
+    for i in (0, 2):
+        part = slice(i, i + 2)
+        ncc.collective_permute_implicit(srcs[part], dsts[part], pairs, channel_ids=[0, 1])
+    return out
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C026_lists(a):
+    first, second = hbm(a.shape), hbm(a.shape)
+    ncc.collective_permute_implicit([[a, a]], [[first, second]], PAIR)  # here
+    return first, second
+
+
+def good_C026_lists(a):
+    first, second = hbm(a.shape), hbm(a.shape)
+    ncc.collective_permute_implicit([[a], [a]], [[first], [second]], PAIR, channel_ids=[0, 1])
+    return first, second
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C027(a):
+    out, step = hbm((2, 64, 32)), nisa.register_alloc()
+    for i in range(1, 3):
+        rank = processing_rank(i, PAIR)  # here
+        nisa.register_move(step, rank)
+        nl.store(out[i - 1], nl.load(a))
+    return out
+
+
+def good_C027(a):
+    out, step = hbm((2, 64, 32)), nisa.register_alloc()
+    for i in range(2):
+        rank = processing_rank(i, PAIR)
+        nisa.register_move(step, rank)
+        nl.store(out[i], nl.load(a))
+    return out
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C028(a):
+    mine, received = nl.load(a), sbuf(a.shape)
+    ncc.all_to_all([mine], [received], PAIR, collective_dim=0)  # here
+    return stored(received)
+
+
+def good_C028(a):
+    received = hbm(a.shape)
+    ncc.all_to_all([a], [received], PAIR, collective_dim=0)
+    return received
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C028_dimension(a):
+    received = hbm(a.shape)
+    ncc.all_to_all([a], [received], PAIR, collective_dim=1)  # here
+    return received
+
+
+def good_C028_dimension(a):
+    received = hbm(a.shape)
+    ncc.all_to_all([a], [received], PAIR, collective_dim=0)
+    return received
+
+
+def counts(*rows):
+    """Return metadata of all_to_all_v."""
+    return np.array(rows, np.uint32)
+
+
+EVEN = counts([4, 4], [0, 4])
+
+
+@twin(f32(8), EVEN.astype(np.int32), mended=(f32(8), EVEN), ranks=2)
+def bad_C029(a, sends):
+    received = hbm((8,))
+    ncc.all_to_all_v([a], [received], PAIR, sends)  # here
+    return received
+
+
+def good_C029(a, sends):
+    received = hbm((8,))
+    ncc.all_to_all_v([a], [received], PAIR, sends)
+    return received
+
+
+@twin(f32(8), counts([4, 4], [0, 5]), mended=(f32(8), EVEN), ranks=2)
+def bad_C029_source(a, sends):
+    received = hbm((8,))
+    ncc.all_to_all_v([a], [received], PAIR, sends)  # here
+    return received
+
+
+def good_C029_source(a, sends):
+    received = hbm((8,))
+    ncc.all_to_all_v([a], [received], PAIR, sends)
+    return received
+
+
+@twin(f32(8), counts([4, 4], [0, 4], [4, 3]), mended=(f32(8), counts(*EVEN, [4, 4])), ranks=2)
+def bad_C029_received(a, sends):
+    received = hbm((8,))
+    ncc.all_to_all_v([a], [received], PAIR, sends, recv_counts_known=True)  # here
+    return received
+
+
+def good_C029_received(a, sends):
+    received = hbm((8,))
+    ncc.all_to_all_v([a], [received], PAIR, sends, recv_counts_known=True)
+    return received
+
+
+@twin(f32(8), f32(8), EVEN, ranks=2)
+def bad_C029_tensors(a, b, sends):
+    first, second = hbm((8,)), hbm((8,))
+    ncc.all_to_all_v([a, b], [first, second], PAIR, sends)  # here
+    return first, second
+
+
+def good_C029_tensors(a, b, sends):
+    first, second = hbm((8,)), hbm((8,))
+    ncc.all_to_all_v([a], [first], PAIR, sends)
+    ncc.all_to_all_v([b], [second], PAIR, sends)
+    return first, second
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C032(a):
+    window = stored(nl.load(a))
+    ncc.all_reduce([window[0:48]], [window[16:64]], PAIR, nl.add)  # here
+    return window
+
+
+def good_C032(a):
+    window, total = stored(nl.load(a)), hbm((48, 32))
+    ncc.all_reduce([window[0:48]], [total], PAIR, nl.add)
+    nl.store(window[16:64], nl.load(total))
+    return window

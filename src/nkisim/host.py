@@ -18,7 +18,7 @@ import numpy as np
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.dtypes import DType, as_dtype
 from nkisim.machine import Core
-from nkisim.memory import MemoryRegion, NKIObject, NkiTensor, with_sentinel
+from nkisim.memory import MemoryRegion, NKIObject, NkiTensor, is_hbm, with_sentinel
 from nkisim.typing import TensorSpec, tensor
 
 __all__ = ["HostBoundary", "definition_place"]
@@ -76,6 +76,7 @@ class HostBoundary:
         self._core = core
         self._region = region
         self._inputs: list[tuple[str, Any, NkiTensor]] = []
+        self._given_away: set[int] = set()
         self._torch_device: Any = None
         self._uses_torch = False
 
@@ -223,10 +224,18 @@ class HostBoundary:
                     place=definition_place(self._function),
                 )
 
+    def _exported(self, tensor: NkiTensor) -> np.ndarray:
+        """Return a result's elements; a tensor that nothing else uses gives its memory away."""
+        hidden = tensor.storage.unwritten(*tensor.region)
+        alone = tensor.whole and not tensor.alloc.is_argument and is_hbm(tensor.buffer)
+        if hidden is None and alone and id(tensor.alloc) not in self._given_away:
+            self._given_away.add(id(tensor.alloc))
+            return tensor.array
+        return np.array(with_sentinel(tensor, hidden))
+
     def _export(self, result: Any) -> Any:
         if isinstance(result, NkiTensor):
-            hidden = result.storage.unwritten(*result.region)
-            array = np.array(with_sentinel(result, hidden))
+            array = self._exported(result)
             return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
         if type(result) in (tuple, list):
             return type(result)(self._export(part) for part in result)

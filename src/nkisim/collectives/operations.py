@@ -14,7 +14,7 @@ import numpy as np
 from nkisim.collectives import rules
 from nkisim.collectives.meeting import Contribution, Seat, complain, done, exchange, seat, world
 from nkisim.isa import VirtualRegister
-from nkisim.machine import commit, current_core, prepare_read
+from nkisim.machine import commit, commit_where, current_core, prepare_read
 from nkisim.machine.transfer import make_narrower, make_widener, overlaps
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec import as_op
@@ -316,16 +316,8 @@ def all_to_all_v(
         target[start : start + count] = flat[first : first + count]
         touched[start : start + count] = True
         position = start + count
-    _write_part(dst, target, touched)
+    commit_where(dst, target.reshape(dst.shape), touched.reshape(dst.shape))
     done(at)
-
-
-def _write_part(dst: NkiTensor, flat: Array, touched: Array) -> None:
-    where = touched.reshape(dst.shape)
-    dst.array[where] = flat.reshape(dst.shape)[where]
-    dst.storage.version += 1
-    dst.alloc.written = True
-    dst.storage.mark_written_where(where, dst.start, dst.strides, dst.itemsize)
 
 
 @checked_call("collective_permute")

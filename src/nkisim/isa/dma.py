@@ -13,7 +13,7 @@ import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.isa import dma_rules as broken
-from nkisim.machine import Core, commit, instruction, prepare_read
+from nkisim.machine import Core, commit, commit_where, instruction, prepare_read
 from nkisim.machine.transfer import make_narrower, make_widener
 from nkisim.memory import NkiTensor, resolve_scalar, vector_rows
 from nkisim.memory import rules as memory_rules
@@ -232,10 +232,7 @@ def dma_transpose(
         )
     # A skipped source row is a column of dst: it keeps its bytes.
     keep = np.broadcast_to(side.inside, moved.shape).reshape(dst.shape)
-    dst.array[keep] = moved.reshape(dst.shape)[keep]
-    dst.storage.version += 1
-    dst.alloc.written = True
-    dst.storage.mark_written_where(keep, dst.start, dst.strides, dst.itemsize)
+    commit_where(dst, moved.reshape(dst.shape), keep)
     _flag_skipped(dst, int((~side.inside).sum()), "dma_transpose")
 
 

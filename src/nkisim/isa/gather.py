@@ -8,7 +8,7 @@ import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import float32, int32, uint16, uint32
-from nkisim.machine import Core, commit, instruction, prepare_read
+from nkisim.machine import Core, commit, commit_where, instruction, prepare_read
 from nkisim.memory import NkiTensor, with_sentinel
 from nkisim.memory.written import INTEGER_SENTINEL
 from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Constraint, In, Out, rules
@@ -206,18 +206,7 @@ def local_gather(
     target[:, : result.shape[1]] = result
     touched = np.zeros(target.shape, bool)
     touched[:, : result.shape[1]] = True
-    _commit_where(dst, target.reshape(dst.shape), touched.reshape(dst.shape))
-
-
-def _commit_where(dst: NkiTensor, stored: Array, where: Array) -> None:
-    """Write only the elements where ``where`` is true."""
-    dst.array[where] = stored[where]
-    storage = dst.storage
-    storage.version += 1
-    dst.alloc.written = True
-    storage.mark_written_where(where, dst.start, dst.strides, dst.itemsize)
-    if storage.psum is not None:
-        storage.psum.write(dst.region)
+    commit_where(dst, target.reshape(dst.shape), touched.reshape(dst.shape))
 
 
 def _is_entry(value: Any) -> bool:
@@ -302,7 +291,7 @@ def nc_stream_shuffle(
         commit(dst, result.reshape(dst.shape))
         return
     where = np.broadcast_to(written[:, None], result.shape).reshape(dst.shape)
-    _commit_where(dst, result.reshape(dst.shape), where)
+    commit_where(dst, result.reshape(dst.shape), where)
 
 
 def _extra_element(call: Call) -> None:

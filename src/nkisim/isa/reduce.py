@@ -35,7 +35,7 @@ from nkisim.spec.constraints import (
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["tensor_partition_reduce", "tensor_reduce", "tensor_scalar_reduce"]
+__all__ = ["reduced_axes", "tensor_partition_reduce", "tensor_reduce", "tensor_scalar_reduce"]
 
 Array = np.ndarray
 

@@ -12,7 +12,7 @@ from nkisim.isa.accumulate import accumulate
 from nkisim.isa.activation import reduce_res_fits
 from nkisim.isa.elementwise import apply, same_bits_or_fp32
 from nkisim.isa.fill import PATTERN_COUNT, affine_values, pattern_fits, stored_scalar
-from nkisim.machine import Core, instruction, prepare_read
+from nkisim.machine import Core, commit_where, instruction, prepare_read
 from nkisim.memory import NkiTensor
 from nkisim.spec import ON_CHIP, OPS, SBUF, Call, Column, Constraint, In, InOut, Op, Out, rules
 from nkisim.spec.constraints import (
@@ -123,18 +123,11 @@ def tensor_copy_predicated(
     chosen = prepare_read(predicate, "tensor_copy_predicated", "predicate").reshape(dst.shape) != 0
     if reverse_pred:
         chosen = ~chosen
-    target = dst.array
     if isinstance(src, NkiTensor):
         values = prepare_read(src, "tensor_copy_predicated", "src").reshape(dst.shape)
-        target[chosen] = values[chosen]
     else:
-        target[chosen] = stored_scalar(dst, src)
-    storage = dst.storage
-    storage.version += 1
-    dst.alloc.written = True
-    storage.mark_written_where(chosen, dst.start, dst.strides, dst.itemsize)
-    if storage.psum is not None:
-        storage.psum.write(dst.region)
+        values = np.asarray(stored_scalar(dst, src))
+    commit_where(dst, values, chosen)
 
 
 _SELECT_DTYPES = "any type but tfloat32, int32 and uint32"

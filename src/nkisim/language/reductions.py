@@ -18,6 +18,7 @@ from nkisim.isa import (
     tensor_tensor,
 )
 from nkisim.isa import reciprocal as isa_reciprocal
+from nkisim.isa.reduce import reduced_axes
 from nkisim.language.shape import expand_tile
 from nkisim.language.tiles import fresh, need_tile, result_dtype
 from nkisim.machine import current_core
@@ -46,8 +47,7 @@ MATMUL_NOT_TRANSPOSED = declare(
 
 def _axes(function: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """Return the reduced axes, which must be trailing free dimensions."""
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(sorted(int(a) + ndim if int(a) < 0 else int(a) for a in given))
+    axes = reduced_axes(axis, ndim)
     if not axes or axes[0] == 0 or axes != tuple(range(axes[0], ndim)):
         flag(
             REDUCED_AXIS,

@@ -5,7 +5,7 @@ from nkisim.machine.core import CORE, Core, Event, current_core
 from nkisim.machine.dispatch import instruction
 from nkisim.machine.plan import Plan, make_plan
 from nkisim.machine.schedule import Schedule, Stopped
-from nkisim.machine.transfer import commit, prepare_read
+from nkisim.machine.transfer import commit, commit_where, prepare_read
 
 __all__ = [
     "CORE",
@@ -17,6 +17,7 @@ __all__ = [
     "Schedule",
     "Stopped",
     "commit",
+    "commit_where",
     "current_core",
     "instruction",
     "make_plan",

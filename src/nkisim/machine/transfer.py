@@ -24,6 +24,7 @@ __all__ = [
     "Loader",
     "Storer",
     "commit",
+    "commit_where",
     "make_loader",
     "make_narrower",
     "make_storer",
@@ -76,13 +77,24 @@ def commit(tensor: NkiTensor, stored: Any) -> None:
     note_written(tensor)
 
 
+def commit_where(tensor: NkiTensor, stored: np.ndarray, where: np.ndarray) -> None:
+    """Put elements in storage form into a tensor where ``where`` is true; the others stay."""
+    tensor.array[where] = stored[where] if stored.ndim else stored
+    tensor.storage.mark_written_where(where, tensor.start, tensor.strides, tensor.itemsize)
+    _note_write(tensor)
+
+
 def note_written(tensor: NkiTensor) -> None:
     """Note that every element of a tensor was written."""
+    if not tensor.storage.complete:
+        tensor.storage.mark_written(*tensor.region)
+    _note_write(tensor)
+
+
+def _note_write(tensor: NkiTensor) -> None:
     storage = tensor.storage
     storage.version += 1
     tensor.alloc.written = True
-    if not storage.complete:
-        storage.mark_written(*tensor.region)
     if storage.psum is not None:
         storage.psum.write(tensor.region)
     if storage.shared is not None:

@@ -201,7 +201,8 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
         )
     if call.engine not in _COMPUTE or not is_on_chip(tensor.buffer):
         return
-    _check_partition_start(call, name, tensor)
+    if not operand.any_start:
+        _check_partition_start(call, name, tensor)
     generation = call.generation
     psum = tensor.buffer is MemoryRegion.psum
     limit = generation.psum_free_elements if psum else generation.sbuf_free_elements

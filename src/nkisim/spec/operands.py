@@ -29,6 +29,8 @@ class Operand:
         scalar: True when a number is accepted in place of a tile.
         column: True when a tile must have one element per partition.
         flat: True when the body wants the tensor's own shape instead of (partitions, elements).
+        any_start: True when it may start at any partition, because the instruction has a rule of
+            its own for that.
         buffer_rule: Rule to name when it lives elsewhere; None takes the general one.
     """
 
@@ -38,6 +40,7 @@ class Operand:
     scalar: bool = False
     column: bool = False
     flat: bool = False
+    any_start: bool = False
     buffer_rule: Rule | None = None
 
     @property

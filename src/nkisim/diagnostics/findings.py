@@ -84,9 +84,12 @@ class Finding:
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.rule}: {self.message}"]
+        return "\n".join([f"{self.rule}: {self.message}", *self.details()])
+
+    def details(self) -> list[str]:
+        """Return place, operands, reason and remedy, a line each."""
         source = self.place.text
-        lines.append(f"  --> {self.place}" + (f"   {source}" if source else ""))
+        lines = [f"  --> {self.place}" + (f"   {source}" if source else "")]
         lines += [f"      {note}" for note in self.notes]
         if self.seen or self.allowed:
             lines.append(
@@ -97,14 +100,14 @@ class Finding:
             lines.append(f"  fix   {self.fix}")
         if self.count > 1:
             lines.append(f"  count {self.count}")
-        return "\n".join(lines)
+        return lines
 
 
 class NkiValidationError(AssertionError):
     """A kernel does what NKI 0.3.0 forbids; ``finding`` says what, where and how to mend it."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__(f"{finding.message}\n{finding}")
+        super().__init__("\n".join([finding.message, str(finding.rule), *finding.details()]))
         self.finding = finding
 
     @property

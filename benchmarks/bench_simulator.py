@@ -1,30 +1,39 @@
-"""How fast the simulator is, as ratios against NumPy in the same run.
+"""How fast the simulator is, as ratios against NumPy, torch and a plain interpreter in one run.
 
     python benchmarks/bench_simulator.py            print the table
+    python benchmarks/bench_simulator.py --large    also a 4096^3 GEMM and 1 GiB of input
+    python benchmarks/bench_simulator.py --size 512 another size of the GEMM rows
     python benchmarks/bench_simulator.py --record   also append to benchmarks/results/
 
-Three goals: the fixed cost of a small instruction, a tiled bfloat16 GEMM beside np.matmul on
-float32, and a bfloat16 element-wise instruction beside the same operation on ml_dtypes arrays. The
-last one is shown twice, without torch in the process and with it, because conversions use torch's
-kernels when the user has imported it.
+Fixed costs come first: of an instruction, of a call, of a bfloat16 element-wise instruction. Then
+five kernels are timed beside the plain interpreter of plain.py, which executes the same
+instructions, and beside the NumPy or torch routine that computes the same result. Ratios for narrow
+types are shown twice, without torch in the process and with it, because conversions use torch's
+kernels when the user has imported it; so torch is imported after all that is measured without it.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
+from plain import interpreted
 from runner import Timing, measure, record, show
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from kernels import Problem, doubled, example, gemm, gemm_problem, one_instruction, problems
 
 BF16 = ml_dtypes.bfloat16
+
+Row = tuple[str, str, str, str]
 
 
 def small_instruction_us(count: int = 20_000) -> float:
@@ -45,35 +54,6 @@ def small_instruction_us(count: int = 20_000) -> float:
 
     nkisim.simulate(kernel)(np.ones((8, 8), np.float32))
     return sorted(spent)[len(spent) // 2] * 1e6
-
-
-def gemm(a_t, b):
-    """Multiply with A given transposed, in 128x128x512 matmuls; operands stay in SBUF."""
-    k_size, m_size = a_t.shape
-    n_size = b.shape[1]
-    out = nl.ndarray((m_size, n_size), dtype=a_t.dtype, buffer=nl.shared_hbm)
-    a_tiles, b_tiles = [], []
-    for k in range(0, k_size, 128):
-        a_tile = nl.ndarray((128, m_size), dtype=a_t.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=a_tile, src=a_t[k : k + 128, :])
-        a_tiles.append(a_tile)
-        b_tile = nl.ndarray((128, n_size), dtype=b.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=b_tile, src=b[k : k + 128, :])
-        b_tiles.append(b_tile)
-    for m in range(0, m_size, 128):
-        for n in range(0, n_size, 512):
-            total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
-            for i in range(len(a_tiles)):
-                nisa.nc_matmul(
-                    dst=total,
-                    stationary=a_tiles[i][:, m : m + 128],
-                    moving=b_tiles[i][:, n : n + 512],
-                    accumulate=i > 0,
-                )
-            tile = nl.ndarray((128, 512), dtype=a_t.dtype, buffer=nl.sbuf)
-            nisa.tensor_copy(dst=tile, src=total)
-            nisa.dma_copy(dst=out[m : m + 128, n : n + 512], src=tile)
-    return out
 
 
 def gemm_timings(size: int = 1024) -> dict[str, Timing]:
@@ -124,11 +104,10 @@ def elementwise_ratio() -> float:
     return timings["ml_dtypes"].p50 / timings["nkisim"].p50
 
 
-def with_torch() -> float:
-    """Return the same ratio in a process that has imported torch."""
-    code = "import torch, bench_simulator; print(bench_simulator.elementwise_ratio())"
+def in_own_process(expression: str, before: str = "import bench_simulator") -> float:
+    """Return the value of an expression on this module, from a process of its own."""
     found = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", f"{before}; print({expression})"],
         capture_output=True,
         text=True,
         check=True,
@@ -137,30 +116,210 @@ def with_torch() -> float:
     return float(found.stdout)
 
 
+def with_torch() -> float:
+    """Return the same ratio in a process that has imported torch."""
+    return in_own_process("bench_simulator.elementwise_ratio()", "import torch, bench_simulator")
+
+
+def call_timings(rounds: int = 300) -> dict[str, Timing]:
+    """Time a whole call of a kernel that copies 8x8 elements, from ``simulate`` to its result."""
+    x = np.ones((8, 8), np.float32)
+    return measure({"nkisim one instruction": lambda: nkisim.simulate(one_instruction)(x)}, rounds)
+
+
+def instruction_count(problem: Problem) -> int:
+    """Return how many instructions a kernel executes."""
+    events: list[object] = []
+    nkisim.simulate(problem.kernel, watchers=(events.append,))(*problem.arguments)
+    return len(events)
+
+
+def kernel_timings(problem: Problem, torch_loaded: bool, rounds: int = 15) -> dict[str, Timing]:
+    """Time the simulator, the plain interpreter and, where it may be loaded, the routine."""
+    simulated, plainly = nkisim.simulate(problem.kernel), interpreted(problem.kernel)
+    contenders: dict[str, Callable[[], object]] = {
+        "nkisim": lambda: simulated(*problem.arguments),
+        "plain": lambda: plainly(*problem.arguments),
+    }
+    if torch_loaded or not problem.uses_torch:
+        contenders[problem.routine] = problem.make_routine()
+    return measure(contenders, rounds)
+
+
+def kernel_rows(
+    problem: Problem, count: int, alone: dict[str, Timing], beside: dict[str, Timing] | None
+) -> list[Row]:
+    """Return the rows of one problem, measured without torch and, if at all, with it."""
+    goal = 8.0 if problem.narrow else None
+    rows = [
+        row(problem.name, count / alone["nkisim"].p50, "{:,.0f} instructions/s"),
+        row("  plain / nkisim", ratio(alone, "plain", "nkisim"), "{:.2f}x", at_least=goal),
+    ]
+    if beside is not None:
+        value = ratio(beside, "plain", "nkisim")
+        rows.append(row("  the same with torch imported", value, "{:.2f}x", at_least=goal))
+    against = alone if problem.routine in alone else beside
+    if against is not None:
+        value = ratio(against, "nkisim", problem.routine)
+        limit = 3.0 if problem.name.startswith("attention") else None
+        rows.append(row(f"  nkisim / {problem.routine}", value, "{:.2f}x", at_most=limit))
+    return rows
+
+
+def gemm_without_values_timings(size: int = 2048, rounds: int = 5) -> dict[str, Timing]:
+    """Time the bf16 GEMM with and without values, beside its routine."""
+    problem = gemm_problem(size, BF16)
+    simulated = nkisim.simulate(gemm)
+    traced = nkisim.simulate(gemm, values=False)
+    return measure(
+        {
+            "nkisim": lambda: simulated(*problem.arguments),
+            "nkisim values=False": lambda: traced(*problem.arguments),
+            problem.routine: problem.make_routine(),
+        },
+        rounds,
+    )
+
+
+def large_gemm_seconds(size: int = 4096) -> tuple[float, float]:
+    """Return the seconds of one blocked bf16 GEMM with values, and of one without."""
+    kernel = example("matmul_six_stages").matmul_psum_banks
+    arguments = gemm_problem(size, BF16).arguments
+    spent = []
+    for values in (True, False):
+        run = nkisim.simulate(kernel, values=values)
+        start = time.perf_counter()
+        run(*arguments)
+        spent.append(time.perf_counter() - start)
+    return spent[0], spent[1]
+
+
+def peak_gib(rows: int = 131_072) -> float:
+    """Return the peak memory of this process after a kernel over ``rows`` times 8 KiB.
+
+    The result is as large as the input, and both are alive at the end.
+    """
+    x = np.ones((rows, 2048), np.float32)
+    nkisim.simulate(doubled)(x)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts in bytes, Linux in KiB.
+    return peak / 2**30 if sys.platform == "darwin" else peak / 2**20
+
+
+def ratio(timings: dict[str, Timing], over: str, under: str) -> float:
+    """Return the quotient of two contenders' medians."""
+    return timings[over].p50 / timings[under].p50
+
+
+def row(
+    problem: str,
+    value: float,
+    form: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    unit: str = "x",
+) -> Row:
+    """Return a row of the table; without a limit it has neither goal nor verdict."""
+    if at_least is not None:
+        goal, reached = f">= {at_least:g}{unit}", value >= at_least
+    elif at_most is not None:
+        goal, reached = f"<= {at_most:g}{unit}", value <= at_most
+    else:
+        return problem, form.format(value), "", ""
+    return problem, form.format(value), goal, "reached" if reached else "missed"
+
+
+def torch_is_installed() -> bool:
+    """Import torch, and tell whether that worked."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def fixed_cost_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
+    """Measure instructions and calls of small and middling size; adds to ``timings``."""
+    micros = small_instruction_us()
+    timings["one instruction (8, 8)"] = call = call_timings()
+    timings["gemm 1024^3 bf16"] = gemms = gemm_timings()
+    timings["add (128, 2048) bf16"] = adds = elementwise_timings()
+    call_us = call["nkisim one instruction"].p50 * 1e6
+    rows = [
+        row("8x8 tensor_tensor in a loop", micros, "{:.1f} us each", at_most=10, unit=" us"),
+        row("a call of one instruction, 8x8", call_us, "{:.0f} us", at_most=300, unit=" us"),
+        row(
+            "bf16 GEMM 1024^3 / np.matmul float32",
+            ratio(gemms, "nkisim bf16 gemm", "np.matmul float32"),
+            "{:.2f}x",
+            at_most=2,
+        ),
+        row(
+            "ml_dtypes / bf16 add (128, 2048)",
+            ratio(adds, "ml_dtypes", "nkisim"),
+            "{:.1f}x",
+            at_least=5,
+        ),
+    ]
+    try:
+        rows.append(row("  the same with torch imported", with_torch(), "{:.1f}x", at_least=5))
+    except subprocess.CalledProcessError:
+        print("torch is not installed: the rows with torch are left out")
+    return rows
+
+
+def large_rows() -> list[Row]:
+    """Measure what takes long or needs much memory."""
+    # First, for a new process inherits the peak of the one that starts it.
+    peak = in_own_process("bench_simulator.peak_gib()")
+    seconds, traced = large_gemm_seconds()
+    return [
+        ("bf16 GEMM 4096^3, one run", f"{seconds:.1f} s", "finishes", "reached"),
+        row("  values / values=False", seconds / traced, "{:.1f}x", at_least=20),
+        row("peak memory, 1 GiB in and out", peak, "{:.2f} GiB", at_most=3.5, unit=" GiB"),
+    ]
+
+
+def middle_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
+    """Measure the 2048^3 GEMM; adds to ``timings``."""
+    timings["gemm 2048^3 bf16"] = found = gemm_without_values_timings()
+    against, saved = (
+        ratio(found, "nkisim", "np.matmul float32"),
+        ratio(found, "nkisim", "nkisim values=False"),
+    )
+    return [
+        row("bf16 GEMM 2048^3 / np.matmul float32", against, "{:.2f}x", at_most=3),
+        row("  values / values=False", saved, "{:.1f}x", at_least=20),
+    ]
+
+
 def main() -> None:
     """Measure, print, and record when asked."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--record", action="store_true", help="append to benchmarks/results")
-    keep = parser.parse_args().record
-    micros = small_instruction_us()
-    gemms = gemm_timings()
-    ratio = gemms["nkisim bf16 gemm"].p50 / gemms["np.matmul float32"].p50
-    elementwise = elementwise_timings()
-    plain = elementwise["ml_dtypes"].p50 / elementwise["nkisim"].p50
-    rows = [
-        ("8x8 tensor_tensor in a loop", f"{micros:.1f} us each", "<= 10 us", micros <= 10),
-        ("bf16 GEMM 1024^3 / np.matmul float32", f"{ratio:.2f}x", "<= 2x", ratio <= 2),
-        ("ml_dtypes / bf16 add (128, 2048)", f"{plain:.1f}x", ">= 5x", plain >= 5),
-    ]
-    try:
-        helped = with_torch()
-        rows.append(("  the same with torch imported", f"{helped:.1f}x", ">= 5x", helped >= 5))
-    except subprocess.CalledProcessError:
-        print("torch is not installed: the row with torch is left out")
-    show([(p, m, g, "reached" if ok else "missed") for p, m, g, ok in rows])
-    if keep:
-        record("bench_simulator", "gemm 1024^3 bf16", gemms)
-        record("bench_simulator", "add (128, 2048) bf16", elementwise)
+    parser.add_argument("--large", action="store_true", help="also what takes minutes or GiB")
+    parser.add_argument("--size", type=int, default=1024, help="of the GEMM, a multiple of 128")
+    options = parser.parse_args()
+    timings: dict[str, dict[str, Timing]] = {}
+    large = large_rows() if options.large else []
+    rows = fixed_cost_rows(timings)
+    rows += middle_rows(timings)
+    chosen = problems(options.size)
+    counts = [instruction_count(p) for p in chosen]
+    alone = [kernel_timings(p, torch_loaded=False) for p in chosen]
+    beside: list[dict[str, Timing] | None] = [None] * len(chosen)
+    if torch_is_installed():
+        beside = [kernel_timings(p, torch_loaded=True) if p.narrow else None for p in chosen]
+    for problem, count, without, loaded in zip(chosen, counts, alone, beside, strict=True):
+        rows += kernel_rows(problem, count, without, loaded)
+        timings[problem.name] = without
+        if loaded is not None:
+            timings[f"{problem.name}, torch imported"] = loaded
+    show(rows + large)
+    if options.record:
+        for name, found in timings.items():
+            record("bench_simulator", name, found)
 
 
 if __name__ == "__main__":

@@ -241,9 +241,7 @@ def layernorm_problem(rows: int, cols: int) -> Problem:
 def attention_problem(queries: int, depth: int) -> Problem:
     """Return one head of attention without a mask, as many keys as queries, in bfloat16."""
     rng = np.random.default_rng(0)
-    q, k, v = (
-        rng.standard_normal((1, queries, depth), np.float32).astype(BF16) for _ in range(3)
-    )
+    q, k, v = (rng.standard_normal((1, queries, depth), np.float32).astype(BF16) for _ in range(3))
     q_t, k_t = (np.ascontiguousarray(x.transpose(0, 2, 1)) for x in (q, k))
     scale = 1.0 / math.sqrt(depth)
 

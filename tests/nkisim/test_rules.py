@@ -8,6 +8,7 @@ from kernels import (
     WAITING,
     api,
     boundary,
+    chains,
     copies,
     cores,
     dtype,
@@ -32,6 +33,7 @@ from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
 MODULES = (
     api,
     boundary,
+    chains,
     cores,
     dtype,
     earlier,

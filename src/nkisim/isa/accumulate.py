@@ -1,4 +1,8 @@
-"""The accumulator registers that some Scalar and Vector instructions share."""
+"""The accumulator registers that some Scalar and Vector instructions share, and their chains.
+
+A chain begins with a reset or a load and goes on with ``reduce``. Only one fits into an engine's
+registers at a time.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,80 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.diagnostics import declare, flag
 from nkisim.machine import Core
 from nkisim.spec import as_op
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 
-__all__ = ["accumulate"]
+__all__ = ["accumulate", "follow_chain"]
 
 Array = np.ndarray
+
+CHAIN_NOT_BEGUN = declare(
+    "R006",
+    "chain-not-begun",
+    "error",
+    "An instruction reduces into, or reads, accumulator registers that nothing has reset.",
+    "the registers hold whatever an earlier kernel left there",
+)
+CHAIN_MIXED = declare(
+    "R007",
+    "chain-mixed",
+    "error",
+    "Instructions of different kinds are interleaved in one accumulator chain.",
+    "all of them use the same registers of the engine",
+)
+CHAIN_DISTURBED = declare(
+    "R008",
+    "chain-disturbed",
+    "warning",
+    "An accumulator chain goes on after an instruction that ran with reduce_cmd.idle.",
+    "on the Vector engine an idle instruction may still change the registers",
+)
+CHAIN_LANES = declare(
+    "R009",
+    "chain-lanes",
+    "error",
+    "An accumulator chain goes on with other partitions than it began with.",
+    "each lane has a register of its own",
+)
+
+
+def follow_chain(
+    core: Core,
+    engine: Engine,
+    command: ReduceCmd,
+    name: str,
+    lanes: tuple[int, int],
+    *,
+    reads: bool,
+) -> None:
+    """Note what an instruction does to its engine's chain, and flag what breaks it."""
+    registers = core.accumulators(engine)
+    if command in (ReduceCmd.reset, ReduceCmd.reset_reduce, ReduceCmd.load_reduce):
+        registers.owner, registers.lanes, registers.disturbed = name, lanes, ""
+        return
+    if command is ReduceCmd.reduce or reads:
+        if not registers.owner:
+            _broken(
+                CHAIN_NOT_BEGUN, name, "the registers were never reset", "begin with reset_reduce"
+            )
+        elif registers.owner != name:
+            why = f"the registers hold a chain of {registers.owner}"
+            _broken(CHAIN_MIXED, name, why, "finish one chain before beginning the next")
+        elif registers.lanes != lanes:
+            why = f"lanes {lanes}, the chain began with {registers.lanes} (first, count)"
+            _broken(CHAIN_LANES, name, why, "use the same partitions through the chain")
+        elif registers.disturbed:
+            why = f"{registers.disturbed} ran in between with reduce_cmd.idle"
+            _broken(CHAIN_DISTURBED, name, why, "read the result in the last reducing instruction")
+    elif engine is Engine.vector and registers.owner:
+        registers.disturbed = name
+
+
+def _broken(rule: Any, name: str, why: str, fix: str) -> None:
+    flag(rule, f"{name}: {why}", instruction=name, operand="reduce_cmd", seen=why, fix=fix)
 
 
 def accumulate(
@@ -24,6 +94,9 @@ def accumulate(
     values: Array,
     start: int,
     load: Any = 0.0,
+    *,
+    name: str,
+    reads: bool,
 ) -> Array:
     """Fold ``values`` along the free dimension into the registers; return the registers.
 
@@ -35,7 +108,10 @@ def accumulate(
         values: Float32, one row per lane.
         start: Lane of the first row.
         load: What ``load_reduce`` puts into them first.
+        name: The instruction, for the chain it belongs to.
+        reads: Whether the instruction reads the registers out.
     """
+    follow_chain(core, engine, command, name, (start, values.shape[0]), reads=reads)
     registers = core.accumulators(engine).rows(start, values.shape[0])
     function = as_op(op)
     identity = 0.0 if function is None else function.identity

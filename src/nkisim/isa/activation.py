@@ -231,7 +231,16 @@ def activation(
     The running sum takes the float32 values, before they are rounded into ``dst``.
     """
     output = _evaluate("activation", op, data, bias, scale)
-    total = accumulate(core, Engine.scalar, reduce_cmd, reduce_op, output, dst.start_partition)
+    total = accumulate(
+        core,
+        Engine.scalar,
+        reduce_cmd,
+        reduce_op,
+        output,
+        dst.start_partition,
+        name="activation",
+        reads=reduce_res is not None,
+    )
     return output if reduce_res is None else (output, total)
 
 
@@ -263,7 +272,14 @@ def activation_reduce(
     """Return ``op(data * scale + bias)`` and its reduction along the free dimension."""
     output = _evaluate("activation_reduce", op, data, bias, scale)
     total = accumulate(
-        core, Engine.scalar, ReduceCmd.reset_reduce, reduce_op, output, dst.start_partition
+        core,
+        Engine.scalar,
+        ReduceCmd.reset_reduce,
+        reduce_op,
+        output,
+        dst.start_partition,
+        name="activation_reduce",
+        reads=True,
     )
     return output, total
 
@@ -328,6 +344,14 @@ def exponential(
     """Return ``exp(src - max_value)``, and add it up along the free dimension when commanded."""
     output = np.exp(src - max_value)
     total = accumulate(
-        core, Engine.vector, reduce_cmd, OPS["add"], output, dst.start_partition, load=reduce_init
+        core,
+        Engine.vector,
+        reduce_cmd,
+        OPS["add"],
+        output,
+        dst.start_partition,
+        load=reduce_init,
+        name="exponential",
+        reads=reduce_res is not None,
     )
     return output if reduce_res is None else (output, total)

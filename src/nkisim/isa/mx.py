@@ -29,7 +29,7 @@ from nkisim.dtypes import (
 )
 from nkisim.dtypes.packed import unpack_planes
 from nkisim.isa import matmul_rules as broken
-from nkisim.isa.matmul import adding, store_sum
+from nkisim.isa.matmul import _written, adding, store_sum
 from nkisim.isa.matmul_rules import array_tile
 from nkisim.machine import Core, commit, instruction, prepare_read
 from nkisim.memory import NkiTensor
@@ -308,6 +308,13 @@ def _row_tile(call: Call) -> None:
         )
 
 
+def _trace_matmul(core: Core, dst: NkiTensor, *arguments: Any) -> None:
+    """Follow the accumulation groups without computing the sums."""
+    accumulate = arguments[6]
+    adding(core, dst, accumulate, "nc_matmul_mx")
+    _written(dst)
+
+
 @instruction(
     engines=(Engine.tensor,),
     operands={
@@ -344,6 +351,7 @@ def _row_tile(call: Call) -> None:
     ),
     since=4,
     memory=True,
+    trace=_trace_matmul,
     cost=matmul(),
     source="nki.isa.nc_matmul_mx, 0.3.0",
 )
@@ -391,7 +399,7 @@ def _dequantised(tensor: NkiTensor, scale: NkiTensor, name: str) -> Array:
         tensor.storage.keep_decoded(key, planes)
     factors = _scale_values().take(stored.reshape(rows // BLOCK_ROWS, columns), mode="wrap")
     if int(stored.max(initial=0)) - BIAS + _EXPONENTS[tensor.dtype] > LARGEST_EXPONENT:
-        planes, factors = planes.astype(np.float64), factors.astype(np.float64)
+        factors = factors.astype(np.float64)
     blocks = planes.reshape(PACKED, rows // BLOCK_ROWS, BLOCK_ROWS, columns)
     return (blocks * factors[None, :, None, :]).reshape(PACKED * rows, columns)
 

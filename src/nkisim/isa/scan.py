@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.isa.accumulate import follow_chain
 from nkisim.isa.elementwise import apply
 from nkisim.machine import Core, instruction
 from nkisim.spec import ON_CHIP, Call, Column, Constraint, In, Op, Out, as_op, rules
@@ -118,7 +119,9 @@ def tensor_scalar_cumulative(
     """Return the running ``reg = (src[i] <op0> imm0) <op1> reg``; registers persist."""
     function = as_op(op1)
     assert function is not None
-    registers = core.accumulators(Engine.vector).rows(dst.start_partition, src.shape[0])
+    lanes = (dst.start_partition, src.shape[0])
+    follow_chain(core, Engine.vector, reduce_cmd, "tensor_scalar_cumulative", lanes, reads=False)
+    registers = core.accumulators(Engine.vector).rows(*lanes)
     if reduce_cmd in (ReduceCmd.reset, ReduceCmd.reset_reduce):
         registers[...] = function.identity
     elif reduce_cmd is ReduceCmd.load_reduce:

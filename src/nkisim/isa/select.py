@@ -176,6 +176,7 @@ def _maximum_only(call: Call) -> None:
         Constraint(f"on_true {_SELECT_DTYPES}", (rules.RESTRICTED_DTYPE,), _select_dtypes),
         Constraint("reduce_op is nl.maximum", (rules.REDUCTION_OPERATOR,), _maximum_only),
         at_most_one_in_psum("on_true", "predicate"),
+        one_start_partition("on_true", "predicate"),
         reduce_res_fits("reduce_res", "on_true"),
     ),
     stateful=True,
@@ -197,7 +198,16 @@ def select_reduce(
     """Select ``on_true`` or ``on_false`` by predicate, and take the maximum when commanded."""
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
     result = np.where(chosen, on_true, on_false)
-    total = accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst.start_partition)
+    total = accumulate(
+        core,
+        Engine.vector,
+        reduce_cmd,
+        reduce_op,
+        result,
+        dst.start_partition,
+        name="select_reduce",
+        reads=reduce_res is not None,
+    )
     return result if reduce_res is None else (result, total)
 
 
@@ -307,7 +317,16 @@ def range_select(
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
     result = np.where(chosen, on_true_tile, np.float32(on_false_value))
-    total = accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst.start_partition)
+    total = accumulate(
+        core,
+        Engine.vector,
+        reduce_cmd,
+        reduce_op,
+        result,
+        dst.start_partition,
+        name="range_select",
+        reads=reduce_res is not None,
+    )
     return result if reduce_res is None else (result, total)
 
 

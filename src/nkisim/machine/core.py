@@ -41,9 +41,19 @@ class Event:
 
 @dataclass(slots=True)
 class Accumulators:
-    """The 128 float32 registers with which an engine sums or maximises over instructions."""
+    """The 128 float32 registers with which an engine sums or maximises over instructions.
+
+    Attributes:
+        values: The registers.
+        owner: Instruction that began the chain they hold; empty before the first.
+        lanes: First lane and number of lanes of that chain.
+        disturbed: Instruction that ran since and may have changed them; empty if none.
+    """
 
     values: np.ndarray = field(default_factory=lambda: np.full(128, np.nan, np.float32))
+    owner: str = ""
+    lanes: tuple[int, int] = (0, 0)
+    disturbed: str = ""
 
     def rows(self, start: int, count: int) -> np.ndarray:
         """Return the registers of some lanes as a column; shares memory."""

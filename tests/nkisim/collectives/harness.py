@@ -17,7 +17,10 @@ OPS = {"add": nl.add, "minimum": nl.minimum, "maximum": nl.maximum}
 
 
 def launch(
-    kernel: Callable[..., Any], by_rank: Sequence[Sequence[Any]], cores: int | None = None, **options
+    kernel: Callable[..., Any],
+    by_rank: Sequence[Sequence[Any]],
+    cores: int | None = None,
+    **options,
 ) -> nkisim.Report:
     """Report of a kernel on as many ranks as there are lists of arguments; outputs are by rank."""
     launched = kernel if cores is None else nkisim.jit(kernel)[cores]

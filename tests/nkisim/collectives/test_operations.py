@@ -230,9 +230,7 @@ def test_a_collective_may_work_in_place(memory):
         return stored(work)
 
     data = inputs(3, (8, 4))
-    assert_each_equal(
-        outputs(in_place, by_rank(data)), oracle.all_reduce(data, world(3), "add")
-    )
+    assert_each_equal(outputs(in_place, by_rank(data)), oracle.all_reduce(data, world(3), "add"))
 
 
 def test_an_exchange_may_work_in_place():

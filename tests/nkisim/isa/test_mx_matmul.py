@@ -415,6 +415,39 @@ def test_new_words_or_scales_in_the_same_tiles_are_seen():
     np.testing.assert_array_equal(third, b.values.T @ b.values)
 
 
+def test_views_of_one_tile_are_told_apart():
+    a = exact_operands()[0]
+
+    def kernel(words, scales):
+        tile, scale = loaded(words), loaded(scales)
+        acc = nl.ndarray((2, 4), nl.float32, buffer=nl.psum)
+        for first, accumulate in ((0, False), (2, True)):
+            part = slice(first, first + 2)
+            nc_matmul_mx(acc, tile[:, part], tile, scale[:, part], scale, accumulate=accumulate)
+        return stored(acc)
+
+    values = a.values
+    want = values[:, 0:2].T @ values + values[:, 2:4].T @ values
+    np.testing.assert_array_equal(run(kernel, a.host, a.scales), want)
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_accumulation_is_followed_without_values(values):
+    a = exact_operands()[0]
+
+    def kernel(words, scales, flags):
+        acc = nl.ndarray((4, 4), nl.float32, buffer=nl.psum)
+        tile, scale = loaded(words), loaded(scales)
+        for flag in flags:
+            nc_matmul_mx(acc, tile, tile, scale, scale, accumulate=flag)
+        return stored(acc)
+
+    check = nkisim.check(kernel, target="gen4", values=values)
+    for flags, want in (((None, True), set()), ((True, True), {"M003"})):
+        codes = check(a.host, a.scales, flags).codes
+        assert {code for code in codes if code[0] != "L"} == want
+
+
 # -- what is refused ------------------------------------------------------------------------------
 
 E4M3 = "float8_e4m3fn_x4"

@@ -215,9 +215,9 @@ def test_a_core_that_has_not_begun_does_not_run_after_an_error():
     begun = []
 
     def fails():
-        raise ValueError
+        raise ZeroDivisionError
 
-    with pytest.raises(ValueError, match=""):
+    with pytest.raises(ZeroDivisionError):
         Schedule().run(labelled(fails, lambda: begun.append(1)))
     assert begun == []
 

@@ -1,0 +1,394 @@
+"""Kernels on the two cores of a logical core: what they share and how they meet."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+
+from .harness_cores import (  # the fixtures guard every test here
+    SEEDS,
+    both,
+    hbm,
+    no_hang,  # noqa: F401
+    no_thread_left,  # noqa: F401
+    numbers,
+    on_two_cores,
+    report_of,
+    sbuf,
+    swapped,
+)
+
+GEN3_UP = ["gen3", "gen4"]
+
+
+# -- the grid --------------------------------------------------------------------------------------
+
+
+def grid(a):
+    """The dimensions and size of the grid, and the position in it."""
+    tile = sbuf((1, 3))
+    for i, value in enumerate((nl.program_ndim(), nl.num_programs(), nl.program_id())):
+        nisa.memset(dst=tile[0:1, i : i + 1], value=float(value))
+    out = hbm((2, 3))
+    first = nl.program_id(0)
+    last = first + 3 - nl.num_programs(0)  # a core that is alone fills both rows
+    for row in range(first, last):
+        nisa.dma_copy(dst=out[row : row + 1], src=tile)
+    return out
+
+
+@pytest.mark.parametrize("target", GEN3_UP)
+def test_each_core_knows_its_place_in_the_grid(target):
+    kernel, a = nkisim.jit(grid), numbers(4, 4)
+    for launched, rows in [
+        (kernel, [[0, 1, 0], [0, 1, 0]]),
+        (kernel[1], [[1, 1, 0], [1, 1, 0]]),
+        (kernel[2], [[1, 2, 0], [1, 2, 1]]),
+    ]:
+        report = nkisim.check(launched, target=target)(a)
+        assert not report.findings, str(report)
+        assert report.outputs.tolist() == rows
+
+
+def test_a_launch_grid_is_one_or_two():
+    kernel = nkisim.jit(grid)
+    for wrong in (0, 3, -1, True, 2.0, "2", (1,), None):
+        with pytest.raises(nkisim.NkiValidationError) as caught:
+            kernel[wrong]
+        assert caught.value.rule_id == "C001"
+
+
+def test_a_launched_kernel_can_be_called():
+    np.testing.assert_array_equal(
+        nkisim.jit(grid)[2](numbers(4, 4)), [[1, 2, 0], [1, 2, 1]]
+    )
+
+
+# -- memories --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_shared_tensors_are_matched_by_order(seed):
+    def kernel(a):
+        core = nl.program_id(0)
+        first, second = hbm((2, 8, 4)), hbm((2, 8, 4))
+        nl.store(first[core], nl.load(a))
+        nl.store(second[core], nl.multiply(nl.load(a), 2.0 + core))
+        nisa.core_barrier(data=first, cores=(0, 1))
+        out = hbm((2, 8, 4))
+        nl.store(out[core], nl.add(nl.load(first[1 - core]), nl.load(second[1 - core])))
+        return out
+
+    a = numbers(8, 4)
+    got = on_two_cores(kernel, a, schedule_seed=seed)
+    np.testing.assert_array_equal(got, np.stack([4 * a, 3 * a]))
+
+
+@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, nl.private_hbm], ids=str)
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_other_memories_are_each_cores_own(buffer, seed):
+    def kernel(a):
+        core = nl.program_id(0)
+        own, tile = nl.ndarray((8, 4), dtype=nl.float32, buffer=buffer), nl.load(a)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=float(core))
+        copy = nisa.dma_copy if buffer is nl.private_hbm else nisa.tensor_copy
+        copy(dst=own, src=tile)
+        # After this both cores have written; had they one tensor, one value would be lost.
+        nisa.core_barrier(data=hbm((8, 4)), cores=(0, 1))
+        back = sbuf((8, 4))
+        copy(dst=back, src=own)
+        return both(back)
+
+    a = numbers(8, 4)
+    got = on_two_cores(kernel, a, schedule_seed=seed)
+    np.testing.assert_array_equal(got, np.stack([a, a + 1]))
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_equal_addresses_on_two_cores_are_different_memory(seed):
+    def kernel(a):
+        own = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.sbuf, address=(0, 64))
+        nisa.dma_copy(dst=own, src=a)
+        nisa.tensor_scalar(
+            dst=own, data=own, op0=nl.multiply, operand0=float(1 + nl.program_id(0))
+        )
+        return both(own)
+
+    a = numbers(8, 4)
+    got = on_two_cores(kernel, a, schedule_seed=seed)
+    np.testing.assert_array_equal(got, np.stack([a, 2 * a]))
+
+
+def test_a_private_tensor_is_unwritten_on_the_other_core():
+    def kernel(a):
+        own = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.private_hbm)
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(dst=own, src=a)
+        tile = sbuf((8, 4))
+        nisa.dma_copy(dst=tile, src=own)
+        return both(tile)
+
+    report = report_of(kernel, numbers(8, 4))
+    (finding,) = [f for f in report if f.rule.id == "M005"]
+    assert finding.count == 1
+
+
+def test_inputs_are_shared_and_updated_when_both_cores_have_ended():
+    def kernel(a, b):
+        rows = slice(4 * nl.program_id(0), 4 * nl.program_id(0) + 4)
+        assert a.buffer == nl.shared_hbm
+        nisa.core_barrier(data=a, cores=(0, 1))
+        nl.store(b[rows], nl.multiply(nl.load(a[rows]), 3.0))
+        return b
+
+    a, b = numbers(8, 4), numbers(8, 4)
+    before = a.copy()
+    got = on_two_cores(kernel, a, b)
+    np.testing.assert_array_equal(got, 3 * before)
+    np.testing.assert_array_equal(b, 3 * before)
+    np.testing.assert_array_equal(a, before)
+
+
+def test_results_hold_what_the_other_core_wrote_last():
+    def kernel(a):
+        out = hbm((8, 4))
+        nl.store(out[4 * nl.program_id(0) : 4 * nl.program_id(0) + 4], nl.load(a[0:4]))
+        if nl.program_id(0) == 0:
+            return out  # core 0 ends long before core 1
+        for _ in range(50):
+            tile = nl.load(out[4:8])
+            nl.store(out[4:8], nl.add(tile, 1.0))
+        return out
+
+    a = numbers(8, 4)
+    got = on_two_cores(kernel, a)
+    np.testing.assert_array_equal(got, np.concatenate([a[0:4], a[0:4] + 50]))
+
+
+def test_an_output_that_one_core_leaves_open_is_reported():
+    def kernel(a):
+        out = hbm((8, 4))
+        if nl.program_id(0) == 0:
+            nl.store(out[0:4], nl.load(a[0:4]))
+        return out
+
+    report = report_of(kernel, numbers(8, 4))
+    assert report.codes == {"M006"}
+    assert "4:8" in report.findings[0].seen
+
+
+# -- order between cores ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_barriers_order_many_rounds(seed):
+    rounds = 6
+
+    def kernel(a):
+        core, out = nl.program_id(0), hbm((2, 8, 4))
+        nl.store(out[core], nl.load(a))
+        for _ in range(rounds):
+            nisa.core_barrier(data=out, cores=(0, 1))
+            theirs = nl.load(out[1 - core])
+            nisa.core_barrier(data=out, cores=(0, 1))
+            nl.store(out[core], nl.add(theirs, float(1 + core)))
+        return out
+
+    a = numbers(8, 4)
+    expected = [a, a]
+    for _ in range(rounds):
+        expected = [expected[1] + 1, expected[0] + 2]
+    got = on_two_cores(kernel, a, schedule_seed=seed)
+    np.testing.assert_array_equal(got, np.stack(expected))
+
+
+@pytest.mark.parametrize("engine", ["gpsimd", "vector", "scalar", "tensor", "sync"])
+def test_every_engine_can_wait_at_a_barrier(engine):
+    def kernel(a):
+        out = hbm((2, 8, 4))
+        nl.store(out[nl.program_id(0)], nl.load(a))
+        nisa.core_barrier(data=out, cores=(0, 1), engine=getattr(nisa.engine, engine))
+        return out
+
+    a = numbers(8, 4)
+    np.testing.assert_array_equal(on_two_cores(kernel, a), np.stack([a, a]))
+
+
+def unordered_read(a):
+    out, shared = hbm((2, 8, 4)), hbm((8, 4))
+    nl.store(shared[4 * nl.program_id(0) : 4 * nl.program_id(0) + 4], nl.load(a[0:4]))
+    nl.store(out[nl.program_id(0)], nl.load(shared))
+    return out
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_a_read_without_a_barrier_is_found_in_every_schedule(seed):
+    # Who comes first reads what is not written yet; who comes second reads what nothing orders.
+    report = report_of(unordered_read, numbers(8, 4), schedule_seed=seed)
+    assert "C007" in report.codes or "M005" in report.codes
+    assert not report.ok
+
+
+def test_a_barrier_before_the_write_does_not_order_it():
+    def kernel(a):
+        out, shared = hbm((2, 8, 4)), hbm((8, 4))
+        nisa.core_barrier(data=shared, cores=(0, 1))
+        if nl.program_id(0) == 1:  # the second to pass a barrier goes on first
+            nl.store(shared, nl.load(a))
+        nl.store(out[nl.program_id(0)], nl.load(shared))
+        return out
+
+    report = report_of(kernel, numbers(8, 4))
+    (finding,) = [f for f in report if f.rule.id == "C007"]
+    assert finding.operand
+    assert "core 0 reads" in finding.message
+    assert "core_barrier" in finding.fix
+
+
+def test_a_sendrecv_orders_like_a_barrier():
+    def kernel(a):
+        shared, tile = hbm((8, 4)), nl.load(a)
+        rows = slice(4 * nl.program_id(0), 4 * nl.program_id(0) + 4)
+        nl.store(shared[rows], nl.load(a[rows]))
+        swapped(tile)
+        return both(nl.load(shared))
+
+    a = numbers(8, 4)
+    np.testing.assert_array_equal(on_two_cores(kernel, a), np.stack([a, a]))
+
+
+def test_neighbouring_columns_are_no_clash():
+    def kernel(a):
+        out = hbm((8, 4))
+        columns = slice(nl.program_id(0), 4, 2)
+        nisa.dma_copy(dst=out[:, columns], src=a[:, columns])
+        return out
+
+    a = numbers(8, 4)
+    np.testing.assert_array_equal(on_two_cores(kernel, a), a)
+
+
+def test_one_shared_column_is_a_clash():
+    def kernel(a):
+        out = hbm((8, 4))
+        first = nl.program_id(0)
+        nisa.dma_copy(dst=out[:, first : first + 3], src=a[:, first : first + 3])
+        return out
+
+    assert report_of(kernel, numbers(8, 4)).codes == {"C008"}
+
+
+@pytest.mark.xfail(reason="accesses of two cores to an argument are not watched")
+@pytest.mark.parametrize("rule", ["C007", "C008"])
+def test_unordered_accesses_to_an_argument_are_found(rule):
+    def writes(a):
+        tile = sbuf(a.shape)
+        nisa.memset(dst=tile, value=float(nl.program_id(0)))
+        nisa.dma_copy(dst=a, src=tile)
+        return a
+
+    def reads(a):
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(dst=a, src=nl.zeros(a.shape, dtype=a.dtype, buffer=nl.sbuf))
+        return a, both(nl.load(a))
+
+    assert rule in report_of(reads if rule == "C007" else writes, numbers(8, 4)).codes
+
+
+# -- sendrecv --------------------------------------------------------------------------------------
+
+TILES = [
+    ((128, 512), np.float32),
+    ((1, 1), np.float32),
+    ((16, 3, 5), ml_dtypes.bfloat16),
+    ((33, 7), np.int32),
+    ((64, 9), np.uint8),
+    ((8, 16), ml_dtypes.float8_e5m2),
+]
+
+
+@pytest.mark.parametrize("target", GEN3_UP)
+@pytest.mark.parametrize(("shape", "dtype"), TILES, ids=str)
+def test_sendrecv_exchanges_tiles_bit_by_bit(shape, dtype, target):
+    def kernel(a):
+        tile = sbuf(shape, a.dtype)
+        nisa.dma_copy(dst=tile, src=a[nl.program_id(0)])
+        return both(swapped(tile))
+
+    a = numbers(2, *shape, dtype=np.float32).astype(dtype)
+    got = on_two_cores(kernel, a, target=target)
+    np.testing.assert_array_equal(got.view(np.uint8), a[::-1].copy().view(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype"), [(256, np.float32), (256, ml_dtypes.bfloat16), (256, np.uint8)], ids=str
+)
+def test_gpsimd_carries_as_much_as_its_dma_can(columns, dtype):
+    def kernel(a):
+        return both(swapped(nl.load(a), dma_engine=nisa.dma_engine.gpsimd_dma))
+
+    a = numbers(48, columns, dtype=dtype)
+    np.testing.assert_array_equal(on_two_cores(kernel, a), np.stack([a, a]))
+    wider = numbers(48, columns + 1, dtype=dtype)
+    assert report_of(kernel, wider).codes == {"C015"}
+    assert report_of(kernel, a[0:40]).codes == {"C015"}
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_exchanges_on_one_pipe_arrive_in_order(seed):
+    def kernel(a):
+        out = hbm((2, 5, 8, 4))
+        for number in range(5):
+            tile = nl.add(nl.load(a), float(10 * number + nl.program_id(0)))
+            nl.store(out[nl.program_id(0), number], swapped(tile, pipe_id=number % 2))
+        return out
+
+    a = numbers(8, 4)
+    got = on_two_cores(kernel, a, schedule_seed=seed)
+    expected = [[a + 10 * number + 1 - core for number in range(5)] for core in range(2)]
+    np.testing.assert_array_equal(got, np.array(expected))
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_a_tile_may_change_as_soon_as_it_is_sent(seed):
+    def kernel(a):
+        tile = nl.add(nl.load(a), float(nl.program_id(0)))
+        got = swapped(tile)
+        nisa.memset(dst=tile, value=-1.0)
+        return both(got)
+
+    a = numbers(8, 4)
+    got = on_two_cores(kernel, a, schedule_seed=seed)
+    np.testing.assert_array_equal(got, np.stack([a + 1, a]))
+
+
+def test_a_tile_may_be_exchanged_in_place():
+    def kernel(a):
+        tile, other = nl.add(nl.load(a), float(nl.program_id(0))), 1 - nl.program_id(0)
+        nisa.sendrecv(tile, tile, other, other, pipe_id=3)
+        return both(tile)
+
+    a = numbers(8, 4)
+    np.testing.assert_array_equal(on_two_cores(kernel, a), np.stack([a + 1, a]))
+
+
+@pytest.mark.xfail(reason="sides of equal size and different shape pass")
+def test_tiles_of_equal_size_and_different_shape_are_refused():
+    def kernel(a):
+        tile = nl.load(a if nl.program_id(0) == 0 else a.reshape((4, 8)))
+        swapped(tile)
+        return both(nl.load(a))
+
+    assert report_of(kernel, numbers(8, 4)).codes == {"C014"}
+
+
+def test_tiles_of_different_types_are_refused():
+    def kernel(a, b):
+        swapped(nl.load(a if nl.program_id(0) == 0 else b))
+        return both(nl.load(a))
+
+    report = report_of(kernel, numbers(8, 4), numbers(8, 4, dtype=np.int32))
+    assert report.codes == {"C014"}

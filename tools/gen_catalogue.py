@@ -30,7 +30,6 @@ import kernels  # noqa: E402
 import nkisim  # noqa: E402
 from nkisim import NkiValidationError, check, simulate  # noqa: E402
 from nkisim.diagnostics import RULES, Rule  # noqa: E402
-from nkisim.isa.pending import PENDING  # noqa: E402
 from nkisim.memory import MemoryRegion  # noqa: E402
 from nkisim.spec import INSTRUCTIONS, Instruction, Operand  # noqa: E402
 
@@ -137,11 +136,12 @@ def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:
     """Return whether ``simulate`` finds the first twin; some values are too costly to watch."""
     if not twins or twins[0] in kernels.WAITING:
         return True
-    kernel = simulate(twins[0].bad, target=twins[0].targets[0])
+    twin = twins[0]
+    kernel = simulate(twin.launched(twin.bad), target=twin.targets[0], ranks=twin.ranks)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kernel(*kernels.copies(twins[0].inputs))
-    return twins[0].rule in kernel.report.codes
+        kernel(*twin.arguments(twin.inputs))
+    return twin.rule in kernel.report.codes
 
 
 def twin_sections(twin: kernels.Twin) -> list[str]:
@@ -182,7 +182,8 @@ def what_is_said(twin: kernels.Twin) -> str:
     if twin.on_host:
         text = said_on_host(twin)
     else:
-        report = check(twin.bad, target=twin.targets[0])(*kernels.copies(twin.inputs))
+        checked = check(twin.launched(twin.bad), target=twin.targets[0], ranks=twin.ranks)
+        report = checked(*twin.arguments(twin.inputs))
         text = next(str(f) for f in report if f.rule.id == twin.rule)
     return text.replace(f"{ROOT}/", "").replace("  # here", "")
 
@@ -341,10 +342,6 @@ def instruction_index() -> str:
             "Every instruction of `nki.isa` that nkisim simulates, from its declaration. Costs are "
             "formulas in cycles of the engine; no clock is applied to them.",
             table(("instruction", "engines", "what it does"), rows),
-            "## Not simulated yet",
-            "These have their 0.3.0 signature and raise `NotImplementedError`: "
-            + ", ".join(f"`{name}`" for name in sorted(PENDING))
-            + ".",
         ]
     )
 

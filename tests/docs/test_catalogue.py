@@ -8,7 +8,6 @@ import pytest
 
 from kernels import TWINS, WAITING
 from nkisim.diagnostics import RULES
-from nkisim.isa.pending import PENDING
 from nkisim.spec import INSTRUCTIONS
 
 from .pages import ROOT, Page
@@ -109,8 +108,3 @@ def test_instruction_pages_show_the_declaration(name, catalogue):
     assert declared.source in prose
     assert str(declared.cost) in prose
     assert f"def {name}(" in page.blocks[-1].text
-
-
-def test_what_is_not_simulated_is_listed(catalogue):
-    index = (catalogue / "instructions" / "index.md").read_text()
-    assert all(f"`{name}`" in index for name in PENDING)

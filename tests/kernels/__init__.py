@@ -13,8 +13,8 @@ for the face::
 
 The bad one makes a mistake that a person would make and marks the line (or lines) where it must
 be found with ``# here``; the good one differs by the mend only. Both run on the same inputs unless
-the mend is on the host, in which case ``mended=`` gives the good twin's inputs. ``cores=2`` launches
-both on two cores, ``ranks=n`` on n ranks; all ranks get the same inputs, except for a ``ByRank``.
+the mend is on the host, in which case ``mended=`` gives the good twin's inputs. With ``cores=2``
+both run on two cores, with ``ranks=n`` on n ranks; these have the same inputs, a ``ByRank`` aside.
 
 ``host_twin`` declares a pair for a rule that is decided outside a kernel: both are called without
 arguments. ``guard`` declares a legal kernel that a stricter reader would wrongly flag; it must have

@@ -1,4 +1,4 @@
-"""Cores that get stuck or fail: reported at once, with every core's place, and nothing stays behind."""
+"""Cores that get stuck or fail: reported at once, with every core's place, and nothing is left."""
 
 import threading
 import time
@@ -23,7 +23,6 @@ from .harness_cores import (  # the fixtures guard every test here
     sbuf,
     swapped,
 )
-
 
 # -- stuck -----------------------------------------------------------------------------------------
 

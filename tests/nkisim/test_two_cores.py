@@ -62,9 +62,7 @@ def test_a_launch_grid_is_one_or_two():
 
 
 def test_a_launched_kernel_can_be_called():
-    np.testing.assert_array_equal(
-        nkisim.jit(grid)[2](numbers(4, 4)), [[1, 2, 0], [1, 2, 1]]
-    )
+    np.testing.assert_array_equal(nkisim.jit(grid)[2](numbers(4, 4)), [[1, 2, 0], [1, 2, 1]])
 
 
 # -- memories --------------------------------------------------------------------------------------
@@ -112,9 +110,7 @@ def test_equal_addresses_on_two_cores_are_different_memory(seed):
     def kernel(a):
         own = nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.sbuf, address=(0, 64))
         nisa.dma_copy(dst=own, src=a)
-        nisa.tensor_scalar(
-            dst=own, data=own, op0=nl.multiply, operand0=float(1 + nl.program_id(0))
-        )
+        nisa.tensor_scalar(dst=own, data=own, op0=nl.multiply, operand0=float(1 + nl.program_id(0)))
         return both(own)
 
     a = numbers(8, 4)

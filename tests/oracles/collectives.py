@@ -1,8 +1,8 @@
 """Collectives of NKI 0.3.0 on lists of arrays, one per rank.
 
 Everything is written from the definition: where does each element of each rank's result come from.
-``groups`` are the lists of ranks that communicate; the order in a group is the order of the ranks in
-gathers, scatters and rings.
+``groups`` are the lists of ranks that communicate; the order in a group is the order of the ranks
+in gathers, scatters and rings.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from nkisim.dtypes.formats import (
     uint16,
     uint32,
 )
+from nkisim.dtypes.packed import pack, unpack
 
 __all__ = [
     "BFLOAT16_OPERATIONS",
@@ -49,9 +50,11 @@ __all__ = [
     "int8",
     "int16",
     "int32",
+    "pack",
     "promote",
     "tfloat32",
     "uint8",
     "uint16",
     "uint32",
+    "unpack",
 ]

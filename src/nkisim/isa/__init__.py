@@ -21,11 +21,8 @@ from nkisim.isa.gather import (
     sequence_bounds,
 )
 from nkisim.isa.matmul import nc_matmul
+from nkisim.isa.mx import nc_matmul_mx, quantize_mx
 from nkisim.isa.normalisation import bn_aggr, bn_stats
-from nkisim.isa.pending import (
-    nc_matmul_mx,
-    quantize_mx,
-)
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
 from nkisim.isa.registers import (
     VirtualRegister,

@@ -23,7 +23,7 @@ from nkisim.spec.cost import matmul
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
-__all__ = ["adding", "nc_matmul", "store_sum"]
+__all__ = ["adding", "nc_matmul", "note_sum", "store_sum"]
 
 Array = np.ndarray
 
@@ -43,7 +43,7 @@ def _trace(core: Core, dst: NkiTensor, *arguments: Any) -> None:
     """Follow the accumulation groups without computing the sums."""
     accumulate = arguments[5]
     adding(core, dst, accumulate)
-    _written(dst)
+    note_sum(dst)
 
 
 @instruction(
@@ -90,7 +90,7 @@ def nc_matmul(
     adds = adding(core, dst, accumulate)
     if adds is False and dst.dtype == "float32" and dst.ndim == 2:
         np.matmul(left.T, right, out=dst.array)
-        _written(dst)
+        note_sum(dst)
         return
     product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
     store_sum(core, dst, product, accumulate=adds)
@@ -228,10 +228,11 @@ def store_sum(
             total = np.where(accumulate, old + product, product)
         if total is not target:
             target[...] = total if target.dtype == np.float32 else encode(total, dst.dtype)
-    _written(dst)
+    note_sum(dst)
 
 
-def _written(dst: NkiTensor) -> None:
+def note_sum(dst: NkiTensor) -> None:
+    """Note that a matmul wrote all of ``dst``."""
     storage = dst.storage
     storage.version += 1
     dst.alloc.written = True

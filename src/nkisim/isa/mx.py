@@ -29,9 +29,10 @@ from nkisim.dtypes import (
 )
 from nkisim.dtypes.packed import unpack_planes
 from nkisim.isa import matmul_rules as broken
-from nkisim.isa.matmul import _written, adding, store_sum
+from nkisim.isa.matmul import adding, note_sum, store_sum
 from nkisim.isa.matmul_rules import array_tile
 from nkisim.machine import Core, commit, instruction, prepare_read
+from nkisim.machine.transfer import note_written, trace_read
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, Call, Constraint, In, Out
 from nkisim.spec.constraints import dtype_in, one_start_partition
@@ -164,9 +165,21 @@ def _quantize_sizes(call: Call) -> None:
     _check_scale(call, "dst_scale", "src", elements // PACKED)
 
 
+def _trace_quantize(
+    core: Core, dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str | None
+) -> None:
+    """Note what is written without computing it."""
+    note_written(dst)
+    note_written(_scale_rows(dst_scale, src.shape[0]))
+
+
 @instruction(
     engines=(Engine.vector,),
-    operands={"dst": Out(SBUF), "src": In(SBUF), "dst_scale": Out(SBUF, any_start=True)},
+    operands={
+        "dst": Out(SBUF),
+        "src": In(SBUF),
+        "dst_scale": Out(SBUF, any_start=True, partial=True),
+    },
     require=(
         dtype_in("src", (float16, bfloat16), MX_DTYPE),
         dtype_in("dst", tuple(_ELEMENTS), MX_DTYPE),
@@ -180,6 +193,7 @@ def _quantize_sizes(call: Call) -> None:
     ),
     since=4,
     memory=True,
+    trace=_trace_quantize,
     cost=stream(over="src", factor=0.25),
     source="nki.isa.quantize_mx, 0.3.0",
 )
@@ -308,11 +322,24 @@ def _row_tile(call: Call) -> None:
         )
 
 
-def _trace_matmul(core: Core, dst: NkiTensor, *arguments: Any) -> None:
-    """Follow the accumulation groups without computing the sums."""
-    accumulate = arguments[6]
+def _trace_matmul(
+    core: Core,
+    dst: NkiTensor,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    stationary_scale: NkiTensor,
+    moving_scale: NkiTensor,
+    tile_position: Any,
+    tile_size: Any,
+    accumulate: bool | None,
+    name: str | None,
+) -> None:
+    """Follow the scales and the accumulation groups without computing the sums."""
+    rows = stationary.shape[0]
+    trace_read(_scale_rows(stationary_scale, rows), "nc_matmul_mx", "stationary_scale")
+    trace_read(_scale_rows(moving_scale, rows), "nc_matmul_mx", "moving_scale")
     adding(core, dst, accumulate, "nc_matmul_mx")
-    _written(dst)
+    note_sum(dst)
 
 
 @instruction(
@@ -321,8 +348,10 @@ def _trace_matmul(core: Core, dst: NkiTensor, *arguments: Any) -> None:
         "dst": Out(PSUM, buffer_rule=broken.RESULT_BUFFER),
         "stationary": In(SBUF, buffer_rule=broken.OPERAND_BUFFER),
         "moving": In(SBUF, buffer_rule=broken.OPERAND_BUFFER),
-        "stationary_scale": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, any_start=True),
-        "moving_scale": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, any_start=True),
+        "stationary_scale": In(
+            SBUF, buffer_rule=broken.OPERAND_BUFFER, any_start=True, partial=True
+        ),
+        "moving_scale": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, any_start=True, partial=True),
     },
     require=(
         dtype_in("stationary", tuple(_EXPONENTS), MX_DTYPE),

@@ -165,7 +165,8 @@ class Plan:
         """Do all but compute: note what is read and written."""
         name = self.instruction.name
         for index, operand in self.reads:
-            if tensors[index].indirect is None:
+            partial = self.instruction.operands[operand].partial
+            if tensors[index].indirect is None and not partial:
                 trace_read(tensors[index], name, operand)
         if self.instruction.trace is not None:
             self.instruction.trace(core, *arguments)

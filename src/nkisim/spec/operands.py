@@ -31,6 +31,7 @@ class Operand:
         flat: True when the body wants the tensor's own shape instead of (partitions, elements).
         any_start: True when it may start at any partition, because the instruction has a rule of
             its own for that.
+        partial: True when the instruction touches only some rows of it, and notes those itself.
         buffer_rule: Rule to name when it lives elsewhere; None takes the general one.
     """
 
@@ -41,6 +42,7 @@ class Operand:
     column: bool = False
     flat: bool = False
     any_start: bool = False
+    partial: bool = False
     buffer_rule: Rule | None = None
 
     @property

@@ -344,7 +344,7 @@ def test_a_collective_result_read_by_the_other_core_needs_a_barrier():
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
 def test_exchanges_of_cores_and_of_ranks_mix(seed):
     def mixed(a):
-        core, group = nl.program_id(0), ncc.ReplicaGroup([[0, 1]])
+        core = nl.program_id(0)
         mine, got = nl.load(a), sbuf(a.shape)
         out, there = hbm((2, *a.shape)), hbm((2, *a.shape))
         for number in range(3):

@@ -1,35 +1,17 @@
 """The schedule of several cores: one at a time, the same order every time, and it always ends."""
 
 import contextvars
-import faulthandler
-import sys
-import threading
 
 import pytest
 
 from nkisim.diagnostics import NkiValidationError, Rule
 from nkisim.machine.schedule import Schedule, Stopped
 
+from ..harness_cores import SEEDS, no_hang, no_thread_left  # noqa: F401
+
 STUCK = Rule("X001", "stuck", "error", "Nobody can move.", "it hangs", meaningless=True)
 LATE = Rule("X002", "late", "error", "Nobody can move either.", "it hangs", meaningless=True)
 RECORDED = Rule("X003", "recorded", "error", "Nobody can move.", "it hangs")
-
-SEEDS = range(20)
-
-
-@pytest.fixture(autouse=True)
-def no_hang():
-    """Ends the test process, with every thread's stack, when a test waits for ever."""
-    faulthandler.dump_traceback_later(60, exit=True, file=sys.__stderr__)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.fixture(autouse=True)
-def no_thread_left():
-    """Fails a test after which a thread of a schedule is still there."""
-    yield
-    assert [t.name for t in threading.enumerate() if t.name.startswith("nkisim")] == []
 
 
 def labelled(*bodies):

@@ -32,8 +32,8 @@ def load_benchmark():
 
 
 bench = load_benchmark()
-# Two tiles in every direction, and a ragged one where the kernel allows it.
-PROBLEMS = bench.problems(size=256, rows=130, cols=600, queries=160, depth=32, points=16)
+# Two tiles or chunks in every direction, ragged where the kernel allows it.
+PROBLEMS = bench.problems(size=256, rows=130, cols=600, queries=520, depth=32, points=16)
 NAMES = [problem.name for problem in PROBLEMS]
 GEMM = PROBLEMS[NAMES.index("GEMM 256^3 bfloat16")]
 

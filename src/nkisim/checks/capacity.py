@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from nkisim.diagnostics import Place, Rule, declare, flag
 from nkisim.machine import Core
-from nkisim.memory import Allocation, MemoryRegion
+from nkisim.memory import Lifetime, MemoryRegion
 from nkisim.memory.rules import ADDRESSES_MIXED
 
 __all__ = ["check_capacity"]
@@ -67,7 +67,7 @@ def check_capacity(core: Core) -> None:
             )
 
 
-def _device_bytes(tile: Allocation, unit: int) -> int:
+def _device_bytes(tile: Lifetime, unit: int) -> int:
     """Return bytes per partition on the device, rounded up to whole units."""
     count = 1
     for extent in tile.shape[1:]:
@@ -76,7 +76,7 @@ def _device_bytes(tile: Allocation, unit: int) -> int:
 
 
 def _check_peak(
-    tiles: list[Allocation], region: MemoryRegion, rule: Rule, unit: int, limit: int, core: Core
+    tiles: list[Lifetime], region: MemoryRegion, rule: Rule, unit: int, limit: int, core: Core
 ) -> None:
     """Sweep over the live ranges and report the highest sum if it is too high."""
     changes: list[tuple[int, int, int]] = []
@@ -115,7 +115,7 @@ def _check_peak(
     )
 
 
-def _check_addresses(placed: list[Allocation]) -> None:
+def _check_addresses(placed: list[Lifetime]) -> None:
     """Report pairs of placed tensors that overlap in space and in time."""
     for i, a in enumerate(placed):
         for b in placed[i + 1 :]:
@@ -134,14 +134,14 @@ def _check_addresses(placed: list[Allocation]) -> None:
             )
 
 
-def _overlap_in_space(a: Allocation, b: Allocation) -> bool:
+def _overlap_in_space(a: Lifetime, b: Lifetime) -> bool:
     assert a.address is not None and b.address is not None
     rows = a.address[0] < b.address[0] + b.shape[0] and b.address[0] < a.address[0] + a.shape[0]
     a_bytes, b_bytes = _device_bytes(a, 1), _device_bytes(b, 1)
     return rows and a.address[1] < b.address[1] + b_bytes and b.address[1] < a.address[1] + a_bytes
 
 
-def _span(tile: Allocation) -> str:
+def _span(tile: Lifetime) -> str:
     assert tile.address is not None
     partition, offset = tile.address
     return (

@@ -264,7 +264,7 @@ def dma_compute(
     assert function is not None and function.binary is not None
     total: Any = None
     for i, src in enumerate(srcs):
-        src.alloc.last_use = core.clock
+        src.alloc.life.read(core.clock)
         side = _side(src, "dma_compute", f"srcs[{i}]")
         assert side is not None
         stored = _gather(side, "dma_compute", f"srcs[{i}]").reshape(dst.shape)

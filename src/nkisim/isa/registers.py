@@ -205,6 +205,4 @@ def register_store(dst: Any, src: Any) -> None:
     storage = target.alloc.storage_dtype(target.dtype)
     bits = np.array([value], np.int64)
     commit(target, bits.astype(storage).reshape(target.shape))
-    if target.alloc.first_use < 0:
-        target.alloc.first_use = core.clock
-    target.alloc.last_use = core.clock
+    target.alloc.life.written(core.clock)

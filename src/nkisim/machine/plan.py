@@ -143,13 +143,12 @@ class Plan:
             )
         tensors = arguments if not self.loads and not self.stores else arguments.copy()
         for index, _ in self.reads:
-            alloc = tensors[index].alloc
-            alloc.last_use = clock
+            tensors[index].alloc.life.last_use = clock
         for index, _ in self.writes:
-            alloc = tensors[index].alloc
-            alloc.last_use = clock
-            if alloc.first_use < 0:
-                alloc.first_use = clock
+            life = tensors[index].alloc.life
+            life.last_use = clock
+            if life.first_use < 0:
+                life.first_use = clock
         if self.writes:
             self._check_overlap(tensors)
         if not core.values and not self.instruction.synchronises:

@@ -9,6 +9,7 @@ from nkisim.memory.allocation import (
 )
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection, resolve_scalar, vector_rows
+from nkisim.memory.lifetime import Lifetime
 from nkisim.memory.objects import NKIObject
 from nkisim.memory.psum import AccumulationState, Region
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
@@ -22,6 +23,7 @@ __all__ = [
     "CoreMemory",
     "DynSlice",
     "Indirection",
+    "Lifetime",
     "MemoryRegion",
     "NKIObject",
     "NkiTensor",

@@ -13,6 +13,7 @@ from nkisim.arch import Generation
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType
 from nkisim.memory import rules
+from nkisim.memory.lifetime import Address, Lifetime
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.sharing import SharedAccess
 from nkisim.memory.storage import Storage
@@ -22,18 +23,16 @@ __all__ = ["Allocation", "CoreMemory", "SharedHbm", "int_shape", "require_region
 
 _FLOAT32 = np.dtype(np.float32)
 
-Address = tuple[int, int]
-
 
 class Allocation:
-    """One ``nl.ndarray`` or kernel argument: its bytes, its name and when it was used.
+    """One ``nl.ndarray`` or kernel argument: its bytes and its name.
 
     Attributes:
         storage: The bytes, possibly shared with other explicitly placed tensors.
         start: First byte in the storage.
         row_bytes: Bytes of the tensor in one partition; all of them in HBM.
         address: Explicit (partition, byte) address, or None.
-        first_use, last_use: Instruction numbers, or -1; the live range of the tensor.
+        life: When it was used.
         line: File and line that made it.
         is_argument: True for arrays that the caller passed in.
     """
@@ -41,9 +40,8 @@ class Allocation:
     __slots__ = (
         "address",
         "dtype",
-        "first_use",
         "is_argument",
-        "last_use",
+        "life",
         "line",
         "name",
         "precise",
@@ -81,8 +79,7 @@ class Allocation:
         self.precise = precise
         self.is_argument = is_argument
         self.line = line
-        self.first_use = -1
-        self.last_use = -1
+        self.life = Lifetime(region, shape, dtype, name, address, line)
         self.written = False
 
     @property
@@ -153,7 +150,7 @@ class CoreMemory:
         self.precise = precise
         self.shared_count = 0
         self._shared = shared
-        self.log: list[Allocation] = []
+        self.log: list[Lifetime] = []
         self._arenas: dict[MemoryRegion, Storage] = {}
         self._names: dict[str, tuple[str, int]] = {}
 
@@ -185,7 +182,7 @@ class CoreMemory:
             if self._shared is not None and region is MemoryRegion.shared_hbm:
                 allocation = self._shared.allocate(self.shared_count, allocation)
                 self.shared_count += 1
-        self.log.append(allocation)
+        self.log.append(allocation.life)
         return allocation.tensor()
 
     def argument(
@@ -218,7 +215,7 @@ class CoreMemory:
             precise=self.precise,
             is_argument=True,
         )
-        self.log.append(allocation)
+        self.log.append(allocation.life)
         return allocation.tensor()
 
     def _in_hbm(

@@ -387,6 +387,33 @@ def test_other_operators_are_refused_by_every_reduction(operator):
         assert launch(kernel, [[a] for a in inputs(3, (6, 4))]).codes == {"C021"}
 
 
+@pytest.mark.parametrize(
+    ("metadata", "options"),
+    [
+        pytest.param([[4, 4], [0, 5]], {}, id="beyond-the-source"),
+        pytest.param([[5, 5], [0, 0]], {}, id="beyond-the-destination"),
+        pytest.param(
+            [[4, 4], [0, 4], [4, 4], [0, 5]],
+            {"recv_counts_known": True, "has_rdispls": True},
+            id="placed-beyond-the-destination",
+        ),
+        pytest.param([[4, 4], [0, 4], [4, 5]], {"recv_counts_known": True}, id="other-count"),
+        pytest.param([[4, 4], [0, 4]], {"recv_counts_known": True}, id="row-missing"),
+        pytest.param([[4, 4]], {}, id="one-row"),
+        pytest.param([[4, 4, 0], [0, 4, 8]], {}, id="column-too-many"),
+        pytest.param([4, 4, 0, 4], {}, id="flat"),
+    ],
+)
+def test_ragged_runs_must_fit(metadata, options):
+    def kernel(a, metadata):
+        received = hbm((8,))
+        ncc.all_to_all_v([a], [received], ncc.ReplicaGroup([[0, 1]]), metadata, **options)
+        return received
+
+    arguments = (np.zeros(8, np.float32), np.array(metadata, np.uint32))
+    assert only_finding(launch(kernel, [arguments] * 2)).rule.id == "C029"
+
+
 # -- calls -----------------------------------------------------------------------------------------
 
 

@@ -310,6 +310,26 @@ def test_groups_of_different_shape_follow_each_other():
     assert_each_equal(outputs(two_axes, by_rank(data)), wanted)
 
 
+def test_groups_may_meet_a_different_number_of_times():
+    pairs, everyone = [[0, 1], [2, 3]], [[0, 1, 2, 3]]
+
+    def kernel(a, rank):
+        held = a
+        for _ in range(3 if rank < 2 else 1):
+            total = hbm(a.shape)
+            ncc.all_reduce([held], [total], ncc.ReplicaGroup(pairs), nl.add)
+            held = total
+        whole = hbm(a.shape)
+        ncc.all_reduce([held], [whole], ncc.ReplicaGroup(everyone), nl.add)
+        return whole
+
+    data = inputs(4, (2, 3))
+    # Each of the three sums of the first pair doubles what both hold after the one before.
+    wanted = 2 * 4 * (data[0] + data[1]) + 2 * (data[2] + data[3])
+    got = outputs(kernel, [(array, rank) for rank, array in enumerate(data)])
+    assert_each_equal(got, [wanted] * 4)
+
+
 # -- permutations and ranks ------------------------------------------------------------------------
 
 

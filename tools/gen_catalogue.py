@@ -86,7 +86,7 @@ def all_twins() -> dict[str, list[kernels.Twin]]:
     for module in pkgutil.iter_modules(kernels.__path__):
         importlib.import_module(f"kernels.{module.name}")
     found: dict[str, list[kernels.Twin]] = {}
-    for twin in [*kernels.TWINS, *kernels.WAITING]:
+    for twin in kernels.TWINS:
         found.setdefault(twin.rule, []).append(twin)
     return found
 
@@ -134,7 +134,7 @@ def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, s
 
 def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:
     """Return whether ``simulate`` finds the first twin; some values are too costly to watch."""
-    if not twins or twins[0] in kernels.WAITING:
+    if not twins:
         return True
     twin = twins[0]
     kernel = simulate(twin.launched(twin.bad), target=twin.targets[0], ranks=twin.ranks)
@@ -153,7 +153,7 @@ def twin_sections(twin: kernels.Twin) -> list[str]:
         "### Bad",
         *inputs_line(twin.bad, twin.inputs, twin.targets),
         block("python", source_of(twin.bad).replace("# here", f"# {found}")),
-        *([] if twin in kernels.WAITING else [block("text", what_is_said(twin))]),
+        block("text", what_is_said(twin)),
         "### Good",
         *(inputs_line(twin.good, twin.mended, ()) if twin.mended is not twin.inputs else []),
         block("python", source_of(twin.good)),

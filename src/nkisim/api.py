@@ -257,7 +257,9 @@ def _run_cluster(
     for rank, (shared, made, host) in enumerate(by_rank):
         if shared is not None:
             _check_shared(shared, made)
-        outputs.append(_finish(kernel, made, host, results[rank * cores]))
+        returned = results[rank * cores : (rank + 1) * cores]
+        result = next((r for r in returned if r is not None), None)
+        outputs.append(_finish(kernel, made, host, result))
     return outputs if options.ranks > 1 else outputs[0]
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import nkisim.api
+import nkisim.collectives
 from nkisim import api, isa, language, uninstall  # noqa: F401  api declares rules of its own
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES
@@ -22,6 +24,8 @@ VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE
 each_page = pytest.mark.parametrize(
     "path", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES]
 )
+
+assert nkisim.api and nkisim.collectives  # their rules are declared when they are imported
 
 
 @each_page

@@ -42,7 +42,6 @@ GEN2 = ("gen2",)
 GEN4 = ("gen4",)
 
 TWINS: list[Twin] = []
-WAITING: list[Twin] = []
 GUARDS: list[Guard] = []
 
 
@@ -112,23 +111,14 @@ class Guard:
     targets: tuple[str, ...]
 
 
-def simulated(instruction: str) -> bool:
-    """Tell whether the simulator gives an instruction a meaning, and not only its name."""
-    return getattr(nisa, instruction).__module__ != "nkisim.isa.pending"
-
-
 def twin(
     *inputs: Any,
     targets: tuple[str, ...] = ALL,
     mended: Sequence[Any] | None = None,
-    needs: str | None = None,
     cores: int | None = None,
     ranks: int = 1,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin.
-
-    A twin that ``needs`` an instruction counts from the moment that instruction is simulated.
-    """
+    """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin."""
 
     def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
         good_inputs = inputs if mended is None else mended
@@ -141,7 +131,7 @@ def twin(
             cores=cores,
             ranks=ranks,
         )
-        (TWINS if needs is None or simulated(needs) else WAITING).append(found)
+        TWINS.append(found)
         return bad
 
     return declare

@@ -188,7 +188,7 @@ def good_A048(a):
     return stored(wide)
 
 
-@twin(f32(32, 32), needs="nc_stream_shuffle")
+@twin(f32(32, 32))
 def bad_A048_mask(a):
     tile = nl.load(a)
     swapped = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.sbuf)

@@ -40,7 +40,7 @@ def good_D032(a, mask):
     return stored(kept)
 
 
-@twin(f32(64, 32), i32(64, 8, below=32), needs="nc_n_gather")
+@twin(f32(64, 32), i32(64, 8, below=32))
 def bad_D032_index(a, columns):
     tile, index = nl.load(a), nl.load(columns)
     picked = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)

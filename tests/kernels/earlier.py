@@ -46,7 +46,7 @@ def good_A009(scores):
     return stored(tile)
 
 
-@twin(f32(64, 32), needs="register_move")
+@twin(f32(64, 32))
 def bad_A010(a):
     count = nisa.register_alloc()
     nisa.register_move(count, imm=4)  # here

@@ -334,7 +334,7 @@ def good_S047_aggregate(stats):
     return stored(moments)
 
 
-@twin(f32(64, 4), needs="max8")
+@twin(f32(64, 4))
 def bad_S048(a):
     tile = nl.load(a)
     top = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
@@ -371,7 +371,7 @@ def good_S062_middle(a):
 # -- gathers, selections and patterns ------------------------------------------------------------
 
 
-@twin(f32(40, 32), ints("uint16", 40, 4, below=32), needs="local_gather")
+@twin(f32(40, 32), ints("uint16", 40, 4, below=32))
 def bad_S049(a, columns):
     tile, index = nl.load(a), nl.load(columns)
     picked = nl.ndarray((40, 64), dtype=a.dtype, buffer=nl.sbuf)
@@ -386,7 +386,7 @@ def good_S049(a, columns):
     return stored(picked)
 
 
-@twin(f32(64, 32), u32(64, 8, below=64), needs="nc_n_gather")
+@twin(f32(64, 32), u32(64, 8, below=64))
 def bad_S050(a, columns):
     tile, index = nl.load(a), nl.load(columns)
     picked = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)
@@ -402,7 +402,7 @@ def good_S050(a, columns):
     return stored(picked)
 
 
-@twin(f32(32, 32), needs="nc_stream_shuffle")
+@twin(f32(32, 32))
 def bad_S051(a):
     tile = nl.load(a)
     swapped = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.sbuf)
@@ -445,7 +445,7 @@ def good_S052_mask(scores):
     return stored(tile)
 
 
-@twin(i32(1, 64, below=4), needs="sequence_bounds")
+@twin(i32(1, 64, below=4))
 def bad_S056(segments):
     ids = nl.load(segments)
     bounds = nl.ndarray((1, 64, 2), dtype=nl.int32, buffer=nl.sbuf)
@@ -460,7 +460,7 @@ def good_S056(segments):
     return stored(bounds)
 
 
-@twin(i32(1, 64, below=2), targets=GEN3_UP, needs="nonzero_with_count")
+@twin(i32(1, 64, below=2), targets=GEN3_UP)
 def bad_S057(mask):
     flags = nl.load(mask)
     found = nl.ndarray((1, 64), dtype=nl.int32, buffer=nl.sbuf)

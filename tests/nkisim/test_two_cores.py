@@ -277,7 +277,6 @@ def test_one_shared_column_is_a_clash():
     assert report_of(kernel, numbers(8, 4)).codes == {"C008"}
 
 
-@pytest.mark.xfail(reason="accesses of two cores to an argument are not watched")
 @pytest.mark.parametrize("rule", ["C007", "C008"])
 def test_unordered_accesses_to_an_argument_are_found(rule):
     def writes(a):
@@ -371,7 +370,6 @@ def test_a_tile_may_be_exchanged_in_place():
     np.testing.assert_array_equal(on_two_cores(kernel, a), np.stack([a + 1, a]))
 
 
-@pytest.mark.xfail(reason="sides of equal size and different shape pass")
 def test_tiles_of_equal_size_and_different_shape_are_refused():
     def kernel(a):
         tile = nl.load(a if nl.program_id(0) == 0 else a.reshape((4, 8)))

@@ -89,26 +89,36 @@ def seat(name: str, replica_group: Any) -> Seat:
 
 
 def exchange(
-    at: Seat, name: str, arrays: Sequence[np.ndarray], signature: tuple[Any, ...]
+    at: Seat,
+    name: str,
+    arrays: Sequence[np.ndarray],
+    signature: tuple[Any, ...],
+    *,
+    per_core: bool = False,
 ) -> dict[int, Contribution] | None:
     """Bring arrays to a collective and return what every rank of the group brought.
 
-    Only core 0 of a rank takes part; the other core waits until it is done and gets None.
+    HBM belongs to both cores of a rank: core 0 takes part when core 1 has come too, and core 1
+    waits until it is done and gets None. SBUF tensors meet ``per_core``.
     """
     member = at.core.member
     mine = Contribution(name, [np.array(a) for a in arrays], signature, user_place())
     if member is None:
         return {at.rank: mine}
-    number = member.count(("collective", at.group))
-    mail = member.cluster.mail
-    if member.core != 0:
+    lane = member.core if per_core else 0
+    kind = ("collective", at.group, per_core)
+    number = member.count(kind)
+    if not per_core and member.cluster.cores > 1:
+        other = 1 - member.core
+        awaited = ("done", at.group) if member.core else kind
         member.wait(
-            lambda: member.counted(member.rank, 0, ("done", at.group)) >= number,
-            f"core 0 to finish {name}",
+            lambda: member.counted(member.rank, other, awaited) >= number,
+            f"core {other} in {name}",
             rules.MISSING_RANK,
         )
-        return None
-    table: dict[int, Contribution] = mail.setdefault(("collective", at.group, number), {})
+        if member.core:
+            return None
+    table: dict[int, Contribution] = member.cluster.mail.setdefault((*kind, number, lane), {})
     table[at.rank] = mine
     member.wait(
         lambda: len(table) == len(at.group),

@@ -16,7 +16,7 @@ from nkisim.collectives.meeting import Contribution, Seat, complain, done, excha
 from nkisim.isa import VirtualRegister
 from nkisim.machine import commit, commit_where, current_core, prepare_read
 from nkisim.machine.transfer import make_narrower, make_widener, overlaps
-from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, resolve_scalar
 from nkisim.spec import as_op
 from nkisim.spec import rules as spec_rules
 from nkisim.spec.signatures import checked_call
@@ -43,8 +43,8 @@ def _tensors(
     name: str, srcs: Any, dsts: Any, *, only_hbm: bool = False
 ) -> list[tuple[NkiTensor, NkiTensor]]:
     """Return the pairs of a collective after checking memories and lists."""
-    sources = [srcs] if isinstance(srcs, NkiTensor) else list(srcs)
-    targets = [dsts] if isinstance(dsts, NkiTensor) else list(dsts)
+    sources = [_static(name, t) for t in ([srcs] if isinstance(srcs, NkiTensor) else srcs)]
+    targets = [_static(name, t) for t in ([dsts] if isinstance(dsts, NkiTensor) else dsts)]
     everything = [*sources, *targets]
     if len(sources) != len(targets) or not sources:
         complain(
@@ -89,13 +89,30 @@ def _tensors(
     return list(zip(sources, targets, strict=True))
 
 
+def _static(name: str, tensor: NkiTensor) -> NkiTensor:
+    """Return a view with its register offset applied; rows cannot be gathered by index."""
+    if tensor.indirect is None:
+        return tensor
+    if tensor.indirect.kind == "vector":
+        complain(
+            spec_rules.INDIRECT_OPERAND,
+            name,
+            f"{tensor.describe()} has a vector_offset",
+            "gather with nisa.dma_copy first",
+            "srcs",
+        )
+    resolved = resolve_scalar(tensor, skip=False, instruction=name, operand="srcs")
+    assert resolved is not None
+    return resolved
+
+
 def _run(
     name: str, at: Seat, pairs: list[tuple[NkiTensor, NkiTensor]], extra: Any, result: Result
 ) -> None:
     """Meet the other ranks and write the results."""
     signature = (extra, *((src.shape, str(src.dtype)) for src, _ in pairs))
     brought = [prepare_read(src, name, f"srcs[{i}]") for i, (src, _) in enumerate(pairs)]
-    table = exchange(at, name, brought, signature)
+    table = exchange(at, name, brought, signature, per_core=not is_hbm(pairs[0][0].buffer))
     if table is None:
         return
     for i, (_, dst) in enumerate(pairs):
@@ -265,7 +282,7 @@ def all_to_all_v(
     """
     name = "all_to_all_v"
     at, pairs = seat(name, replica_group), _tensors(name, srcs, dsts, only_hbm=True)
-    rows = 2 + bool(recv_counts_known) + bool(has_rdispls)
+    rows = 4 if has_rdispls else 3 if recv_counts_known else 2
     _, ranks = world(at.core)
     wrong = ""
     if len(pairs) != 1:
@@ -372,7 +389,7 @@ def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: 
 
 def _ring(name: str, at: Seat, dsts: list[Any], brought: list[Array], signature: Any) -> None:
     """Send to the successor and receive from the predecessor, on every channel."""
-    table = exchange(at, name, brought, signature)
+    table = exchange(at, name, brought, signature, per_core=not is_hbm(dsts[0][0].buffer))
     if table is None:
         return
     before = at.group[at.position - 1]

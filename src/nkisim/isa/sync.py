@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -197,7 +198,8 @@ def sendrecv(
     )
     received = mail.pop(arrives)
     member.synchronised += 1
-    if received.size != dst.size or received.dtype != dst.array.dtype:
+    sides = [(shape[0], math.prod(shape[1:])) for shape in (received.shape, dst.shape)]
+    if sides[0] != sides[1] or received.dtype != dst.array.dtype:
         flag(
             SENDRECV_SIDES,
             f"sendrecv receives {received.dtype} {received.shape} into {dst.describe()}",

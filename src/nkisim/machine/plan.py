@@ -128,8 +128,8 @@ class Plan:
     def run(self, core: Core, values: tuple[Any, ...]) -> None:
         """Execute a call of this signature."""
         core.clock = clock = core.clock + 1
-        if core.member is not None and core.member.cluster.schedule.adversarial:
-            core.member.cluster.schedule.preempt(core.member.index)
+        if core.member is not None:
+            core.member.cluster.schedule.tick(core.member.index)
         if self.violations:
             for violation in self.violations:
                 violation.flag()

@@ -58,24 +58,28 @@ class Schedule:
         self._stopping = False
         self._first_error: BaseException | None = None
 
-    @property
-    def adversarial(self) -> bool:
-        """True when the turn may change hands between any two instructions."""
-        return self._random is not None
-
     def run(self, bodies: list[tuple[str, Callable[[], Any]]]) -> list[Any]:
         """Run the labelled bodies to their end and return their results; the first error wins."""
         self._tasks = [_Task(label, body) for label, body in bodies]
         threads = [
             threading.Thread(
-                target=copy_context().run, args=(self._thread, task), name=f"nkisim {task.label}"
+                target=copy_context().run,
+                args=(self._thread, task),
+                name=f"nkisim {task.label}",
+                daemon=True,
             )
             for task in self._tasks
         ]
         for thread in threads:
             thread.start()
-        self._tasks[0].turn.release()
-        self._ended.acquire()
+        first = self._next()
+        assert first is not None
+        first.turn.release()
+        try:
+            self._ended.acquire()
+        finally:
+            # Interrupted from outside, the cores stop at their next instruction.
+            self._stopping = self._stopping or (self._first_error is None and not self._all_ended())
         for thread in threads:
             thread.join()
         if self._first_error is not None:
@@ -91,11 +95,15 @@ class Schedule:
         self._pass_turn(task)
         task.waiting = None
 
-    def preempt(self, index: int) -> None:
-        """Maybe let another core run now."""
-        assert self._random is not None
-        if self._random.random() < 0.5:
+    def tick(self, index: int) -> None:
+        """Note that a core begins an instruction: it may have to stop, or to let another run."""
+        if self._stopping:
+            raise Stopped
+        if self._random is not None and self._random.random() < 0.5:
             self._pass_turn(self._tasks[index])
+
+    def _all_ended(self) -> bool:
+        return all(task.finished for task in self._tasks)
 
     def _thread(self, task: _Task) -> None:
         task.turn.acquire()

@@ -81,7 +81,7 @@ def commit_where(tensor: NkiTensor, stored: np.ndarray, where: np.ndarray) -> No
     """Put elements in storage form into a tensor where ``where`` is true; the others stay."""
     tensor.array[where] = stored[where] if stored.ndim else stored
     tensor.storage.mark_written_where(where, tensor.start, tensor.strides, tensor.itemsize)
-    _note_write(tensor)
+    _note_write(tensor, where)
 
 
 def note_written(tensor: NkiTensor) -> None:
@@ -91,7 +91,7 @@ def note_written(tensor: NkiTensor) -> None:
     _note_write(tensor)
 
 
-def _note_write(tensor: NkiTensor) -> None:
+def _note_write(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
     storage = tensor.storage
     storage.version += 1
     tensor.alloc.written = True
@@ -99,7 +99,7 @@ def _note_write(tensor: NkiTensor) -> None:
         storage.psum.write(tensor.region)
     if storage.shared is not None:
         core, epoch = _sharer()
-        storage.shared.write(tensor, core, epoch, "write")
+        storage.shared.write(tensor, core, epoch, where)
 
 
 def _sharer() -> tuple[int, int]:

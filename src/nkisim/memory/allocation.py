@@ -119,7 +119,7 @@ class SharedHbm:
         """Return the ``number``-th shared tensor; the first core to ask makes it."""
         if number == len(self._allocations):
             self._allocations.append(made)
-            made.storage.shared = SharedAccess(made.storage.data.size)
+            made.storage.shared = SharedAccess(made.storage.data.size, made.itemsize(made.dtype))
             return made
         known = self._allocations[number]
         if (known.shape, known.dtype, known.name) != (made.shape, made.dtype, made.name):
@@ -215,6 +215,9 @@ class CoreMemory:
             precise=self.precise,
             is_argument=True,
         )
+        if self._shared is not None:
+            grain = max(storage_dtype.itemsize, 1)
+            allocation.storage.shared = SharedAccess(data.size, grain)
         self.log.append(allocation.life)
         return allocation.tensor()
 

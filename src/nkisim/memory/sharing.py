@@ -33,35 +33,45 @@ _NEVER = -1
 
 
 class SharedAccess:
-    """The last writer of every byte of one shared storage, with its epoch.
+    """The last writer of every element of one shared storage, with its epoch.
 
-    An epoch is the number of synchronisations that a core had passed.
+    An epoch is the number of synchronisations that a core had passed. The map is made at the first
+    write, with one stamp per ``grain`` bytes.
     """
 
-    def __init__(self, nbytes: int) -> None:
-        self._stamps = np.full(nbytes, _NEVER, np.int32)
+    def __init__(self, nbytes: int, grain: int) -> None:
+        self._size = -(-nbytes // grain)
+        self._grain = grain
+        self._stamps: np.ndarray | None = None
 
     def read(self, tensor: NkiTensor, core: int, epoch: int, instruction: str) -> None:
         """Note a read, and flag it if the other core's write is not ordered before it."""
-        if self._clashes(tensor, core, epoch):
+        if self._stamps is not None and self._clashes(self._view(tensor), core, epoch):
             self._report(UNORDERED_READ, tensor, core, instruction, "reads")
 
-    def write(self, tensor: NkiTensor, core: int, epoch: int, instruction: str) -> None:
+    def write(
+        self, tensor: NkiTensor, core: int, epoch: int, where: np.ndarray | None = None
+    ) -> None:
         """Note a write, and flag it if the other core's write is not ordered before it."""
-        if self._clashes(tensor, core, epoch):
-            self._report(UNORDERED_WRITE, tensor, core, instruction, "writes")
-        self._view(tensor)[...] = 2 * epoch + core
-
-    def _clashes(self, tensor: NkiTensor, core: int, epoch: int) -> bool:
+        if self._stamps is None:
+            self._stamps = np.full(self._size, _NEVER, np.int32)
         stamps = self._view(tensor)
+        chosen = stamps if where is None else stamps[where]
+        if self._clashes(chosen, core, epoch):
+            self._report(UNORDERED_WRITE, tensor, core, "", "writes")
+        stamps[... if where is None else where] = 2 * epoch + core
+
+    @staticmethod
+    def _clashes(stamps: np.ndarray, core: int, epoch: int) -> bool:
         other = (stamps != _NEVER) & ((stamps & 1) != core)
         return bool((other & (stamps >> 1 >= epoch)).any())
 
     def _view(self, tensor: NkiTensor) -> np.ndarray:
-        """Return the stamps of a view's first bytes; one byte stands for its element."""
+        assert self._stamps is not None
         width = self._stamps.itemsize
-        strides = tuple(stride * width for stride in tensor.strides)
-        return np.ndarray(tensor.shape, np.int32, self._stamps, tensor.start * width, strides)
+        strides = tuple(stride // self._grain * width for stride in tensor.strides)
+        start = tensor.start // self._grain * width
+        return np.ndarray(tensor.shape, np.int32, self._stamps, start, strides)
 
     @staticmethod
     def _report(rule: Rule, tensor: NkiTensor, core: int, instruction: str, verb: str) -> None:

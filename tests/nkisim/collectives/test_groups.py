@@ -286,7 +286,6 @@ def test_the_second_core_alone_in_a_collective_is_reported():
     }
 
 
-@pytest.mark.xfail(reason="a collective that only core 0 of each rank enters is not reported")
 def test_the_first_core_alone_in_a_collective_is_reported():
     def kernel(a):
         total = hbm(a.shape)

@@ -181,7 +181,6 @@ def test_reducing_channels_keep_their_operands_apart():
     assert_each_equal([r[1] for r in got], oracle.ring_step(b, [[0, 1, 2]]))
 
 
-@pytest.mark.xfail(reason="a collective ignores the register of a dynamic access pattern")
 def test_a_collective_takes_a_slice_chosen_by_a_register():
     def kernel(a):
         total = hbm((4, 3))
@@ -282,7 +281,6 @@ def test_what_no_rank_sends_stays_unwritten():
     assert [finding.seen for finding in report] == ["unwritten: inside [4:6]"]
 
 
-@pytest.mark.xfail(raises=IndexError, reason="row 3 is read although only three rows are asked for")
 def test_places_without_counts_need_all_four_rows():
     metadata = np.array([[4, 4], [0, 4], [0, 4]], np.uint32)
     rank = (np.zeros(8, np.float32), np.zeros(8, np.float32), metadata, ((0, 1),), False, True)

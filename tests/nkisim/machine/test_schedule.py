@@ -25,8 +25,7 @@ def traced(seed, cores=3, steps=6):
     def body(index):
         for _ in range(steps):
             order.append(index)
-            if schedule.adversarial:
-                schedule.preempt(index)
+            schedule.tick(index)
 
     schedule.run(labelled(*(lambda i=i: body(i) for i in range(cores))))
     return order
@@ -41,7 +40,6 @@ def test_results_come_in_the_order_of_the_bodies():
 
 
 def test_without_a_seed_a_core_runs_until_it_waits():
-    assert not Schedule().adversarial
     assert traced(None) == [0] * 6 + [1] * 6 + [2] * 6
 
 
@@ -74,7 +72,6 @@ def test_what_is_ready_is_not_waited_for():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_seed_gives_one_order(seed):
     order = traced(seed)
-    assert Schedule(seed).adversarial
     assert sorted(order) == [0] * 6 + [1] * 6 + [2] * 6
     assert traced(seed) == order
 
@@ -96,8 +93,7 @@ def test_one_core_moves_at_a_time(seed):
                 if inside != [index]:
                     clashes.append(index)
             inside.remove(index)
-            if schedule.adversarial:
-                schedule.preempt(index)
+            schedule.tick(index)
 
     schedule.run(labelled(*(lambda i=i: body(i) for i in range(4))))
     assert clashes == []
@@ -128,7 +124,7 @@ def test_cores_see_the_callers_context_and_not_each_others():
     def body(index):
         before = variable.get()
         variable.set(index)
-        schedule.preempt(index)
+        schedule.tick(index)
         return before, variable.get()
 
     variable.set("caller")
@@ -209,11 +205,11 @@ def test_an_error_beats_the_deadlock_that_it_causes(seed):
     schedule = Schedule(seed)
 
     def waits(index):
-        schedule.preempt(index)
+        schedule.tick(index)
         schedule.wait(index, lambda: False, "core 0", STUCK)
 
     def fails():
-        schedule.preempt(0)
+        schedule.tick(0)
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -294,7 +290,7 @@ def test_a_core_that_waits_for_a_live_one_is_not_stuck():
 
     def works():
         for _ in range(50):
-            schedule.preempt(1)
+            schedule.tick(1)
         done.append(1)
 
     def waits():

@@ -24,6 +24,11 @@ _BY_VALUE = frozenset(
 )
 """Types whose values are their own keys."""
 
+_EMPTY: tuple[()] = ()
+
+# True, 1 and 1.0 are equal keys but different arguments.
+_BOOLS = {False: (bool, False), True: (bool, True)}
+
 _EVERYWHERE: Removed = {
     "mask": (rules.REMOVED_MASK, "slice every operand to the valid extent"),
     "dtype": (rules.REMOVED_DTYPE, "allocate dst with the wanted dtype"),
@@ -71,7 +76,7 @@ def _callable(declared: Instruction) -> Callable[..., None]:
     parts = [
         f"({p}._layout if type({p}) is NkiTensor and {p}._layout >= 0 else _operand_key({p}))"
         if p in declared.operands
-        else f"({p} if type({p}) in _BY_VALUE else _static_key({p}))"
+        else f"({p} if {p} is _EMPTY or type({p}) in _BY_VALUE else _static_key({p}))"
         for p in declared.parameters
     ]
     key_of: Any = eval(f"lambda {names}: (declared, {', '.join(parts)})", globals() | locals())
@@ -118,9 +123,10 @@ def _operand_key(value: Any) -> Any:
 def _static_key(value: Any) -> Any:
     """Return what of any other argument can influence legality: all of it."""
     kind = type(value)
-    if kind is bool or kind is float:
-        # True, 1 and 1.0 are equal keys but different arguments.
-        return (kind, value)
+    if kind is bool:
+        return _BOOLS[value]
+    if kind is float:
+        return (float, value)
     if kind in _BY_VALUE:
         return value
     if kind is NkiTensor:

@@ -383,6 +383,8 @@ def require_region(region: Any, where: str) -> MemoryRegion:
 
 def int_shape(shape: Any, where: str) -> tuple[int, ...]:
     """Return a shape as a tuple of integers; whole floats are taken with a finding."""
+    if type(shape) is tuple and len(shape) <= 5 and all(type(e) is int and e > 0 for e in shape):
+        return shape
     entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     extents = []
     for entry in entries:

@@ -15,7 +15,7 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType, as_dtype, decode
 from nkisim.memory import rules
-from nkisim.memory.indexing import Index, index_view
+from nkisim.memory.indexing import Index, index_view, is_plain
 from nkisim.memory.objects import NKIObject
 from nkisim.memory.region import MemoryRegion, is_on_chip
 
@@ -27,6 +27,8 @@ __all__ = ["NkiTensor", "layout_id", "require_dtype"]
 
 _LAYOUTS: dict[tuple[Any, ...], int] = {}
 _NUMBERS = itertools.count()
+
+_KEPT_SLICES = 256
 
 
 def layout_id(key: tuple[Any, ...]) -> int:
@@ -49,6 +51,7 @@ class NkiTensor(NKIObject):
     __slots__ = (
         "_array",
         "_layout",
+        "_slices",
         "alloc",
         "buffer",
         "dtype",
@@ -90,6 +93,7 @@ class NkiTensor(NKIObject):
         self.trusted = trusted
         self._array: np.ndarray | None = None
         self._layout = -1
+        self._slices: dict[tuple[Any, ...], NkiTensor] | None = None
 
     # -- what kernels read -------------------------------------------------------------------------
 
@@ -128,8 +132,23 @@ class NkiTensor(NKIObject):
 
     # -- other views -------------------------------------------------------------------------------
 
-    def __getitem__(self, index: Index | tuple[Index, ...]) -> NkiTensor:
+    def __getitem__(self, index: Any) -> NkiTensor:
         """Return the view that an index selects; nothing is clipped."""
+        if type(index) is tuple and len(index) == 2 and type(index[0]) is type(index[1]) is slice:
+            # Loops over tiles take the same slices again and again; a view never changes.
+            rows, columns = index
+            key = (rows.start, rows.stop, rows.step, columns.start, columns.stop, columns.step)
+            known = None if self._slices is None else self._slices.get(key)
+            if known is None:
+                known = self._view(index)
+                if is_plain(self, index):
+                    if self._slices is None or len(self._slices) >= _KEPT_SLICES:
+                        self._slices = {}
+                    self._slices[key] = known
+            return known
+        return self._view(index)
+
+    def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
         if self.indirect is not None and self.indirect.kind == "vector":
             flag(
                 rules.NESTED_PATTERN,

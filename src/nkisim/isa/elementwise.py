@@ -73,14 +73,15 @@ def _watch_shift(data: str, *op_names: str) -> Callable[[Call], ValueWatch | Non
             return None
         index = call.instruction.parameters.index(data)
         sign_bit = np.uint32(1 << (tensor.dtype.bits - 1))
+        name = call.name  # the check outlives the call, and must not hold on to its tensors
 
         def check(arguments: Sequence[Any]) -> None:
             negative = (arguments[index] & sign_bit) != 0
             if negative.any():
                 flag(
                     rules.SIGNED_SHIFT,
-                    f"{call.name} shifts {int(negative.sum())} negative integers right",
-                    instruction=call.name,
+                    f"{name} shifts {int(negative.sum())} negative integers right",
+                    instruction=name,
                     operand=data,
                     seen=f"{int(negative.sum())} negative values",
                     fix="shift unsigned integers, or put the sign bits back with a mask",

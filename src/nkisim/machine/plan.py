@@ -164,9 +164,10 @@ class Plan:
         """Do all but compute: note what is read and written."""
         name = self.instruction.name
         for index, operand in self.reads:
+            tensor = tensors[index]
             partial = self.instruction.operands[operand].partial
-            if tensors[index].indirect is None and not partial:
-                trace_read(tensors[index], name, operand)
+            if tensor.indirect is None and not partial and not tensor.storage.settled:
+                trace_read(tensor, name, operand)
         if self.instruction.trace is not None:
             self.instruction.trace(core, *arguments)
             return

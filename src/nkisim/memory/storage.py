@@ -71,6 +71,11 @@ class Storage:
         """Return an unwritten storage of ``partitions`` rows."""
         return cls(np.empty(partitions * pitch, np.uint8), pitch, psum=psum)
 
+    @property
+    def settled(self) -> bool:
+        """True when reads change and find nothing: all written, and of interest to nobody."""
+        return self.complete and self.psum is None and self.shared is None
+
     def view(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
     ) -> np.ndarray:

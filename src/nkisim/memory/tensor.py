@@ -17,6 +17,7 @@ from nkisim.dtypes import DType, as_dtype, decode
 from nkisim.memory import rules
 from nkisim.memory.indexing import Index, index_view, is_plain
 from nkisim.memory.objects import NKIObject
+from nkisim.memory.psum import Region
 from nkisim.memory.region import MemoryRegion, is_on_chip
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class NkiTensor(NKIObject):
         shape: Extents; on chip the first one counts partitions.
         dtype: Element type.
         buffer: Memory it lives in.
+        region: Byte start, shape, strides and item size: the footprint in the storage.
 
     A view that was made by an access pattern is not ``trusted``: its extent is checked when used.
     """
@@ -57,6 +59,7 @@ class NkiTensor(NKIObject):
         "dtype",
         "indirect",
         "itemsize",
+        "region",
         "shape",
         "start",
         "storage",
@@ -88,6 +91,7 @@ class NkiTensor(NKIObject):
         self.itemsize = alloc.itemsize(dtype)
         self.start = start
         self.strides = strides
+        self.region: Region = (start, shape, strides, self.itemsize)
         self.whole = whole
         self.indirect = indirect
         self.trusted = trusted
@@ -245,11 +249,6 @@ class NkiTensor(NKIObject):
                 )
             )
         return self._layout
-
-    @property
-    def region(self) -> tuple[int, tuple[int, ...], tuple[int, ...], int]:
-        """Byte start, shape, strides and item size: the footprint in the storage."""
-        return self.start, self.shape, self.strides, self.itemsize
 
     @property
     def start_partition(self) -> int:

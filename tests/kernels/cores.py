@@ -144,6 +144,32 @@ def good_C007(a):
 
 
 @twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C012(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    box = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    for first in range(0, 64, 32):
+        if nl.program_id(0) == 0:
+            nl.store(box, nl.load(a[first : first + 32]))  # here
+        nisa.core_barrier(data=box, cores=(0, 1))
+        if nl.program_id(0) == 1:
+            nl.store(out[first : first + 32], nl.load(box))
+    return out
+
+
+def good_C012(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    box = nl.ndarray((32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    for first in range(0, 64, 32):
+        if nl.program_id(0) == 0:
+            nl.store(box, nl.load(a[first : first + 32]))
+        nisa.core_barrier(data=box, cores=(0, 1))
+        if nl.program_id(0) == 1:
+            nl.store(out[first : first + 32], nl.load(box))
+        nisa.core_barrier(data=box, cores=(0, 1))
+    return out
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
 def bad_C008(a):
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     first = 31 * nl.program_id(0)

@@ -1,14 +1,23 @@
-"""Names that earlier releases of NKI had: what happens when a kernel still asks for them."""
+"""Names of other releases of NKI, and what happens when a kernel asks for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NoReturn
 
-from nkisim.diagnostics import NkiValidationError, declare, flag
+from nkisim.diagnostics import NkiValidationError, Rule, declare, flag
 
-__all__ = ["NkiRemovedError", "missing_name"]
+__all__ = ["BAD_CALL", "NkiRemovedError", "missing_method", "missing_name"]
 
+BAD_CALL = declare(
+    "A025",
+    "bad-call",
+    "error",
+    "A call does not fit the 0.3.0 signature, names a method that tensors of 0.3.0 do not have, or "
+    "passes something that is no tensor where one is needed.",
+    "the front end refuses the call",
+    meaningless=True,
+)
 REMOVED_INDEXING = declare(
     "A029",
     "removed-indexing",
@@ -68,6 +77,34 @@ _RULES = {
     },
 }
 
+_NO_READING_BACK = "return the tensor, or print it with nl.device_print"
+_RESHAPE = "use .reshape(shape)"
+_PATTERN = "look at .get_pattern()"
+_METHODS = {
+    # Beta 1
+    "astype": "copy into a tile of the other dtype with nisa.tensor_copy",
+    "broadcast_to": "use nl.broadcast_to(tensor, shape), or .ap with step 0",
+    "expand_dims": _RESHAPE,
+    # 0.4.0 only
+    "device_value": _NO_READING_BACK,
+    "is_identity": _PATTERN,
+    "sim_value": _NO_READING_BACK,
+    # 0.5.0 and later
+    "broadcast": "use .ap with step 0 in that dimension",
+    "expand_dim": _RESHAPE,
+    "flatten_dims": _RESHAPE,
+    "is_contiguous": _PATTERN,
+    "is_indirect": _PATTERN,
+    "permute": "use .ap with the [step, count] pairs in the other order",
+    "rearrange": "use .reshape(shape), and .ap where the order changes",
+    "reinterpret_cast": "use .view(dtype)",
+    "reshape_dim": _RESHAPE,
+    "select": "index with an integer",
+    "slice": "index with a slice",
+    "squeeze_dim": _RESHAPE,
+    "vector_select": "use .ap(pattern, vector_offset=tile)",
+}
+
 
 class NkiRemovedError(NkiValidationError, AttributeError):
     """A name that NKI 0.3.0 does not have; ``hasattr`` answers False for it."""
@@ -81,14 +118,26 @@ def missing_name(module: str) -> Callable[[str], NoReturn]:
         if known is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         rule, remedy = known
-        flag(
-            rule,
-            f"{module}.{name} does not exist in NKI 0.3.0",
-            operand=name,
-            seen=f"{module}.{name}",
-            fix=remedy,
-            error=NkiRemovedError,
-        )
-        raise AssertionError("unreachable: the rules of removed names always raise")
+        _refuse(rule, f"{module}.{name}", name, remedy)
 
     return get
+
+
+def missing_method(name: str) -> NoReturn:
+    """Refuse a method that tensors do not have; those of other releases with the remedy."""
+    remedy = _METHODS.get(name)
+    if remedy is None:
+        raise AttributeError(f"'NkiTensor' object has no attribute {name!r}")
+    _refuse(BAD_CALL, f"NkiTensor.{name}", name, remedy)
+
+
+def _refuse(rule: Rule, full_name: str, name: str, remedy: str) -> NoReturn:
+    flag(
+        rule,
+        f"{full_name} does not exist in NKI 0.3.0",
+        operand=name,
+        seen=full_name,
+        fix=remedy,
+        error=NkiRemovedError,
+    )
+    raise AssertionError("unreachable: the rules of removed names always raise")

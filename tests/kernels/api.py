@@ -149,6 +149,20 @@ def good_A025_language(a):
     return stored(nl.load(a))
 
 
+@twin(f32(1, 32))
+def bad_A025_method(a):
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a.broadcast(0, 64))  # here
+    return stored(tile)
+
+
+def good_A025_method(a):
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    assert not hasattr(a, "broadcast")  # asking first is how kernels serve several releases
+    nisa.dma_copy(dst=tile, src=a.ap([[0, 64], [1, 32]]))
+    return stored(tile)
+
+
 @twin(f32(64, 32))
 def bad_A037(a):
     out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)

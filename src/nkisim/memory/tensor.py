@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from nkisim.memory.indexing import Index, index_view, is_plain
 from nkisim.memory.objects import NKIObject
 from nkisim.memory.psum import Region
 from nkisim.memory.region import MemoryRegion, is_on_chip
+from nkisim.removed import missing_method
 
 if TYPE_CHECKING:
     from nkisim.memory.allocation import Allocation
@@ -218,6 +219,11 @@ class NkiTensor(NKIObject):
         from nkisim.memory.access import dtype_view
 
         return dtype_view(self, dtype)
+
+    if not TYPE_CHECKING:  # type checkers shall know misspelt attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            missing_method(name)
 
     # -- what the machine reads --------------------------------------------------------------------
 

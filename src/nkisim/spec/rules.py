@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from nkisim.diagnostics import declare
+from nkisim.removed import BAD_CALL
 
-__all__: list[str] = []
+__all__ = ["BAD_CALL"]
 
 # -- arguments -------------------------------------------------------------------------------------
 
-BAD_CALL = declare(
-    "A025",
-    "bad-call",
-    "error",
-    "A call does not fit the 0.3.0 signature, or passes something that is no tensor where one is "
-    "needed.",
-    "the front end refuses the call",
-    meaningless=True,
-)
 NO_DESTINATION = declare(
     "A026",
     "no-destination",

@@ -19,7 +19,7 @@ from nkisim.diagnostics import Place, declare, flag
 from nkisim.dtypes import DType, as_dtype
 from nkisim.machine import Core
 from nkisim.memory import MemoryRegion, NKIObject, NkiTensor, is_hbm, with_sentinel
-from nkisim.typing import TensorSpec, tensor
+from nkisim.typing import AnnotationError, TensorSpec, tensor
 
 __all__ = ["HostBoundary", "definition_place"]
 
@@ -293,8 +293,10 @@ def _annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
         if isinstance(value, str):
             try:
                 value = eval(value, getattr(function, "__globals__", {}))
-            except Exception:
-                # A name that only a type checker sees; such an annotation demands nothing.
+            except AnnotationError:
+                raise
+            except (AttributeError, NameError, SyntaxError, TypeError):
+                # Prose, or what only a type checker can read; such an annotation demands nothing.
                 continue
         if value is tensor:
             value = TensorSpec()

@@ -15,9 +15,13 @@ from typing import Any
 
 from nkisim.dtypes import DType
 
-__all__ = ["TensorSpec", "mutable_tensor", "tensor"]
+__all__ = ["AnnotationError", "TensorSpec", "mutable_tensor", "tensor"]
 
 Extent = int | str | None | EllipsisType
+
+
+class AnnotationError(TypeError):
+    """``nt.tensor`` was subscripted with something that is no extent and no dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +71,11 @@ class tensor:
             elif entry is None or entry is ... or isinstance(entry, (int, str)):
                 extents.append(entry)
             else:
-                raise TypeError(
+                raise AnnotationError(
                     f"nt.tensor takes integers, names, None, ... and one dtype, got {entry!r}"
                 )
         if len(dtypes) > 1 or extents.count(...) > 1:
-            raise TypeError(f"nt.tensor takes one dtype and one ellipsis, got {items!r}")
+            raise AnnotationError(f"nt.tensor takes one dtype and one ellipsis, got {items!r}")
         return TensorSpec(tuple(extents) or (...,), dtypes[0] if dtypes else None)
 
 

@@ -396,6 +396,34 @@ def test_annotated_shapes_are_enforced():
         assert str(wrong.shape) in str(caught.value)
 
 
+def identity(annotation):
+    """Return a kernel whose argument is annotated with a string, as postponed annotations are."""
+
+    def kernel(x):
+        return store(load(x))
+
+    kernel.__annotations__["x"] = annotation
+    return nkisim.jit(kernel)
+
+
+def test_a_postponed_annotation_is_enforced():
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        nkisim.simulate(identity("nt.tensor[2, 3]"))(np.ones((4, 3), np.float32))
+    assert caught.value.rule_id == "L064"
+
+
+@pytest.mark.parametrize("annotation", ["Unimported", "np.absent", "int[3]", "rows by columns"])
+def test_a_postponed_annotation_for_readers_demands_nothing(annotation):
+    x = np.ones((4, 3), np.float32)
+    np.testing.assert_array_equal(nkisim.simulate(identity(annotation))(x), x)
+
+
+@pytest.mark.parametrize("items", ["1.5", "..., ...", "nl.float32, nl.int8"])
+def test_a_wrong_postponed_annotation_is_not_lost(items):
+    with pytest.raises(TypeError, match=r"nt\.tensor takes"):
+        nkisim.simulate(identity(f"nt.tensor[{items}]"))(np.ones((4, 3), np.float32))
+
+
 # Exceptions
 
 

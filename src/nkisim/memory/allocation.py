@@ -290,19 +290,26 @@ class CoreMemory:
                 allowed=f"at most {usable}",
                 fix="split the free dimension",
             )
-        common = {"row_bytes": row_bytes, "name": name, "precise": self.precise, "line": line}
-        if address is None:
-            storage = Storage.fresh(shape[0], row_bytes, psum=psum)
-            return Allocation(storage, region, shape, dtype, **common)  # type: ignore[arg-type]
-        self._check_address(shape, dtype, device_bytes, region, address, where)
-        if not self.precise and row_bytes != device_bytes:
-            # Widened elements do not fit the device's addresses; the tensor gets bytes of its own.
-            storage = Storage.fresh(shape[0], row_bytes, psum=psum)
-            return Allocation(storage, region, shape, dtype, address=address, **common)  # type: ignore[arg-type]
-        arena = self._arena(region)
-        start = address[0] * arena.pitch + address[1]
-        allocation = Allocation(arena, region, shape, dtype, start=start, address=address, **common)  # type: ignore[arg-type]
-        if arena.psum is not None:
+        arena, start = None, 0
+        if address is not None:
+            self._check_address(shape, dtype, device_bytes, region, address, where)
+            # Widened elements do not fit the device's addresses; such a tensor has its own bytes.
+            if row_bytes == device_bytes:
+                arena = self._arena(region)
+                start = address[0] * arena.pitch + address[1]
+        allocation = Allocation(
+            Storage.fresh(shape[0], row_bytes, psum=psum) if arena is None else arena,
+            region,
+            shape,
+            dtype,
+            row_bytes=row_bytes,
+            name=name,
+            start=start,
+            address=address,
+            precise=self.precise,
+            line=line,
+        )
+        if arena is not None and arena.psum is not None:
             arena.psum.write(allocation.tensor().region)
         return allocation
 

@@ -154,6 +154,17 @@ def _dimension(name: str, dim: Any, pairs: list[tuple[NkiTensor, NkiTensor]], ga
         )
 
 
+def _divisible(name: str, src: NkiTensor, size: int) -> None:
+    if src.shape[0] % size:
+        complain(
+            rules.EXTENT,
+            name,
+            f"extent {src.shape[0]} is not divisible by the group of {size}",
+            "pad the tensor",
+            "srcs",
+        )
+
+
 def _extent(name: str, dst: NkiTensor, wanted: tuple[int, ...], group: int) -> None:
     if dst.shape != wanted:
         complain(
@@ -214,14 +225,7 @@ def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int
     _operator("reduce_scatter", op)
     size = len(at.group)
     for src, dst in pairs:
-        if src.shape[0] % size:
-            complain(
-                rules.EXTENT,
-                "reduce_scatter",
-                f"extent {src.shape[0]} is not divisible by the group of {size}",
-                "pad the tensor",
-                "srcs",
-            )
+        _divisible("reduce_scatter", src, size)
         _extent("reduce_scatter", dst, (src.shape[0] // size, *src.shape[1:]), size)
 
     def result(table: dict[int, Contribution], i: int) -> Array:
@@ -249,14 +253,7 @@ def all_to_all(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) ->
     _same_shape("all_to_all", pairs)
     size = len(at.group)
     for src, _ in pairs:
-        if src.shape[0] % size:
-            complain(
-                rules.EXTENT,
-                "all_to_all",
-                f"extent {src.shape[0]} is not divisible by the group of {size}",
-                "pad the tensor",
-                "srcs",
-            )
+        _divisible("all_to_all", src, size)
 
     def result(table: dict[int, Contribution], i: int) -> Array:
         rows = pairs[i][0].shape[0] // size

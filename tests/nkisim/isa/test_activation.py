@@ -14,7 +14,7 @@ import nkisim.language as nl
 from oracles import elementwise as oracle
 from oracles import reductions
 
-from .harness_part1 import (
+from .harness import (
     ALL_DTYPES,
     FLOATS,
     Operand,

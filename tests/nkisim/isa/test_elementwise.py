@@ -12,7 +12,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles import elementwise as oracle
 
-from .harness_part1 import (
+from .harness import (
     ALL_DTYPES,
     FLOATS,
     INTEGERS,

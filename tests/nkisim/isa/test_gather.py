@@ -16,7 +16,7 @@ import nkisim.language as nl
 from oracles import gather
 from oracles.elementwise import DTYPES, reals
 
-from .harness_part1 import (
+from .harness import (
     ALL_DTYPES,
     FLOATS,
     PARTITIONS,

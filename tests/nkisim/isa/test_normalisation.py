@@ -11,7 +11,7 @@ import nkisim.isa as nisa
 from oracles import elementwise, reductions
 from oracles.reductions import UNIT
 
-from .harness_part1 import (
+from .harness import (
     ALL_DTYPES,
     FLOATS,
     PARTITIONS,

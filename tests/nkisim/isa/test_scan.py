@@ -14,7 +14,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles import elementwise, reductions
 
-from .harness_part1 import (
+from .harness import (
     ALL_DTYPES,
     FLOATS,
     NARROW_INTEGERS,

@@ -15,7 +15,7 @@ import nkisim.language as nl
 from oracles import gather
 from oracles.elementwise import DTYPES
 
-from .harness_part1 import (
+from .harness import (
     ALL_DTYPES,
     FLOATS,
     INTEGERS_THROUGH_FLOAT32,

@@ -14,7 +14,7 @@ import nkisim.language as nl
 from oracles import elementwise, selection
 from oracles.reductions import accumulated
 
-from .harness_part1 import (
+from .harness import (
     ALL_DTYPES,
     FLOATS,
     INTEGERS_THROUGH_FLOAT32,

@@ -32,8 +32,6 @@ import ml_dtypes
 import numpy as np
 
 import nkisim
-import nkisim.isa as nisa
-import nkisim.language as nl
 
 ALL = ("gen2", "gen3", "gen4")
 GEN2_3 = ("gen2", "gen3")
@@ -211,17 +209,3 @@ def i32(*shape: int, below: int = 8) -> np.ndarray:
 def u32(*shape: int, below: int = 8) -> np.ndarray:
     """Small uint32 numbers."""
     return ints(np.uint32, *shape, below=below)
-
-
-# -- what nearly every kernel ends with -----------------------------------------------------------
-
-
-def stored(tile: Any) -> Any:
-    """Return a new output tensor with the contents of an on-chip tile."""
-    if tile.buffer == nl.psum:
-        evicted = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=evicted, src=tile)
-        tile = evicted
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out

@@ -4,7 +4,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import ALL, GEN2, GEN2_3, GEN3_UP, bf16, f8, f32, stored, twin, u32
+from kernels import ALL, GEN2, GEN2_3, GEN3_UP, bf16, f8, f32, twin, u32
+from tiles import stored
 
 # -- DMA -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 import nkisim.typing as nt
-from kernels import f32, host_twin, stored, twin
+from kernels import f32, host_twin, twin
+from tiles import stored
 
 # -- arguments -----------------------------------------------------------------------------------
 

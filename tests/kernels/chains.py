@@ -2,7 +2,8 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN4, f32, stored, twin
+from kernels import GEN4, f32, twin
+from tiles import stored
 
 RESET, ON = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce
 

@@ -3,7 +3,8 @@
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN3_UP, bf16, f32, host_twin, stored, twin
+from kernels import GEN3_UP, bf16, f32, host_twin, twin
+from tiles import stored
 
 
 @nkisim.jit

@@ -4,7 +4,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import bf16, f32, i32, ints, stored, twin
+from kernels import bf16, f32, i32, ints, twin
+from tiles import stored
 
 # -- types of operands ---------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN3_UP, GEN4, bf16, f32, i32, stored, twin, u32
+from kernels import GEN3_UP, GEN4, bf16, f32, i32, twin, u32
+from tiles import stored
 
 # -- arguments that moved or went away -----------------------------------------------------------
 

@@ -4,7 +4,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN3_UP, bf16, f32, guard, i32, ints, stored, twin, u32
+from kernels import GEN3_UP, bf16, f32, guard, i32, ints, twin, u32
+from tiles import stored
 
 # -- searches ------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN4, bf16, f8, f16, f32, guard, stored
+from kernels import GEN4, bf16, f8, f16, f32, guard
+from tiles import stored
 
 # -- dtypes --------------------------------------------------------------------------------------
 

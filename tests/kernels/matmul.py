@@ -5,7 +5,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import ALL, GEN2_3, GEN3_UP, bf16, f8, f32, i32, stored, twin
+from kernels import ALL, GEN2_3, GEN3_UP, bf16, f8, f32, i32, twin
+from tiles import stored
 
 # -- shapes of a product -------------------------------------------------------------------------
 

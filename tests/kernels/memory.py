@@ -4,7 +4,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN3_UP, bf16, f32, stored, twin, u32
+from kernels import GEN3_UP, bf16, f32, twin, u32
+from tiles import stored
 
 # -- reading what nobody wrote -------------------------------------------------------------------
 

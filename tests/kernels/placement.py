@@ -2,7 +2,8 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import bf16, f32, stored, twin
+from kernels import bf16, f32, twin
+from tiles import stored
 
 # -- what fits -----------------------------------------------------------------------------------
 

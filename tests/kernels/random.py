@@ -4,7 +4,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN2_3, GEN3_UP, GEN4, f32, stored, twin
+from kernels import GEN2_3, GEN3_UP, GEN4, f32, twin
+from tiles import stored
 
 
 @twin(f32(128, 64), mended=(f32(128, 64),))

@@ -5,10 +5,11 @@ import numpy as np
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import ByRank, f32, stored, twin
+from kernels import ByRank, f32, twin
 from nkisim.collectives import (
     collective_permute_implicit_current_processing_rank_id as processing_rank,
 )
+from tiles import stored
 
 PAIR = ncc.ReplicaGroup([[0, 1]])
 RANK = ByRank((0, 1))

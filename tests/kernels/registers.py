@@ -2,7 +2,8 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import f32, i32, stored, twin
+from kernels import f32, i32, twin
+from tiles import stored
 
 
 @twin(f32(64, 32))

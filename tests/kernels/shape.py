@@ -2,7 +2,8 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN3_UP, f32, i32, ints, stored, twin, u32
+from kernels import GEN3_UP, f32, i32, ints, twin, u32
+from tiles import stored
 
 # -- operands that must agree --------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN2, GEN3_UP, bf16, f8, f32, i32, stored, twin, u32
+from kernels import GEN2, GEN3_UP, bf16, f8, f32, i32, twin, u32
+from tiles import stored
 
 # -- on the engines of a core --------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN2, GEN3_UP, GEN4, bf16, f32, i32, stored, twin
+from kernels import GEN2, GEN3_UP, GEN4, bf16, f32, i32, twin
+from tiles import stored
 
 # -- integers in float32 -------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import f32, ints, stored, twin, u32
+from kernels import f32, ints, twin, u32
+from tiles import stored
 
 # -- extents -------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import bf16, f32, guard, i32, stored, u32
+from kernels import bf16, f32, guard, i32, u32
+from tiles import stored
 
 
 @guard(f32(100, 300))

@@ -14,6 +14,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from tiles import hbm, sbuf
 
 #: Of adversarial schedules.
 SEEDS = range(20)
@@ -32,16 +33,6 @@ def no_thread_left() -> Iterator[None]:
     """Fails a test after which a thread of a run is still there."""
     yield
     assert [t.name for t in threading.enumerate() if t.name.startswith("nkisim")] == []
-
-
-def hbm(shape: tuple[int, ...], dtype: Any = nl.float32) -> Any:
-    """Return a new tensor in shared HBM; call it inside a kernel."""
-    return nl.ndarray(shape, dtype=dtype, buffer=nl.shared_hbm)
-
-
-def sbuf(shape: tuple[int, ...], dtype: Any = nl.float32) -> Any:
-    """Return a new tile in SBUF; call it inside a kernel."""
-    return nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf)
 
 
 def both(tile: Any) -> Any:

@@ -12,6 +12,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 import nkisim.typing as nt
+from tiles import loaded, stored
 
 TYPES = {
     "float32": np.float32,
@@ -29,18 +30,6 @@ TYPES = {
 }
 
 
-def load(source):
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
-
-
-def store(tile):
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
 @nkisim.jit
 def copied(source):
     out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
@@ -50,9 +39,9 @@ def copied(source):
 
 @nkisim.jit
 def doubled(source):
-    tile = load(source)
+    tile = loaded(source)
     nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
-    return store(tile)
+    return stored(tile)
 
 
 # Arrays in and out
@@ -127,7 +116,7 @@ def overwritten(target, source):
 @nkisim.jit
 def overwritten_without_return(target, source):
     nisa.dma_copy(dst=target[1:3, :], src=source)
-    return store(load(source))
+    return stored(loaded(source))
 
 
 @pytest.mark.parametrize("kernel", [overwritten, overwritten_without_return])
@@ -234,9 +223,9 @@ def many_arguments(source, flag, count, factor, text, nothing, pair, mode, dtype
 
 
 def doubled_by(source, scale):
-    tile = load(source)
+    tile = loaded(source)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=scale)
-    return store(tile)
+    return stored(tile)
 
 
 def test_other_arguments_pass_unchanged():
@@ -251,10 +240,10 @@ def test_other_arguments_pass_unchanged():
 
 @nkisim.jit
 def sum_of(tensors):
-    total = load(tensors[0])
+    total = loaded(tensors[0])
     for i in range(1, len(tensors)):
-        nisa.tensor_tensor(dst=total, data1=total, data2=load(tensors[i]), op=nl.add)
-    return store(total)
+        nisa.tensor_tensor(dst=total, data1=total, data2=loaded(tensors[i]), op=nl.add)
+    return stored(total)
 
 
 def test_arrays_inside_tuples_and_lists():
@@ -318,9 +307,9 @@ def with_parentheses(source):
 
 @nkisim.jit
 def calls_a_kernel(source):
-    tile = load(source)
+    tile = loaded(source)
     inner(tile, 5.0, None)
-    return store(tile)
+    return stored(tile)
 
 
 @nkisim.jit
@@ -368,7 +357,7 @@ def grid_of(source, ndim):
     assert nl.program_ndim() == ndim
     assert nl.num_programs() == 1
     assert nl.program_id(0) == 0
-    return store(load(source))
+    return stored(loaded(source))
 
 
 def test_a_grid_of_one():
@@ -382,7 +371,7 @@ def test_a_grid_of_one():
 
 @nkisim.jit
 def annotated(x: nt.tensor[4, 3], y: nt.tensor[2, 3]):
-    return store(load(x))
+    return stored(loaded(x))
 
 
 def test_annotated_shapes_are_enforced():
@@ -400,7 +389,7 @@ def identity(annotation):
     """Return a kernel whose argument is annotated with a string, as postponed annotations are."""
 
     def kernel(x):
-        return store(load(x))
+        return stored(loaded(x))
 
     kernel.__annotations__["x"] = annotation
     return nkisim.jit(kernel)
@@ -435,7 +424,7 @@ def refuses(source, how):
         raise AssertionError("[NCC_INKI016] Kernel validation exception: no")
     if how == "value":
         raise ValueError("as written")
-    return store(tile)
+    return stored(tile)
 
 
 def test_the_kernels_own_assertions_reach_the_caller():

@@ -10,17 +10,16 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from tiles import hbm, sbuf
 
 from .harness_cores import (  # the fixtures guard every test here
     SEEDS,
     both,
-    hbm,
     no_hang,  # noqa: F401
     no_thread_left,  # noqa: F401
     numbers,
     on_two_cores,
     report_of,
-    sbuf,
     swapped,
 )
 

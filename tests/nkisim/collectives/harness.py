@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 
 import nkisim
-import nkisim.isa as nisa
 import nkisim.language as nl
 
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "int32": np.int32}
@@ -49,23 +48,6 @@ def inputs(ranks: int, shape: tuple[int, ...], dtype: str = "float32") -> list[n
     rng = np.random.default_rng(0)
     scale = 1 if dtype == "int32" else 0.5
     return [(rng.integers(-15, 16, shape) * scale).astype(DTYPES[dtype]) for _ in range(ranks)]
-
-
-def hbm(shape: Sequence[int], dtype: Any = nl.float32) -> Any:
-    """Return a new tensor in shared HBM; call it inside a kernel."""
-    return nl.ndarray(tuple(shape), dtype=dtype, buffer=nl.shared_hbm)
-
-
-def sbuf(shape: Sequence[int], dtype: Any = nl.float32) -> Any:
-    """Return a new tile in SBUF; call it inside a kernel."""
-    return nl.ndarray(tuple(shape), dtype=dtype, buffer=nl.sbuf)
-
-
-def stored(tile: Any) -> Any:
-    """Return a new output with the contents of a tile or an HBM tensor."""
-    out = hbm(tile.shape, tile.dtype)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
 
 
 def assert_each_equal(got: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> None:

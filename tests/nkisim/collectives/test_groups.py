@@ -7,9 +7,10 @@ import nkisim
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
+from tiles import hbm, sbuf, stored
 
 from ..harness_cores import SEEDS, no_hang, no_thread_left  # noqa: F401
-from .harness import hbm, inputs, launch, outputs, sbuf, stored
+from .harness import inputs, launch, outputs
 
 TRIO = ncc.ReplicaGroup([[0, 1, 2]])
 

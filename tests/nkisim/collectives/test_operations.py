@@ -9,8 +9,9 @@ import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles import collectives as oracle
+from tiles import hbm, sbuf, stored
 
-from .harness import DTYPES, OPS, assert_each_equal, hbm, inputs, launch, outputs, sbuf, stored
+from .harness import DTYPES, OPS, assert_each_equal, inputs, launch, outputs
 
 MEMORIES = ["hbm", "sbuf"]
 GROUPS = [

@@ -10,8 +10,9 @@ from nkisim.collectives import (
     collective_permute_implicit_current_processing_rank_id as processing_rank,
 )
 from oracles import collectives as oracle
+from tiles import hbm, sbuf, stored
 
-from .harness import OPS, assert_each_equal, hbm, inputs, launch, outputs, sbuf, stored
+from .harness import OPS, assert_each_equal, inputs, launch, outputs
 
 RINGS = [
     pytest.param([[0, 1]], id="2"),

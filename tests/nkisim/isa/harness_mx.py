@@ -13,6 +13,7 @@ import nkisim.language as nl
 from nkisim.dtypes import DTYPES
 from oracles import mx as oracle
 from oracles.matmul import BFLOAT16_ROUNDOFF, Sum
+from tiles import loaded, stored
 
 PACKS = list(oracle.ELEMENTS)
 OFFSETS = [0, 4, 8, 12]
@@ -28,22 +29,6 @@ def run(kernel: Callable[..., Any], *arrays: Any, codes: frozenset[str] = frozen
     report = nkisim.check(kernel, target="gen4")(*arrays)
     assert {code for code in report.codes if code[0] != "L"} == set(codes), str(report)
     return report.outputs
-
-
-def loaded(array: Any) -> Any:
-    tile = nl.ndarray(array.shape, dtype=array.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=array)
-    return tile
-
-
-def stored(tile: Any) -> Any:
-    if tile.buffer == nl.psum:
-        staged = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=staged, src=tile)
-        tile = staged
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
 
 
 def as_words(array: np.ndarray) -> np.ndarray:

@@ -13,8 +13,9 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.isa.mx import quantize_mx
 from oracles import mx as oracle
+from tiles import loaded, stored
 
-from .harness_mx import OFFSETS, SENTINEL, as_words, called, loaded, run, stored
+from .harness_mx import OFFSETS, SENTINEL, as_words, called, run
 
 FLOAT8_PACKS = ["float8_e4m3fn_x4", "float8_e5m2_x4"]
 SOURCES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}

@@ -14,6 +14,7 @@ from nkisim.dtypes.packed import pack
 from nkisim.isa.mx import nc_matmul_mx, quantize_mx
 from oracles import mx as oracle
 from oracles.matmul import matmul
+from tiles import loaded, stored
 
 from .harness_mx import (
     OFFSETS,
@@ -23,9 +24,7 @@ from .harness_mx import (
     as_words,
     assert_product,
     called,
-    loaded,
     run,
-    stored,
 )
 
 

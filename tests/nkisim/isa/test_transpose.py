@@ -8,6 +8,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles import matmul as oracle
+from tiles import loaded
 
 HOST = {
     "float32": np.float32,
@@ -33,15 +34,9 @@ def bits(array):
     return array.view(f"u{array.dtype.itemsize}")
 
 
-def load(source):
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
-
-
 @nkisim.jit
 def transposed(data, engine, source_buffer, target_buffer):
-    tile = load(data)
+    tile = loaded(data)
     if source_buffer == nl.psum:
         source = nl.ndarray(data.shape, dtype=data.dtype, buffer=nl.psum)
         nisa.tensor_copy(dst=source, src=tile, engine=nisa.vector_engine)
@@ -144,7 +139,7 @@ def test_free_dimensions_are_flattened_first(engine):
 
 @nkisim.jit
 def transposed_into(data, shape, dtype, buffer, engine):
-    tile = load(data)
+    tile = loaded(data)
     turned = nl.ndarray(shape, dtype=dtype, buffer=buffer)
     nisa.nc_transpose(dst=turned, data=tile, engine=engine)
 
@@ -170,7 +165,7 @@ def test_an_illegal_transpose_is_found(rule, data, shape, dtype, buffer, engine)
 
 @nkisim.jit
 def dma_transposed(data, shape, axes, through_sbuf):
-    source = load(data) if through_sbuf else data
+    source = loaded(data) if through_sbuf else data
     turned = nl.ndarray(shape, dtype=data.dtype, buffer=nl.sbuf)
     if axes is None:
         nisa.dma_transpose(dst=turned, src=source)
@@ -211,7 +206,7 @@ def test_an_illegal_permutation_is_found(shape, dst, axes):
 @nkisim.jit
 def gathered_and_transposed(table, index):
     rows, width = index.shape[0] * index.shape[1], table.shape[1]
-    idx = load(index)
+    idx = loaded(index)
     turned = nl.ndarray((width, rows), dtype=table.dtype, buffer=nl.sbuf)
     source = table.ap(pattern=[[width, rows], [1, width]], vector_offset=idx, indirect_dim=0)
     nisa.dma_transpose(dst=turned, src=source, axes=(1, 0))

@@ -16,6 +16,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles.elementwise import DTYPES, interval, narrow, reals, widen
+from tiles import stored
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def apply(
             tiles.append(tile)
         result = function(*tiles)
         seen.append((result.shape, result.dtype, result.buffer))
-        return send_home(result)
+        return stored(result)
 
     return _result(kernel, seen, (arrays,), target)
 
@@ -77,20 +78,9 @@ def build(function: Callable[[], Any], target: str | None = None) -> Result:
     def kernel(_: Any) -> Any:
         result = function()
         seen.append((result.shape, result.dtype, result.buffer))
-        return send_home(result)
+        return stored(result)
 
     return _result(kernel, seen, (np.zeros((1, 1), np.float32),), target)
-
-
-def send_home(result: Any) -> Any:
-    """Copy a tensor to an HBM tensor that a kernel may return."""
-    if result.buffer == nl.psum:
-        staged = nl.ndarray(result.shape, dtype=result.dtype, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=staged, src=result)
-        result = staged
-    out = nl.ndarray(result.shape, dtype=result.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=result)
-    return out
 
 
 def _result(kernel: Any, seen: list[Any], arguments: tuple[Any, ...], target: str | None) -> Result:
@@ -113,7 +103,7 @@ def stops_with(function: Callable[..., Any], *arrays: np.ndarray, target: str | 
             function(*tiles)
         except nkisim.NkiValidationError as stop:
             seen.append(stop.rule_id)
-        return send_home(tiles[0])
+        return stored(tiles[0])
 
     nkisim.simulate(kernel, target=target)(arrays)
     return seen[0] if seen else "nothing"
@@ -123,7 +113,7 @@ def warnings_of(function: Callable[..., Any], *arrays: np.ndarray) -> set[str]:
     """Ids of the findings of ``function(*tiles)`` that are not errors."""
 
     def kernel(sources: tuple[Any, ...]) -> Any:
-        return send_home(function(*[nl.load(source) for source in sources]))
+        return stored(function(*[nl.load(source) for source in sources]))
 
     report = nkisim.check(kernel)(arrays)
     return {f.rule.id for f in report.findings if f.severity != "error"}

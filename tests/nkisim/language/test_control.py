@@ -15,8 +15,9 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles.elementwise import float32
+from tiles import stored
 
-from .harness import assert_equal, send_home
+from .harness import assert_equal
 
 RANGES = ["affine_range", "static_range", "sequential_range", "dynamic_range"]
 ONE = np.ones((1, 1), np.float32)
@@ -32,7 +33,7 @@ def inside(function: Any, target: str | None = None, grid: int | None = None) ->
     @nkisim.jit
     def kernel(source):
         seen.append(function())
-        return send_home(nl.load(source))
+        return stored(nl.load(source))
 
     report = nkisim.check(kernel if grid is None else kernel[grid], target=target)(ONE)
     assert seen, [str(f) for f in report.findings]
@@ -72,7 +73,7 @@ def test_loop_carries_values_from_one_iteration_to_the_next(name):
         tile = nl.load(source)
         for _ in getattr(nl, name)(6):
             tile = nl.add(tile, tile)
-        return send_home(tile)
+        return stored(tile)
 
     assert nkisim.check(kernel)(ONE).outputs.item() == 64
 
@@ -84,7 +85,7 @@ def test_fractional_bound_is_a_finding(name, arguments):
 
     def kernel(source):
         counted.extend(getattr(nl, name)(*arguments))
-        return send_home(nl.load(source))
+        return stored(nl.load(source))
 
     report = nkisim.check(kernel)(ONE)
     assert "L019" in report.codes
@@ -114,7 +115,7 @@ def test_ds_is_a_slice_by_start_and_size(start, size):
     def kernel(source):
         hbm = nl.load(source[:, nl.ds(start, size)])
         chip = nl.load(source)[:, nl.ds(start=start, size=size)]
-        return send_home(hbm), send_home(chip)
+        return stored(hbm), stored(chip)
 
     want = x[:, start : start + size].copy()
     for got in nkisim.check(kernel)(x).outputs:
@@ -141,7 +142,7 @@ def test_no_reorder_is_a_region():
             tile = nl.load(source)
             for _ in nl.static_range(3):
                 tile = nl.add(tile, 1.0)
-        return send_home(nl.multiply(tile, 2.0))
+        return stored(nl.multiply(tile, 2.0))
 
     report = nkisim.check(kernel)(x)
     assert report.ok

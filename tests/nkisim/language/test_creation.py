@@ -11,8 +11,9 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, narrow
+from tiles import stored
 
-from .harness import apply, assert_equal, build, send_home, stops_with
+from .harness import apply, assert_equal, build, stops_with
 
 BUFFERS = ["sbuf", "psum", "private_hbm", "shared_hbm"]
 ONE = np.zeros((1, 1), np.float32)
@@ -88,7 +89,7 @@ def test_default_memory_is_sbuf():
             nl.full((2, 2), 3, nl.float32),
         ]
         assert all(tensor.buffer == nl.sbuf for tensor in made)
-        return send_home(made[1])
+        return stored(made[1])
 
     assert nkisim.check(kernel)(ONE).outputs is not None
 

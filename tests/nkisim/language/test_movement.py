@@ -13,8 +13,9 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, narrow, widen
+from tiles import stored
 
-from .harness import assert_equal, patterns, send_home
+from .harness import assert_equal, patterns
 
 
 def errors(report: Any) -> set[str]:
@@ -53,7 +54,7 @@ def test_load_and_store_keep_every_bit(dtype, shape):
 @pytest.mark.parametrize("asked", ["float32", "bfloat16", "float16", "int16", "uint32"])
 def test_load_converts_with_one_rounding(dtype, asked):
     x = (20 * np.random.default_rng(0).random((9, 11))).astype(DTYPES[dtype])
-    got = run(lambda source: send_home(nl.load(source, dtype=getattr(nl, asked))), x)
+    got = run(lambda source: stored(nl.load(source, dtype=getattr(nl, asked))), x)
     assert_equal(got, narrow(widen(x), DTYPES[asked]))
 
 
@@ -61,7 +62,7 @@ def test_load_of_a_vector_is_a_column():
     def kernel(source):
         tile = nl.load(source)
         assert (tile.shape, tile.buffer) == ((5, 1), nl.sbuf)
-        return send_home(tile)
+        return stored(tile)
 
     assert_equal(
         run(kernel, np.arange(5, dtype=np.float32)), np.arange(5, dtype=np.float32).reshape(5, 1)
@@ -84,7 +85,7 @@ def test_load_and_store_of_views():
 
 def test_load_of_a_row_keeps_the_partition():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    assert_equal(run(lambda source: send_home(nl.load(source[1:2])), x), x[1:2])
+    assert_equal(run(lambda source: stored(nl.load(source[1:2])), x), x[1:2])
 
 
 def test_tail_of_a_tensor_is_loaded_by_slices():
@@ -206,26 +207,26 @@ def test_load_transpose2d_transposes(shape, dtype, target):
         tile = nl.load_transpose2d(source)
         assert (tile.shape, tile.dtype) == (shape[::-1], source.dtype)
         assert tile.buffer == nl.sbuf
-        return send_home(tile)
+        return stored(tile)
 
     assert_equal(run(kernel, x, target=target), oracle.transpose(x))
 
 
 def test_load_transpose2d_ignores_a_last_dimension_of_one():
     x = float32(np.random.default_rng(0).standard_normal((128, 128, 1)))
-    got = run(lambda source: send_home(nl.load_transpose2d(source)), x)
+    got = run(lambda source: stored(nl.load_transpose2d(source)), x)
     assert_equal(got, oracle.transpose(x[:, :, 0]))
 
 
 def test_load_transpose2d_converts():
     x = float32(np.random.default_rng(0).standard_normal((32, 64)))
-    got = run(lambda source: send_home(nl.load_transpose2d(source, dtype=nl.bfloat16)), x)
+    got = run(lambda source: stored(nl.load_transpose2d(source, dtype=nl.bfloat16)), x)
     assert_equal(got, oracle.transpose(narrow(x, DTYPES["bfloat16"])))
 
 
 def test_load_transpose2d_of_a_slice():
     x = float32(np.random.default_rng(0).standard_normal((96, 96)))
-    got = run(lambda source: send_home(nl.load_transpose2d(source[32:64, 16:80])), x)
+    got = run(lambda source: stored(nl.load_transpose2d(source[32:64, 16:80])), x)
     assert_equal(got, oracle.transpose(x[32:64, 16:80]))
 
 
@@ -235,7 +236,7 @@ def test_load_transpose2d_of_what_the_kernel_made_is_a_finding():
     def kernel(source):
         made = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.private_hbm)
         nisa.dma_copy(dst=made, src=source)
-        return send_home(nl.load_transpose2d(made))
+        return stored(nl.load_transpose2d(made))
 
     report = nkisim.check(kernel)(x)
     assert errors(report) == {"M028"}
@@ -253,7 +254,7 @@ def test_device_print_shows_prefix_and_values(capsys):
         tile = nl.load(source)
         nl.device_print(print_prefix="doubled", tensor=nl.multiply(tile, 2.0))
         nl.device_print("corner", tile[0:1, 1:2])
-        return send_home(tile)
+        return stored(tile)
 
     assert_equal(run(kernel, x), x)
     shown = capsys.readouterr().out
@@ -270,7 +271,7 @@ def test_device_print_shows_narrow_floats_as_numbers(capsys):
 
     def kernel(source):
         nl.device_print("narrow", nl.load(source))
-        return send_home(nl.load(source))
+        return stored(nl.load(source))
 
     run(kernel, x)
     shown = capsys.readouterr().out

@@ -9,6 +9,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles import matmul as oracle
+from tiles import loaded, stored
 
 # Small integers: every sum below is an integer far under 2^24, so float32 holds it exactly.
 ROWS, COLUMNS = 8, 16
@@ -18,20 +19,6 @@ def whole(shape, seed):
     return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
 
 
-def load(source):
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
-
-
-def store(tile):
-    copied = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=copied, src=tile)
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=copied)
-    return out
-
-
 @nkisim.jit
 def k_loop(stationary, moving, mode):
     """stationary.T @ moving with the contraction cut in blocks of 128."""
@@ -39,14 +26,14 @@ def k_loop(stationary, moving, mode):
     acc = nl.ndarray((m, moving.shape[1]), dtype=nl.float32, buffer=nl.psum)
     for block in range(k // 128):
         rows = slice(block * 128, (block + 1) * 128)
-        a, b = load(stationary[rows, :]), load(moving[rows, :])
+        a, b = loaded(stationary[rows, :]), loaded(moving[rows, :])
         if mode == "none":
             nisa.nc_matmul(dst=acc, stationary=a, moving=b)
         elif mode == "flag":
             nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=(block > 0))
         else:
             nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=False)
-    return store(acc)
+    return stored(acc)
 
 
 @pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
@@ -76,7 +63,7 @@ def test_false_keeps_the_last_product_only():
 @nkisim.jit
 def sequence(stationary, moving, blocks):
     """One matmul per block (row, column, rows, columns, accumulate), all of one contraction."""
-    a, b = load(stationary), load(moving)
+    a, b = loaded(stationary), loaded(moving)
     acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
     # Columns alone: the Tensor engine writes rows from a legal partition on.
     for block in blocks:
@@ -86,7 +73,7 @@ def sequence(stationary, moving, blocks):
             moving=b[:, block[1] : block[1] + block[3]],
             accumulate=block[4],
         )
-    return store(acc)
+    return stored(acc)
 
 
 @st.composite
@@ -133,13 +120,13 @@ def test_none_overwrites_the_new_part_and_adds_to_the_old():
 
 @nkisim.jit
 def fresh_tile_each_time(stationary, moving, address):
-    a, b = load(stationary), load(moving)
+    a, b = loaded(stationary), loaded(moving)
     outs = []
     for _ in range(3):
         acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum, address=address)
         nisa.nc_matmul(dst=acc, stationary=a, moving=b)
         nisa.nc_matmul(dst=acc, stationary=a, moving=b)
-        outs.append(store(acc))
+        outs.append(stored(acc))
     return outs
 
 
@@ -154,12 +141,12 @@ def test_every_allocation_starts_afresh(address):
 
 @nkisim.jit
 def one_tile_used_twice(stationary, moving, second):
-    a, b = load(stationary), load(moving)
+    a, b = loaded(stationary), loaded(moving)
     acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=acc, stationary=a, moving=b)
-    first = store(acc)
+    first = stored(acc)
     nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=second)
-    return first, store(acc)
+    return first, stored(acc)
 
 
 def test_none_goes_on_adding_after_an_eviction_with_a_finding():
@@ -184,7 +171,7 @@ def test_false_starts_a_new_group_after_an_eviction():
 
 @nkisim.jit
 def added_to(stationary, moving, begun):
-    a, b = load(stationary), load(moving)
+    a, b = loaded(stationary), loaded(moving)
     acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
     if begun == "memset":
         nisa.memset(dst=acc, value=3.0)
@@ -193,7 +180,7 @@ def added_to(stationary, moving, begun):
     elif begun == "half":
         nisa.nc_matmul(dst=acc[:, 0:8], stationary=a, moving=b[:, 0:8], accumulate=False)
     nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=True)
-    return store(acc)
+    return stored(acc)
 
 
 @pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
@@ -232,17 +219,17 @@ def test_adding_to_a_begun_group_is_clean():
 @nkisim.jit
 def interrupted(stationary, moving, how):
     """A group that something comes between; with ``how`` none, a group that nothing disturbs."""
-    a, b = load(stationary), load(moving)
+    a, b = loaded(stationary), loaded(moving)
     acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=False)
     if how == "read":
-        store(acc)
+        stored(acc)
     elif how == "fill":
         nisa.memset(dst=acc[:, 0:4], value=0.0)
     elif how == "second group":
         nisa.nc_matmul(dst=acc[:, 0:4], stationary=a, moving=b[:, 0:4], accumulate=False)
     nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=True)
-    return store(acc)
+    return stored(acc)
 
 
 @pytest.mark.parametrize(
@@ -259,13 +246,13 @@ def test_an_interrupted_group_is_found(how, times):
 
 @nkisim.jit
 def two_groups_at_once(stationary, moving):
-    a, b = load(stationary), load(moving)
+    a, b = loaded(stationary), loaded(moving)
     left = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
     right = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
     for k in range(4):
         nisa.nc_matmul(dst=left, stationary=a[:, 0:ROWS], moving=b)
         nisa.nc_matmul(dst=right, stationary=a[:, ROWS : 2 * ROWS], moving=b, accumulate=(k > 1))
-    return store(left), store(right)
+    return stored(left), stored(right)
 
 
 def test_groups_in_two_tiles_do_not_meet():
@@ -277,11 +264,11 @@ def test_groups_in_two_tiles_do_not_meet():
 
 @nkisim.jit
 def bfloat16_group(stationary, moving):
-    a, b = load(stationary), load(moving)
+    a, b = loaded(stationary), loaded(moving)
     acc = nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.bfloat16, buffer=nl.psum)
     for _ in range(5):
         nisa.nc_matmul(dst=acc, stationary=a, moving=b)
-    return store(acc)
+    return stored(acc)
 
 
 def test_gen4_rounds_a_bfloat16_group_after_every_product():

@@ -5,30 +5,18 @@ import numpy as np
 import pytest
 
 import nkisim
-import nkisim.isa as nisa
 import nkisim.language as nl
-
-
-def load(source):
-    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=source)
-    return tile
-
-
-def store(tile):
-    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
+from tiles import loaded, stored
 
 
 @nkisim.jit
 def shows_itself(source):
-    tile = load(source)
+    tile = loaded(source)
     print("printed", tile)
     print(f"formatted {tile}")
     nl.device_print("prefix", tile)
     nl.device_print("argument", source)
-    return store(tile)
+    return stored(tile)
 
 
 def test_tensors_print_their_shape_type_memory_and_values(capsys):
@@ -45,11 +33,11 @@ def test_tensors_print_their_shape_type_memory_and_values(capsys):
 
 @nkisim.jit
 def compared_with_none(source):
-    tile = load(source)
+    tile = loaded(source)
     assert (tile == None) is False  # noqa: E711
     assert (tile != None) is True  # noqa: E711
     assert tile is not None
-    return store(tile)
+    return stored(tile)
 
 
 def test_a_tensor_is_not_none():
@@ -59,7 +47,7 @@ def test_a_tensor_is_not_none():
 
 @nkisim.jit
 def multiplied_by_python(source):
-    tile = load(source)
+    tile = loaded(source)
     return tile * tile
 
 
@@ -72,7 +60,7 @@ def test_tensors_have_no_arithmetic():
 def assigned(source):
     out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
-    tile[...] = load(source)
+    tile[...] = loaded(source)
     out[0:1, :] = tile[1:2, :]
     out[1:2, :] = tile[0:1, :]
     return out

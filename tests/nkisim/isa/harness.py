@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from oracles.elementwise import DTYPES, interval, narrow, reals, widen
+from comparing import assert_same, bits
+from oracles.elementwise import DTYPES, narrow, widen
 
 FLOATS = ["float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"]
 NARROW_INTEGERS = ["int8", "int16", "uint8", "uint16"]
@@ -130,41 +131,9 @@ def run(
 # -- comparing -------------------------------------------------------------------------------------
 
 
-def bits(array: np.ndarray) -> np.ndarray:
-    """Bit patterns of the elements."""
-    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
-
-
-def assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:
-    assert got.dtype == want.dtype
-    equal = bits(got) == bits(want)
-    assert equal.all(), _first_difference(got, want, equal)
-
-
-def assert_same(got: np.ndarray, want: np.ndarray) -> None:
-    """Equal values of one dtype; a NaN equals a NaN, whatever its payload; the zeros are equal."""
-    assert got.dtype == want.dtype
-    a, b = reals(got), reals(want)
-    equal = (a == b) | (np.isnan(a) & np.isnan(b))
-    assert equal.all(), _first_difference(got, want, equal)
-
-
-def assert_within(got: np.ndarray, values: np.ndarray, tolerance: np.ndarray | float) -> None:
-    """``got`` is what some float32 within ``tolerance`` of the real ``values`` is rounded to."""
-    low, high = interval(values, tolerance * np.ones_like(values), got.dtype)
-    inside = (reals(low) <= reals(got)) & (reals(got) <= reals(high))
-    assert inside.all(), _first_difference(got, values, inside)
-
-
 def assert_rounded(got: np.ndarray, values: np.ndarray) -> None:
     """``got`` is the float32 ``values`` rounded once."""
     assert_same(got, narrow(values, got.dtype))
-
-
-def _first_difference(got: np.ndarray, want: np.ndarray, equal: np.ndarray) -> str:
-    where = tuple(int(i) for i in np.argwhere(~equal)[0])
-    count = np.count_nonzero(~equal)
-    return f"{count} differ, first at {where}: got {got[where]!r}, want {want[where]!r}"
 
 
 # -- problems --------------------------------------------------------------------------------------

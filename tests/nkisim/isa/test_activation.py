@@ -11,19 +11,11 @@ from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import assert_within
 from oracles import elementwise as oracle
 from oracles import reductions
 
-from .harness import (
-    ALL_DTYPES,
-    FLOATS,
-    Operand,
-    Problem,
-    assert_rounded,
-    assert_within,
-    chunks,
-    run,
-)
+from .harness import ALL_DTYPES, FLOATS, Operand, Problem, assert_rounded, chunks, run
 
 # A function evaluated in float32, or by a table of polynomials: a few units in the last place.
 FUNCTION_ULPS = 4

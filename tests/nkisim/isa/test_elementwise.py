@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import assert_same, assert_same_bits, assert_within
 from oracles import elementwise as oracle
 
 from .harness import (
@@ -20,9 +21,6 @@ from .harness import (
     Operand,
     Problem,
     assert_rounded,
-    assert_same,
-    assert_same_bits,
-    assert_within,
     run,
 )
 

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
+from comparing import assert_same_bits
 from oracles import elementwise as oracle
 
-from .harness import FLOATS, INTEGERS, Problem, assert_same_bits, run
+from .harness import FLOATS, INTEGERS, Problem, run
 
 # Halfway cases, the ends of the narrow formats, infinities, and an integer.
 NUMBERS = [0.0, -0.0, 1.0, -1.5, 1 + 2.0**-8, 1 + 2.0**-11, 1 / 3]

@@ -13,18 +13,11 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import assert_same_bits
 from oracles import gather
 from oracles.elementwise import DTYPES, reals
 
-from .harness import (
-    ALL_DTYPES,
-    FLOATS,
-    PARTITIONS,
-    Operand,
-    Problem,
-    assert_same_bits,
-    run,
-)
+from .harness import ALL_DTYPES, FLOATS, PARTITIONS, Operand, Problem, run
 
 SIZES = [1, 2, 3, 31, 32, 33, 65]
 UNTOUCHED = 4  # what integers that nothing wrote read as; floats read as NaN

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from nkisim.isa.generators import Lfsr, Xorwow, expand_seed
 from oracles import generators as oracle
 
-from .harness_rng import (
-    SIGMAS,
-    assert_uniform,
-    each_stream,
-    numbers,
-)
+from .harness_rng import SIGMAS, assert_uniform, each_stream, numbers
 
 # -- the generators --------------------------------------------------------------------------------
 

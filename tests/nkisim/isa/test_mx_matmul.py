@@ -16,16 +16,7 @@ from oracles import mx as oracle
 from oracles.matmul import matmul
 from tiles import loaded, stored
 
-from .harness_mx import (
-    OFFSETS,
-    PACKS,
-    SENTINEL,
-    Operand,
-    as_words,
-    assert_product,
-    called,
-    run,
-)
+from .harness_mx import OFFSETS, PACKS, SENTINEL, Operand, as_words, assert_product, called, run
 
 
 def multiply(a: Operand, b: Operand, dtype: str = "float32") -> np.ndarray:

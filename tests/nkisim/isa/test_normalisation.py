@@ -8,19 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nkisim.isa as nisa
+from comparing import assert_within
 from oracles import elementwise, reductions
 from oracles.reductions import UNIT
 
-from .harness import (
-    ALL_DTYPES,
-    FLOATS,
-    PARTITIONS,
-    Operand,
-    Problem,
-    assert_within,
-    chunks,
-    run,
-)
+from .harness import ALL_DTYPES, FLOATS, PARTITIONS, Operand, Problem, chunks, run
 
 SIZES = [2, 3, 33, 128, 129, 511, 512]
 

@@ -11,19 +11,10 @@ from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import assert_same_bits, assert_within
 from oracles import elementwise, reductions
 
-from .harness import (
-    ALL_DTYPES,
-    FLOATS,
-    INTEGERS,
-    Operand,
-    Problem,
-    assert_rounded,
-    assert_same_bits,
-    assert_within,
-    run,
-)
+from .harness import ALL_DTYPES, FLOATS, INTEGERS, Operand, Problem, assert_rounded, run
 
 ARITHMETIC = ["add", "subtract", "multiply", "maximum", "minimum"]
 LOGICAL = ["logical_and", "logical_or", "logical_xor"]

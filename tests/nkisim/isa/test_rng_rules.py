@@ -14,13 +14,7 @@ import nkisim.language as nl
 from nkisim.diagnostics import NkiFindingWarning, NkiValidationError
 from nkisim.isa.rng import dropout, rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 
-from .harness_rng import (
-    GPSIMD,
-    VECTOR,
-    new,
-    run,
-    seed_array,
-)
+from .harness_rng import GPSIMD, VECTOR, new, run, seed_array
 
 # -- what is refused -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import assert_same_bits
 from oracles import gather
 from oracles.elementwise import DTYPES
 
@@ -22,7 +23,6 @@ from .harness import (
     Operand,
     Problem,
     assert_rounded,
-    assert_same_bits,
     run,
 )
 

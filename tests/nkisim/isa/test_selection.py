@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import assert_same, assert_same_bits
 from oracles import elementwise, selection
 from oracles.reductions import accumulated
 
@@ -22,8 +23,6 @@ from .harness import (
     Operand,
     Problem,
     assert_rounded,
-    assert_same,
-    assert_same_bits,
     chunks,
     run,
 )

@@ -7,6 +7,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import bits
 from oracles import matmul as oracle
 from tiles import loaded
 
@@ -28,10 +29,6 @@ def patterns(shape, name, seed=0):
     width = np.dtype(HOST[name]).itemsize
     bits = np.random.default_rng(seed).integers(0, 2 ** (8 * width), shape)
     return bits.astype(f"u{width}").view(HOST[name])
-
-
-def bits(array):
-    return array.view(f"u{array.dtype.itemsize}")
 
 
 @nkisim.jit

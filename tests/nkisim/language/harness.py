@@ -15,7 +15,8 @@ import numpy as np
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from oracles.elementwise import DTYPES, interval, narrow, reals, widen
+from comparing import assert_same
+from oracles.elementwise import DTYPES, narrow, widen
 from tiles import stored
 
 
@@ -145,26 +146,4 @@ def assert_rounded(result: Result, values: np.ndarray, dtype: np.dtype) -> None:
     """``result`` holds the float32 ``values``, rounded once to ``dtype``."""
     assert result.dtype == dtype
     want = narrow(np.asarray(values, np.float32), dtype)
-    assert_equal(result.values, want)
-
-
-def assert_equal(got: np.ndarray, want: np.ndarray) -> None:
-    """Equal values, shape and dtype; a NaN equals a NaN and the zeros are equal."""
-    assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    a, b = reals(got), reals(want)
-    equal = (a == b) | (np.isnan(a) & np.isnan(b))
-    assert equal.all(), _difference(got, want, equal)
-
-
-def assert_within(got: np.ndarray, values: np.ndarray, tolerance: np.ndarray | float) -> None:
-    """``got`` is what some float32 within ``tolerance`` of the real ``values`` is rounded to."""
-    assert got.shape == np.shape(values)
-    low, high = interval(values, tolerance * np.ones_like(values), got.dtype)
-    inside = (reals(low) <= reals(got)) & (reals(got) <= reals(high))
-    assert inside.all(), _difference(got, values, inside)
-
-
-def _difference(got: np.ndarray, want: np.ndarray, equal: np.ndarray) -> str:
-    where = tuple(int(i) for i in np.argwhere(~equal)[0])
-    count = np.count_nonzero(~equal)
-    return f"{count} differ, first at {where}: got {got[where]!r}, want {want[where]!r}"
+    assert_same(result.values, want)

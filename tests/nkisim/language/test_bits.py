@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import nkisim.language as nl
+from comparing import assert_same
 from oracles import elementwise as alu
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, widen
 
-from .harness import apply, assert_equal, assert_rounded, patterns, small, stops_with, warnings_of
+from .harness import apply, assert_rounded, patterns, small, stops_with, warnings_of
 
 FLOATS = list(oracle.FLOATS)
 INTEGERS = list(oracle.INTEGERS)
@@ -28,9 +29,9 @@ def test_logical_not_exchanges_zero_and_one(dtype):
     x = np.array([[0, 1, 1, 0], [1, 1, 0, 0]], DTYPES[dtype])
     got = apply(nl.logical_not, x)
     assert (got.buffer, got.codes) == ("sbuf", frozenset())
-    assert_equal(got.values, (1 - widen(x)).astype(DTYPES[dtype]))
+    assert_same(got.values, (1 - widen(x)).astype(DTYPES[dtype]))
     asked = apply(lambda t: nl.logical_not(t, dtype=nl.uint8), x)
-    assert_equal(asked.values, (1 - widen(x)).astype(np.uint8))
+    assert_same(asked.values, (1 - widen(x)).astype(np.uint8))
 
 
 @pytest.mark.parametrize("value", [2, -1, 0.5])
@@ -45,7 +46,7 @@ def test_bits_of_two_tiles_and_of_a_number(op, dtype):
     x, y = patterns(dtype, (33, 2, 3)), patterns(dtype, (33, 2, 3), 1)
     got = apply(getattr(nl, op), x, y)
     assert (got.buffer, got.codes) == ("sbuf", frozenset())
-    assert_equal(got.values, alu.bitwise(op, x, y))
+    assert_same(got.values, alu.bitwise(op, x, y))
     ones = 2 ** (8 * x.itemsize - 1) - 1
     for number in (0, 1, 0x55, ones):
         for function in (
@@ -53,7 +54,7 @@ def test_bits_of_two_tiles_and_of_a_number(op, dtype):
             lambda t, n=number: getattr(nl, op)(n, t, dtype=getattr(nl, dtype)),
         ):
             other = np.array(number, x.dtype)
-            assert_equal(apply(function, x).values, alu.bitwise(op, x, other))
+            assert_same(apply(function, x).values, alu.bitwise(op, x, other))
 
 
 @pytest.mark.parametrize("op", ["bitwise_and", "bitwise_or", "bitwise_xor"])
@@ -62,7 +63,7 @@ def test_numbers_have_all_32_bits(op, number):
     x = patterns("uint32", (4, 5))
     got = apply(lambda t: getattr(nl, op)(t, number, dtype=nl.uint32), x)
     assert not got.codes
-    assert_equal(got.values, alu.bitwise(op, x, np.array(number, np.uint32)))
+    assert_same(got.values, alu.bitwise(op, x, np.array(number, np.uint32)))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -70,7 +71,7 @@ def test_invert_flips_every_bit(dtype):
     x = patterns(dtype, (33, 2, 3))
     got = apply(nl.invert, x)
     assert (got.buffer, got.codes) == ("sbuf", frozenset())
-    assert_equal(got.values, alu.bitwise("invert", x, x))
+    assert_same(got.values, alu.bitwise("invert", x, x))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -83,17 +84,17 @@ def test_shift_by_any_amount(op, dtype):
     for amount in amounts:
         got = apply(lambda t, n=amount: getattr(nl, op)(t, n, dtype=getattr(nl, dtype)), x)
         assert not got.codes
-        assert_equal(got.values, alu.bitwise(op, x, np.array(amount, x.dtype)))
+        assert_same(got.values, alu.bitwise(op, x, np.array(amount, x.dtype)))
     y = np.resize(np.array(amounts, x.dtype), x.shape)
-    assert_equal(apply(getattr(nl, op), x, y).values, alu.bitwise(op, x, y))
+    assert_same(apply(getattr(nl, op), x, y).values, alu.bitwise(op, x, y))
     of_number = apply(lambda t: getattr(nl, op)(0x5A, t, dtype=getattr(nl, dtype)), y)
-    assert_equal(of_number.values, alu.bitwise(op, np.array(0x5A, x.dtype), y))
+    assert_same(of_number.values, alu.bitwise(op, np.array(0x5A, x.dtype), y))
 
 
 def test_shifting_a_negative_number_right_brings_in_zeros_and_a_warning():
     x = np.array([[-1, -8]], np.int32)
     got = apply(lambda t: nl.right_shift(t, 1), x)
-    assert_equal(got.values, np.array([[2**31 - 1, 2**31 - 4]], np.int32))
+    assert_same(got.values, np.array([[2**31 - 1, 2**31 - 4]], np.int32))
     assert "D015" in warnings_of(lambda t: nl.right_shift(t, 1), x)
     assert "D015" not in warnings_of(lambda t: nl.right_shift(t, 1), -x)
 
@@ -119,7 +120,7 @@ def test_where_chooses_between_tiles(condition, dtype):
     got = apply(nl.where, mask, x, y)
     assert (got.buffer, got.codes) == ("sbuf", frozenset())
     # integers arrive with every digit: nothing goes through float32
-    assert_equal(got.values, np.where(mask != 0, x, y))
+    assert_same(got.values, np.where(mask != 0, x, y))
 
 
 def test_where_takes_numbers_for_either_choice():
@@ -139,7 +140,7 @@ def test_where_takes_numbers_for_either_choice():
 def test_where_promotes_and_converts():
     mask = np.array([[1, 0]], np.float32)
     x, y = np.array([[3, 4]], np.int8), np.array([[0.5, 1 / 3]], ml_dtypes.bfloat16)
-    assert_equal(apply(nl.where, mask, x, y).values, np.array([[3, 1 / 3]], BFLOAT16))
+    assert_same(apply(nl.where, mask, x, y).values, np.array([[3, 1 / 3]], BFLOAT16))
     got = apply(lambda m, a, b: nl.where(m, a, b, dtype=nl.float16), mask, x, y)
     assert_rounded(got, np.array([[3, widen(y)[0, 1]]], np.float32), DTYPES["float16"])
 
@@ -155,4 +156,4 @@ def test_bytes_of_bool_are_zero_and_one():
     for op in LOGICAL:
         got = apply(lambda a, b, op=op: getattr(nl, op)(a, b, dtype=nl.uint8), x, y)
         assert not got.codes
-        assert_equal(got.values, getattr(np, op)(x, y).astype(np.uint8))
+        assert_same(got.values, getattr(np, op)(x, y).astype(np.uint8))

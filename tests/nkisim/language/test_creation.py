@@ -9,11 +9,12 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import assert_same
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, narrow
 from tiles import stored
 
-from .harness import apply, assert_equal, build, stops_with
+from .harness import apply, build, stops_with
 
 BUFFERS = ["sbuf", "psum", "private_hbm", "shared_hbm"]
 ONE = np.zeros((1, 1), np.float32)
@@ -31,7 +32,7 @@ def test_zeros_and_ones_fill_a_tensor_of_any_type_in_any_memory(function, value,
     made = build(lambda: getattr(nl, function)((5, 2, 3), getattr(nl, dtype), region(buffer)))
     assert made.buffer == buffer
     assert not made.codes
-    assert_equal(made.values, np.full((5, 2, 3), value).astype(DTYPES[dtype]))
+    assert_same(made.values, np.full((5, 2, 3), value).astype(DTYPES[dtype]))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -39,27 +40,27 @@ def test_zeros_and_ones_fill_a_tensor_of_any_type_in_any_memory(function, value,
 def test_full_repeats_its_value_in_every_shape(shape, buffer):
     made = build(lambda: nl.full(shape, -2.5, nl.float32, buffer=region(buffer)))
     assert (made.buffer, made.codes) == (buffer, frozenset())
-    assert_equal(made.values, np.full(shape, -2.5, np.float32))
+    assert_same(made.values, np.full(shape, -2.5, np.float32))
 
 
 @pytest.mark.parametrize("shape", [(1000,), (300, 40), (2, 3, 4, 5, 2)])
 def test_full_in_hbm_is_not_bound_to_128_rows(shape):
     made = build(lambda: nl.full(shape, 7, nl.int32, buffer=nl.shared_hbm))
-    assert_equal(made.values, np.full(shape, 7, np.int32))
+    assert_same(made.values, np.full(shape, 7, np.int32))
 
 
 @pytest.mark.parametrize("buffer", BUFFERS)
 @pytest.mark.parametrize("value", [2**24 + 1, 2**31 - 1, -(2**31)])
 def test_full_keeps_every_digit_of_an_integer(value, buffer):
     made = build(lambda: nl.full((2, 3), value, nl.int32, buffer=region(buffer)))
-    assert_equal(made.values, np.full((2, 3), value, np.int32))
+    assert_same(made.values, np.full((2, 3), value, np.int32))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3", "float8_e5m2"])
 @pytest.mark.parametrize("value", [1 / 3, -0.1, 200.0, 1.0625, float("inf")])
 def test_full_rounds_its_value_to_nearest(dtype, value):
     made = build(lambda: nl.full((2, 3), value, getattr(nl, dtype)))
-    assert_equal(made.values, narrow(np.full((2, 3), value, np.float32), DTYPES[dtype]))
+    assert_same(made.values, narrow(np.full((2, 3), value, np.float32), DTYPES[dtype]))
 
 
 def test_full_in_tfloat32_keeps_ten_fraction_bits():
@@ -76,7 +77,7 @@ def test_a_fraction_does_not_fill_an_integer_tile():
 
 def test_x4_packs_can_only_be_zero():
     made = build(lambda: nl.zeros((2, 3), nl.float8_e4m3fn_x4))
-    assert_equal(made.values, np.zeros((2, 3), np.uint32))
+    assert_same(made.values, np.zeros((2, 3), np.uint32))
     assert stops_with(lambda _: nl.ones((2, 3), nl.float8_e4m3fn_x4), ONE) != "nothing"
 
 
@@ -119,14 +120,14 @@ def test_empty_like_takes_shape_type_and_memory_of_its_model(buffer):
         return model
 
     # the model is another tensor and keeps its contents
-    assert_equal(build(make).values, np.ones((3, 2, 2), np.float16))
+    assert_same(build(make).values, np.ones((3, 2, 2), np.float16))
 
 
 def test_zeros_like_is_zero_whatever_its_model_holds():
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     made = apply(nl.zeros_like, x)
     assert made.buffer == "sbuf"
-    assert_equal(made.values, np.zeros((4, 6), np.float32))
+    assert_same(made.values, np.zeros((4, 6), np.float32))
 
 
 @pytest.mark.parametrize("buffer", BUFFERS)
@@ -134,7 +135,7 @@ def test_zeros_like_takes_another_type_and_memory(buffer):
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
     made = apply(lambda t: nl.zeros_like(t, dtype=nl.int8, buffer=region(buffer)), x)
     assert made.buffer == buffer
-    assert_equal(made.values, np.zeros((4, 6), np.int8))
+    assert_same(made.values, np.zeros((4, 6), np.int8))
 
 
 def test_a_tensor_like_a_view_has_the_shape_of_the_view():
@@ -176,14 +177,14 @@ def test_shared_constant_reads_an_npy_file(tmp_path):
     for where in (path, str(path)):
         made = build(lambda where=where: nl.shared_constant(where))
         assert made.buffer == "shared_hbm"
-        assert_equal(made.values, constant)
+        assert_same(made.values, constant)
 
 
 def test_shared_constant_is_loaded_like_an_argument():
     constant = np.arange(12, dtype=np.float32).reshape(3, 4)
     x = np.ones((3, 4), np.float32)
     got = apply(lambda t: nl.add(t, nl.load(nl.shared_constant(constant))), x)
-    assert_equal(got.values, constant + 1)
+    assert_same(got.values, constant + 1)
 
 
 def test_changing_the_array_later_does_not_change_the_constant():
@@ -194,7 +195,7 @@ def test_changing_the_array_later_does_not_change_the_constant():
         constant[:] = 9
         return made
 
-    assert_equal(build(make).values, np.zeros((2, 2), np.float32))
+    assert_same(build(make).values, np.zeros((2, 2), np.float32))
 
 
 def test_shared_constant_is_no_list_and_has_no_64_bit_type():
@@ -223,7 +224,7 @@ def test_shared_constant_of_another_type_is_a_finding(dtype):
 def test_identity_matrix_has_ones_on_its_diagonal_only(n, dtype):
     made = build(lambda: nl.shared_identity_matrix(n, getattr(nl, dtype)))
     assert (made.buffer, made.codes) == ("sbuf", frozenset())
-    assert_equal(made.values, oracle.identity(n).astype(DTYPES[dtype]))
+    assert_same(made.values, oracle.identity(n).astype(DTYPES[dtype]))
 
 
 def test_identity_matrix_is_uint8_unless_told_otherwise():
@@ -236,7 +237,7 @@ def test_identity_matrix_can_be_written_to_a_given_tile():
         nl.shared_identity_matrix(4, nl.bfloat16, dst=tile)
         return tile
 
-    assert_equal(build(make).values, oracle.identity(4).astype(ml_dtypes.bfloat16))
+    assert_same(build(make).values, oracle.identity(4).astype(ml_dtypes.bfloat16))
 
 
 @pytest.mark.parametrize("n", [0, 129])
@@ -251,7 +252,7 @@ def test_product_with_the_identity_returns_the_other_factor():
     def product(tile):
         return nl.matmul(nl.shared_identity_matrix(128, nl.float32), tile, transpose_x=True)
 
-    assert_equal(apply(product, x).values, x)
+    assert_same(apply(product, x).values, x)
 
 
 @pytest.mark.parametrize(
@@ -283,4 +284,4 @@ def test_filled_tensors_are_what_memset_makes(dtype):
         return tile
 
     made = build(lambda: nl.full((3, 4), 3, getattr(nl, dtype)))
-    assert_equal(made.values, build(by_hand).values)
+    assert_same(made.values, build(by_hand).values)

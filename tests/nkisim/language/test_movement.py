@@ -11,11 +11,12 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from comparing import assert_same
 from oracles import language as oracle
 from oracles.elementwise import DTYPES, float32, narrow, widen
 from tiles import stored
 
-from .harness import assert_equal, patterns
+from .harness import patterns
 
 
 def errors(report: Any) -> set[str]:
@@ -55,7 +56,7 @@ def test_load_and_store_keep_every_bit(dtype, shape):
 def test_load_converts_with_one_rounding(dtype, asked):
     x = (20 * np.random.default_rng(0).random((9, 11))).astype(DTYPES[dtype])
     got = run(lambda source: stored(nl.load(source, dtype=getattr(nl, asked))), x)
-    assert_equal(got, narrow(widen(x), DTYPES[asked]))
+    assert_same(got, narrow(widen(x), DTYPES[asked]))
 
 
 def test_load_of_a_vector_is_a_column():
@@ -64,7 +65,7 @@ def test_load_of_a_vector_is_a_column():
         assert (tile.shape, tile.buffer) == ((5, 1), nl.sbuf)
         return stored(tile)
 
-    assert_equal(
+    assert_same(
         run(kernel, np.arange(5, dtype=np.float32)), np.arange(5, dtype=np.float32).reshape(5, 1)
     )
 
@@ -80,12 +81,12 @@ def test_load_and_store_of_views():
 
     want = np.zeros((200, 12), np.float32)
     want[100:150, 1:12:3] = x[150:250:2, 3:19:4]
-    assert_equal(run(kernel, x), want)
+    assert_same(run(kernel, x), want)
 
 
 def test_load_of_a_row_keeps_the_partition():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    assert_equal(run(lambda source: stored(nl.load(source[1:2])), x), x[1:2])
+    assert_same(run(lambda source: stored(nl.load(source[1:2])), x), x[1:2])
 
 
 def test_tail_of_a_tensor_is_loaded_by_slices():
@@ -98,7 +99,7 @@ def test_tail_of_a_tensor_is_loaded_by_slices():
             nl.store(out[nl.ds(row, size)], nl.multiply(nl.load(source[nl.ds(row, size)]), 2.0))
         return out
 
-    assert_equal(run(kernel, x), 2 * x)
+    assert_same(run(kernel, x), 2 * x)
 
 
 def test_more_than_128_rows_do_not_fit_a_tile():
@@ -117,7 +118,7 @@ def test_store_converts_to_the_type_of_the_tensor():
         nl.store(out, nl.load(source))
         return out
 
-    assert_equal(run(kernel, x), narrow(x, DTYPES["bfloat16"]))
+    assert_same(run(kernel, x), narrow(x, DTYPES["bfloat16"]))
 
 
 def test_store_of_a_view_of_a_tile():
@@ -129,7 +130,7 @@ def test_store_of_a_view_of_a_tile():
         nl.store(out, tile[32:64, 1:10:2])
         return out
 
-    assert_equal(run(kernel, x), x[32:64, 1:10:2])
+    assert_same(run(kernel, x), x[32:64, 1:10:2])
 
 
 def test_store_returns_nothing():
@@ -170,7 +171,7 @@ def test_store_after_a_copy_to_sbuf_is_the_mend():
         return out
 
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    assert_equal(run(kernel, x), x.T.copy())
+    assert_same(run(kernel, x), x.T.copy())
 
 
 @pytest.mark.parametrize("value", [None, 3.0])
@@ -209,25 +210,25 @@ def test_load_transpose2d_transposes(shape, dtype, target):
         assert tile.buffer == nl.sbuf
         return stored(tile)
 
-    assert_equal(run(kernel, x, target=target), oracle.transpose(x))
+    assert_same(run(kernel, x, target=target), oracle.transpose(x))
 
 
 def test_load_transpose2d_ignores_a_last_dimension_of_one():
     x = float32(np.random.default_rng(0).standard_normal((128, 128, 1)))
     got = run(lambda source: stored(nl.load_transpose2d(source)), x)
-    assert_equal(got, oracle.transpose(x[:, :, 0]))
+    assert_same(got, oracle.transpose(x[:, :, 0]))
 
 
 def test_load_transpose2d_converts():
     x = float32(np.random.default_rng(0).standard_normal((32, 64)))
     got = run(lambda source: stored(nl.load_transpose2d(source, dtype=nl.bfloat16)), x)
-    assert_equal(got, oracle.transpose(narrow(x, DTYPES["bfloat16"])))
+    assert_same(got, oracle.transpose(narrow(x, DTYPES["bfloat16"])))
 
 
 def test_load_transpose2d_of_a_slice():
     x = float32(np.random.default_rng(0).standard_normal((96, 96)))
     got = run(lambda source: stored(nl.load_transpose2d(source[32:64, 16:80])), x)
-    assert_equal(got, oracle.transpose(x[32:64, 16:80]))
+    assert_same(got, oracle.transpose(x[32:64, 16:80]))
 
 
 def test_load_transpose2d_of_what_the_kernel_made_is_a_finding():
@@ -240,7 +241,7 @@ def test_load_transpose2d_of_what_the_kernel_made_is_a_finding():
 
     report = nkisim.check(kernel)(x)
     assert errors(report) == {"M028"}
-    assert_equal(report.outputs, oracle.transpose(x))
+    assert_same(report.outputs, oracle.transpose(x))
 
 
 # -- device_print ----------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ def test_device_print_shows_prefix_and_values(capsys):
         nl.device_print("corner", tile[0:1, 1:2])
         return stored(tile)
 
-    assert_equal(run(kernel, x), x)
+    assert_same(run(kernel, x), x)
     shown = capsys.readouterr().out
     source, doubled, corner = (shown.index(p) for p in ("from hbm", "doubled", "corner"))
     assert source < doubled < corner

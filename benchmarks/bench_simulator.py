@@ -8,8 +8,11 @@
 Fixed costs come first: of an instruction, of a call, of a bfloat16 element-wise instruction. Then
 five kernels are timed beside the plain interpreter of plain.py, which executes the same
 instructions, and beside the NumPy or torch routine that computes the same result. Ratios for narrow
-types are shown twice, without torch in the process and with it, because conversions use torch's
-kernels when the user has imported it; so torch is imported after all that is measured without it.
+types are shown with and without numba and torch in the process, because conversions use their
+kernels when the user has imported them; so both are imported after all that is measured without.
+
+Matrix products are compared thread for thread: the simulator holds BLAS to one, so np.matmul gets
+one. The same ratio with as many as np.matmul likes is shown beside it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import ml_dtypes
 import numpy as np
 from plain import interpreted
 from runner import Timing, measure, record, show
+from threadpoolctl import ThreadpoolController
 
 import nkisim
 import nkisim.isa as nisa
@@ -32,6 +36,9 @@ import nkisim.language as nl
 from kernels import Problem, doubled, example, gemm, gemm_problem, one_instruction, problems
 
 BF16 = ml_dtypes.bfloat16
+
+ONE_THREAD = "np.matmul float32, one thread"
+ALL_THREADS = "np.matmul float32, all threads"
 
 Row = tuple[str, str, str, str]
 
@@ -57,17 +64,27 @@ def small_instruction_us(count: int = 20_000) -> float:
 
 
 def gemm_timings(size: int = 1024) -> dict[str, Timing]:
-    """Time the simulated GEMM beside np.matmul on float32 matrices of the same size."""
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((size, size)).astype(BF16) for _ in range(2))
-    wide_a, wide_b = a.astype(np.float32), b.astype(np.float32)
-    simulated = nkisim.simulate(gemm)
+    """Time the simulated GEMM beside np.matmul on float32 matrices, on one thread and on all."""
+    problem = gemm_problem(size, BF16)
+    simulated, product = nkisim.simulate(gemm), problem.make_routine()
     return measure(
         {
-            "nkisim bf16 gemm": lambda: simulated(a, b),
-            "np.matmul float32": lambda: np.matmul(wide_a, wide_b),
+            "nkisim": lambda: simulated(*problem.arguments),
+            ONE_THREAD: on_one_thread(product),
+            ALL_THREADS: product,
         }
     )
+
+
+def on_one_thread(function: Callable[[], object]) -> Callable[[], object]:
+    """Return ``function`` with BLAS held to one thread."""
+    controller = ThreadpoolController()
+
+    def held() -> object:
+        with controller.limit(limits=1, user_api="blas"):
+            return function()
+
+    return held
 
 
 def elementwise_timings(repeats: int = 50) -> dict[str, Timing]:
@@ -116,9 +133,11 @@ def in_own_process(expression: str, before: str = "import bench_simulator") -> f
     return float(found.stdout)
 
 
-def with_torch() -> float:
-    """Return the same ratio in a process that has imported torch."""
-    return in_own_process("bench_simulator.elementwise_ratio()", "import torch, bench_simulator")
+def elementwise_ratio_with(module: str) -> float:
+    """Return the same ratio in a process that has imported ``module``."""
+    return in_own_process(
+        "bench_simulator.elementwise_ratio()", f"import {module}, bench_simulator"
+    )
 
 
 def call_timings(rounds: int = 300) -> dict[str, Timing]:
@@ -149,7 +168,7 @@ def kernel_timings(problem: Problem, torch_loaded: bool, rounds: int = 15) -> di
 def kernel_rows(
     problem: Problem, count: int, alone: dict[str, Timing], beside: dict[str, Timing] | None
 ) -> list[Row]:
-    """Return the rows of one problem, measured without torch and, if at all, with it."""
+    """Return the rows of one problem, without numba and torch and, if measured, with them."""
     goal = 8.0 if problem.narrow else None
     rows = [
         row(problem.name, count / alone["nkisim"].p50, "{:,.0f} instructions/s"),
@@ -157,7 +176,7 @@ def kernel_rows(
     ]
     if beside is not None:
         value = ratio(beside, "plain", "nkisim")
-        rows.append(row("  the same with torch imported", value, "{:.2f}x", at_least=goal))
+        rows.append(row("  the same with numba and torch", value, "{:.2f}x", at_least=goal))
     against = alone if problem.routine in alone else beside
     if against is not None:
         value = ratio(against, "nkisim", problem.routine)
@@ -175,7 +194,7 @@ def gemm_without_values_timings(size: int = 2048, rounds: int = 5) -> dict[str, 
         {
             "nkisim": lambda: simulated(*problem.arguments),
             "nkisim values=False": lambda: traced(*problem.arguments),
-            problem.routine: problem.make_routine(),
+            ONE_THREAD: on_one_thread(problem.make_routine()),
         },
         rounds,
     )
@@ -211,6 +230,11 @@ def ratio(timings: dict[str, Timing], over: str, under: str) -> float:
     return timings[over].p50 / timings[under].p50
 
 
+def against(timings: dict[str, Timing], other: str) -> tuple[float, str]:
+    """Return how many times longer the simulator took than ``other``, and how to print that."""
+    return ratio(timings, "nkisim", other), "{:.2f}x"
+
+
 def row(
     problem: str,
     value: float,
@@ -230,9 +254,10 @@ def row(
     return problem, form.format(value), goal, "reached" if reached else "missed"
 
 
-def torch_is_installed() -> bool:
-    """Import torch, and tell whether that worked."""
+def accelerators_are_installed() -> bool:
+    """Import numba and torch, and tell whether that worked."""
     try:
+        import numba  # noqa: F401
         import torch  # noqa: F401
     except ImportError:
         return False
@@ -249,12 +274,8 @@ def fixed_cost_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
     rows = [
         row("8x8 tensor_tensor in a loop", micros, "{:.1f} us each", at_most=10, unit=" us"),
         row("a call of one instruction, 8x8", call_us, "{:.0f} us", at_most=300, unit=" us"),
-        row(
-            "bf16 GEMM 1024^3 / np.matmul float32",
-            ratio(gemms, "nkisim bf16 gemm", "np.matmul float32"),
-            "{:.2f}x",
-            at_most=2,
-        ),
+        row(f"bf16 GEMM 1024^3 / {ONE_THREAD}", *against(gemms, ONE_THREAD), at_most=2),
+        row(f"bf16 GEMM 1024^3 / {ALL_THREADS}", *against(gemms, ALL_THREADS)),
         row(
             "ml_dtypes / bf16 add (128, 2048)",
             ratio(adds, "ml_dtypes", "nkisim"),
@@ -262,10 +283,13 @@ def fixed_cost_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
             at_least=5,
         ),
     ]
-    try:
-        rows.append(row("  the same with torch imported", with_torch(), "{:.1f}x", at_least=5))
-    except subprocess.CalledProcessError:
-        print("torch is not installed: the rows with torch are left out")
+    for module in ("torch", "numba"):
+        try:
+            value = elementwise_ratio_with(module)
+        except subprocess.CalledProcessError:
+            print(f"{module} is not installed: the rows with it are left out")
+        else:
+            rows.append(row(f"  the same with {module}", value, "{:.1f}x", at_least=5))
     return rows
 
 
@@ -284,13 +308,9 @@ def large_rows() -> list[Row]:
 def middle_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
     """Measure the 2048^3 GEMM; adds to ``timings``."""
     timings["gemm 2048^3 bf16"] = found = gemm_without_values_timings()
-    against, saved = (
-        ratio(found, "nkisim", "np.matmul float32"),
-        ratio(found, "nkisim", "nkisim values=False"),
-    )
     return [
-        row("bf16 GEMM 2048^3 / np.matmul float32", against, "{:.2f}x", at_most=3),
-        row("  values / values=False", saved, "{:.1f}x", at_least=20),
+        row(f"bf16 GEMM 2048^3 / {ONE_THREAD}", *against(found, ONE_THREAD), at_most=3),
+        row("  values / values=False", *against(found, "nkisim values=False"), at_least=20),
     ]
 
 
@@ -309,13 +329,13 @@ def main() -> None:
     counts = [instruction_count(p) for p in chosen]
     alone = [kernel_timings(p, torch_loaded=False) for p in chosen]
     beside: list[dict[str, Timing] | None] = [None] * len(chosen)
-    if torch_is_installed():
+    if accelerators_are_installed():
         beside = [kernel_timings(p, torch_loaded=True) if p.narrow else None for p in chosen]
     for problem, count, without, loaded in zip(chosen, counts, alone, beside, strict=True):
         rows += kernel_rows(problem, count, without, loaded)
         timings[problem.name] = without
         if loaded is not None:
-            timings[f"{problem.name}, torch imported"] = loaded
+            timings[f"{problem.name}, numba and torch imported"] = loaded
     show(rows + large)
     if options.record:
         for name, found in timings.items():

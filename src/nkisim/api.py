@@ -26,7 +26,7 @@ from nkisim.diagnostics import (
     flag,
 )
 from nkisim.host import HostBoundary, definition_place
-from nkisim.machine import CORE, Cluster, Core, Member, Stopped
+from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.memory import MemoryRegion, SharedHbm
 from nkisim.options import SimOptions
 
@@ -171,7 +171,7 @@ def run(
     token = RECORDER.set(recorder)
     outputs = None
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_blas_thread():
             if options.ranks == 1 and kernel.cores != 2:
                 core = _core(options, recorder, kernel)
                 host = HostBoundary(kernel.function, core, MemoryRegion.private_hbm)

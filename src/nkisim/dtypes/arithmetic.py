@@ -1,24 +1,27 @@
 """Arithmetic on stored bfloat16 arrays, where that gives the bits of the way over float32.
 
-torch, when the process has it loaded anyway, computes such operations in float32 and rounds once,
-which is what the engines do. Its kernels do all of it in one pass over the memory.
+numba and torch, when the process has one of them loaded anyway, compute such operations in float32
+and round once, which is what the engines do, in a single pass over the memory.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from nkisim.dtypes.convert import TORCH_SERIAL_ELEMENTS, suits_torch
+from nkisim.dtypes.convert import TORCH_SERIAL_ELEMENTS, suits_numba, suits_torch
 from nkisim.dtypes.formats import bfloat16
 
 __all__ = ["BFLOAT16_OPERATIONS", "bfloat16_arithmetic"]
 
 BFLOAT16_OPERATIONS = ("add", "subtract", "multiply", "maximum", "minimum")
 """Operations that have such a kernel."""
+
+Compute = Callable[[str, np.ndarray, np.ndarray, np.ndarray], None]
 
 _NAN_ABOVE = {"int16": 0x7F80, "uint16": 0xFF80}
 """Bit patterns above these, read as the integer type, are NaN of one sign."""
@@ -27,16 +30,36 @@ _NAN_ABOVE = {"int16": 0x7F80, "uint16": 0xFF80}
 def bfloat16_arithmetic(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> bool:
     """Write ``a <name> b`` of stored bfloat16 arrays to ``out``; False where it cannot be done so.
 
-    That is for small or strided arrays, without torch, and for results with NaN, whose sign and
-    payload torch treats in its own way; ``out`` is then undefined.
+    That is for small arrays, for arrays with strided rows, without numba and torch, and where they
+    differ from NumPy. torch also refuses rows that are apart, and results with NaN, whose sign and
+    payload it treats in its own way; ``out`` is then undefined.
     """
-    if not (suits_torch(a) and suits_torch(b) and suits_torch(out)) or not _agrees(name):
+    dense = all(_has_dense_rows(array) for array in (a, b, out))
+    if dense and suits_numba(out) and _agrees(_compute_with_numba, name):
+        _compute_with_numba(name, a, b, out)
+        return True
+    if not (suits_torch(a) and suits_torch(b) and suits_torch(out)):
         return False
-    _compute(name, a, b, out)
+    if not _agrees(_compute_with_torch, name):
+        return False
+    _compute_with_torch(name, a, b, out)
     return not any(out.view(kind).max() > limit for kind, limit in _NAN_ABOVE.items())
 
 
-def _compute(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+def _has_dense_rows(array: np.ndarray) -> bool:
+    # A compiled ufunc takes its result for dense wherever its inputs are.
+    return array.ndim == 2 and array.strides[1] == array.itemsize <= array.strides[0]
+
+
+@np.errstate(all="ignore")
+def _compute_with_numba(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+    from nkisim.dtypes import compiled
+
+    bits = np.uint16
+    compiled.operation(name)(a.view(bits), b.view(bits), out=out.view(bits))
+
+
+def _compute_with_torch(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     torch: Any = sys.modules["torch"]
     function = getattr(torch, name)
     left, right, target = (
@@ -48,19 +71,22 @@ def _compute(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
 
 
 @cache
-def _agrees(name: str) -> bool:
-    """Tell whether torch on this processor gives the bits that float32 and one rounding give."""
+def _agrees(compute: Compute, name: str) -> bool:
+    """Tell whether ``compute`` gives the bits here that float32 and one rounding give.
+
+    Both pick their instructions by processor, and some flush subnormals or exchange zeros.
+    """
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 65536, (2, 1 << 17), dtype=np.uint16)
     # Subnormals, ties and cancellations are rare among random patterns: let some pairs be close.
     bits[1, ::3] = bits[0, ::3] ^ rng.integers(0, 64, bits[0, ::3].shape, dtype=np.uint16)
     bits[:, ::5] &= 0x80FF
-    a, b = bits.view(bfloat16.numpy)
+    a, b = bits.view(bfloat16.numpy)[:, None]
     function = getattr(np, name)
     with np.errstate(all="ignore"):
         wide = function(a.astype(np.float32), b.astype(np.float32))
         expected = wide.astype(bfloat16.numpy)
     number = ~np.isnan(wide)
     out = np.empty_like(a)
-    _compute(name, a, b, out)
+    compute(name, a, b, out)
     return np.array_equal(out.view(np.uint16)[number], expected.view(np.uint16)[number])

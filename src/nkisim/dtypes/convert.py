@@ -8,8 +8,8 @@ value becomes an infinity of its sign, or NaN for float8_e4m3fn, which has no in
 becomes the quiet NaN of its sign, without payload. Integers are rounded and clamped to their range,
 with 0 for NaN.
 
-In a process that has torch loaded anyway, torch's vector kernels, several times as fast as NumPy's,
-do the 16-bit casts of large arrays; results are the same to the bit.
+In a process that has numba or torch loaded anyway, their vector kernels, several times as fast as
+NumPy's, do the 16-bit casts of large arrays; results are the same to the bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
 
-__all__ = ["TORCH_SERIAL_ELEMENTS", "decode", "encode", "suits_torch"]
+__all__ = ["TORCH_SERIAL_ELEMENTS", "decode", "encode", "suits_numba", "suits_torch"]
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -50,6 +50,9 @@ _THIRTEEN_BINADES = np.uint32(13 << 23)
 # NumPy's cast to float16 takes 3 ns an element, but 100 ns where it overflows or gets subnormal.
 # From this size on the cast by bit patterns, 3 ns always, is worth its dozen calls.
 _FLOAT16_ELEMENTS = 256
+
+# A compiled ufunc costs a microsecond more to call than NumPy's own.
+_NUMBA_ELEMENTS = 1024
 
 # From about here on torch's faster kernels make up for what calling them costs.
 _TORCH_ELEMENTS = 16384
@@ -133,6 +136,10 @@ def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
 # Casting a signalling NaN raises the "invalid" flag, and NumPy reports it.
 @np.errstate(invalid="ignore")
 def _round_to_bfloat16(values: Float32Array) -> Array:
+    if suits_numba(values):
+        from nkisim.dtypes import compiled
+
+        return np.asarray(compiled.rounding()(values)).view(bfloat16.numpy)
     if suits_torch(values) and _torch_agrees() and not _has_nan(values):
         return _torch_to_bfloat16(values)
     return np.asarray(values.astype(bfloat16.numpy))
@@ -233,6 +240,11 @@ def _widen_float16(stored: Array) -> Float32Array:
 def _has_nan(values: Float32Array) -> bool:
     # A maximum with a NaN is NaN; one pass, and no array of flags.
     return bool(np.isnan(values.max()))
+
+
+def suits_numba(array: Array) -> bool:
+    """Whether numba is loaded and ``array`` large enough for a compiled pass."""
+    return array.size >= _NUMBA_ELEMENTS and sys.modules.get("numba") is not None
 
 
 def suits_torch(array: Array) -> bool:

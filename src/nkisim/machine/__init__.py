@@ -1,5 +1,6 @@
 """The machine: cores that execute instructions and let clients watch."""
 
+from nkisim.machine.blas import one_blas_thread
 from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import CORE, Core, Event, current_core
 from nkisim.machine.dispatch import instruction
@@ -21,5 +22,6 @@ __all__ = [
     "current_core",
     "instruction",
     "make_plan",
+    "one_blas_thread",
     "prepare_read",
 ]

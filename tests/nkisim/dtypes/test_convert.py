@@ -36,9 +36,10 @@ needs_torch = pytest.mark.skipif(torch is None, reason="torch is not installed")
 
 @pytest.fixture(scope="module", autouse=True)
 def _without_torch():
-    """Hide torch, so that what is tested does not depend on who imported it before."""
+    """Hide torch and numba: what is tested must not depend on who imported them before."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "torch", None)
+        patch.setitem(sys.modules, "numba", None)
         yield
 
 

@@ -1,0 +1,49 @@
+"""One BLAS thread while kernels run.
+
+A tile's product takes a tenth of a millisecond. A BLAS library that splits it over threads gains
+little on an idle machine and loses a factor of ten and more on a busy one, where its threads wait
+for each other with a core that does something else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+__all__ = ["one_blas_thread"]
+
+_HELD = threading.Lock()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold the BLAS libraries of this process to one thread, unless another run does already.
+
+    A run that goes on after the one that holds them has more threads from then on: it may be
+    slower, but whoever changed the numbers puts them back.
+    """
+    if not _HELD.acquire(blocking=False):
+        yield
+        return
+    try:
+        before = [library.get_num_threads() for library in _libraries()]
+        for library in _libraries():
+            library.set_num_threads(1)
+        try:
+            yield
+        finally:
+            for library, number in zip(_libraries(), before, strict=True):
+                library.set_num_threads(number)
+    finally:
+        _HELD.release()
+
+
+@cache
+def _libraries() -> list[Any]:
+    """Return the BLAS libraries that were loaded at the first call, which is after NumPy's."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas").lib_controllers

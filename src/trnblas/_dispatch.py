@@ -1,0 +1,183 @@
+"""Where an operation of level 3 runs: on torch, or through its ``Operation`` on a kernel.
+
+The functions take arguments that were checked. While no kernel is wanted, which one question to the
+library tells, the torch function is called and nothing else happens. Else arguments are brought
+into the form of the operation: factors that are tensors stay outside of it, an accumulator is
+broadcast, and batches have one dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas._accumulation import accumulated, is_number, scaled
+from trnblas._arguments import Scalar, broadcast_batch
+from trnblas._flags import Trans, flipped
+from trnblas._library import LIBRARY
+from trnblas._torch import (
+    torch_gemm,
+    torch_gemmt,
+    torch_symm,
+    torch_syr2k,
+    torch_syrk,
+    torch_trmm,
+    torch_trsm,
+)
+
+__all__ = ["run_gemm", "run_gemmt", "run_symm", "run_syr2k", "run_syrk", "run_trmm", "run_trsm"]
+
+_kernels_wanted = LIBRARY.kernels_wanted
+
+
+def run_gemm(
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    trans_a: Trans,
+    trans_b: Trans,
+) -> Tensor:
+    """Return ``alpha * op(A) @ op(B) + beta * C``."""
+    if not _kernels_wanted() or is_number(alpha, 0):
+        return torch_gemm(alpha, A, B, beta, C, trans_a, trans_b)
+    from trnblas._operations import BATCHED_GEMM, GEMM
+
+    batch = broadcast_batch("gemm", A, B)
+    shape = (
+        *batch,
+        A.shape[-1 if flipped(trans_a) else -2],
+        B.shape[-2 if flipped(trans_b) else -1],
+    )
+    if not batch:
+        return _with_factors(GEMM, (A, B), alpha, beta, C, shape, trans_a, trans_b)
+    flat = (torch.Size(batch).numel(), *shape[-2:])
+    operands = _one_batch(A, batch), _one_batch(B, batch)
+    C = None if C is None else C.expand(shape).reshape(flat)
+    result = _with_factors(BATCHED_GEMM, operands, alpha, beta, C, flat, trans_a, trans_b)
+    return result.reshape(shape)
+
+
+def run_gemmt(
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    trans_a: Trans,
+    trans_b: Trans,
+    upper: bool,
+) -> Tensor:
+    """Return one triangle of ``alpha * op(A) @ op(B) + beta * C``, the other of C."""
+    # A tensor as factor cannot stay outside: it would reach the other triangle too.
+    numbers = not isinstance(alpha, Tensor) and not isinstance(beta, Tensor)
+    if not _kernels_wanted() or is_number(alpha, 0) or not numbers:
+        return torch_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
+    from trnblas._operations import GEMMT
+
+    size = A.shape[-1 if flipped(trans_a) else -2]
+    batch = broadcast_batch("gemmt", A, B)
+    shape = (*batch, size, size)
+    return _with_factors(GEMMT, (A, B), alpha, beta, C, shape, trans_a, trans_b, upper)
+
+
+def run_symm(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, left: bool, upper: bool
+) -> Tensor:
+    """Return ``alpha * A @ B + beta * C``, or with A on the right, for a symmetric A."""
+    if not _kernels_wanted() or is_number(alpha, 0):
+        return torch_symm(alpha, A, B, beta, C, left, upper)
+    from trnblas._operations import SYMM
+
+    shape = (*broadcast_batch("symm", A, B), *B.shape[-2:])
+    return _with_factors(SYMM, (A, B), alpha, beta, C, shape, left, upper)
+
+
+def run_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:
+    """Return ``alpha * A @ A.mT + beta * C``, or with the transpose on the left."""
+    if not _kernels_wanted() or is_number(alpha, 0):
+        return torch_syrk(alpha, A, beta, C, op)
+    from trnblas._operations import SYRK
+
+    size = A.shape[-1 if flipped(op) else -2]
+    return _with_factors(SYRK, (A,), alpha, beta, C, (*A.shape[:-2], size, size), op)
+
+
+def run_syr2k(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, op: Trans
+) -> Tensor:
+    """Return ``alpha * (A @ B.mT + B @ A.mT) + beta * C``, or with the transposes on the left."""
+    if not _kernels_wanted() or is_number(alpha, 0):
+        return torch_syr2k(alpha, A, B, beta, C, op)
+    from trnblas._operations import SYR2K
+
+    size = A.shape[-1 if flipped(op) else -2]
+    shape = (*broadcast_batch("syr2k", A, B), size, size)
+    return _with_factors(SYR2K, (A, B), alpha, beta, C, shape, op)
+
+
+def run_trsm(
+    alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
+) -> Tensor:
+    """Return X with ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B``."""
+    if not _kernels_wanted() or is_number(alpha, 0):
+        return torch_trsm(alpha, A, B, left, upper, op, unit)
+    if isinstance(alpha, Tensor):
+        return run_trsm(1, A, scaled(alpha, B), left, upper, op, unit)
+    from trnblas._operations import BATCHED_TRSM, TRSM
+
+    batch = broadcast_batch("trsm", A, B)
+    if not batch:
+        return TRSM(A, B, alpha, left, upper, op, unit)
+    sides = B.expand(*batch, *B.shape[-2:])
+    flat = sides.reshape(-1, *B.shape[-2:])
+    solution = BATCHED_TRSM(_one_batch(A, batch), flat, alpha, left, upper, op, unit)
+    return solution.reshape(sides.shape)
+
+
+def run_trmm(
+    alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
+) -> Tensor:
+    """Return ``alpha * op(A) @ B``, or ``alpha * B @ op(A)``, for a triangular A."""
+    if not _kernels_wanted() or is_number(alpha, 0):
+        return torch_trmm(alpha, A, B, left, upper, op, unit)
+    if isinstance(alpha, Tensor):
+        return scaled(alpha, run_trmm(1, A, B, left, upper, op, unit))
+    from trnblas._operations import TRMM
+
+    return TRMM(A, B, alpha, left, upper, op, unit)
+
+
+def _with_factors(
+    operation: Callable[..., Tensor],
+    operands: tuple[Tensor, ...],
+    alpha: Scalar,
+    beta: Scalar,
+    C: Tensor | None,
+    shape: tuple[int, ...],
+    *flags: Any,
+) -> Tensor:
+    """Return ``alpha * product + beta * C``, in one operation where both factors are numbers."""
+    if (
+        C is not None
+        and not isinstance(alpha, Tensor)
+        and not isinstance(beta, Tensor)
+        and beta != 0
+    ):
+        return operation(*operands, C.expand(shape), alpha, beta, *flags)
+    factor = 1.0 if isinstance(alpha, Tensor) else alpha
+    product = operation(*operands, None, factor, 0.0, *flags)
+    if isinstance(alpha, Tensor):
+        product = scaled(alpha, product)
+    return accumulated(product, beta, C)
+
+
+def _one_batch(matrices: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """Return a single matrix as it is, and a batch with all of ``batch`` in one dimension."""
+    if matrices.ndim == 2:
+        return matrices
+    return matrices.expand(*batch, *matrices.shape[-2:]).reshape(-1, *matrices.shape[-2:])

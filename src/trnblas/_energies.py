@@ -1,0 +1,57 @@
+"""MP2 energies on torch: the definition, with nothing larger in memory than one row of pairs.
+
+With T[a, b] the integral (ia|jb) of a pair of occupied orbitals and D = eps_i + eps_j - eps_a -
+eps_b, the energy of the pair is the sum of T (2 T - T^T) / D over the virtual orbitals a and b.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["batched_pair_energy", "mp2_energy", "pair_energy"]
+
+
+def mp2_energy(
+    t_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor
+) -> Tensor:
+    """Return the energy of a chunk of orbitals with all, from T of (ic * nvir, nocc * nvir)."""
+    ic, nocc, nvir = eps_occ_chunk.numel(), eps_occ_full.numel(), eps_vir.numel()
+    t = t_flat.reshape(ic, nvir, nocc, nvir)
+    chunk, full, virtual = (x.reshape(-1) for x in (eps_occ_chunk, eps_occ_full, eps_vir))
+    total = _wide(t_flat).new_zeros(())
+    for i in range(ic):
+        total = total + _row_energy(_wide(t[i]), chunk[i], full, virtual)
+    return total
+
+
+def pair_energy(b_i: Tensor, b_j: Tensor, eps_i: float, eps_j: float, eps_vir: Tensor) -> Tensor:
+    """Return the energy of one pair, from B of (nvir, naux) of both orbitals."""
+    t = _wide(b_i) @ _wide(b_j).mT
+    energies = eps_vir.reshape(-1)
+    below = eps_i + eps_j - energies[:, None] - energies[None, :]
+    return (t * (2 * t - t.mT) / below).sum()
+
+
+def batched_pair_energy(b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+    """Return the energy of all ordered pairs, from B of (nocc, nvir, naux)."""
+    wide = _wide(b)
+    nocc, nvir, _ = b.shape
+    occupied, virtual = eps_occ.reshape(-1), eps_vir.reshape(-1)
+    flat = wide.reshape(nocc * nvir, -1)
+    total = wide.new_zeros(())
+    for i in range(nocc):
+        row = (wide[i] @ flat.mT).reshape(nvir, nocc, nvir)
+        total = total + _row_energy(row, occupied[i], occupied, virtual)
+    return total
+
+
+def _row_energy(t: Tensor, eps_i: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+    """Return the energy of one orbital with all, from T of (nvir, nocc, nvir)."""
+    below = eps_i + eps_occ[None, :, None] - eps_vir[:, None, None] - eps_vir[None, None, :]
+    return (t * (2 * t - t.transpose(0, 2)) / below).sum()
+
+
+def _wide(values: Tensor) -> Tensor:
+    """Return values in float32 at least: sums of many terms need it."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -1,0 +1,69 @@
+"""The options of BLAS: transposition, triangle, side and diagonal.
+
+Words and BLAS letters are accepted in any case. Whatever else comes raises ``FlagError``, since a
+misspelt option that silently meant its opposite would be found last.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+from torch import Tensor
+
+from trnsci.core.errors import FlagError
+
+__all__ = ["Trans", "applied", "flipped", "is_left", "is_unit", "is_upper", "transposition"]
+
+Trans = Literal["N", "T", "C"]
+
+_TRANSPOSITIONS: dict[object, Trans] = {False: "N", True: "T", "N": "N", "T": "T", "C": "C"}
+_UPPER: dict[object, bool] = {"upper": True, "lower": False, "U": True, "L": False}
+_LEFT: dict[object, bool] = {"left": True, "right": False, "L": True, "R": False}
+_UNIT: dict[object, bool] = {"unit": True, "nonunit": False, "U": True, "N": False}
+
+_T = TypeVar("_T")
+
+
+def transposition(function: str, argument: str, value: bool | str, matrix: Tensor) -> Trans:
+    """Return ``"N"``, ``"T"`` or ``"C"``; for a real matrix ``"C"`` is ``"T"``."""
+    if value is False:
+        return "N"
+    trans = _looked_up(_TRANSPOSITIONS, function, argument, value)
+    return "T" if trans == "C" and not matrix.is_complex() else trans
+
+
+def is_upper(function: str, value: str) -> bool:
+    """Return whether ``uplo`` names the upper triangle."""
+    return value == "upper" or _looked_up(_UPPER, function, "uplo", value)
+
+
+def is_left(function: str, value: str) -> bool:
+    """Return whether ``side`` is the left one."""
+    return value == "left" or _looked_up(_LEFT, function, "side", value)
+
+
+def is_unit(function: str, value: str) -> bool:
+    """Return whether ``diag`` stands for a diagonal of ones."""
+    return value != "nonunit" and _looked_up(_UNIT, function, "diag", value)
+
+
+def applied(trans: Trans, matrix: Tensor) -> Tensor:
+    """Return the matrix, or the matrices of a batch, transposed as ``trans`` says: a view."""
+    if trans == "N":
+        return matrix
+    return matrix.mT if trans == "T" else matrix.mH
+
+
+def flipped(trans: Trans) -> bool:
+    """Return whether rows become columns."""
+    return trans != "N"
+
+
+def _looked_up(table: dict[object, _T], function: str, argument: str, value: object) -> _T:
+    found = table.get(value) if isinstance(value, (str, bool, int)) else None
+    if found is None and isinstance(value, str):
+        found = table.get(value.lower(), table.get(value.upper()))
+    if found is None:
+        accepted = ", ".join(repr(key) for key in table)
+        raise FlagError(f"{function}: {argument} must be one of {accepted}, got {value!r}")
+    return found

@@ -1,0 +1,51 @@
+"""alpha * op(a[i]) @ op(b[i]) + beta * c[i] for a whole batch, in one launch.
+
+Layout   that of GEMM for each matrix of the batch
+Limits   a and b are (batch, rows, columns), one of them may be a matrix that the whole batch
+         shares; float32 or bfloat16, all operands of one dtype; batch and extents at least 1
+Cost     the products of the batch; a shared operand is read once from HBM when its block with the
+         whole contraction fits in SBUF
+Lever    one launch instead of one per matrix, the shared operand stays in SBUF across the batch,
+         loads of the next matrix pass while the current one is multiplied
+"""
+
+from __future__ import annotations
+
+from trnblas._kernels.gemm import Product, multiply_all
+from trnblas._kernels.gemm_tiles import Tile, extents
+from trnblas._kernels.tiling import Blocks
+from trnsci.core.nki import nki, nl
+
+__all__ = ["batched_gemm"]
+
+
+@nki.jit
+def batched_gemm(
+    a: Tile,
+    b: Tile,
+    c: Tile | None,
+    alpha: float,
+    beta: float,
+    trans_a: bool,
+    trans_b: bool,
+    blocks: Blocks,
+) -> Tile:
+    """Return (batch, M, N) products in the dtype of ``a``.
+
+    Args:
+        a: (batch, M, K), or (M, K) for all; (K, M) with ``trans_a``.
+        b: (batch, K, N), or (K, N) for all; (N, K) with ``trans_b``.
+        c: (batch, M, N), (M, N) for all, or None; it is not read when ``beta`` is 0.
+        alpha: Scale of the products; the caller leaves out products whose scale is 0.
+        beta: Scale of ``c``.
+        trans_a: Whether the matrices of ``a`` come transposed.
+        trans_b: Whether those of ``b`` do.
+        blocks: The ``blocks`` of ``gemm_tiling`` with this batch and shared operand.
+    """
+    a_layout = "rows" if trans_a else "columns"
+    b_layout = "columns" if trans_b else "rows"
+    count = a.shape[0] if len(a.shape) == 3 else b.shape[0]
+    rows, columns = extents(a, a_layout)[1], extents(b, b_layout)[1]
+    out = nl.ndarray((count, rows, columns), dtype=a.dtype, buffer=nl.shared_hbm)
+    multiply_all(Product(out, a, b, c, alpha, beta, a_layout, b_layout), blocks)
+    return out

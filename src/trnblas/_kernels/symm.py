@@ -1,0 +1,52 @@
+"""alpha * sym(a) @ b + beta * c, or b @ sym(a), from one triangle of a, in one launch.
+
+Layout   sym(a) is its own transpose, so tiles of the stored triangle are loaded as they stand on
+         either side; the others are their mirror images, transposed on chip
+Limits   2-D, each extent at least 1; float32 or bfloat16, all operands of one dtype; the other
+         triangle never reaches a product, whatever it holds
+Cost     the products of a GEMM; at most its HBM bytes, and half of those of ``a`` when all of ``a``
+         stays in SBUF
+Lever    a stored tile that stays in SBUF serves both of its places; the rest as in GEMM
+"""
+
+from __future__ import annotations
+
+from trnblas._kernels.gemm import Product, multiply_all
+from trnblas._kernels.gemm_tiles import Tile
+from trnblas._kernels.tiling import Blocks
+from trnsci.core.nki import nki, nl
+
+__all__ = ["symm"]
+
+
+@nki.jit
+def symm(
+    a: Tile,
+    b: Tile,
+    c: Tile | None,
+    alpha: float,
+    beta: float,
+    left: bool,
+    upper: bool,
+    blocks: Blocks,
+) -> Tile:
+    """Return ``alpha * sym(a) @ b + beta * c``, or with ``b`` on the left.
+
+    Args:
+        a: (M, M) when ``left``, else (N, N); only the chosen triangle counts.
+        b: (M, N).
+        c: (M, N), or None when nothing is added; it is not read when ``beta`` is 0.
+        alpha: Scale of the product; the caller leaves out a product whose scale is 0.
+        beta: Scale of ``c``.
+        left: Whether ``a`` is the left operand.
+        upper: Whether the upper triangle of ``a`` is stored, else the lower.
+        blocks: The ``blocks`` of ``gemm_tiling`` with the layout ``"upper"`` or ``"lower"`` for
+            ``a``, and ``"rows"`` for a right, ``"columns"`` for a left ``b``.
+    """
+    stored = "upper" if upper else "lower"
+    out = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.shared_hbm)
+    if left:
+        multiply_all(Product(out, a, b, c, alpha, beta, stored, "rows"), blocks)
+    else:
+        multiply_all(Product(out, b, a, c, alpha, beta, "columns", stored), blocks)
+    return out

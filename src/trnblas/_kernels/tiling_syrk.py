@@ -1,0 +1,160 @@
+"""The choice of blocks for products of which one triangle is computed.
+
+The result is cut into square blocks of B rows. A block of the operand with the whole contraction
+stays in SBUF while the blocks after it pass by; on the diagonal it is multiplied with itself. With
+b = M / B blocks HBM moves about
+
+    (b + 1) / 2 * M K + M M
+
+elements, and M K + M M when the operand fits. A contraction too long for that is cut too, the block
+of the result stays in float32, and both blocks pass by: about b M K + M M.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from trnblas._kernels.tiling import (
+    BANK,
+    CORES,
+    ITEMSIZE,
+    TILE,
+    Blocks,
+    Generation,
+    Layout,
+    Tiling,
+    column_tiles,
+    resolve_generation,
+    row_tiles,
+)
+from trnblas._kernels.tiling_gemm import DEPTH_TILES, best, part, splits, stage_tiles
+
+__all__ = ["syrk_tiling"]
+
+_BLOCK_TILES = BANK // TILE
+
+
+def syrk_tiling(
+    size: int,
+    depth: int,
+    dtype: str = "float32",
+    generation: str | None = None,
+    *,
+    layout: Layout = "columns",
+    operands: int = 1,
+) -> Tiling:
+    """Return the blocks for one triangle of a ``size x depth`` times ``depth x size`` product.
+
+    Args:
+        size: Rows and columns of the result, at least 1.
+        depth: K, at least 1.
+        dtype: ``"float32"`` or ``"bfloat16"``.
+        generation: As in ``gemm_tiling``.
+        layout: ``"rows"`` when no operand is transposed on chip.
+        operands: 2 for SYR2K, a sum of two products. GEMMT takes the same blocks: it holds two
+            panels too, needs half of the products and moves no more bytes.
+
+    Raises:
+        ValueError: A size is below 1, or the dtype or the generation is not known.
+    """
+    if min(size, depth) < 1:
+        raise ValueError(f"syrk_tiling: sizes must be at least 1, got M={size}, K={depth}")
+    if dtype not in ITEMSIZE:
+        raise ValueError(f"syrk_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
+    return _chosen(size, depth, dtype, resolve_generation(generation), layout, operands)
+
+
+@lru_cache(maxsize=1024)
+def _chosen(
+    size: int, depth: int, dtype: str, generation: Generation, layout: Layout, operands: int
+) -> Tiling:
+    return best(
+        _price(size, depth, dtype, generation, layout, operands, rows, tiles, buffers)
+        for rows, tiles, buffers in _cuts(size, depth)
+    )
+
+
+def _cuts(size: int, depth: int) -> Iterator[tuple[int, int, int]]:
+    """Yield row tiles, depth tiles and buffers; blocks are whole banks wide where they can be."""
+    mt, kt = row_tiles(size), row_tiles(depth)
+    for rows in splits(mt):
+        if rows == mt or rows < _BLOCK_TILES or rows % _BLOCK_TILES == 0:
+            for tiles in (kt, *(d for d in DEPTH_TILES if d < kt)):
+                yield from ((rows, tiles, 2), (rows, tiles, 1))
+
+
+def _price(
+    size: int,
+    depth: int,
+    dtype: str,
+    generation: Generation,
+    layout: Layout,
+    operands: int,
+    rows: int,
+    tiles: int,
+    buffers: int,
+) -> Tiling:
+    """Return a cut with what it occupies and costs."""
+    core, item = CORES[generation], ITEMSIZE[dtype]
+    mt, kt, step = row_tiles(size), row_tiles(depth), rows * TILE
+    whole = tiles >= kt
+    products = read = 0
+    for first in range(0, size, step):
+        last = min(first + step, size)
+        later = range(last, size, step)
+        # The block itself, once or again for each later one, and the later ones.
+        read += (last - first) * (1 if whole else 1 + len(later)) + size - last
+        wide = sum(column_tiles(min(step, size - j)) for j in later)
+        products += sum(column_tiles(last - m) + wide for m in range(first, last, TILE))
+    products *= operands * kt
+    # Every tile of the computed triangle is turned into its mirror image; those on the diagonal
+    # too, so that they are symmetric to the last bit.
+    mirrored = mt * (mt + 1) // 2
+    transposes = mirrored + (0 if layout == "rows" else operands * kt * -(-read // TILE))
+    passes = 4 if item == 4 else 1
+    streamed = operands * kt * TILE * mirrored
+    tensor_ns = (passes * streamed + core.product_cycles * products) / core.tensor_ghz
+    sums = streamed / (operands * kt) * -(-kt // tiles)
+    vector_ns = (2 * sums + core.vector_cycles * products / kt) / core.vector_ghz
+    turning = transposes * core.transpose_ns[dtype]
+    blocks = Blocks(
+        rows,
+        column_tiles(min(step, size)),
+        tiles,
+        "",
+        part(column_tiles(min(step, size)), 3 if core.transposes_on_tensor else 4),
+        stage_tiles(tiles, item),
+    )
+    hbm_bytes = item * (operands * read * depth + size * size)
+    return Tiling(
+        blocks=blocks,
+        generation=generation,
+        dtype=dtype,
+        buffers=buffers,
+        sbuf_bytes=_sbuf_bytes(size, item, operands, blocks, whole, buffers),
+        psum_banks=2 * blocks.group + (2 if core.transposes_on_tensor else 0),
+        hbm_bytes=hbm_bytes,
+        products=products,
+        transposes=transposes,
+        tensor_ns=tensor_ns + (turning if core.transposes_on_tensor else 0),
+        vector_ns=vector_ns + (0 if core.transposes_on_tensor else turning),
+        dma_ns=hbm_bytes / core.dma_bytes_per_ns,
+    )
+
+
+def _sbuf_bytes(
+    size: int, item: int, operands: int, blocks: Blocks, whole: bool, buffers: int
+) -> int:
+    """Return bytes per partition: the panels, what is staged, and the tiles on their way out."""
+    extent = min(size, blocks.row_tiles * TILE)
+    panel = operands * blocks.depth_tiles * extent * item
+    several = blocks.row_tiles < row_tiles(size)
+    if whole:
+        total = panel * (1 + buffers if several else 1)
+    else:
+        total = buffers * panel * (2 if several else 1) + blocks.row_tiles * extent * 4
+    staged = 2 * blocks.stage_tiles * TILE * item
+    # Two pieces and two mirrored tiles in float32, each with its part of C, and two masks.
+    outgoing = 4 * (min(extent, BANK) + TILE) * 4 + 2 * TILE
+    return total + staged + outgoing

@@ -1,0 +1,257 @@
+"""One triangular matrix and a panel of columns: what TRSM and TRMM share.
+
+Both routines see a square matrix M and a panel Z of columns, whichever side and flags were asked:
+
+    left   M = op(A),    Z holds columns of B
+    right  M = op(A)^T,  Z holds columns of B^T, that is rows of B: X op(A) = B is M X^T = B^T
+
+M is A itself or its transpose (``turned``), and lower or upper (``lower``). A matmul wants the
+contraction on the partitions of both operands, so a block M[i, k] is used as its transpose: as
+stored when M is the transpose of A, else turned once by the Tensor engine after the load.
+
+Layout   rows of M and Z on partitions, 128 at a time; a panel is (128, blocks, columns)
+Limits   no extent is 0; a panel has at most 2048 columns, so that a row of results fills four PSUM
+         banks of 512 and leaves four for transposes and for the next row
+Cost     on the right, one transpose of each tile of B on its way in and one on its way out
+Lever    the panel stays in SBUF for the whole operation: Z is read and written once
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from trnblas._kernels.gemm_tiles import Tile, transpose_tile, transpose_tiles
+from trnblas._kernels.tiling import BANK, TILE, column_start, column_tiles, row_tiles
+from trnsci.core.nki import nisa, nl
+
+__all__ = [
+    "PANEL_BYTES",
+    "Chunk",
+    "Triangle",
+    "add_product",
+    "block_rows",
+    "column_chunks",
+    "even_width",
+    "load_diagonal",
+    "load_panel",
+    "load_transposed",
+    "panel_strip",
+    "panel_width",
+    "result_strips",
+    "select_triangle",
+    "store_panel",
+    "store_zeros",
+    "triangle",
+]
+
+BANKS = 4
+"""Banks that one row of results fills at most."""
+PANEL_BYTES = 144 * 1024
+"""SBUF bytes per partition for what stays; of 180,224 on gen2 the rest is for tiles in flight."""
+
+Chunk = tuple[int, int, int, int]
+
+
+class Triangle(NamedTuple):
+    """Where A stands and which half of it counts.
+
+    Attributes:
+        left: Whether op(A) is the left factor.
+        upper: Whether the upper triangle of A is stored.
+        turned: Whether M is the transpose of A.
+        lower: Whether M is lower.
+        unit: Whether the diagonal is ones.
+    """
+
+    left: bool
+    upper: bool
+    turned: bool
+    lower: bool
+    unit: bool
+
+
+def triangle(left: bool, upper: bool, trans: bool, unit: bool) -> Triangle:
+    """Return the flags of a BLAS call as the kernels use them."""
+    turned = left == trans
+    return Triangle(left, upper, turned, upper == turned, unit)
+
+
+def block_rows(i: int, extent: int) -> int:
+    """Return the rows of block ``i``; the last may have fewer than 128."""
+    return min(TILE, extent - i * TILE)
+
+
+def even_width(extent: int, limit: int) -> int:
+    """Return the width of the fewest nearly equal pieces: 513 columns are 257 and 256."""
+    pieces = (extent + limit - 1) // limit
+    return (extent + pieces - 1) // pieces
+
+
+def panel_width(blocks: int, itemsize: int, reserved: int) -> int:
+    """Return how many columns a panel may have beside ``reserved`` columns that stay with it."""
+    return min(PANEL_BYTES // (blocks * itemsize) - reserved, BANKS * BANK)
+
+
+def column_chunks(first: int, batch: int, columns: int, width: int) -> list[Chunk]:
+    """Return the panels of a batch as (first matrix, matrices, first column, columns of each).
+
+    Narrow matrices share a panel, so that each block of M is loaded once for many of them.
+    """
+    chunks = []
+    if columns <= width:
+        count = width // columns
+        for q in range(first, first + batch, count):
+            chunks.append((q, min(count, first + batch - q), 0, columns))
+        return chunks
+    piece = even_width(columns, width)
+    for q in range(first, first + batch):
+        for c in range(0, columns, piece):
+            chunks.append((q, 1, c, min(piece, columns - c)))
+    return chunks
+
+
+def load_panel(b: Tile, chunk: Chunk, left: bool, dtype: Any) -> Tile:
+    """Return columns of B, or rows of B turned into columns, as a panel of ``dtype``.
+
+    Rows of B come 512 elements at a time, four blocks wide, before they are turned.
+    """
+    first, count, start, width = chunk
+    extent = b.shape[1] if left else b.shape[2]
+    blocks = row_tiles(extent)
+    panel = nl.ndarray((TILE, blocks, max(2, count * width)), dtype=dtype, buffer=nl.sbuf)
+    if count * width == 1:
+        # Some compilers refuse a matmul with a single moving column: it gets one of zeros beside.
+        nisa.memset(dst=panel, value=0.0)
+    for q in range(count):
+        at = q * width
+        if left:
+            for i in range(blocks):
+                rows = block_rows(i, extent)
+                nisa.dma_copy(
+                    dst=panel[0:rows, i, at : at + width],
+                    src=b[first + q, i * TILE : i * TILE + rows, start : start + width],
+                )
+            continue
+        for r in range(0, width, TILE):
+            rows = min(TILE, width - r)
+            for c in range(0, extent, BANK):
+                columns = min(BANK, extent - c)
+                wide = nl.ndarray((rows, columns), dtype=dtype, buffer=nl.sbuf)
+                nisa.dma_copy(
+                    dst=wide, src=b[first + q, start + r : start + r + rows, c : c + columns]
+                )
+                transpose_tiles(panel, c // TILE, at + r, wide)
+    return panel
+
+
+def store_panel(out: Tile, chunk: Chunk, left: bool, panel: Tile) -> None:
+    """Write a panel where ``load_panel`` took it from, rounded to the type of ``out``."""
+    first, count, start, width = chunk
+    extent = out.shape[1] if left else out.shape[2]
+    for q in range(count):
+        at = q * width
+        if left:
+            for i in range(row_tiles(extent)):
+                rows = block_rows(i, extent)
+                nisa.dma_copy(
+                    dst=out[first + q, i * TILE : i * TILE + rows, start : start + width],
+                    src=panel[0:rows, i, at : at + width],
+                )
+            continue
+        for r in range(0, width, TILE):
+            rows = min(TILE, width - r)
+            for c in range(0, extent, BANK):
+                columns = min(BANK, extent - c)
+                wide = nl.ndarray((rows, columns), dtype=panel.dtype, buffer=nl.sbuf)
+                for k in range(0, columns, TILE):
+                    depth = min(TILE, columns - k)
+                    transpose_tile(
+                        wide[0:rows, k : k + depth],
+                        panel[0:depth, (c + k) // TILE, at + r : at + r + rows],
+                    )
+                nisa.dma_copy(
+                    dst=out[first + q, start + r : start + r + rows, c : c + columns], src=wide
+                )
+
+
+def store_zeros(out: Tile) -> None:
+    """Fill a (batch, rows, columns) tensor in HBM with zeros."""
+    batch, rows, columns = out.shape
+    width = min(columns, BANKS * BANK)
+    zeros = nl.ndarray((TILE, width), dtype=out.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=zeros, value=0.0)
+    for q in range(batch):
+        for r in range(0, rows, TILE):
+            for c in range(0, columns, width):
+                height, across = min(TILE, rows - r), min(width, columns - c)
+                nisa.dma_copy(
+                    dst=out[q, r : r + height, c : c + across], src=zeros[0:height, 0:across]
+                )
+
+
+def load_diagonal(a: Tile, q: int, i: int, dtype: Any) -> Tile:
+    """Return the diagonal block ``i`` of matrix ``q`` as it is stored, both triangles."""
+    lo = i * TILE
+    size = block_rows(i, a.shape[1])
+    block = nl.ndarray((size, size), dtype=dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=block, src=a[q, lo : lo + size, lo : lo + size])
+    return block
+
+
+def select_triangle(block: Tile, upper: bool, diagonal: bool) -> Tile:
+    """Return a block with zeros for the other triangle, and for the diagonal unless it is wanted.
+
+    A selection, not a product with a mask: NaN in what is not chosen is gone.
+    """
+    size = block.shape[0]
+    sign = 1 if upper else -1
+    chosen = nl.ndarray((size, size), dtype=block.dtype, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=chosen,
+        pattern=[[sign, size]],
+        channel_multiplier=-sign,
+        on_true_tile=block,
+        on_false_value=0.0,
+        cmp_op=nl.greater_equal if diagonal else nl.greater,
+    )
+    return chosen
+
+
+def load_transposed(a: Tile, q: int, i: int, k: int, turned: bool, dtype: Any) -> Tile:
+    """Return the transpose of M[i, k], off the diagonal: k on partitions, i on the free axis."""
+    rows, depth = block_rows(i, a.shape[1]), block_rows(k, a.shape[1])
+    top, side = i * TILE, k * TILE
+    block = nl.ndarray((depth, rows), dtype=dtype, buffer=nl.sbuf)
+    if turned:
+        nisa.dma_copy(dst=block, src=a[q, side : side + depth, top : top + rows])
+        return block
+    stored = nl.ndarray((rows, depth), dtype=dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=stored, src=a[q, top : top + rows, side : side + depth])
+    transpose_tile(block, stored)
+    return block
+
+
+def result_strips(rows: int, width: int) -> list[Tile]:
+    """Return PSUM tiles, a bank each, for a row of results of ``width`` columns."""
+    strips = []
+    for s in range(column_tiles(width)):
+        columns = column_start(s + 1, width) - column_start(s, width)
+        strips.append(nl.ndarray((rows, columns), dtype=nl.float32, buffer=nl.psum))
+    return strips
+
+
+def panel_strip(panel: Tile, rows: int, i: int, s: int) -> Tile:
+    """Return the part of block ``i`` of a panel that is strip ``s`` of a row of results."""
+    width = panel.shape[2]
+    return panel[0:rows, i, column_start(s, width) : column_start(s + 1, width)]
+
+
+def add_product(strips: list[Tile], stationary: Tile, panel: Tile, k: int, first: bool) -> None:
+    """Add ``stationary.T`` times block ``k`` of a panel to a row of results, or begin it."""
+    for s in range(len(strips)):
+        nisa.nc_matmul(
+            dst=strips[s],
+            stationary=stationary,
+            moving=panel_strip(panel, stationary.shape[0], k, s),
+            accumulate=not first,
+        )

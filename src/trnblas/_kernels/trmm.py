@@ -1,0 +1,117 @@
+"""alpha op(tri(A)) B or alpha B op(tri(A)), A triangular: half the matmuls of a full product.
+
+Blocks of the empty triangle are neither loaded nor multiplied. A row of the result needs only rows
+of B on its own side of the diagonal, so it takes its own row's place in SBUF: rows are computed
+from the far end of the triangle, each before the rows it is read for are gone.
+
+Layout   B, then the result, in a (128, blocks, columns) panel in SBUF (see ``triangular``)
+Limits   A and B of one type, float32 or bfloat16; sums in float32, one rounding into the result.
+         NaN in B reaches, beside what depends on it, the other rows of its block of 128 (on the
+         right, columns)
+Cost     order n, m columns, b = n / 128: b (b + 1) / 2 products of 128 by 128 by m. Blocks of A are
+         read once per panel, of 2048 columns or, from order 2305 on in float32, 36864 / b; unless M
+         is the transpose of A, one transpose each
+Lever    operand reuse in SBUF and accumulation in PSUM; result over operand halves the SBUF
+"""
+
+# NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
+
+from __future__ import annotations
+
+from trnblas._kernels.gemm_tiles import Tile, transpose_tile
+from trnblas._kernels.tiling import row_tiles
+from trnblas._kernels.triangular import (
+    Triangle,
+    add_product,
+    block_rows,
+    column_chunks,
+    load_diagonal,
+    load_panel,
+    load_transposed,
+    panel_strip,
+    panel_width,
+    result_strips,
+    select_triangle,
+    store_panel,
+    store_zeros,
+    triangle,
+)
+from trnsci.core.nki import nisa, nki, nl
+
+__all__ = ["trmm"]
+
+
+@nki.jit
+def trmm(a: Tile, b: Tile, alpha: float, left: bool, upper: bool, trans: bool, unit: bool) -> Tile:
+    """Return ``alpha op(tri(A)) B``, or ``alpha B op(tri(A))`` unless ``left``.
+
+    Args:
+        a: Square matrix; only the triangle chosen by ``upper`` is used, with ``unit`` without its
+            diagonal, which then is taken as ones.
+        b: The other factor, (rows, columns), of the type of ``a``.
+        alpha: Factor of the product; 0 gives zeros whatever the matrices hold.
+        left: Which side ``op(tri(A))`` stands on.
+        upper: Which triangle is stored.
+        trans: Whether ``op`` transposes.
+        unit: Whether the diagonal is ones.
+    """
+    out = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.shared_hbm)
+    matrix = a.reshape((1, a.shape[0], a.shape[1]))
+    factor = b.reshape((1, b.shape[0], b.shape[1]))
+    result = out.reshape((1, b.shape[0], b.shape[1]))
+    if alpha == 0:
+        store_zeros(result)
+    else:
+        multiply(matrix, factor, result, alpha, triangle(left, upper, trans, unit))
+    return out
+
+
+def multiply(a: Tile, b: Tile, out: Tile, alpha: float, tri: Triangle) -> None:
+    """Compute the product panel by panel; all tensors have a leading dimension of 1."""
+    order = a.shape[1]
+    blocks = row_tiles(order)
+    itemsize = 4 if b.dtype == nl.float32 else 2
+    width = panel_width(blocks, itemsize, 0)
+    chunks = column_chunks(0, 1, b.shape[2] if tri.left else b.shape[1], width)
+    for c in range(len(chunks)):
+        panel = load_panel(b, chunks[c], tri.left, b.dtype)
+        for step in range(blocks):
+            i = blocks - 1 - step if tri.lower else step
+            strips = result_strips(block_rows(i, order), panel.shape[2])
+            first, last = (0, i + 1) if tri.lower else (i, blocks)
+            for k in range(first, last):
+                if k == i:
+                    block = diagonal_block(a, i, tri)
+                else:
+                    block = load_transposed(a, 0, i, k, tri.turned, a.dtype)
+                add_product(strips, block, panel, k, k == first)
+            scale_row(panel, strips, i, alpha)
+        store_panel(out, chunks[c], tri.left, panel)
+
+
+def diagonal_block(a: Tile, i: int, tri: Triangle) -> Tile:
+    """Return the transpose of M[i, i] with zeros beside the triangle, and ones on it for unit."""
+    chosen = select_triangle(load_diagonal(a, 0, i, a.dtype), tri.upper, True)
+    size = chosen.shape[0]
+    if tri.unit:
+        nisa.affine_select(
+            dst=chosen,
+            pattern=[[1, size]],
+            channel_multiplier=-1,
+            on_true_tile=chosen,
+            on_false_value=1.0,
+            cmp_op=nl.not_equal,
+        )
+    if tri.turned:
+        return chosen
+    block = nl.ndarray((size, size), dtype=a.dtype, buffer=nl.sbuf)
+    transpose_tile(block, chosen)
+    return block
+
+
+def scale_row(panel: Tile, strips: list[Tile], i: int, alpha: float) -> None:
+    """Replace block ``i`` of a panel by ``alpha`` times a row of sums."""
+    rows = strips[0].shape[0]
+    for s in range(len(strips)):
+        row = panel_strip(panel, rows, i, s)
+        nisa.tensor_scalar(dst=row, data=strips[s], op0=nl.multiply, operand0=alpha)

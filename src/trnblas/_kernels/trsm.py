@@ -1,0 +1,278 @@
+"""X with op(A) X = alpha B or X op(A) = alpha B, A triangular: matmuls only, one launch.
+
+The diagonal blocks of M (see ``triangular``) are inverted on chip, then row by row
+
+    X_i = inv(M_ii) (alpha B_i - sum_k M_ik X_k),
+
+the sum growing in PSUM over the rows already solved. A diagonal block is inverted by doubling:
+with X_s the inverse of the diagonal s-blocks of M_ii and M_s its s-blocks beside them,
+
+    X_2s = X_s - X_s M_s X_s
+
+from the reciprocal diagonal in seven steps to 128. That is block inversion, each entry of which is
+one product of two inverses and a block of M, as accurate as substitution by blocks. Both X_s and
+its transpose are kept, so no step turns anything.
+
+Layout   solved rows in a (128, blocks, columns) float32 panel in SBUF, over the right-hand sides
+Limits   order up to 18,432: inverses and a panel of at least 128 columns share 144 KiB per
+         partition. float32 or bfloat16, all work in float32, one rounding into X. A NaN or
+         infinity in B reaches, beside what depends on it, the other rows of its block of 128 (on
+         the right, columns); a zero on the diagonal makes X not finite, and no error is raised
+Cost     order n, m columns, b = n / 128: b (b - 1) / 2 products of A's blocks and b of inverses,
+         each 128 by 128 by m; 20 matmuls of 128^3 per diagonal block. Blocks of A are read once
+         per panel, of 2048 columns or, from order 2049 on, 36864 / b - 128; unless M is the
+         transpose of A, one transpose each
+Lever    operand reuse in SBUF and accumulation in PSUM; no substitution loop over rows
+"""
+
+# NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
+
+from __future__ import annotations
+
+from trnblas._kernels.gemm_tiles import Tile, transpose_tile
+from trnblas._kernels.tiling import TILE, row_tiles
+from trnblas._kernels.triangular import (
+    PANEL_BYTES,
+    Triangle,
+    add_product,
+    block_rows,
+    column_chunks,
+    load_diagonal,
+    load_panel,
+    load_transposed,
+    panel_strip,
+    panel_width,
+    result_strips,
+    select_triangle,
+    store_panel,
+    store_zeros,
+    triangle,
+)
+from trnsci.core.nki import nisa, nki, nl
+
+__all__ = ["MAX_ORDER", "batched_trsm", "trsm"]
+
+LEVELS = 7
+"""Doublings from 1 to 128."""
+MAX_ORDER = PANEL_BYTES // (4 * 2 * TILE) * TILE
+"""Largest order: 128 columns of a panel and 128 of the inverses, for each block."""
+
+
+@nki.jit
+def trsm(a: Tile, b: Tile, alpha: float, left: bool, upper: bool, trans: bool, unit: bool) -> Tile:
+    """Return X with ``op(A) X = alpha B``, or ``X op(A) = alpha B`` unless ``left``.
+
+    Args:
+        a: Square matrix; only the triangle chosen by ``upper`` is used, with ``unit`` without its
+            diagonal, which then is taken as ones.
+        b: Right-hand sides, (rows, columns).
+        alpha: Factor of ``b``; 0 gives zeros whatever the matrices hold.
+        left: Which side ``op(A)`` stands on.
+        upper: Which triangle is stored.
+        trans: Whether ``op`` transposes.
+        unit: Whether the diagonal is ones.
+    """
+    out = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.shared_hbm)
+    matrices = a.reshape((1, a.shape[0], a.shape[1]))
+    sides = b.reshape((1, b.shape[0], b.shape[1]))
+    results = out.reshape((1, b.shape[0], b.shape[1]))
+    solve_batch(matrices, sides, results, alpha, triangle(left, upper, trans, unit))
+    return out
+
+
+@nki.jit
+def batched_trsm(
+    a: Tile, b: Tile, alpha: float, left: bool, upper: bool, trans: bool, unit: bool
+) -> Tile:
+    """Return the solutions of a batch of systems, each as in ``trsm``.
+
+    Args:
+        a: (batch, n, n), or (n, n) shared by the batch: then it is inverted once, and narrow
+            right-hand sides are solved side by side.
+        b: Right-hand sides, (batch, rows, columns).
+        alpha: Factor of ``b``.
+        left: Which side ``op(A)`` stands on.
+        upper: Which triangle is stored.
+        trans: Whether ``op`` transposes.
+        unit: Whether the diagonal is ones.
+    """
+    out = nl.ndarray(b.shape, dtype=b.dtype, buffer=nl.shared_hbm)
+    tri = triangle(left, upper, trans, unit)
+    if len(a.shape) == 2:
+        solve_batch(a.reshape((1, a.shape[0], a.shape[1])), b, out, alpha, tri)
+    else:
+        solve_batch(a, b, out, alpha, tri)
+    return out
+
+
+def solve_batch(a: Tile, b: Tile, out: Tile, alpha: float, tri: Triangle) -> None:
+    """Solve every system of a batch, with one matrix for each or one for all."""
+    order = a.shape[1]
+    assert order <= MAX_ORDER, f"trsm: A must have order at most {MAX_ORDER}, got {order}"
+    if alpha == 0:
+        store_zeros(out)
+        return
+    eye = diagonal_ones()
+    masks = doubling_masks(tri.lower)
+    count = b.shape[0] if a.shape[0] == 1 else 1
+    for q in range(a.shape[0]):
+        inverses = nl.ndarray((TILE, row_tiles(order), TILE), dtype=nl.float32, buffer=nl.sbuf)
+        for i in range(row_tiles(order)):
+            invert_block(inverses, a, q, i, eye, masks, tri)
+        solve(a, q, b, out, count, inverses, alpha, tri)
+
+
+def solve(
+    a: Tile, q: int, b: Tile, out: Tile, count: int, inverses: Tile, alpha: float, tri: Triangle
+) -> None:
+    """Solve ``count`` systems from the ``q``-th on with matrix ``q``."""
+    order = a.shape[1]
+    blocks = row_tiles(order)
+    width = panel_width(blocks, 4, TILE)
+    chunks = column_chunks(q, count, b.shape[2] if tri.left else b.shape[1], width)
+    for c in range(len(chunks)):
+        panel = load_panel(b, chunks[c], tri.left, nl.float32)
+        for step in range(blocks):
+            i = step if tri.lower else blocks - 1 - step
+            strips = result_strips(block_rows(i, order), panel.shape[2])
+            first = 0 if tri.lower else i + 1
+            for k in range(first, first + step):
+                block = load_transposed(a, q, i, k, tri.turned, nl.float32)
+                add_product(strips, block, panel, k, k == first)
+            finish_row(panel, strips, inverses, i, alpha, step > 0)
+        store_panel(out, chunks[c], tri.left, panel)
+
+
+def finish_row(
+    panel: Tile, strips: list[Tile], inverses: Tile, i: int, alpha: float, summed: bool
+) -> None:
+    """Replace block ``i`` of a panel by ``inv(M_ii) (alpha B_i - sum)``."""
+    rows = strips[0].shape[0]
+    for s in range(len(strips)):
+        side = panel_strip(panel, rows, i, s)
+        rest = nl.ndarray(strips[s].shape, dtype=nl.float32, buffer=nl.sbuf)
+        if summed:
+            nisa.scalar_tensor_tensor(
+                dst=rest,
+                data=side,
+                op0=nl.multiply,
+                operand0=alpha,
+                op1=nl.subtract,
+                operand1=strips[s],
+            )
+        else:
+            nisa.tensor_scalar(dst=rest, data=side, op0=nl.multiply, operand0=alpha)
+        solved = nl.ndarray(strips[s].shape, dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=solved, stationary=inverses[0:rows, i, 0:rows], moving=rest)
+        nisa.tensor_copy(dst=side, src=solved)
+
+
+def invert_block(
+    inverses: Tile, a: Tile, q: int, i: int, eye: Tile, masks: Tile, tri: Triangle
+) -> None:
+    """Put the transpose of ``inv(M_ii)`` into ``inverses``."""
+    stored = load_diagonal(a, q, i, nl.float32)
+    size = stored.shape[0]
+    beside = select_triangle(stored, tri.upper, False)
+    if not tri.turned:
+        flipped = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+        transpose_tile(flipped, beside)
+        beside = flipped
+    inverse = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    if tri.unit:
+        nisa.tensor_copy(dst=inverse, src=eye[0:size, 0:size])
+    else:
+        pivots = reciprocal_diagonal(stored)
+        nisa.tensor_scalar(dst=inverse, data=eye[0:size, 0:size], op0=nl.multiply, operand0=pivots)
+    inverse_t = inverses[0:size, i, 0:size]
+    nisa.tensor_copy(dst=inverse_t, src=inverse)
+    for level in range(LEVELS):
+        if 2**level < size:
+            mask = masks[0:size, level, 0:size]
+            double_inverse(inverse, inverse_t, beside, mask, 2 ** (level + 1) >= size)
+
+
+def double_inverse(inverse: Tile, inverse_t: Tile, beside: Tile, mask: Tile, last: bool) -> None:
+    """Make inverses of s-blocks those of 2s-blocks; the ``last`` time only the transpose."""
+    size = inverse.shape[0]
+    chosen = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=chosen, data1=beside, data2=mask, op=nl.multiply)
+    summed = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=summed, stationary=chosen, moving=inverse)
+    product = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=product, src=summed)
+    if not last:
+        change = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=change, stationary=inverse_t, moving=product)
+        nisa.tensor_tensor(dst=inverse, data1=inverse, data2=change, op=nl.subtract)
+    change_t = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=change_t, stationary=product, moving=inverse_t)
+    nisa.tensor_tensor(dst=inverse_t, data1=inverse_t, data2=change_t, op=nl.subtract)
+
+
+def reciprocal_diagonal(block: Tile) -> Tile:
+    """Return the reciprocals of the diagonal of a square block as a column."""
+    size = block.shape[0]
+    diagonal = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=diagonal,
+        pattern=[[1, size]],
+        channel_multiplier=-1,
+        on_true_tile=block,
+        on_false_value=0.0,
+        cmp_op=nl.equal,
+    )
+    column = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=column, op=nl.add, data=diagonal, axis=1)
+    nisa.reciprocal(dst=column, data=column)
+    return column
+
+
+def diagonal_ones() -> Tile:
+    """Return the identity of order 128."""
+    ones = nl.ndarray((TILE, TILE), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=ones, value=1.0)
+    eye = nl.ndarray((TILE, TILE), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=eye,
+        pattern=[[1, TILE]],
+        channel_multiplier=-1,
+        on_true_tile=ones,
+        on_false_value=0.0,
+        cmp_op=nl.equal,
+    )
+    return eye
+
+
+def doubling_masks(lower: bool) -> Tile:
+    """Return ones where the transpose of M has its blocks M_s, for s = 1, 2, 4, ..., 64.
+
+    Row p and column f = 2 s g + s h + r of a 2s-block are told by d = p - 2 s g. Of a lower M the
+    transposed blocks have 0 <= d < s and h = 1, of an upper one s <= d < 2s and h = 0. A step of
+    128 for h, which no d reaches, puts both conditions into one comparison.
+    """
+    masks = nl.ndarray((TILE, LEVELS, TILE), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=masks, value=1.0)
+    for level in range(LEVELS):
+        s = 2**level
+        mask = masks[0:TILE, level, 0:TILE]
+        low = 0 if lower else s
+        nisa.affine_select(
+            dst=mask,
+            pattern=[[-2 * s, TILE // (2 * s)], [TILE if lower else -TILE, 2], [0, s]],
+            channel_multiplier=1,
+            offset=-low - TILE if lower else -low,
+            on_true_tile=mask,
+            on_false_value=0.0,
+            cmp_op=nl.greater_equal,
+        )
+        nisa.affine_select(
+            dst=mask,
+            pattern=[[-2 * s, TILE // (2 * s)], [0, 2], [0, s]],
+            channel_multiplier=1,
+            offset=-low - s,
+            on_true_tile=mask,
+            on_false_value=0.0,
+            cmp_op=nl.less,
+        )
+    return masks

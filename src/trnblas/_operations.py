@@ -1,0 +1,230 @@
+"""The operations of trnblas that have a kernel, each declared once.
+
+An operation ties a torch function to the kernel that computes the same. Its arguments are those
+that a torch custom operator can have: tensors, numbers, flags and the letters ``N``, ``T``, ``C``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import Tensor
+
+from trnblas import _energies
+from trnblas._flags import Trans
+from trnblas._library import LIBRARY
+from trnblas._torch import (
+    torch_gemm,
+    torch_gemmt,
+    torch_symm,
+    torch_syr2k,
+    torch_syrk,
+    torch_trmm,
+    torch_trsm,
+)
+from trnsci.core.operation import Operation
+
+__all__ = [
+    "BATCHED_GEMM",
+    "BATCHED_PAIR_ENERGY",
+    "BATCHED_TRSM",
+    "GEMM",
+    "GEMMT",
+    "MP2_ENERGY",
+    "PAIR_ENERGY",
+    "SYMM",
+    "SYR2K",
+    "SYRK",
+    "TRMM",
+    "TRSM",
+]
+
+
+def _operation(name: str, **declaration: Any) -> Operation:
+    return Operation(LIBRARY, name, launch=f"trnblas._launches:{name}", **declaration)
+
+
+def _one_matrix(*args: Any) -> str:
+    batched = any(isinstance(arg, Tensor) and arg.ndim > 2 for arg in args)
+    return "the kernel takes single matrices, not batches" if batched else ""
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def _gemm(
+    a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, trans_a: str, trans_b: str
+) -> Tensor:
+    return torch_gemm(alpha, a, b, beta, c, cast(Trans, trans_a), cast(Trans, trans_b))
+
+
+def _gemm_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
+    trans_b = rest[-1]
+    columns = b.shape[-1 if trans_b == "N" else -2]
+    batch = b.shape[0] if a.ndim == 2 and b.ndim == 3 else 1
+    return 2.0 * a.numel() * columns * batch
+
+
+def _gemm_backward(
+    grad: Tensor,
+    needed: tuple[bool, ...],
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: float,
+    beta: float,
+    trans_a: str,
+    trans_b: str,
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients as products of the same kind, which run on the same path."""
+    # With G the gradient: dA = G op(B)^T and dB = op(A)^T G, transposed where the operand is.
+    product = GEMM if grad.ndim == 2 else BATCHED_GEMM
+    for_a = for_b = for_c = None
+    if needed[0]:
+        turned = "T" if trans_b == "N" else "N"
+        operands = (grad, b, "N", turned) if trans_a == "N" else (b, grad, trans_b, "T")
+        for_a = product(*operands[:2], None, alpha, 0.0, *operands[2:]).sum_to_size(a.shape)
+    if needed[1]:
+        turned = "T" if trans_a == "N" else "N"
+        operands = (a, grad, turned, "N") if trans_b == "N" else (grad, a, "T", trans_a)
+        for_b = product(*operands[:2], None, alpha, 0.0, *operands[2:]).sum_to_size(b.shape)
+    if needed[2]:
+        for_c = grad * beta
+    return for_a, for_b, for_c, None, None, None, None
+
+
+GEMM = _operation("gemm", reference=_gemm, backward=_gemm_backward, flops=_gemm_flops)
+BATCHED_GEMM = _operation(
+    "batched_gemm", reference=_gemm, backward=_gemm_backward, flops=_gemm_flops
+)
+
+
+def _gemmt(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None,
+    alpha: float,
+    beta: float,
+    trans_a: str,
+    trans_b: str,
+    upper: bool,
+) -> Tensor:
+    letters = cast(Trans, trans_a), cast(Trans, trans_b)
+    return torch_gemmt(alpha, a, b, beta, c, *letters, upper)
+
+
+def _gemmt_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
+    return _gemm_flops(a, b, *rest[:-1]) / 2
+
+
+GEMMT = _operation("gemmt", reference=_gemmt, flops=_gemmt_flops, unsuited=_one_matrix)
+
+
+# -- symmetric matrices ----------------------------------------------------------------------------
+
+
+def _symm(
+    a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, left: bool, upper: bool
+) -> Tensor:
+    return torch_symm(alpha, a, b, beta, c, left, upper)
+
+
+def _sided_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
+    return 2.0 * b.numel() * a.shape[-1]
+
+
+SYMM = _operation("symm", reference=_symm, flops=_sided_flops, unsuited=_one_matrix)
+
+
+def _syrk(a: Tensor, c: Tensor | None, alpha: float, beta: float, trans: str) -> Tensor:
+    return torch_syrk(alpha, a, beta, c, cast(Trans, trans))
+
+
+def _syrk_flops(a: Tensor, c: Tensor | None, alpha: float, beta: float, trans: str) -> float:
+    return 1.0 * a.numel() * a.shape[-2 if trans == "N" else -1]
+
+
+SYRK = _operation("syrk", reference=_syrk, flops=_syrk_flops, unsuited=_one_matrix)
+
+
+def _syr2k(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, trans: str) -> Tensor:
+    return torch_syr2k(alpha, a, b, beta, c, cast(Trans, trans))
+
+
+def _syr2k_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
+    return 2.0 * a.numel() * a.shape[-2 if rest[-1] == "N" else -1]
+
+
+SYR2K = _operation("syr2k", reference=_syr2k, flops=_syr2k_flops, unsuited=_one_matrix)
+
+
+# -- triangular matrices ---------------------------------------------------------------------------
+
+
+def _trsm(
+    a: Tensor, b: Tensor, alpha: float, left: bool, upper: bool, trans: str, unit: bool
+) -> Tensor:
+    return torch_trsm(alpha, a, b, left, upper, cast(Trans, trans), unit)
+
+
+def _trmm(
+    a: Tensor, b: Tensor, alpha: float, left: bool, upper: bool, trans: str, unit: bool
+) -> Tensor:
+    return torch_trmm(alpha, a, b, left, upper, cast(Trans, trans), unit)
+
+
+def _triangle_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
+    return _sided_flops(a, b) / 2
+
+
+def _too_large_to_solve(a: Tensor, *rest: Any) -> str:
+    from trnblas._kernels.trsm import MAX_ORDER
+
+    order = a.shape[-1]
+    return f"the kernel solves up to order {MAX_ORDER}, not {order}" if order > MAX_ORDER else ""
+
+
+TRSM = _operation("trsm", reference=_trsm, flops=_triangle_flops, unsuited=_too_large_to_solve)
+BATCHED_TRSM = _operation(
+    "batched_trsm", reference=_trsm, flops=_triangle_flops, unsuited=_too_large_to_solve
+)
+TRMM = _operation("trmm", reference=_trmm, flops=_triangle_flops, unsuited=_one_matrix)
+
+
+# -- energies --------------------------------------------------------------------------------------
+
+
+def _too_many_functions(b: Tensor, *rest: Any) -> str:
+    from trnblas._kernels.energy_panels import most_functions
+
+    name = str(b.dtype).removeprefix("torch.")
+    most = most_functions(name)
+    naux = b.shape[-1]
+    return f"the kernel takes up to {most} auxiliary functions, not {naux}" if naux > most else ""
+
+
+def _t_flops(t_flat: Tensor, *rest: Any) -> float:
+    return 6.0 * t_flat.numel()
+
+
+def _pair_flops(b_i: Tensor, *rest: Any) -> float:
+    return 2.0 * b_i.numel() * b_i.shape[0]
+
+
+def _all_pairs_flops(b: Tensor, *rest: Any) -> float:
+    return 2.0 * b.numel() * b.shape[0] * b.shape[1]
+
+
+MP2_ENERGY = _operation("mp2_energy", reference=_energies.mp2_energy, flops=_t_flops)
+PAIR_ENERGY = _operation(
+    "pair_energy",
+    reference=_energies.pair_energy,
+    flops=_pair_flops,
+    unsuited=_too_many_functions,
+)
+BATCHED_PAIR_ENERGY = _operation(
+    "batched_pair_energy",
+    reference=_energies.batched_pair_energy,
+    flops=_all_pairs_flops,
+    unsuited=_too_many_functions,
+)

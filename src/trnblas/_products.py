@@ -1,0 +1,84 @@
+"""Matrix products through the one torch routine that does all of alpha, beta and C at once."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor
+
+from trnblas._accumulation import accumulated, scaled, vanished
+from trnblas._arguments import Number, Scalar, broadcast
+
+__all__ = ["matrix_product", "vector_product"]
+
+
+def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None) -> Tensor:
+    """Return ``alpha * A @ B + beta * C`` for matrices or batches whose shapes fit."""
+    if (type(alpha) is not float and isinstance(alpha, Tensor)) or isinstance(beta, Tensor):
+        return accumulated(scaled(alpha, torch.matmul(A, B)), beta, C)
+    if alpha == 0:
+        zeros = vanished((*_batch(A, B), A.shape[-2], B.shape[-1]), A, B)
+        return accumulated(zeros, beta, C)
+    if A.ndim == 2 and B.ndim == 2:
+        return _single(alpha, A, B, beta, C)
+    return _batched(alpha, A, B, beta, C)
+
+
+def vector_product(alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None) -> Tensor:
+    """Return ``alpha * A @ x + beta * y`` for a matrix and vectors whose shapes fit."""
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
+        return accumulated(scaled(alpha, torch.mv(A, x)), beta, y)
+    if alpha == 0:
+        return accumulated(vanished((A.shape[0],), A, x), beta, y)
+    if y is not None and beta != 0:
+        return torch.addmv(y, A, x, alpha=alpha, beta=beta)
+    product = torch.mv(A, x) if alpha == 1 else _unread_addmv(alpha, A, x)
+    return accumulated(product, 0, y)
+
+
+def _batch(A: Tensor, B: Tensor) -> tuple[int, ...]:
+    return broadcast(A.shape[:-2], B.shape[:-2]) or ()
+
+
+def _single(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
+    if C is not None and beta != 0:
+        return torch.addmm(C, A, B, alpha=alpha, beta=beta)
+    # beta=0 leaves the first argument unread; it is there because addmm has no form without it.
+    product = (
+        torch.mm(A, B) if alpha == 1 else torch.addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+    )
+    return product if C is None else accumulated(product, 0, C)
+
+
+def _unread_addmv(alpha: Number, A: Tensor, x: Tensor) -> Tensor:
+    return torch.addmv(x.new_empty(()), A, x, alpha=alpha, beta=0)
+
+
+def _batched(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
+    if A.ndim == B.ndim == 3 and A.shape[0] == B.shape[0]:
+        return _stacked(alpha, A, B, beta, C)
+    if alpha == 1 and C is None:
+        return torch.matmul(A, B)
+    batch = _batch(A, B)
+    rows, inner, columns = A.shape[-2], A.shape[-1], B.shape[-1]
+    shape = (*batch, rows, columns)
+    if B.ndim == 2 and A.is_contiguous():
+        # One large product instead of many small ones that share their right operand.
+        below = None if C is None else C.expand(shape).reshape(-1, columns)
+        return _single(alpha, A.reshape(prod(batch) * rows, inner), B, beta, below).view(shape)
+    count = prod(batch)
+    stack_a = A.expand(*batch, rows, inner).reshape(count, rows, inner)
+    stack_b = B.expand(*batch, inner, columns).reshape(count, inner, columns)
+    stack_c = None if C is None else C.expand(shape).reshape(count, rows, columns)
+    return _stacked(alpha, stack_a, stack_b, beta, stack_c).view(shape)
+
+
+def _stacked(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
+    if C is not None and beta != 0:
+        return torch.baddbmm(C, A, B, alpha=alpha, beta=beta)
+    if alpha == 1:
+        product = torch.bmm(A, B)
+    else:
+        product = torch.baddbmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+    return product if C is None else accumulated(product, 0, C)

@@ -1,0 +1,142 @@
+"""The operations of level 3 on arguments that fit, computed by torch or, on a CPU, SciPy's BLAS."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnblas import _scipy
+from trnblas._accumulation import accumulated, is_number, scaled, vanished
+from trnblas._arguments import Scalar, broadcast_batch
+from trnblas._flags import Trans, applied, flipped
+from trnblas._products import matrix_product
+from trnblas._triangles import mirrored, one_triangle, triangle_product, triangular
+
+__all__ = [
+    "torch_gemm",
+    "torch_gemmt",
+    "torch_herk",
+    "torch_symm",
+    "torch_syr2k",
+    "torch_syrk",
+    "torch_trmm",
+    "torch_trsm",
+]
+
+# torch solves triangular systems in these only.
+_SOLVABLE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def torch_gemm(
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    trans_a: Trans,
+    trans_b: Trans,
+) -> Tensor:
+    """Return ``gemm`` of arguments that fit, computed by torch."""
+    if trans_a != "N":
+        A = applied(trans_a, A)
+    if trans_b != "N":
+        B = applied(trans_b, B)
+    return matrix_product(alpha, A, B, beta, C)
+
+
+def torch_gemmt(
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    trans_a: Trans,
+    trans_b: Trans,
+    upper: bool,
+) -> Tensor:
+    """Return ``gemmt`` of arguments that fit, computed by torch."""
+    left, right = applied(trans_a, A), applied(trans_b, B)
+    shape = (*broadcast_batch("gemmt", A, B), left.shape[-2], right.shape[-1])
+    if is_number(alpha, 0):
+        product = vanished(shape, A, B)
+    else:
+        product = scaled(alpha, triangle_product(left, right, upper))
+    if C is None or is_number(beta, 0):
+        return accumulated(product, beta, C)
+    C = C.expand(shape)
+    return product + one_triangle(scaled(beta, C), upper) + one_triangle(C, not upper, 1)
+
+
+def torch_syr2k(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, op: Trans
+) -> Tensor:
+    """Return ``syr2k`` of arguments that fit, computed by torch: half of the products, mirrored."""
+    left, right = (A.mT, B) if flipped(op) else (A, B.mT)
+    half = matrix_product(alpha, left, right, 0, None)
+    return accumulated(half + half.mT, beta, C)
+
+
+def torch_symm(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, left: bool, upper: bool
+) -> Tensor:
+    """Return ``symm`` of arguments that fit, computed by torch or SciPy's BLAS."""
+    if not is_number(alpha, 0):
+        product = _scipy.symm(alpha, A, B, left, upper)
+        if product is not None:
+            return accumulated(product, beta, C)
+    full = mirrored(A, upper)
+    return matrix_product(alpha, *((full, B) if left else (B, full)), beta, C)
+
+
+def torch_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:
+    """Return ``syrk`` of arguments that fit, computed by torch or SciPy's BLAS."""
+    transposed = flipped(op)
+    if not is_number(alpha, 0):
+        product = _scipy.syrk(alpha, A, transposed)
+        if product is not None:
+            return accumulated(product, beta, C)
+    left, right = (A.mT, A) if transposed else (A, A.mT)
+    return accumulated(mirrored(matrix_product(alpha, left, right, 0, None), True), beta, C)
+
+
+def torch_herk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:
+    """Return ``herk`` of arguments that fit, computed by torch or SciPy's BLAS."""
+    transposed = flipped(op)
+    if not is_number(alpha, 0):
+        product = _scipy.herk(alpha, A, transposed)
+        if product is not None:
+            return accumulated(product, beta, C)
+    left, right = (A.mH, A) if transposed else (A, A.mH)
+    product = matrix_product(alpha, left, right, 0, None)
+    return accumulated(mirrored(product, True, conjugate=True), beta, C)
+
+
+def torch_trsm(
+    alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
+) -> Tensor:
+    """Return ``trsm`` of arguments that fit, computed by torch."""
+    if is_number(alpha, 0):
+        return vanished((*broadcast_batch("trsm", A, B), *B.shape[-2:]), A, B)
+    dtype = A.dtype
+    if dtype not in _SOLVABLE:
+        A, B = A.to(torch.float32), B.to(torch.float32)
+    solution = torch.linalg.solve_triangular(
+        applied(op, A),
+        scaled(alpha, B),
+        upper=upper != flipped(op),
+        left=left,
+        unitriangular=unit,
+    )
+    return solution if solution.dtype is dtype else solution.to(dtype)
+
+
+def torch_trmm(
+    alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
+) -> Tensor:
+    """Return ``trmm`` of arguments that fit, computed by torch or SciPy's BLAS."""
+    if not is_number(alpha, 0):
+        product = _scipy.trmm(alpha, A, B, left, upper, op, unit)
+        if product is not None:
+            return product
+    full = applied(op, triangular(A, upper, unit))
+    return matrix_product(alpha, *((full, B) if left else (B, full)), 0, None)

@@ -1,0 +1,49 @@
+"""Matrices given by one triangle, and products of which one triangle is wanted."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["mirrored", "one_triangle", "triangle_product", "triangular"]
+
+# Below this order, one product and a mask cost less than four products and their assembly.
+_LEAF = 512
+
+
+def one_triangle(A: Tensor, upper: bool, diagonal: int = 0) -> Tensor:
+    """Return A with zeros outside a triangle that leaves out ``diagonal`` diagonals."""
+    return torch.triu(A, diagonal) if upper else torch.tril(A, -diagonal)
+
+
+def mirrored(A: Tensor, upper: bool, conjugate: bool = False) -> Tensor:
+    """Return the symmetric matrix, or the Hermitian one, with the chosen triangle of A."""
+    other = one_triangle(A, upper, 1)
+    if not conjugate:
+        return one_triangle(A, upper) + other.mT
+    return other + other.mH + torch.diag_embed(torch.diagonal(A, dim1=-2, dim2=-1).real)
+
+
+def triangular(A: Tensor, upper: bool, unit: bool) -> Tensor:
+    """Return the chosen triangle of A, its diagonal replaced by ones where ``unit`` is true."""
+    if not unit:
+        return one_triangle(A, upper)
+    ones = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    return one_triangle(A, upper, 1) + ones
+
+
+def triangle_product(A: Tensor, B: Tensor, upper: bool) -> Tensor:
+    """Return the chosen triangle of ``A @ B``, zeros elsewhere, for half of the work if large."""
+    n = A.shape[-2]
+    if n <= _LEAF:
+        return one_triangle(A @ B, upper)
+    half = n // 2
+    first, last = slice(None, half), slice(half, None)
+    # The block beside the diagonal blocks: above them, or below.
+    rows, columns = (first, last) if upper else (last, first)
+    block = A[..., rows, :] @ B[..., :, columns]
+    zeros = torch.zeros_like(block).mT
+    top = triangle_product(A[..., first, :], B[..., :, first], upper)
+    bottom = triangle_product(A[..., last, :], B[..., :, last], upper)
+    above, below = (block, zeros) if upper else (zeros, block)
+    return torch.cat([torch.cat([top, above], dim=-1), torch.cat([below, bottom], dim=-1)], dim=-2)

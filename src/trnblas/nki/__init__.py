@@ -1,0 +1,48 @@
+"""The operations that have kernels, under names of their own.
+
+Each runs where the library's backend says: on a NeuronCore, on the simulator or on torch. ``gemm``
+and the other functions of ``trnblas`` reach the same kernels, with factors, accumulators and
+batches.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trnblas._library import LIBRARY
+from trnblas.nki.dispatch import (
+    NkiFallbackWarning,
+    nki_batched_gemm,
+    nki_batched_pair_energy,
+    nki_fused_gemm_energy,
+    nki_gemm,
+    nki_mp2_energy,
+    nki_syrk,
+    nki_trsm,
+)
+
+if TYPE_CHECKING:
+    HAS_NKI: bool
+
+__all__ = [
+    "HAS_NKI",
+    "NkiFallbackWarning",
+    "get_backend",
+    "nki_batched_gemm",
+    "nki_batched_pair_energy",
+    "nki_fused_gemm_energy",
+    "nki_gemm",
+    "nki_mp2_energy",
+    "nki_syrk",
+    "nki_trsm",
+    "set_backend",
+]
+
+set_backend = LIBRARY.set_backend
+get_backend = LIBRARY.get_backend
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HAS_NKI":
+        return LIBRARY.has_nki
+    raise AttributeError(f"module 'trnblas.nki' has no attribute {name!r}")

@@ -1,0 +1,155 @@
+"""Plans: what a matrix product will do on a NeuronCore, known without running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trnblas._kernels.tiling import (
+    BANK,
+    CORES,
+    ITEMSIZE,
+    TILE,
+    Tiling,
+    column_tiles,
+    fewest_bytes,
+    row_tiles,
+)
+from trnblas._kernels.tiling_gemm import gemm_tiling
+from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.plan import Cost, Plan
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["GemmPlan", "plan_gemm"]
+
+_KIB = 1024
+
+
+@dataclass(frozen=True)
+class GemmPlan(Plan):
+    """How one GEMM is cut, what it occupies and what it moves; printing it shows a table.
+
+    Attributes:
+        rows: M.
+        columns: N.
+        depth: K.
+        trans_a: Whether A comes transposed, and so needs no transpose on chip.
+        trans_b: Whether B comes transposed, and so needs one.
+        tiling: The blocks and their cost.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    trans_a: bool
+    trans_b: bool
+    tiling: Tiling
+
+    @property
+    def cost(self) -> Cost:
+        """What one execution takes; reading C adds its own size."""
+        return Cost(2 * self.rows * self.columns * self.depth, self.tiling.hbm_bytes)
+
+    @property
+    def fewest_bytes(self) -> int:
+        """HBM bytes that no schedule can go below on this generation."""
+        t = self.tiling
+        return fewest_bytes(self.rows, self.columns, self.depth, t.dtype, t.generation)
+
+    def describe(self) -> str:
+        """Return the plan as a table."""
+        t, core = self.tiling, CORES[self.tiling.generation]
+        m, n = (1, self.rows) if self._as_row else (self.rows, self.columns)
+        tiles = f"{row_tiles(m)} x {column_tiles(n)} x {row_tiles(self.depth)}"
+        ratio = t.hbm_bytes / self.fewest_bytes
+        lines = [
+            ("product", f"({self.rows}, {self.depth}) x ({self.depth}, {self.columns})"),
+            ("operands", self._operands()),
+            ("target", f"{t.generation}, {t.dtype}, float32 sums"),
+            ("tiles", f"{tiles} of {TILE} x {BANK} x {TILE}"),
+            ("blocks", self._blocks()),
+            ("PSUM banks", f"{t.psum_banks} of {core.psum_banks}, {t.blocks.group} at once"),
+            ("SBUF", _share(t.sbuf_bytes, core.sbuf_bytes)),
+            ("HBM", f"{t.hbm_bytes:,} bytes, {ratio:.2f} x the fewest possible; C adds its size"),
+            ("products", f"{t.products:,} nc_matmul, {t.transposes:,} tiles transposed on chip"),
+            ("work", f"{self.cost.flops:,} flop, {self.cost.intensity:.0f} flop per byte"),
+            ("model", self._times()),
+        ]
+        return "\n".join(f"{name:<12}{text}" for name, text in lines)
+
+    @property
+    def _as_row(self) -> bool:
+        """Whether a single column is computed as a row."""
+        return self.columns == 1 and self.rows > 1
+
+    def _operands(self) -> str:
+        a = "A passed transposed, loaded as it is" if self.trans_a else "A transposed on chip"
+        b = "B passed transposed, transposed on chip" if self.trans_b else "B loaded as it is"
+        return f"{a}; {b}"
+
+    def _blocks(self) -> str:
+        cut = self.tiling.blocks
+        sizes = f"{cut.row_tiles} row, {cut.column_tiles} column, {cut.depth_tiles} depth tiles"
+        if cut.depth_tiles < row_tiles(self.depth):
+            return f"{sizes}; the result stays in SBUF"
+        stays = "A" if (cut.resident == "a") != self._as_row else "B"
+        return f"{sizes}{' of the transposed product' * self._as_row}; {stays} stays in SBUF"
+
+    def _times(self) -> str:
+        t = self.tiling
+        busy = f"Tensor {t.tensor_ns / 1e3:.1f}, Vector {t.vector_ns / 1e3:.1f}, "
+        return f"{t.time_ns / 1e3:.1f} us predicted: {busy}DMA {t.dma_ns / 1e3:.1f} us busy"
+
+
+def plan_gemm(
+    M: int,
+    N: int,
+    K: int,
+    dtype: torch.dtype | str = "float32",
+    *,
+    transA: bool = False,
+    transB: bool = False,
+    generation: str | None = None,
+) -> GemmPlan:
+    """Return the plan of ``op(A) @ op(B)`` with op(A) (M, K) and op(B) (K, N).
+
+    Args:
+        M: Rows of the result.
+        N: Columns of the result.
+        K: Length of the sums.
+        dtype: float32 or bfloat16, as a torch dtype or its name.
+        transA: Whether A is passed as (K, M).
+        transB: Whether B is passed as (N, K).
+        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
+            takes NEURON_PLATFORM_TARGET_OVERRIDE, and gen2 without it.
+
+    Raises:
+        ShapeError: M, N or K is below 1.
+        DTypeError: The dtype has no kernel.
+        ValueError: The generation is not known.
+
+    Example:
+        >>> plan_gemm(2048, 2048, 2048, generation="gen2").tiling.hbm_bytes == 3 * 2**24
+        True
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name not in ITEMSIZE:
+        raise DTypeError(f"plan_gemm: dtype must be {' or '.join(ITEMSIZE)}, got {dtype}")
+    if min(M, N, K) < 1:
+        raise ShapeError(f"plan_gemm: M, N and K must be at least 1, got {M}, {N} and {K}")
+    tiling = gemm_tiling(
+        M,
+        N,
+        K,
+        name,
+        generation,
+        a_layout="rows" if transA else "columns",
+        b_layout="columns" if transB else "rows",
+    )
+    return GemmPlan(M, N, K, transA, transB, tiling)
+
+
+def _share(used: int, limit: int) -> str:
+    return f"{used / _KIB:.1f} of {limit / _KIB:.1f} KiB per partition ({used / limit:.0%})"

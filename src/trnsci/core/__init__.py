@@ -1,0 +1,28 @@
+"""What the six libraries share: backends, launching, plans, errors."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnsci.core.explanation import explain
+    from trnsci.core.residency import from_device, to_device
+
+__all__ = ["explain", "from_device", "to_device"]
+
+_HOMES = {
+    "explain": "explanation",
+    "from_device": "residency",
+    "to_device": "residency",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'trnsci.core' has no attribute {name!r}")
+    return getattr(import_module(f"trnsci.core.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,164 @@
+"""Which implementation the operations of a library run on.
+
+A library is asked for one of four backends. ``"pytorch"`` is torch on the device where the
+operands are. ``"nki"`` launches NKI kernels on a NeuronCore, or on the simulator when the
+environment says so. ``"simulator"`` launches them on the simulator. ``"auto"`` is ``"nki"`` where
+AWS's toolchain and a NeuronCore are present, else ``"pytorch"``.
+
+The request made with ``set_backend`` holds for the process; the one made with ``with
+library.backend(...)`` holds for the current context, so that threads and tasks do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import local
+from typing import Literal, get_args
+
+from trnsci.core.device import neuron_device
+from trnsci.core.environment import library_switch
+from trnsci.core.errors import BackendError, FlagError
+from trnsci.core.explanation import RUNNING, recording
+from trnsci.core.provider import has_aws_nki
+
+__all__ = ["Backend", "ContextChoice", "Library", "Path", "chosen_in_context", "device_ready"]
+
+Backend = Literal["auto", "pytorch", "nki", "simulator"]
+Path = Literal["pytorch", "nki", "simulator"]
+
+_BACKENDS: tuple[str, ...] = get_args(Backend)
+
+
+class ContextChoice:
+    """The backend that a ``with`` block chose.
+
+    Attributes:
+        variable: Its name in the current context, None outside of all blocks.
+        traced: The same for the current thread, which is all that torch.compile can read. It
+            differs only in a task of an event loop that runs while another task is inside a block.
+        used: Whether there ever was a block; without one, nobody need look.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.variable: ContextVar[str | None] = ContextVar(name, default=None)
+        self.traced = local()
+        self.used = False
+
+    def put(self, name: str | None) -> None:
+        """Make ``name`` the choice of the current context."""
+        self.variable.set(name)
+        self.traced.name = name
+        self.used = True
+
+
+def chosen_in_context(choice: ContextChoice) -> str | None:
+    """Return the backend that the innermost ``with`` block chose, or None outside of all."""
+    return choice.variable.get()
+
+
+def device_ready() -> bool:
+    """Return whether this process can launch kernels on a NeuronCore."""
+    return neuron_device() is not None and has_aws_nki()
+
+
+class Library:
+    """The backend of one library.
+
+    Attributes:
+        name: Import name, such as ``"trnblas"``.
+        use_simulator: The variable that sends kernels to the simulator.
+        require_nki: The variable that makes a failing kernel raise.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.use_simulator = library_switch(name, "USE_SIMULATOR")
+        self.require_nki = library_switch(name, "REQUIRE_NKI")
+        self._default: str = "auto"
+        self._choice = ContextChoice(f"{name}.backend")
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: backend {self.get_backend()!r}, path {self.path()!r}>"
+
+    @property
+    def has_nki(self) -> bool:
+        """Whether AWS's NKI is installed; nkisim does not count."""
+        return has_aws_nki()
+
+    def set_backend(self, name: str) -> None:
+        """Choose the backend for the process; inside a ``with backend`` block, for that block.
+
+        Args:
+            name: ``"auto"``, ``"pytorch"``, ``"nki"`` or ``"simulator"``.
+
+        Raises:
+            FlagError: The name is none of these.
+            BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
+        """
+        self._check(name, "set_backend")
+        if chosen_in_context(self._choice) is None:
+            self._default = name
+        else:
+            self._choice.put(name)
+
+    def get_backend(self) -> str:
+        """Return the backend that was asked for, ``"auto"`` if none was."""
+        return chosen_in_context(self._choice) or self._default
+
+    @contextmanager
+    def backend(self, name: str) -> Iterator[None]:
+        """Choose the backend inside a ``with`` block, for the current thread or task only.
+
+        A thread started inside the block sees the choice of the process; one that is to see the
+        choice of the block runs in a copy of its context (``contextvars.copy_context().run``).
+
+        Raises:
+            FlagError: The name is none of the accepted ones.
+            BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
+        """
+        self._check(name, "backend")
+        before = chosen_in_context(self._choice)
+        self._choice.put(name)
+        try:
+            yield
+        finally:
+            self._choice.put(before)
+
+    def path(self) -> Path:
+        """Return what a call made now runs on, if its operands suit a kernel."""
+        requested = self._default
+        if self._choice.used:
+            requested = chosen_in_context(self._choice) or requested
+        if requested == "pytorch":
+            return "pytorch"
+        if requested == "simulator" or self.use_simulator.is_on():
+            return "simulator"
+        if requested == "nki" or device_ready():
+            return "nki"
+        return "pytorch"
+
+    def kernels_wanted(self) -> bool:
+        """Return whether a call made now is to go to its ``Operation``.
+
+        That is so where kernels run, and while ``explain`` asks what the operation would do.
+        """
+        return self.path() != "pytorch" or (RUNNING.number > 0 and recording())
+
+    def no_nki(self, function: str) -> BackendError:
+        """Return the error that says how to get what ``"nki"`` needs."""
+        return BackendError(
+            f"{self.name}.{function}: backend 'nki' needs AWS's NKI (nki>=0.3.0, Neuron SDK 2.29 "
+            f"or later), which is not installed. On a Trainium or Inferentia host, install the "
+            f"Neuron SDK; elsewhere, run the kernels on the simulator with "
+            f"{self.use_simulator.name}=1 or backend 'simulator', or use 'pytorch'"
+        )
+
+    def _check(self, name: str, function: str) -> None:
+        if name not in _BACKENDS:
+            raise FlagError(
+                f"{self.name}.{function}: got {name!r}, accepted: {', '.join(_BACKENDS)}"
+            )
+        if name == "nki" and not self.has_nki and not self.use_simulator.is_on():
+            raise self.no_nki(function)

@@ -1,0 +1,69 @@
+"""Whether this machine has a NeuronCore that torch can reach."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+__all__ = ["NeuronDevice", "forget_device", "neuron_device"]
+
+_NODES = "/dev/neuron[0-9]*"
+
+
+@dataclass(frozen=True)
+class NeuronDevice:
+    """A NeuronCore as torch addresses it.
+
+    Attributes:
+        kind: ``"native"`` for torch's own ``neuron`` device type, ``"xla"`` for torch_xla.
+        torch_device: What ``tensor.to`` takes.
+    """
+
+    kind: Literal["native", "xla"]
+    torch_device: Any
+
+
+_found: list[NeuronDevice | None] = []
+
+
+def neuron_device() -> NeuronDevice | None:
+    """Return the NeuronCore of this process, or None; probed once, and never raises.
+
+    Without a device node of the Neuron driver nothing is imported.
+    """
+    if not _found:
+        _found.append(_probe())
+    return _found[0]
+
+
+def forget_device() -> None:
+    """Make the next ``neuron_device`` probe again."""
+    _found.clear()
+
+
+def _probe() -> NeuronDevice | None:
+    if not glob.glob(_NODES):
+        return None
+    for probe in (_native, _xla):
+        try:
+            found = probe()
+        except Exception:
+            # A broken or missing runtime is a machine without a device; `set_backend("nki")`
+            # shows what is wrong with it, since the kernel's own exception is then reported.
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _native() -> NeuronDevice | None:
+    torch: Any = import_module("torch")
+    return NeuronDevice("native", torch.device("neuron")) if torch.neuron.is_available() else None
+
+
+def _xla() -> NeuronDevice | None:
+    xla_model: Any = import_module("torch_xla.core.xla_model")
+    device = xla_model.xla_device()
+    return NeuronDevice("xla", device) if xla_model.xla_device_hw(device) == "NEURON" else None

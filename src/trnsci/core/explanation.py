@@ -1,0 +1,133 @@
+"""Which path a call takes and why, found without running a kernel or the mathematics.
+
+The function runs on tensors that have a shape and a dtype but no values. Each operation that it
+reaches notes what it would do, and gives back the shape of its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+__all__ = ["RUNNING", "Explanation", "Step", "explain", "note", "recording"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one operation does.
+
+    Attributes:
+        operation: Qualified name, such as ``"trnblas.gemm"``.
+        path: ``"pytorch"``, ``"nki"`` or ``"simulator"``.
+        reason: Why.
+    """
+
+    operation: str
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} -> {self.path}: {self.reason}"
+
+
+@dataclass
+class Explanation:
+    """What a call does.
+
+    Attributes:
+        function: Name of the function.
+        steps: One for each operation that the call reaches, in order.
+        open_end: Why the explanation stops before the call does; empty if it does not.
+    """
+
+    function: str
+    steps: list[Step] = field(default_factory=list)
+    open_end: str = ""
+
+    @property
+    def path(self) -> str:
+        """The path of the call: that of its operations, ``"torch only"`` if it reaches none.
+
+        ``"not known"`` if the explanation stops before it reaches one.
+        """
+        paths = sorted({step.path for step in self.steps})
+        if paths:
+            return " and ".join(paths)
+        return "not known" if self.open_end else "torch only"
+
+    def __str__(self) -> str:
+        lines = [f"{self.function}: {self.path}", *(f"  {step}" for step in self.steps)]
+        if self.open_end:
+            lines.append(f"  not followed further: {self.open_end}")
+        return "\n".join(lines)
+
+
+_RECORDER: ContextVar[Explanation | None] = ContextVar("trnsci.explanation", default=None)
+
+
+class _Running:
+    """How many explanations are being made in the process.
+
+    Calls look at this number first: it is cheaper than a context variable, and torch.compile can
+    guard on it.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._lock = Lock()
+
+    def add(self, change: int) -> None:
+        with self._lock:
+            self.number += change
+
+
+RUNNING = _Running()
+
+
+def recording() -> bool:
+    """Return whether the current context asks for an explanation."""
+    return RUNNING.number > 0 and _RECORDER.get() is not None
+
+
+def note(step: Step) -> None:
+    """Add a step to the explanation that the current context asks for."""
+    explanation = _RECORDER.get()
+    assert explanation is not None
+    explanation.steps.append(step)
+
+
+def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Explanation:
+    """Return which path ``function(*args, **kwargs)`` takes and why, without computing it.
+
+    Raises:
+        Exception: What the call itself raises about the shapes and dtypes of its operands.
+    """
+    import torch
+    from torch._subclasses import fake_tensor
+    from torch.utils._pytree import tree_map_only
+
+    mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+    explanation = Explanation(getattr(function, "__name__", repr(function)))
+    token = _RECORDER.set(explanation)
+    RUNNING.add(1)
+    try:
+        args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        with mode, torch.no_grad():
+            function(*args, **kwargs)
+    except (
+        fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.UnsupportedFakeTensorException,
+    ) as stop:
+        explanation.open_end = f"what comes next depends on values ({type(stop).__name__})"
+    except RuntimeError as stop:
+        if ".numpy()" not in str(stop):
+            raise
+        explanation.open_end = "what comes next is computed by NumPy or SciPy"
+    finally:
+        RUNNING.add(-1)
+        _RECORDER.reset(token)
+    return explanation

@@ -1,0 +1,49 @@
+"""Which implementation of NKI this process has, found without importing any.
+
+AWS's package counts when it has ``nki.isa`` and its distribution records a version of at least
+0.3.0: the ``nki`` 0.0.1 of the public registry is an empty placeholder.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Literal
+
+__all__ = ["Provider", "has_aws_nki", "provider"]
+
+Provider = Literal["aws", "nkisim"]
+
+_LEAST = (0, 3)
+_PACKAGE = "nki"
+
+
+@cache
+def has_aws_nki() -> bool:
+    """Return whether ``import nki`` gives AWS's NKI 0.3.0 or later.
+
+    Where ``nkisim.install()`` made ``nki`` importable, or displaced AWS's, it does not.
+    """
+    try:
+        spec = find_spec(_PACKAGE)
+        # What nkisim puts in its place has no folder, so that no file is found there.
+        folders = spec and spec.submodule_search_locations
+        if not folders or PathFinder.find_spec(f"{_PACKAGE}.isa", folders) is None:
+            return False
+        return _release(version(_PACKAGE)) >= _LEAST
+    except (PackageNotFoundError, ImportError, ValueError):
+        return False
+
+
+def provider() -> Provider:
+    """Return whose NKI the kernels of this process are written against."""
+    return "aws" if has_aws_nki() else "nkisim"
+
+
+def _release(text: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version: ``0.3.0+g1`` gives ``(0, 3)``."""
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else ()

@@ -1,0 +1,93 @@
+"""DF-MP2 energies: random input with recorded energies, and molecules against PySCF."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """A function from a script's name to its module, which may import its neighbours."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    before = set(sys.modules)
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(f"script_{name}", EXAMPLES / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    yield load
+    for name in ("df_mp2", "_pyscf_bridge"):
+        if name not in before:
+            sys.modules.pop(name, None)
+
+
+def test_the_synthetic_energy_is_the_recorded_one(load):
+    df_mp2 = load("df_mp2")
+    inputs = df_mp2.synthetic(*df_mp2.SHAPES["small"])
+    timings = {}
+    energy = df_mp2.df_mp2_energy(*inputs, timings=timings)
+    assert f"{energy:.6e}" == "-1.619250e-04"
+    wide = df_mp2.df_mp2_energy(*(x.double() for x in inputs))
+    assert f"{wide:.9e}" == "-1.619250103e-04"
+    assert list(timings) == ["chol", "half", "metric", "energy"]
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 9000, 2**28])
+def test_slices_do_not_change_the_energy(load, monkeypatch, slice_bytes):
+    df_mp2 = load("df_mp2")
+    monkeypatch.setattr(df_mp2, "SLICE_BYTES", slice_bytes)
+    inputs = tuple(x.double() for x in df_mp2.synthetic(12, 5, 20))
+    exact = df_mp2.defined_energy(inputs)
+    # Products of 20 and 12 terms and sums of 1225; nothing cancels by more than the exchange does.
+    assert abs(df_mp2.df_mp2_energy(*inputs) - exact) <= 2000 * 2.0**-53 * abs(exact)
+
+
+def test_the_command_line(load, capsys):
+    df_mp2 = load("df_mp2")
+    df_mp2.main(["--demo", "--nbasis", "8", "--nocc", "3"])
+    assert "8 basis functions, 3 occupied, 24 auxiliary" in capsys.readouterr().out
+    df_mp2.main(["--bench", "--nbasis", "8", "--nocc", "3", "--naux", "9", "--passes", "warm"])
+    out = capsys.readouterr().out
+    assert "warm: " in out
+    assert "cold: " not in out
+    assert df_mp2.flops(*df_mp2.SHAPES["small"]) == pytest.approx(3.4e9, rel=0.02)
+
+
+# float32 bounds are those published for this method with these molecules and bases.
+MOLECULES = [
+    ("h2o", "sto-3g", 1e-6),
+    ("h2o", "cc-pvdz", 1e-5),
+    ("ch4", "cc-pvdz", 1e-5),
+    ("nh3", "cc-pvdz", 1e-5),
+    ("glycine", "sto-3g", 1e-5),
+    ("glycine", "cc-pvdz", 1e-5),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.pyscf
+@pytest.mark.parametrize(("name", "basis", "narrow"), MOLECULES)
+def test_molecules_against_pyscf(load, name, basis, narrow):
+    pytest.importorskip("pyscf")
+    bridge, df_mp2 = load("_pyscf_bridge"), load("df_mp2")
+    mol = bridge.make_mol(name, basis)
+    reference = bridge.pyscf_reference_energy(mol)
+    wide = df_mp2.df_mp2_energy(*bridge.build_df_mp2_inputs(mol, dtype=torch.float64))
+    assert abs(wide - reference) <= 1e-9
+    energy = df_mp2.df_mp2_energy(*bridge.build_df_mp2_inputs(mol))
+    assert abs(energy - reference) <= narrow
+
+
+@pytest.mark.slow
+@pytest.mark.pyscf
+def test_unknown_molecules_are_refused(load):
+    pytest.importorskip("pyscf")
+    with pytest.raises(ValueError, match=r"make_mol: name must be one of h2o, .*, got 'xenon'"):
+        load("_pyscf_bridge").make_mol("xenon")

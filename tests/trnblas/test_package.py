@@ -1,0 +1,106 @@
+"""What the package shows, what importing it costs, and its signatures."""
+
+import inspect
+import subprocess
+import sys
+from importlib.metadata import version
+from types import ModuleType
+
+import pytest
+
+import trnblas
+from trnsci.core.errors import NkiFallbackWarning
+
+# Names, order and defaults that callers rely on.
+SIGNATURES = {
+    "axpy": "(alpha, x, y)",
+    "dot": "(x, y)",
+    "nrm2": "(x)",
+    "scal": "(alpha, x)",
+    "asum": "(x)",
+    "iamax": "(x)",
+    "gemv": "(alpha, A, x, beta=0.0, y=None, trans=False)",
+    "symv": "(alpha, A, x, beta=0.0, y=None, uplo='upper')",
+    "trmv": "(A, x, uplo='upper', trans=False, diag='nonunit')",
+    "ger": "(alpha, x, y, A=None)",
+    "gemm": "(alpha, A, B, beta=0.0, C=None, transA=False, transB=False)",
+    "batched_gemm": "(alpha, A, B, beta=0.0, C=None, transA=False, transB=False)",
+    "symm": "(alpha, A, B, beta=0.0, C=None, side='left', uplo='upper')",
+    "syrk": "(alpha, A, beta=0.0, C=None, trans=False, uplo='upper')",
+    "trsm": "(alpha, A, B, side='left', uplo='upper', trans=False, diag='nonunit')",
+    "trmm": "(alpha, A, B, side='left', uplo='upper', trans=False, diag='nonunit')",
+    "herk": "(alpha, A, beta=0.0, C=None, trans=False, uplo='upper')",
+    "syr2k": "(alpha, A, B, beta=0.0, C=None, trans=False, uplo='upper')",
+    "gemmt": "(alpha, A, B, beta=0.0, C=None, uplo='upper', transA=False, transB=False)",
+    "batched_trsm": "(alpha, A, B, side='left', uplo='upper', trans=False, diag='nonunit')",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures(name):
+    signature = inspect.signature(getattr(trnblas, name))
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    assert str(inspect.Signature(bare)) == SIGNATURES[name]
+
+
+def test_the_public_names_are_listed():
+    plumbing = {"annotations", "Any", "TYPE_CHECKING", "LIBRARY"}
+    plumbing |= {"PackageNotFoundError", "import_module", "version"}
+    public = {
+        name
+        for name in dir(trnblas)
+        if not name.startswith("_")
+        and name not in plumbing
+        and not isinstance(getattr(trnblas, name), ModuleType)
+    }
+    assert set(trnblas.__all__) == public
+    assert trnblas.__all__ == sorted(trnblas.__all__)
+    assert set(SIGNATURES) <= set(trnblas.__all__)
+
+
+def test_backend_names_and_version():
+    assert trnblas.__version__ == version("trnsci")
+    assert trnblas.NkiFallbackWarning is NkiFallbackWarning
+    assert trnblas.HAS_NKI is False or trnblas.HAS_NKI is True
+    with trnblas.backend("pytorch"):
+        assert trnblas.get_backend() == "pytorch"
+        with pytest.raises(ValueError, match="got 'cuda'"):
+            trnblas.set_backend("cuda")
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = trnblas.nothing_of_the_kind
+
+
+def test_importing_it_imports_neither_the_simulator_nor_scipy():
+    code = (
+        "import sys, torch; before = set(sys.modules); import trnblas\n"
+        "added = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(added - set(sys.stdlib_module_names)))\n"
+        "a = torch.ones(2, 2)\n"
+        "trnblas.gemm(1.0, a, a); trnblas.dot(a, a); trnblas.trsm(1.0, a, a)\n"
+        "print('scipy' in sys.modules, 'nkisim' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.splitlines() == ["['trnblas', 'trnsci']", "False False"]
+
+
+def test_without_scipy_torch_computes(tmp_path):
+    (tmp_path / "scipy").mkdir()
+    (tmp_path / "scipy" / "__init__.py").write_text("raise ImportError('not here')")
+    code = (
+        "import torch, trnblas\n"
+        "a = torch.tensor([[1.0, 2.0], [float('nan'), 3.0]])\n"
+        "x = torch.ones(2)\n"
+        "print(trnblas.symv(1.0, a, x).tolist(), trnblas.trmv(a, x).tolist())\n"
+        "print(trnblas.symm(1.0, a, a.nan_to_num()).tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env={"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert done.stdout.splitlines() == ["[3.0, 5.0] [3.0, 3.0]", "[[1.0, 8.0], [2.0, 13.0]]"]

@@ -1,0 +1,249 @@
+"""Every routine with every option and dtype is what its definition gives in float64."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.linalg.blas as reference
+import torch
+
+import trnblas
+from oracles import blas as oracle
+
+from .agreement import FLOATING, INTEGERS, array, assert_agrees, draw
+from .cases import CASES, DIAG, SIDE, TRANS, UPLO, K, M, N, unchanged
+
+by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def check(case, dtype, tensors):
+    got = case.call(trnblas, unchanged, *tensors)
+    arrays = [array(t) for t in tensors]
+    want = case.call(oracle, unchanged, *arrays)
+    of_real = case.name in ("asum", "nrm2") and dtype.is_complex
+    result = dtype.to_real() if of_real else dtype
+    if case.name == "asum" and dtype in INTEGERS:
+        result = torch.int64
+    assert_agrees(got, want, result, case.steps * (4 if of_real else 1), case.magnitude(arrays))
+    return got
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@by_name
+def test_agrees_with_the_definition(case, dtype):
+    check(case, dtype, case.operands(dtype))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize("case", [c for c in CASES if not c.floats_only], ids=lambda c: c.name)
+def test_integers_are_exact(case, dtype):
+    if dtype is torch.uint8:
+        # Negative factors wrap; of the absolute ones every result is an unsigned number.
+        tensors = case.operands(dtype)
+        got = case.call(trnblas, lambda f: int(abs(f) + 0.5), *tensors)
+        want = case.call(oracle, lambda f: int(abs(f) + 0.5), *map(array, tensors))
+        assert np.array_equal(array(got), want)
+    elif case.name in ("axpy", "scal"):
+        with pytest.raises(TypeError, match="alpha must be whole"):
+            case.call(trnblas, unchanged, *case.operands(dtype))
+    else:
+        check(case, dtype, case.operands(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
+@by_name
+def test_views_of_any_strides(case, dtype):
+    for view in (column_major, stepped, reversed_conjugate):
+        check(case, dtype, [view(t) for t in case.operands(dtype)])
+
+
+def column_major(t):
+    return t.mT.contiguous().mT if t.ndim > 1 else t
+
+
+def stepped(t):
+    wide = torch.full([2 * n for n in t.shape], float("nan"), dtype=t.dtype)
+    inner = wide[tuple(slice(1, None, 2) for _ in t.shape)]
+    inner.copy_(t)
+    return inner
+
+
+def reversed_conjugate(t):
+    """The same values behind a conjugation, or a negation, that torch does lazily."""
+    if t.is_complex():
+        return t.conj().clone().conj()
+    lazily = torch.complex(torch.zeros_like(t), -t).conj().imag
+    assert lazily.is_neg()
+    return lazily
+
+
+@by_name
+def test_expanded_operands(case):
+    expanded = []
+    for tensor in case.operands(torch.float64):
+        if case.solves:
+            expanded.append(tensor)
+        else:
+            expanded.append(tensor[..., :1].expand(tensor.shape))
+    check(case, torch.float64, expanded)
+
+
+@by_name
+def test_arguments_are_left_alone_and_the_result_is_new(case):
+    tensors = case.operands(torch.float32)
+    before = [t.clone() for t in tensors]
+    got = case.call(trnblas, unchanged, *tensors)
+    got.fill_(7)
+    assert all(torch.equal(t, b) for t, b in zip(tensors, before, strict=True))
+
+
+@by_name
+def test_a_gradient_does_not_change_the_value(case):
+    tensors = case.operands(torch.float32)
+    plain = case.call(trnblas, unchanged, *tensors)
+    for tensor in tensors:
+        tensor.requires_grad_()
+    got = case.call(trnblas, unchanged, *tensors)
+    assert got.requires_grad
+    arrays = [array(t) for t in tensors]
+    # Both paths are within the bound of the definition.
+    bound = 2 * case.steps * 2.0**-24 * case.magnitude(arrays)
+    assert (np.abs(array(got) - array(plain)) <= bound).all()
+    with torch.no_grad():
+        assert torch.equal(case.call(trnblas, unchanged, *tensors), plain)
+
+
+LARGE = [
+    ("symm", (300, 300), (300, 1100)),
+    ("symm", (1030, 1030), (1030, 1026)),
+    ("syrk", (130, 40)),
+    ("syrk", (321, 40)),
+    ("herk", (321, 40)),
+    ("gemmt", (1100, 40), (40, 1100)),
+    ("trmm", (300, 300), (300, 200)),
+]
+# The order from which SciPy's triangular products are used, and the one below it.
+TRIANGLES = [47, 48, 60]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
+@pytest.mark.parametrize(
+    "layout", [lambda a: a, lambda a: a.mT.contiguous().mT, lambda a: a[::2, ::2]]
+)
+@pytest.mark.parametrize("n", TRIANGLES)
+def test_triangular_products_on_both_sides_of_the_crossover(n, layout, dtype):
+    a = layout(draw((2 * n, 2 * n), dtype, 0))[:n, :n]
+    b, x = draw((n, 3), dtype, 1), draw((n,), dtype, 2)
+    wide_a, wide_b, wide_x = array(a), array(b), array(x)
+    for uplo, trans, diag in product(UPLO, TRANS, DIAG):
+        options = (uplo, trans, diag)
+        want = oracle.trmv(wide_a, wide_x, *options)
+        magnitude = oracle.trmv(np.abs(wide_a), np.abs(wide_x), *options)
+        assert_agrees(trnblas.trmv(a, x, *options), want, dtype, n + 4, magnitude)
+        for side, other, wide in (("left", b, wide_b), ("right", b.mT, wide_b.T)):
+            want = oracle.trmm(-2, wide_a, wide, side, *options)
+            magnitude = oracle.trmm(2, np.abs(wide_a), np.abs(wide), side, *options)
+            got = trnblas.trmm(-2, a, other, side, *options)
+            assert_agrees(got, want, dtype, n + 4, magnitude)
+
+
+@pytest.mark.parametrize("uplo", UPLO)
+@pytest.mark.parametrize("problem", LARGE, ids=str)
+def test_sizes_beyond_a_panel(problem, uplo):
+    name, *shapes = problem
+    dtype = torch.complex128 if name == "herk" else torch.float64
+    tensors = [draw(shape, dtype, seed) for seed, shape in enumerate(shapes)]
+    got = getattr(trnblas, name)(-2, *tensors, uplo=uplo)
+    arrays = [array(t) for t in tensors]
+    full = {
+        "symm": lambda a, b: oracle.symmetric(a, uplo) @ b,
+        "syrk": lambda a: a @ a.T,
+        "herk": lambda a: a @ a.conj().T,
+        "gemmt": lambda a, b: oracle.triangle(a @ b, uplo),
+        "trmm": lambda a, b: oracle.triangle(a, uplo) @ b,
+    }[name]
+    steps = tensors[0].shape[-1] + 4
+    assert_agrees(got, -2 * full(*arrays), dtype, 2 * steps, 2 * full(*map(np.abs, arrays)))
+    if name == "syrk":
+        assert torch.equal(got, got.mT)
+    if name == "herk":
+        assert torch.equal(got, got.mH)
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize("n", [1, 3, 64, 129, 200])
+def test_rank_k_updates_are_exactly_symmetric(n, dtype, requires_grad):
+    a = draw((n, 33), dtype, n).requires_grad_(requires_grad)
+    for trans in (False, True):
+        matrix = a.mT if trans else a
+        for got in (
+            trnblas.syrk(0.3, matrix, trans=trans),
+            trnblas.syr2k(0.3, matrix, matrix, trans=trans),
+        ):
+            assert torch.equal(got, got.mT)
+        got = trnblas.herk(0.3, matrix, trans=trans)
+        assert torch.equal(got, got.mH)
+
+
+def test_an_asymmetric_accumulator_stays_as_it_is():
+    a, c = draw((6, 3), torch.float64, 0), draw((6, 6), torch.float64, 1)
+    product = trnblas.syrk(1.0, a)
+    for uplo in UPLO:
+        assert torch.equal(trnblas.syrk(1.0, a, 1.0, c, uplo=uplo), product + c)
+
+
+@pytest.mark.parametrize("uplo", UPLO)
+def test_oracle_agrees_with_scipy(uplo):
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(s) for s in ((K, K), (K, N), (K, N)))
+    right, x, y = rng.standard_normal((M, K)), rng.standard_normal(K), rng.standard_normal(K)
+    lower = uplo == "lower"
+    close = {"rtol": 0, "atol": 8 * K * 2.0**-53 * 30}  # |sums| stay below 30 here
+    np.testing.assert_allclose(
+        oracle.symv(2, a, x, 3, y, uplo), reference.dsymv(2, a, x, 3, y, lower=lower), **close
+    )
+    for side in SIDE:
+        other, below = (b, c) if side == "left" else (right, right)
+        s = int(side == "right")
+        np.testing.assert_allclose(
+            oracle.symm(2, a, other, 3, below, side, uplo),
+            reference.dsymm(2, a, other, 3, below, side=s, lower=lower),
+            **close,
+        )
+        for trans in TRANS:
+            t = int(trans is not False)
+            for diag in DIAG:
+                unit = int(diag == "unit")
+                np.testing.assert_allclose(
+                    oracle.trmm(2, a, other, side, uplo, trans, diag),
+                    reference.dtrmm(2, a, other, side=s, lower=lower, trans_a=t, diag=unit),
+                    **close,
+                )
+                np.testing.assert_allclose(
+                    oracle.trmv(a, x, uplo, trans, diag),
+                    reference.dtrmv(a, x, lower=lower, trans=t, diag=unit),
+                    **close,
+                )
+                dominant = a / 4 + 2 * np.eye(K)
+                np.testing.assert_allclose(
+                    oracle.trsm(2, dominant, other, side, uplo, trans, diag),
+                    reference.dtrsm(2, dominant, other, side=s, lower=lower, trans_a=t, diag=unit),
+                    **close,
+                )
+    np.testing.assert_allclose(
+        oracle.triangle(oracle.syrk(2, b), uplo),
+        oracle.triangle(reference.dsyrk(2, b, lower=lower), uplo),
+        **close,
+    )
+    np.testing.assert_allclose(
+        oracle.triangle(oracle.syr2k(2, b, c), uplo),
+        oracle.triangle(reference.dsyr2k(2, b, c, lower=lower), uplo),
+        **close,
+    )
+    z = b + 1j * c
+    np.testing.assert_allclose(
+        oracle.triangle(oracle.herk(2, z), uplo),
+        oracle.triangle(reference.zherk(2, z, lower=lower), uplo),
+        **close,
+    )

@@ -1,0 +1,170 @@
+"""What a zero multiplies, and what an option leaves out, is never read; norms never overflow."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import trnblas
+from oracles import blas as oracle
+
+from .agreement import ROUNDOFF, array, draw
+from .cases import CASES, DIAG, SIDE, UPLO
+
+NAN = float("nan")
+WITH_ALPHA = [c for c in CASES if c.name.partition("-")[0] not in ("dot", "asum", "nrm2", "trmv")]
+SECOND = ("axpy",)  # whose last operand is what alpha's product is added to
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("case", WITH_ALPHA, ids=lambda case: case.name)
+def test_alpha_zero_reads_no_factor(case, grad):
+    name = case.name.partition("-")[0]
+    seen = []
+
+    def zero_first(factor):
+        seen.append(factor)
+        return 0.0 if len(seen) == 1 else factor
+
+    count = {"scal": 1, "axpy": 1, "syrk": 1, "herk": 1}.get(name, 2)
+    tensors = [draw(shape, torch.float64, i) for i, shape in enumerate(case.shapes)]
+    for tensor in tensors[:count]:
+        tensor.fill_(NAN)
+    for tensor in tensors:
+        tensor.requires_grad_(grad)
+    got = case.call(trnblas, zero_first, *tensors)
+    arrays = [np.zeros(t.shape) if i < count else array(t) for i, t in enumerate(tensors)]
+    seen.clear()
+    # A system with zeros for its matrix has no answer; alpha == 0 gives zeros all the same.
+    want = np.zeros(got.shape) if case.solves else case.call(oracle, zero_first, *arrays)
+    assert np.array_equal(array(got), want)
+    if grad:
+        for gradient in torch.autograd.grad(got.sum(), tensors[:count]):
+            assert torch.equal(gradient, torch.zeros_like(gradient))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_beta_zero_reads_no_accumulator(grad):
+    a, b, x = (draw(s, torch.float64, i) for i, s in enumerate(((3, 3), (3, 3), (3,))))
+    c = torch.full((3, 3), NAN, dtype=torch.float64, requires_grad=grad)
+    y = torch.full((3,), NAN, dtype=torch.float64, requires_grad=grad)
+    for function in (trnblas.gemm, trnblas.symm, trnblas.syr2k, trnblas.gemmt):
+        for alpha in (1.0, 2.0, 0.0):
+            got = function(alpha, a, b, 0.0, c)
+            assert torch.equal(got, function(alpha, a, b))
+            assert got.requires_grad == grad
+            if grad:
+                (gradient,) = torch.autograd.grad(got.sum(), [c])
+                assert torch.equal(gradient, torch.zeros_like(c))
+    for function in (trnblas.syrk, trnblas.herk):
+        assert torch.equal(function(2.0, a, 0.0, c), function(2.0, a))
+    for function in (trnblas.gemv, trnblas.symv):
+        assert torch.equal(function(2.0, a, x, 0.0, y), function(2.0, a, x))
+    assert torch.equal(
+        trnblas.batched_gemm(2.0, a[None], b, 0.0, c), trnblas.batched_gemm(2.0, a[None], b)
+    )
+
+
+def test_tensor_factors_equal_to_zero_stop_nan_too():
+    zero = torch.tensor(0.0, dtype=torch.float64, requires_grad=True)
+    a, c = torch.full((2, 2), NAN, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+    assert torch.equal(trnblas.gemm(zero, a, a, 1.0, c), c)
+    assert torch.equal(trnblas.gemm(1.0, c, c, zero, a), c)
+    assert torch.equal(trnblas.scal(zero, a), torch.zeros_like(c))
+    got = trnblas.gemm(zero, c, 3 * c)
+    (gradient,) = torch.autograd.grad(got.sum(), [zero])
+    assert gradient == 6  # the product counts for the derivative, though not for the value
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.complex128], ids=str)
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("n", [3, 70, 200])
+def test_the_other_triangle_is_not_read(n, grad, dtype):
+    a, b, x = (draw(s, dtype, i) for i, s in enumerate(((n, n), (n, n), (n,))))
+    a = a / n + 2 * torch.eye(n, dtype=dtype)
+    for uplo in UPLO:
+        spoilt = torch.full_like(a, NAN)
+        spoilt = a.triu() + spoilt.tril(-1) if uplo == "upper" else a.tril() + spoilt.triu(1)
+        spoilt = spoilt.requires_grad_(grad)
+        assert spoilt.isnan().any()
+        results = [trnblas.symv(2.0, spoilt, x, uplo=uplo)]
+        for side in SIDE:
+            results.append(trnblas.symm(2.0, spoilt, b, side=side, uplo=uplo))
+        for diag in DIAG:
+            without = spoilt.detach().clone()
+            if diag == "unit":
+                without.fill_diagonal_(NAN)
+            without.requires_grad_(grad)
+            for trans in (False, True, "C"):
+                results.append(trnblas.trmv(without, x, uplo, trans, diag))
+                for side in SIDE:
+                    for function in (trnblas.trmm, trnblas.trsm):
+                        results.append(function(2.0, without, b, side, uplo, trans, diag))
+            if grad:
+                (gradient,) = torch.autograd.grad(results[-1].abs().sum(), [without])
+                assert not gradient.isnan().any()
+        assert all(result.isfinite().all() for result in results)
+
+
+def test_a_singular_system_gives_infinities():
+    got = trnblas.trsm(1.0, torch.zeros(1, 1), torch.ones(1, 1))
+    assert got.isinf().all()
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30, 1e-44, 1.0, 3e38])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+def test_nrm2_of_narrow_numbers_beyond_their_squares(dtype, scale):
+    x = torch.full((4,), scale if dtype is not torch.complex64 else complex(scale, 0)).to(dtype)
+    x[1:] /= 4
+    check_norm(x)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300, 5e-324, 1.5e308, 1.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_nrm2_of_wide_numbers_beyond_their_squares(dtype, scale):
+    x = torch.full((4,), scale, dtype=torch.float64).to(dtype)
+    x[1:] /= 4
+    check_norm(x)
+    if dtype is torch.complex128:
+        check_norm(x * 0.5j)
+
+
+def check_norm(x):
+    for variable in (x, x.clone().requires_grad_()):
+        got = float(trnblas.nrm2(variable).detach())
+        want = float(oracle.nrm2(array(x)))
+        real = x.dtype.to_real() if x.is_complex() else x.dtype
+        # Eight roundings: four squares and sums, the root, the scaling; and the least subnormal.
+        least = 2.0 * torch.finfo(real).tiny * torch.finfo(real).eps
+        assert abs(got - want) <= 8 * ROUNDOFF[real] * want + least
+
+
+def test_nrm2_of_special_values():
+    inf = float("inf")
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        assert trnblas.nrm2(torch.zeros(3, dtype=dtype)) == 0
+        assert trnblas.nrm2(torch.tensor([1.0, -inf], dtype=dtype)) == inf
+        assert trnblas.nrm2(torch.tensor([1.0, NAN, inf], dtype=dtype)).isnan()
+    assert trnblas.nrm2(torch.full((4,), 3e4, dtype=torch.float16)) == 6e4
+    x = torch.zeros(3, requires_grad=True)
+    trnblas.nrm2(x).backward()
+    assert torch.equal(x.grad, torch.zeros(3))
+    x = torch.tensor([3e30, 4e30], requires_grad=True)
+    trnblas.nrm2(x).backward()
+    assert torch.allclose(x.grad, torch.tensor([0.6, 0.8]), rtol=4 * 2.0**-24)
+
+
+def test_iamax():
+    assert trnblas.iamax(torch.tensor([1.0, -5.0, 3.0, -2.0])) == 1
+    assert trnblas.iamax(torch.tensor([2, -5, 5, -5])) == 1
+    assert trnblas.iamax(torch.tensor([[1.0, -4.0], [4.0, 0.0]])) == 1
+    assert trnblas.iamax(torch.tensor([1.0, math.inf, NAN, 0.0])) == 2
+    assert trnblas.iamax(torch.tensor([3 + 3j, 0 + 4.5j, -4 + 0j])) == 1
+    assert trnblas.iamax(torch.tensor([127, -128], dtype=torch.int8)) == 1
+    assert trnblas.iamax(torch.tensor([3, 200, 200], dtype=torch.uint8)) == 1
+    assert type(trnblas.iamax(torch.ones(2))) is int
+    for dtype in (torch.float16, torch.bfloat16):
+        assert trnblas.iamax(torch.tensor([1, -2, 2], dtype=dtype)) == 1
+    with pytest.raises(IndexError, match=r"iamax: x must have elements, got shape \(0, 3\)"):
+        trnblas.iamax(torch.empty(0, 3))

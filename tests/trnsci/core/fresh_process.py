@@ -1,0 +1,25 @@
+"""Python code in an interpreter of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+_VARIABLES = ("TRNSCI_", "NKI_SIMULATOR", "NEURON_", "PYTHONPATH")
+
+
+def printed_by(code, *, path=(), **variables):
+    """What ``code`` prints, as JSON, with folders in front of ``sys.path`` and variables set."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(_VARIABLES)}
+    if path:
+        clean["PYTHONPATH"] = os.pathsep.join(map(str, path))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import json\n{code}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=clean | variables,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])

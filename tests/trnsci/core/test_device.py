@@ -1,0 +1,68 @@
+"""The probe for a NeuronCore, on this machine and with stand-ins for a Neuron runtime."""
+
+import sys
+
+import pytest
+import torch
+
+from trnsci.core import device
+from trnsci.core.device import neuron_device
+
+from .fresh_process import printed_by
+
+
+def test_without_a_device_node_nothing_is_imported(monkeypatch):
+    monkeypatch.setattr(device, "_NODES", "/dev/no such device[0-9]*")
+    monkeypatch.setattr(device, "import_module", lambda name: pytest.fail(f"imported {name}"))
+    assert neuron_device() is None
+
+
+def test_fake_torch_xla_with_a_neuron_device_is_found(fake_neuron):
+    fake_neuron("cpu")
+    assert neuron_device() == device.NeuronDevice("xla", torch.device("cpu"))
+
+
+def test_fake_torch_xla_with_another_device_does_not_count(fake_neuron):
+    fake_neuron("cpu", hardware="TPU")
+    assert neuron_device() is None
+
+
+def test_a_device_node_without_a_runtime_does_not_count(fake_neuron, monkeypatch):
+    fake_neuron()
+    monkeypatch.delitem(sys.modules, "torch_xla.core.xla_model")
+    assert neuron_device() is None
+
+
+def test_a_runtime_that_raises_does_not_count(fake_neuron, monkeypatch):
+    fake_neuron()
+    model = sys.modules["torch_xla.core.xla_model"]
+
+    def broken():
+        raise OSError("NRT_INIT failed")
+
+    monkeypatch.setattr(model, "xla_device", broken)
+    assert neuron_device() is None
+
+
+def test_the_probe_runs_once(fake_neuron):
+    fake_neuron()
+    first = neuron_device()
+    del sys.modules["torch_xla.core.xla_model"]
+    assert neuron_device() is first
+    device.forget_device()
+    assert neuron_device() is None
+
+
+@pytest.mark.parametrize(("available", "kind"), [(True, "native"), (False, None)])
+def test_a_fake_native_device_is_found_where_it_is_available(tmp_path, available, kind):
+    (tmp_path / "neuron0").touch()
+    code = f"""
+import types, torch
+torch.utils.rename_privateuse1_backend("neuron")
+torch.neuron = types.SimpleNamespace(is_available=lambda: {available})
+from trnsci.core import device
+device._NODES = {str(tmp_path / "neuron*")!r}
+found = device.neuron_device()
+print(json.dumps([found and found.kind, found and str(found.torch_device)]))
+"""
+    assert printed_by(code) == [kind, kind and "neuron"]

@@ -1,0 +1,174 @@
+"""How an operation chooses its path, and what a kernel path gives back."""
+
+import numpy as np
+import pytest
+import torch
+
+from trnsci.core.counters import counts
+from trnsci.core.testing import launched, random_tensor, unit_roundoff
+
+KERNEL = "scaled_add_kernel"
+
+
+def assert_is_scaled_sum(got, x, y, alpha):
+    """``got`` is alpha*x + y: one product and one sum in float32, and a rounding into its dtype."""
+    x, y = x.double().numpy(), y.double().numpy()
+    u = unit_roundoff(torch.float32)
+    tolerance = 2 * u * (np.abs(alpha * x) + np.abs(y)) * (1 + 2 * u)
+    if got.dtype == torch.bfloat16:  # rounding to nearest once more
+        tolerance = tolerance + unit_roundoff(torch.bfloat16) * np.abs(alpha * x + y) * (1 + 2 * u)
+    error = np.abs(got.double().numpy() - (alpha * x + y))
+    assert (error <= tolerance).all()
+
+
+def test_the_torch_path_is_the_reference(operation):
+    x, y = random_tensor(3, 4), random_tensor(3, 4, seed=1)
+    assert torch.equal(operation(x, y, 2.0), 2.0 * x + y)
+    assert not counts().launches
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (127, 5), (128, 512), (129, 513)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_simulator_path_launches_the_kernel_once(library, operation, shape, dtype):
+    x, y = random_tensor(*shape, dtype=dtype), random_tensor(*shape, dtype=dtype, seed=1)
+    with library.backend("simulator"), launched(KERNEL):
+        got = operation(x, y, -1.5)
+    assert got.dtype == dtype
+    assert got.device == x.device
+    assert_is_scaled_sum(got, x, y, -1.5)
+    assert counts().launches == {KERNEL: 1}
+
+
+def test_an_absent_tensor_reaches_the_kernel_as_none(library, operation):
+    x = random_tensor(4, 4)
+    with library.backend("simulator"), launched(KERNEL):
+        assert torch.equal(operation(x, None, 2.0), 2.0 * x)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda t: t.mT,
+        lambda t: t[::2, 1::2],
+        lambda t: t[:1].expand(4, 6),
+        lambda t: t.clone().requires_grad_(),
+    ],
+    ids=["transposed", "strided", "expanded", "requires_grad"],
+)
+def test_operands_of_any_layout_are_taken(library, operation, layout):
+    x, y = layout(random_tensor(4, 6)), layout(random_tensor(4, 6, seed=1))
+    with library.backend("simulator"), launched(KERNEL):
+        got = operation(x, y, 2.0)
+    assert got.is_contiguous()
+    assert_is_scaled_sum(got.detach(), x.detach(), y.detach(), 2.0)
+
+
+def test_a_kernel_that_writes_to_its_argument_does_not_reach_the_callers_tensor(
+    library, make_operation
+):
+    operation = make_operation("overwriting")
+    x = random_tensor(4, 4)
+    before = x.clone()
+    with library.backend("simulator"), launched("overwriting_kernel"):
+        got = operation(x, x, 1.0)
+    assert torch.equal(got, torch.full((4, 4), 7.0))
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.float64, torch.complex64, torch.int32, torch.bool]
+)
+def test_other_dtypes_run_on_torch_without_a_warning(library, operation, dtype):
+    x = torch.ones(2, 2, dtype=dtype)
+    with library.backend("simulator"):
+        got = operation(x, x, 1)
+        path, reason = operation.choose(x, x, 1)
+    assert torch.equal(got, 1 * x + x)
+    assert not counts().launches
+    assert not counts().fallbacks
+    assert (path, reason) == ("pytorch", f"the kernel does not take {dtype}")
+
+
+def test_empty_operands_run_on_torch(library, operation):
+    x = torch.empty(0, 4)
+    with library.backend("simulator"):
+        assert operation(x, x, 1.0).shape == (0, 4)
+        assert operation.choose(x, x, 1.0) == ("pytorch", "an operand is empty")
+    assert not counts().launches
+
+
+def test_operands_that_the_kernel_does_not_take_run_on_torch(library, make_operation):
+    operation = make_operation(
+        unsuited=lambda x, y, alpha: "" if x.ndim == 2 else f"{x.ndim}-D operands"
+    )
+    x = random_tensor(2, 3, 4)
+    with library.backend("simulator"):
+        assert torch.equal(operation(x, x, 1.0), x + x)
+        assert operation.choose(x, x, 1.0) == ("pytorch", "3-D operands")
+        with launched(KERNEL):
+            operation(x[0], x[0], 1.0)
+
+
+class TestTheSizeThatIsWorthALaunch:
+    @pytest.fixture
+    def operation(self, make_operation):
+        return make_operation(flops=lambda x, y, alpha: 2 * x.numel(), min_flops=100)
+
+    def test_small_calls_run_on_torch_in_auto(self, operation, fake_neuron):
+        fake_neuron()
+        x = torch.ones(7, 7)
+        assert operation.choose(x, x, 1.0) == (
+            "pytorch",
+            "a launch is worth at least 100 flops",
+        )
+
+    def test_large_calls_run_on_the_device_in_auto(self, operation, fake_neuron):
+        fake_neuron()
+        x = torch.ones(8, 8)
+        assert operation.choose(x, x, 1.0)[0] == "nki"
+
+    def test_size_does_not_matter_where_kernels_were_asked_for(self, library, operation):
+        x = torch.ones(2, 2)
+        with library.backend("simulator"), launched(KERNEL):
+            operation(x, x, 1.0)
+
+
+def test_the_reason_names_what_decided(library, operation, monkeypatch, fake_neuron):
+    x = torch.ones(2, 2)
+
+    def reason():
+        return operation.choose(x, x, 1.0)[1]
+
+    assert reason() == "backend 'auto' finds no NeuronCore with AWS's NKI"
+    with library.backend("pytorch"):
+        assert reason() == "backend 'pytorch' is set"
+    with library.backend("simulator"):
+        assert reason() == "backend 'simulator' is set"
+    monkeypatch.setenv("TRNSCI_USE_SIMULATOR", "1")
+    assert reason() == f"{library.use_simulator.name} or its umbrella is on"
+    monkeypatch.delenv("TRNSCI_USE_SIMULATOR")
+    fake_neuron()
+    assert reason() == "backend 'auto' finds a NeuronCore with AWS's NKI"
+
+
+def test_the_custom_operator_appears_at_the_first_kernel_call(library, operation):
+    def operator():
+        return getattr(getattr(torch.ops, library.name), "scaled_add", None)
+
+    x = torch.ones(2, 2)
+    operation(x, x, 1.0)
+    assert operator() is None
+    with library.backend("simulator"):
+        operation(x, x, 1.0)
+    assert str(operator().default._schema) == (
+        f"{library.name}::scaled_add(Tensor x, Tensor? y, float alpha) -> Tensor"
+    )
+
+
+def test_the_custom_operator_keeps_the_rules_of_torch(library, operation):
+    x, y = random_tensor(3, 4).requires_grad_(), random_tensor(3, 4, seed=1).requires_grad_()
+    with library.backend("simulator"):
+        operation.register()
+        operator = getattr(torch.ops, library.name).scaled_add.default
+        torch.library.opcheck(operator, (x, y, 2.0))
+        torch.library.opcheck(operator, (x.detach().mT, None, 2.0))

@@ -28,9 +28,18 @@ from trnblas._torch import (
     torch_trsm,
 )
 
-__all__ = ["run_gemm", "run_gemmt", "run_symm", "run_syr2k", "run_syrk", "run_trmm", "run_trsm"]
+__all__ = [
+    "kernels_wanted",
+    "run_gemm",
+    "run_gemmt",
+    "run_symm",
+    "run_syr2k",
+    "run_syrk",
+    "run_trmm",
+    "run_trsm",
+]
 
-_kernels_wanted = LIBRARY.kernels_wanted
+kernels_wanted = LIBRARY.kernels_wanted
 
 
 def run_gemm(
@@ -43,7 +52,7 @@ def run_gemm(
     trans_b: Trans,
 ) -> Tensor:
     """Return ``alpha * op(A) @ op(B) + beta * C``."""
-    if not _kernels_wanted() or is_number(alpha, 0):
+    if not kernels_wanted() or is_number(alpha, 0):
         return torch_gemm(alpha, A, B, beta, C, trans_a, trans_b)
     from trnblas._operations import BATCHED_GEMM, GEMM
 
@@ -75,7 +84,7 @@ def run_gemmt(
     """Return one triangle of ``alpha * op(A) @ op(B) + beta * C``, the other of C."""
     # A tensor as factor cannot stay outside: it would reach the other triangle too.
     numbers = not isinstance(alpha, Tensor) and not isinstance(beta, Tensor)
-    if not _kernels_wanted() or is_number(alpha, 0) or not numbers:
+    if not kernels_wanted() or is_number(alpha, 0) or not numbers:
         return torch_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
     from trnblas._operations import GEMMT
 
@@ -89,7 +98,7 @@ def run_symm(
     alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, left: bool, upper: bool
 ) -> Tensor:
     """Return ``alpha * A @ B + beta * C``, or with A on the right, for a symmetric A."""
-    if not _kernels_wanted() or is_number(alpha, 0):
+    if not kernels_wanted() or is_number(alpha, 0):
         return torch_symm(alpha, A, B, beta, C, left, upper)
     from trnblas._operations import SYMM
 
@@ -99,7 +108,7 @@ def run_symm(
 
 def run_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:
     """Return ``alpha * A @ A.mT + beta * C``, or with the transpose on the left."""
-    if not _kernels_wanted() or is_number(alpha, 0):
+    if not kernels_wanted() or is_number(alpha, 0):
         return torch_syrk(alpha, A, beta, C, op)
     from trnblas._operations import SYRK
 
@@ -111,7 +120,7 @@ def run_syr2k(
     alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, op: Trans
 ) -> Tensor:
     """Return ``alpha * (A @ B.mT + B @ A.mT) + beta * C``, or with the transposes on the left."""
-    if not _kernels_wanted() or is_number(alpha, 0):
+    if not kernels_wanted() or is_number(alpha, 0):
         return torch_syr2k(alpha, A, B, beta, C, op)
     from trnblas._operations import SYR2K
 
@@ -124,7 +133,7 @@ def run_trsm(
     alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
 ) -> Tensor:
     """Return X with ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B``."""
-    if not _kernels_wanted() or is_number(alpha, 0):
+    if not kernels_wanted() or is_number(alpha, 0):
         return torch_trsm(alpha, A, B, left, upper, op, unit)
     if isinstance(alpha, Tensor):
         return run_trsm(1, A, scaled(alpha, B), left, upper, op, unit)
@@ -143,7 +152,7 @@ def run_trmm(
     alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
 ) -> Tensor:
     """Return ``alpha * op(A) @ B``, or ``alpha * B @ op(A)``, for a triangular A."""
-    if not _kernels_wanted() or is_number(alpha, 0):
+    if not kernels_wanted() or is_number(alpha, 0):
         return torch_trmm(alpha, A, B, left, upper, op, unit)
     if isinstance(alpha, Tensor):
         return scaled(alpha, run_trmm(1, A, B, left, upper, op, unit))

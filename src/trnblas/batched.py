@@ -5,9 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from trnblas._arguments import Scalar, agree
-from trnblas._dispatch import run_gemm
+from trnblas._dispatch import kernels_wanted, run_gemm
 from trnblas._flags import transposition
 from trnblas._operands import product_arguments
+from trnblas._quick import quick_products
 from trnblas.level3 import solved
 from trnsci.core.errors import ShapeError
 
@@ -42,6 +43,10 @@ def batched_gemm(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones.
     """
+    if not kernels_wanted():
+        quick = quick_products(alpha, A, B, beta, C, transA, transB)
+        if quick is not None:
+            return quick
     agree("batched_gemm", "A", A, "B", B)
     _check_batch("batched_gemm", A, B)
     trans_a = transposition("batched_gemm", "transA", transA, A)

@@ -121,13 +121,16 @@ def iamax(x: Tensor) -> int:
 
 
 def _norm(x: Tensor) -> Tensor:
-    norm = torch.linalg.vector_norm(x)
     if unwatched(x):
+        norm = torch.linalg.vector_norm(x)
         low, high = _SAFE_NORM
         if low < norm.item() < high:
             return norm
+    if x.dtype is not torch.float64:
+        # Squares of float32 neither overflow nor vanish in float64.
+        return torch.linalg.vector_norm(x, dtype=torch.float64).to(x.dtype)
     if x.numel() == 0:
-        return norm
+        return torch.linalg.vector_norm(x)
     # Dividing by a power of two is exact. Where the largest is zero, infinite or NaN, the plain
     # norm is already right, and so is its derivative.
     largest = x.detach().abs().amax()

@@ -14,6 +14,7 @@ from trnblas._accumulation import accumulated, is_number, scaled, vanished
 from trnblas._arguments import Scalar, agree, expandable, matrix, number, square, vector
 from trnblas._flags import Trans, applied, flipped, is_unit, is_upper, transposition
 from trnblas._products import vector_product
+from trnblas._quick import quick_vector
 from trnblas._triangles import mirrored, triangular
 from trnsci.core.errors import ShapeError
 
@@ -44,6 +45,9 @@ def gemv(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: trans is none of the above.
     """
+    quick = quick_vector(alpha, A, x, beta, y, trans)
+    if quick is not None:
+        return quick
     agree("gemv", "A", A, "x", x)
     op = transposition("gemv", "trans", trans, A)
     alpha, beta = _vector_arguments("gemv", alpha, A, x, beta, y, op)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from trnblas._arguments import Scalar, agree, floating, square, tensor
 from trnblas._dispatch import (
+    kernels_wanted,
     run_gemm,
     run_gemmt,
     run_symm,
@@ -27,6 +28,7 @@ from trnblas._dispatch import (
 )
 from trnblas._flags import Trans, flipped, is_left, is_unit, is_upper, transposition
 from trnblas._operands import product_arguments, rank_k_arguments, sided_arguments
+from trnblas._quick import quick_product, quick_solution
 from trnblas._torch import torch_herk
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
@@ -58,6 +60,10 @@ def gemm(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones.
     """
+    if not kernels_wanted():
+        quick = quick_product(alpha, A, B, beta, C, transA, transB)
+        if quick is not None:
+            return quick
     agree("gemm", "A", A, "B", B)
     trans_a = transposition("gemm", "transA", transA, A)
     trans_b = transposition("gemm", "transB", transB, B)
@@ -293,6 +299,10 @@ def trsm(
         DTypeError: The dtypes differ or are integers, or alpha does not suit them.
         FlagError: An option is none of the accepted ones.
     """
+    if not kernels_wanted():
+        quick = quick_solution(alpha, A, B, side, uplo, trans, diag)
+        if quick is not None:
+            return quick
     agree("trsm", "A", A, "B", B)
     return solved("trsm", alpha, A, B, side, uplo, trans, diag)
 

@@ -1,0 +1,201 @@
+"""How fast trnblas is beside the best direct call, as ratios and differences in one run.
+
+    python benchmarks/bench_blas.py              print the table
+    python benchmarks/bench_blas.py --cuda       the same on a CUDA device, against torch
+    python benchmarks/bench_blas.py --dtype float64 --sizes 256 2048
+    python benchmarks/bench_blas.py --record     also append to benchmarks/results/
+
+The rival of a product is torch's routine with alpha and beta folded in; that of a routine which
+torch lacks is the faster of torch's best expression and, on a CPU, SciPy's BLAS with the tensors
+handed over without a copy. Contenders take turns, so that noise is shared. Small problems are
+repeated within a turn, since a clock is no finer than they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from runner import Timing, measure, record, show
+from torch import Tensor
+
+import trnblas
+
+Call = Callable[[], object]
+Row = tuple[str, str, str, str]
+
+SMALL, REPEATS = 8, 500
+ALPHA, BETA = 0.5, -2.0
+GOAL_RATIO, GOAL_US = 1.02, 3.0
+
+
+def operands(n: int, dtype: torch.dtype, device: str) -> dict[str, Tensor]:
+    """Return matrices, a batch and vectors of order n; ``t`` has a diagonal that dominates."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=dtype, generator=generator).to(device)
+
+    batch = max(4, 256 // n)
+    found = {"a": draw(n, n), "b": draw(n, n), "c": draw(n, n), "x": draw(n), "y": draw(n)}
+    found |= {"ab": draw(batch, n, n), "bb": draw(batch, n, n), "cb": draw(batch, n, n)}
+    found["t"] = found["a"] / n + 2 * torch.eye(n, dtype=dtype, device=device)
+    return found
+
+
+def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]]:
+    """Return, by routine, our call and the direct calls of torch that do the same."""
+    a, b, c, x, y, t = (o[name] for name in "abcxyt")
+    ab, bb, cb = o["ab"], o["bb"], o["cb"]
+
+    def symmetric() -> Tensor:
+        return torch.triu(a) + torch.triu(a, 1).mT
+
+    return {
+        "gemm": (lambda: trnblas.gemm(1.0, a, b), {"mm": lambda: torch.mm(a, b)}),
+        "gemm alpha beta": (
+            lambda: trnblas.gemm(ALPHA, a, b, BETA, c),
+            {"addmm": lambda: torch.addmm(c, a, b, alpha=ALPHA, beta=BETA)},
+        ),
+        "gemm transposed": (
+            lambda: trnblas.gemm(ALPHA, a, b, BETA, c, True, True),
+            {"addmm": lambda: torch.addmm(c, a.mT, b.mT, alpha=ALPHA, beta=BETA)},
+        ),
+        "batched_gemm": (
+            lambda: trnblas.batched_gemm(ALPHA, ab, bb, BETA, cb),
+            {"baddbmm": lambda: torch.baddbmm(cb, ab, bb, alpha=ALPHA, beta=BETA)},
+        ),
+        "batched_gemm shared": (
+            lambda: trnblas.batched_gemm(1.0, ab, b),
+            {"matmul": lambda: torch.matmul(ab, b)},
+        ),
+        "gemv": (
+            lambda: trnblas.gemv(ALPHA, a, x, BETA, y),
+            {"addmv": lambda: torch.addmv(y, a, x, alpha=ALPHA, beta=BETA)},
+        ),
+        "trsm": (
+            lambda: trnblas.trsm(1.0, t, b),
+            {"solve_triangular": lambda: torch.linalg.solve_triangular(t, b, upper=True)},
+        ),
+        "symm": (lambda: trnblas.symm(1.0, a, b), {"torch": lambda: torch.mm(symmetric(), b)}),
+        "syrk": (lambda: trnblas.syrk(1.0, a), {"torch": lambda: torch.mm(a, a.mT)}),
+        "trmm": (lambda: trnblas.trmm(1.0, a, b), {"torch": lambda: torch.mm(torch.triu(a), b)}),
+        "symv": (lambda: trnblas.symv(1.0, a, x), {"torch": lambda: torch.mv(symmetric(), x)}),
+        "trmv": (lambda: trnblas.trmv(a, x), {"torch": lambda: torch.mv(torch.triu(a), x)}),
+        "axpy": (
+            lambda: trnblas.axpy(ALPHA, a, b),
+            {"add": lambda: torch.add(b, a, alpha=ALPHA)},
+        ),
+        "dot": (lambda: trnblas.dot(x, y), {"dot": lambda: torch.dot(x, y)}),
+        "nrm2": (lambda: trnblas.nrm2(a), {"vector_norm": lambda: torch.linalg.vector_norm(a)}),
+    }
+
+
+def scipy_rivals(o: dict[str, Tensor]) -> dict[str, Call]:
+    """Return, by routine, SciPy's BLAS between tensors."""
+    from scipy.linalg import blas
+
+    a, b, x = o["a"], o["b"], o["x"]
+    prefix = {torch.float32: "s", torch.float64: "d"}[a.dtype]
+
+    def routine(name: str) -> Callable[..., object]:
+        return getattr(blas, prefix + name)
+
+    def tensor(array) -> Tensor:
+        return torch.from_numpy(array)
+
+    symm, syrk, trmm = routine("symm"), routine("syrk"), routine("trmm")
+    symv, trmv = routine("symv"), routine("trmv")
+
+    def rank_k() -> Tensor:
+        # One triangle; the other is mirrored by torch, since the full matrix is asked for.
+        half = tensor(syrk(1.0, a.numpy().T, trans=1, lower=1).T)
+        return half + torch.triu(half, 1).mT
+
+    sided = {"side": 1, "lower": 1}
+    return {
+        "symm": lambda: tensor(symm(1.0, a.numpy().T, b.numpy().T, **sided).T),
+        "syrk": rank_k,
+        "trmm": lambda: tensor(trmm(1.0, a.numpy().T, b.numpy().T, **sided).T),
+        "symv": lambda: tensor(symv(1.0, a.numpy().T, x.numpy(), lower=1)),
+        "trmv": lambda: tensor(trmv(a.numpy().T, x.numpy(), lower=1, trans=1)),
+    }
+
+
+def repeated(call: Call, times: int, device: str) -> Call:
+    """Return a call that makes ``times`` calls and waits for the device."""
+
+    def run() -> None:
+        for _ in range(times):
+            call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return run
+
+
+def timings_of(n: int, dtype: torch.dtype, device: str) -> dict[str, dict[str, Timing]]:
+    """Return the seconds per call of every contender, by routine; ours is called trnblas."""
+    tensors = operands(n, dtype, device)
+    others = scipy_rivals(tensors) if device == "cpu" else {}
+    times = REPEATS if n <= SMALL else 1 if n > 256 else 20
+    found = {}
+    for name, (ours, rivals) in torch_rivals(tensors).items():
+        contenders = {"trnblas": ours, **rivals}
+        if name in others:
+            contenders["scipy"] = others[name]
+        measured = measure({k: repeated(f, times, device) for k, f in contenders.items()})
+        found[name] = {
+            k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()
+        }
+    return found
+
+
+def row_of(name: str, n: int, timings: dict[str, Timing]) -> Row:
+    """Return a row: what we add to a small call, or the ratio to the rival of a large one."""
+    ours = timings["trnblas"].p50
+    rival, best = min(
+        ((k, t.p50) for k, t in timings.items() if k != "trnblas"), key=lambda p: p[1]
+    )
+    problem = f"{name} {n}"
+    if n <= SMALL:
+        added = (ours - best) * 1e6
+        return (
+            problem,
+            f"{best * 1e6:.2f} + {added:.2f} us ({rival})",
+            f"+ {GOAL_US:.0f} us",
+            "" if added <= GOAL_US else "over",
+        )
+    ratio = ours / best
+    return (
+        problem,
+        f"{ratio:.3f} of {best * 1e3:.3f} ms ({rival})",
+        f"{GOAL_RATIO}",
+        "" if ratio <= GOAL_RATIO else "over",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[SMALL, 256, 1024])
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    device = "cuda" if options.cuda else "cpu"
+    machine = torch.cuda.get_device_name() if options.cuda else "CPU"
+    print(
+        f"{machine}, {options.dtype}, torch {torch.__version__}, threads {torch.get_num_threads()}"
+    )
+    rows = []
+    for n in options.sizes:
+        for name, timings in timings_of(n, getattr(torch, options.dtype), device).items():
+            rows.append(row_of(name, n, timings))
+            if options.record:
+                record("blas", f"{name} {n} {options.dtype} {machine}", timings)
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

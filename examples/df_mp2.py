@@ -1,0 +1,196 @@
+"""Density-fitted MP2 correlation energies with trnblas.
+
+    python examples/df_mp2.py                          a small molecule's size, checked
+    python examples/df_mp2.py --bench --shape medium   times of the four steps
+    python examples/df_mp2.py --bench --device cuda
+
+Electron repulsion integrals are factored over an auxiliary basis, (ia|jb) = sum_P B[iaP] B[jbP],
+so that everything but the energy's last sum is products of matrices:
+
+    metric   J = L L^T, X = L^-T                          Cholesky and trsm
+    half     (i nu|P) = C_occ^T (mu nu|P)                 one gemm
+             (i a|P)  = C_vir^T (i nu|P)                  batched_gemm, shared left operand
+    metric   B = (i a|P) X                                batched_gemm, shared right operand
+    energy   T = B B^T, sum of T (2 T - T') / D           gemm by slices, and a sum
+
+The input is drawn at random from a fixed seed; ``df_mp2_pyscf.py`` has molecules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+import trnblas
+
+SHAPES = {"small": (128, 16, 384), "medium": (512, 64, 1536), "large": (768, 96, 2304)}
+
+# How much of T = B B^T exists at a time.
+SLICE_BYTES = 256 * 2**20
+
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+def df_mp2_energy(
+    C_occ: Tensor,
+    C_vir: Tensor,
+    eri_3c: Tensor,
+    J_metric: Tensor,
+    eps_occ: Tensor,
+    eps_vir: Tensor,
+    timings: dict[str, float] | None = None,
+) -> float:
+    """Return the closed-shell MP2 correlation energy.
+
+    Args:
+        C_occ: Occupied orbitals (nb, nocc).
+        C_vir: Virtual orbitals (nb, nvir).
+        eri_3c: Integrals (mu nu|P) of shape (nb, nb, naux).
+        J_metric: Integrals (P|Q) of shape (naux, naux).
+        eps_occ: Energies of the occupied orbitals.
+        eps_vir: Energies of the virtual orbitals.
+        timings: Filled with the seconds of ``chol``, ``half``, ``metric`` and ``energy``.
+    """
+    clock = Clock(eri_3c.device, timings)
+    # Squared lengths of nearly dependent auxiliary functions: float64 costs nothing here.
+    factor = torch.linalg.cholesky(J_metric.double())
+    one = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+    inverse = trnblas.trsm(1.0, factor, one, uplo="lower", trans=True).to(eri_3c.dtype)
+    clock.stop("chol")
+
+    basis, _, auxiliary = eri_3c.shape
+    columns = eri_3c.reshape(basis, basis * auxiliary)
+    half = trnblas.gemm(1.0, C_occ, columns, transA=True).view(-1, basis, auxiliary)
+    integrals = trnblas.batched_gemm(1.0, C_vir, half, transA=True)
+    clock.stop("half")
+
+    fitted = trnblas.batched_gemm(1.0, integrals, inverse)
+    clock.stop("metric")
+
+    energy = energy_of(fitted, eps_occ, eps_vir)
+    clock.stop("energy")
+    return energy
+
+
+def energy_of(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> float:
+    """Return the energy of fitted integrals B of shape (nocc, nvir, naux).
+
+    The energy of a pair i, j is that of j, i, so of every slice of i only j from its first i on
+    are computed. Sums are in float64: they have many more terms than a product.
+    """
+    occupied, virtual, auxiliary = B.shape
+    flat = B.reshape(occupied * virtual, auxiliary)
+    step = max(1, SLICE_BYTES // (flat.shape[0] * virtual * B.element_size()))
+    total = 0.0
+    for start in range(0, occupied, step):
+        stop = min(start + step, occupied)
+        rows = flat[start * virtual : stop * virtual]
+        T = trnblas.gemm(1.0, rows, flat[start * virtual :], transB=True)
+        T = T.view(stop - start, virtual, occupied - start, virtual)
+        pairs = eps_occ[start:stop, None] + eps_occ[start:]
+        virtuals = eps_vir[:, None] + eps_vir
+        gaps = pairs[:, None, :, None] - virtuals[None, :, None, :]
+        terms = T * (2 * T - T.transpose(1, 3)) / gaps
+        sums = terms.sum(dim=(0, 1, 3), dtype=torch.float64)
+        # Pairs with j beyond the slice stand for j, i as well.
+        total += float(sums[: stop - start].sum() + 2 * sums[stop - start :].sum())
+    return total
+
+
+class Clock:
+    """Seconds between stops, with the device's work finished."""
+
+    def __init__(self, device: torch.device, timings: dict[str, float] | None) -> None:
+        self.device = device
+        self.timings = timings
+        self.last = self.now()
+
+    def now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def stop(self, step: str) -> None:
+        if self.timings is not None:
+            now = self.now()
+            self.timings[step], self.last = now - self.last, now
+
+
+def synthetic(nbasis: int, nocc: int, naux: int) -> Inputs:
+    """Return reproducible random inputs with orbital energies that keep their order."""
+    torch.manual_seed(42)
+    nvir = nbasis - nocc
+    C_occ = 0.1 * torch.randn(nbasis, nocc)
+    C_vir = 0.1 * torch.randn(nbasis, nvir)
+    eri_3c = 0.01 * torch.randn(nbasis, nbasis, naux)
+    root = 0.01 * torch.randn(naux, naux)
+    J_metric = root @ root.T + naux * torch.eye(naux)
+    eps_occ = -torch.sort(torch.rand(nocc)).values - 0.5
+    eps_vir = torch.sort(torch.rand(nvir)).values + 0.1
+    return C_occ, C_vir, eri_3c, J_metric, eps_occ, eps_vir
+
+
+def defined_energy(inputs: Inputs) -> float:
+    """Return the energy by its definition, in float64: a check, for small problems only."""
+    C_occ, C_vir, eri_3c, J_metric, eps_occ, eps_vir = (x.double().cpu() for x in inputs)
+    ia = torch.einsum("mi,na,mnp->iap", C_occ, C_vir, eri_3c)
+    T = torch.einsum("iap,pq,jbq->iajb", ia, torch.linalg.inv(J_metric), ia)
+    gaps = eps_occ[:, None, None, None] + eps_occ[:, None] - eps_vir[:, None, None] - eps_vir
+    return float((T * (2 * T - T.transpose(1, 3)) / gaps).sum())
+
+
+def flops(nbasis: int, nocc: int, naux: int) -> int:
+    """Return the operations of the products, every ordered pair counted."""
+    nvir = nbasis - nocc
+    half = nbasis * nbasis * nocc * naux + nocc * nvir * nbasis * naux
+    return 2 * (half + nocc * nvir * naux * naux + nocc * nocc * nvir * nvir * naux)
+
+
+def demo(nbasis: int, nocc: int, naux: int, device: str) -> None:
+    inputs = synthetic(nbasis, nocc, naux)
+    on_device = [x.to(device) for x in inputs]
+    energy = df_mp2_energy(*on_device)
+    exact = defined_energy(inputs)
+    print(f"DF-MP2, {nbasis} basis functions, {nocc} occupied, {naux} auxiliary, float32")
+    print(f"correlation energy {energy:.9e}, by definition in float64 {exact:.9e}")
+    print(f"max |error| {abs(energy - exact):.1e}")
+
+
+def bench(nbasis: int, nocc: int, naux: int, device: str, passes: str) -> None:
+    inputs = [x.to(device) for x in synthetic(nbasis, nocc, naux)]
+    print(f"nbasis {nbasis}, nocc {nocc}, naux {naux}: {flops(nbasis, nocc, naux) / 1e9:.1f} GFLOP")
+    for name in ("cold", "warm"):
+        timings: dict[str, float] = {}
+        energy = df_mp2_energy(*inputs, timings=timings)
+        if passes in (name, "both"):
+            steps = ", ".join(f"{step} {seconds:.3f}" for step, seconds in timings.items())
+            print(f"{name}: {sum(timings.values()):.3f} s ({steps}), energy {energy:.6e}")
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(description="DF-MP2 energies of random input")
+    parser.add_argument("--demo", action="store_true", help="compare with the definition (default)")
+    parser.add_argument("--bench", action="store_true", help="time the steps")
+    parser.add_argument("--shape", choices=SHAPES, help="sizes of --bench and --demo")
+    parser.add_argument("--nbasis", type=int, default=24)
+    parser.add_argument("--nocc", type=int, default=5)
+    parser.add_argument("--naux", type=int, help="three times nbasis unless given")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--passes", choices=["cold", "warm", "both"], default="both")
+    options = parser.parse_args(arguments)
+    sizes = options.nbasis, options.nocc, options.naux or 3 * options.nbasis
+    if options.shape:
+        sizes = SHAPES[options.shape]
+    if options.bench:
+        bench(*sizes, options.device, options.passes)
+    if options.demo or not options.bench:
+        demo(*sizes, options.device)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

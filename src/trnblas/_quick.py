@@ -48,7 +48,7 @@ def quick_product(
                 return torch.mm(A, B)
             # beta=0 leaves the first argument unread.
             return torch.addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
-        if type(beta) is not float or beta == 0.0:
+        if type(beta) is not float or beta == 0.0 or C.device != A.device:
             return None
         return torch.addmm(C, A, B, alpha=alpha, beta=beta)
     except _REFUSALS:
@@ -87,7 +87,7 @@ def quick_products(
             if alpha == 1.0:
                 return torch.bmm(A, B)
             return torch.baddbmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
-        if type(beta) is not float or beta == 0.0:
+        if type(beta) is not float or beta == 0.0 or C.device != A.device:
             return None
         return torch.baddbmm(C, A, B, alpha=alpha, beta=beta)
     except _REFUSALS:

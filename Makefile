@@ -33,7 +33,15 @@ demo: $(READY)
 test: $(READY)
 	tools/check -m "not slow"
 
-test-all check: $(READY)
+# PySCF is a large package for a few slow tests.
+$(VENV)/.pyscf: $(READY)
+	$(PIP) --no-build-isolation -e '.[dev,pyscf]'
+	touch $@
+
+test-all: $(VENV)/.pyscf
+	tools/check $(ARGS)
+
+check: $(READY)
 	tools/check $(ARGS)
 
 docs: $(READY)

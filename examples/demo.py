@@ -1,12 +1,15 @@
-"""Three kernels and one mistake: what ``make demo`` shows.
+"""Three kernels, one mistake and a chemist's calculation: what ``make demo`` shows.
 
 The kernels of ``tensor_add.py``, ``softmax.py`` and ``matmul_six_stages.py`` run on the simulator
 at sizes that are no multiple of a tile. Their results are compared with NumPy in float64, against
-a bound that follows from the number formats. Then a kernel with a common mistake is checked.
+a bound that follows from the number formats. Then a kernel with a common mistake is checked. Last,
+the correlation energy of ``df_mp2.py`` is computed by trnblas twice: on torch, and with every
+product on the kernels of trnblas.
 """
 
 import ml_dtypes
 import numpy as np
+from df_mp2 import batched_pair_energy, defined_energy, df_mp2_energy, synthetic
 from matmul_six_stages import matmul_tiled
 from softmax import softmax
 from tensor_add import tensor_add
@@ -14,6 +17,8 @@ from tensor_add import tensor_add
 import nkisim as nki
 import nkisim.isa as nisa
 import nkisim.language as nl
+import trnblas
+from trnsci.core.counters import counts
 
 # Largest relative error of one rounding.
 FLOAT32, BFLOAT16 = 2.0**-24, 2.0**-8
@@ -71,6 +76,31 @@ def main() -> None:
     print("\nA kernel that loads 188 columns into a tile of 512 and sums all of them:\n")
     x = rng.standard_normal((128, 700), dtype=np.float32)
     print(nki.check(row_sums)(x))
+
+    print("\nDF-MP2 energy of 24 basis functions, 5 of them occupied, in float32:\n")
+    print_table(energies(synthetic(24, 5, 72)))
+
+
+def energies(inputs):
+    """Return a table of one energy, computed on torch and on the simulator."""
+    exact = defined_energy(inputs)
+    rows = [("path", "correlation energy", "relative error", "kernels launched")]
+    found = []
+    for backend in ("pytorch", "simulator"):
+        before = counts()
+        with trnblas.backend(backend):
+            found.append(df_mp2_energy(*inputs, energy_step=batched_pair_energy))
+        since = counts() - before
+        if since.fallbacks or bool(since.launches) != (backend == "simulator"):
+            raise SystemExit(f"{backend}: ran {dict(since.launches)}, fell back {since.fallbacks}")
+        launched = ", ".join(f"{n} {name}" for name, n in since.launches.items()) or "none"
+        error = abs(found[-1] / exact - 1)
+        # Five sums of 24, 24, 72, 72 and 9025 terms, the last over squares of the one before.
+        if error > 2 * (24 + 24 + 72 + 72) * FLOAT32 + 9025 * FLOAT32:
+            raise SystemExit(f"{backend}: a relative error of {error:.1e} exceeds its bound")
+        rows.append((backend, f"{found[-1]:.9e}", f"{error:.1e}", launched))
+    rows.append(("difference", f"{found[1] - found[0]:.1e}", "", ""))
+    return rows
 
 
 def measure(kernel, arguments, exact, bound):

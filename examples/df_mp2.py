@@ -3,6 +3,7 @@
     python examples/df_mp2.py                          a small molecule's size, checked
     python examples/df_mp2.py --bench --shape medium   times of the four steps
     python examples/df_mp2.py --bench --device cuda
+    TRNBLAS_USE_SIMULATOR=1 python examples/df_mp2.py --batched-pair-energy
 
 Electron repulsion integrals are factored over an auxiliary basis, (ia|jb) = sum_P B[iaP] B[jbP],
 so that everything but the energy's last sum is products of matrices:
@@ -21,12 +22,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 import trnblas
+import trnblas.nki
 
 SHAPES = {"small": (128, 16, 384), "medium": (512, 64, 1536), "large": (768, 96, 2304)}
 
@@ -34,6 +36,7 @@ SHAPES = {"small": (128, 16, 384), "medium": (512, 64, 1536), "large": (768, 96,
 SLICE_BYTES = 256 * 2**20
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
+EnergyStep = Callable[[Tensor, Tensor, Tensor], float]
 
 
 def df_mp2_energy(
@@ -44,6 +47,7 @@ def df_mp2_energy(
     eps_occ: Tensor,
     eps_vir: Tensor,
     timings: dict[str, float] | None = None,
+    energy_step: EnergyStep | None = None,
 ) -> float:
     """Return the closed-shell MP2 correlation energy.
 
@@ -55,6 +59,7 @@ def df_mp2_energy(
         eps_occ: Energies of the occupied orbitals.
         eps_vir: Energies of the virtual orbitals.
         timings: Filled with the seconds of ``chol``, ``half``, ``metric`` and ``energy``.
+        energy_step: What computes the energy of B; ``energy_of`` unless given.
     """
     clock = Clock(eri_3c.device, timings)
     # Squared lengths of nearly dependent auxiliary functions: float64 costs nothing here.
@@ -72,7 +77,7 @@ def df_mp2_energy(
     fitted = trnblas.batched_gemm(1.0, integrals, inverse)
     clock.stop("metric")
 
-    energy = energy_of(fitted, eps_occ, eps_vir)
+    energy = (energy_step or energy_of)(fitted, eps_occ, eps_vir)
     clock.stop("energy")
     return energy
 
@@ -100,6 +105,33 @@ def energy_of(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> float:
         # Pairs with j beyond the slice stand for j, i as well.
         total += float(sums[: stop - start].sum() + 2 * sums[stop - start :].sum())
     return total
+
+
+def fused_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> float:
+    """Return the same with the sums over T in one operation for every occupied orbital."""
+    occupied, virtual, auxiliary = B.shape
+    flat = B.reshape(occupied * virtual, auxiliary)
+    total = 0.0
+    for i in range(occupied):
+        T = trnblas.gemm(1.0, B[i], flat, transB=True)
+        total += float(trnblas.nki.nki_mp2_energy(T, eps_occ[i : i + 1], eps_occ, eps_vir))
+    return total
+
+
+def pair_energies(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> float:
+    """Return the same pair by pair, without T."""
+    energies = eps_occ.tolist()
+    total = 0.0
+    for i, eps_i in enumerate(energies):
+        for j, eps_j in enumerate(energies[: i + 1]):
+            pair = trnblas.nki.nki_fused_gemm_energy(B[i], B[j], eps_i, eps_j, eps_vir)
+            total += float(pair) * (1 if i == j else 2)
+    return total
+
+
+def batched_pair_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> float:
+    """Return the same in one operation."""
+    return float(trnblas.nki.nki_batched_pair_energy(B, eps_occ, eps_vir))
 
 
 class Clock:
@@ -151,25 +183,34 @@ def flops(nbasis: int, nocc: int, naux: int) -> int:
     return 2 * (half + nocc * nvir * naux * naux + nocc * nocc * nvir * nvir * naux)
 
 
-def demo(nbasis: int, nocc: int, naux: int, device: str) -> None:
+def demo(nbasis: int, nocc: int, naux: int, device: str, step: EnergyStep = energy_of) -> None:
     inputs = synthetic(nbasis, nocc, naux)
     on_device = [x.to(device) for x in inputs]
-    energy = df_mp2_energy(*on_device)
+    energy = df_mp2_energy(*on_device, energy_step=step)
     exact = defined_energy(inputs)
     print(f"DF-MP2, {nbasis} basis functions, {nocc} occupied, {naux} auxiliary, float32")
     print(f"correlation energy {energy:.9e}, by definition in float64 {exact:.9e}")
     print(f"max |error| {abs(energy - exact):.1e}")
 
 
-def bench(nbasis: int, nocc: int, naux: int, device: str, passes: str) -> None:
+def bench(
+    nbasis: int, nocc: int, naux: int, device: str, passes: str, step: EnergyStep = energy_of
+) -> None:
     inputs = [x.to(device) for x in synthetic(nbasis, nocc, naux)]
     print(f"nbasis {nbasis}, nocc {nocc}, naux {naux}: {flops(nbasis, nocc, naux) / 1e9:.1f} GFLOP")
     for name in ("cold", "warm"):
         timings: dict[str, float] = {}
-        energy = df_mp2_energy(*inputs, timings=timings)
+        energy = df_mp2_energy(*inputs, timings=timings, energy_step=step)
         if passes in (name, "both"):
             steps = ", ".join(f"{step} {seconds:.3f}" for step, seconds in timings.items())
             print(f"{name}: {sum(timings.values()):.3f} s ({steps}), energy {energy:.6e}")
+
+
+ENERGY_STEPS = {
+    "--fused-energy": fused_energy,
+    "--fused-gemm-energy": pair_energies,
+    "--batched-pair-energy": batched_pair_energy,
+}
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -182,14 +223,19 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--naux", type=int, help="three times nbasis unless given")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--passes", choices=["cold", "warm", "both"], default="both")
+    steps = parser.add_mutually_exclusive_group()
+    for flag, function in ENERGY_STEPS.items():
+        steps.add_argument(
+            flag, dest="step", action="store_const", const=function, default=energy_of
+        )
     options = parser.parse_args(arguments)
     sizes = options.nbasis, options.nocc, options.naux or 3 * options.nbasis
     if options.shape:
         sizes = SHAPES[options.shape]
     if options.bench:
-        bench(*sizes, options.device, options.passes)
+        bench(*sizes, options.device, options.passes, options.step)
     if options.demo or not options.bench:
-        demo(*sizes, options.device)
+        demo(*sizes, options.device, options.step)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from trnblas._library import LIBRARY
@@ -11,6 +10,7 @@ from trnblas.batched import batched_gemm, batched_trsm
 from trnblas.level1 import asum, axpy, dot, iamax, nrm2, scal
 from trnblas.level2 import gemv, ger, symv, trmv
 from trnblas.level3 import gemm, gemmt, herk, symm, syr2k, syrk, trmm, trsm
+from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 
 if TYPE_CHECKING:
@@ -44,11 +44,6 @@ __all__ = [
     "trmv",
     "trsm",
 ]
-
-try:
-    __version__ = version("trnsci")
-except PackageNotFoundError:  # run from a source tree that nobody installed
-    __version__ = "0+unknown"
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
-__version__ = version("trnsci")
+try:
+    __version__ = version("trnsci")
+except PackageNotFoundError:  # run from a source tree that nobody installed
+    __version__ = "0+unknown"
 
 __all__: list[str] = []

@@ -18,7 +18,8 @@ import torch
 import nkisim
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
+# What begins with an underscore is imported by scripts, and is none itself.
+SCRIPTS = sorted(path.name for path in EXAMPLES.glob("[!_]*.py"))
 
 
 def matmul(lhs_t, rhs):
@@ -42,6 +43,17 @@ def linear_recurrence(a, b):
     return torch.stack(states, dim=1)
 
 
+def product(a, b, c, alpha, beta, trans_a, trans_b, blocks):
+    assert c is None
+    return alpha * (a.mT if trans_a else a) @ (b.mT if trans_b else b)
+
+
+def pair_energies(b, eps_occ, eps_vir):
+    t = torch.einsum("iap,jbp->ijab", b, b)
+    gaps = eps_occ[:, None, None, None] + eps_occ[:, None, None] - eps_vir[:, None] - eps_vir
+    return (t * (2 * t - t.mT) / gaps).sum().reshape(1, 1)
+
+
 REFERENCES = {
     "tensor_add": torch.add,
     "transpose_free_axes": lambda x: x.transpose(1, 2),
@@ -59,15 +71,30 @@ REFERENCES = {
     "matmul_blocked_all": matmul,
     "matmul_psum_banks": matmul,
     "attention_forward": attention,
+    "gemm": product,
+    "batched_gemm": product,
+    "batched_pair_energy": pair_energies,
 }
+
+# Scripts of the libraries, which print what they compare; their own tests judge the results.
+LIBRARY_SCRIPTS = {"df_mp2.py": None, "df_mp2_pyscf.py": "pyscf"}
+"""What a script needs beyond the libraries, if anything."""
 
 # Which kernels a script must have run, in order.
 RUNS = {
     "attention_forward.py": ["attention_forward", "attention_forward"],
     "average_pool.py": ["average_pool"],
-    "demo.py": ["tensor_add", "softmax", "matmul_tiled"],
+    "demo.py": [
+        "tensor_add",
+        "softmax",
+        "matmul_tiled",
+        "gemm",
+        "batched_gemm",
+        "batched_gemm",
+        "batched_pair_energy",
+    ],
     "layernorm.py": ["layernorm_sums", "layernorm_stats"],
-    "matmul_six_stages.py": [name for name in REFERENCES if name.startswith("matmul")],
+    "matmul_six_stages.py": [name for name in REFERENCES if name.startswith("matmul_")],
     "scan.py": ["linear_recurrence", "running_sum"],
     "softmax.py": ["softmax"],
     "tensor_add.py": ["tensor_add"],
@@ -124,10 +151,10 @@ def as_torch(value):
 
 
 def test_every_script_is_tested():
-    assert sorted(RUNS) == SCRIPTS
+    assert sorted([*RUNS, *LIBRARY_SCRIPTS]) == SCRIPTS
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", RUNS)
 def test_results_are_right(name, recorded, load, capsys):
     load(name).main()
     assert [run[0] for run in recorded] == RUNS[name]
@@ -163,6 +190,8 @@ def python(*arguments):
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_runs_as_a_plain_script(name):
+    if LIBRARY_SCRIPTS.get(name) is not None:
+        pytest.importorskip(LIBRARY_SCRIPTS[name], reason="`make test-all` installs it")
     done = python(EXAMPLES / name)
     assert (done.returncode, done.stderr) == (0, "")
     assert "max |error|" in done.stdout

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import trnblas
+from trnsci.core.counters import counts
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -60,7 +63,22 @@ def test_the_command_line(load, capsys):
     assert df_mp2.flops(*df_mp2.SHAPES["small"]) == pytest.approx(3.4e9, rel=0.02)
 
 
-# float32 bounds are those published for this method with these molecules and bases.
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@pytest.mark.parametrize("flag", ["--fused-energy", "--fused-gemm-energy", "--batched-pair-energy"])
+def test_every_energy_step_on_every_path(load, flag, backend, monkeypatch):
+    monkeypatch.setenv("TRNBLAS_REQUIRE_NKI", "1")
+    df_mp2 = load("df_mp2")
+    inputs = df_mp2.synthetic(12, 3, 20)
+    before = counts()
+    with trnblas.backend(backend):
+        energy = df_mp2.df_mp2_energy(*inputs, energy_step=df_mp2.ENERGY_STEPS[flag])
+    assert bool((counts() - before).launches) == (backend == "simulator")
+    exact = df_mp2.defined_energy(inputs)
+    # T is a product of sums of 12, 12, 20 and 20 terms, the energy 729 terms of its square.
+    assert abs(energy - exact) <= (2 * 64 + 729) * 2.0**-24 * abs(exact)
+
+
+# float32 bounds are the gates of the published tests of these molecules and bases.
 MOLECULES = [
     ("h2o", "sto-3g", 1e-6),
     ("h2o", "cc-pvdz", 1e-5),

@@ -30,6 +30,7 @@ BINS = N_FFT // 2 + 1
 HIDDEN = 48
 FORMANTS = (500.0, 1500.0, 2500.0)  # Hz, of a neutral vowel
 WIDTH = 250.0  # Hz, of a resonance
+HARMONICS = 14  # of a pitch up to 253 Hz: below half the rate
 
 
 def syllable(samples: int, generator: torch.Generator) -> Tensor:
@@ -40,7 +41,7 @@ def syllable(samples: int, generator: torch.Generator) -> Tensor:
     phase = 2 * torch.pi * torch.cumsum(frequency, 0) / RATE
     resonances = [f * (0.8 + 0.4 * shift) for f, shift in zip(FORMANTS, shifts, strict=True)]
     voice = torch.zeros(samples)
-    for harmonic in range(1, int(0.45 * RATE / 250)):
+    for harmonic in range(1, HARMONICS + 1):
         at = harmonic * frequency
         gain = sum(1 / (1 + ((at - resonance) / WIDTH) ** 2) for resonance in resonances)
         voice += gain * torch.sin(harmonic * phase) / harmonic**0.5

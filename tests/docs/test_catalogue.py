@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import nkisim.isa  # noqa: F401 (declares the instructions)
 from kernels import TWINS
 from nkisim.diagnostics import RULES
 from nkisim.spec import INSTRUCTIONS

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib import import_module
 from threading import local
 from typing import Literal, get_args
 
@@ -78,6 +79,8 @@ class Library:
         self.require_nki = library_switch(name, "REQUIRE_NKI")
         self._default: str = "auto"
         self._choice = ContextChoice(f"{name}.backend")
+        # torch.compile must know how to follow the questions below before anybody asks them.
+        import_module("trnsci.core._tracing")
 
     def __repr__(self) -> str:
         return f"<{self.name}: backend {self.get_backend()!r}, path {self.path()!r}>"

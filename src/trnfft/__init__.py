@@ -1,0 +1,109 @@
+"""Fourier transforms and complex tensors, everywhere torch runs and on a NeuronCore."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from trnfft._library import LIBRARY
+from trnfft._precision import (
+    get_precision,
+    precision,
+    set_ozaki_product_precision_verified,
+    set_precision,
+)
+from trnfft.complex_tensor import ComplexTensor, complex_matmul
+from trnfft.convolution import fftconvolve
+from trnfft.cosine import dct, dst, idct, idst
+from trnfft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
+from trnfft.nd import (
+    fft2,
+    fftn,
+    hfft2,
+    hfftn,
+    ifft2,
+    ifftn,
+    ihfft2,
+    ihfftn,
+    irfft2,
+    irfftn,
+    rfft2,
+    rfftn,
+)
+from trnfft.plan import FFTPlan, clear_plan_cache, create_plan, plan
+from trnfft.short_time import istft, stft
+from trnfft.transforms import fft, hfft, ifft, ihfft, irfft, rfft
+from trnsci.core.errors import NkiFallbackWarning
+
+if TYPE_CHECKING:
+    HAS_NKI: bool
+
+__all__ = [
+    "HAS_NKI",
+    "ComplexTensor",
+    "FFTPlan",
+    "NkiFallbackWarning",
+    "backend",
+    "clear_plan_cache",
+    "complex_matmul",
+    "create_plan",
+    "dct",
+    "dst",
+    "fft",
+    "fft2",
+    "fftconvolve",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "get_backend",
+    "get_precision",
+    "hfft",
+    "hfft2",
+    "hfftn",
+    "idct",
+    "idst",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "ihfft2",
+    "ihfftn",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "istft",
+    "plan",
+    "precision",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+    "set_backend",
+    "set_ozaki_product_precision_verified",
+    "set_precision",
+    "stft",
+    "torch_fft",
+]
+
+try:
+    __version__ = version("trnsci")
+except PackageNotFoundError:  # run from a source tree that nobody installed
+    __version__ = "0+unknown"
+
+set_backend = LIBRARY.set_backend
+get_backend = LIBRARY.get_backend
+backend = LIBRARY.backend
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HAS_NKI":
+        return LIBRARY.has_nki
+    if name == "torch_fft":
+        return import_module("trnfft.torch_fft")
+    raise AttributeError(f"module 'trnfft' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

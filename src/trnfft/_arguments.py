@@ -1,0 +1,173 @@
+"""Checks of the arguments that transforms share, with errors that name the function and argument.
+
+A transform of 64 points takes six microseconds, so what usually holds is tested first and messages
+are made only when something is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+
+__all__ = ["Dims", "Norm", "along", "axes", "axis", "checked_norm", "several", "whole"]
+
+Norm: TypeAlias = Literal["forward", "backward", "ortho"] | None
+Dims: TypeAlias = int | Sequence[int] | None
+
+_NORMS = (None, "backward", "forward", "ortho")
+
+
+def whole(function: str, name: str, value: int) -> int:
+    """Return an integer of any type as one that torch takes.
+
+    Raises:
+        DTypeError: It is not an integer.
+    """
+    if type(value) is int:
+        return value
+    given: object = value
+    if isinstance(given, torch.SymInt):  # reading its value would tie a graph to it
+        return value
+    try:
+        return index(value)
+    except TypeError:
+        raise DTypeError(
+            f"{function}: {name} must be an integer, got {type(value).__name__}"
+        ) from None
+
+
+def checked_norm(function: str, norm: str | None) -> None:
+    """Raise unless ``norm`` is one of torch's.
+
+    Raises:
+        FlagError: It is none of them.
+    """
+    if norm not in _NORMS:
+        raise FlagError(f"{function}: norm must be one of backward, forward, ortho, got {norm!r}")
+
+
+def axis(function: str, x: Tensor, dim: int) -> int:
+    """Return ``dim`` counted from the front.
+
+    Raises:
+        IndexError: There is no such dimension.
+    """
+    ndim = x.ndim
+    if type(dim) is not int:
+        dim = whole(function, "dim", dim)
+    if -ndim <= dim < ndim:
+        return dim if dim >= 0 else dim + ndim
+    if ndim == 0:
+        raise IndexError(f"{function}: input must have at least one dimension, got a 0-d tensor")
+    raise IndexError(f"{function}: dim must be from {-ndim} to {ndim - 1}, got {dim}")
+
+
+def along(
+    function: str, x: Tensor, n: int | None, dim: int, norm: Norm, bins: bool = False
+) -> tuple[int, int]:
+    """Return the length and the dimension of a 1-D transform.
+
+    Args:
+        function: Whose arguments these are.
+        x: The input.
+        n: The length asked for, None for that of the input.
+        dim: The dimension.
+        norm: The normalisation.
+        bins: Whether the input has ``n // 2 + 1`` entries for n points of a real signal.
+
+    Raises:
+        ShapeError: The length is below one.
+        IndexError: There is no such dimension.
+        FlagError: ``norm`` is none of torch's.
+    """
+    if norm is not None:
+        checked_norm(function, norm)
+    dim = axis(function, x, dim)
+    if n is None:
+        n = x.shape[dim]
+        if bins:
+            n = 2 * (n - 1)
+        if n < 1:
+            raise ShapeError(_too_short(function, x, dim, bins))
+        return n, dim
+    n = whole(function, "n", n)
+    if n < 1:
+        raise ShapeError(f"{function}: n must be at least 1, got {n}")
+    return n, dim
+
+
+def axes(
+    function: str, x: Tensor, s: Dims, dim: Dims, norm: Norm, bins: bool = False
+) -> tuple[list[int], list[int]]:
+    """Return the lengths and the dimensions of an N-D transform.
+
+    Args:
+        function: Whose arguments these are.
+        x: The input.
+        s: Lengths, -1 for that of the input; None for all of these.
+        dim: Dimensions; None for the last ``len(s)``, or for all without ``s``.
+        norm: The normalisation.
+        bins: Whether the input has ``s[-1] // 2 + 1`` entries in the last of the dimensions.
+
+    Raises:
+        ShapeError: ``s`` and ``dim`` differ in length, a dimension comes twice, a length is below
+            one.
+        IndexError: There is no such dimension.
+        FlagError: ``norm`` is none of torch's.
+    """
+    if norm is not None:
+        checked_norm(function, norm)
+    sizes = None if s is None else several(function, "s", s)
+    dims = _dims(function, x, sizes, dim)
+    if sizes is None:
+        sizes = [-1] * len(dims)
+    for position, d in enumerate(dims):
+        last = bins and position == len(dims) - 1
+        if sizes[position] == -1:
+            sizes[position] = 2 * (x.shape[d] - 1) if last else x.shape[d]
+            if sizes[position] < 1:
+                raise ShapeError(_too_short(function, x, d, last))
+        elif sizes[position] < 1:
+            raise ShapeError(f"{function}: lengths in s must be at least 1 or -1, got {s}")
+    return sizes, dims
+
+
+def _dims(function: str, x: Tensor, sizes: list[int] | None, dim: Dims) -> list[int]:
+    if dim is None:
+        count = x.ndim if sizes is None else len(sizes)
+        if count > x.ndim:
+            raise ShapeError(
+                f"{function}: s must have no more lengths than the input has dimensions, "
+                f"got {count} for {x.ndim}"
+            )
+        return list(range(x.ndim - count, x.ndim))
+    dims = [axis(function, x, d) for d in several(function, "dim", dim)]
+    if sizes is not None and len(sizes) != len(dims):
+        raise ShapeError(
+            f"{function}: s and dim must have one length, got {len(sizes)} and {len(dims)}"
+        )
+    if len(set(dims)) != len(dims):
+        raise ShapeError(f"{function}: dimensions in dim must differ, got {dim}")
+    return dims
+
+
+def several(function: str, name: str, value: int | Sequence[int]) -> list[int]:
+    """Return one or several integers as a list."""
+    entries = value if isinstance(value, Sequence) else (value,)
+    return [whole(function, name, entry) for entry in entries]
+
+
+def _too_short(function: str, x: Tensor, dim: int, bins: bool) -> str:
+    shape = tuple(x.shape)
+    if not bins:
+        return f"{function}: input must have points in dimension {dim}, got shape {shape}"
+    return (
+        f"{function}: input must have at least two bins in dimension {dim} where no length is "
+        f"given, got shape {shape}"
+    )

@@ -1,0 +1,254 @@
+"""The operators and methods of a complex tensor that are a torch function each."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias
+
+import torch
+from torch import Tensor
+
+__all__ = ["ComplexMethods", "Number"]
+
+Number: TypeAlias = int | float | complex
+Dims: TypeAlias = int | Sequence[int] | None
+Binary: TypeAlias = Callable[[Any, Any], Any]
+
+
+def _operator(function: Callable[..., Any]) -> Binary:
+    def operate(self: ComplexMethods, other: Any) -> Any:
+        if not isinstance(other, (ComplexMethods, Tensor, numbers.Number)):
+            return NotImplemented
+        return self._operate(function, self, other)
+
+    return operate
+
+
+def _reflected(function: Callable[..., Any]) -> Binary:
+    def operate(self: ComplexMethods, other: Any) -> Any:
+        if not isinstance(other, (ComplexMethods, Tensor, numbers.Number)):
+            return NotImplemented
+        return self._operate(function, other, self)
+
+    return operate
+
+
+def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method that stores into its tensor what ``function`` returns for it."""
+
+    def operate(self: ComplexMethods, *args: Any, **kwargs: Any) -> Any:
+        return self.copy_(self._evaluate(function, self, *args, **kwargs))
+
+    return operate
+
+
+def _sizes(sizes: tuple[Any, ...]) -> Any:
+    """Return ``sizes`` from either way to pass them: ``(2, 3)`` or ``((2, 3),)``."""
+    return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
+
+
+class ComplexMethods:
+    """Operators and methods over ``_evaluate`` and ``_operate``, which apply a torch function."""
+
+    __slots__ = ()
+
+    def _evaluate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def _operate(self, function: Callable[..., Any], a: Any, b: Any) -> Any:
+        raise NotImplementedError
+
+    def copy_(self, source: Any) -> Self:
+        """Store ``source``, broadcast to this shape, and return this tensor."""
+        raise NotImplementedError
+
+    __add__ = _operator(torch.add)
+    __radd__ = _reflected(torch.add)
+    __sub__ = _operator(torch.sub)
+    __rsub__ = _reflected(torch.sub)
+    __mul__ = _operator(torch.mul)
+    __rmul__ = _reflected(torch.mul)
+    __truediv__ = _operator(torch.div)
+    __rtruediv__ = _reflected(torch.div)
+    __pow__ = _operator(torch.pow)
+    __rpow__ = _reflected(torch.pow)
+    __matmul__ = _operator(torch.matmul)
+    __rmatmul__ = _reflected(torch.matmul)
+    __eq__ = _operator(torch.eq)
+    __ne__ = _operator(torch.ne)
+
+    __iadd__ = add_ = _in_place(torch.add)
+    __isub__ = sub_ = _in_place(torch.sub)
+    __imul__ = mul_ = _in_place(torch.mul)
+    __itruediv__ = div_ = _in_place(torch.div)
+    __ipow__ = pow_ = _in_place(torch.pow)
+    neg_ = _in_place(torch.neg)
+    conj_ = _in_place(torch.conj)
+    zero_ = _in_place(torch.zeros_like)
+
+    def fill_(self, value: Number) -> Self:
+        """Store ``value`` everywhere."""
+        return self.copy_(value)
+
+    def __neg__(self) -> Self:
+        """Return the negative."""
+        return self._evaluate(torch.neg, self)
+
+    def __pos__(self) -> Self:
+        """Return this tensor."""
+        return self
+
+    def __abs__(self) -> Tensor:
+        """Return the magnitudes."""
+        return self.abs()
+
+    # -- elementwise -------------------------------------------------------------------------------
+
+    def abs(self) -> Tensor:
+        """Return the magnitudes; the gradient at zero is zero."""
+        return self._evaluate(torch.abs, self)
+
+    def angle(self) -> Tensor:
+        """Return the phases in [-pi, pi]; the gradient at zero is zero."""
+        return self._evaluate(torch.angle, self)
+
+    def conj(self) -> Self:
+        """Return the conjugate."""
+        return self._evaluate(torch.conj, self)
+
+    def reciprocal(self) -> Self:
+        """Return ``1 / z``."""
+        return self._evaluate(torch.reciprocal, self)
+
+    def square(self) -> Self:
+        """Return ``z * z``."""
+        return self._evaluate(torch.square, self)
+
+    def pow(self, exponent: Any) -> Self:
+        """Return ``z ** exponent``; integers up to 16 are computed by products."""
+        return self._evaluate(torch.pow, self, exponent)
+
+    def exp(self) -> Self:
+        """Return ``e ** z``."""
+        return self._evaluate(torch.exp, self)
+
+    def log(self) -> Self:
+        """Return the principal logarithm."""
+        return self._evaluate(torch.log, self)
+
+    def sqrt(self) -> Self:
+        """Return the principal square root."""
+        return self._evaluate(torch.sqrt, self)
+
+    # -- sums and products -------------------------------------------------------------------------
+
+    def sum(self, dim: Dims = None, keepdim: bool = False) -> Self:
+        """Return the sum over ``dim``, by default over everything."""
+        return self._evaluate(torch.sum, self, dim, keepdim)
+
+    def mean(self, dim: Dims = None, keepdim: bool = False) -> Self:
+        """Return the mean over ``dim``, by default over everything."""
+        return self._evaluate(torch.mean, self, dim, keepdim)
+
+    def prod(self, dim: int | None = None, keepdim: bool = False) -> Self:
+        """Return the product over ``dim``, by default over everything."""
+        return self._evaluate(torch.prod, self, *(() if dim is None else (dim, keepdim)))
+
+    def cumsum(self, dim: int) -> Self:
+        """Return the running sums along ``dim``."""
+        return self._evaluate(torch.cumsum, self, dim)
+
+    def matmul(self, other: Any) -> Self:
+        """Return the matrix product."""
+        return self._evaluate(torch.matmul, self, other)
+
+    # -- rearrangements ----------------------------------------------------------------------------
+
+    def reshape(self, *shape: Any) -> Self:
+        """Return the elements in another shape; a view where torch returns one."""
+        return self._evaluate(torch.reshape, self, _sizes(shape))
+
+    def view(self, *shape: Any) -> Self:
+        """Return a view in another shape."""
+        return self._evaluate(torch.Tensor.view, self, _sizes(shape))
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """Return the dimensions from ``start_dim`` to ``end_dim`` as one."""
+        return self._evaluate(torch.flatten, self, start_dim, end_dim)
+
+    def transpose(self, dim0: int, dim1: int) -> Self:
+        """Return a view with two dimensions exchanged."""
+        return self._evaluate(torch.transpose, self, dim0, dim1)
+
+    def permute(self, *dims: Any) -> Self:
+        """Return a view with the dimensions in the order ``dims``."""
+        return self._evaluate(torch.permute, self, _sizes(dims))
+
+    def movedim(self, source: Any, destination: Any) -> Self:
+        """Return a view with dimensions moved."""
+        return self._evaluate(torch.movedim, self, source, destination)
+
+    def squeeze(self, dim: Any = None) -> Self:
+        """Return a view without ``dim``, or without any dimension of size one."""
+        return self._evaluate(torch.squeeze, self, *(() if dim is None else (dim,)))
+
+    def unsqueeze(self, dim: int) -> Self:
+        """Return a view with a dimension of size one at ``dim``."""
+        return self._evaluate(torch.unsqueeze, self, dim)
+
+    def expand(self, *sizes: Any) -> Self:
+        """Return a view with dimensions of size one repeated."""
+        return self._evaluate(torch.Tensor.expand, self, _sizes(sizes))
+
+    def flip(self, *dims: Any) -> Self:
+        """Return the elements in reverse order along ``dims``."""
+        return self._evaluate(torch.flip, self, _sizes(dims))
+
+    def roll(self, shifts: Any, dims: Any = None) -> Self:
+        """Return the elements shifted cyclically."""
+        return self._evaluate(torch.roll, self, shifts, dims)
+
+    def unbind(self, dim: int = 0) -> tuple[Self, ...]:
+        """Return the slices along ``dim``."""
+        return tuple(self._evaluate(torch.unbind, self, dim))
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
+        """Return up to ``chunks`` pieces along ``dim``."""
+        return tuple(self._evaluate(torch.chunk, self, chunks, dim))
+
+    def split(self, size: Any, dim: int = 0) -> tuple[Self, ...]:
+        """Return pieces of ``size`` along ``dim``."""
+        return tuple(self._evaluate(torch.split, self, size, dim))
+
+    def clone(self) -> Self:
+        """Return a copy."""
+        return self._evaluate(torch.clone, self)
+
+    def contiguous(self) -> Self:
+        """Return the elements in order in memory, without a copy where they are already."""
+        return self._evaluate(torch.Tensor.contiguous, self)
+
+    def detach(self) -> Self:
+        """Return the same values without their history."""
+        return self._evaluate(torch.detach, self)
+
+    @property
+    def T(self) -> Self:
+        """The transposed matrix."""
+        return self._evaluate(torch.t, self)
+
+    @property
+    def mT(self) -> Self:
+        """The transposed matrices of the last two dimensions."""
+        return self.transpose(-2, -1)
+
+    @property
+    def mH(self) -> Self:
+        """The adjoint matrices of the last two dimensions."""
+        return self.transpose(-2, -1).conj()
+
+    @property
+    def H(self) -> Self:
+        """The adjoint matrix."""
+        return self.T.conj()

@@ -1,0 +1,103 @@
+"""The choice of blocks for a product of matrices in split parts, and the bytes it moves.
+
+A product of parts is the real product
+
+    [A_re A_im] [[B_re, B_im], [-B_im, B_re]]
+
+of the same rows, ``lefts`` times the contraction and ``outs`` times the columns, so the cut of that
+real product serves. It stands for one more copy of B on chip than the kernels keep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trnblas._kernels.tiling import BANK, ITEMSIZE, TILE, Blocks, Layout, row_tiles
+from trnblas._kernels.tiling_gemm import gemm_tiling
+
+__all__ = ["PartsTiling", "column_step", "parts_tiling"]
+
+
+@dataclass(frozen=True)
+class PartsTiling:
+    """A cut of a product of parts.
+
+    Attributes:
+        blocks: What the kernel takes.
+        sbuf_bytes: SBUF bytes per partition, at most, with a second buffer for what passes by.
+        psum_banks: PSUM banks, at most.
+        hbm_bytes: Bytes read from and written to HBM, without a bias.
+    """
+
+    blocks: Blocks
+    sbuf_bytes: int
+    psum_banks: int
+    hbm_bytes: int
+
+
+def parts_tiling(
+    rows: int,
+    columns: int,
+    depth: int,
+    dtype: str = "float32",
+    generation: str | None = None,
+    *,
+    lefts: int = 2,
+    outs: int = 2,
+    wide: bool = False,
+    bias: bool = False,
+    right_layout: Layout = "rows",
+) -> PartsTiling:
+    """Return the blocks for ``lefts`` parts of rows x depth times two of depth x columns.
+
+    Args:
+        rows: Rows of each left part and of the result, at least 1 like all sizes.
+        columns: Columns of each right part.
+        depth: The contraction.
+        dtype: ``"float32"`` or ``"bfloat16"``, of all operands.
+        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None asks the
+            environment.
+        lefts: Parts of the left operand: 1 when it is real, 2 when it is complex.
+        outs: Parts of the result: 2, or 1 when only a real result is wanted.
+        wide: Whether a bfloat16 product is stored in float32.
+        bias: Whether a bias is added, which takes room beside the block.
+        right_layout: ``"columns"`` when the right parts are stored as columns x depth.
+
+    Raises:
+        ValueError: A size is below 1, or the dtype or the generation is not known.
+    """
+    if min(rows, columns, depth) < 1:
+        raise ValueError(
+            f"parts_tiling: sizes must be at least 1, got M={rows}, N={columns}, K={depth}"
+        )
+    tiles = row_tiles(depth)
+    found = gemm_tiling(
+        rows,
+        max(outs * columns, 2),  # one column would be planned as a row
+        # The copy of B that kernels do not keep is room for a bias from two tiles on.
+        lefts * TILE * max(tiles, 2 if bias else 1),
+        dtype,
+        generation,
+        a_layout="columns",
+        b_layout=right_layout,
+    )
+    blocks = found.blocks
+    row_blocks = -(-row_tiles(rows) // blocks.row_tiles)
+    column_blocks = -(-columns // column_step(columns, outs, blocks.column_tiles))
+    left_reads, right_reads = column_blocks, row_blocks
+    if blocks.depth_tiles >= lefts * tiles:
+        left_reads = 1 if blocks.resident == "a" else left_reads
+        right_reads = 1 if blocks.resident == "b" else right_reads
+    size, out_size = ITEMSIZE[dtype], 4 if wide else ITEMSIZE[dtype]
+    read = left_reads * lefts * rows * depth + right_reads * 2 * depth * columns
+    written = outs * rows * columns * out_size
+    # Two rows on their way out, which are planned in the dtype of the operands.
+    sbuf_bytes = found.sbuf_bytes + 2 * blocks.group * BANK * (out_size - size)
+    return PartsTiling(blocks, sbuf_bytes, found.psum_banks, size * read + written)
+
+
+def column_step(columns: int, outs: int, column_tiles: int) -> int:
+    """Return the columns of a block whose parts together have at most so many column tiles."""
+    most = column_tiles * BANK // outs
+    count = (columns + most - 1) // most
+    return (columns + count - 1) // count

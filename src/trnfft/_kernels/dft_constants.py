@@ -1,0 +1,59 @@
+"""The matrices that the transform kernels multiply by, as pairs of float64 arrays.
+
+Scales and windows are folded in before the one rounding to the format of the kernel, so a scaled
+transform costs and errs no more than a plain one. Entries come from exact angles. Callers round a
+matrix to float32 or bfloat16, and keep it: it depends on nothing but the length.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnfft._angles import Array, Pair, dft_matrix
+
+__all__ = ["dft_constants", "irfft_constants", "rfft_constants", "stft_constants"]
+
+
+def dft_constants(n: int, inverse: bool = False, scale: float = 1.0) -> Pair:
+    """Return W of ``x @ W``, (n, n): ``scale * exp(-2*pi*i*j*k/n)``, or with +i if ``inverse``."""
+    return _scaled(dft_matrix(n, inverse), scale)
+
+
+def rfft_constants(n: int, scale: float = 1.0) -> Pair:
+    """Return W of ``x @ W`` for the first n//2 + 1 bins, (n, n//2 + 1)."""
+    return _scaled(dft_matrix(n, columns=n // 2 + 1), scale)
+
+
+def irfft_constants(n: int, scale: float = 1.0) -> Pair:
+    """Return C and S of ``irfft``, ((n + 1)//2, n) each; with ``scale=1/n`` it inverts ``rfft``.
+
+    The signal is ``sum over k of X_re[k] C[k] + X_im[k] S[k]``. Bins strictly inside stand for
+    their mirror images too and count twice. The imaginary part of bin 0 has no share in a real
+    signal; its row of S belongs to the real part of bin n/2, whose imaginary part has none either.
+    """
+    real, imaginary = dft_matrix(n, inverse=True, rows=(n + 1) // 2)
+    weight = np.full((len(real), 1), 2.0 * scale)
+    weight[0] = scale
+    c, s = weight * real, 0.0 - weight * imaginary
+    if n % 2 == 0:
+        s[0, 0::2], s[0, 1::2] = scale, -scale
+    return c, s
+
+
+def stft_constants(window: Array, onesided: bool = True, scale: float = 1.0) -> Pair:
+    """Return W of ``frames @ W`` with the window on its rows, (n_fft, bins).
+
+    Args:
+        window: n_fft weights; a shorter window is centred by the caller.
+        onesided: Whether only the first n_fft//2 + 1 bins are wanted.
+        scale: A factor of all entries, such as n_fft**-0.5.
+    """
+    n = len(window)
+    matrix = dft_matrix(n, columns=n // 2 + 1 if onesided else n)
+    return _scaled(matrix, scale * np.asarray(window, dtype=np.float64)[:, None])
+
+
+def _scaled(pair: Pair, scale: float | Array) -> Pair:
+    if isinstance(scale, float) and scale == 1.0:
+        return pair
+    return pair[0] * scale, pair[1] * scale

@@ -1,0 +1,135 @@
+"""How a long transform is cut, and where its constants lie.
+
+A transform of n = a b c d points is at most two *stages* with a pass over HBM between them: the
+first transforms the columns of a (a b, c d) matrix, the second those of a (c d, a b) matrix. A
+stage has one or two *factors*, each at most 128, and each is one product with its DFT matrix.
+
+All constants of a transform are one float32 vector, so that a kernel has one operand for them:
+
+    matrix of each factor f above 1     (f, 3, f)   -sin, cos and sin parts, side by side
+    inner twiddles of a stage (a, b)    (2, b, a)   exp(-2 pi i j k / (a b)), where a > 1
+    outer twiddles                      (2, b, c d, a)   between the stages, where there are two
+    weights                             (a,)        of column 0 of a half spectrum
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trnblas._kernels.tiling import BANK, TILE
+
+__all__ = [
+    "NOWHERE",
+    "PSUM_COLUMNS",
+    "Geometry",
+    "Segments",
+    "chirp_lengths",
+    "chunk_columns",
+    "even_step",
+    "group_columns",
+    "segments",
+]
+
+NOWHERE = -1
+"""The offset of a table that a stage does not have."""
+
+PSUM_COLUMNS = 2 * BANK
+"""Float32 columns of each part of a result in PSUM: two banks, so that both parts take half of it
+and the first products of the next group the other half."""
+
+_CHUNK = 4096
+"""Elements per partition and part that a stage loads at once: 32 KiB, of which there may be four
+(data and a table, each with its successor) within the 176 KiB of the smallest SBUF."""
+
+
+class Geometry(NamedTuple):
+    """The factors of a transform; ``c`` and ``d`` are 1 where one stage does all.
+
+    Attributes:
+        a, b: Factors of the first stage, both above 1; ``a`` is even where the length is.
+        c, d: Factors of the second stage; ``c`` is 1 where it has one factor.
+    """
+
+    a: int
+    b: int
+    c: int = 1
+    d: int = 1
+
+    @property
+    def length(self) -> int:
+        """Points of the transform."""
+        return self.a * self.b * self.c * self.d
+
+
+class Segments(NamedTuple):
+    """Where each constant begins in the vector, and the length of all.
+
+    Attributes:
+        matrices: Of the factors a, b, c and d.
+        inner: Of the twiddles inside each stage.
+        outer: Of the twiddles between the stages.
+        weights: Of the weights.
+        end: One past the last.
+    """
+
+    matrices: tuple[int, int, int, int]
+    inner: tuple[int, int]
+    outer: int
+    weights: int
+    end: int
+
+
+def segments(g: Geometry) -> Segments:
+    """Return where the constants of a transform lie in their vector."""
+    end = 0
+    matrices = []
+    for factor in (g.a, g.b, g.c, g.d):
+        matrices.append(end if factor > 1 else NOWHERE)
+        end += 3 * factor * factor if factor > 1 else 0
+    inner = []
+    for first, second in ((g.a, g.b), (g.c, g.d)):
+        inner.append(end if first > 1 else NOWHERE)
+        end += 2 * first * second if first > 1 else 0
+    outer = end if g.d > 1 else NOWHERE
+    end += 2 * g.length if g.d > 1 else 0
+    return Segments(
+        (matrices[0], matrices[1], matrices[2], matrices[3]),
+        (inner[0], inner[1]),
+        outer,
+        end,
+        end + g.a,
+    )
+
+
+def chirp_lengths(n: int, kind: str) -> tuple[int, int]:
+    """Return how many points of the first and of the last chirp a transform needs."""
+    half = n // 2 + 1
+    return half if kind == "hermitian" else n, half if kind == "half" else n
+
+
+def even_step(total: int, most: int) -> int:
+    """Return the step that cuts ``total`` into nearly equal runs of at most ``most``."""
+    runs = (total + most - 1) // most
+    return (total + runs - 1) // runs
+
+
+def chunk_columns(first: int, second: int, columns: int) -> int:
+    """Return how many columns a stage loads at once."""
+    if first == 1:
+        return even_step(columns, PSUM_COLUMNS)
+    return even_step(columns, max(1, _CHUNK // max(first, second)))
+
+
+def group_columns(first: int, columns: int) -> int:
+    """Return how many of the loaded columns are multiplied at once.
+
+    The first products of a group, two parts of ``first`` points for each column, fill four banks;
+    its result fills two for each part. A column does not cross a bank.
+    """
+    if first == 1:
+        return columns
+    per_bank = BANK // (2 * first)
+    return min(columns, 4 * per_bank)
+
+
+assert 4 * (BANK // (2 * TILE)) * TILE <= PSUM_COLUMNS

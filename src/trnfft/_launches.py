@@ -1,0 +1,173 @@
+"""From the arguments of an operation to the launch of its kernel.
+
+Each function has the name of its operation, takes a launcher and the operation's arguments, and
+launches one kernel once. Importing this module imports NKI.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnfft._kernels import bluestein, complex_gemm_tiling, dft, four_step, linear, mask
+from trnfft._kernels import complex_gemm as gemm_kernels
+from trnfft._kernels import real_dft as real_kernels
+from trnfft._kernels import stft as stft_kernels
+from trnfft._kernels import two_d as two_d_kernels
+from trnfft._kernels.dft_constants import stft_constants
+from trnfft._precision import level
+from trnfft.plan import FFTAlgorithm, FFTPlan, plan
+from trnsci.core.launch import Launcher
+
+__all__ = [
+    "complex_gemm",
+    "complex_linear",
+    "complex_mask",
+    "short_time",
+    "transform",
+    "transform_2d",
+]
+
+_tiling = complex_gemm_tiling.parts_tiling
+_HERMITIAN = ("irfft", "hfft", "irfft2")
+_HALF = ("rfft", "ihfft")
+
+
+def transform(
+    launch: Launcher, x: Tensor, is_complex: bool, kind: Any, n: int, norm: Any
+) -> Tensor:
+    length = x.shape[1]
+    chosen = plan((x.shape[0], length), -1, "float32", kind, n=n, norm=norm)
+    if chosen.algorithm is FFTAlgorithm.DFT_GEMM:
+        return _matrix_transform(launch, _resized(x, 1, _points(kind, n)), is_complex, chosen)
+    re, im = _parts(x, is_complex)
+    shape = "half" if kind in _HALF else "hermitian" if kind in _HERMITIAN else "full"
+    (constants,) = _constants(chosen)
+    if chosen.algorithm is FFTAlgorithm.BLUESTEIN:
+        kernel = bluestein.bluestein
+        return _joined(launch(kernel, re, im, constants, n, chosen.geometry, shape))
+    return _joined(launch(four_step.four_step, re, im, constants, chosen.geometry, shape))
+
+
+def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: FFTPlan) -> Tensor:
+    """Transform by one product with the DFT matrix, in bfloat16 where that is precise enough."""
+    dtype = torch.bfloat16 if level() == "fast" else torch.float32
+    name = str(dtype).removeprefix("torch.")
+    batch, n, wide = x.shape[0], chosen.n, dtype is torch.bfloat16
+    re, im = _parts(x.to(dtype), is_complex)
+    first, second = (table.to(dtype) for table in _constants(chosen))
+    if chosen.kind in _HERMITIAN:
+        im = torch.zeros_like(re) if im is None else im
+        blocks = _tiling(batch, n, (n + 1) // 2, name, outs=1, wide=wide).blocks
+        return launch(real_kernels.irfft, re, im, first, second, blocks)
+    bins = first.shape[1]
+    blocks = _tiling(batch, bins, n, name, lefts=1 if im is None else 2, wide=wide).blocks
+    if chosen.kind in _HALF:
+        return _joined(launch(real_kernels.rfft, re, first, second, blocks))
+    return _joined(launch(dft.dft, re, im, first, second, blocks))
+
+
+def transform_2d(
+    launch: Launcher,
+    x: Tensor,
+    is_complex: bool,
+    kind: Any,
+    rows: int,
+    columns: int,
+    norm: Any,
+) -> Tensor:
+    sized = _resized(_resized(x, 1, rows), 2, _points(kind, columns))
+    shape = sized.shape[:3]
+    chosen = plan(shape, (1, 2), "float32", kind, n=(rows, columns), norm=norm)
+    re, im = _parts(sized, is_complex)
+    tables = _constants(chosen)
+    return _joined(launch(two_d_kernels.two_d, re, im, *tables, kind in _HERMITIAN))
+
+
+def short_time(
+    launch: Launcher,
+    x: Tensor,
+    is_complex: bool,
+    window: Tensor,
+    hop: int,
+    onesided: bool,
+    normalized: bool,
+) -> Tensor:
+    n_fft = window.shape[0]
+    scale = n_fft**-0.5 if normalized else 1.0
+    matrices = stft_constants(window.detach().cpu().double().numpy(), onesided, scale)
+    dtype = torch.bfloat16 if level() == "fast" else torch.float32
+    first, second = (torch.tensor(m.astype(np.float32)).to(dtype) for m in matrices)
+    re, im = _parts(x.to(dtype), is_complex)
+    frames = stft_kernels.frame_count(x.shape[1], n_fft, hop)
+    blocks = _tiling(
+        x.shape[0] * frames,
+        first.shape[1],
+        n_fft,
+        str(dtype).removeprefix("torch."),
+        lefts=1 if im is None else 2,
+        wide=dtype is torch.bfloat16,
+    ).blocks
+    return _joined(launch(stft_kernels.stft, re, im, first, second, hop, blocks))
+
+
+def complex_gemm(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
+    blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], _dtype(a)).blocks
+    operands = *_parts(a, True), *_parts(b, True)
+    return _joined(launch(gemm_kernels.complex_gemm, *operands, blocks))
+
+
+def complex_linear(launch: Launcher, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    blocks = _tiling(
+        x.shape[0],
+        weight.shape[0],
+        x.shape[1],
+        _dtype(x),
+        bias=bias is not None,
+        right_layout="columns",
+    ).blocks
+    added = (None, None) if bias is None else _parts(bias, True)
+    operands = *_parts(x, True), *_parts(weight, True), *added
+    return _joined(launch(linear.complex_linear, *operands, blocks))
+
+
+def complex_mask(launch: Launcher, mask_: Tensor, spectrum: Tensor) -> Tensor:
+    return _joined(launch(mask.complex_mask, *_parts(mask_, True), *_parts(spectrum, True)))
+
+
+def _points(kind: str, n: int) -> int:
+    """Return how many points of its operand a transform of length n reads."""
+    return n // 2 + 1 if kind in _HERMITIAN else n
+
+
+def _resized(x: Tensor, dim: int, size: int) -> Tensor:
+    """Return the tensor cut, or padded with zeros, at the end of a dimension."""
+    length = x.shape[dim]
+    if length >= size:
+        return x.narrow(dim, 0, size)
+    shape = list(x.shape)
+    shape[dim] = size - length
+    return torch.cat([x, x.new_zeros(shape)], dim)
+
+
+def _parts(x: Tensor, is_complex: bool) -> tuple[Tensor, Tensor | None]:
+    return (x[..., 0], x[..., 1]) if is_complex else (x, None)
+
+
+def _joined(parts: Any) -> Tensor:
+    """Return two parts in a last dimension of two, a real result as it is."""
+    return torch.stack(parts, dim=-1) if isinstance(parts, tuple) else parts
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+@lru_cache(maxsize=16)
+def _constants(chosen: FFTPlan) -> tuple[Tensor, ...]:
+    """Return the constants of a plan as tensors, made once."""
+    return tuple(torch.tensor(array) for array in chosen.constants())

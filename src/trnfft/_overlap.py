@@ -1,0 +1,54 @@
+"""Frames added where they overlap."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnblas._eager import unwatched
+
+__all__ = ["overlap_added"]
+
+# Sums of squared windows up to this are taken as zero: a quotient by less would be rounding error.
+NEGLIGIBLE = 1e-8
+
+
+def overlap_added(
+    frames: Tensor, window: Tensor, hop_length: int, dropped: int, length: int | None
+) -> Tensor:
+    """Return the signal whose windowed frames are nearest to ``frames``.
+
+    Args:
+        frames: Shape (..., frames, n_fft).
+        window: Shape (n_fft,).
+        hop_length: Samples from one frame to the next.
+        dropped: Samples that are left out at the beginning and, without a length, at the end.
+        length: Samples of the result, None for those that there are.
+    """
+    count, n_fft = frames.shape[-2:]
+    samples = n_fft + hop_length * (count - 1)
+    stop = samples - dropped if length is None else min(dropped + length, samples)
+    kept = slice(dropped, max(stop, dropped))
+    flat = frames.reshape(-1, count, n_fft)
+    # For a complex window this is the sum of w^2 and not of |w|^2, as in torch.
+    squares = (window * window).expand(1, count, n_fft)
+    envelope = _added(squares, samples, hop_length)[:, kept]
+    signal = _added(flat * window, samples, hop_length)[:, kept]
+    covered = envelope.abs() > NEGLIGIBLE
+    if unwatched(covered) and bool(covered.all()):
+        signal = signal / envelope
+    else:
+        plain = _added(flat, samples, hop_length)[:, kept]
+        # The other branch of ``where`` has a gradient too: nothing may be divided by zero in it.
+        signal = torch.where(covered, signal / torch.where(covered, envelope, 1.0), plain)
+    if length is not None and signal.shape[-1] < length:
+        signal = torch.nn.functional.pad(signal, (0, length - signal.shape[-1]))
+    return signal.reshape(*frames.shape[:-2], signal.shape[-1])
+
+
+def _added(frames: Tensor, samples: int, hop_length: int) -> Tensor:
+    """Return frames of shape (B, frames, n_fft) added up in place, shape (B, samples)."""
+    # Unfolding cuts a signal into frames; its adjoint adds them up, in one pass over the memory.
+    shape = (frames.shape[0], samples)
+    added: Tensor = torch.ops.aten.unfold_backward(frames, shape, 1, frames.shape[2], hop_length)
+    return added

@@ -1,0 +1,128 @@
+"""How exactly transforms are computed: three levels, and the older names that mean one of them.
+
+========== ===================================================== ==============================
+level      on a kernel                                           on torch
+========== ===================================================== ==============================
+``fast``   bfloat16 operands, float32 accumulation               as ``fp32``
+``fp32``   float32 throughout; the default                       in the dtype of the input
+``double`` no kernel: float64 on the host, then rounded          in float64, then rounded
+========== ===================================================== ==============================
+
+``fast`` is a permission, not a demand: torch has nothing to gain from bfloat16, so there the result
+is the better one. Integers, float16 and bfloat16 are computed in float32 at least on every level.
+
+The level chosen with ``set_precision`` holds for the process, the one chosen with ``with
+precision(...)`` for the current thread or task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+from torch.compiler import is_compiling
+
+from trnsci.core.backend import ContextChoice, chosen_in_context
+from trnsci.core.errors import FlagError
+
+__all__ = [
+    "ALIASES",
+    "Level",
+    "get_precision",
+    "level",
+    "precision",
+    "set_ozaki_product_precision_verified",
+    "set_precision",
+]
+
+Level = Literal["fast", "fp32", "double"]
+
+ALIASES: dict[str, Level] = {
+    "bf16": "fast",
+    "bf16_refined": "fp32",
+    "kahan": "fp32",
+    "ozaki": "fp32",
+    "ozaki_hq": "fp32",
+}
+"""Names of older releases. Each means the level that is at least as exact as it promised to be."""
+
+_LEVELS: dict[str, Level] = {**{name: name for name in get_args(Level)}, **ALIASES}
+
+
+class _State:
+    """What was chosen: ``default`` by the process, ``choice`` by the innermost block."""
+
+    default = "fp32"
+    choice = ContextChoice("trnfft.precision")
+
+
+def set_precision(mode: str) -> None:
+    """Choose the precision for the process; inside a ``with precision`` block, for that block.
+
+    Args:
+        mode: ``"fast"``, ``"fp32"`` or ``"double"``; or an older name: ``"bf16"``, which is
+            ``fast``, and ``"bf16_refined"``, ``"kahan"``, ``"ozaki"``, ``"ozaki_hq"``: ``fp32``.
+
+    Raises:
+        FlagError: The mode is none of these. It is a ``ValueError``.
+    """
+    _check("set_precision", mode)
+    if chosen_in_context(_State.choice) is None:
+        _State.default = mode
+    else:
+        _State.choice.put(mode)
+
+
+def get_precision() -> str:
+    """Return the mode that was asked for, by the name that was used; ``"fp32"`` if none was."""
+    return chosen_in_context(_State.choice) or _State.default
+
+
+@contextmanager
+def precision(mode: str) -> Iterator[None]:
+    """Choose the precision inside a ``with`` block, for the current thread or task only.
+
+    Raises:
+        FlagError: The mode is none of the accepted ones.
+    """
+    _check("precision", mode)
+    before = chosen_in_context(_State.choice)
+    _State.choice.put(mode)
+    try:
+        yield
+    finally:
+        _State.choice.put(before)
+
+
+def level() -> Level:
+    """Return the level that a transform made now is computed on."""
+    mode = _State.default
+    choice = _State.choice
+    if choice.used:
+        # torch.compile can follow, and guard, what belongs to a thread, but no context variable.
+        if is_compiling():
+            mode = getattr(choice.traced, "name", None) or mode
+        else:
+            mode = chosen_in_context(choice) or mode
+    return _LEVELS[mode]
+
+
+def set_ozaki_product_precision_verified(verified: bool = True) -> None:
+    """Do nothing: kept for callers of older releases.
+
+    It allowed the modes ``ozaki`` and ``ozaki_hq``, which here are names of ``fp32`` and need no
+    permission.
+
+    Raises:
+        FlagError: ``verified`` is not a bool.
+    """
+    if not isinstance(verified, bool):
+        raise FlagError(
+            f"set_ozaki_product_precision_verified: verified must be a bool, got {verified!r}"
+        )
+
+
+def _check(function: str, mode: str) -> None:
+    if mode not in _LEVELS:
+        raise FlagError(f"{function}: got {mode!r}, accepted: {', '.join(_LEVELS)}")

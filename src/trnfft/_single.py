@@ -1,0 +1,160 @@
+"""SciPy's transforms of one vector, for lengths where it is faster than torch.
+
+On x86-64 torch calls MKL and prepares a new descriptor for every call, which for most lengths takes
+several times as long as the transform; SciPy keeps what it prepares. MKL is the faster one where it
+has a quick way to prepare: long complex transforms and lengths with a large odd part. Without MKL
+torch runs the code that SciPy runs, and the choice matters little.
+
+The choice depends on the length alone and not on measurements in this process: which of the two
+computes a transform decides its last bits, and those should be the same in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnblas._eager import readable
+from trnfft._arguments import Norm
+
+__all__ = ["as_array", "scipy_fft", "scipy_is_faster", "single"]
+
+_DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
+# How SciPy's routines number the scales of a forward transform: by nothing, 1/sqrt(n), 1/n.
+_SCALES = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
+_AXES = (0,)
+_REAL_INPUT = frozenset({"rfft", "ihfft"})
+_HALF_SPECTRUM = frozenset({"irfft", "hfft"})
+_TO_COMPLEX = MappingProxyType({torch.float32: torch.complex64, torch.float64: torch.complex128})
+
+# Measured with MKL 2024.2 and SciPy 1.17 on one thread (benchmarks/bench_fft.py shows the ratios).
+_LONG = 10_000
+_VERY_LONG = 1 << 17
+_LARGE_ODD_PART = 45
+_LARGE_FACTOR = 128
+# Lengths of a small odd part for which MKL nevertheless has a quick way.
+_QUICK = frozenset({12_288, 57_344, 114_688, 122_880})
+
+
+def single(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor | None:
+    """Return the transform ``name`` of a vector, or None where torch is to compute it.
+
+    Arguments that torch refuses are left to torch.
+    """
+    if dim not in (-1, 0) or norm not in _SCALES or x.dtype not in _DTYPES or not readable(x):
+        return None
+    natural = 2 * (x.shape[0] - 1) if name in _HALF_SPECTRUM else x.shape[0]
+    size = natural if n is None else n
+    if type(size) is not int or size < 1 or (name in _REAL_INPUT and x.is_complex()):
+        return None
+    if not scipy_is_faster(name, size):
+        return _by_torch(name, x, n, norm)
+    scipy = scipy_fft()
+    if scipy is None:
+        return None
+    routines = _routines()
+    if routines is not None and x.shape[0] == (size // 2 + 1 if name in _HALF_SPECTRUM else size):
+        routine, forward = routines[name]
+        scale = _SCALES[norm] if forward else 2 - _SCALES[norm]
+        if name in _HALF_SPECTRUM:
+            return torch.from_numpy(routine(as_array(x), _AXES, size, forward, scale))
+        return torch.from_numpy(routine(as_array(x), _AXES, forward, scale))
+    return torch.from_numpy(getattr(scipy, name)(as_array(x), n, -1, norm))
+
+
+@cache
+def _routines() -> dict[str, tuple[Callable[..., Any], bool]] | None:
+    """Return SciPy's compiled routines and their directions, None where they are not as known.
+
+    The public functions ask for backends and convert arguments in Python first, which takes as
+    long as 500 points. What they call in the end is not public, so it is tried before it is used.
+    """
+    try:
+        from scipy.fft._pocketfft import pypocketfft as found
+
+        ramp = np.arange(3.0)
+        bins = found.r2c(ramp, _AXES, True, 0)
+        same = found.c2c(ramp, _AXES, False, 2)[: len(bins)]
+        if not np.allclose(bins.conj(), 3 * same):
+            return None
+        if not np.allclose(found.c2r(bins, _AXES, 3, False, 2), ramp):
+            return None
+    except Exception:  # whatever a later SciPy makes of it
+        return None
+    return {
+        "fft": (found.c2c, True),
+        "ifft": (found.c2c, False),
+        "rfft": (found.r2c, True),
+        "ihfft": (found.r2c, False),
+        "hfft": (found.c2r, True),
+        "irfft": (found.c2r, False),
+    }
+
+
+@lru_cache(maxsize=4096)
+def scipy_is_faster(name: str, n: int) -> bool:
+    """Return whether SciPy computes the transform ``name`` of n points faster than torch."""
+    if n < 192:
+        return False
+    odd = n
+    while odd % 2 == 0:
+        odd //= 2
+    factor = _largest_factor(odd)
+    if n < 512 and factor <= 13:
+        return False
+    if name in ("fft", "ifft"):
+        if factor == n:
+            return True
+        if n >= _VERY_LONG:
+            return False
+        if n >= _LONG:
+            return odd < _LARGE_ODD_PART and odd != 5 and n not in _QUICK
+    # Of an even length with a large prime factor MKL transforms the halves, SciPy pads.
+    return n % 2 == 1 or factor <= _LARGE_FACTOR
+
+
+def _by_torch(name: str, x: Tensor, n: int | None, norm: Norm) -> Tensor | None:
+    """Return the transform of a long real vector as that of a complex one, None of any other."""
+    # Where MKL prepares complex transforms quickly it does not prepare real ones so, and the work
+    # of the twice as large transform is the smaller part.
+    if name in ("fft", "ifft") and x.dtype in _TO_COMPLEX and x.shape[0] >= _LONG:
+        function = torch.fft.fft if name == "fft" else torch.fft.ifft
+        return function(x.to(_TO_COMPLEX[x.dtype]), n, -1, norm)
+    return None
+
+
+def _largest_factor(odd: int) -> int:
+    """Return the largest prime factor of an odd number, 1 of 1."""
+    divisor, largest = 3, 1
+    while divisor * divisor <= odd:
+        if odd % divisor == 0:
+            odd //= divisor
+            largest = divisor
+        else:
+            divisor += 2
+    return max(odd, largest)
+
+
+@cache
+def scipy_fft() -> Any:
+    """Return the module ``scipy.fft``, None where there is no SciPy."""
+    try:
+        from scipy import fft
+    except ImportError:
+        return None
+    return fft
+
+
+def as_array(x: Tensor) -> Any:
+    """Return the tensor as an array on the same memory."""
+    try:
+        return x.numpy()
+    except RuntimeError:
+        # It has a gradient that is off at the moment, or a conjugation that is still to be done.
+        return x.detach().resolve_conj().resolve_neg().numpy()

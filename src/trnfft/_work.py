@@ -1,0 +1,151 @@
+"""What a transform takes on a NeuronCore: operations, HBM bytes and the error to expect.
+
+A :class:`Problem` says what is transformed; the functions are named for the algorithms.
+
+Errors are relative to the result, in the L2 norm. A float32 sum of t terms, one added after the
+other with independent roundings of root mean square u / sqrt(3), u = 2^-24, is wrong by
+u sqrt(t / 6); a product with a table rounds its entries, two products and a sum. Errors of the
+steps of a transform add up as squares, since every step keeps the norm but for a factor. The Tensor
+engine adds within 128 terms in an order of its own, which is better, so this bounds what is seen
+for operands without structure; it is no worst case.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, segments
+
+__all__ = ["Problem", "Work", "bluestein_work", "dft_work", "four_step_work", "two_d_work"]
+
+_ROUNDOFF = 2.0**-24
+_TABLE = 2.0
+"""Squared error of a product with a table, in units of squared roundoff: four roundings of mean
+square 1/3 each, of which at most six count for one result."""
+
+
+class Problem(NamedTuple):
+    """What is transformed.
+
+    Attributes:
+        batch: Transforms.
+        length: Points that each has before it is cut or padded.
+        n: Points of the transform.
+        kind: ``"full"``, ``"half"`` (real to a half spectrum) or ``"hermitian"`` (back again).
+        itemsize: Bytes of a part of the operand.
+    """
+
+    batch: int
+    length: int
+    n: int
+    kind: str
+    itemsize: int
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """Parts of the operand and of the result."""
+        return 1 if self.kind == "half" else 2, 1 if self.kind == "hermitian" else 2
+
+    @property
+    def points(self) -> tuple[int, int]:
+        """Points that are read and written for each transform."""
+        taken, given = chirp_lengths(self.n, self.kind)
+        return min(taken, self.length), given
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of the operand and of the result together."""
+        (taken, given), (read, written) = self.points, self.parts
+        return self.batch * (taken * read * self.itemsize + given * written * 4)
+
+
+class Work(NamedTuple):
+    """What one execution takes.
+
+    Attributes:
+        flops: Operations.
+        hbm_bytes: Bytes read and written.
+        error: Relative L2 error to expect.
+    """
+
+    flops: int
+    hbm_bytes: int
+    error: float
+
+
+def dft_work(p: Problem) -> Work:
+    """Return the work of one product with the DFT matrix."""
+    (read, written), (_, given) = p.parts, p.points
+    rows = (p.n + 1) // 2 if p.kind == "hermitian" else p.n
+    flops = 2 * p.batch * rows * read * written * given
+    constants = 2 * rows * given * p.itemsize
+    return Work(flops, p.operand_bytes + constants, _error(read * rows / 6 + 1))
+
+
+def four_step_work(p: Problem, g: Geometry) -> Work:
+    """Return the work of a transform by factors."""
+    constants = segments(g)
+    size = constants.end if p.kind == "hermitian" else constants.weights
+    return Work(
+        p.batch * _factor_flops(g, p.parts, p.points),
+        p.operand_bytes + 4 * size + p.batch * _between_bytes(g),
+        _error(_factor_error(g)),
+    )
+
+
+def bluestein_work(p: Problem, g: Geometry) -> Work:
+    """Return the work of two transforms by factors and three products with tables."""
+    taken, given = chirp_lengths(p.n, p.kind)
+    points = g.length
+    flops = _factor_flops(g, (2, 2), (taken, points)) + _factor_flops(g, (2, 2), (points, given))
+    constants = 2 * segments(g).weights + 2 * (taken + points + given)
+    between = 2 * _between_bytes(g) + 16 * points
+    # A convolution keeps half of its points, and with them half of the squared norm.
+    squared = 2 * (2 * _factor_error(g) + 3 * _TABLE)
+    return Work(
+        p.batch * (flops + 6 * (taken + points + given)),
+        p.operand_bytes + 4 * constants + p.batch * between,
+        _error(squared),
+    )
+
+
+def two_d_work(p: Problem, height: int, columns: int) -> Work:
+    """Return the work of two chained products; ``p`` is the second dimension, one image a batch.
+
+    ``columns`` are those of the operand, which the first product leaves as they are.
+    """
+    (read, written), (_, given) = p.parts, p.points
+    rows = chirp_lengths(p.n, p.kind)[0]
+    first = 4 * height * height * read * columns
+    second = 4 * height * rows * written * given
+    panels = -(-height // 256)
+    passes = panels * p.batch if given > 256 else 1
+    constants = 12 * (height * height + passes * rows * given)
+    data = p.batch * height * (panels * columns * read * p.itemsize + given * written * 4)
+    squared = (read * height + 2 * rows) / 6 + 2
+    return Work(p.batch * (first + second), data + constants, _error(squared))
+
+
+def _factor_flops(g: Geometry, parts: tuple[int, int], points: tuple[int, int]) -> int:
+    """Return the operations of one transform by factors; only rows with points are multiplied."""
+    n, factors = g.length, [f for f in g if f > 1]
+    used = -(-points[0] // (n // factors[0]))
+    rows = -(-points[1] // (n // factors[-1]))
+    flops = 4 * parts[0] * used * n + 4 * parts[1] * rows * n
+    flops += sum(8 * n * factor for factor in factors[1:-1])
+    return flops + 6 * n * (len(factors) - 1)
+
+
+def _between_bytes(g: Geometry) -> int:
+    """Return the bytes of one transform that pass through HBM between its stages."""
+    return 16 * g.length if g.d > 1 else 0
+
+
+def _factor_error(g: Geometry) -> float:
+    factors = [f for f in g if f > 1]
+    return sum(2 * f / 6 + 1 for f in factors) + _TABLE * (len(factors) - 1)
+
+
+def _error(squared: float) -> float:
+    return _ROUNDOFF * math.sqrt(squared)

@@ -1,0 +1,491 @@
+"""A complex tensor kept as two real ones, for dtypes and devices that have no complex numbers.
+
+``ComplexTensor`` holds either its two parts or a native complex tensor, whichever it was made
+from, and computes in that form: a transform of a native tensor costs no copy on the way in or
+out, and a tensor of bfloat16 parts never meets a complex dtype. Torch functions accept it through
+``__torch_function__``; what the table in ``_complex_functions`` does not know is computed by
+torch on a native complex tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnfft._complex_arguments import (
+    COMPLEX_DEVICES,
+    HALVES,
+    NATIVE,
+    PART,
+    check_parts,
+    check_product,
+    interleaved,
+    keeps_native,
+)
+from trnfft._complex_functions import ON_PARTS_ALWAYS, RULES, matrix_product
+from trnfft._complex_methods import ComplexMethods, Number
+from trnfft._complex_parts import Parts, split
+from trnsci.core.errors import DTypeError, ShapeError
+
+__all__ = ["ComplexTensor", "complex_matmul"]
+
+# Where torch functions take the operands that rules take by position.
+OPERAND_KEYWORDS = ("input", "tensors", "other", "mat2", "exponent")
+
+
+class ComplexTensor(ComplexMethods):
+    """A complex tensor with the parts ``real`` and ``imag``.
+
+    Args:
+        real: The real part, of any floating dtype (integers become the default one); or, without
+            ``imag``, a native complex tensor, which is shared and not copied.
+        imag: The imaginary part, of the shape, dtype and device of ``real``; zero by default.
+
+    The parts are used as they are where they are contiguous or the two interleaved halves of one
+    complex tensor, else copied. ``z.dtype`` is the dtype of a part.
+
+    Raises:
+        ShapeError: The parts differ in shape.
+        DTypeError: They differ in dtype, or one is not a tensor of real numbers.
+
+    Example:
+        >>> z = ComplexTensor(torch.tensor([3.0, 0.0]), torch.tensor([4.0, 1.0]))
+        >>> z.abs()
+        tensor([5., 1.])
+        >>> (2j * z).to_torch_complex()
+        tensor([-8.+6.j, -2.+0.j])
+    """
+
+    __slots__ = ("__weakref__", "_native", "_parts")
+    # NumPy leaves operators between its scalars and a ComplexTensor to the latter, as to a Tensor.
+    __array_priority__ = 1000
+
+    _native: Tensor | None
+    _parts: Parts | None
+
+    def __init__(self, real: Tensor | ComplexTensor, imag: Tensor | None = None) -> None:
+        if isinstance(real, ComplexTensor) and imag is None:
+            self._native, self._parts = real._native, real._parts
+            return
+        if not isinstance(real, Tensor):
+            raise DTypeError(f"ComplexTensor: real must be a tensor, got {type(real).__name__}")
+        if imag is None:
+            if real.is_complex():
+                self._hold(real)
+                return
+            imag = torch.zeros_like(real)
+        check_parts(real, imag)
+        if not real.is_floating_point():
+            real, imag = (part.to(torch.get_default_dtype()) for part in (real, imag))
+        real, imag = real.resolve_neg(), imag.resolve_neg()
+        native = interleaved(real, imag)
+        if native is not None:
+            self._hold(native)
+        else:
+            self._native, self._parts = None, Parts(real.contiguous(), imag.contiguous())
+
+    def _hold(self, native: Tensor) -> None:
+        """Keep a native complex tensor, or its parts where torch cannot compute with it."""
+        native = native.resolve_conj()  # so that its parts are ordinary views
+        if native.dtype in PART:
+            self._native, self._parts = native, None
+        else:
+            self._native, self._parts = None, Parts(*torch.view_as_real(native).unbind(-1))
+
+    # -- made from, and made into ------------------------------------------------------------------
+
+    @classmethod
+    def from_torch_complex(cls, z: Tensor) -> ComplexTensor:
+        """Return ``z`` as a ComplexTensor that shares its memory."""
+        if not (isinstance(z, Tensor) and z.is_complex()):
+            kind = str(z.dtype) if isinstance(z, Tensor) else type(z).__name__
+            raise DTypeError(f"from_torch_complex: z must be a complex tensor, got {kind}")
+        made = cls.__new__(cls)
+        made._hold(z)
+        return made
+
+    @classmethod
+    def from_polar(cls, magnitude: Tensor, phase: Tensor) -> ComplexTensor:
+        """Return ``magnitude * exp(1j * phase)``; the two broadcast against each other."""
+        for name, value in (("magnitude", magnitude), ("phase", phase)):
+            if not isinstance(value, Tensor) or value.is_complex():
+                kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+                raise DTypeError(f"from_polar: {name} must be a real tensor, got {kind}")
+        return cls(magnitude * torch.cos(phase), magnitude * torch.sin(phase))
+
+    @classmethod
+    def _of(cls, parts: Parts) -> ComplexTensor:
+        """Return a tensor that keeps ``parts`` as they are, views included."""
+        made = cls.__new__(cls)
+        made._native, made._parts = None, parts
+        return made
+
+    def to_torch_complex(self) -> Tensor:
+        """Return the native complex tensor: the one this was made from, else a new one.
+
+        Parts of float16 become complex32. Bfloat16 has no complex dtype and becomes complex64.
+        """
+        if self._native is not None:
+            return self._native
+        re, im = self._split()
+        if re.dtype == torch.bfloat16:
+            re, im = re.float(), im.float()
+        return torch.complex(re, im)
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a NumPy array; it shares memory where the tensor was made from a native one."""
+        return self._widened().numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return the values for ``numpy.asarray``."""
+        array = self._widened().detach().resolve_conj().numpy()
+        return np.array(array, dtype=dtype, copy=True if copy else None)
+
+    def tolist(self) -> Any:
+        """Return nested lists of Python complex numbers."""
+        return self._widened().tolist()
+
+    def item(self) -> complex:
+        """Return the only element as a Python complex number."""
+        return complex(self._widened().item())
+
+    def _split(self) -> Parts:
+        if self._parts is not None:
+            return self._parts
+        native = self._native
+        assert native is not None
+        return Parts(native.real, native.imag)
+
+    def _widened(self) -> Tensor:
+        """Return a native complex tensor that torch can compute with."""
+        if self.dtype in HALVES:
+            re, im = self._split()
+            return torch.complex(re.float(), im.float())
+        return self.to_torch_complex()
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def real(self) -> Tensor:
+        """The real part; writing into it changes this tensor."""
+        return self._split().re
+
+    @real.setter
+    def real(self, value: Tensor | float) -> None:
+        self._split().re[...] = value
+
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part; writing into it changes this tensor."""
+        return self._split().im
+
+    @imag.setter
+    def imag(self, value: Tensor | float) -> None:
+        self._split().im[...] = value
+
+    @property
+    def _first(self) -> Tensor:
+        """A tensor with the shape, the device and the autograd state of this one."""
+        return self._native if self._native is not None else self._split().re
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape."""
+        return self._first.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of each part."""
+        first = self._first.dtype
+        return PART.get(first, first)
+
+    @property
+    def device(self) -> torch.device:
+        """The device."""
+        return self._first.device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._first.ndim
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether autograd tracks either part."""
+        held = (self._native,) if self._native is not None else self._split()
+        return any(tensor.requires_grad for tensor in held)
+
+    @property
+    def grad(self) -> ComplexTensor | None:
+        """The gradient that ``backward`` left, in torch's convention for complex tensors."""
+        if self._native is not None:
+            grad = self._native.grad
+            return None if grad is None else ComplexTensor.from_torch_complex(grad)
+        re, im = self._split()
+        if re.grad is None and im.grad is None:
+            return None
+        return ComplexTensor(
+            torch.zeros_like(re) if re.grad is None else re.grad,
+            torch.zeros_like(im) if im.grad is None else im.grad,
+        )
+
+    def dim(self) -> int:
+        """Return the number of dimensions."""
+        return self.ndim
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return the shape, or its entry ``dim``."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self) -> int:
+        """Return the number of elements."""
+        return self._first.numel()
+
+    def is_complex(self) -> bool:
+        """Return True."""
+        return True
+
+    def __len__(self) -> int:
+        """Return the size of the first dimension."""
+        return len(self._first)
+
+    def __iter__(self) -> Iterator[ComplexTensor]:
+        """Yield the entries along the first dimension."""
+        return iter(self.unbind())
+
+    def __bool__(self) -> bool:
+        """Return whether the only element is not zero."""
+        return bool(self._widened())
+
+    def __complex__(self) -> complex:
+        """Return the only element."""
+        return self.item()
+
+    def __repr__(self) -> str:
+        """Return shape, dtype and values."""
+        values = repr(self._widened().detach())
+        shown = values.removeprefix("tensor(").removesuffix(")").replace("\n ", "\n        ")
+        tracked = ", requires_grad=True" if self.requires_grad else ""
+        return f"ComplexTensor({shown}, shape={tuple(self.shape)}, dtype={self.dtype}{tracked})"
+
+    __hash__ = object.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how pickle and copy make it again, in the form in which it is held."""
+        if self._native is not None:
+            return ComplexTensor.from_torch_complex, (self._native,)
+        return ComplexTensor, tuple(self._split())
+
+    # -- elements, devices, gradients --------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> ComplexTensor:
+        """Return the entries at ``key``; a view where torch returns one."""
+        if self._native is not None:
+            return ComplexTensor.from_torch_complex(self._native[key])
+        re, im = self._split()
+        return ComplexTensor._of(Parts(re[key], im[key]))
+
+    def __setitem__(self, key: Any, value: ComplexTensor | Tensor | Number) -> None:
+        """Store ``value`` at ``key``, in the dtype of this tensor."""
+        if isinstance(value, (ComplexTensor, Tensor)):
+            value = ComplexTensor(value).to(self.dtype)
+        if self._native is not None:
+            self._native[key] = _to_native(value)
+            return
+        re, im = self._split()
+        re[key], im[key] = split(_to_parts(value))
+
+    def copy_(self, source: ComplexTensor | Tensor | Number) -> ComplexTensor:
+        """Store ``source``, broadcast to this shape, and return this tensor."""
+        shape = getattr(source, "shape", ())
+        ends = zip(reversed(shape), reversed(self.shape), strict=False)
+        if len(shape) > self.ndim or any(size not in (1, own) for size, own in ends):
+            raise ShapeError(
+                f"ComplexTensor: values of shape {tuple(shape)} do not fit in place into a tensor "
+                f"of shape {tuple(self.shape)}"
+            )
+        self[...] = source
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> ComplexTensor:
+        """Return it with another dtype of the parts or on another device.
+
+        Takes the arguments of ``Tensor.to``; a complex dtype means that of its parts.
+        """
+        args = tuple(map(_as_part, args))
+        kwargs = {name: _as_part(value) for name, value in kwargs.items()}
+        if self._native is not None and all(map(keeps_native, (*args, *kwargs.values()))):
+            args = tuple(NATIVE.get(value, value) for value in args)
+            kwargs = {name: NATIVE.get(value, value) for name, value in kwargs.items()}
+            return ComplexTensor.from_torch_complex(self._native.to(*args, **kwargs))
+        re, im = self._split()
+        return ComplexTensor._of(Parts(re.to(*args, **kwargs), im.to(*args, **kwargs)))
+
+    def cpu(self) -> ComplexTensor:
+        """Return it on the CPU."""
+        return self.to("cpu")
+
+    def requires_grad_(self, requires_grad: bool = True) -> ComplexTensor:
+        """Let autograd track this tensor, and return it; ``z.grad`` has the gradient later."""
+        for tensor in (self._native,) if self._native is not None else self._split():
+            tensor.requires_grad_(requires_grad)
+        return self
+
+    def _evaluate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return _evaluate(function, args, kwargs)
+
+    def _operate(self, function: Callable[..., Any], a: Any, b: Any) -> Any:
+        # The two usual cases first, without a search through nested arguments.
+        if isinstance(a, ComplexTensor) and isinstance(b, ComplexTensor):
+            if a._native is not None and b._native is not None:
+                return _from_native(function(a._native, b._native), None)
+            if a._parts is not None and b._parts is not None:
+                result = RULES[function](function, a._parts, b._parts)
+                if result is not NotImplemented:
+                    return _from_parts(result)
+        return _evaluate(function, (a, b), {})
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        function: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Compute a torch function of ComplexTensors, and of other tensors beside them."""
+        return _evaluate(function, args, kwargs or {})
+
+
+def complex_matmul(a: ComplexTensor | Tensor, b: ComplexTensor | Tensor) -> ComplexTensor:
+    """Return the matrix product of ``a`` and ``b``, with the shapes of ``torch.matmul``.
+
+    Args:
+        a: A ComplexTensor or a native tensor, real ones included.
+        b: Another, of the same dtype. Float32 and float64 are multiplied as native complex
+            matrices where the device has them, everything else by four real products.
+
+    Raises:
+        ShapeError: The contracted dimensions differ, or the batches do not broadcast.
+        DTypeError: An operand is not a tensor, or the two differ in dtype.
+    """
+    z, w = (_operand(name, x) for name, x in (("a", a), ("b", b)))
+    if z.dtype != w.dtype:
+        raise DTypeError(f"complex_matmul: a and b must have one dtype, got {z.dtype}, {w.dtype}")
+    check_product(z.shape, w.shape)
+    if z.dtype in NATIVE and z.device.type in COMPLEX_DEVICES:
+        return ComplexTensor.from_torch_complex(
+            torch.matmul(z.to_torch_complex(), w.to_torch_complex())
+        )
+    product = _evaluate(torch.matmul, (z, w), {})
+    assert isinstance(product, ComplexTensor)
+    return product
+
+
+# -- evaluation of torch functions -----------------------------------------------------------------
+
+
+def _evaluate(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return ``function`` of arguments that contain a ComplexTensor."""
+    found: list[ComplexTensor | Tensor] = []
+    _find((args, tuple(kwargs.values())), found)
+    native = any(isinstance(z, Tensor) or z._native is not None for z in found)
+    rule = RULES.get(function)
+    if rule is not None and (not native or function in ON_PARTS_ALWAYS):
+        operands = [kwargs[name] for name in OPERAND_KEYWORDS if name in kwargs]
+        options = {name: kwargs[name] for name in kwargs if name not in OPERAND_KEYWORDS}
+        result = rule(function, *map(_to_parts, (*args, *operands)), **_to_parts(options))
+        if result is not NotImplemented:
+            return _from_parts(result)
+    if "out" in kwargs:
+        raise TypeError(f"{function.__name__}: out= is not supported with a ComplexTensor")
+    product = rule is matrix_product
+    result = function(*_to_native(args, product), **_to_native(kwargs, product))
+    if args and result is args[0]:  # an in-place function of a native tensor
+        return result
+    half = next((z.dtype for z in found if z.dtype in HALVES), None)
+    only_half = half is not None and all(z.dtype == half for z in found)
+    return _from_native(result, half if only_half else None)
+
+
+def _find(value: Any, found: list[ComplexTensor | Tensor]) -> None:
+    """Append every complex tensor in ``value``, of either kind, to ``found``."""
+    if isinstance(value, ComplexTensor) or (isinstance(value, Tensor) and value.is_complex()):
+        found.append(value)
+    elif isinstance(value, (tuple, list)):
+        for entry in value:
+            _find(entry, found)
+
+
+def _map(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return ``value`` with ``change`` applied to everything that is not a container."""
+    if isinstance(value, (tuple, list)) and not isinstance(value, (Parts, torch.Size)):
+        return type(value)([_map(entry, change) for entry in value])
+    if isinstance(value, dict):
+        return {key: _map(entry, change) for key, entry in value.items()}
+    return change(value)
+
+
+def _to_parts(value: Any) -> Any:
+    def change(leaf: Any) -> Any:
+        if isinstance(leaf, ComplexTensor):
+            return leaf._split()
+        if isinstance(leaf, (complex, np.complexfloating)):
+            number: Any = complex(leaf)
+            return Parts(number.real, number.imag)
+        return leaf
+
+    return _map(value, change)
+
+
+def _from_parts(result: Any) -> Any:
+    def change(leaf: Any) -> Any:
+        return ComplexTensor._of(leaf) if isinstance(leaf, Parts) else leaf
+
+    return _map(result, change)
+
+
+def _to_native(value: Any, product: bool = False) -> Any:
+    def change(leaf: Any) -> Any:
+        if isinstance(leaf, ComplexTensor):
+            return leaf._widened()
+        # A matrix product does not promote, unlike every other function.
+        return leaf + 0j if product and isinstance(leaf, Tensor) else leaf
+
+    return _map(value, change)
+
+
+def _from_native(result: Any, half: torch.dtype | None) -> Any:
+    """Return ``result`` with complex tensors wrapped, and narrowed to ``half`` where given."""
+
+    def change(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not (leaf.is_complex() or leaf.is_floating_point()):
+            return leaf
+        wrapped = ComplexTensor.from_torch_complex(leaf) if leaf.is_complex() else leaf
+        return wrapped if half is None else wrapped.to(half)
+
+    return _map(result, change)
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def _as_part(value: Any) -> Any:
+    """Return an argument of ``Tensor.to`` for a part: its dtype or tensor in place of a complex."""
+    if isinstance(value, ComplexTensor):
+        return value.real
+    if isinstance(value, Tensor) and value.is_complex():
+        return value.real
+    return torch.float16 if value is torch.complex32 else PART.get(value, value)
+
+
+def _operand(name: str, x: ComplexTensor | Tensor) -> ComplexTensor:
+    if isinstance(x, ComplexTensor):
+        return x
+    if not isinstance(x, Tensor):
+        raise DTypeError(f"complex_matmul: {name} must be a tensor, got {type(x).__name__}")
+    return ComplexTensor(x)

@@ -1,0 +1,84 @@
+"""Which frequency each bin stands for, and spectra with frequency zero in the middle."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from trnfft._arguments import Dims, axis, several, whole
+from trnfft.complex_tensor import ComplexTensor
+from trnsci.core.errors import DTypeError, ShapeError
+
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
+
+T = TypeVar("T", Tensor, ComplexTensor)
+
+
+def fftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return the frequencies of the bins of :func:`trnfft.fft`: 0, 1, ..., -2, -1 over ``n d``.
+
+    Args:
+        n: Points.
+        d: Time between points.
+        dtype: Dtype of the result, by default torch's.
+        device: Where it is.
+        requires_grad: Whether autograd tracks it.
+
+    Raises:
+        ShapeError: n is below one.
+    """
+    _check("fftfreq", n)
+    return torch.fft.fftfreq(n, d, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def rfftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return the frequencies of the bins of :func:`trnfft.rfft`: 0, 1, ..., n // 2 over ``n d``.
+
+    Args and errors are those of :func:`fftfreq`.
+    """
+    _check("rfftfreq", n)
+    return torch.fft.rfftfreq(n, d, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def fftshift(input: T, dim: Dims = None) -> T:
+    """Return the bins with frequency zero in the middle of each dimension in ``dim`` (all)."""
+    return _shifted("fftshift", torch.fft.fftshift, input, dim)
+
+
+def ifftshift(input: T, dim: Dims = None) -> T:
+    """Return the bins in the order that :func:`fftshift` changed."""
+    return _shifted("ifftshift", torch.fft.ifftshift, input, dim)
+
+
+def _shifted(name: str, shift: Any, input: T, dim: Dims) -> T:
+    if not isinstance(input, Tensor | ComplexTensor):
+        raise DTypeError(
+            f"{name}: input must be a torch.Tensor or a ComplexTensor, got {type(input).__name__}"
+        )
+    if dim is not None:
+        dim = [axis(name, input.real, d) for d in several(name, "dim", dim)]
+    if isinstance(input, ComplexTensor):
+        return ComplexTensor(shift(input.real, dim), shift(input.imag, dim))
+    shifted: Tensor = shift(input, dim)
+    return shifted
+
+
+def _check(function: str, n: int) -> None:
+    if whole(function, "n", n) < 1:
+        raise ShapeError(f"{function}: n must be at least 1, got {n}")

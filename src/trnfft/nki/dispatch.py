@@ -1,0 +1,106 @@
+"""Complex products: checks, and one operation each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnfft._dispatch import linear, mask, product
+from trnfft._kinds import Spectrum
+from trnfft.complex_tensor import ComplexTensor
+from trnsci.core.errors import DTypeError, ShapeError
+
+__all__ = ["complex_gemm", "complex_gemm_bf16", "complex_linear", "complex_mask_apply"]
+
+
+def complex_gemm(a: Spectrum, b: Spectrum) -> Spectrum:
+    """Return ``a @ b`` of two complex matrices.
+
+    Raises:
+        ShapeError: The operands are not matrices that fit.
+        DTypeError: An operand is not complex, or the dtypes differ.
+    """
+    left, right = _native("complex_gemm", "a", a), _native("complex_gemm", "b", b)
+    _agree("complex_gemm", "a", left, "b", right)
+    if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
+        raise ShapeError(
+            f"complex_gemm: a and b must be matrices that fit, "
+            f"got {tuple(left.shape)} and {tuple(right.shape)}"
+        )
+    return _like(product(left, right), a)
+
+
+def complex_gemm_bf16(a: Spectrum, b: Spectrum) -> Spectrum:
+    """Return ``a @ b`` with operands rounded to bfloat16 and sums in float32.
+
+    Raises:
+        ShapeError, DTypeError: As ``complex_gemm``.
+    """
+    operands = (_rounded(_native("complex_gemm_bf16", n, x)) for n, x in (("a", a), ("b", b)))
+    result = complex_gemm(*operands)
+    assert isinstance(result, Tensor)
+    return _like(result, a)
+
+
+def complex_linear(x: Spectrum, w_real: Tensor, w_imag: Tensor) -> Spectrum:
+    """Return ``x @ W.mT`` over the last dimension of x, with ``W = w_real + i w_imag``.
+
+    Args:
+        x: Complex, (..., inputs).
+        w_real: (outputs, inputs).
+        w_imag: The same shape.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: x is not complex, or the dtypes differ.
+    """
+    value = _native("complex_linear", "x", x)
+    if w_real.ndim != 2 or w_real.shape != w_imag.shape or value.shape[-1:] != w_real.shape[1:]:
+        raise ShapeError(
+            f"complex_linear: w_real and w_imag must be (outputs, {value.shape[-1]}), "
+            f"got {tuple(w_real.shape)} and {tuple(w_imag.shape)}"
+        )
+    weight = torch.complex(w_real, w_imag)
+    _agree("complex_linear", "x", value, "w_real", weight)
+    return _like(linear(value, weight, None), x)
+
+
+def complex_mask_apply(mask_: Spectrum, spec: Spectrum) -> Spectrum:
+    """Return the element-wise product of a complex mask and a spectrum, broadcast.
+
+    Raises:
+        DTypeError: An operand is not complex, or the dtypes differ.
+        ShapeError: The shapes do not broadcast.
+    """
+    weights, spectrum = (
+        _native("complex_mask_apply", "mask", mask_),
+        _native("complex_mask_apply", "spec", spec),
+    )
+    _agree("complex_mask_apply", "mask", weights, "spec", spectrum)
+    return _like(mask(weights, spectrum), spec)
+
+
+def _native(function: str, name: str, value: Spectrum) -> Tensor:
+    native = value.to_torch_complex() if isinstance(value, ComplexTensor) else value
+    if not isinstance(native, Tensor) or not native.is_complex():
+        kind = native.dtype if isinstance(native, Tensor) else type(native).__name__
+        raise DTypeError(f"{function}: {name} must be complex, got {kind}")
+    return native
+
+
+def _agree(function: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    if a.dtype is not b.dtype:
+        raise DTypeError(
+            f"{function}: {first} and {second} must have one dtype, got {a.dtype} and {b.dtype}"
+        )
+
+
+def _like(result: Tensor, operand: Spectrum) -> Spectrum:
+    if isinstance(operand, ComplexTensor):
+        return ComplexTensor.from_torch_complex(result)
+    return result
+
+
+def _rounded(value: Tensor) -> Tensor:
+    parts = torch.view_as_real(value.resolve_conj())
+    return torch.view_as_complex(parts.to(torch.bfloat16).to(torch.float32))

@@ -1,0 +1,274 @@
+"""Short-time Fourier transforms, with the arguments of ``torch.stft`` and ``torch.istft``.
+
+Two defaults differ from torch's: the window is a periodic Hann window, and where no window covers
+a sample the inverse returns what it has instead of raising. Any number of leading dimensions is
+accepted and kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnfft._arguments import Norm, whole
+from trnfft._dispatch import c2c, c2r, kernels_wanted, short_time
+from trnfft._empty import empty_like
+from trnfft._kinds import (
+    Opened,
+    Spectrum,
+    closed,
+    closed_real,
+    opened,
+    rounded_native,
+)
+from trnfft._overlap import overlap_added
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+
+__all__ = ["istft", "stft"]
+
+PadMode: TypeAlias = Literal["constant", "reflect", "replicate", "circular"]
+
+_PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def stft(
+    input: Spectrum,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Spectrum | None = None,
+    center: bool = True,
+    pad_mode: PadMode = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Spectrum:
+    """Return the Fourier transforms of windowed frames of a signal, shape (..., bins, frames).
+
+    Args:
+        input: Signal of shape (..., samples), real or complex.
+        n_fft: Points of a frame.
+        hop_length: Samples from one frame to the next, by default ``n_fft // 4``.
+        win_length: Samples of the window, by default ``n_fft``; a shorter window is in the middle
+            of its frame.
+        window: Window of shape (win_length,), by default a periodic Hann window.
+        center: Whether frame t is centred at sample ``t * hop_length``, for which the signal is
+            continued by ``n_fft // 2`` samples at both ends; else it begins there.
+        pad_mode: How the signal is continued: ``"reflect"``, ``"constant"`` (zeros),
+            ``"replicate"`` or ``"circular"``.
+        normalized: Whether the result is scaled by ``n_fft ** -0.5``.
+        onesided: Whether only the first ``n_fft // 2 + 1`` bins are returned; by default so where
+            signal and window are real.
+        return_complex: By default the kind of the result follows that of the input, as everywhere
+            in this library; True asks for a native complex tensor, and False for a real one with
+            the parts in a last dimension of two.
+        align_to_window: Without ``center``, whether a window shorter than its frame begins with
+            the signal; the frames then begin as much earlier.
+
+    Raises:
+        ShapeError: Lengths that do not fit each other, or a signal that is too short.
+        DTypeError: ``onesided`` bins of a complex signal.
+        FlagError: ``pad_mode`` is none of these, or ``align_to_window`` with ``center``.
+    """
+    held = opened("stft", input)
+    x = held.x
+    n_fft, hop_length, win_length = _lengths("stft", n_fft, hop_length, win_length)
+    window, complex_window = _window("stft", window, win_length, x)
+    if onesided is None:
+        onesided = not (x.is_complex() or complex_window)
+    elif onesided and (x.is_complex() or complex_window):
+        raise DTypeError("stft: onesided bins need a real signal and window, got a complex one")
+    _check_signal(x, n_fft, center, pad_mode, align_to_window)
+    if x.numel() == 0:
+        pad = n_fft // 2 if center else 0
+        shape = (
+            n_fft // 2 + 1 if onesided else n_fft,
+            1 + (x.shape[-1] + 2 * pad - n_fft) // hop_length,
+        )
+        return _returned(empty_like(x, (*x.shape[:-1], *shape), False), held, return_complex)
+    if kernels_wanted() and align_to_window is None and not complex_window:
+        framed = _continued(x, n_fft // 2, pad_mode) if center else x
+        weights = _centred(window, n_fft)
+        bins = short_time(
+            framed.reshape(-1, framed.shape[-1]), weights, hop_length, onesided, normalized
+        )
+        bins = bins.reshape(*x.shape[:-1], *bins.shape[-2:])
+        return _returned(bins, held, return_complex)
+    aligned: dict[str, Any] = {}
+    if align_to_window is not None:  # unknown to older releases of torch
+        aligned["align_to_window"] = align_to_window
+    bins = torch.stft(
+        x if x.ndim <= 2 else x.reshape(-1, x.shape[-1]),
+        n_fft,
+        hop_length,
+        win_length,
+        window,
+        center,
+        pad_mode,
+        normalized,
+        onesided,
+        True,
+        **aligned,
+    )
+    if x.ndim > 2:
+        bins = bins.reshape(*x.shape[:-1], *bins.shape[-2:])
+    return _returned(bins, held, return_complex)
+
+
+def istft(
+    input: Spectrum,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Spectrum | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Spectrum:
+    """Return the signal of shape (..., samples) whose :func:`stft` is nearest to ``input``.
+
+    Frames are transformed back, multiplied by the window, added where they overlap, and divided by
+    the sum of the squared windows. Where that sum is 1e-8 or less there is nothing to divide by:
+    there the frames are added without the window, and nothing is divided.
+
+    Args:
+        input: Bins of shape (..., bins, frames).
+        n_fft: Points of a frame.
+        hop_length: Samples from one frame to the next, by default ``n_fft // 4``.
+        win_length: Samples of the window, by default ``n_fft``.
+        window: The window of :func:`stft`, by default a periodic Hann window.
+        center: Whether ``n_fft // 2`` samples are dropped at the beginning and, where no length is
+            given, at the end.
+        normalized: Whether the bins were scaled.
+        onesided: Whether there are ``n_fft // 2 + 1`` bins and not ``n_fft``; by default so, unless
+            a complex signal is asked for.
+        length: Samples of the result, which is cut or padded with zeros to have them.
+        return_complex: Whether the signal is complex; of the kind that ``input`` has.
+
+    Raises:
+        ShapeError: Lengths or shapes that do not fit.
+        DTypeError: ``input`` is real, or a complex signal is asked for from ``onesided`` bins.
+    """
+    held = opened("istft", input)
+    bins = held.x
+    if not bins.is_complex():
+        raise DTypeError(f"istft: input must be complex, got {bins.dtype}")
+    n_fft, hop_length, win_length = _lengths("istft", n_fft, hop_length, win_length)
+    window, complex_window = _window("istft", window, win_length, bins)
+    if onesided is None:
+        onesided = not return_complex
+    if onesided and return_complex:
+        raise DTypeError("istft: a complex signal has bins on both sides, got onesided=True")
+    if complex_window and not return_complex:
+        raise DTypeError("istft: a complex window needs return_complex=True")
+    _check_bins(bins, n_fft, onesided)
+    if length is not None and whole("istft", "length", length) < 0:
+        raise ShapeError(f"istft: length must not be negative, got {length}")
+    norm: Norm = "ortho" if normalized else "backward"
+    frames = bins.mT
+    if onesided:
+        frames = c2r(frames, n_fft, -1, norm, False)
+    else:
+        frames = c2c(frames, n_fft, -1, norm, False)
+        frames = frames if return_complex else frames.real
+    window = _centred(window, n_fft)
+    signal = overlap_added(frames, window, hop_length, n_fft // 2 if center else 0, length)
+    return closed(signal, held) if return_complex else closed_real(signal, held)
+
+
+def _continued(x: Tensor, by: int, pad_mode: PadMode) -> Tensor:
+    """Return signals continued at both ends."""
+    flat = x.reshape(-1, 1, x.shape[-1])
+    longer = torch.nn.functional.pad(flat, (by, by), mode=pad_mode)
+    return longer.reshape(*x.shape[:-1], -1)
+
+
+def _centred(window: Tensor, n_fft: int) -> Tensor:
+    """Return a window in the middle of a frame of zeros."""
+    left = (n_fft - window.shape[0]) // 2
+    return torch.nn.functional.pad(window, (left, n_fft - window.shape[0] - left))
+
+
+def _returned(bins: Tensor, held: Opened, return_complex: bool | None) -> Spectrum:
+    """Return the bins in the form that was asked for."""
+    if return_complex is None:
+        return closed(bins, held)
+    if return_complex:
+        return rounded_native(bins, held)
+    return closed_real(torch.view_as_real(bins.resolve_conj()), held)
+
+
+def _lengths(
+    function: str, n_fft: int, hop_length: int | None, win_length: int | None
+) -> tuple[int, int, int]:
+    """Return the three lengths, defaults filled in."""
+    n_fft = whole(function, "n_fft", n_fft)
+    if n_fft < 1:
+        raise ShapeError(f"{function}: n_fft must be at least 1, got {n_fft}")
+    # torch's default is zero for frames of less than four points, which it then refuses.
+    hop = max(n_fft // 4, 1) if hop_length is None else whole(function, "hop_length", hop_length)
+    if hop < 1:
+        raise ShapeError(f"{function}: hop_length must be at least 1, got {hop}")
+    win = n_fft if win_length is None else whole(function, "win_length", win_length)
+    if not 1 <= win <= n_fft:
+        raise ShapeError(f"{function}: win_length must be from 1 to n_fft = {n_fft}, got {win}")
+    return n_fft, hop, win
+
+
+def _window(
+    function: str, window: Spectrum | None, win_length: int, x: Tensor
+) -> tuple[Tensor, bool]:
+    """Return the window in the precision and on the device of ``x``, and whether it is complex."""
+    real = x.dtype.to_real()
+    if window is None:
+        return torch.hann_window(win_length, periodic=True, dtype=real, device=x.device), False
+    native = opened(function, window, "window").x
+    if native.shape != (win_length,):
+        raise ShapeError(
+            f"{function}: window must have shape ({win_length},), got {tuple(native.shape)}"
+        )
+    if native.device != x.device:
+        raise RuntimeError(
+            f"{function}: input and window must be on one device, "
+            f"got {x.device} and {native.device}"
+        )
+    is_complex = native.is_complex()
+    return native.to(real.to_complex() if is_complex else real), is_complex
+
+
+def _check_signal(
+    x: Tensor, n_fft: int, center: bool, pad_mode: str, align_to_window: bool | None
+) -> None:
+    if center and align_to_window is not None:
+        raise FlagError("stft: align_to_window needs center=False")
+    if center and pad_mode not in _PAD_MODES:
+        raise FlagError(f"stft: pad_mode must be one of {', '.join(_PAD_MODES)}, got {pad_mode!r}")
+    if x.ndim == 0:
+        raise ShapeError("stft: input must have at least one dimension, got a 0-d tensor")
+    samples, pad = x.shape[-1], n_fft // 2 if center else 0
+    least = max(n_fft - 2 * pad, 1)
+    if center and pad_mode == "reflect":
+        least = pad + 1
+    elif center and pad_mode == "circular":
+        least = max(pad, 1)
+    if samples < least:
+        raise ShapeError(
+            f"stft: input must have at least {least} samples for n_fft = {n_fft} with "
+            f"center={center}, got {samples}"
+        )
+
+
+def _check_bins(bins: Tensor, n_fft: int, onesided: bool) -> None:
+    wanted = n_fft // 2 + 1 if onesided else n_fft
+    if bins.ndim < 2 or bins.shape[-2] != wanted:
+        raise ShapeError(
+            f"istft: input must have shape (..., {wanted}, frames) for n_fft = {n_fft} and "
+            f"onesided={onesided}, got {tuple(bins.shape)}"
+        )
+    if bins.shape[-1] == 0:
+        raise ShapeError(f"istft: input must have frames, got shape {tuple(bins.shape)}")

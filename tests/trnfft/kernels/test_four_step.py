@@ -1,0 +1,202 @@
+"""The four-step kernel: lengths by their factors, real operands, half spectra, tails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import trnfft
+from oracles.fourier_long import hermitian, transform, worst_error
+from trnfft._kernels.four_step import four_step
+from trnfft._kernels.four_step_geometry import Geometry, segments
+from trnfft._planning import find_geometry, four_step_constants
+
+from ...trnblas.kernels.harness_products import Count, run, values
+
+GENERATIONS = ("gen2", "gen3", "gen4")
+LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
+slow = pytest.mark.slow
+
+POWERS = [2**k for k in range(2, 17)] + [pytest.param(2**k, marks=slow) for k in (18, 20, 22)]
+OTHERS = [3 * 2**k for k in (1, 5, 8, 12)] + [5 * 7 * 11, 9, 121, 127 * 113, 15 * 1001]
+LONG_OTHERS = [pytest.param(n, marks=slow) for n in (44_100, 3 * 2**16, 13 * 7 * 11 * 101)]
+
+
+def spectrum(x, n=None, inverse=False, generation="gen3", kind="full", scale=1.0, geometry=None):
+    """The kernel's result for rows of ``x``, as complex128 or, if it is real, as float64."""
+    n = x.shape[1] if n is None else n
+    geometry = geometry or find_geometry(n)
+    constants = four_step_constants(geometry, inverse, scale)
+    parts = [x.real.copy(), x.imag.copy()] if np.iscomplexobj(x) else [x, None]
+    out = run(four_step, generation, *parts, constants, geometry, kind)
+    if kind == "hermitian":
+        assert out.dtype == np.float32
+        return out.astype(np.float64)
+    assert out[0].dtype == out[1].dtype == np.float32
+    return out[0] + 1j * out[1].astype(np.float64)
+
+
+def signals(batch, n):
+    return (values(batch, n, seed=1) + 1j * values(batch, n, seed=2)).astype(np.complex64)
+
+
+@pytest.mark.parametrize("n", POWERS + OTHERS + LONG_OTHERS)
+def test_lengths(n):
+    x = signals(2 if n < 2**15 else 1, n)
+    assert worst_error(spectrum(x), transform(x)) <= LIMIT
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("n", [96, 2048, 16384, 30_000])
+def test_every_generation(generation, n):
+    x = signals(3, n)
+    assert worst_error(spectrum(x, generation=generation), transform(x)) <= LIMIT
+    half = spectrum(x.real.copy(), generation=generation, kind="half")
+    assert worst_error(half, transform(x.real)[:, : n // 2 + 1]) <= LIMIT
+
+
+GEOMETRIES = [
+    Geometry(2, 2),
+    Geometry(128, 2),
+    Geometry(2, 128),
+    Geometry(77, 5),
+    Geometry(127, 127),
+    Geometry(41, 25, 1, 2),  # a second stage of 1025 columns
+    Geometry(27, 19, 1, 3),  # and of 513, one more than a bank
+    Geometry(2, 3, 1, 128),
+    Geometry(2, 3, 5, 7),
+    Geometry(4, 33, 2, 2),
+    Geometry(8, 128, 1, 50),  # two loads of 25 columns in the first stage
+    Geometry(16, 9, 64, 2),  # three of 48 in the second, with two factors
+]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda g: "x".join(map(str, g)))
+def test_every_cut_gives_the_transform(geometry):
+    n = geometry.length
+    x, real = signals(2, n), values(2, n, seed=3)
+    bins = x[:, : n // 2 + 1]
+    full, half = transform(x), transform(real)[:, : n // 2 + 1]
+    back = hermitian(bins, n)
+    for generation in GENERATIONS:
+        got = spectrum(x, geometry=geometry, generation=generation)
+        assert worst_error(got, full) <= LIMIT
+        got = spectrum(real, geometry=geometry, generation=generation, kind="half")
+        assert worst_error(got, half) <= LIMIT
+        if n % 2 == 1 or geometry.a % 2 == 0:
+            got = spectrum(bins, n, True, generation, "hermitian", 2.0, geometry)
+            assert worst_error(got, back) <= LIMIT
+
+
+@pytest.mark.parametrize("batch", [1, 31, 32, 33, 130])
+def test_batches(batch):
+    x = signals(batch, 1024)
+    assert worst_error(spectrum(x), transform(x)) <= LIMIT
+
+
+def test_batch_of_two_stages():
+    x = signals(5, 2**15)
+    assert worst_error(spectrum(x), transform(x)) <= LIMIT
+
+
+@pytest.mark.parametrize("n", [100, 105, 2**15, 33 * 35 * 37])
+def test_inverse_with_scale(n):
+    x = signals(2, n)
+    got = spectrum(x, inverse=True, scale=1.0 / n)
+    assert worst_error(got, transform(x, inverse=True) / n) <= LIMIT
+
+
+@pytest.mark.parametrize("n", [100, 105, 2**15, 33 * 35 * 37])
+def test_real_operand_and_full_spectrum(n):
+    x = values(2, n)
+    assert worst_error(spectrum(x), transform(x)) <= LIMIT
+
+
+@pytest.mark.parametrize("n", [4, 6, 15, 100, 105, 385, 4096, 2**15, 33 * 35 * 37])
+def test_half_spectra(n):
+    x, bins = values(3, n), signals(3, n // 2 + 1)
+    got = spectrum(x, kind="half")
+    assert got.shape == (3, n // 2 + 1)
+    assert worst_error(got, transform(x)[:, : n // 2 + 1]) <= LIMIT
+    got = spectrum(bins, n, inverse=True, kind="hermitian", scale=2.0 / n)
+    assert worst_error(got, hermitian(bins, n) / n) <= LIMIT
+
+
+@pytest.mark.parametrize("n", [100, 105, 2**15])
+def test_imaginary_parts_of_real_bins_do_not_count(n):
+    bins = signals(2, n // 2 + 1)
+    want = spectrum(bins, n, inverse=True, kind="hermitian")
+    bins.imag[:, 0] = np.nan
+    if n % 2 == 0:
+        bins.imag[:, n // 2] = np.inf
+    assert np.array_equal(spectrum(bins, n, inverse=True, kind="hermitian"), want)
+
+
+@pytest.mark.parametrize("n", [100, 105, 2**15, 33 * 35 * 37])
+@pytest.mark.parametrize("length", [1, 2, 51, 99, 101, 5000, 40_000])
+def test_rows_are_padded_or_cut(n, length):
+    x = signals(2, length)
+    fitted = np.zeros((2, n), np.complex64)
+    fitted[:, : min(n, length)] = x[:, :n]
+    assert worst_error(spectrum(x, n), transform(fitted)) <= LIMIT
+
+
+@pytest.mark.parametrize("length", [1, 25, 26, 6375, 6401, 6426, 30_000])
+def test_padded_rows_in_several_loads(length):
+    geometry = Geometry(8, 128, 1, 50)
+    x = signals(2, length)
+    fitted = np.zeros((2, geometry.length), np.complex64)
+    fitted[:, :length] = x
+    got = spectrum(x, geometry.length, geometry=geometry)
+    assert worst_error(got, transform(fitted)) <= LIMIT
+
+
+@pytest.mark.parametrize("n", [385, 2**15])
+def test_bfloat16_is_read_as_float32(n):
+    x = [values(2, n, dtype="bfloat16", seed=s) for s in (1, 2)]
+    geometry = find_geometry(n)
+    constants = four_step_constants(geometry, False, 1.0)
+    re, im = run(four_step, "gen2", *x, constants, geometry, "full")
+    wide = x[0].astype(np.float32) + 1j * x[1].astype(np.float32)
+    assert worst_error(re + 1j * im, transform(wide)) <= LIMIT
+
+
+@pytest.mark.parametrize("n", [256, 2**15])
+def test_special_values_stay_in_their_row(n):
+    x = signals(3, n)
+    x[1, 7] = np.nan
+    got = spectrum(x, generation="gen2")
+    assert np.isnan(got[1]).all()
+    assert worst_error(got[[0, 2]], transform(x[[0, 2]])) <= LIMIT
+
+
+@pytest.mark.parametrize("kind", ["fft", "rfft"])
+@pytest.mark.parametrize(("batch", "n"), [(5, 4096), (3, 2**15), (2, 30_000)])
+def test_bytes_are_those_of_the_plan(batch, n, kind):
+    plan = trnfft.plan((batch, n), kind=kind)
+    x = [np.zeros((batch, n), np.float32)] * 2
+    parts = (x[0], None) if kind == "rfft" else x
+    form = "half" if kind == "rfft" else "full"
+    count = Count(four_step, "gen3", *parts, *plan.constants(), plan.geometry, form)
+    assert count.hbm_bytes == plan.cost.hbm_bytes
+    assert count.psum_banks <= 8
+
+
+@pytest.mark.parametrize("n", [4, 100, 2**14, 2**15, 44_100, 2**20, 2**22, 7**8, 101**4])
+def test_geometry_multiplies_to_the_length(n):
+    geometry = find_geometry(n)
+    assert geometry.length == n
+    assert max(geometry) <= 128
+    assert min(geometry.a, geometry.b) > 1
+    assert n % 2 == 1 or geometry.a % 2 == 0
+    assert n > 128**2 or geometry.d == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 127, 257, 2 * 131, 128**5, 13**5])
+def test_lengths_without_a_geometry(n):
+    assert find_geometry(n) is None
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=lambda g: "x".join(map(str, g)))
+def test_constants_fill_their_segments(geometry):
+    assert four_step_constants(geometry, False, 1.0).shape == (segments(geometry).end,)

@@ -1,0 +1,91 @@
+"""Cosine and sine transforms against their matrices, on both paths."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy.fft
+import torch
+
+import trnfft
+from oracles import fourier as oracle
+from trnfft import ComplexTensor
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+
+from .agreement import array, assert_near, randn
+
+TYPES = (1, 2, 3, 4)
+NAMES = ("dct", "dst")
+
+
+def lengths(name, type):
+    return [n for n in (1, 2, 3, 4, 5, 8, 31, 32, 105) if n > 1 or name == "dst" or type > 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("tracked", [False, True], ids=["scipy", "torch"])
+def test_agrees_with_the_matrix(name, type, tracked):
+    for n, dtype in product(lengths(name, type), (torch.float32, torch.float64)):
+        x = randn(3, n, dtype=dtype).requires_grad_(tracked)
+        got = getattr(trnfft, name)(x, type)
+        assert got.dtype is dtype
+        assert got.requires_grad is tracked
+        # A Fourier transform of up to 2 (N + 1) points and two products by rounded roots.
+        want = array(x) @ oracle.trigonometric_matrix(name == "dst", type, n).T
+        assert_near(got, want, 2 * n + 2, dtype, factor=2)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "idct", "idst"])
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("tracked", [False, True], ids=["scipy", "torch"])
+def test_scales_are_those_of_scipy(name, type, tracked):
+    x = randn(4, 5, 6, dtype=torch.float64).requires_grad_(tracked)
+    norms, flags = (None, "backward", "forward", "ortho"), (None, True, False)
+    for norm, orthogonalize, n, dim in product(norms, flags, (None, 3, 8), (-1, 0, 1)):
+        got = getattr(trnfft, name)(x, type, n, dim, norm, orthogonalize)
+        reference = getattr(scipy.fft, name)
+        want = reference(array(x), type, n, dim, norm, orthogonalize=orthogonalize)
+        assert_near(got, want, 18, torch.float64, factor=2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("norm", [None, "forward", "ortho"])
+def test_inverse(name, type, norm):
+    x = randn(3, 17)
+    back = getattr(trnfft, f"i{name}")(getattr(trnfft, name)(x, type, norm=norm), type, norm=norm)
+    assert_near(back, array(x), 36, factor=4)
+    if norm == "ortho":
+        matrix = array(getattr(trnfft, name)(torch.eye(9, dtype=torch.float64), type, norm=norm))
+        np.testing.assert_allclose(matrix @ matrix.T, np.eye(9), atol=9 * 8 * 2**-53 * 4)
+
+
+def test_kinds_and_dtypes():
+    z = randn(5, 8, dtype=torch.complex64)
+    for tracked in (False, True):
+        native = trnfft.dct(z.clone().requires_grad_(tracked))
+        parts = trnfft.dct(z.real.clone()), trnfft.dct(z.imag.clone())
+        assert_near(native, array(parts[0]) + 1j * array(parts[1]), 18)
+        assert isinstance(trnfft.dct(ComplexTensor(z)), ComplexTensor)
+    assert trnfft.dct(randn(8).bfloat16()).dtype is torch.bfloat16
+    assert trnfft.dst(torch.arange(8)).dtype is torch.float32
+    assert trnfft.dct(torch.zeros(0, 8)).shape == (0, 8)
+    assert trnfft.dct(torch.zeros(0, 8), n=5).shape == (0, 5)
+
+
+def test_bad_arguments():
+    x = torch.ones(4)
+    for error, args in [
+        (FlagError, (x, 5)),
+        (FlagError, (x, 2, None, -1, "none")),
+        (ShapeError, (x, 2, 0)),
+        (ShapeError, (x, 1, 1)),
+        (ShapeError, (torch.ones(0),)),
+        (IndexError, (x, 2, None, 1)),
+        (DTypeError, ([1.0],)),
+    ]:
+        for name in ("dct", "idct"):
+            with pytest.raises(error, match=f"^{name}: "):
+                getattr(trnfft, name)(*args)
+    assert trnfft.dst(torch.ones(1), 1).tolist() == [2.0]

@@ -1,0 +1,268 @@
+"""The public transforms on the simulator: the kernel runs, once, and gives the right bins."""
+
+import numpy as np
+import pytest
+import torch
+
+import trnfft
+import trnfft.nki
+import trnfft.nn
+from trnfft import torch_fft
+from trnsci.core import explain
+from trnsci.core.counters import counts
+from trnsci.core.testing import launched, random_tensor, strict_simulation
+
+# What every kernel promises, in the L2 norm; bfloat16 operands have 8 bits each.
+FLOAT32_ERROR, BFLOAT16_ERROR = 2e-6, 2 * 2.0**-8
+
+LENGTHS = [1, 2, 3, 16, 127, 128, 129, 200, 251, 512, 600, 1000, 1031, 1024, 4096]
+COMPLEX_INPUT = ("fft", "ifft", "irfft", "hfft")
+REAL_INPUT = ("fft", "ifft", "rfft", "ihfft")
+
+
+@pytest.fixture(autouse=True)
+def on_simulator(monkeypatch):
+    """A kernel that fails raises; nothing is computed by torch in its place."""
+    monkeypatch.setenv("TRNFFT_REQUIRE_NKI", "1")
+    with trnfft.backend("simulator"):
+        yield
+
+
+def native(value):
+    return value.to_torch_complex() if isinstance(value, trnfft.ComplexTensor) else value
+
+
+def relative_error(got, want):
+    got, want = native(got), want
+    assert got.shape == want.shape
+    assert got.is_complex() == want.is_complex()
+    return float(torch.linalg.vector_norm(got - want) / torch.linalg.vector_norm(want))
+
+
+def wide(x):
+    return x.to(torch.complex128 if x.is_complex() else torch.float64)
+
+
+def operand(kind, n, is_complex, rows=2):
+    points = n // 2 + 1 if kind in ("irfft", "hfft") else n
+    return random_tensor(rows, points, dtype=torch.complex64 if is_complex else torch.float32)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize(
+    ("kind", "is_complex"),
+    [*((kind, True) for kind in COMPLEX_INPUT), *((kind, False) for kind in REAL_INPUT)],
+)
+def test_one_launch_gives_the_transform(kind, is_complex, n):
+    x = operand(kind, n, is_complex)
+    before = counts()
+    got = getattr(trnfft, kind)(x, n)
+    since = counts() - before
+    assert sum(since.launches.values()) == 1
+    assert not since.fallbacks
+    want = getattr(torch.fft, kind)(wide(x), n)
+    assert relative_error(got, want) <= FLOAT32_ERROR
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("kind", COMPLEX_INPUT)
+@pytest.mark.parametrize("n", [30, 1024, 1031])
+def test_norms_and_other_lengths(kind, norm, n):
+    for points in (n // 2, n + 5):
+        x = random_tensor(3, points, dtype=torch.complex64)
+        want = getattr(torch.fft, kind)(wide(x), n, norm=norm)
+        assert relative_error(getattr(trnfft, kind)(x, n, norm=norm), want) <= FLOAT32_ERROR
+
+
+@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("n", [100, 1024, 1031])
+def test_transforms_are_clean_on_every_generation(n, generation):
+    x = operand("fft", n, True)
+    with strict_simulation(generation):
+        assert relative_error(trnfft.fft(x), torch.fft.fft(wide(x))) <= FLOAT32_ERROR
+        real = x.real.contiguous()
+        assert relative_error(trnfft.rfft(real), torch.fft.rfft(wide(real))) <= FLOAT32_ERROR
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_any_dimension_and_batch(dim):
+    x = random_tensor(6, 10, 14, dtype=torch.complex64)
+    assert relative_error(trnfft.fft(x, dim=dim), torch.fft.fft(wide(x), dim=dim)) <= FLOAT32_ERROR
+
+
+ND = ("fft2", "ifft2", "fftn", "ifftn", "irfft2", "irfftn", "hfft2", "hfftn")
+ND_REAL = ("rfft2", "rfftn", "ihfft2", "ihfftn")
+
+
+@pytest.mark.parametrize("kind", [*ND, *ND_REAL])
+def test_several_dimensions(kind):
+    dtype = torch.complex64 if kind in ND else torch.float32
+    x = random_tensor(3, 10, 12, dtype=dtype)
+    with launched():
+        got = getattr(trnfft, kind)(x)
+    assert relative_error(got, getattr(torch.fft, kind)(wide(x))) <= FLOAT32_ERROR
+
+
+@pytest.mark.parametrize("kind", ["fft2", "ifft2", "rfft2", "irfft2"])
+def test_an_image_is_one_launch(kind):
+    x = random_tensor(2, 130, 20, dtype=torch.float32 if kind == "rfft2" else torch.complex64)
+    before = counts()
+    got = getattr(trnfft, kind)(x, s=(100, 30))
+    assert dict((counts() - before).launches) == {"two_d": 1}
+    assert relative_error(got, getattr(torch.fft, kind)(wide(x), (100, 30))) <= FLOAT32_ERROR
+
+
+STFT_OPTIONS = [
+    {"n_fft": 128},
+    {"n_fft": 128, "hop_length": 33, "win_length": 100, "normalized": True},
+    {"n_fft": 64, "center": False},
+    {"n_fft": 64, "pad_mode": "constant", "onesided": False},
+    {"n_fft": 60, "pad_mode": "circular"},
+    {"n_fft": 251, "hop_length": 100, "pad_mode": "replicate"},
+]
+
+
+@pytest.mark.parametrize("options", STFT_OPTIONS, ids=str)
+def test_short_time_transform(options):
+    x = random_tensor(2, 3, 700)
+    with launched("stft"):
+        got = trnfft.stft(x, **options)
+    with trnfft.backend("pytorch"):
+        want = native(trnfft.stft(wide(x), **options))
+    assert relative_error(got, want) <= FLOAT32_ERROR
+
+
+def test_short_time_transform_and_back():
+    x = random_tensor(1, 1000)
+    with launched("stft", "irfft"):
+        back = trnfft.istft(trnfft.stft(x, 128), 128, length=1000)
+    assert relative_error(back, x) <= 2 * FLOAT32_ERROR
+    z = random_tensor(2, 500, dtype=torch.complex64)
+    with launched("stft"):
+        bins = trnfft.stft(z, 64)
+    with trnfft.backend("pytorch"):
+        assert relative_error(bins, trnfft.stft(wide(z), 64)) <= FLOAT32_ERROR
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1), (127, 129, 5), (200, 251, 257), (13, 513, 40)], ids=str
+)
+def test_complex_products(size):
+    m, k, n = size
+    a, b = (random_tensor(*s, dtype=torch.complex64) for s in ((m, k), (k, n)))
+    weight = random_tensor(n, k, dtype=torch.complex64, seed=1)
+    with launched("complex_gemm", "complex_linear", "complex_mask"):
+        product = trnfft.nki.complex_gemm(a, b)
+        mapped = trnfft.nki.complex_linear(a, weight.real, weight.imag)
+        masked = trnfft.nki.complex_mask_apply(a, a)
+    assert relative_error(product, wide(a) @ wide(b)) <= FLOAT32_ERROR
+    assert relative_error(mapped, wide(a) @ wide(weight).mT) <= FLOAT32_ERROR
+    assert relative_error(masked, wide(a) * wide(a)) <= FLOAT32_ERROR
+
+
+def test_kinds_of_operands_and_results():
+    a = random_tensor(4, 6, dtype=torch.complex64)
+    split = trnfft.ComplexTensor(a.real, a.imag)
+    assert isinstance(trnfft.fft(split), trnfft.ComplexTensor)
+    assert isinstance(trnfft.fft(a), torch.Tensor)
+    assert isinstance(trnfft.nki.complex_gemm(split, a.mT), trnfft.ComplexTensor)
+    with launched("dft"):
+        assert relative_error(torch_fft.fft(a), torch.fft.fft(wide(a))) <= FLOAT32_ERROR
+
+
+def test_a_linear_layer_runs_on_the_kernel_and_learns():
+    layer = trnfft.nn.ComplexLinear(20, 7)
+    x = random_tensor(3, 5, 20, dtype=torch.complex64)
+    with launched("complex_linear"):
+        y = layer(x)
+    y.abs().sum().backward()
+    ours = layer.W_re.weight.grad.clone()
+    layer.zero_grad()
+    with trnfft.backend("pytorch"):
+        layer(x).abs().sum().backward()
+    assert relative_error(ours, layer.W_re.weight.grad) <= 100 * FLOAT32_ERROR
+
+
+@pytest.mark.parametrize("kind", ["fft", "rfft", "irfft"])
+def test_gradients_are_those_of_torch(kind):
+    x = operand(kind, 60, kind != "rfft").requires_grad_()
+    found = []
+    for backend in ("simulator", "pytorch"):
+        with trnfft.backend(backend):
+            result = native(getattr(trnfft, kind)(x, 60))
+            (result * torch.arange(result.shape[-1])).abs().sum().backward()
+        found.append(x.grad.clone())
+        x.grad = None
+    assert relative_error(found[0], found[1]) <= 4 * FLOAT32_ERROR
+
+
+def test_precision_chooses_the_kernels_operands():
+    x = operand("fft", 100, True)
+    want = torch.fft.fft(wide(x))
+    with trnfft.precision("fast"), launched("dft"):
+        coarse = relative_error(trnfft.fft(x), want)
+    assert FLOAT32_ERROR < coarse <= BFLOAT16_ERROR
+    before = counts()
+    with trnfft.precision("double"):
+        # One rounding of the result to float32.
+        assert relative_error(trnfft.fft(x), want) <= 2.0**-24
+    assert not (counts() - before).launches, "float64 is for the host"
+
+
+def test_explain_names_the_path():
+    x = operand("fft", 100, True)
+    assert explain(trnfft.fft, x).path == "simulator"
+    assert "does not take torch.float64" in str(explain(trnfft.fft, wide(x)))
+    assert explain(trnfft.fftshift, x).path == "torch only"
+
+
+def test_compiled_code_reaches_the_kernel():
+    compiled = torch.compile(lambda x: torch_fft.fft(x) * 2, backend="eager", fullgraph=True)
+    x = operand("fft", 100, True)
+    with launched("dft"):
+        got = compiled(x)
+    assert relative_error(got, 2 * torch.fft.fft(wide(x))) <= FLOAT32_ERROR
+
+
+def test_a_plan_executes_on_the_backend_in_use():
+    x = operand("fft", 1024, True)
+    plan = trnfft.plan(x.shape, dtype=x.dtype)
+    with launched("four_step"):
+        assert relative_error(plan.execute(x), torch.fft.fft(wide(x))) <= FLOAT32_ERROR
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda z: trnfft.nki.complex_gemm(z, z), "a and b must be matrices that fit"),
+        (lambda z: trnfft.nki.complex_gemm(z.real, z), "a must be complex, got torch.float32"),
+        (lambda z: trnfft.nki.complex_linear(z, z.real.T, z.imag.T), "w_real and w_imag must be"),
+        (lambda z: trnfft.nki.complex_mask_apply(z, z[:2, :3]), "mask and spec must broadcast"),
+        (lambda z: trnfft.nki.set_multicore(True, -1), "num_cores must not be negative"),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(random_tensor(4, 6, dtype=torch.complex64))
+
+
+def test_many_cores_change_no_result():
+    x = operand("fft", 64, True, rows=1)
+    trnfft.nki.set_multicore(True)
+    try:
+        assert trnfft.nki.get_multicore()
+        assert torch.equal(native(trnfft.nki.multi_core_fft(x)), native(trnfft.fft(x)))
+        assert trnfft.nki.multi_core_fft(x, inverse=True).shape == (1, 64)
+    finally:
+        trnfft.nki.set_multicore(False)
+
+
+def test_the_definition_by_hand():
+    # The one check here that trusts no other transform: bin k of a tone is n where they meet.
+    n, tone = 37, 5
+    angles = 2 * np.pi * tone * np.arange(n) / n
+    x = torch.from_numpy(np.exp(1j * angles).astype(np.complex64))
+    bins = native(trnfft.fft(x[None]))[0]
+    want = torch.zeros(n, dtype=torch.complex128)
+    want[tone] = n
+    assert relative_error(bins, want) <= FLOAT32_ERROR

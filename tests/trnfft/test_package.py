@@ -1,0 +1,132 @@
+"""What the package shows, what importing it costs, and its signatures."""
+
+import inspect
+import subprocess
+import sys
+from importlib.metadata import version
+from types import ModuleType
+
+import pytest
+
+import trnfft
+from trnsci.core.errors import NkiFallbackWarning
+
+ONE = "(input, n=None, dim=-1, norm=None)"
+TWO = "(input, s=None, dim=(-2, -1), norm=None)"
+SEVERAL = "(input, s=None, dim=None, norm=None)"
+TRIGONOMETRIC = "(input, type=2, n=None, dim=-1, norm=None, orthogonalize=None)"
+FREQUENCIES = "(n, d=1.0, *, dtype=None, device=None, requires_grad=False)"
+
+# Names, order and defaults that callers rely on.
+SIGNATURES = {
+    **dict.fromkeys(["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"], ONE),
+    **dict.fromkeys(["fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2"], TWO),
+    **dict.fromkeys(["fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn"], SEVERAL),
+    **dict.fromkeys(["dct", "idct", "dst", "idst"], TRIGONOMETRIC),
+    **dict.fromkeys(["fftfreq", "rfftfreq"], FREQUENCIES),
+    **dict.fromkeys(["fftshift", "ifftshift"], "(input, dim=None)"),
+    "fftconvolve": "(in1, in2, mode='full', axes=None)",
+    "stft": "(input, n_fft, hop_length=None, win_length=None, window=None, center=True, "
+    "pad_mode='reflect', normalized=False, onesided=None, return_complex=None, "
+    "align_to_window=None)",
+    "istft": "(input, n_fft, hop_length=None, win_length=None, window=None, center=True, "
+    "normalized=False, onesided=None, length=None, return_complex=False)",
+    "set_precision": "(mode)",
+    "get_precision": "()",
+    "precision": "(mode)",
+    "set_ozaki_product_precision_verified": "(verified=True)",
+}
+OTHERS = {
+    "ComplexTensor",
+    "FFTPlan",
+    "HAS_NKI",
+    "NkiFallbackWarning",
+    "backend",
+    "clear_plan_cache",
+    "complex_matmul",
+    "create_plan",
+    "get_backend",
+    "plan",
+    "set_backend",
+    "torch_fft",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures(name):
+    signature = inspect.signature(getattr(trnfft, name))
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    assert str(inspect.Signature(bare)) == SIGNATURES[name]
+
+
+def test_the_public_names_are_listed():
+    assert set(trnfft.__all__) == OTHERS | set(SIGNATURES)
+    assert trnfft.__all__ == sorted(trnfft.__all__, key=lambda n: (n != n.upper(), n.islower(), n))
+    plumbing = {"annotations", "Any", "TYPE_CHECKING", "LIBRARY"}
+    plumbing |= {"PackageNotFoundError", "import_module", "version"}
+    public = {
+        name
+        for name in dir(trnfft)
+        if not name.startswith("_")
+        and name not in plumbing
+        and not isinstance(getattr(trnfft, name), ModuleType)
+    }
+    assert set(trnfft.__all__) == public | {"torch_fft"}
+
+
+def test_backend_names_and_version():
+    assert trnfft.__version__ == version("trnsci")
+    assert trnfft.NkiFallbackWarning is NkiFallbackWarning
+    assert trnfft.HAS_NKI is False or trnfft.HAS_NKI is True
+    with trnfft.backend("pytorch"):
+        assert trnfft.get_backend() == "pytorch"
+        with pytest.raises(ValueError, match="got 'cuda'"):
+            trnfft.set_backend("cuda")
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = trnfft.nothing_of_the_kind
+
+
+def test_plan_is_the_function_whatever_was_imported_first():
+    code = (
+        "import trnfft.plan\n"
+        "from trnfft.plan import FFTAlgorithm\n"
+        "import trnfft\n"
+        "print(callable(trnfft.plan), trnfft.plan.FFTAlgorithm is FFTAlgorithm)"
+    )
+    assert run(code) == ["True True"]
+
+
+def test_importing_it_imports_neither_the_simulator_nor_scipy_nor_the_layers():
+    code = (
+        "import sys, torch, numpy; before = set(sys.modules); import trnfft\n"
+        "added = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(sorted(added - {'numpy'} - set(sys.stdlib_module_names)))\n"
+        "x = torch.ones(8)\n"
+        "trnfft.irfft(trnfft.rfft(x)); trnfft.fft2(x.reshape(2, 4)); trnfft.stft(x, 4)\n"
+        "print([name in sys.modules for name in ('scipy', 'nkisim', 'trnfft.nn')])"
+    )
+    assert run(code) == ["['trnblas', 'trnfft', 'trnsci']", "[False, False, False]"]
+
+
+def test_without_scipy_torch_computes(tmp_path):
+    (tmp_path / "scipy").mkdir()
+    (tmp_path / "scipy" / "__init__.py").write_text("raise ImportError('not here')")
+    code = (
+        "import torch, trnfft\n"
+        "x = torch.ones(1000)\n"
+        "print(trnfft.rfft(x).real[0].item(), round(trnfft.dct(torch.ones(4))[0].item(), 3))"
+    )
+    env = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    assert run(code, env) == ["1000.0 8.0"]
+
+
+def run(code, env=None):
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env=env,
+    )
+    return done.stdout.splitlines()

@@ -1,0 +1,173 @@
+"""Shapes, dtypes and values of every combination of arguments, beside those of torch."""
+
+from itertools import product
+
+import pytest
+import torch
+
+import trnfft
+from trnfft import ComplexTensor, torch_fft
+
+from .agreement import randn
+
+ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+SEVERAL = tuple(f"{name}{suffix}" for suffix in ("n", "2") for name in ONE)
+NORMS = (None, "backward", "forward", "ortho")
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+)
+
+
+def operand(dtype, *shape):
+    wide = randn(*shape, dtype=torch.complex128 if dtype.is_complex else torch.float64)
+    return (wide * 3).to(dtype)
+
+
+def outcome(function, *args, **kwargs):
+    """What a call returns, or the error it raises."""
+    try:
+        return function(*args, **kwargs)
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        return error
+
+
+def as_native(value):
+    return value.to_torch_complex() if isinstance(value, ComplexTensor) else value
+
+
+def assert_as_torch(got, want):
+    """One shape, dtype and value; an error of ours where torch raises."""
+    if isinstance(want, Exception):
+        assert isinstance(got, Exception), want
+        return
+    got = as_native(got)
+    assert not isinstance(got, Exception), got
+    assert (got.dtype, got.shape, got.device) == (want.dtype, want.shape, want.device)
+    # Either is within a few eps for each of its stages, of which there are at most 16; but MKL is
+    # off by 150 eps where a length is even and has a prime factor near 128.
+    eps = torch.finfo(want.dtype).eps
+    distance, norm = torch.linalg.vector_norm(got - want), torch.linalg.vector_norm(want)
+    assert distance <= 256 * eps * norm + eps
+
+
+def assert_the_same(got, want):
+    """One shape, dtype and value, or one type of error with one message."""
+    if isinstance(want, Exception):
+        assert type(got) is type(want)
+        assert str(got).splitlines()[0] == str(want).splitlines()[0]
+    else:
+        assert isinstance(got, torch.Tensor)
+        assert_as_torch(got, want)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ONE)
+def test_one_dimension(name, dtype):
+    for shape in ((8,), (5, 8), (1, 8), (2, 3, 7)):
+        x = operand(dtype, *shape)
+        for n, dim, norm in product((None, 0, -1, 1, 6, 7, 8, 13), (-1, 0, 1, 3), NORMS):
+            want = outcome(getattr(torch.fft, name), x, n, dim, norm)
+            assert_as_torch(outcome(getattr(trnfft, name), x, n, dim, norm), want)
+            assert_the_same(outcome(getattr(torch_fft, name), x, n, dim, norm), want)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES[:4], torch.int64], ids=str)
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_dimensions(name, dtype):
+    x = operand(dtype, 3, 4, 5)
+    sizes = (None, (4,), (3, 6), (-1, 5), (2, 3, 4), (0, 2), (2, 2, 2, 2))
+    dims = (None, (0,), (1, 2), (-1, 0), (0, 0), (3,), (2, 0, 1))
+    for s, dim, norm in product(sizes, dims, (None, "ortho", "forward")):
+        if dim is None and name.endswith("2"):
+            continue  # which torch does not take, and which means all dimensions here
+        want = outcome(getattr(torch.fft, name), x, s, dim, norm)
+        assert_as_torch(outcome(getattr(trnfft, name), x, s, dim, norm), want)
+        assert_the_same(outcome(getattr(torch_fft, name), x, s, dim, norm), want)
+
+
+@pytest.mark.parametrize("name", [*ONE, *SEVERAL])
+def test_the_drop_in_takes_the_same_arguments(name):
+    x = operand(torch.float32, 4, 5)
+    want = getattr(torch.fft, name)(x)
+    ours = getattr(torch_fft, name)
+    assert_the_same(ours(input=x), want)
+    out = torch.empty_like(want)
+    assert ours(x, out=out) is out
+    assert torch.equal(out, want)
+    for bad in (x.bfloat16(), [1.0, 2.0], "x", None):
+        assert_the_same(outcome(ours, bad), outcome(getattr(torch.fft, name), bad))
+    for bad in ((None, -1, "none"), (None, -1, 3), (None, 7, None), (2.5, -1, None)):
+        assert_the_same(outcome(ours, x, *bad), outcome(getattr(torch.fft, name), x, *bad))
+    assert ours.__name__ == name
+
+
+@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("n", [300, 509, 4096, 44100])
+def test_the_drop_in_on_vectors(name, n):
+    for dtype in (torch.float32, torch.complex64, torch.complex128):
+        x = operand(dtype, n)
+        for size, norm in (
+            (None, None),
+            (n - 1, "ortho"),
+            (n + 5, "forward"),
+            (0, None),
+            (3.5, None),
+        ):
+            got = outcome(getattr(torch_fft, name), x, size, 0, norm)
+            assert_the_same(got, outcome(getattr(torch.fft, name), x, size, 0, norm))
+
+
+def test_the_drop_in_has_every_name():
+    public = {name for name in dir(torch.fft) if "fft" in name and not name.startswith("_")}
+    assert public == set(torch_fft.__all__)
+
+
+STFT = {
+    "hop_length": (None, 3),
+    "win_length": (None, 10),
+    "window": (None, torch.float32, torch.float64),
+    "center": (True, False),
+    "normalized": (False, True),
+    "onesided": (None, True, False),
+    "pad_mode": ("reflect", "constant", "replicate", "circular"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("shape", [(40,), (1, 40), (3, 40)], ids=str)
+def test_stft(dtype, shape):
+    x = operand(dtype, *shape)
+    for n_fft, *values in product((12, 13), *STFT.values()):
+        arguments = dict(zip(STFT, values, strict=True))
+        size = arguments["win_length"] or n_fft
+        real = x.dtype.to_real()
+        # torch takes a window of any dtype; the result has that of the signal here.
+        window = arguments.pop("window")
+        given = torch.hann_window(size, dtype=real)
+        arguments["window"] = None if window is None else given.to(window)
+        want = outcome(torch.stft, x, n_fft, **{**arguments, "window": given}, return_complex=True)
+        got = outcome(trnfft.stft, x, n_fft, **arguments, return_complex=True)
+        if window in (None, real):
+            assert_as_torch(got, want)
+        elif not isinstance(want, Exception):
+            assert (got.dtype, got.shape) == (want.dtype, want.shape)
+
+
+@pytest.mark.parametrize("shape", [(40,), (1, 40), (3, 40)], ids=str)
+def test_istft(shape):
+    window = torch.hann_window(12)
+    for onesided, normalized, length in product((True, False), (False, True), (None, 25, 40)):
+        common = {"window": window, "normalized": normalized, "onesided": onesided}
+        bins = torch.stft(randn(*shape), 12, 3, **common, return_complex=True)
+        want = torch.istft(bins, 12, 3, **common, length=length)
+        assert_as_torch(trnfft.istft(bins, 12, 3, **common, length=length), want)
+    bins = torch.stft(operand(torch.complex64, *shape), 12, 3, window=window, return_complex=True)
+    want = torch.istft(bins, 12, 3, window=window, onesided=False, return_complex=True)
+    assert_as_torch(trnfft.istft(bins, 12, 3, window=window, return_complex=True), want)

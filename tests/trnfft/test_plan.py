@@ -1,0 +1,241 @@
+"""Plans: what they choose, what they say, and that kernels do what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import trnfft
+from oracles.fourier_long import hermitian, image, transform, worst_error
+from trnfft import ComplexTensor
+from trnfft._kernels.complex_gemm_tiling import parts_tiling
+from trnfft.plan import FFTAlgorithm, FFTPlan, clear_plan_cache, create_plan, plan
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.launch import Launcher
+
+LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
+BACKWARD = {"fft": 0, "ifft": 1, "rfft": 0, "irfft": 1, "hfft": 0, "ihfft": 1}
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 128, 257, 509, 512, 521, 1009, 1021])
+def test_short_and_prime_lengths_are_one_product(n):
+    assert create_plan(n).algorithm is FFTAlgorithm.DFT_GEMM
+    assert create_plan(n).padded_n is None
+
+
+@pytest.mark.parametrize("n", [1024, 1000, 44_100, 2**16, 2**20, 3 * 2**14, 5 * 7 * 11 * 13])
+def test_composite_lengths_go_by_factors(n):
+    made = create_plan(n)
+    assert made.algorithm is FFTAlgorithm.COOLEY_TUKEY is FFTAlgorithm.FOUR_STEP
+    assert made.padded_n is None
+    assert np.prod(made.factors) == n
+    assert made.is_power_of_2 == (n in (1024, 2**16, 2**20))
+
+
+@pytest.mark.parametrize(("n", "padded"), [(1031, 4096), (2 * 1031, 4096 * 2), (4097, 16384)])
+def test_lengths_with_a_large_prime_are_padded(n, padded):
+    made = create_plan(n)
+    assert made.algorithm is FFTAlgorithm.BLUESTEIN
+    assert made.padded_n == padded
+    assert not made.is_power_of_2
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_lengths_below_one_are_refused(n):
+    with pytest.raises(ValueError, match=f"create_plan: n must be at least 1, got {n}"):
+        create_plan(n)
+
+
+def test_plans_are_cached_until_cleared():
+    first = create_plan(640)
+    assert create_plan(640) is first
+    assert create_plan(640, inverse=True) is not first
+    assert create_plan(640, inverse=True).inverse
+    assert plan((640,)) is first
+    clear_plan_cache()
+    assert create_plan(640) is not first
+    assert create_plan(640) == first
+
+
+def test_plan_is_frozen_and_complete_from_its_length():
+    made = FFTPlan(1024, FFTAlgorithm.COOLEY_TUKEY, False)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.n = 3
+    assert made.factors == create_plan(1024).factors
+    assert "1024 points" in str(made)
+
+
+def test_names_are_found_on_the_function_too():
+    assert trnfft.plan.FFTAlgorithm is FFTAlgorithm
+    assert trnfft.create_plan is trnfft.plan.create_plan is create_plan
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "words"),
+    [
+        ((32, 4096), "fft", ["cooley_tukey", "32 x 128", "launches    1", "fft of 4096"]),
+        ((4099,), "rfft", ["bluestein, two transforms of 16384", "128 x 128"]),
+        ((5, 100), "irfft", ["dft_gemm", "irfft of 198 points"]),
+        ((2, 64, 33), "irfft2", ["two_d", "64 x 64"]),
+    ],
+)
+def test_description(shape, kind, words):
+    made = plan(shape, kind=kind)
+    text = str(made)
+    for word in [*words, f"{made.cost.hbm_bytes:,} bytes", f"{made.error_bound:.1e}", "gen2"]:
+        assert word in text
+
+
+def test_dimension_dtype_and_target():
+    made = plan((3, 2048, 5), 1, torch.bfloat16, generation="trn2")
+    assert (made.n, made.batch, made.dim) == (2048, 15, (1,))
+    assert (made.dtype, made.generation) == ("bfloat16", "gen3")
+    assert plan((8,), dtype=torch.complex64) is plan((8,), -1, "float32")
+
+
+def test_flops_by_definition():
+    # n^2 complex products and sums; factors f cost n f of them, and a table 6 operations a point.
+    assert plan((3, 100)).cost.flops == 3 * 8 * 100**2
+    assert plan((3, 16384)).cost.flops == 3 * (8 * 16384 * 256 + 6 * 16384)
+    assert plan((100,), kind="rfft").cost.flops == 4 * 100 * 51
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: plan((8,), kind="dct"), FlagError, "plan: kind must be one of"),
+        (lambda: plan((8,), norm="unit"), FlagError, "plan: norm must be one of"),
+        (lambda: plan((8,), dtype="float64"), DTypeError, "plan: dtype must be float32"),
+        (lambda: plan((0,)), ShapeError, "plan: shape must be positive"),
+        (lambda: plan((1,), kind="irfft"), ShapeError, "plan: n must give 1 size"),
+        (lambda: plan((8,), n=0), ShapeError, "plan: n must give 1 size"),
+        (lambda: plan((8,), 1), IndexError, "plan: dim 1 is not one of the 1"),
+        (lambda: plan((8, 8), (0, 0), kind="fft2"), ShapeError, "plan: dim must not repeat"),
+        (lambda: plan((8, 8), 1, kind="fft2"), ShapeError, "plan: fft2 takes 2 dimension"),
+        (lambda: plan((8, 2048), kind="fft2"), ShapeError, "plan: an image takes up to 1024"),
+        (lambda: plan((2**28 - 57,)), ShapeError, "plan: no kernel transforms"),
+        (lambda: plan((8,), generation="gen9"), ValueError, "generation: got 'gen9'"),
+        (lambda: create_plan(8.5), DTypeError, "create_plan: n must be an integer"),
+        (lambda: plan((8,)).execute(torch.ones(9)), ShapeError, "execute: x must have shape"),
+        (
+            lambda: plan((8,)).execute(torch.ones(8, dtype=torch.float64)),
+            DTypeError,
+            "execute: parts of x must be float32, got float64",
+        ),
+    ],
+)
+def test_refusals(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+@pytest.mark.parametrize("kind", list(BACKWARD))
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+def test_execute_is_the_transform(kind, norm):
+    rng = np.random.default_rng(3)
+    x = torch.from_numpy(rng.standard_normal((3, 10, 2)).astype(np.float32))
+    if kind not in ("rfft", "ihfft"):
+        x = torch.complex(x, x.flip(0))
+    got = plan(tuple(x.shape), 1, x.dtype, kind, norm=norm, n=12).execute(x)
+    want = getattr(torch.fft, kind)(x, 12, 1, norm)
+    if isinstance(got, ComplexTensor):
+        got = got.to_torch_complex()
+    assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("kind", ["fft2", "ifft2", "rfft2", "irfft2"])
+def test_execute_of_an_image(kind):
+    x = torch.from_numpy(np.random.default_rng(4).standard_normal((3, 6, 5)).astype(np.float32))
+    if kind != "rfft2":
+        x = torch.complex(x, x.flip(0))
+    got = plan(tuple(x.shape), kind=kind).execute(x)
+    want = getattr(torch.fft, kind)(x)
+    if isinstance(got, ComplexTensor):
+        got = got.to_torch_complex()
+    assert torch.equal(got, want)
+
+
+def test_constants_are_made_once_and_cannot_be_written():
+    made = create_plan(1000)
+    first = made.constants()
+    assert all(a is b for a, b in zip(first, made.constants(), strict=True))
+    with pytest.raises(ValueError, match="read-only"):
+        first[0][0] = 1.0
+
+
+def launched(made, x):
+    """The result of the kernel of a plan, and how many launches it took."""
+    from trnfft._kernels import bluestein, dft, four_step, real_dft, two_d
+
+    form = {"r": "half", "i": "full", "f": "full", "h": "hermitian"}[made.kind[0]]
+    form = {"irfft": "hermitian", "irfft2": "hermitian", "ihfft": "half"}.get(made.kind, form)
+    parts = (x, None) if form == "half" else (x.real.contiguous(), x.imag.contiguous())
+    constants = [torch.from_numpy(np.array(table)) for table in made.constants()]
+    launch = Launcher("simulator")
+    if made.algorithm is FFTAlgorithm.TWO_D:
+        out = launch(two_d.two_d, *parts, *constants, form == "hermitian")
+    elif made.algorithm is FFTAlgorithm.COOLEY_TUKEY:
+        out = launch(four_step.four_step, *parts, *constants, made.geometry, form)
+    elif made.algorithm is FFTAlgorithm.BLUESTEIN:
+        out = launch(bluestein.bluestein, *parts, *constants, made.n, made.geometry, form)
+    elif form == "hermitian":
+        cut = parts_tiling(made.batch, made.n, (made.n + 1) // 2, outs=1)
+        out = launch(real_dft.irfft, *parts, *constants, cut.blocks)
+    elif form == "half":
+        cut = parts_tiling(made.batch, made.n // 2 + 1, made.n, lefts=1)
+        out = launch(real_dft.rfft, x, *constants, cut.blocks)
+    else:
+        cut = parts_tiling(made.batch, made.n, made.n)
+        out = launch(dft.dft, *parts, *constants, cut.blocks)
+    result = out.numpy() if form == "hermitian" else out[0].numpy() + 1j * out[1].numpy()
+    return result, launch.launches
+
+
+@pytest.mark.parametrize("kind", list(BACKWARD))
+@pytest.mark.parametrize("n", [60, 77, 1000, 1155, 1031])
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_kernels_with_the_constants_of_a_plan(kind, n, norm):
+    rng = np.random.default_rng((n, 7))
+    length = n // 2 + 1 if kind in ("irfft", "hfft") else n
+    x = rng.standard_normal((2, length, 2)).astype(np.float32).view(np.complex64)[..., 0]
+    if kind in ("rfft", "ihfft"):
+        x = x.real.copy()
+    made = plan((2, length), -1, "float32", kind, n=n, norm=norm)
+    got, launches = launched(made, torch.from_numpy(x))
+    inverse = bool(BACKWARD[kind])
+    if kind in ("irfft", "hfft"):
+        want = hermitian(x, n, inverse)
+    else:
+        want = transform(x, inverse)[:, : n // 2 + 1 if kind in ("rfft", "ihfft") else n]
+    scaled = n**-0.5 if norm == "ortho" else 1 / n if (norm == "forward") != inverse else 1.0
+    assert launches == made.cost.launches == 1
+    assert worst_error(got, want * scaled) <= made.error_bound <= LIMIT
+
+
+@pytest.mark.parametrize("kind", ["fft2", "ifft2", "rfft2", "irfft2"])
+def test_image_kernel_with_the_constants_of_a_plan(kind):
+    height, width = 20, 30
+    rng = np.random.default_rng(9)
+    columns = width // 2 + 1 if kind == "irfft2" else width
+    x = rng.standard_normal((2, height, columns, 2)).astype(np.float32).view(np.complex64)[..., 0]
+    if kind == "rfft2":
+        x = x.real.copy()
+    made = plan(x.shape, kind=kind, n=(height, width))
+    got, launches = launched(made, torch.from_numpy(x))
+    inverse = kind[0] == "i"
+    if kind == "irfft2":
+        over_columns = np.swapaxes(transform(np.swapaxes(x, 1, 2), True), 1, 2)
+        want = hermitian(over_columns, width)
+    else:
+        want = image(x, inverse)[..., : width // 2 + 1 if kind == "rfft2" else width]
+    scale = 1.0 / (height * width) if inverse else 1.0
+    assert launches == made.cost.launches == 1
+    assert worst_error(got, want * scale) <= made.error_bound <= LIMIT
+
+
+@pytest.mark.parametrize("n", [2**k for k in range(1, 28)] + [997, 4099, 44_100, 10**6 + 3])
+def test_stated_error_keeps_the_limit(n):
+    assert create_plan(n).error_bound <= LIMIT

@@ -1,0 +1,111 @@
+"""The levels of precision: who chooses, what the names mean, and what each level computes."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import trnfft
+from oracles import fourier as oracle
+from oracles.fourier_kernels import relative_error
+from trnfft import ComplexTensor
+from trnfft._precision import level
+
+from .agreement import array, randn
+
+LEVELS = {
+    "fast": "fast",
+    "fp32": "fp32",
+    "double": "double",
+    "bf16": "fast",
+    "bf16_refined": "fp32",
+    "kahan": "fp32",
+    "ozaki": "fp32",
+    "ozaki_hq": "fp32",
+}
+
+
+@pytest.mark.parametrize("mode", LEVELS)
+def test_modes_and_the_levels_they_mean(mode):
+    assert (trnfft.get_precision(), level()) == ("fp32", "fp32")
+    trnfft.set_precision(mode)
+    try:
+        assert (trnfft.get_precision(), level()) == (mode, LEVELS[mode])
+    finally:
+        trnfft.set_precision("fp32")
+
+
+def test_blocks_nest_and_end():
+    with trnfft.precision("double"):
+        with trnfft.precision("fast"):
+            assert level() == "fast"
+            trnfft.set_precision("fp32")
+            assert level() == "fp32"
+        assert level() == "double"
+    with pytest.raises(KeyError), trnfft.precision("double"):
+        raise KeyError
+    assert trnfft.get_precision() == "fp32"
+
+
+def test_a_block_holds_for_its_thread():
+    seen = []
+    with trnfft.precision("double"):
+        thread = threading.Thread(target=lambda: seen.append(level()))
+        thread.start()
+        thread.join()
+    assert seen == ["fp32"]
+
+
+def test_unknown_modes_are_refused():
+    for call in (trnfft.set_precision, lambda mode: trnfft.precision(mode).__enter__()):
+        with pytest.raises(ValueError, match="got 'quad', accepted: fast, fp32, double"):
+            call("quad")
+    with pytest.raises(ValueError, match="verified must be a bool"):
+        trnfft.set_ozaki_product_precision_verified("yes")
+    trnfft.set_ozaki_product_precision_verified(True)
+    trnfft.set_ozaki_product_precision_verified(verified=False)
+
+
+@pytest.mark.parametrize("name", ["fft", "rfft", "irfft", "fft2", "dct"])
+def test_double_is_rounded_once_and_keeps_the_dtype(name):
+    x = randn(3, 509)
+    if name == "irfft":
+        x = trnfft.rfft(x)
+    wide = ComplexTensor(x.real.double(), x.imag.double()) if name == "irfft" else x.double()
+    call = getattr(trnfft, name)
+    with trnfft.precision("double"):
+        got = call(x)
+    assert got.dtype is torch.float32
+    np.testing.assert_array_equal(array(got), rounded(array(call(wide))))
+
+
+def rounded(values):
+    return values.astype(np.complex64 if np.iscomplexobj(values) else np.float32).astype(
+        values.dtype
+    )
+
+
+def test_double_is_at_the_last_bit_of_float32():
+    x = randn(997, dtype=torch.complex64)
+    want = oracle.fft(array(x))
+    with trnfft.precision("double"):
+        exact = relative_error(array(trnfft.fft(x)), want)
+    # One rounding of each part: at most u of it.
+    assert exact <= 2.0**-24
+    assert relative_error(array(trnfft.fft(x)), want) > exact
+
+
+def test_double_with_other_dtypes():
+    with trnfft.precision("double"):
+        assert trnfft.fft(randn(8).bfloat16()).dtype is torch.bfloat16
+        assert trnfft.fft(randn(8, dtype=torch.complex64)).dtype is torch.complex64
+        assert trnfft.fft(randn(8, dtype=torch.float64)).dtype is torch.float64
+        assert trnfft.fft(torch.arange(8)).dtype is torch.float32
+        assert trnfft.stft(randn(40), 8, return_complex=False).dtype is torch.float32
+        assert trnfft.stft(randn(40), 8, return_complex=True).dtype is torch.complex64
+        assert trnfft.istft(trnfft.stft(randn(40), 8), 8).dtype is torch.float32
+        assert trnfft.fftconvolve(randn(5), randn(4)).dtype is torch.float32
+        tracked = randn(8).requires_grad_()
+        trnfft.rfft(tracked).real.sum().backward()
+        assert tracked.grad.dtype is torch.float32

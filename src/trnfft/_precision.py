@@ -21,8 +21,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, get_args
 
-from torch.compiler import is_compiling
-
 from trnsci.core.backend import ContextChoice, chosen_in_context
 from trnsci.core.errors import FlagError
 
@@ -98,13 +96,8 @@ def precision(mode: str) -> Iterator[None]:
 def level() -> Level:
     """Return the level that a transform made now is computed on."""
     mode = _State.default
-    choice = _State.choice
-    if choice.used:
-        # torch.compile can follow, and guard, what belongs to a thread, but no context variable.
-        if is_compiling():
-            mode = getattr(choice.traced, "name", None) or mode
-        else:
-            mode = chosen_in_context(choice) or mode
+    if _State.choice.used:
+        mode = chosen_in_context(_State.choice) or mode
     return _LEVELS[mode]
 
 

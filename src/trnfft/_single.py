@@ -38,6 +38,7 @@ _LONG = 10_000
 _VERY_LONG = 1 << 17
 _LARGE_ODD_PART = 45
 _LARGE_FACTOR = 128
+_PRIMES = range(5_000, 20_000)  # between these MKL is the faster one at primes
 # Lengths of a small odd part for which MKL nevertheless has a quick way.
 _QUICK = frozenset({12_288, 57_344, 114_688, 122_880})
 
@@ -58,14 +59,17 @@ def single(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor 
     scipy = scipy_fft()
     if scipy is None:
         return None
+    array = as_array(x)
     routines = _routines()
-    if routines is not None and x.shape[0] == (size // 2 + 1 if name in _HALF_SPECTRUM else size):
+    if routines is not None:
         routine, forward = routines[name]
         scale = _SCALES[norm] if forward else 2 - _SCALES[norm]
-        if name in _HALF_SPECTRUM:
-            return torch.from_numpy(routine(as_array(x), _AXES, size, forward, scale))
-        return torch.from_numpy(routine(as_array(x), _AXES, forward, scale))
-    return torch.from_numpy(getattr(scipy, name)(as_array(x), n, -1, norm))
+        if name not in _HALF_SPECTRUM:
+            if size == natural:
+                return torch.from_numpy(routine(array, _AXES, forward, scale))
+        elif x.shape[0] == size // 2 + 1 and x.is_complex():
+            return torch.from_numpy(routine(array, _AXES, size, forward, scale))
+    return torch.from_numpy(getattr(scipy, name)(array, n, -1, norm))
 
 
 @cache
@@ -108,9 +112,9 @@ def scipy_is_faster(name: str, n: int) -> bool:
     factor = _largest_factor(odd)
     if n < 512 and factor <= 13:
         return False
+    if factor == n:
+        return not _PRIMES.start <= n < _PRIMES.stop
     if name in ("fft", "ifft"):
-        if factor == n:
-            return True
         if n >= _VERY_LONG:
             return False
         if n >= _LONG:

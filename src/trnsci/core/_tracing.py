@@ -1,27 +1,20 @@
-"""Lets torch.compile follow the choice of a backend, and notice when it changes.
-
-Context variables are opaque to it, so it reads a copy that belongs to the thread. What cannot
-change while a process lives is a constant to it. The rest it traces, with a guard on each value
-that it reads, the environment included.
-"""
+"""Functions whose results torch.compile takes as constants."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
-import torch
-
-from trnsci.core import backend, environment
+from typing import Any, TypeVar
 
 __all__ = ["constant_to_compile"]
 
-constant_to_compile: Callable[[Callable[..., Any]], Any] = torch.compiler.assume_constant_result
-
-constant_to_compile(backend.device_ready)
-constant_to_compile(environment.flag_value)  # of a name and a value, which are guarded
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
-@torch.compiler.substitute_in_graph(backend.chosen_in_context)
-def _chosen_in_thread(choice: backend.ContextChoice) -> str | None:
-    return getattr(choice.traced, "name", None)
+def constant_to_compile(function: _F) -> _F:
+    """Mark a function whose result for given arguments does not change while a process lives.
+
+    It is what ``torch.compiler.assume_constant_result`` does, which imports all of the compiler
+    for it: a second that users of the libraries would wait for.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

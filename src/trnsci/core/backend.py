@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib import import_module
 from threading import local
 from typing import Literal, get_args
 
+from torch.compiler import is_compiling
+
+from trnsci.core._tracing import constant_to_compile
 from trnsci.core.device import neuron_device
 from trnsci.core.environment import library_switch
 from trnsci.core.errors import BackendError, FlagError
@@ -56,9 +58,13 @@ class ContextChoice:
 
 def chosen_in_context(choice: ContextChoice) -> str | None:
     """Return the backend that the innermost ``with`` block chose, or None outside of all."""
+    # torch.compile can follow, and guard, what belongs to a thread, but no context variable.
+    if is_compiling():
+        return getattr(choice.traced, "name", None)
     return choice.variable.get()
 
 
+@constant_to_compile
 def device_ready() -> bool:
     """Return whether this process can launch kernels on a NeuronCore."""
     return neuron_device() is not None and has_aws_nki()
@@ -79,8 +85,6 @@ class Library:
         self.require_nki = library_switch(name, "REQUIRE_NKI")
         self._default: str = "auto"
         self._choice = ContextChoice(f"{name}.backend")
-        # torch.compile must know how to follow the questions below before anybody asks them.
-        import_module("trnsci.core._tracing")
 
     def __repr__(self) -> str:
         return f"<{self.name}: backend {self.get_backend()!r}, path {self.path()!r}>"

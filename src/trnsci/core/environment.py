@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trnsci.core._tracing import constant_to_compile
 from trnsci.core.errors import FlagError
 
 __all__ = ["UMBRELLA", "Switch", "flag_value", "library_switch"]
@@ -27,6 +28,7 @@ _STORED: Mapping[Any, Any] = getattr(_ENVIRON, "_data", _ENVIRON)
 _encoded: Callable[[str], Any] = getattr(_ENVIRON, "encodekey", str)
 
 
+@constant_to_compile
 def flag_value(name: str, value: str | bytes) -> bool:
     """Return what ``value`` means for the variable ``name``.
 

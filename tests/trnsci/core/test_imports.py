@@ -10,7 +10,7 @@ LOADED = "import sys\nprint(json.dumps(sorted(sys.modules)))"
 
 
 WITHOUT_TORCH = """
-    backend counters device environment errors explanation fallback plan provider residency
+    counters device environment errors explanation fallback plan provider residency
 """
 
 

@@ -94,6 +94,12 @@ def linear_scrambled(word: int, dim: int, seed: int) -> int:
     return int(_times_triangular(f"{word:0{WORD}b}", matrix), 2) ^ shift
 
 
+def order_of(numbers: Sequence[int]) -> list[int]:
+    """Indices in the order of the numbers, without as many of their last bits as an index has."""
+    unit = 2 ** (len(numbers) - 1).bit_length()
+    return sorted(range(len(numbers)), key=lambda i: numbers[i] // unit)
+
+
 def digits_of(number: int, base: int) -> list[int]:
     """Digits of a number, the last first."""
     found = []
@@ -119,7 +125,7 @@ def scrambled_inverse(number: int, base: int, dim: int, seed: int) -> Fraction:
     total = Fraction(1, 2 * base**places)
     for k in range(places):
         row = numbers[k * base : (k + 1) * base]
-        permutation = sorted(range(base), key=row.__getitem__)
+        permutation = order_of(row)
         total += Fraction(permutation[digits[k]], base ** (k + 1))
     return total
 

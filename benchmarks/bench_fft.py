@@ -9,6 +9,8 @@ The rival of a batch or an image is ``torch.fft``; that of a single transform th
 ``scipy.fft`` on an array. Contenders take turns, so that noise is shared; small problems are
 repeated within a turn. The error is the L2 norm of the difference from the result in float64,
 relative to that result; goals are 5e-7 log2(N) + 2e-7.
+
+A second table has what the plans predict for a NeuronCore: nothing in it was measured.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from torch import Tensor
 
 import trnfft
 from trnfft import ComplexTensor
+from trnfft._planning import LARGEST_IMAGE
 
 Call = Callable[[], object]
 Row = tuple[str, str, str, str]
@@ -135,6 +138,23 @@ def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
     return (problem.name, f"{shown:<28} error {error:.1e}", goal, ", ".join(verdict))
 
 
+def predicted_rows(found: list[Problem]) -> list[Row]:
+    """Return launches, bytes and error by the plans of the problems that are one transform."""
+    rows = []
+    for problem in found:
+        kind = {"fftn": "fft2"}.get(problem.function, problem.function)
+        if kind == "fft2" and (problem.x.ndim != 2 or max(problem.x.shape) > LARGEST_IMAGE):
+            continue
+        plan = trnfft.plan(tuple(problem.x.shape), dtype=problem.x.dtype, kind=kind)
+        cost = plan.cost
+        text = (
+            f"{cost.launches} launch, {cost.hbm_bytes / 1e6:.2f} MB, "
+            f"{plan.algorithm.value} {' x '.join(map(str, plan.factors))}"
+        )
+        rows.append((problem.name, text, f"{plan.error_bound:.0e}", ""))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cuda", action="store_true")
@@ -146,12 +166,15 @@ def main() -> None:
     machine = torch.cuda.get_device_name() if options.cuda else "CPU"
     print(f"{machine}, float32, torch {torch.__version__}, threads {options.threads}")
     rows = []
-    for problem in problems(device):
+    chosen = problems(device)
+    for problem in chosen:
         rival, timings = timings_of(problem, device)
         rows.append(row_of(problem, rival, timings))
         if options.record:
             record("fft", f"{problem.name} float32 {machine}", timings)
     show(rows)
+    print("\npredicted for a NeuronCore, gen2")
+    show(predicted_rows(chosen), ("problem", "predicted", "error bound", ""))
 
 
 if __name__ == "__main__":

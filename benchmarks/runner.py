@@ -91,9 +91,12 @@ def _commit() -> str:
     return found.stdout.strip() or "unknown"
 
 
-def show(rows: list[tuple[str, str, str, str]]) -> None:
-    """Print a table: problem, measured, goal, verdict."""
-    rows = [("problem", "measured", "goal", ""), *rows]
+def show(
+    rows: list[tuple[str, str, str, str]],
+    header: tuple[str, str, str, str] = ("problem", "measured", "goal", ""),
+) -> None:
+    """Print a table: problem, measured, goal, verdict, unless the header says otherwise."""
+    rows = [header, *rows]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for row in rows:
         print(

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
+from trnfft import nd
 from trnfft._arguments import Dims, Norm
-from trnfft._dispatch import c2c, c2r, r2c
+from trnfft._dispatch import c2c, c2r, kernels_wanted, r2c
+from trnfft.complex_tensor import ComplexTensor
 
 __all__ = [
     "fft",
@@ -105,6 +107,9 @@ def _several(name: str, default: Dims = None) -> Dimensions:
         *,
         out: Tensor | None = None,
     ) -> Tensor:
+        if out is None and kernels_wanted():
+            result = getattr(nd, name)(input, s, dim, norm)
+            return result.to_torch_complex() if isinstance(result, ComplexTensor) else result
         return reference(input, s, dim, norm, out=out)
 
     return _named(function, name)

@@ -103,6 +103,16 @@ def test_several_dimensions(kind):
     assert relative_error(got, getattr(torch.fft, kind)(wide(x))) <= FLOAT32_ERROR
 
 
+@pytest.mark.parametrize("kind", ["fftn", "rfft2"])
+def test_the_drop_in_reaches_the_kernels_too(kind):
+    x = random_tensor(3, 10, 12)
+    before = counts()
+    got = getattr(torch_fft, kind)(x)
+    assert (counts() - before).launches
+    assert isinstance(got, torch.Tensor)
+    assert relative_error(got, getattr(torch.fft, kind)(wide(x))) <= FLOAT32_ERROR
+
+
 @pytest.mark.parametrize("kind", ["fft2", "ifft2", "rfft2", "irfft2"])
 def test_an_image_is_one_launch(kind):
     x = random_tensor(2, 130, 20, dtype=torch.float32 if kind == "rfft2" else torch.complex64)

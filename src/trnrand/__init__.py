@@ -1,0 +1,97 @@
+"""Random numbers on torch tensors: the same bits on every device and backend."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from trnrand._library import LIBRARY
+from trnrand.continuous import (
+    cauchy,
+    exponential,
+    laplace,
+    lognormal,
+    multivariate_normal,
+    normal,
+    standard_normal,
+    uniform,
+)
+from trnrand.counts import binomial, geometric, poisson
+from trnrand.discrete import bernoulli, randint
+from trnrand.errors import ParameterError
+from trnrand.gammas import beta, chi_squared, dirichlet, gamma, student_t
+from trnrand.generator import Generator, get_default_generator, manual_seed
+from trnrand.into import exponential_into, normal_into, uniform_into
+from trnrand.permutations import choice, randperm
+from trnrand.programs import GeneratorProgram
+from trnrand.truncated import truncated_normal
+from trnsci.core.errors import NkiFallbackWarning
+
+if TYPE_CHECKING:
+    from trnrand.qmc import halton, latin_hypercube, sobol
+
+    HAS_NKI: bool
+
+__all__ = [
+    "HAS_NKI",
+    "Generator",
+    "GeneratorProgram",
+    "NkiFallbackWarning",
+    "ParameterError",
+    "backend",
+    "bernoulli",
+    "beta",
+    "binomial",
+    "cauchy",
+    "chi_squared",
+    "choice",
+    "dirichlet",
+    "exponential",
+    "exponential_into",
+    "gamma",
+    "geometric",
+    "get_backend",
+    "get_default_generator",
+    "halton",
+    "laplace",
+    "latin_hypercube",
+    "lognormal",
+    "manual_seed",
+    "multivariate_normal",
+    "normal",
+    "normal_into",
+    "poisson",
+    "randint",
+    "randperm",
+    "set_backend",
+    "sobol",
+    "standard_normal",
+    "student_t",
+    "truncated_normal",
+    "uniform",
+    "uniform_into",
+]
+
+try:
+    __version__ = version("trnsci")
+except PackageNotFoundError:  # run from a source tree that nobody installed
+    __version__ = "unknown"
+
+set_backend = LIBRARY.set_backend
+get_backend = LIBRARY.get_backend
+backend = LIBRARY.backend
+
+_QUASI_RANDOM = ("halton", "latin_hypercube", "sobol")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HAS_NKI":
+        return LIBRARY.has_nki
+    if name in _QUASI_RANDOM:
+        return getattr(import_module("trnrand.qmc"), name)
+    raise AttributeError(f"module 'trnrand' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

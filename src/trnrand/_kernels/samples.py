@@ -1,0 +1,152 @@
+"""Random words and samples of any number in one launch, from Philox or Threefry.
+
+Layout   element e of the result is word e % 4 of block e // 4 after the operand's first block, or
+         the sample made of it. A tile holds up to 128 x 1024 blocks, a run of blocks on every
+         partition, so that each partition is one contiguous piece of the result. As few columns as
+         128 partitions allow: short requests use all partitions too.
+Limits   1 to 2^33 elements. Loops are unrolled: beyond 7e8 elements the program is longer than
+         250,000 instructions per engine, which compilers may refuse. Launches begin at a block;
+         ``first_block`` and ``drawn_words`` of ``operands`` say what to draw, and what to leave
+         away, for a request that begins inside one.
+Cost     per tile, the words (327 instructions for Philox, 218 for Threefry) and the samples (0
+         for words, 2 for uniform, 4 for exponential, 14 for normal); one DMA out, one more for
+         a ragged end. A full tile of 2^19 words takes 6.2e-4 (Philox) or 4.2e-4 (Threefry)
+         instructions per word.
+Lever    one launch per request; nothing is read but one row of parameters, and nothing but samples
+         is written
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnrand._kernels.laws import exponentials, normals, uniforms
+from trnrand._kernels.operands import BLOCK_WORDS
+from trnrand._kernels.philox import philox_blocks
+from trnrand._kernels.threefry import threefry_blocks
+from trnrand._kernels.words import Tile
+from trnsci.core.nki import nisa, nki, nl
+
+__all__ = [
+    "philox_exponential",
+    "philox_normal",
+    "philox_uniform",
+    "philox_words",
+    "threefry_exponential",
+    "threefry_normal",
+    "threefry_uniform",
+    "threefry_words",
+]
+
+ROWS, COLUMNS = 128, 1024
+
+
+@nki.jit
+def philox_words(operand: Tile, count: int) -> Tile:
+    """Return ``count`` words of Philox-4x32-10, uint32.
+
+    Args:
+        operand: ``philox_operand`` of the key and the first block; uint32, or int32 of its bits.
+        count: Number of elements.
+    """
+    return draw(operand, count, "philox", "words", "uint32")
+
+
+@nki.jit
+def philox_uniform(operand: Tile, count: int, dtype: str = "float32") -> Tile:
+    """Return ``count`` uniform samples of [0, 1): float32, bfloat16 or float16."""
+    return draw(operand, count, "philox", "uniform", dtype)
+
+
+@nki.jit
+def philox_normal(operand: Tile, count: int) -> Tile:
+    """Return ``count`` standard normal samples, float32."""
+    return draw(operand, count, "philox", "normal", "float32")
+
+
+@nki.jit
+def philox_exponential(operand: Tile, count: int) -> Tile:
+    """Return ``count`` exponential samples of rate 1, float32."""
+    return draw(operand, count, "philox", "exponential", "float32")
+
+
+@nki.jit
+def threefry_words(operand: Tile, count: int) -> Tile:
+    """Return ``count`` words of Threefry-4x32-20, uint32.
+
+    Args:
+        operand: ``threefry_operand`` of the key and the first block; uint32, or int32 of its bits.
+        count: Number of elements.
+    """
+    return draw(operand, count, "threefry", "words", "uint32")
+
+
+@nki.jit
+def threefry_uniform(operand: Tile, count: int, dtype: str = "float32") -> Tile:
+    """Return ``count`` uniform samples of [0, 1): float32, bfloat16 or float16."""
+    return draw(operand, count, "threefry", "uniform", dtype)
+
+
+@nki.jit
+def threefry_normal(operand: Tile, count: int) -> Tile:
+    """Return ``count`` standard normal samples, float32."""
+    return draw(operand, count, "threefry", "normal", "float32")
+
+
+@nki.jit
+def threefry_exponential(operand: Tile, count: int) -> Tile:
+    """Return ``count`` exponential samples of rate 1, float32."""
+    return draw(operand, count, "threefry", "exponential", "float32")
+
+
+def draw(operand: Tile, count: int, engine: str, law: str, dtype: str) -> Tile:
+    """Return ``count`` samples of a law from the words of an engine."""
+    out = nl.ndarray((count,), dtype=_element(dtype), buffer=nl.shared_hbm)
+    width = operand.shape[1]
+    loaded = nl.ndarray((ROWS, width), dtype=operand.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=loaded, src=operand.ap(pattern=[[0, ROWS], [1, width]]))
+    parameters = loaded.view(nl.uint32)
+    blocks = (count + BLOCK_WORDS - 1) // BLOCK_WORDS
+    for first in range(0, blocks, ROWS * COLUMNS):
+        here = min(ROWS * COLUMNS, blocks - first)
+        columns = (here + ROWS - 1) // ROWS
+        rows = (here + columns - 1) // columns
+        if engine == "philox":
+            words = philox_blocks(parameters, first, rows, columns)
+        else:
+            words = threefry_blocks(parameters, first, rows, columns)
+        samples = words.reshape((rows, columns * BLOCK_WORDS))
+        if law == "uniform":
+            samples = uniforms(samples, dtype)
+        elif law == "normal":
+            samples = normals(samples)
+        elif law == "exponential":
+            samples = exponentials(samples)
+        store(out, samples, first * BLOCK_WORDS)
+    return out
+
+
+def store(out: Tile, samples: Tile, start: int) -> None:
+    """Write the rows of a tile one after the other, from ``start`` to the end of ``out``."""
+    rows, columns = samples.shape
+    count = min(rows * columns, out.shape[0] - start)
+    whole = count // columns
+    if whole > 0:
+        pattern = [[columns, whole], [1, columns]]
+        nisa.dma_copy(dst=out.ap(pattern=pattern, offset=start), src=samples[0:whole, 0:columns])
+    rest = count - whole * columns
+    if rest > 0:
+        nisa.dma_copy(
+            dst=out.ap(pattern=[[rest, 1], [1, rest]], offset=start + whole * columns),
+            src=samples[whole : whole + 1, 0:rest],
+        )
+
+
+def _element(dtype: str) -> Any:
+    if dtype == "uint32":
+        return nl.uint32
+    if dtype == "bfloat16":
+        return nl.bfloat16
+    if dtype == "float16":
+        return nl.float16
+    return nl.float32

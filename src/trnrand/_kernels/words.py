@@ -1,0 +1,148 @@
+"""Exact arithmetic on tiles of 32-bit words: bits, wrapping sums, full products, block counters.
+
+Layout   one word per element, uint32, in SBUF; blocks of a request run along the free axis first,
+         then over the partitions
+Limits   bitwise operators run on the Vector engine and keep every bit. Sums and products of whole
+         words run on the GpSimd engine, whose 32-bit integers wrap. Integer arithmetic on the
+         Vector engine goes through float32 and is used below 2^24 only.
+Cost     15 instructions for a 64-bit product by a constant, 8 of them on the GpSimd engine. With
+         float32 limbs of 11 bits it would be 26, all on the Vector engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnrand._kernels.operands import START
+from trnsci.core.nki import nisa, nl
+
+__all__ = [
+    "Tile",
+    "added",
+    "bits",
+    "column",
+    "counters",
+    "new_words",
+    "products",
+    "rotated_xor",
+    "spread",
+    "xored",
+]
+
+Tile = Any
+"""An NKI tensor; what it may be is checked when the kernel is traced."""
+
+
+def new_words(x: Tile) -> Tile:
+    """Return an unwritten tile of words with the rows and columns of ``x``."""
+    return nl.ndarray((x.shape[0], x.shape[1]), dtype=nl.uint32, buffer=nl.sbuf)
+
+
+def column(parameters: Tile, index: int, x: Tile) -> Tile:
+    """Return a word of the operand as (P, 1), for the partitions of ``x``."""
+    return parameters[0 : x.shape[0], index : index + 1]
+
+
+def spread(parameters: Tile, index: int, x: Tile) -> Tile:
+    """Return a word of the operand as a view with the rows and columns of ``x``."""
+    return parameters.ap(pattern=[[parameters.shape[1], x.shape[0]], [0, x.shape[1]]], offset=index)
+
+
+def bits(
+    x: Tile, op0: Any, operand0: Any, op1: Any = None, operand1: Any = None, dst: Tile = None
+) -> Tile:
+    """Return ``x`` after one or two bitwise operators with a number or a word per partition."""
+    result = new_words(x) if dst is None else dst
+    nisa.tensor_scalar(dst=result, data=x, op0=op0, operand0=operand0, op1=op1, operand1=operand1)
+    return result
+
+
+def xored(x: Tile, y: Tile, dst: Tile = None) -> Tile:
+    """Return ``x ^ y``."""
+    return _combined(x, y, nl.bitwise_xor, nisa.vector_engine, dst)
+
+
+def added(x: Tile, y: Tile, dst: Tile = None) -> Tile:
+    """Return ``x + y`` modulo 2^32."""
+    return _combined(x, y, nl.add, nisa.gpsimd_engine, dst)
+
+
+def added_small(x: Tile, y: Tile) -> Tile:
+    """Return ``x + y``, both below 2^23, on the engine that is less busy."""
+    return _combined(x, y, nl.add, nisa.vector_engine, None)
+
+
+def multiplied(x: Tile, y: Tile, dst: Tile = None) -> Tile:
+    """Return ``x * y`` modulo 2^32."""
+    return _combined(x, y, nl.multiply, nisa.gpsimd_engine, dst)
+
+
+def _combined(x: Tile, y: Tile, op: Any, engine: Any, dst: Tile) -> Tile:
+    result = new_words(x) if dst is None else dst
+    nisa.tensor_tensor(dst=result, data1=x, data2=y, op=op, engine=engine)
+    return result
+
+
+def rotated_xor(x: Tile, places: int, y: Tile) -> Tile:
+    """Return ``x`` rotated left by ``places``, xored with ``y``."""
+    above = bits(x, nl.left_shift, places)
+    below = bits(x, nl.right_shift, 32 - places)
+    return xored(xored(above, y), below)
+
+
+def counters(parameters: Tile, first: int, rows: int, columns: int) -> tuple[Tile, Tile]:
+    """Return the low and high words of consecutive block indices.
+
+    Element (p, j) is block ``first + p*columns + j`` after the operand's first one. ``first`` and
+    all offsets in a launch are below 2^31.
+    """
+    local = nl.ndarray((rows, columns), dtype=nl.uint32, buffer=nl.sbuf)
+    nisa.iota(dst=local, pattern=[[1, columns]], offset=first, channel_multiplier=columns)
+    low = added(local, spread(parameters, START, local))
+    # The offset's top bit is 0, so the sum carries where the start's top bit is 1 and its own is 0:
+    # there, and only there, (sum ^ start) & start has its top bit set.
+    start = column(parameters, START, local)
+    carry = bits(low, nl.bitwise_xor, start, nl.bitwise_and, start)
+    carry = bits(carry, nl.right_shift, 31)
+    return low, added(carry, spread(parameters, START + 1, local))
+
+
+def products(
+    parameters: Tile, words: list[Tile], multipliers: list[int], lows: list[Tile]
+) -> tuple[list[Tile], list[Tile]]:
+    """Return the high and the low words of ``words`` times 32-bit constants.
+
+    With word = h 2^16 + l and multiplier = m 2^16 + n, all of u = h n + (l n >> 16) and
+    v = l m + (u & 0xFFFF) stay below 2^32, and the high word is h m + (u >> 16) + (v >> 16).
+    Words are taken in turn at every step, so that one is shifted while the other is multiplied.
+
+    Args:
+        parameters: The operand on all partitions.
+        words: Tiles of one shape.
+        multipliers: Where in the operand the multiplier of each word is: the whole, its low and
+            its high half.
+        lows: Tiles for the low words, or empty.
+    """
+    count = len(words)
+    tails, heads, corners, u, v, highs, wholes = [], [], [], [], [], [], []
+    for i in range(count):
+        tails.append(bits(words[i], nl.bitwise_and, 0xFFFF))
+        heads.append(bits(words[i], nl.right_shift, 16))
+    for i in range(count):
+        low_half = spread(parameters, multipliers[i] + 1, words[i])
+        corners.append(multiplied(tails[i], low_half))
+        u.append(multiplied(heads[i], low_half))
+    for i in range(count):
+        corner = bits(corners[i], nl.right_shift, 16)
+        high_half = spread(parameters, multipliers[i] + 2, words[i])
+        v.append(multiplied(tails[i], high_half))
+        highs.append(multiplied(heads[i], high_half))
+        u[i] = added(u[i], corner)
+    for i in range(count):
+        whole = spread(parameters, multipliers[i], words[i])
+        wholes.append(multiplied(words[i], whole, lows[i] if lows else None))
+        v[i] = added(v[i], bits(u[i], nl.bitwise_and, 0xFFFF))
+    for i in range(count):
+        carries = added_small(bits(u[i], nl.right_shift, 16), bits(v[i], nl.right_shift, 16))
+        highs[i] = added(highs[i], carries)
+    return highs, wholes

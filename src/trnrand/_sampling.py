@@ -1,0 +1,106 @@
+"""How samples that are not a plain stream are made: by chunks, and by rejection in fixed slots.
+
+A sampler is a function of a source, of a number of samples and of parameters. The words that it
+uses for sample i are those of slot (i, attempt) of its domains, so that a sample depends on the
+seed, on its own position and on its own parameters, and on nothing that other samples do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar, cast
+
+from torch import Tensor
+
+from trnrand._requests import Parameter, Request
+from trnrand._words import WIDE, Source, chunk_samples, paired, unit53
+
+__all__ = ["Offsets", "accepted", "at", "by_group", "sampled", "units"]
+
+Offsets: TypeAlias = Tensor | int
+"""Which samples, by their distance from the start of a source; n is the first n of them."""
+
+_P = TypeVar("_P")
+
+_ATTEMPTS = 1 << 24
+
+
+def sampled(request: Request, sampler: Callable[..., Tensor], *parameters: Parameter) -> Tensor:
+    """Return the result of a request, made chunk by chunk.
+
+    Args:
+        request: What was asked for.
+        sampler: Function of (source, count, *parameters) that returns ``count`` samples.
+        parameters: Numbers, or tensors that broadcast to the shape of the request.
+    """
+    flat = [request.flat(p) for p in parameters]
+    source, out = request.source(), request.buffer()
+    chunk = 4 * chunk_samples(source.device)
+    for first in range(0, request.count, chunk):
+        part = slice(first, min(first + chunk, request.count))
+        values = (p[part] if isinstance(p, Tensor) else p for p in flat)
+        out[part] = sampler(source.later(first), part.stop - first, *values)
+    return request.result(out)
+
+
+def at(parameter: _P, offsets: Offsets) -> _P:
+    """Return the values that a parameter has for some samples; a single one it has for all."""
+    single = isinstance(offsets, int) or not isinstance(parameter, Tensor) or not parameter.ndim
+    return parameter if single else cast(_P, cast(Tensor, parameter)[offsets])
+
+
+def accepted(
+    offsets: Offsets, propose: Callable[[Offsets, Offsets, int], tuple[Tensor, Tensor]]
+) -> Tensor:
+    """Return the first accepted proposal of each sample.
+
+    Args:
+        offsets: Which samples.
+        propose: Function of some of the offsets, their places among all of them, and the number
+            of the attempt; it returns values and whether they are accepted.
+    """
+    count = offsets if isinstance(offsets, int) else offsets.numel()
+    values, good = propose(offsets, count, 0)
+    pending = (~good).nonzero()[:, 0]
+    for attempt in range(1, _ATTEMPTS):
+        if not pending.numel():
+            return values
+        of_these = pending if isinstance(offsets, int) else offsets[pending]
+        fresh, good = propose(of_these, pending, attempt)
+        values[pending[good]] = fresh[good]
+        pending = pending[~good]
+    raise RuntimeError("a rejection sampler found no value in 2**24 attempts")
+
+
+def by_group(
+    source: Source,
+    count: int,
+    first: bool | Tensor,
+    samplers: tuple[Callable[..., Tensor], Callable[..., Tensor]],
+    *parameters: Parameter,
+) -> Tensor:
+    """Return samples that one of two samplers makes, each for its group.
+
+    Args:
+        source: Of the words.
+        count: How many samples.
+        first: Whether the first sampler makes them, for all or for each.
+        samplers: Functions of (source, offsets, *parameters).
+        parameters: Flat parameters.
+    """
+    if not isinstance(first, Tensor):
+        return samplers[0 if first else 1](source, count, *parameters)
+    out: Tensor | None = None
+    for group, sampler in zip((first, ~first), samplers, strict=True):
+        where = group.nonzero()[:, 0]
+        if where.numel():
+            values = sampler(source, where, *(at(p, where) for p in parameters))
+            out = values.new_empty(count) if out is None else out
+            out[where] = values
+    assert out is not None
+    return out
+
+
+def units(source: Source, domain: int, count: int) -> Tensor:
+    """Return float64 in [0, 1), of two words per sample."""
+    return unit53(paired(source.words(domain | WIDE, 2 * count, 2)))

@@ -1,0 +1,206 @@
+"""Where the words of a stream are, and how to get them.
+
+The counter of a block is (index low, index high, domain, stream): a domain number per purpose in
+the low 8 bits of its word, the attempt of a rejection sampler above them. Word n of a domain is
+word n % 4 of block n // 4. Words are int32 tensors of their bit patterns: torch has no arithmetic
+for uint32 on every device, and int32 is half the memory of int64.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trnrand.engines import ENGINES, MASK, Block, EngineName
+
+__all__ = [
+    "INDEX_LIMIT",
+    "WIDE",
+    "Domain",
+    "Source",
+    "chunk_samples",
+    "paired",
+    "unit53",
+    "unsigned",
+]
+
+INDEX_LIMIT = 1 << 64
+"""Positions of samples and indices of blocks are below this."""
+
+WIDE = 0x80
+"""Added to a domain for its samples of two words, so that they share no word with those of one."""
+
+# What a chunk of work makes must stay in the cache of a core; a GPU wants it large instead.
+_CPU_CHUNK, _GPU_CHUNK = 1 << 14, 1 << 22
+
+# Up to here Python's own integers are faster than arrays.
+_FEW_BLOCKS = 4
+
+
+class Domain(IntEnum):
+    """What words are for. Numbers are part of the streams: they never change meaning."""
+
+    UNIFORM = 0
+    NORMAL = 1
+    EXPONENTIAL = 2
+    BERNOULLI = 3
+    RANDINT = 4
+    PERMUTATION = 5
+    TRUNCATED_NORMAL = 6
+    GAMMA = 7
+    BETA_SECOND = 8
+    POISSON = 9
+    BINOMIAL = 10
+    GEOMETRIC = 11
+    LAPLACE = 12
+    CAUCHY = 13
+    CHOICE = 14
+    STUDENT_T = 15
+    SPLIT = 32
+    SPAWN = 33
+
+
+def chunk_samples(device: torch.device) -> int:
+    """Return how many blocks or samples to work on at a time; a multiple of 4."""
+    return _CPU_CHUNK if device.type == "cpu" else _GPU_CHUNK
+
+
+@dataclass(frozen=True)
+class Source:
+    """Words of one engine and seed from a position on.
+
+    Attributes:
+        engine: Which engine.
+        seed: Its 64-bit seed.
+        start: Position of the first sample; one sample further is one sample later in the stream.
+        device: Where tensors are made.
+    """
+
+    engine: EngineName
+    seed: int
+    start: int
+    device: torch.device
+
+    def later(self, samples: int) -> Source:
+        """Return the source that starts ``samples`` later."""
+        return replace(self, start=self.start + samples)
+
+    def words(self, domain: int, count: int, per_sample: int = 1) -> Tensor:
+        """Return ``count`` words, the first of them the first word of the sample at ``start``.
+
+        Args:
+            domain: The word of the counter that says what they are for.
+            count: How many.
+            per_sample: Words per sample: 1, 2 or 4.
+        """
+        first = self.start * per_sample
+        skipped = first % 4
+        blocks = (skipped + count + 3) // 4
+        flat = self._blocks(first // 4, _steps(blocks, self.device), domain).view(-1)
+        return flat[skipped : skipped + count]
+
+    def slots(self, domain: int, offsets: Tensor | int, attempt: int = 0) -> Tensor:
+        """Return a block of four words per sample, of shape (n, 4).
+
+        Args:
+            domain: What they are for.
+            offsets: Distances of the samples from ``start``, or a number n for 0, 1, ..., n - 1.
+            attempt: Which of the slots of each sample.
+        """
+        steps = _steps(offsets, self.device) if isinstance(offsets, int) else offsets
+        return self._blocks(self.start, steps, domain | attempt << 8)
+
+    def word_at(self, domain: int, offsets: Tensor, attempt: int) -> Tensor:
+        """Return the word that a sample of one word has in an attempt."""
+        inside = offsets + self.start % 4
+        blocks = self._blocks(self.start // 4, inside >> 2, domain | attempt << 8)
+        return blocks.gather(1, (inside & 3)[:, None])[:, 0]
+
+    def _blocks(self, first: int, steps: Tensor, domain: int) -> Tensor:
+        if self.device.type != "cpu":
+            return _blocks_on_tensors(self.engine, self.seed, first, steps, domain)
+        out = np.empty((steps.numel(), 4), np.uint32)
+        array = steps.numpy()
+        for i in range(0, len(array), _CPU_CHUNK):
+            part = slice(i, i + _CPU_CHUNK)
+            _fill(self.engine, self.seed, first, array[part], domain, out[part])
+        return torch.from_numpy(out.view(np.int32))
+
+
+def unsigned(words: Tensor) -> Tensor:
+    """Return words as int64 values in [0, 2**32)."""
+    return words.long() & MASK
+
+
+def paired(words: Tensor) -> Tensor:
+    """Return neighbouring words as one int64: the first is its low half, the second its high."""
+    return words.view(torch.int64)
+
+
+def unit53(pairs: Tensor) -> Tensor:
+    """Return float64 in [0, 1), multiples of 2**-53: 27 bits of the first word, 26 of the other."""
+    upper = (pairs >> 5) & 0x7FF_FFFF
+    lower = (pairs >> 38) & 0x3FF_FFFF
+    return (upper << 26 | lower).double().mul_(2.0**-53)
+
+
+@cache
+def _first_steps() -> Tensor:
+    return torch.arange(_CPU_CHUNK)
+
+
+def _steps(count: int, device: torch.device) -> Tensor:
+    if device.type == "cpu" and count <= _CPU_CHUNK:
+        return _first_steps()[:count]
+    return torch.arange(count, device=device)
+
+
+@cache
+def _block_function(engine: EngineName) -> Block:
+    return ENGINES[engine].make(int)
+
+
+def _fill(
+    engine: EngineName,
+    seed: int,
+    first: int,
+    steps: NDArray[np.int64],
+    domain: int,
+    out: NDArray[np.uint32],
+) -> None:
+    """Write the blocks at ``first + steps`` into the rows of ``out``."""
+    key = ENGINES[engine].key(seed)
+    if "numba" in sys.modules:
+        from trnrand._compiled import block_loop
+
+        numbers = (first & MASK, first >> 32, domain, 0, *key, 0, 0)[:8]
+        block_loop(engine)(out.reshape(-1), steps, *map(np.uint64, numbers))
+        return
+    if len(steps) <= _FEW_BLOCKS:
+        for i, step in enumerate(steps.tolist()):
+            at = first + step
+            out[i] = _block_function(engine)(at & MASK, at >> 32 & MASK, domain, 0, *key)
+        return
+    index = steps + (first & MASK)
+    rest = np.full_like(index, domain), np.zeros_like(index)
+    high = (index >> 32) + (first >> 32) & MASK
+    words = _block_function(engine)(index & MASK, high, *rest, *key)
+    for i, word in enumerate(words):
+        out[:, i] = word
+
+
+def _blocks_on_tensors(
+    engine: EngineName, seed: int, first: int, steps: Tensor, domain: int
+) -> Tensor:
+    at = steps + (first & MASK)
+    rest = torch.full_like(at, domain), torch.zeros_like(at)
+    key = ENGINES[engine].key(seed)
+    words = _block_function(engine)(at & MASK, (at >> 32) + (first >> 32) & MASK, *rest, *key)
+    return torch.stack(words, dim=1).int()

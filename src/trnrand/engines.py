@@ -1,0 +1,295 @@
+"""The two counter-based engines: Philox-4x32-10 and Threefry-4x32-20.
+
+An engine maps a counter of four 32-bit words and a key to four words that look random (Salmon,
+Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11). There is no state: the
+words of any counter can be computed at once, in any order, on any device.
+
+Each engine is written once. ``philox`` and ``threefry`` return a function of words that are int64
+tensors, int64 arrays or, with ``number=numpy.uint64``, the scalars of a compiled loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnrand.errors import ParameterError
+
+__all__ = [
+    "ENGINES",
+    "MASK",
+    "PHILOX_M0",
+    "PHILOX_M1",
+    "PHILOX_ROUNDS",
+    "PHILOX_W0",
+    "PHILOX_W1",
+    "THREEFRY_PARITY",
+    "THREEFRY_ROTATIONS",
+    "THREEFRY_ROUNDS",
+    "Engine",
+    "EngineName",
+    "engine_named",
+    "philox",
+    "philox4x32",
+    "threefry",
+    "threefry4x32",
+]
+
+EngineName = Literal["philox", "threefry"]
+Block: TypeAlias = Callable[..., tuple[Any, Any, Any, Any]]
+Step: TypeAlias = Callable[..., tuple[Any, ...]]
+
+MASK = 0xFFFF_FFFF
+
+PHILOX_M0, PHILOX_M1 = 0xD251_1F53, 0xCD9E_8D57
+PHILOX_W0, PHILOX_W1 = 0x9E37_79B9, 0xBB67_AE85  # golden ratio and sqrt(3) - 1, as fractions
+PHILOX_ROUNDS = 10
+
+THREEFRY_PARITY = 0x1BD1_1BDA
+THREEFRY_ROUNDS = 20
+THREEFRY_ROTATIONS = (
+    (10, 26),
+    (11, 21),
+    (13, 27),
+    (23, 5),
+    (6, 20),
+    (17, 11),
+    (25, 10),
+    (18, 20),
+)
+"""Rotations of both mixes of a round; round r uses row r modulo 8."""
+
+
+def _plain(function: Any) -> Any:
+    return function
+
+
+def philox(
+    rounds: int = PHILOX_ROUNDS,
+    number: Callable[[int], Any] = int,
+    compiled: Callable[[Any], Any] = _plain,
+) -> Block:
+    """Return Philox-4x32 as a function of four counter words and two key words.
+
+    Args:
+        rounds: How often the words are mixed; 10 is the standard engine.
+        number: What constants are made with, so that they have the type of the words.
+        compiled: Applied to the function.
+    """
+    m0, m1, w0, w1 = number(PHILOX_M0), number(PHILOX_M1), number(PHILOX_W0), number(PHILOX_W1)
+    mask, half = number(MASK), number(32)
+
+    def block(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> tuple[Any, Any, Any, Any]:
+        for _ in range(rounds):
+            # In int64 the products wrap and the shifts bring in copies of the sign: the masks
+            # take both away. Low halves are masked late, when they become multiplicands.
+            p0 = c0 * m0
+            p1 = c2 * m1
+            c0 = p1 >> half
+            c0 ^= c1
+            c0 ^= k0
+            c0 &= mask
+            c2 = p0 >> half
+            c2 ^= c3
+            c2 ^= k1
+            c2 &= mask
+            c1 = p1
+            c3 = p0
+            k0 = (k0 + w0) & mask
+            k1 = (k1 + w1) & mask
+        return c0, c1 & mask, c2, c3 & mask
+
+    return compiled(block)
+
+
+def threefry(
+    rounds: int = THREEFRY_ROUNDS,
+    number: Callable[[int], Any] = int,
+    compiled: Callable[[Any], Any] = _plain,
+) -> Block:
+    """Return Threefry-4x32 as a function of four counter words and four key words.
+
+    Args:
+        rounds: How often the words are mixed; 20 is the standard engine.
+        number: What constants are made with, so that they have the type of the words.
+        compiled: Applied to the function of each step.
+    """
+    parity, mask = number(THREEFRY_PARITY), number(MASK)
+    steps = []
+    for r in range(rounds):
+        steps.append(compiled(_threefry_round(*THREEFRY_ROTATIONS[r % 8], number)))
+        if r % 4 == 3:
+            steps.append(compiled(_threefry_injection((r + 1) // 4, number)))
+    mixed = _in_turn(steps) if compiled is _plain else _nested(steps, compiled)
+    exchanged = rounds % 2 == 1
+
+    def block(
+        c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any
+    ) -> tuple[Any, Any, Any, Any]:
+        k4 = k0 ^ k1 ^ k2 ^ k3 ^ parity
+        a1, a3 = (c1 + k1) & mask, (c3 + k3) & mask
+        a0, a1, a2, a3, _, _, _, _, _ = mixed(c0 + k0, a1, c2 + k2, a3, k1, k2, k3, k4, k0)
+        a0, a2 = a0 & mask, a2 & mask
+        return (a0, a3, a2, a1) if exchanged else (a0, a1, a2, a3)
+
+    return compiled(block)
+
+
+# The steps of Threefry are functions of four words a and of the key, rotated so that k0 is the
+# word that is injected next; they return the same. a0 and a2 are added to and nothing else, so
+# that they are masked at the end only: 20 rounds add less than 2**38. a1 and a3 are shifted down,
+# and always below 2**32.
+
+
+def _threefry_round(left1: int, left3: int, number: Callable[[int], Any]) -> Step:
+    mask = number(MASK)
+    up1, up3, down1, down3 = (number(n) for n in (left1, left3, 32 - left1, 32 - left3))
+
+    # Even rounds mix (a0, a1) and (a2, a3), odd rounds (a0, a3) and (a2, a1). Here it is always
+    # the former: a round passes a1 and a3 on in exchanged places, which two rounds undo.
+    def mixed(
+        a0: Any, a1: Any, a2: Any, a3: Any, k0: Any, k1: Any, k2: Any, k3: Any, k4: Any
+    ) -> tuple[Any, ...]:
+        a0 = a0 + a1
+        b1 = a1 << up1
+        b1 |= a1 >> down1
+        b1 ^= a0
+        b1 &= mask
+        a2 = a2 + a3
+        b3 = a3 << up3
+        b3 |= a3 >> down3
+        b3 ^= a2
+        b3 &= mask
+        return a0, b3, a2, b1, k0, k1, k2, k3, k4
+
+    return mixed
+
+
+def _threefry_injection(times: int, number: Callable[[int], Any]) -> Step:
+    mask, times = number(MASK), number(times)
+
+    def injected(
+        a0: Any, a1: Any, a2: Any, a3: Any, k0: Any, k1: Any, k2: Any, k3: Any, k4: Any
+    ) -> tuple[Any, ...]:
+        a1, a3 = (a1 + k1) & mask, (a3 + k3 + times) & mask
+        return a0 + k0, a1, a2 + k2, a3, k1, k2, k3, k4, k0
+
+    return injected
+
+
+def _in_turn(steps: Sequence[Step]) -> Step:
+    """Return a function that takes the steps in a loop, which lets go of arrays as it goes."""
+
+    def chain(*state: Any) -> tuple[Any, ...]:
+        for step in steps:
+            state = step(*state)
+        return state
+
+    return chain
+
+
+def _nested(steps: Sequence[Step], compiled: Callable[[Any], Any]) -> Step:
+    """Return a function that takes the steps without a loop, so that a compiler sees them all."""
+    chain = steps[-1]
+    for step in reversed(steps[:-1]):
+        chain = compiled(_then(step, chain))
+    return chain
+
+
+def _then(step: Step, rest: Step) -> Step:
+    def both(
+        a0: Any, a1: Any, a2: Any, a3: Any, k0: Any, k1: Any, k2: Any, k3: Any, k4: Any
+    ) -> tuple[Any, ...]:
+        b0, b1, b2, b3, j0, j1, j2, j3, j4 = step(a0, a1, a2, a3, k0, k1, k2, k3, k4)
+        return rest(b0, b1, b2, b3, j0, j1, j2, j3, j4)
+
+    return both
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A counter-based engine.
+
+    Attributes:
+        name: How callers ask for it.
+        number: What a saved state calls it.
+        key_words: Length of its key.
+        make: Returns its block function for a type of words and a compiler.
+    """
+
+    name: EngineName
+    number: int
+    key_words: int
+    make: Callable[..., Block]
+
+    def key(self, seed: int) -> tuple[int, ...]:
+        """Return the key of a 64-bit seed: its low word, its high word, then zeros."""
+        return (seed & MASK, seed >> 32 & MASK, 0, 0)[: self.key_words]
+
+
+ENGINES: dict[str, Engine] = {
+    "philox": Engine("philox", 1, 2, partial(philox, PHILOX_ROUNDS)),
+    "threefry": Engine("threefry", 2, 4, partial(threefry, THREEFRY_ROUNDS)),
+}
+"""The engines by name."""
+
+
+def engine_named(function: str, name: str) -> Engine:
+    """Return an engine by name.
+
+    Raises:
+        ParameterError: There is none of that name.
+    """
+    if not isinstance(name, str) or name not in ENGINES:
+        raise ParameterError(
+            f"{function}: engine must be one of {', '.join(ENGINES)}, got {name!r}"
+        )
+    return ENGINES[name]
+
+
+def philox4x32(counter: Tensor, key: Tensor, rounds: int = PHILOX_ROUNDS) -> Tensor:
+    """Return the words of Philox-4x32, int64 values in [0, 2**32).
+
+    Args:
+        counter: Integers of shape (..., 4).
+        key: Integers of shape (..., 2), whose leading dimensions broadcast with the counter's.
+        rounds: How often the words are mixed.
+
+    Raises:
+        ParameterError: A shape or dtype that is not as above.
+    """
+    return _mapped("philox4x32", philox(rounds), counter, key, 2)
+
+
+def threefry4x32(counter: Tensor, key: Tensor, rounds: int = THREEFRY_ROUNDS) -> Tensor:
+    """Return the words of Threefry-4x32, int64 values in [0, 2**32).
+
+    Args:
+        counter: Integers of shape (..., 4).
+        key: Integers of shape (..., 4), whose leading dimensions broadcast with the counter's.
+        rounds: How often the words are mixed.
+
+    Raises:
+        ParameterError: A shape or dtype that is not as above.
+    """
+    return _mapped("threefry4x32", threefry(rounds), counter, key, 4)
+
+
+def _mapped(function: str, block: Block, counter: Tensor, key: Tensor, key_words: int) -> Tensor:
+    for name, value, length in (("counter", counter, 4), ("key", key, key_words)):
+        if not isinstance(value, Tensor) or value.is_floating_point() or value.is_complex():
+            raise ParameterError(f"{function}: {name} must be a tensor of integers, got {value!r}")
+        if value.ndim == 0 or value.shape[-1] != length:
+            raise ParameterError(
+                f"{function}: {name} must have {length} words in its last dimension, "
+                f"got shape {tuple(value.shape)}"
+            )
+    words = [*counter.long().unbind(-1), *key.long().unbind(-1)]
+    # All of one shape, so that words which depend on the counter or on the key alone stack too.
+    nothing = torch.zeros_like(words[0] + words[-1])
+    return torch.stack(block(*((w & MASK) + nothing for w in words)), dim=-1)

@@ -1,0 +1,1 @@
+"""What of trnrand is nearer to the kernels; names here may change."""

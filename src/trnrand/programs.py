@@ -1,0 +1,111 @@
+"""Programs: a fixed sequence of draws that fills named buffers, call after call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trnrand._requests import parsed_size
+from trnrand.errors import ParameterError
+from trnrand.generator import _BATCH_SIZE, Generator
+from trnrand.into import exponential_into, normal_into, uniform_into
+
+__all__ = ["GeneratorProgram", "Step"]
+
+_FILLS: dict[str, Callable[..., None]] = {
+    "normal": normal_into,
+    "uniform": uniform_into,
+    "exponential": exponential_into,
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One draw of a program.
+
+    Attributes:
+        law: What is drawn.
+        n: How many samples.
+        parameters: Of the law, as its ``*_into`` function takes them.
+        out: Name of the buffer.
+    """
+
+    law: Literal["normal", "uniform", "exponential"]
+    n: int
+    parameters: Mapping[str, float]
+    out: str
+
+    def __post_init__(self) -> None:
+        parsed_size(f"{self.law} step {self.out!r}", (self.n,))
+
+
+class GeneratorProgram:
+    """A sequence of draws with a position of its own.
+
+    A step draws what a ``Generator`` with the same seed, engine, partition and position draws.
+
+    Args:
+        steps: The draws, in order.
+        seed: Of the stream.
+        partition_rank: Which share of every step this program draws.
+        partition_size: How many shares there are.
+        counter_start: Where the stream starts, in units of 512 samples.
+        engine: ``"philox"`` or ``"threefry"``.
+
+    Raises:
+        ParameterError: An argument that a generator does not accept.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        seed: int = 0,
+        partition_rank: int = 0,
+        partition_size: int = 1,
+        counter_start: int = 0,
+        engine: str = "philox",
+    ) -> None:
+        self.steps = tuple(steps)
+        self._generator = Generator(seed, "cpu", partition_rank, partition_size, engine)
+        self._generator.advance_to(counter_start * _BATCH_SIZE)
+        self._partition_rank = partition_rank
+        self._partition_size = partition_size
+
+    @property
+    def _counter(self) -> int:
+        return self._generator._counter
+
+    def stream_into(self, buffers: Mapping[str, Tensor]) -> None:
+        """Fill the named buffers, step after step; the next call continues the stream.
+
+        Args:
+            buffers: By the names of the steps: tensors of any shape with n elements, of a floating
+                dtype, on any device.
+
+        Raises:
+            KeyError: A step's buffer is missing.
+            ParameterError: A buffer is not of its step's length or of a floating dtype. Nothing
+                is drawn then.
+        """
+        for step in self.steps:
+            _check_buffer(step, buffers[step.out])
+        for step in self.steps:
+            fill = _FILLS[step.law]
+            fill(buffers[step.out], generator=self._generator, **step.parameters)
+
+
+def _check_buffer(step: Step, buffer: Tensor) -> None:
+    if not isinstance(buffer, Tensor) or not buffer.dtype.is_floating_point:
+        kind = buffer.dtype if isinstance(buffer, Tensor) else type(buffer).__name__
+        raise ParameterError(
+            f"stream_into: buffer {step.out!r} must be a tensor of floats, got {kind}"
+        )
+    if buffer.numel() != step.n:
+        raise ParameterError(
+            f"stream_into: buffer {step.out!r} must have {step.n} elements, got "
+            f"{tuple(torch.Size(buffer.shape))}"
+        )

@@ -1,0 +1,55 @@
+"""Checks of arguments that the point sets share, with errors that name function and argument."""
+
+from __future__ import annotations
+
+import operator
+from typing import SupportsIndex
+
+import torch
+
+from trnrand.errors import ParameterError
+
+__all__ = ["DTYPES", "MAX_DIMS", "floating", "given_once", "whole"]
+
+#: Dimensions for which direction numbers are published (Joe and Kuo, 2008).
+MAX_DIMS = 21201
+
+#: Dtypes of points, with the significant bits of each.
+DTYPES = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+
+
+def whole(
+    function: str, name: str, value: SupportsIndex | None, least: int, most: int | None = None
+) -> int:
+    """Return ``value`` as an int, or raise unless it is one from ``least`` to ``most``."""
+    accepted = f"an integer from {least} to {most}" if most else f"an integer of at least {least}"
+    # A bool is an int to Python, and a mistake here: a flag in the place of a size.
+    if value is None or isinstance(value, bool):
+        raise ParameterError(f"{function}: {name} must be {accepted}, got {value!r}")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ParameterError(f"{function}: {name} must be {accepted}, got {value!r}") from None
+    if number < least or (most is not None and number > most):
+        raise ParameterError(f"{function}: {name} must be {accepted}, got {number}")
+    return number
+
+
+def given_once(
+    function: str, name: str, value: SupportsIndex | None, alias: str, other: SupportsIndex | None
+) -> SupportsIndex:
+    """Return what was given of an argument and its alias, or raise unless it is one of them."""
+    if (value is None) == (other is None):
+        number = "neither" if value is None else "both"
+        raise ParameterError(f"{function}: give either {name} or its alias {alias}, got {number}")
+    chosen = other if value is None else value
+    assert chosen is not None
+    return chosen
+
+
+def floating(function: str, dtype: torch.dtype) -> int:
+    """Return the significant bits of a dtype that points may have."""
+    if dtype not in DTYPES:
+        accepted = ", ".join(str(known) for known in DTYPES)
+        raise ParameterError(f"{function}: dtype must be one of {accepted}, got {dtype}")
+    return DTYPES[dtype]

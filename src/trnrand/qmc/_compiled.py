@@ -1,0 +1,40 @@
+"""Scrambled Sobol' points in one compiled loop, for processes that have numba loaded.
+
+Importing this module imports numba. The loop is compiled when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+
+from trnrand.qmc._directions import WORD
+
+__all__ = ["nested_loop"]
+
+
+@cache
+def nested_loop(levels: int) -> Any:
+    """Return ``write(points, corner, tree, cut, out)`` for trees of so many levels.
+
+    Row r of ``out`` becomes point ``points[r] ^ corner``, scrambled by the trees of its columns and
+    without its last ``cut`` bits, as a fraction.
+    """
+    down, low_bits = np.uint32(WORD - levels), np.uint32((1 << (WORD - levels)) - 1)
+    up, word = np.uint32(levels), np.uint32(WORD)
+
+    @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+    def write(points: Any, corner: Any, tree: Any, cut: Any, out: Any) -> None:
+        scale = 1.0 / (np.uint64(1) << np.uint64(word - cut))
+        for r in range(points.shape[0]):
+            for j in range(points.shape[1]):
+                moved = points[r, j] ^ corner[j]
+                leaf = np.uint64(j) << up | np.uint64(moved >> down)
+                # Signed integers convert to floats faster.
+                found = np.int64((tree[leaf] ^ (moved & low_bits)) >> cut)
+                out[r, j] = found * scale
+
+    return write

@@ -1,0 +1,85 @@
+"""Where the randomness of point sets comes from: a 64-bit seed, expanded by SplitMix64.
+
+A number of the expansion is a function of (seed, purpose, stream, index), so that any part can be
+had without the rest, and it is the same integer everywhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+from importlib import import_module
+from typing import TYPE_CHECKING, SupportsIndex
+
+import numpy as np
+import torch
+
+from trnrand.errors import ParameterError
+from trnrand.qmc._arguments import whole
+
+if TYPE_CHECKING:
+    from trnrand.generator import Generator
+
+__all__ = ["random_numbers", "random_permutations", "seed_from"]
+
+# G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+_GAMMA = 0x9E3779B97F4A7C15
+_STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """Scramble uint64 numbers in place, one to one, and return them."""
+    for shift, factor in _STEPS:
+        values ^= values >> np.uint64(shift)
+        values *= np.uint64(factor)
+    values ^= values >> np.uint64(31)
+    return values
+
+
+def random_numbers(seed: int, purpose: int, streams: np.ndarray, count: int) -> np.ndarray:
+    """Return ``count`` uint64 numbers of each stream, one stream per row.
+
+    Args:
+        seed: From 0 to 2**64 - 1.
+        purpose: Keeps uses of one seed apart.
+        streams: Numbers of the streams, 1-D.
+        count: Numbers wanted of each stream.
+    """
+    root = _mixed(np.array([seed], np.uint64)) + np.uint64(purpose)
+    keys = _mixed(_mixed(root) + (streams.astype(np.uint64) + np.uint64(1)) * np.uint64(_GAMMA))
+    steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA)
+    return _mixed(keys[:, None] + steps)
+
+
+def random_permutations(random: np.ndarray) -> np.ndarray:
+    """Return the order of the random numbers in each row, as indices."""
+    # Indices ride in the low bits, since sorting numbers is several times as fast as sorting their
+    # indices. At least 32 random bits are left above them, as no row is longer than 2**32.
+    low = np.uint64((1 << (random.shape[1] - 1).bit_length()) - 1)
+    numbers = random & ~low | np.arange(random.shape[1], dtype=np.uint64)
+    numbers.sort(axis=1)
+    numbers &= low
+    return numbers.view(np.int64)
+
+
+def seed_from(
+    function: str,
+    seed: SupportsIndex | None,
+    generator: torch.Generator | Generator | None,
+) -> int:
+    """Return the seed given, or one drawn from the generator given, or one of fresh entropy."""
+    if generator is None:
+        return secrets.randbits(64) if seed is None else whole(function, "seed", seed, 0, 2**64 - 1)
+    if seed is not None:
+        raise ParameterError(f"{function}: give either seed or generator, got both")
+    if isinstance(generator, torch.Generator):
+        halves = torch.randint(2**32, (2,), generator=generator, device=generator.device)
+    else:
+        library = import_module("trnrand")
+        if not isinstance(generator, library.Generator):
+            raise ParameterError(
+                f"{function}: generator must be a torch.Generator or a trnrand.Generator, "
+                f"got {type(generator).__name__}"
+            )
+        halves = library.randint(2, low=0, high=2**32, generator=generator)
+    low, high = halves.tolist()
+    return int(low) | int(high) << 32

@@ -1,0 +1,325 @@
+"""Sobol' points, plain or scrambled.
+
+Scrambling is Owen's in the sense that counts: two points that agree in a coordinate's first k
+binary digits and differ in the next still do, and what follows is independent and uniform in both.
+This fixes every variance (A. B. Owen, "Variance with alternative scramblings of digital nets", ACM
+TOMACS 13, 2003). The first LEVELS digits are scrambled by nested uniform permutations: a tree with
+a random bit at every node. Each of its leaves adds a random shift to all digits below, which before
+that go through one random triangular matrix per dimension. So a coordinate is a table's entry and
+an exclusive or, where nested permutations of all digits would hash each of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Literal, SupportsIndex
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnrand.errors import ParameterError
+from trnrand.qmc._arguments import floating, given_once, whole
+from trnrand.qmc._directions import (
+    BITS,
+    WORD,
+    gray_block,
+    gray_point,
+    joe_kuo,
+    linearly_scrambled,
+)
+from trnrand.qmc._engine import PointEngine
+from trnrand.qmc._seeding import random_numbers, seed_from
+
+if TYPE_CHECKING:
+    from trnrand.generator import Generator
+
+__all__ = ["SobolEngine", "sobol"]
+
+Scramble = bool | Literal["owen", "linear"]
+
+#: Binary digits under the tree of permutations.
+LEVELS = 10
+_LOW = WORD - LEVELS
+_LOW_BITS = np.uint32((1 << _LOW) - 1)
+
+# Columns are done in groups whose trees (4 KiB each) stay in a core's second cache, and rows in
+# blocks of as many words, which stay there, too, and are worth the dozen calls each takes.
+_GROUP = 256
+_BLOCK = 1 << 16
+# Shorter inner loops than this cost more to start than to run.
+_ROW = 512
+# Less than this is not worth half a second of compiling.
+_COMPILED_SIZE = 1 << 19
+
+# Purposes of random numbers.
+_TREE, _MATRIX, _SHIFT = 1, 2, 3
+
+
+class _Columns:
+    """Some neighbouring dimensions of a sequence, with what scrambles them."""
+
+    def __init__(self, directions: np.ndarray, dims: np.ndarray, method: str, seed: int) -> None:
+        self.directions = directions
+        self.tree: np.ndarray | None = None
+        self.shift = np.zeros(len(dims), np.uint32)
+        if method == "none":
+            return
+        # The triangular matrix of the nested method starts below the tree.
+        first = LEVELS if method == "owen" else 0
+        matrix = random_numbers(seed, _MATRIX, dims, WORD - first) >> np.uint64(WORD)
+        self.directions = linearly_scrambled(directions, matrix.astype(np.uint32), first)
+        if method == "owen":
+            self.tree = _tree(random_numbers(seed, _TREE, dims, 1 << LEVELS))
+        else:
+            shift = random_numbers(seed, _SHIFT, dims, 1)[:, 0] >> np.uint64(WORD)
+            self.shift = shift.astype(np.uint32)
+
+    def fill(self, out: np.ndarray, start: int, digits: int) -> None:
+        """Write the points from ``start`` on into rows of floats, cut to ``digits`` bits."""
+        count, width = out.shape
+        bits = _block_bits(count, width)
+        rows = 1 << bits
+        first, last = start >> bits, (start + count - 1) >> bits
+        points = gray_block(self.directions, bits)
+        corner = gray_point(self.directions, first << bits) ^ self.shift
+        cut = WORD - min(digits, WORD)
+        block: _Block | _CompiledBlock
+        if self.tree is not None and out.size >= _COMPILED_SIZE and "numba" in sys.modules:
+            block = _CompiledBlock(points, corner, self.directions, self.tree, cut)
+        else:
+            block = _Block(points, corner, self.directions, self.tree, cut)
+        for number in range(first, last + 1):
+            begin = max(start - (number << bits), 0)
+            end = min(start + count - (number << bits), rows)
+            at = (number << bits) + begin - start
+            block.write(out[at : at + end - begin], begin)
+            if number < last:
+                # Going on changes one bit of the block number's Gray code, and the bit below it.
+                after = number + 1
+                block.move(bits + (after & -after).bit_length() - 1, bits - 1)
+
+
+class _Block:
+    """The points of an aligned block: those of the first block, moved to a corner.
+
+    Args:
+        points: Words of the first block, a point in each row.
+        corner: The first point of the block wanted.
+        directions: Directions of the columns.
+        tree: Of nested scrambling, or None.
+        cut: Bits to be dropped at the end of a word.
+    """
+
+    def __init__(
+        self,
+        points: np.ndarray,
+        corner: np.ndarray,
+        directions: np.ndarray,
+        tree: np.ndarray | None,
+        cut: int,
+    ) -> None:
+        # Points are strung together, so that what is one long meets them in long inner loops.
+        rows, width = points.shape
+        together = min(rows, max(1, 1 << (_ROW // width).bit_length()))
+        points = points.reshape(-1, together * width)
+        corner, directions = np.tile(corner, together), np.tile(directions, together)
+        kept = _LOW_BITS if tree is not None else np.uint32(0xFFFFFFFF)
+        self.width, self.scale = width, 2.0 ** (cut - WORD)
+        self.tree = None if tree is None else _cut(tree, cut)
+        self.points, self.corner, self.directions = (
+            _cut(words & kept, cut) for words in (points, corner, directions)
+        )
+        self.plain = not self.points.any()
+        self.result = np.empty_like(self.points)
+        if tree is not None:
+            self.leaves, self.corner_leaf, self.direction_leaves = (
+                (words >> np.uint32(_LOW)).astype(np.intp) for words in (points, corner, directions)
+            )
+            self.leaves |= np.tile(np.arange(width) << LEVELS, together)
+            self.at = np.empty_like(self.leaves)
+
+    def write(self, out: np.ndarray, begin: int) -> None:
+        """Write points of the block from row ``begin`` on, as many as ``out`` has rows."""
+        if self.tree is None:
+            np.bitwise_xor(self.points, self.corner, out=self.result)
+        else:
+            np.bitwise_xor(self.leaves, self.corner_leaf, out=self.at)
+            # The mode saves a copy; no index is out of range.
+            self.tree.take(self.at, out=self.result, mode="wrap")
+            if not self.plain:
+                self.result ^= self.points
+            self.result ^= self.corner
+        words = self.result.reshape(-1, self.width)[begin : begin + len(out)]
+        scale = out.dtype.type(self.scale)
+        np.multiply(words, scale, out=out, dtype=out.dtype, casting="unsafe")
+
+    def move(self, *steps: int) -> None:
+        """Go to the corner that differs by some directions."""
+        for step in steps:
+            self.corner ^= self.directions[step]
+            if self.tree is not None:
+                self.corner_leaf ^= self.direction_leaves[step]
+
+
+class _CompiledBlock:
+    """A block with nested scrambling that writes the same points in one pass."""
+
+    def __init__(
+        self,
+        points: np.ndarray,
+        corner: np.ndarray,
+        directions: np.ndarray,
+        tree: np.ndarray,
+        cut: int,
+    ) -> None:
+        from trnrand.qmc._compiled import nested_loop
+
+        self.points, self.corner, self.directions = points, corner, directions
+        self.tree, self.cut, self.loop = tree, np.uint32(cut), nested_loop(LEVELS)
+
+    def write(self, out: np.ndarray, begin: int) -> None:
+        """Write points of the block from row ``begin`` on, as many as ``out`` has rows."""
+        rows = self.points[begin : begin + len(out)]
+        self.loop(rows, self.corner, self.tree, self.cut, out)
+
+    def move(self, *steps: int) -> None:
+        """Go to the corner that differs by some directions."""
+        for step in steps:
+            self.corner ^= self.directions[step]
+
+
+def _cut(words: np.ndarray, bits: int) -> np.ndarray:
+    """Return words without their last bits."""
+    # What is less than 2**31 becomes signed, since that converts to floats faster.
+    return (words >> np.uint32(bits)).view(np.int32) if bits else words
+
+
+def _block_bits(count: int, width: int) -> int:
+    """Return the binary logarithm of a good number of rows in a block, at least 1."""
+    most = (_BLOCK // width).bit_length() - 1
+    return max(1, min(most, (count - 1).bit_length()))
+
+
+def _tree(random: np.ndarray) -> np.ndarray:
+    """Return the words that replace the top digits, for all dimensions one after the other.
+
+    Args:
+        random: (dims, 2**LEVELS) of uint64. The top bit of number 2**k + p is that of the node
+            after the k digits of p; the low bits of number p are the shift below leaf p.
+    """
+    nodes = (random >> np.uint64(63)).astype(np.uint32)
+    flips = np.zeros((len(random), 1), np.uint32)
+    for level in range(LEVELS):
+        size = 1 << level
+        flips = np.repeat(flips << np.uint32(1) | nodes[:, size : 2 * size], 2, axis=1)
+    top = np.arange(1 << LEVELS, dtype=np.uint32) ^ flips
+    words = top << np.uint32(_LOW) | (random.astype(np.uint32) & _LOW_BITS)
+    return words.reshape(-1)
+
+
+class SobolEngine(PointEngine):
+    """A Sobol' sequence of up to 2**30 points, drawn in order.
+
+    Args:
+        n_dims: Dimensions, from 1 to 21201.
+        scramble: True or "owen" for nested scrambling; "linear" for a random triangular matrix and
+            digital shift per dimension; False for the plain sequence, whose first point is 0.
+        seed: From 0 to 2**64 - 1; None takes fresh entropy. Kept as ``seed`` when scrambling.
+        start_index: Index of the first point.
+        generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
+
+    Raises:
+        ParameterError: An argument is out of range.
+
+    Example:
+        >>> engine = SobolEngine(2, scramble=False)
+        >>> engine.skip(2).draw(2).tolist()
+        [[0.75, 0.25], [0.25, 0.75]]
+    """
+
+    _function = "sobol"
+    _length = 1 << BITS
+
+    def __init__(
+        self,
+        n_dims: SupportsIndex,
+        scramble: Scramble = True,
+        seed: SupportsIndex | None = None,
+        *,
+        start_index: SupportsIndex = 0,
+        generator: torch.Generator | Generator | None = None,
+    ) -> None:
+        super().__init__(n_dims, start_index)
+        methods = {False: "none", True: "owen", "owen": "owen", "linear": "linear"}
+        if not isinstance(scramble, bool | str) or scramble not in methods:
+            raise ParameterError(
+                f"sobol: scramble must be True, False, 'owen' or 'linear', got {scramble!r}"
+            )
+        self.scramble = scramble
+        self._method = methods[scramble]
+        plain = self._method == "none"
+        if plain and seed is not None:
+            whole("sobol", "seed", seed, 0, 2**64 - 1)
+        self.seed = None if plain else seed_from("sobol", seed, generator)
+        self._groups: dict[int, _Columns] = {}
+
+    def _columns(self, left: int) -> _Columns:
+        if left not in self._groups:
+            dims = np.arange(left, min(left + _GROUP, self.n_dims))
+            directions = joe_kuo(self.n_dims)[:, left : left + _GROUP]
+            self._groups[left] = _Columns(directions, dims, self._method, self.seed or 0)
+        return self._groups[left]
+
+    def _points(self, start: int, count: int, dtype: torch.dtype) -> Tensor:
+        digits = floating(self._function, dtype)
+        # NumPy asks for large pages, which makes new memory twice as fast as torch's.
+        exact = np.float64 if dtype is torch.float64 else np.float32
+        points = np.empty((count, self.n_dims), exact)
+        for left in range(0, self.n_dims if count else 0, _GROUP):
+            self._columns(left).fill(points[:, left : left + _GROUP], start, digits)
+        return torch.from_numpy(points).to(dtype)
+
+
+def sobol(
+    n_points: SupportsIndex | None = None,
+    n_dims: SupportsIndex | None = None,
+    seed: SupportsIndex | None = None,
+    scramble: Scramble = True,
+    dtype: torch.dtype = torch.float32,
+    *,
+    start_index: SupportsIndex = 0,
+    generator: torch.Generator | Generator | None = None,
+    device: torch.device | str | None = None,
+    n: SupportsIndex | None = None,
+    d: SupportsIndex | None = None,
+) -> Tensor:
+    """Return Sobol' points in [0, 1) as an (n_points, n_dims) tensor.
+
+    With 2**m points from index 0 every elementary interval that the sequence's quality parameter
+    allows holds its exact share, scrambled or not. Coordinates have 32 binary digits (30 when not
+    scrambled), or as many as the dtype has, the rest cut off.
+
+    Args:
+        n_points: Points.
+        n_dims: Dimensions, from 1 to 21201.
+        seed: Of the scrambling, from 0 to 2**64 - 1; None takes fresh entropy.
+        scramble: True or "owen", "linear", or False: see ``SobolEngine``.
+        dtype: float64, float32, float16 or bfloat16.
+        start_index: Index of the first point; n points from here are the tail of a longer draw.
+        generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
+        device: Where the result is wanted.
+        n: Alias of n_points.
+        d: Alias of n_dims.
+
+    Raises:
+        ParameterError: An argument is out of range, or start_index + n_points exceeds 2**30.
+
+    Example:
+        >>> sobol(4, 2, scramble=False).tolist()
+        [[0.0, 0.0], [0.5, 0.5], [0.75, 0.25], [0.25, 0.75]]
+    """
+    count = given_once("sobol", "n_points", n_points, "n", n)
+    dims = given_once("sobol", "n_dims", n_dims, "d", d)
+    engine = SobolEngine(dims, scramble, seed, start_index=start_index, generator=generator)
+    return engine.draw(count, dtype, device)

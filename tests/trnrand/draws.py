@@ -1,0 +1,45 @@
+"""One draw per distribution, for tests of what holds for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import trnrand
+
+Draw = Callable[..., Tensor]
+
+F64 = torch.float64
+
+# Each takes a size and the keywords that all distributions have.
+DRAWS: dict[str, Draw] = {
+    "uniform": lambda *size, **k: trnrand.uniform(*size, low=-1.0, high=3.0, **k),
+    "uniform float64": lambda *size, **k: trnrand.uniform(*size, dtype=F64, **k),
+    "uniform bfloat16": lambda *size, **k: trnrand.uniform(*size, dtype=torch.bfloat16, **k),
+    "normal": lambda *size, **k: trnrand.normal(*size, mean=1.0, std=2.0, **k),
+    "normal float64": lambda *size, **k: trnrand.normal(*size, dtype=F64, **k),
+    "standard_normal": trnrand.standard_normal,
+    "lognormal": trnrand.lognormal,
+    "exponential": lambda *size, **k: trnrand.exponential(*size, rate=2.0, **k),
+    "laplace": trnrand.laplace,
+    "cauchy": trnrand.cauchy,
+    "truncated_normal": trnrand.truncated_normal,
+    "truncated_normal far": lambda *size, **k: trnrand.truncated_normal(
+        *size, low=6.0, high=7.0, **k
+    ),
+    "gamma": lambda *size, **k: trnrand.gamma(*size, shape=3.0, **k),
+    "gamma boosted": lambda *size, **k: trnrand.gamma(*size, shape=0.3, **k),
+    "chi_squared": lambda *size, **k: trnrand.chi_squared(*size, df=5.0, **k),
+    "beta": lambda *size, **k: trnrand.beta(*size, alpha=0.5, beta=2.0, **k),
+    "student_t": lambda *size, **k: trnrand.student_t(*size, df=4.0, **k),
+    "poisson small": lambda *size, **k: trnrand.poisson(*size, lam=2.5, **k),
+    "poisson large": lambda *size, **k: trnrand.poisson(*size, lam=25.0, **k),
+    "binomial small": lambda *size, **k: trnrand.binomial(*size, n=20, p=0.2, **k),
+    "binomial large": lambda *size, **k: trnrand.binomial(*size, n=200, p=0.7, **k),
+    "geometric": lambda *size, **k: trnrand.geometric(*size, p=0.2, **k),
+    "bernoulli": lambda *size, **k: trnrand.bernoulli(*size, p=0.3, **k),
+    "randint": lambda *size, **k: trnrand.randint(*size, low=-5, high=3_000_000_000, **k),
+    "randint wide": lambda *size, **k: trnrand.randint(*size, low=-(2**63), high=3 * 2**60, **k),
+}

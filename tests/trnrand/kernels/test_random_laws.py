@@ -1,0 +1,154 @@
+"""Samples of the kernels against float64 evaluations of the same words."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from scipy import stats
+
+from comparing import assert_same_bits, assert_within
+from oracles.random_words import (
+    exponential_of,
+    normal_of,
+    normal_radii,
+    stream_words,
+    uniform_of,
+)
+from trnrand._kernels.laws import STEP, exponentials, normals
+from trnsci.core.nki import nisa, nki, nl
+
+from ...trnblas.kernels.harness_products import run
+from .harness_random import ENGINES, GENERATIONS, KEY, kernel, operand
+
+KEPT = {
+    "float32": (np.dtype(np.float32), 24),
+    "bfloat16": (np.dtype(ml_dtypes.bfloat16), 8),
+    "float16": (np.dtype(np.float16), 11),
+}
+
+# A unit in the last place of float32 is at most 2^-23 of the value. NumPy, which evaluates the
+# Scalar engine's functions, keeps to 4 units for log and to 2 for sin; sqrt is rounded once.
+ULP = 2.0**-23
+LOG, SINE, ROUNDED = 4 * ULP, 2 * ULP, ULP / 2
+# The angle is a step of 2^-24 turns, rounded down to float32, times an exact integer, rounded.
+STEP_ERROR = 1 - STEP * 2.0**24 / (2 * np.pi)
+ANGLE = np.pi * (STEP_ERROR + ROUNDED)
+# The radius at u = 1 is 2^-50 instead of 0.
+LEAST = 2.0**-50
+
+
+def exponential_tolerance(words):
+    return exponential_of(words) * LOG
+
+
+def normal_tolerance(words):
+    """A root halves the relative error of its argument; sines have slope and size at most 1."""
+    radii = np.repeat(normal_radii(words), 2)
+    return radii * (ANGLE + SINE + LOG / 2 + 2 * ROUNDED) + LEAST
+
+
+def draw(engine, law, count, generation, *arguments, **place):
+    """Samples of a kernel and the words that they are made of."""
+    got = run(kernel(engine, law), generation, operand(engine, **place), count, *arguments)
+    words = stream_words(engine, **({"key": KEY, "start": 0} | place), count=count + count % 2)
+    return got, words
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("dtype", KEPT)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_uniforms_are_the_top_bits(engine, dtype, generation):
+    got, words = draw(engine, "uniform", 20_000, generation, dtype, start=2**32 - 9, domain=1)
+    numpy_dtype, kept = KEPT[dtype]
+    assert_same_bits(got, uniform_of(words, kept).astype(numpy_dtype))
+    assert got.max() < 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_uniforms_are_float32_unless_asked(engine):
+    got, words = draw(engine, "uniform", 1000, "gen3")
+    assert_same_bits(got, uniform_of(words, 24).astype(np.float32))
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_exponentials(engine, generation):
+    got, words = draw(engine, "exponential", 20_001, generation, start=3)
+    words = words[:20_001]
+    assert got.dtype == np.float32
+    assert_within(got, exponential_of(words), exponential_tolerance(words))
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_normals(engine, generation):
+    got, words = draw(engine, "normal", 20_000, generation, start=3)
+    assert got.dtype == np.float32
+    assert_within(got, normal_of(words), normal_tolerance(words))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 511, 513, 1025])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_normals_that_end_inside_a_pair(engine, count):
+    got, words = draw(engine, "normal", count, "gen2")
+    assert_within(got, normal_of(words)[:count], normal_tolerance(words)[:count])
+
+
+@nki.jit
+def of_words(words, law):
+    """The samples of given words."""
+    out = nl.ndarray(words.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray(words.shape, dtype=nl.uint32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=words)
+    samples = normals(tile) if law == "normal" else exponentials(tile)
+    nisa.dma_copy(dst=out, src=samples)
+    return out
+
+
+# Both ends of the logarithm, of the root and of the sine, quarters of a turn, and words whose
+# halves round in float32 only when they are added.
+EDGES = [0, 1, 0xFF, 0x100, 0xFFFF, 0x10000, 0x3FFFFFFF, 0x40000000, 0x7FFFFF00, 0x7FFFFFFF]
+EDGES += [0x80000000, 0x80000001, 0x800000FF, 0x80000100, 0xBFFFFFFF, 0xC0000000, 0xFEFFFFFF]
+EDGES += [0xFFFFFEFF, 0xFFFFFF00, 0xFFFFFF7E, 0xFFFFFF7F, 0xFFFFFF80, 0xFFFFFFFE, 0xFFFFFFFF]
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_normals_of_extreme_words(generation):
+    first, second = np.meshgrid(np.array(EDGES, np.uint32), np.array(EDGES, np.uint32))
+    words = np.stack([first, second], axis=-1).reshape(-1)
+    got = run(of_words, generation, words.reshape(len(EDGES), -1), "normal").reshape(-1)
+    assert_within(got, normal_of(words), normal_tolerance(words))
+    assert got.max() == np.float32(np.sqrt(64 * np.log(2)))  # 6.66: u = 2^-32 at angle 0
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_exponentials_of_extreme_words(generation):
+    words = np.array(EDGES, np.uint32)
+    got = run(of_words, generation, words.reshape(2, -1), "exponential").reshape(-1)
+    assert_within(got, exponential_of(words), exponential_tolerance(words))
+    assert got[0] == 0
+    assert not np.signbit(got[0])
+    assert np.isfinite(got).all()
+
+
+def test_step_is_the_largest_that_keeps_half_a_turn_in_the_sine():
+    step = np.float32(STEP)
+    assert float(step) == STEP
+    beyond = float(np.nextafter(step, np.float32(1)))
+    assert STEP * 2**23 <= math.pi < beyond * 2**23
+
+
+# A right sampler with another seed would fail one of these 12 at 1e-4 about once in 800.
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("law", "reference"), [("normal", "norm"), ("exponential", "expon")])
+def test_distribution(engine, law, reference):
+    got, _ = draw(engine, law, 100_000, "gen3", key=2026)
+    assert stats.kstest(got.astype(np.float64), reference).pvalue > 1e-4
+    # Neighbours are the sides of a Box-Muller pair, or come from neighbouring words.
+    ranks = stats.spearmanr(got[0::2], got[1::2])
+    assert ranks.pvalue > 1e-4
+    sizes = stats.spearmanr(np.abs(got[0::2]), np.abs(got[1::2]))
+    assert sizes.pvalue > 1e-4

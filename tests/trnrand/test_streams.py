@@ -1,0 +1,118 @@
+"""Standard samples are the stated function of the words, in every dtype and from any start."""
+
+import numpy as np
+import pytest
+import torch
+
+from oracles import random_words as oracle
+from trnrand._streams import FLOATS, stream
+from trnrand._words import WIDE, Domain, Source
+
+CPU = torch.device("cpu")
+BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+COUNT = 20_000
+
+
+def samples(kind, dtype, count=COUNT, start=0, seed=3):
+    return stream(kind, Source("philox", seed, start, CPU), count, dtype)
+
+
+def words(domain, count, seed=3):
+    return oracle.stream_words("philox", seed, 0, count, int(domain))
+
+
+def units53(domain, count):
+    """float64 in [0, 1) from words of two per sample: 27 bits, then 26."""
+    pairs = words(domain | WIDE, 2 * count).astype(np.uint64).reshape(-1, 2)
+    return ((pairs[:, 0] >> np.uint64(5)) * 2.0**26 + (pairs[:, 1] >> np.uint64(6))) * 2.0**-53
+
+
+@pytest.mark.parametrize("dtype", BITS, ids=str)
+def test_uniforms_are_the_top_bits(dtype):
+    want = oracle.uniform_of(words(Domain.UNIFORM, COUNT), BITS[dtype])
+    assert np.array_equal(samples("uniform", dtype).double().numpy(), want)
+
+
+def test_uniforms_of_float64_have_53_bits():
+    assert np.array_equal(samples("uniform", torch.float64).numpy(), units53(Domain.UNIFORM, COUNT))
+
+
+def test_normals_are_box_muller():
+    got = samples("normal", torch.float32).double().numpy()
+    pairs = words(Domain.NORMAL, COUNT)
+    # Relative to the radius: log, sqrt and cos each within 2 ulp, products half; the angle within
+    # 2 ulp of at most 2 pi. log is relative to |log u|, which is small only where u is 1.
+    u = 2.0**-24
+    radius = np.repeat(oracle.normal_radii(pairs), 2)
+    assert np.all(np.abs(got - oracle.normal_of(pairs)) <= radius * u * (2 + 2 + 2 + 1 + 4 * np.pi))
+
+
+def test_exponentials_are_logarithms():
+    got = samples("exponential", torch.float32).double().numpy()
+    want = oracle.exponential_of(words(Domain.EXPONENTIAL, COUNT))
+    assert np.all(np.abs(got - want) <= 2 * 2.0**-23 * want)  # log1p within 2 ulp
+
+
+def test_exponentials_of_float64():
+    want = -np.log1p(-units53(Domain.EXPONENTIAL, COUNT))
+    got = samples("exponential", torch.float64).numpy()
+    assert np.all(np.abs(got - want) <= 4 * 2.0**-52 * want)  # 2 ulp of each library
+
+
+def test_normals_of_float64():
+    quads = words(Domain.NORMAL | WIDE, 2 * COUNT).astype(np.uint64).reshape(-1, 4)
+    exact = [(int(a) << 32) + int(b) + 1 for a, b in quads[:, :2]]
+    radius = np.sqrt(-2 * np.log(np.array(exact, dtype=np.float64) * 2.0**-64))
+    angle = (
+        2
+        * np.pi
+        * (((quads[:, 2] >> np.uint64(5)) * 2.0**26 + (quads[:, 3] >> np.uint64(6))) * 2.0**-53)
+    )
+    want = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).reshape(-1)
+    got = samples("normal", torch.float64).numpy()
+    # As in float32, with the rounding of both libraries.
+    assert np.all(np.abs(got - want) <= 2 * np.repeat(radius, 2) * 2.0**-53 * (7 + 4 * np.pi))
+
+
+@pytest.mark.parametrize("kind", ["normal", "exponential"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_rounded_float32(kind, dtype):
+    assert torch.equal(samples(kind, dtype), samples(kind, torch.float32).to(dtype))
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_any_cut_of_a_stream_is_the_stream(kind, dtype):
+    whole = samples(kind, dtype, 100_003)
+    for start, count in [(0, 1), (1, 1), (1, 2), (2, 5), (3, 0), (5, 99_998), (70_001, 30_002)]:
+        assert torch.equal(samples(kind, dtype, count, start), whole[start : start + count])
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
+def test_samples_of_one_and_two_words_share_none(kind):
+    domain = Domain[kind.upper()]
+    narrow, wide = words(domain, 4 * COUNT), words(domain | WIDE, 4 * COUNT)
+    # Two sets of 80,000 random words of 32 bits have 1.5 in common on average.
+    assert len(np.intersect1d(narrow, wide)) < 15
+
+
+def test_domains_differ():
+    assert len({int(d) for d in Domain}) == len(Domain)
+    assert all(int(d) < WIDE for d in Domain)
+
+
+def test_normals_use_all_32_bits_of_the_radius():
+    """The smallest u is 2**-32, so that 6.66 is reached; 24 bits would end at 5.77."""
+    from trnrand._streams import _normals
+
+    z = _normals(torch.tensor([0, 0], dtype=torch.int32), torch.float32)
+    assert z[0].item() == pytest.approx(np.sqrt(64 * np.log(2)), rel=1e-6)
+    # u rounds to 1 for the largest words: the radius is 0, and never NaN.
+    assert _normals(torch.tensor([-1, 5], dtype=torch.int32), torch.float32).tolist() == [0, 0]
+
+
+def test_the_largest_words_stay_below_one():
+    from trnrand._streams import _uniforms
+
+    for dtype in FLOATS:
+        assert _uniforms(torch.tensor([-1, -1], dtype=torch.int32), dtype).max() < 1

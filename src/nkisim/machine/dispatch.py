@@ -110,14 +110,15 @@ def _callable(declared: Instruction) -> Callable[..., None]:
 def _operand_key(value: Any) -> Any:
     """Return what of a tensor operand can influence legality: its layout, or the kind of number.
 
-    Numbers change from call to call of a loop, so of a float only whether it is 0 counts.
+    Numbers change from call to call of a loop, so of a float only whether it is 0 counts. Layouts
+    are numbers too: what is no tensor is therefore never a bare number here.
     """
     kind = type(value)
     if kind is NkiTensor:
         return value.layout
     if kind is float:
         return (float, value == 0.0)
-    return _static_key(value)
+    return None if value is None else (kind, _static_key(value))
 
 
 def _static_key(value: Any) -> Any:
@@ -130,7 +131,7 @@ def _static_key(value: Any) -> Any:
     if kind in _BY_VALUE:
         return value
     if kind is NkiTensor:
-        return value.layout
+        return (NkiTensor, value.layout)
     if isinstance(value, (list, tuple)):
         return (kind, *map(_static_key, value))
     if isinstance(value, np.ndarray):

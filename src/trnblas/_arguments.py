@@ -13,7 +13,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from trnblas._eager import readable
+from trnsci.core.eager import readable
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = [

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
-from trnblas._eager import readable
 from trnblas._flags import Trans
+from trnsci.core.eager import readable
 
 __all__ = ["herk", "symm", "symv", "syrk", "trmm", "trmv"]
 

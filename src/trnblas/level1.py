@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnblas._accumulation import scaled, vanished
 from trnblas._arguments import Scalar, agree, broadcast, floating, number, tensor
-from trnblas._eager import unwatched
+from trnsci.core.eager import unwatched
 from trnsci.core.errors import ShapeError
 
 __all__ = ["asum", "axpy", "dot", "iamax", "nrm2", "scal"]

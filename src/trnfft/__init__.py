@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from trnfft._library import LIBRARY
@@ -34,6 +33,7 @@ from trnfft.nd import (
 from trnfft.plan import FFTPlan, clear_plan_cache, create_plan, plan
 from trnfft.short_time import istft, stft
 from trnfft.transforms import fft, hfft, ifft, ihfft, irfft, rfft
+from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 
 if TYPE_CHECKING:
@@ -86,11 +86,6 @@ __all__ = [
     "stft",
     "torch_fft",
 ]
-
-try:
-    __version__ = version("trnsci")
-except PackageNotFoundError:  # run from a source tree that nobody installed
-    __version__ = "0+unknown"
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas._eager import unwatched
+from trnsci.core.eager import unwatched
 
 __all__ = ["overlap_added"]
 

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnblas._eager import readable
 from trnfft._arguments import Norm
+from trnsci.core.eager import readable
 
 __all__ = ["as_array", "scipy_fft", "scipy_is_faster", "single"]
 

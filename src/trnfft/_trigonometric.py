@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from trnblas._eager import readable
 from trnfft._arguments import Norm
 from trnfft._single import as_array, scipy_fft
+from trnsci.core.eager import readable
 
 __all__ = ["trigonometric"]
 

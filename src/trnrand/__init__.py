@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from trnrand._library import LIBRARY
@@ -26,6 +25,7 @@ from trnrand.into import exponential_into, normal_into, uniform_into
 from trnrand.permutations import choice, randperm
 from trnrand.programs import GeneratorProgram
 from trnrand.truncated import truncated_normal
+from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 
 if TYPE_CHECKING:
@@ -72,11 +72,6 @@ __all__ = [
     "uniform",
     "uniform_into",
 ]
-
-try:
-    __version__ = version("trnsci")
-except PackageNotFoundError:  # run from a source tree that nobody installed
-    __version__ = "unknown"
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend

@@ -1,0 +1,98 @@
+"""Transforms on a CUDA device are those of the CPU, and stay on the device."""
+
+import pytest
+import torch
+
+import trnfft
+import trnfft.nn
+from trnsci.core.testing import random_tensor
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+# What both promise, relative in the L2 norm, added up.
+ERROR = 2 * (5e-7 * 12 + 2e-7)
+
+ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
+SEVERAL = ("fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn", "hfftn")
+
+
+def native(value):
+    return value.to_torch_complex() if isinstance(value, trnfft.ComplexTensor) else value
+
+
+def agree(on_device, on_cpu, error=ERROR):
+    got, want = native(on_device).detach(), native(on_cpu).detach()
+    assert got.device.type == "cuda"
+    assert got.dtype is want.dtype
+    assert got.shape == want.shape
+    off = torch.linalg.vector_norm(got.cpu() - want) / torch.linalg.vector_norm(want)
+    assert float(off) <= error
+
+
+def operand(name, *shape):
+    real = name.startswith(("rfft", "ihfft"))
+    return random_tensor(*shape, dtype=torch.float32 if real else torch.complex64)
+
+
+@pytest.mark.parametrize("n", [1, 7, 128, 997, 4096])
+@pytest.mark.parametrize("name", ONE)
+def test_one_dimension(name, n):
+    x = operand(name, 3, n // 2 + 1 if name in ("irfft", "hfft") else n)
+    function = getattr(trnfft, name)
+    agree(function(x.cuda(), n), function(x, n))
+    agree(function(x.cuda(), n + 3, norm="ortho"), function(x, n + 3, norm="ortho"))
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_dimensions(name):
+    x = operand(name, 4, 12, 10)
+    agree(getattr(trnfft, name)(x.cuda()), getattr(trnfft, name)(x))
+
+
+def test_short_time_transform_and_back():
+    x = random_tensor(1, 2000)
+    bins = trnfft.stft(x.cuda(), 128)
+    agree(bins, trnfft.stft(x, 128))
+    agree(trnfft.istft(bins, 128, length=2000), x)
+
+
+@pytest.mark.parametrize("type", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["dct", "dst", "idct", "idst"])
+def test_cosine_and_sine_transforms(name, type):
+    x = random_tensor(3, 40)
+    agree(getattr(trnfft, name)(x.cuda(), type), getattr(trnfft, name)(x, type))
+
+
+def test_convolution():
+    a, b = random_tensor(50), random_tensor(20, seed=1)
+    agree(trnfft.fftconvolve(a.cuda(), b.cuda()), trnfft.fftconvolve(a, b))
+
+
+def test_gradients():
+    x = random_tensor(3, 60)
+    grads = []
+    for device in ("cpu", "cuda"):
+        leaf = x.detach().to(device).clone().requires_grad_()
+        (native(trnfft.rfft(leaf)).abs() ** 2).sum().backward()
+        grads.append(leaf.grad)
+    agree(grads[1], grads[0], 4 * ERROR)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_computed_wide(dtype):
+    x = random_tensor(3, 64).to(dtype)
+    agree(trnfft.irfft(trnfft.rfft(x.cuda())).float(), x.float(), 4 * torch.finfo(dtype).eps)
+
+
+def test_layers():
+    z = random_tensor(5, 20, dtype=torch.complex64)
+    layer = trnfft.nn.ComplexLinear(20, 7)
+    want = layer(z)
+    agree(layer.cuda()(z.cuda()), want, 40 * 2.0**-24)
+    a = trnfft.ComplexTensor(z.real.contiguous(), z.imag.contiguous())
+    agree(
+        trnfft.complex_matmul(a.to("cuda"), a.mT.to("cuda")), trnfft.complex_matmul(a, a.mT), 1e-5
+    )

@@ -1,0 +1,91 @@
+"""The engines by their definition, for code that works on counters and keys itself."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from trnrand._streams import torch_stream
+from trnrand._words import Source
+from trnrand.engines import (
+    MASK,
+    PHILOX_M0,
+    PHILOX_M1,
+    PHILOX_ROUNDS,
+    PHILOX_W0,
+    PHILOX_W1,
+    THREEFRY_PARITY,
+    THREEFRY_ROTATIONS,
+    THREEFRY_ROUNDS,
+    EngineName,
+    philox4x32,
+    threefry4x32,
+)
+from trnrand.errors import ParameterError
+from trnsci.core.errors import NkiFallbackWarning
+
+__all__ = [
+    "PHILOX_M0",
+    "PHILOX_M1",
+    "PHILOX_ROUNDS",
+    "PHILOX_W0",
+    "PHILOX_W1",
+    "THREEFRY_ROTATIONS",
+    "THREEFRY_ROUNDS",
+    "THREEFRY_SKEIN_KS_PARITY",
+    "TWO_PI",
+    "UINT32_MASK",
+    "NkiFallbackWarning",
+    "box_muller_cpu",
+    "philox4x32_reference",
+    "philox_uniform_cpu",
+    "threefry4x32_reference",
+    "threefry_uniform_cpu",
+]
+
+UINT32_MASK = MASK
+TWO_PI = 2 * math.pi
+THREEFRY_SKEIN_KS_PARITY = THREEFRY_PARITY
+
+philox4x32_reference = philox4x32
+threefry4x32_reference = threefry4x32
+
+
+def philox_uniform_cpu(
+    n_elements: int, seed: int, counter_offset: int = 0, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return uniforms of [0, 1) from block ``counter_offset``, of four samples each, on."""
+    return _uniforms("philox", n_elements, seed, counter_offset, dtype)
+
+
+def threefry_uniform_cpu(
+    n_elements: int, seed: int, counter_offset: int = 0, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Return what ``philox_uniform_cpu`` returns, by the other engine."""
+    return _uniforms("threefry", n_elements, seed, counter_offset, dtype)
+
+
+def box_muller_cpu(uniforms: Tensor) -> Tensor:
+    """Return normals of the shape of ``uniforms``, of which neighbours are a pair.
+
+    The first of a pair is taken for the radius, as a number of (0, 1]: a zero is taken as the
+    smallest one.
+
+    Raises:
+        ParameterError: The number of uniforms is odd.
+    """
+    if uniforms.numel() % 2:
+        raise ParameterError(
+            f"box_muller_cpu: uniforms must be an even number, got {uniforms.numel()}"
+        )
+    first, second = uniforms.reshape(-1, 2).unbind(1)
+    radius = torch.sqrt(-2 * torch.log(first.clamp_min(torch.finfo(uniforms.dtype).tiny)))
+    angle = TWO_PI * second
+    return torch.stack([radius * angle.cos(), radius * angle.sin()], 1).reshape(uniforms.shape)
+
+
+def _uniforms(engine: EngineName, count: int, seed: int, offset: int, dtype: torch.dtype) -> Tensor:
+    source = Source(engine, seed & (1 << 64) - 1, 4 * offset, torch.device("cpu"))
+    return torch_stream("uniform", source, count, dtype)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from trnfft._arguments import Dims, Norm, axes
-from trnfft._dispatch import c2c_nd, c2r_nd, r2c_nd
+from trnfft._dispatch import c2c_nd, c2r_nd, quick, r2c_nd
 from trnfft._empty import empty_result
 from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
 from trnsci.core.errors import ShapeError
@@ -134,6 +134,9 @@ def _computed(
     forward: bool,
 ) -> Tensor:
     """Return the transform of a tensor whose other arguments are still to be checked."""
+    found = quick(transform, x, s, dim, norm, forward)
+    if found is not None:
+        return found
     sizes, dims = axes(function, x, s, dim, norm, bins=transform is c2r_nd)
     if not dims and transform is not c2c_nd:
         raise ShapeError(f"{function}: dim must name at least one dimension, got none")

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from trnfft._arguments import Norm, along
-from trnfft._dispatch import c2c, c2r, r2c
+from trnfft._dispatch import c2c, c2r, quick, r2c
 from trnfft._empty import empty_result
 from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
 
@@ -118,10 +118,9 @@ def _computed(
     forward: bool,
 ) -> Tensor:
     """Return the transform of a tensor whose other arguments are still to be checked."""
-    # The usual call is through here in a fraction of a microsecond; a length that torch is told
-    # costs it one more.
-    if n is None and norm is None and dim == -1 and x.numel() and x.ndim and x.shape[-1] > 1:
-        return transform(x, None, -1, None, forward)
+    found = quick(transform, x, n, dim, norm, forward)
+    if found is not None:
+        return found
     size, dim = along(function, x, n, dim, norm, bins=transform is c2r)
     if x.numel() == 0:
         result = empty_result(x, [size], [dim], transform is r2c, transform is c2r)

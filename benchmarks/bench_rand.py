@@ -5,7 +5,8 @@
     python benchmarks/bench_rand.py --cuda       the same on a CUDA device, against torch
     python benchmarks/bench_rand.py --record     also append to benchmarks/results/
 
-The rivals are torch's own generator, numpy.random.Generator with SFC64 and with Philox, and
+The rivals are torch's own generator, numpy.random.Generator with SFC64 and with Philox, randomgen's
+Philox where that package is installed, and
 scipy.stats.qmc for Sobol points. trnrand is measured with numba loaded and without: a process that
 has not imported numba makes its words with NumPy. All fill float32 with one thread. Contenders take
 turns, so that noise is shared.
@@ -23,6 +24,11 @@ from runner import measure, record, show
 from torch import Tensor
 
 import trnrand
+
+try:
+    import randomgen
+except ImportError:  # pip install '.[bench]'
+    randomgen = None
 
 Call = Callable[[], object]
 Row = tuple[str, str, str, str]
@@ -48,6 +54,8 @@ def without_numba(call: Call) -> Call:
 
 def numpy_rivals(law: str, count: int) -> dict[str, Call]:
     engines = {"sfc64": np.random.SFC64(1), "np philox": np.random.Philox(1)}
+    if randomgen is not None:  # the same engine as ours, compiled ahead of time
+        engines["randomgen philox"] = randomgen.Philox(key=1, number=4, width=32)
     method = {"uniform": "random", "normal": "standard_normal"}
     method["exponential"] = "standard_exponential"
 

@@ -84,7 +84,13 @@ class Request:
         wanted = dtype or self.dtype
         if self.out is not None and self.out.dtype is wanted and self.out.is_contiguous():
             return self.out.detach().view(-1)
-        return torch.empty(self.count, dtype=wanted, device=self.device)
+        try:
+            return torch.empty(self.count, dtype=wanted, device=self.device)
+        except RuntimeError as error:  # also what torch raises for more than 2**63 bytes
+            raise ParameterError(
+                f"{self.function}: size must fit in the memory of {self.device}, got {self.shape} "
+                f"of {wanted}, {self.count * wanted.itemsize:.3g} bytes"
+            ) from error
 
     def result(self, values: Tensor) -> Tensor:
         """Return the values in the shape and dtype of the call, in ``out`` if there is one."""

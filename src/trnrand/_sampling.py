@@ -34,7 +34,7 @@ def sampled(request: Request, sampler: Callable[..., Tensor], *parameters: Param
         parameters: Numbers, or tensors that broadcast to the shape of the request.
     """
     flat = [request.flat(p) for p in parameters]
-    source, out = request.source(), request.buffer()
+    out, source = request.buffer(), request.source()
     chunk = 4 * chunk_samples(source.device)
     for first in range(0, request.count, chunk):
         part = slice(first, min(first + chunk, request.count))

@@ -208,3 +208,16 @@ def test_the_error_is_also_an_assertion_error():
 def test_parameters_without_a_default(function):
     with pytest.raises(TypeError, match="required keyword-only argument"):
         getattr(trnrand, function)(3)
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "gamma", "poisson", "randint"])
+def test_a_size_that_memory_cannot_hold_is_named_and_nothing_is_drawn(name, monkeypatch):
+    def full(*args, **kwargs):
+        raise RuntimeError("can't allocate memory")
+
+    options = {"gamma": {"shape": 2.0}, "randint": {"high": 9}}.get(name, {})
+    generator = trnrand.Generator(0)
+    monkeypatch.setattr(torch, "empty", full)
+    with pytest.raises(ValueError, match=rf"^{name}: size must fit in the memory of cpu, got \(7"):
+        getattr(trnrand, name)(7, generator=generator, **options)
+    assert generator.offset == 0

@@ -62,14 +62,17 @@ _TORCH_ELEMENTS = 16384
 TORCH_SERIAL_ELEMENTS = 32768
 
 
-def decode(stored: Array, dtype: DType) -> Float32Array:
+def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Float32Array:
     """Return the float32 values of ``stored``, an array of ``dtype.numpy``.
 
-    float32 and tfloat32 come back as ``stored`` itself; ``stored`` is never written.
+    float32 and tfloat32 come back as ``stored`` itself; ``stored`` is never written. ``out``, of
+    the shape of ``stored``, is filled and returned if it is given.
 
     Raises:
         TypeError: ``dtype`` is an x4 pack, whose elements mean nothing without their scale.
     """
+    if out is not None:
+        return _decode_into(stored, dtype, out)
     if dtype is float32 or dtype is tfloat32:
         return cast(Float32Array, stored)
     if dtype.kind == "float" and dtype.itemsize == 1:
@@ -80,6 +83,16 @@ def decode(stored: Array, dtype: DType) -> Float32Array:
     if dtype.kind == "packed":
         raise TypeError(f"decode: {dtype} elements have no value without their scale")
     return np.asarray(stored.astype(_F32))
+
+
+def _decode_into(stored: Array, dtype: DType, out: Float32Array) -> Float32Array:
+    if dtype.kind == "float" and dtype.itemsize == 1:
+        _values(dtype).take(stored.view(np.uint8), mode="wrap", out=out)
+    elif dtype is bfloat16:
+        np.copyto(out, stored, casting="unsafe")
+    else:
+        out[...] = decode(stored, dtype)
+    return out
 
 
 def encode(values: Float32Array, dtype: DType) -> Array:

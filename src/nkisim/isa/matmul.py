@@ -118,9 +118,9 @@ def _operand(tensor: NkiTensor, name: str, onezero: bool) -> Array:
     key = (*tensor.region, tensor.dtype)
     kept = tensor.storage.decoded(key)
     if kept is None:
-        kept = decode(stored, tensor.dtype).reshape(tensor.shape[0], -1)
-        tensor.storage.keep_decoded(key, kept)
-    return kept
+        copy = tensor.storage.new_decoded(key, tensor.shape)
+        kept = decode(stored, tensor.dtype, out=copy)
+    return kept.reshape(tensor.shape[0], -1)
 
 
 def _check_onezero(values: Array, name: str) -> None:

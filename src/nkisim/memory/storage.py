@@ -12,12 +12,14 @@ write costs nothing extra.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nkisim.memory.psum import AccumulationState
+from nkisim.memory.recycling import Buffer, take
 
 if TYPE_CHECKING:
     from nkisim.memory.sharing import SharedAccess
@@ -27,7 +29,7 @@ __all__ = ["Storage"]
 _UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
-class Storage:
+class Storage(Buffer):
     """A block of memory with its map of written bytes.
 
     Attributes:
@@ -45,7 +47,6 @@ class Storage:
         "_pending",
         "_written",
         "complete",
-        "data",
         "pitch",
         "psum",
         "shared",
@@ -55,7 +56,7 @@ class Storage:
     def __init__(
         self, data: np.ndarray, pitch: int, *, psum: bool = False, written: bool = False
     ) -> None:
-        self.data = data
+        super().__init__(data)
         self.pitch = pitch
         self.complete = written or data.size == 0
         self.version = 0
@@ -64,12 +65,12 @@ class Storage:
         self._written: np.ndarray | None = None
         self._grain = 1
         self._pending = data.size
-        self._decoded: dict[Hashable, tuple[int, np.ndarray]] = {}
+        self._decoded: dict[Hashable, tuple[Buffer | None, int, np.ndarray]] = {}
 
     @classmethod
     def fresh(cls, partitions: int, pitch: int, *, psum: bool = False) -> Storage:
         """Return an unwritten storage of ``partitions`` rows."""
-        return cls(np.empty(partitions * pitch, np.uint8), pitch, psum=psum)
+        return cls(take(partitions * pitch), pitch, psum=psum)
 
     @property
     def settled(self) -> bool:
@@ -155,11 +156,19 @@ class Storage:
         kept = self._decoded.get(key)
         if kept is None:
             return None
-        if kept[0] != self.version:
+        if kept[1] != self.version:
             self._decoded.clear()
             return None
-        return kept[1]
+        return kept[2]
+
+    def new_decoded(self, key: Hashable, shape: tuple[int, ...]) -> np.ndarray:
+        """Return a float32 array to be filled with a copy of a view, kept until the next write."""
+        buffer = Buffer(take(4 * math.prod(shape)))
+        values = buffer.data.view(np.float32).reshape(shape)
+        # Tuples let go of what they hold from the end: the view first, then its memory.
+        self._decoded[key] = (buffer, self.version, values)
+        return values
 
     def keep_decoded(self, key: Hashable, values: np.ndarray) -> None:
-        """Keep the float32 copy of a view until the next write."""
-        self._decoded[key] = (self.version, values)
+        """Keep a copy of a view, made elsewhere, until the next write."""
+        self._decoded[key] = (None, self.version, values)

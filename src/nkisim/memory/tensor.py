@@ -145,13 +145,39 @@ class NkiTensor(NKIObject):
             key = (rows.start, rows.stop, rows.step, columns.start, columns.stop, columns.step)
             known = None if self._slices is None else self._slices.get(key)
             if known is None:
-                known = self._view(index)
-                if is_plain(self, index):
-                    if self._slices is None or len(self._slices) >= _KEPT_SLICES:
-                        self._slices = {}
-                    self._slices[key] = known
+                known = self._plain_slice(*key)
+                if known is None:
+                    known = self._view(index)
+                    if not is_plain(self, index):
+                        return known
+                if self._slices is None or len(self._slices) >= _KEPT_SLICES:
+                    self._slices = {}
+                self._slices[key] = known
             return known
         return self._view(index)
+
+    def _plain_slice(
+        self, first: Any, last: Any, step: Any, left: Any, right: Any, stride: Any
+    ) -> NkiTensor | None:
+        """Return ``self[first:last, left:right]`` of a matrix, None if it is anything but that."""
+        shape = self.shape
+        if len(shape) != 2 or step is not None or stride is not None or self.indirect is not None:
+            return None
+        first, last = first or 0, shape[0] if last is None else last
+        left, right = left or 0, shape[1] if right is None else right
+        if not (type(first) is type(last) is type(left) is type(right) is int):
+            return None
+        if not (0 <= first < last <= shape[0] and 0 <= left < right <= shape[1]):
+            return None
+        by_row, by_column = self.strides
+        return NkiTensor(
+            self.alloc,
+            (last - first, right - left),
+            self.dtype,
+            self.start + first * by_row + left * by_column,
+            self.strides,
+            trusted=self.trusted,
+        )
 
     def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
         if self.indirect is not None and self.indirect.kind == "vector":

@@ -163,7 +163,8 @@ def test_verdicts():
 def test_measurements_run_on_tiny_sizes():
     assert bench.small_instruction_us(count=10) > 0
     assert bench.call_timings(rounds=2)["nkisim one instruction"].p50 > 0
-    assert set(bench.gemm_timings(128)) == {"nkisim", bench.ONE_THREAD, bench.ALL_THREADS}
+    timings = bench.gemm_timings(128)
+    assert all(bench.gemm_ratio(timings, r) > 0 for r in (bench.ONE_THREAD, bench.ALL_THREADS))
     assert set(bench.elementwise_timings(repeats=5)) == {"nkisim", "ml_dtypes"}
     assert len(bench.gemm_without_values_timings(128, rounds=2)) == 3
     assert min(bench.large_gemm_seconds(128)) > 0

@@ -21,6 +21,8 @@ __all__ = ["BFLOAT16_OPERATIONS", "bfloat16_arithmetic"]
 BFLOAT16_OPERATIONS = ("add", "subtract", "multiply", "maximum", "minimum")
 """Operations that have such a kernel."""
 
+_BITS = np.dtype(np.uint16)
+
 Compute = Callable[[str, np.ndarray, np.ndarray, np.ndarray], None]
 
 _NAN_ABOVE = {"int16": 0x7F80, "uint16": 0xFF80}
@@ -32,12 +34,14 @@ def bfloat16_arithmetic(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray
 
     That is for small arrays, for arrays with strided rows, without numba and torch, and where they
     differ from NumPy. torch also refuses rows that are apart, and results with NaN, whose sign and
-    payload it treats in its own way; ``out`` is then undefined.
+    payload it treats in its own way; ``out`` is then undefined. Runs of kernels have NumPy's
+    floating-point warnings off, which this relies on.
     """
-    dense = all(_has_dense_rows(array) for array in (a, b, out))
-    if dense and suits_numba(out) and _agrees(_compute_with_numba, name):
-        _compute_with_numba(name, a, b, out)
-        return True
+    if suits_numba(out):
+        compiled = _compiled(name)
+        if compiled is not None and _dense(a) and _dense(b) and _dense(out):
+            compiled(a.view(_BITS), b.view(_BITS), out=out.view(_BITS))
+            return True
     if not (suits_torch(a) and suits_torch(b) and suits_torch(out)):
         return False
     if not _agrees(_compute_with_torch, name):
@@ -46,17 +50,22 @@ def bfloat16_arithmetic(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray
     return not any(out.view(kind).max() > limit for kind, limit in _NAN_ABOVE.items())
 
 
-def _has_dense_rows(array: np.ndarray) -> bool:
+def _dense(array: np.ndarray) -> bool:
     # A compiled ufunc takes its result for dense wherever its inputs are.
     return array.ndim == 2 and array.strides[1] == array.itemsize <= array.strides[0]
 
 
-@np.errstate(all="ignore")
-def _compute_with_numba(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+@cache
+def _compiled(name: str) -> np.ufunc | None:
+    """Return the ufunc of an operation, None where it differs from NumPy."""
     from nkisim.dtypes import compiled
 
-    bits = np.uint16
-    compiled.operation(name)(a.view(bits), b.view(bits), out=out.view(bits))
+    operation = compiled.operation(name)
+
+    def compute(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        operation(a.view(_BITS), b.view(_BITS), out=out.view(_BITS))
+
+    return operation if _agrees(compute, name) else None
 
 
 def _compute_with_torch(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
@@ -88,5 +97,6 @@ def _agrees(compute: Compute, name: str) -> bool:
         expected = wide.astype(bfloat16.numpy)
     number = ~np.isnan(wide)
     out = np.empty_like(a)
-    compute(name, a, b, out)
+    with np.errstate(all="ignore"):
+        compute(name, a, b, out)
     return np.array_equal(out.view(np.uint16)[number], expected.view(np.uint16)[number])

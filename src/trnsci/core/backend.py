@@ -17,7 +17,12 @@ from contextvars import ContextVar
 from threading import local
 from typing import Literal, get_args
 
-from torch.compiler import is_compiling
+try:
+    from torch.compiler import is_compiling
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "the libraries of trnsci need torch: pip install 'trnsci[torch]'", name="torch"
+    ) from error
 
 from trnsci.core._tracing import constant_to_compile
 from trnsci.core.device import neuron_device

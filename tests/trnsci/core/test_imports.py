@@ -49,3 +49,16 @@ def test_the_public_names_exist():
     assert set(trnsci.core.__all__) <= set(dir(trnsci.core))
     with pytest.raises(AttributeError, match="explane"):
         trnsci.core.explane  # noqa: B018
+
+
+@pytest.mark.parametrize("library", ["trnblas", "trnfft", "trnrand"])
+def test_a_library_without_torch_says_how_to_get_it(library):
+    code = f"""
+import sys
+sys.modules["torch"] = None
+try:
+    import {library}
+except ModuleNotFoundError as error:
+    print(json.dumps(str(error)))
+"""
+    assert "pip install 'trnsci[torch]'" in printed_by(code)

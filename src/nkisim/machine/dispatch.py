@@ -27,7 +27,7 @@ _BY_VALUE = frozenset(
 _EMPTY: tuple[()] = ()
 
 # True, 1 and 1.0 are equal keys but different arguments.
-_BOOLS = {False: (bool, False), True: (bool, True)}
+_FALSE, _TRUE = (bool, False), (bool, True)
 
 _EVERYWHERE: Removed = {
     "mask": (rules.REMOVED_MASK, "slice every operand to the valid extent"),
@@ -76,7 +76,8 @@ def _callable(declared: Instruction) -> Callable[..., None]:
     parts = [
         f"({p}._layout if type({p}) is NkiTensor and {p}._layout >= 0 else _operand_key({p}))"
         if p in declared.operands
-        else f"({p} if {p} is _EMPTY or type({p}) in _BY_VALUE else _static_key({p}))"
+        else f"({p} if {p} is _EMPTY or type({p}) in _BY_VALUE else _FALSE if {p} is False "
+        f"else _TRUE if {p} is True else _static_key({p}))"
         for p in declared.parameters
     ]
     key_of: Any = eval(f"lambda {names}: (declared, {', '.join(parts)})", globals() | locals())
@@ -125,7 +126,7 @@ def _static_key(value: Any) -> Any:
     """Return what of any other argument can influence legality: all of it."""
     kind = type(value)
     if kind is bool:
-        return _BOOLS[value]
+        return _TRUE if value else _FALSE
     if kind is float:
         return (float, value)
     if kind in _BY_VALUE:

@@ -57,6 +57,7 @@ class Plan:
         "streams",
         "violations",
         "watch",
+        "whole_reads",
         "widened",
         "writes",
     )
@@ -94,6 +95,7 @@ class Plan:
             ):
                 convert: Callable[[Any], Any] = _as_bits if arithmetic == "bits" else np.float32
                 self.converters.append((index, convert))
+        self.whole_reads = [(i, n) for i, n in self.reads if not instruction.operands[n].partial]
         self.blocks = _blocks(call, self) if self.widened and self.watch is None else None
 
     def _add_tensor(
@@ -163,10 +165,9 @@ class Plan:
     def _trace(self, core: Core, arguments: list[Any], tensors: list[Any]) -> None:
         """Do all but compute: note what is read and written."""
         name = self.instruction.name
-        for index, operand in self.reads:
+        for index, operand in self.whole_reads:
             tensor = tensors[index]
-            partial = self.instruction.operands[operand].partial
-            if tensor.indirect is None and not partial and not tensor.storage.settled:
+            if tensor.indirect is None and not tensor.storage.settled:
                 trace_read(tensor, name, operand)
         if self.instruction.trace is not None:
             self.instruction.trace(core, *arguments)

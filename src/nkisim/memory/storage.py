@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nkisim.memory.marks import Marks
 from nkisim.memory.psum import AccumulationState
 from nkisim.memory.recycling import Buffer, take
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from nkisim.memory.sharing import SharedAccess
 
 __all__ = ["Storage"]
-
-_UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 class Storage(Buffer):
@@ -43,7 +42,6 @@ class Storage(Buffer):
 
     __slots__ = (
         "_decoded",
-        "_grain",
         "_pending",
         "_written",
         "complete",
@@ -62,8 +60,7 @@ class Storage(Buffer):
         self.version = 0
         self.shared: SharedAccess | None = None
         self.psum = AccumulationState(data.size, pitch) if psum else None
-        self._written: np.ndarray | None = None
-        self._grain = 1
+        self._written: Marks | None = None
         self._pending = data.size
         self._decoded: dict[Hashable, tuple[Buffer | None, int, np.ndarray]] = {}
 
@@ -97,13 +94,12 @@ class Storage(Buffer):
             self.complete = True
             self._written = None
             return
-        marks, full = self._marks(start, shape, strides, itemsize)
-        marks[...] = full
+        if self._written is None:
+            self._written = Marks(self.data.size)
+        self._written.add(start, shape, strides, itemsize)
         self._pending -= nbytes
         if self._pending <= 0:
-            assert self._written is not None
-            unwritten = self._written.size - int(np.count_nonzero(self._written))
-            self._pending = unwritten * self._grain
+            self._pending = self._written.missing_bytes
             if self._pending == 0:
                 self.complete = True
                 self._written = None
@@ -114,42 +110,19 @@ class Storage(Buffer):
         """Note that the elements of a view where ``mask`` is true were written."""
         if self.complete:
             return
-        marks, full = self._marks(start, mask.shape, strides, itemsize)
-        marks[mask] = full
-
-    def _marks(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> tuple[np.ndarray, int]:
-        """Return the marks of a view, and the value of a written one.
-
-        One mark stands for one element as long as all views have its size, else for one byte.
-        """
-        aligned = start % itemsize == 0 and not any(stride % itemsize for stride in strides)
         if self._written is None:
-            self._grain = itemsize if aligned and self.data.size % itemsize == 0 else 1
-            self._written = np.zeros(self.data.size // self._grain, np.uint8)
-        elif self._grain != 1 and (self._grain != itemsize or not aligned):
-            self._written = np.repeat(self._written, self._grain)
-            self._grain = 1
-        if self._grain == itemsize:
-            steps = tuple(stride // itemsize for stride in strides)
-            return np.ndarray(shape, np.uint8, self._written, start // itemsize, steps), 0xFF
-        unit = _UNITS[itemsize]
-        return np.ndarray(shape, unit, self._written, start, strides), (1 << 8 * itemsize) - 1
+            self._written = Marks(self.data.size)
+        self._written.add_where(mask, start, strides, itemsize)
 
     def unwritten(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray | None:
         """Return a mask of the elements with unwritten bytes, or None."""
-        if self.complete:
+        if self.complete or 0 in shape:
             return None
         if self._written is None:
-            return np.ones(shape, bool) if 0 not in shape else None
-        marks, full = self._marks(start, shape, strides, itemsize)
-        if marks.size == 0 or marks.min() == full:
-            return None
-        hidden: np.ndarray = marks != full
-        return hidden
+            return np.ones(shape, bool)
+        return self._written.missing(start, shape, strides, itemsize)
 
     def decoded(self, key: Hashable) -> np.ndarray | None:
         """Return the float32 copy kept for a view if no write came since."""

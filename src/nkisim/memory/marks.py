@@ -1,0 +1,88 @@
+"""Which bytes were written, with as few marks as the views that wrote them allow.
+
+A mark stands for ``grain`` bytes. Tiles are mostly written in long dense runs, so the grain begins
+as the run of the first view; when a view comes that ends inside of a grain, all marks are split to
+a grain that suits it too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+__all__ = ["Marks"]
+
+
+class Marks:
+    """The written bytes of one block of memory."""
+
+    __slots__ = ("_grain", "_marks", "_size")
+
+    def __init__(self, nbytes: int) -> None:
+        self._size = nbytes
+        self._grain = 0
+        self._marks = np.empty(0, np.uint8)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes were not written."""
+        if not self._grain:
+            return self._size
+        return self._size - int(np.count_nonzero(self._marks)) * self._grain
+
+    def add(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> None:
+        """Mark every element of a view."""
+        self._of_runs(start, shape, strides, itemsize)[...] = 1
+
+    def add_where(
+        self, mask: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
+    ) -> None:
+        """Mark the elements of a view where ``mask`` is true."""
+        self._of_elements(start, mask.shape, strides, itemsize)[mask] = 1
+
+    def missing(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray | None:
+        """Return a mask of the elements of a view with unmarked bytes, None if there are none."""
+        if self._of_runs(start, shape, strides, itemsize).all():
+            return None
+        return np.asarray(~self._of_elements(start, shape, strides, itemsize).all(axis=-1))
+
+    def _of_runs(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray:
+        """Return the marks of a view; the last dimension is along its dense runs."""
+        run, outer = itemsize, len(shape)
+        while outer and (strides[outer - 1] == run or shape[outer - 1] == 1):
+            outer -= 1
+            run *= shape[outer]
+        if not run:
+            return np.empty(0, np.uint8)
+        grain = self._suit(math.gcd(run, start, *strides[:outer]))
+        steps = (*(stride // grain for stride in strides[:outer]), 1)
+        extents = (*shape[:outer], run // grain)
+        return np.ndarray(extents, np.uint8, self._marks, start // grain, steps)
+
+    def _of_elements(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray:
+        """Return the marks of a view, those of an element along the last dimension."""
+        grain = self._suit(math.gcd(itemsize, start, *strides))
+        steps = (*(stride // grain for stride in strides), 1)
+        extents = (*shape, itemsize // grain)
+        return np.ndarray(extents, np.uint8, self._marks, start // grain, steps)
+
+    def _suit(self, unit: int) -> int:
+        """Return the grain, after splitting marks where a view needs parts of ``unit`` bytes."""
+        unit = math.gcd(unit, self._size)
+        if not self._grain:
+            self._grain = unit
+            self._marks = np.zeros(self._size // unit, np.uint8)
+        elif unit % self._grain:
+            finer = math.gcd(unit, self._grain)
+            self._marks = np.repeat(self._marks, self._grain // finer)
+            self._grain = finer
+        return self._grain

@@ -50,6 +50,7 @@ class Plan:
         "inexact",
         "instruction",
         "loads",
+        "may_overlap",
         "reads",
         "scalar_offsets",
         "shortcut",
@@ -95,6 +96,10 @@ class Plan:
             ):
                 convert: Callable[[Any], Any] = _as_bits if arithmetic == "bits" else np.float32
                 self.converters.append((index, convert))
+        written = {call[name].buffer for _, name in self.writes}
+        self.may_overlap = len(self.writes) > 1 or any(
+            call[name].buffer in written for _, name in self.streams
+        )
         self.whole_reads = [(i, n) for i, n in self.reads if not instruction.operands[n].partial]
         self.blocks = _blocks(call, self) if self.widened and self.watch is None else None
 
@@ -151,7 +156,7 @@ class Plan:
             life.last_use = clock
             if life.first_use < 0:
                 life.first_use = clock
-        if self.writes:
+        if self.may_overlap:
             self._check_overlap(tensors)
         if not core.values and not self.instruction.synchronises:
             self._trace(core, arguments, tensors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -274,10 +275,9 @@ class CoreMemory:
                 fix="tile the first dimension by nl.tile_size.pmax and put the rest in the free "
                 "dimensions",
             )
-        row_bytes = math.prod(shape[1:]) * (
-            dtype.itemsize if self.precise else _wide(dtype).itemsize
-        )
-        device_bytes = math.prod(shape[1:]) * dtype.itemsize
+        elements = math.prod(shape[1:])
+        device_bytes = elements * dtype.itemsize
+        row_bytes = device_bytes if self.precise else elements * _wide(dtype).itemsize
         psum = region is MemoryRegion.psum
         usable = generation.psum_bytes if psum else generation.sbuf_usable_bytes
         if device_bytes > usable:
@@ -435,6 +435,7 @@ def _wide(dtype: DType) -> np.dtype[Any]:
     return _FLOAT32 if dtype.kind == "float" and dtype.numpy != np.float16 else dtype.numpy
 
 
+@lru_cache(maxsize=4096)
 def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     strides = []
     step = itemsize

@@ -169,10 +169,11 @@ def kernel_timings(problem: Problem, torch_loaded: bool, rounds: int = 15) -> di
     simulated, plainly = nkisim.simulate(problem.kernel), interpreted(problem.kernel)
     contenders: dict[str, Callable[[], object]] = {
         "nkisim": lambda: simulated(*problem.arguments),
-        "plain": lambda: plainly(*problem.arguments),
+        "plain": on_one_thread(lambda: plainly(*problem.arguments)),
     }
     if torch_loaded or not problem.uses_torch:
-        contenders[problem.routine] = problem.make_routine()
+        routine = problem.make_routine()
+        contenders[problem.routine] = routine if problem.uses_torch else on_one_thread(routine)
     return measure(contenders, rounds)
 
 

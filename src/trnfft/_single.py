@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnfft._arguments import Norm
 from trnsci.core.eager import readable
@@ -48,13 +49,21 @@ def single(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor 
 
     Arguments that torch refuses are left to torch.
     """
-    if dim not in (-1, 0) or norm not in _SCALES or x.dtype not in _DTYPES or not readable(x):
+    if is_compiling():
         return None
     natural = 2 * (x.shape[0] - 1) if name in _HALF_SPECTRUM else x.shape[0]
     size = natural if n is None else n
-    if type(size) is not int or size < 1 or (name in _REAL_INPUT and x.is_complex()):
+    if type(size) is not int or size < 1:
         return None
-    if not scipy_is_faster(name, size):
+    # The length first: it usually decides, and is the cheapest to ask for.
+    faster = scipy_is_faster(name, size)
+    if not faster and size < _LONG:
+        return None
+    if dim not in (-1, 0) or norm not in _SCALES or x.dtype not in _DTYPES or not readable(x):
+        return None
+    if name in _REAL_INPUT and x.is_complex():
+        return None
+    if not faster:
         return _by_torch(name, x, n, norm)
     scipy = scipy_fft()
     if scipy is None:

@@ -120,7 +120,8 @@ def scipy_is_faster(name: str, n: int) -> bool:
         odd //= 2
     factor = _largest_factor(odd)
     if n < 512 and factor <= 13:
-        return False
+        # Only without the way through SciPy's public functions.
+        return _routines() is not None
     if factor == n:
         return not _PRIMES.start <= n < _PRIMES.stop
     if name in ("fft", "ifft"):

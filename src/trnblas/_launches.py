@@ -7,6 +7,9 @@ imports NKI.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -39,33 +42,27 @@ __all__ = [
 ]
 
 
-def gemm(
-    launch: Launcher,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: float,
-    beta: float,
-    trans_a: str,
-    trans_b: str,
-) -> Tensor:
-    turned = trans_a != "N", trans_b != "N"
-    return launch(gemm_kernels.gemm, a, b, c, alpha, beta, *turned, _gemm_blocks(a, b, *turned))
+def _product(kernel: Any) -> Callable[..., Tensor]:
+    """Return the launch of a kernel that computes ``gemm``, of one matrix or of a batch."""
+
+    def launched(
+        launch: Launcher,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor | None,
+        alpha: float,
+        beta: float,
+        trans_a: str,
+        trans_b: str,
+    ) -> Tensor:
+        turned = trans_a != "N", trans_b != "N"
+        return launch(kernel, a, b, c, alpha, beta, *turned, _gemm_blocks(a, b, *turned))
+
+    return launched
 
 
-def batched_gemm(
-    launch: Launcher,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: float,
-    beta: float,
-    trans_a: str,
-    trans_b: str,
-) -> Tensor:
-    turned = trans_a != "N", trans_b != "N"
-    blocks = _gemm_blocks(a, b, *turned)
-    return launch(batched_kernels.batched_gemm, a, b, c, alpha, beta, *turned, blocks)
+gemm = _product(gemm_kernels.gemm)
+batched_gemm = _product(batched_kernels.batched_gemm)
 
 
 def gemmt(
@@ -125,43 +122,27 @@ def syr2k(
     return launch(syrk_kernels.syr2k, a, b, c, alpha, beta, turned, _syrk_blocks(a, turned, 2))
 
 
-def trsm(
-    launch: Launcher,
-    a: Tensor,
-    b: Tensor,
-    alpha: float,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
-) -> Tensor:
-    return launch(trsm_kernels.trsm, a, b, alpha, left, upper, trans != "N", unit)
+def _triangular(kernel: Any) -> Callable[..., Tensor]:
+    """Return the launch of a kernel with a triangular operand on one side of another."""
+
+    def launched(
+        launch: Launcher,
+        a: Tensor,
+        b: Tensor,
+        alpha: float,
+        left: bool,
+        upper: bool,
+        trans: str,
+        unit: bool,
+    ) -> Tensor:
+        return launch(kernel, a, b, alpha, left, upper, trans != "N", unit)
+
+    return launched
 
 
-def batched_trsm(
-    launch: Launcher,
-    a: Tensor,
-    b: Tensor,
-    alpha: float,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
-) -> Tensor:
-    return launch(trsm_kernels.batched_trsm, a, b, alpha, left, upper, trans != "N", unit)
-
-
-def trmm(
-    launch: Launcher,
-    a: Tensor,
-    b: Tensor,
-    alpha: float,
-    left: bool,
-    upper: bool,
-    trans: str,
-    unit: bool,
-) -> Tensor:
-    return launch(trmm_kernels.trmm, a, b, alpha, left, upper, trans != "N", unit)
+trsm = _triangular(trsm_kernels.trsm)
+batched_trsm = _triangular(trsm_kernels.batched_trsm)
+trmm = _triangular(trmm_kernels.trmm)
 
 
 def mp2_energy(

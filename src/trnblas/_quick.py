@@ -8,16 +8,20 @@ whose errors name the argument.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
 from trnblas._flags import LEFT, UNIT, UPPER
 
-__all__ = ["quick_product", "quick_products", "quick_solution", "quick_vector"]
+__all__ = ["quick_product", "quick_solution", "quick_vector"]
 
 # What torch, and the attributes of something that is no tensor, raise.
 _REFUSALS = (AttributeError, IndexError, RuntimeError, TypeError)
+
+_SHARED = ((2, 3), (3, 2))
 
 
 def quick_product(
@@ -29,67 +33,32 @@ def quick_product(
     trans_a: bool | str,
     trans_b: bool | str,
 ) -> Tensor | None:
-    """Return ``gemm`` of two matrices, or None."""
+    """Return ``gemm`` of matrices, of batches with one dimension, or of one of each, or None."""
     if type(alpha) is not float or alpha == 0.0:
         return None
     try:
-        if A.ndim != 2 or B.ndim != 2 or A.device != B.device:
+        if A.device != B.device:
             return None
-        if trans_a is True:
-            A = A.mT
-        elif trans_a is not False:
-            return None
-        if trans_b is True:
-            B = B.mT
-        elif trans_b is not False:
+        A, B = _turned(A, trans_a), _turned(B, trans_b)
+        dimensions = A.ndim, B.ndim
+        plain: Callable[..., Tensor]
+        added: Callable[..., Tensor]
+        if dimensions == (2, 2):
+            plain, added = torch.mm, torch.addmm
+        elif dimensions == (3, 3):
+            plain, added = torch.bmm, torch.baddbmm
+        elif dimensions in _SHARED and alpha == 1.0 and C is None:
+            return torch.matmul(A, B)
+        else:
             return None
         if C is None:
             if alpha == 1.0:
-                return torch.mm(A, B)
+                return plain(A, B)
             # beta=0 leaves the first argument unread.
-            return torch.addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+            return added(A.new_empty(()), A, B, alpha=alpha, beta=0)
         if type(beta) is not float or beta == 0.0 or C.device != A.device:
             return None
-        return torch.addmm(C, A, B, alpha=alpha, beta=beta)
-    except _REFUSALS:
-        return None
-
-
-def quick_products(
-    alpha: Scalar,
-    A: Tensor,
-    B: Tensor,
-    beta: Scalar,
-    C: Tensor | None,
-    trans_a: bool | str,
-    trans_b: bool | str,
-) -> Tensor | None:
-    """Return ``gemm`` of batches with one dimension, or of a batch and a matrix, or None."""
-    if type(alpha) is not float or alpha == 0.0:
-        return None
-    try:
-        shared = A.ndim + B.ndim == 5
-        if (not shared and (A.ndim != 3 or B.ndim != 3)) or A.device != B.device:
-            return None
-        if trans_a is True:
-            A = A.mT
-        elif trans_a is not False:
-            return None
-        if trans_b is True:
-            B = B.mT
-        elif trans_b is not False:
-            return None
-        if shared:
-            return (
-                torch.matmul(A, B) if alpha == 1.0 and C is None and A.ndim > 1 < B.ndim else None
-            )
-        if C is None:
-            if alpha == 1.0:
-                return torch.bmm(A, B)
-            return torch.baddbmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
-        if type(beta) is not float or beta == 0.0 or C.device != A.device:
-            return None
-        return torch.baddbmm(C, A, B, alpha=alpha, beta=beta)
+        return added(C, A, B, alpha=alpha, beta=beta)
     except _REFUSALS:
         return None
 
@@ -101,10 +70,7 @@ def quick_vector(
     if type(alpha) is not float or alpha == 0.0:
         return None
     try:
-        if trans is True:
-            A = A.mT
-        elif trans is not False:
-            return None
+        A = _turned(A, trans)
         if y is None:
             return torch.mv(A, x) if alpha == 1.0 else None
         if type(beta) is not float or beta == 0.0:
@@ -124,10 +90,7 @@ def quick_solution(
         left, upper, unit = LEFT.get(side), UPPER.get(uplo), UNIT.get(diag)
         if left is None or upper is None or unit is None:
             return None
-        if trans is True:
-            A, upper = A.mT, not upper
-        elif trans is not False:
-            return None
+        A, upper = _turned(A, trans), upper != trans
         if A.dtype is not B.dtype or A.device != B.device:
             return None
         right = B if alpha == 1.0 else B * alpha
@@ -135,3 +98,12 @@ def quick_solution(
         return solve(A, right, upper=upper, left=left, unitriangular=unit)
     except _REFUSALS:
         return None
+
+
+def _turned(matrix: Tensor, trans: bool | str) -> Tensor:
+    """Return the matrix as a boolean option says; any other option is one of the refusals."""
+    if trans is False:
+        return matrix
+    if trans is True:
+        return matrix.mT
+    raise TypeError("not a boolean")

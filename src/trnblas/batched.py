@@ -8,7 +8,7 @@ from trnblas._arguments import Scalar, agree
 from trnblas._dispatch import kernels_wanted, run_gemm
 from trnblas._flags import transposition
 from trnblas._operands import product_arguments
-from trnblas._quick import quick_products
+from trnblas._quick import quick_product
 from trnblas.level3 import solved
 from trnsci.core.errors import ShapeError
 
@@ -44,8 +44,8 @@ def batched_gemm(
         FlagError: An option is none of the accepted ones.
     """
     if not kernels_wanted():
-        quick = quick_products(alpha, A, B, beta, C, transA, transB)
-        if quick is not None:
+        quick = quick_product(alpha, A, B, beta, C, transA, transB)
+        if quick is not None and quick.ndim > 2:
             return quick
     agree("batched_gemm", "A", A, "B", B)
     _check_batch("batched_gemm", A, B)

@@ -3,13 +3,11 @@
 import inspect
 import subprocess
 import sys
-from importlib.metadata import version
 from types import ModuleType
 
 import pytest
 
 import trnblas
-from trnsci.core.errors import NkiFallbackWarning
 
 # Names, order and defaults that callers rely on.
 SIGNATURES = {
@@ -56,18 +54,6 @@ def test_the_public_names_are_listed():
     assert set(trnblas.__all__) == public
     assert trnblas.__all__ == sorted(trnblas.__all__)
     assert set(SIGNATURES) <= set(trnblas.__all__)
-
-
-def test_backend_names_and_version():
-    assert trnblas.__version__ == version("trnsci")
-    assert trnblas.NkiFallbackWarning is NkiFallbackWarning
-    assert trnblas.HAS_NKI is False or trnblas.HAS_NKI is True
-    with trnblas.backend("pytorch"):
-        assert trnblas.get_backend() == "pytorch"
-        with pytest.raises(ValueError, match="got 'cuda'"):
-            trnblas.set_backend("cuda")
-    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
-        _ = trnblas.nothing_of_the_kind
 
 
 def test_importing_it_imports_neither_the_simulator_nor_scipy():

@@ -3,13 +3,11 @@
 import inspect
 import subprocess
 import sys
-from importlib.metadata import version
 from types import ModuleType
 
 import pytest
 
 import trnfft
-from trnsci.core.errors import NkiFallbackWarning
 
 ONE = "(input, n=None, dim=-1, norm=None)"
 TWO = "(input, s=None, dim=(-2, -1), norm=None)"
@@ -72,18 +70,6 @@ def test_the_public_names_are_listed():
         and not isinstance(getattr(trnfft, name), ModuleType)
     }
     assert set(trnfft.__all__) == public | {"torch_fft"}
-
-
-def test_backend_names_and_version():
-    assert trnfft.__version__ == version("trnsci")
-    assert trnfft.NkiFallbackWarning is NkiFallbackWarning
-    assert trnfft.HAS_NKI is False or trnfft.HAS_NKI is True
-    with trnfft.backend("pytorch"):
-        assert trnfft.get_backend() == "pytorch"
-        with pytest.raises(ValueError, match="got 'cuda'"):
-            trnfft.set_backend("cuda")
-    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
-        _ = trnfft.nothing_of_the_kind
 
 
 def test_plan_is_the_function_whatever_was_imported_first():

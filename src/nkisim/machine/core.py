@@ -131,7 +131,10 @@ class Core:
 
     def accumulators(self, engine: Engine) -> Accumulators:
         """Return the accumulator registers of an engine."""
-        return self._accumulators.setdefault(engine, Accumulators())
+        found = self._accumulators.get(engine)
+        if found is None:
+            found = self._accumulators[engine] = Accumulators()
+        return found
 
 
 _PLANS: dict[tuple[int, bool], dict[Any, Any]] = {}

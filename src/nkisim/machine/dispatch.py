@@ -80,7 +80,7 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         f"else _TRUE if {p} is True else _static_key({p}))"
         for p in declared.parameters
     ]
-    key_of: Any = eval(f"lambda {names}: (declared, {', '.join(parts)})", globals() | locals())
+    key_of: Any = eval(f"lambda {names}: ({declared.name!r}, {', '.join(parts)})", globals())
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
     def call(*args: Any, **kwargs: Any) -> None:

@@ -8,7 +8,7 @@ findings every such call brings.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -51,11 +51,14 @@ class Plan:
         "instruction",
         "loads",
         "may_overlap",
+        "memory",
         "reads",
         "scalar_offsets",
         "shortcut",
         "stores",
         "streams",
+        "synchronises",
+        "trace",
         "violations",
         "watch",
         "whole_reads",
@@ -69,6 +72,9 @@ class Plan:
         self.engine = call.engine
         self.violations: tuple[Violation, ...] = tuple(call.violations)
         self.body = instruction.body
+        self.memory = instruction.memory
+        self.trace = instruction.trace
+        self.synchronises = instruction.synchronises
         self.converters = _converters(call)
         self.scalar_offsets: list[tuple[int, str]] = []
         self.reads: list[tuple[int, str]] = []
@@ -140,48 +146,55 @@ class Plan:
         if self.violations:
             for violation in self.violations:
                 violation.flag()
-        arguments: list[Any] = list(values)
-        if self.converters:
-            for index, convert in self.converters:
-                arguments[index] = convert(arguments[index])
-        for index, name in self.scalar_offsets if core.values else ():
-            arguments[index] = resolve_scalar(
-                arguments[index], skip=False, instruction=self.instruction.name, operand=name
-            )
-        tensors = arguments if not self.loads and not self.stores else arguments.copy()
+        arguments: Sequence[Any] = values
+        if self.converters or self.scalar_offsets:
+            arguments = self._converted(core, values)
         for index, _ in self.reads:
-            tensors[index].alloc.life.last_use = clock
+            arguments[index].alloc.life.last_use = clock
         for index, _ in self.writes:
-            life = tensors[index].alloc.life
+            life = arguments[index].alloc.life
             life.last_use = clock
             if life.first_use < 0:
                 life.first_use = clock
         if self.may_overlap:
-            self._check_overlap(tensors)
-        if not core.values and not self.instruction.synchronises:
-            self._trace(core, arguments, tensors)
-        elif self.instruction.memory:
+            self._check_overlap(arguments)
+        if not core.values and not self.synchronises:
+            self._trace(core, arguments)
+        elif self.memory:
             self.body(core, *arguments)
         else:
-            self._compute(core, arguments, tensors)
+            self._compute(core, list(arguments), arguments)
         if core.watchers:
-            self._emit(core, tensors)
+            self._emit(core, arguments)
 
-    def _trace(self, core: Core, arguments: list[Any], tensors: list[Any]) -> None:
+    def _converted(self, core: Core, values: tuple[Any, ...]) -> list[Any]:
+        """Return the arguments with numbers as the engines take them and offsets resolved."""
+        arguments = list(values)
+        for index, convert in self.converters:
+            arguments[index] = convert(arguments[index])
+        for index, name in self.scalar_offsets if core.values else ():
+            arguments[index] = resolve_scalar(
+                arguments[index], skip=False, instruction=self.instruction.name, operand=name
+            )
+        return arguments
+
+    def _trace(self, core: Core, arguments: Sequence[Any]) -> None:
         """Do all but compute: note what is read and written."""
-        name = self.instruction.name
         for index, operand in self.whole_reads:
-            tensor = tensors[index]
-            if tensor.indirect is None and not tensor.storage.settled:
-                trace_read(tensor, name, operand)
-        if self.instruction.trace is not None:
-            self.instruction.trace(core, *arguments)
+            tensor = arguments[index]
+            storage = tensor.storage
+            if storage.complete and storage.psum is None and storage.shared is None:
+                continue  # nothing to note and nothing to find
+            if tensor.indirect is None:
+                trace_read(tensor, self.instruction.name, operand)
+        if self.trace is not None:
+            self.trace(core, *arguments)
             return
         for index, _ in self.writes:
-            if tensors[index].indirect is None:
-                note_written(tensors[index])
+            if arguments[index].indirect is None:
+                note_written(arguments[index])
 
-    def _compute(self, core: Core, arguments: list[Any], tensors: list[Any]) -> None:
+    def _compute(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> None:
         if core.recorder.strictness == "simulate":
             if self.shortcut is not None and self._take_shortcut(tensors):
                 return
@@ -204,7 +217,7 @@ class Plan:
             if part is not None:
                 store(tensors[index], part)
 
-    def _take_shortcut(self, tensors: list[Any]) -> bool:
+    def _take_shortcut(self, tensors: Sequence[Any]) -> bool:
         """Compute on stored elements, if that is possible for these values."""
         assert self.shortcut is not None
         name = self.instruction.name
@@ -217,7 +230,7 @@ class Plan:
         note_written(written)
         return True
 
-    def _apart(self, tensors: list[Any]) -> bool:
+    def _apart(self, tensors: Sequence[Any]) -> bool:
         """Tell whether the result may be written while inputs are still being read."""
         written = tensors[self.writes[0][0]]
         return all(
@@ -225,7 +238,7 @@ class Plan:
             for index, _ in self.reads
         )
 
-    def _compute_blocks(self, blocks: Blocks, arguments: list[Any], tensors: list[Any]) -> None:
+    def _compute_blocks(self, blocks: Blocks, arguments: list[Any], tensors: Sequence[Any]) -> None:
         """Compute a large tile in blocks of rows, each of which stays in the processor's cache."""
         name = self.instruction.name
         written = tensors[self.writes[0][0]]
@@ -260,7 +273,7 @@ class Plan:
                 )
             return
 
-    def _check_overlap(self, tensors: list[Any]) -> None:
+    def _check_overlap(self, tensors: Sequence[Any]) -> None:
         if len(self.writes) > 1:
             first, second = (tensors[index] for index, _ in self.writes[:2])
             if first.storage is second.storage and overlaps(first, second):
@@ -300,7 +313,7 @@ class Plan:
                         fix="write into a temporary tile",
                     )
 
-    def _emit(self, core: Core, tensors: list[Any]) -> None:
+    def _emit(self, core: Core, tensors: Sequence[Any]) -> None:
         event = Event(
             core.clock,
             self.instruction.name,

@@ -51,9 +51,10 @@ _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
 def prepare_read(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray:
     """Note a read, check that it was written, and return the elements in storage form."""
-    _note_read(tensor, instruction)
-    complete = tensor.storage.complete
-    return tensor.array if complete else read_elements(tensor, instruction, operand)
+    storage = tensor.storage
+    if storage.psum is not None or storage.shared is not None:
+        _note_read(tensor, instruction)
+    return tensor.array if storage.complete else read_elements(tensor, instruction, operand)
 
 
 def trace_read(tensor: NkiTensor, instruction: str, operand: str) -> None:
@@ -80,21 +81,27 @@ def commit(tensor: NkiTensor, stored: Any) -> None:
 def commit_where(tensor: NkiTensor, stored: np.ndarray, where: np.ndarray) -> None:
     """Put elements in storage form into a tensor where ``where`` is true; the others stay."""
     tensor.array[where] = stored[where] if stored.ndim else stored
-    tensor.storage.mark_written_where(where, tensor.start, tensor.strides, tensor.itemsize)
-    _note_write(tensor, where)
+    storage = tensor.storage
+    storage.mark_written_where(where, tensor.start, tensor.strides, tensor.itemsize)
+    storage.version += 1
+    tensor.alloc.written = True
+    _tell_watchers(tensor, where)
 
 
 def note_written(tensor: NkiTensor) -> None:
     """Note that every element of a tensor was written."""
-    if not tensor.storage.complete:
-        tensor.storage.mark_written(*tensor.region)
-    _note_write(tensor)
-
-
-def _note_write(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
     storage = tensor.storage
+    if not storage.complete:
+        storage.mark_written(*tensor.region)
     storage.version += 1
     tensor.alloc.written = True
+    if storage.psum is not None or storage.shared is not None:
+        _tell_watchers(tensor)
+
+
+def _tell_watchers(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
+    """Tell those who follow the writes to a storage."""
+    storage = tensor.storage
     if storage.psum is not None:
         storage.psum.write(tensor.region)
     if storage.shared is not None:

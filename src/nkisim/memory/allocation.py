@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -18,11 +18,14 @@ from nkisim.memory.lifetime import Address, Lifetime
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.sharing import SharedAccess
 from nkisim.memory.storage import Storage
-from nkisim.memory.tensor import NkiTensor, require_dtype
+from nkisim.memory.tensor import Form, NkiTensor, require_dtype
 
 __all__ = ["Allocation", "CoreMemory", "SharedHbm", "int_shape", "require_region"]
 
 _FLOAT32 = np.dtype(np.float32)
+
+_FORMS: dict[tuple[int, bool], dict[tuple[tuple[int, ...], DType, MemoryRegion], Form]] = {}
+"""Forms of the tiles allocated so far, by generation and by whether types are kept precisely."""
 
 
 class Allocation:
@@ -154,6 +157,7 @@ class CoreMemory:
         self.log: list[Lifetime] = []
         self._arenas: dict[MemoryRegion, Storage] = {}
         self._names: dict[str, tuple[str, int]] = {}
+        self._forms = _FORMS.setdefault((generation.number, precise), {})
 
     def allocate(
         self,
@@ -170,10 +174,16 @@ class CoreMemory:
         Raises:
             NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
         """
+        line = _caller_line()
+        if address is None and type(dtype) is DType and _is_tuple_of_ints(shape):
+            form = self._forms.get((shape, dtype, region))
+            if form is not None:
+                if name:
+                    self._remember_name(name, line, where)
+                return self._tile(form, region, name, line)
         region = require_region(region, where)
         extents = int_shape(shape, where)
         found = require_dtype(dtype, where)
-        line = _caller_line()
         if name:
             self._remember_name(name, line, where)
         if is_on_chip(region):
@@ -184,7 +194,40 @@ class CoreMemory:
                 allocation = self._shared.allocate(self.shared_count, allocation)
                 self.shared_count += 1
         self.log.append(allocation.life)
-        return allocation.tensor()
+        tensor = allocation.tensor()
+        if is_on_chip(region) and address is None and self._is_legal(extents, found, region):
+            self._forms[extents, found, region] = Form(
+                extents, found, 0, tensor.strides, tensor.itemsize, whole=True
+            )
+        return tensor
+
+    def _is_legal(self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion) -> bool:
+        """Tell whether an on-chip tile that could be allocated broke no rule either."""
+        nbytes = math.prod(shape[1:]) * dtype.itemsize
+        return 0 not in shape and len(shape) <= 5 and nbytes <= self._usable_bytes(region)
+
+    def _usable_bytes(self, region: MemoryRegion) -> int:
+        """Return the bytes that a kernel may use in one partition."""
+        psum = region is MemoryRegion.psum
+        return self.generation.psum_bytes if psum else self.generation.sbuf_usable_bytes
+
+    def _tile(
+        self, form: Form, region: MemoryRegion, name: str, line: tuple[str, int]
+    ) -> NkiTensor:
+        """Return a tile like one that was allocated before, and so broke no rule."""
+        shape, pitch = form.shape, form.strides[0]
+        allocation = Allocation(
+            Storage.fresh(shape[0], pitch, psum=region is MemoryRegion.psum),
+            region,
+            shape,
+            form.dtype,
+            row_bytes=pitch,
+            name=name,
+            precise=self.precise,
+            line=line,
+        )
+        self.log.append(allocation.life)
+        return NkiTensor.formed(allocation, form)
 
     def argument(
         self,
@@ -278,8 +321,7 @@ class CoreMemory:
         elements = math.prod(shape[1:])
         device_bytes = elements * dtype.itemsize
         row_bytes = device_bytes if self.precise else elements * _wide(dtype).itemsize
-        psum = region is MemoryRegion.psum
-        usable = generation.psum_bytes if psum else generation.sbuf_usable_bytes
+        usable = self._usable_bytes(region)
         if device_bytes > usable:
             flag(
                 rules.TILE_TOO_LARGE,
@@ -298,7 +340,9 @@ class CoreMemory:
                 arena = self._arena(region)
                 start = address[0] * arena.pitch + address[1]
         allocation = Allocation(
-            Storage.fresh(shape[0], row_bytes, psum=psum) if arena is None else arena,
+            Storage.fresh(shape[0], row_bytes, psum=region is MemoryRegion.psum)
+            if arena is None
+            else arena,
             region,
             shape,
             dtype,
@@ -388,9 +432,19 @@ def require_region(region: Any, where: str) -> MemoryRegion:
     raise AssertionError("unreachable: A014 always raises")
 
 
+def _is_tuple_of_ints(shape: Any) -> TypeGuard[tuple[int, ...]]:
+    """Tell whether a shape is what it should be; 8.0 and True are equal to integers, but none."""
+    if type(shape) is not tuple:
+        return False
+    for extent in shape:  # noqa: SIM110, for all() costs twice as much
+        if type(extent) is not int:
+            return False
+    return True
+
+
 def int_shape(shape: Any, where: str) -> tuple[int, ...]:
     """Return a shape as a tuple of integers; whole floats are taken with a finding."""
-    if type(shape) is tuple and len(shape) <= 5 and all(type(e) is int and e > 0 for e in shape):
+    if _is_tuple_of_ints(shape) and len(shape) <= 5 and min(shape, default=1) > 0:
         return shape
     entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     extents = []
@@ -447,7 +501,8 @@ def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def _caller_line() -> tuple[str, int]:
     """Return file and line of the first frame outside nkisim; cheaper than a full place."""
-    frame = sys._getframe(2)
+    # The two nearest frames, of the memory and of a function of nkisim, are never the caller's.
+    frame = sys._getframe(3)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nkisim."):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

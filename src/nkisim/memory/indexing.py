@@ -14,7 +14,7 @@ from nkisim.memory.region import is_on_chip
 if TYPE_CHECKING:
     from nkisim.memory.tensor import NkiTensor
 
-__all__ = ["DynSlice", "Index", "index_view", "is_plain"]
+__all__ = ["DynSlice", "Index", "index_view"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,6 @@ def index_view(tensor: NkiTensor, index: Any) -> Selection:
     if is_on_chip(tensor.buffer):
         _keep_two_dimensions(tensor, kept_rows, new_shape, new_strides)
     return start, tuple(new_shape), tuple(new_strides)
-
-
-def is_plain(tensor: NkiTensor, index: tuple[slice, ...]) -> bool:
-    """Tell whether slices are of plain integers inside the tensor, so that no rule can break."""
-    if len(index) != len(tensor.shape):
-        return False
-    for entry, extent in zip(index, tensor.shape, strict=True):
-        first = 0 if entry.start is None else entry.start
-        stop = extent if entry.stop is None else entry.stop
-        if not (type(first) is type(stop) is int and 0 <= first < stop <= extent):
-            return False
-        if entry.step is not None and not (type(entry.step) is int and entry.step > 0):
-            return False
-    return True
 
 
 def _keep_two_dimensions(

@@ -54,7 +54,7 @@ class Storage(Buffer):
     def __init__(
         self, data: np.ndarray, pitch: int, *, psum: bool = False, written: bool = False
     ) -> None:
-        super().__init__(data)
+        self.data = data
         self.pitch = pitch
         self.complete = written or data.size == 0
         self.version = 0
@@ -68,11 +68,6 @@ class Storage(Buffer):
     def fresh(cls, partitions: int, pitch: int, *, psum: bool = False) -> Storage:
         """Return an unwritten storage of ``partitions`` rows."""
         return cls(take(partitions * pitch), pitch, psum=psum)
-
-    @property
-    def settled(self) -> bool:
-        """True when reads change and find nothing: all written, and of interest to nobody."""
-        return self.complete and self.psum is None and self.shared is None
 
     def view(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype

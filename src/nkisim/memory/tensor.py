@@ -15,7 +15,7 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType, as_dtype, decode
 from nkisim.memory import rules
-from nkisim.memory.indexing import Index, index_view, is_plain
+from nkisim.memory.indexing import Index, index_view
 from nkisim.memory.objects import NKIObject
 from nkisim.memory.psum import Region
 from nkisim.memory.region import MemoryRegion, is_on_chip
@@ -25,18 +25,63 @@ if TYPE_CHECKING:
     from nkisim.memory.allocation import Allocation
     from nkisim.memory.indirect import Indirection
 
-__all__ = ["NkiTensor", "layout_id", "require_dtype"]
+__all__ = ["Form", "NkiTensor", "layout_id", "require_dtype"]
 
 _LAYOUTS: dict[tuple[Any, ...], int] = {}
 _NUMBERS = itertools.count()
 
 _KEPT_SLICES = 256
 
+_NO_SLICES: dict[tuple[Any, ...], NkiTensor] = {}
+"""What a tensor has that was never sliced; stays empty."""
+
 
 def layout_id(key: tuple[Any, ...]) -> int:
     """Return a small number for a static layout; equal layouts get equal numbers."""
     known = _LAYOUTS.get(key)
     return _LAYOUTS.setdefault(key, next(_NUMBERS)) if known is None else known
+
+
+class Form:
+    """What equal tiles have in common, so that a new one only needs its bytes.
+
+    Attributes:
+        shape, dtype, start, strides, itemsize, region, whole: As of the tensors that have it.
+        layout: Number of the layout; -1 until a tensor of the form was asked for it.
+        slices: Forms of slices of such a tile, by the numbers of both slices.
+    """
+
+    __slots__ = (
+        "dtype",
+        "itemsize",
+        "layout",
+        "region",
+        "shape",
+        "slices",
+        "start",
+        "strides",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        start: int,
+        strides: tuple[int, ...],
+        itemsize: int,
+        *,
+        whole: bool = False,
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.start = start
+        self.strides = strides
+        self.itemsize = itemsize
+        self.region: Region = (start, shape, strides, itemsize)
+        self.whole = whole
+        self.layout = -1
+        self.slices: dict[tuple[Any, ...], Form] = {}
 
 
 class NkiTensor(NKIObject):
@@ -53,6 +98,7 @@ class NkiTensor(NKIObject):
 
     __slots__ = (
         "_array",
+        "_form",
         "_layout",
         "_slices",
         "alloc",
@@ -97,8 +143,31 @@ class NkiTensor(NKIObject):
         self.indirect = indirect
         self.trusted = trusted
         self._array: np.ndarray | None = None
+        self._form: Form | None = None
         self._layout = -1
-        self._slices: dict[tuple[Any, ...], NkiTensor] | None = None
+        self._slices: dict[tuple[Any, ...], NkiTensor] = _NO_SLICES
+
+    @classmethod
+    def formed(cls, alloc: Allocation, form: Form) -> NkiTensor:
+        """Return the tensor of a form in an allocation."""
+        self: NkiTensor = object.__new__(cls)
+        self.alloc = alloc
+        self.storage = alloc.storage
+        self.buffer = alloc.region
+        self.shape = form.shape
+        self.dtype = form.dtype
+        self.itemsize = form.itemsize
+        self.start = form.start
+        self.strides = form.strides
+        self.region = form.region
+        self.whole = form.whole
+        self.indirect = None
+        self.trusted = True
+        self._array = None
+        self._form = form
+        self._layout = form.layout
+        self._slices = _NO_SLICES
+        return self
 
     # -- what kernels read -------------------------------------------------------------------------
 
@@ -139,29 +208,28 @@ class NkiTensor(NKIObject):
 
     def __getitem__(self, index: Any) -> NkiTensor:
         """Return the view that an index selects; nothing is clipped."""
-        if type(index) is tuple and len(index) == 2 and type(index[0]) is type(index[1]) is slice:
-            # Loops over tiles take the same slices again and again; a view never changes.
-            rows, columns = index
-            key = (rows.start, rows.stop, rows.step, columns.start, columns.stop, columns.step)
-            known = None if self._slices is None else self._slices.get(key)
-            if known is None:
-                known = self._plain_slice(*key)
-                if known is None:
-                    known = self._view(index)
-                    if not is_plain(self, index):
-                        return known
-                if self._slices is None or len(self._slices) >= _KEPT_SLICES:
-                    self._slices = {}
-                self._slices[key] = known
+        if type(index) is not tuple or len(index) != 2:
+            return self._view(index)
+        rows, columns = index
+        if not (type(rows) is type(columns) is slice and rows.step is columns.step is None):
+            return self._view(index)
+        # Loops over tiles take the same slices again and again; a view never changes.
+        key = (rows.start, rows.stop, columns.start, columns.stop)
+        known = self._slices.get(key)
+        if known is not None:
             return known
-        return self._view(index)
+        form = self._plain_slice(*key)
+        if form is None:
+            return self._view(index)
+        if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
+            self._slices = {}
+        self._slices[key] = view = NkiTensor.formed(self.alloc, form)
+        return view
 
-    def _plain_slice(
-        self, first: Any, last: Any, step: Any, left: Any, right: Any, stride: Any
-    ) -> NkiTensor | None:
-        """Return ``self[first:last, left:right]`` of a matrix, None if it is anything but that."""
+    def _plain_slice(self, first: Any, last: Any, left: Any, right: Any) -> Form | None:
+        """Return the form of ``self[first:last, left:right]``, None if that is no plain matrix."""
         shape = self.shape
-        if len(shape) != 2 or step is not None or stride is not None or self.indirect is not None:
+        if len(shape) != 2 or self.indirect is not None or not self.trusted:
             return None
         first, last = first or 0, shape[0] if last is None else last
         left, right = left or 0, shape[1] if right is None else right
@@ -169,15 +237,20 @@ class NkiTensor(NKIObject):
             return None
         if not (0 <= first < last <= shape[0] and 0 <= left < right <= shape[1]):
             return None
-        by_row, by_column = self.strides
-        return NkiTensor(
-            self.alloc,
-            (last - first, right - left),
-            self.dtype,
-            self.start + first * by_row + left * by_column,
-            self.strides,
-            trusted=self.trusted,
-        )
+        key = (first, last, left, right)
+        known = None if self._form is None else self._form.slices.get(key)
+        if known is None:
+            by_row, by_column = self.strides
+            known = Form(
+                (last - first, right - left),
+                self.dtype,
+                self.start + first * by_row + left * by_column,
+                self.strides,
+                self.itemsize,
+            )
+            if self._form is not None and len(self._form.slices) < _KEPT_SLICES:
+                self._form.slices[key] = known
+        return known
 
     def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
         if self.indirect is not None and self.indirect.kind == "vector":
@@ -280,6 +353,8 @@ class NkiTensor(NKIObject):
                     self.alloc.is_argument,
                 )
             )
+            if self._form is not None:
+                self._form.layout = self._layout
         return self._layout
 
     @property

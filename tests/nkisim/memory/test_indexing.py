@@ -306,3 +306,30 @@ def test_a_range_is_no_index():
         (TypeError, nkisim.NkiValidationError), match="cannot be interpreted as an integer"
     ):
         nkisim.simulate(indexed_by_a_range)(numbered((4, 5)))
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 4, 0, 5), (0, 4.0, 0, 5), (0, 4, 0.0, 5), (0, 4, 0, 5.0)])
+@pytest.mark.parametrize("known", [False, True])
+def test_whole_floats_are_no_indices_even_after_equal_integers(bounds, known):
+    first, last, left, right = bounds
+
+    def kernel(source):
+        if known:
+            source[0:4, 0:5]
+        source[first:last, left:right]
+
+    with pytest.raises(nkisim.NkiValidationError, match="index"):
+        nkisim.simulate(kernel)(numbered((6, 10)))
+
+
+@pytest.mark.parametrize("shape", [(8.0, 4), (8, 4.0)])
+def test_whole_floats_in_a_shape_are_found_even_after_equal_integers(shape):
+    def kernel(source):
+        nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.sbuf)
+        nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+        out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=source)
+        return out
+
+    with pytest.raises(nkisim.NkiValidationError, match="is a float"):
+        nkisim.simulate(kernel, strictness="strict")(numbered((6, 10)))

@@ -8,6 +8,7 @@ and inverse roots are float32 functions that are right to four units.
 
 import importlib.util
 import math
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -255,43 +256,138 @@ def test_every_stage_of_the_matmul_is_tested():
     assert {kernel.__name__ for kernel in script("matmul_six_stages").STAGES} == set(TILES)
 
 
-@each_target
-@each_dtype
-@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
-@pytest.mark.parametrize(
-    ("heads", "queries", "keys", "d"),
-    [
-        (2, 1, 2, 2),
-        (1, 130, 700, 128),
-        (1, 300, 40, 16),
-        (1, 127, 511, 63),
-        (2, 128, 512, 64),
-        (1, 129, 513, 65),
-    ],
-)
-def test_attention_forward(heads, queries, keys, d, causal, dtype, target):
-    q_t, k_t, v = draw(dtype, (heads, d, queries), (heads, d, keys), (heads, keys, d))
-    scale = 1 / math.sqrt(d)
-    kernel = script("attention_forward").attention_forward
-    out = outputs(kernel, target, q_t, k_t, v, scale, causal)
+class TestAttentionForward:
+    """Sizes are (heads, queries, keys, d)."""
 
-    q64, k64, v64 = wide(q_t, k_t, v)
-    exact, bound = np.empty(out.shape), np.empty(out.shape)
-    chunks = math.ceil(keys / 512)  # with a mask there are fewer
-    for h in range(heads):
-        for i in range(queries):
-            seen = min(keys, i + 1) if causal else keys
-            terms = scale * q64[h, :, i, None] * k64[h, :, :seen]
-            scores = terms.sum(axis=0)
-            weights = np.exp(scores - scores.max())
-            weights /= weights.sum()
-            exact[h, i] = weights @ v64[h, :seen]
-            # A score has d products and sums and a scale. Its error and that of the maximum, and
-            # the rounding of their difference, change a weight by as much, in the values and in
-            # their total. Weights are rounded to the values' type on the way to the second
-            # product; the sums have `keys` terms; a chunk costs an exponential, a product, a sum.
-            score_off = (d + 3) * U * np.abs(terms).sum(axis=0).max()
-            relative = 4 * score_off + 2 * np.ptp(scores) * U + ROUNDING[dtype]
-            relative += (2 * keys + 4) * U + (2 + 2 * chunks) * (FUNCTION + 2 * U)
-            bound[h, i] = 1.01 * relative * (weights @ np.abs(v64[h, :seen]))
-    assert_within(out, exact, bound + ROUNDING[dtype] * (np.abs(exact) + bound))
+    each_mask = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+
+    @staticmethod
+    def script():
+        return script("attention_forward")
+
+    def judge(self, size, causal, dtype, target, scale=None, sections=1):
+        """Compare one run, which joins so many sections of keys, with the definition."""
+        heads, queries, keys, d = size
+        q_t, k_t, v = draw(dtype, (heads, d, queries), (heads, d, keys), (heads, keys, d))
+        scale = scale or 1 / math.sqrt(d)
+        out = outputs(self.script().attention_forward, target, q_t, k_t, v, scale, causal)
+        hidden = ~np.tri(queries, keys, dtype=bool) if causal else np.zeros((queries, keys), bool)
+        q64, k64, v64 = wide(q_t, k_t, v)
+        scores = scale * (q64.transpose(0, 2, 1) @ k64)
+        sizes = scale * (np.abs(q64).transpose(0, 2, 1) @ np.abs(k64))
+        top = scores.max(axis=-1, keepdims=True, where=~hidden, initial=-np.inf)
+        bottom = scores.min(axis=-1, keepdims=True, where=~hidden, initial=np.inf)
+        weights = np.where(hidden, 0.0, np.exp(np.minimum(scores - top, 0.0)))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        exact = weights @ v64
+        # A score has d products and sums and a scale. Its error and that of the maximum, and the
+        # rounding of their difference, change a weight by as much, in the values and in their
+        # total. Weights are rounded to the values' type on the way to the second product; the sums
+        # have `keys` terms; a section costs an exponential, a product, a sum.
+        largest = sizes.max(axis=-1, keepdims=True, where=~hidden, initial=0.0)
+        relative = 4 * (d + 3) * U * largest + 2 * (top - bottom) * U + ROUNDING[dtype]
+        relative += (2 * keys + 4) * U + (2 + 2 * sections) * (FUNCTION + 2 * U)
+        bound = 1.01 * relative * (weights @ np.abs(v64))
+        assert_within(out, exact, bound + ROUNDING[dtype] * (np.abs(exact) + bound))
+
+    @each_target
+    @each_dtype
+    @each_mask
+    @pytest.mark.parametrize(
+        "size",
+        [
+            (1, 1, 1, 2),
+            (2, 1, 2, 2),
+            (1, 130, 700, 128),
+            (1, 300, 40, 16),
+            (2, 128, 512, 64),
+            *((1, *near) for near in around(128, 128, 64)),
+            *((1, *near) for near in around(512, 512, 8)),
+            *((1, *near) for near in around(128, 2048, 128)[:2]),
+        ],
+    )
+    def test_around_tiles(self, size, causal, dtype, target):
+        self.judge(size, causal, dtype, target)
+
+    # gen2 and gen3 keep a result in a bank, and gen2 has the least memory.
+    @each_dtype
+    @each_mask
+    @pytest.mark.parametrize("keys", [127, 128, 129, 511, 512, 513, 2047, 2048, 2049])
+    @pytest.mark.parametrize("queries", [127, 128, 129])
+    def test_tails_of_keys(self, queries, keys, causal, dtype):
+        self.judge((1, queries, keys, 16), causal, dtype, "gen2", sections=2)
+
+    @pytest.mark.slow
+    @each_target
+    @each_dtype
+    @each_mask
+    @pytest.mark.parametrize("keys", [127, 129, 511, 512, 513, 2047, 2048, 2049])
+    @pytest.mark.parametrize("queries", [511, 512, 513, 2047, 2048, 2049])
+    def test_tails_of_long_queries(self, queries, keys, causal, dtype, target):
+        self.judge((1, queries, keys, 32), causal, dtype, target, sections=2)
+
+    @pytest.mark.slow
+    @each_mask
+    @each_dtype
+    def test_several_sections_and_groups(self, dtype, causal):
+        self.judge((1, 4225, 4609, 16), causal, dtype, "gen2", sections=3)
+
+    @each_target
+    @each_dtype
+    @each_mask
+    @pytest.mark.parametrize("resident", [64 * 1024, 0], ids=["resident", "streamed"])
+    @pytest.mark.parametrize("size", [(2, 300, 1100, 16), (1, 641, 513, 64), (1, 2, 1025, 128)])
+    def test_sections_are_joined(self, size, resident, causal, dtype, target, monkeypatch):
+        monkeypatch.setattr(self.script(), "RESIDENT", resident)
+        monkeypatch.setattr(self.script(), "SECTION", 512)
+        monkeypatch.setattr(self.script(), "GROUP", 256)
+        self.judge(size, causal, dtype, target, sections=3)
+
+    @each_mask
+    @pytest.mark.parametrize("scale", [2.0**-20, 3.0, 100.0])
+    def test_scales(self, scale, causal, monkeypatch):
+        # Three times what masks a score is beyond float32. At 100 the sections' maxima are so far
+        # apart that an exponential relative to the wrong one is, too.
+        monkeypatch.setattr(self.script(), "SECTION", 512)
+        monkeypatch.setattr(self.script(), "GROUP", 512)
+        size = (1, 1030, 1030, 4)
+        self.judge(size, causal, np.dtype(np.float32), "gen2", scale=scale, sections=3)
+
+    def test_scale_must_be_positive(self):
+        arguments = draw(np.float32, (1, 2, 3), (1, 2, 3), (1, 3, 2))
+        with pytest.raises(AssertionError, match="maxima"):
+            nkisim.simulate(self.script().attention_forward)(*arguments, -1.0, False)
+
+    def test_keys_are_loaded_once_while_they_fit(self):
+        # A key and its value in float32, d = 128: 4 bytes on every partition each, of 64 KiB. Three
+        # groups of queries, 33 tiles. Sections of 2048 keys; a group's queries, a tile's result.
+        fit = self.counts(queries=4224, keys=8192, dtype=np.float32)
+        assert fit["dma_copy"] == 4 * 2 + 3 + 33
+        too_many = self.counts(queries=4224, keys=8320, dtype=np.float32)
+        assert too_many["dma_copy"] == 3 * 5 * 2 + 3 + 33
+
+    def test_a_section_takes_few_instructions(self):
+        # Scores in 4 banks; 16 blocks of weights, of which 8 in bfloat16 are turned into a bank.
+        assert self.counts(queries=128, keys=2048, dtype=ml_dtypes.bfloat16) == {
+            "dma_copy": 4,
+            "nc_matmul": 4 + 16,
+            "tensor_reduce": 1,
+            "activation": 1,
+            "nc_transpose": 16,
+            "tensor_copy": 2,
+            "reciprocal": 1,
+            "tensor_scalar": 2,
+        }
+
+    def counts(self, queries, keys, dtype):
+        """Return how many instructions of each name one head with d = 128 takes."""
+        names = Counter()
+        run = nkisim.simulate(
+            self.script().attention_forward,
+            target="gen2",
+            values=False,
+            watchers=(lambda event: names.update([event.instruction]),),
+        )
+        run(*draw(dtype, (1, 128, queries), (1, 128, keys), (1, keys, 128)), 0.1, False)
+        assert run.report.codes == set()
+        return names

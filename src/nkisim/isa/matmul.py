@@ -1,19 +1,23 @@
 """nc_matmul: stationary.T @ moving on the systolic array, summed up in PSUM.
 
 Products of the input formats are exact in float32 and are summed in float32; the order of summation
-inside one instruction is not specified by the hardware, and here it is the BLAS library's. With
+inside one instruction is not specified by the hardware. Here it is the BLAS library's, or, for
+bfloat16 and float8 in a process with numba, that of the processor's matrix unit if it has one. With
 ``accumulate=None`` the first matmul into an element of a PSUM tensor overwrites it and later ones
 add, element by element.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from nkisim.compiled import matrix_unit
 from nkisim.diagnostics import flag
-from nkisim.dtypes import bfloat16, decode, encode
+from nkisim.dtypes import DType, bfloat16, decode, encode, float32
 from nkisim.isa import matmul_rules as broken
 from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS
 from nkisim.machine import Core, instruction, prepare_read
@@ -26,6 +30,9 @@ from nkisim.spec.enums import matmul_perf_mode as PerfMode
 __all__ = ["adding", "nc_matmul", "note_sum", "store_sum"]
 
 Array = np.ndarray
+
+# Smaller products are done by BLAS before the matrix unit is set up.
+_UNIT_PRODUCTS = 1 << 15
 
 _REMOVED = {
     keyword: (rules.RENAMED_MATMUL_KEYWORD, f"write {new}")
@@ -82,18 +89,68 @@ def nc_matmul(
     if is_transpose and core.generation.number >= 3:
         store_sum(core, dst, transposed(stationary, moving), accumulate=False, raw=True)
         return
-    left = _operand(stationary, "stationary", is_stationary_onezero)
-    right = _operand(moving, "moving", is_moving_onezero)
-    if perf_mode is PerfMode.double_row:
-        left = left.reshape(2 * left.shape[0], -1)
-        right = right.reshape(2 * right.shape[0], -1)
+    rows = 2 * stationary.shape[0] if perf_mode is PerfMode.double_row else stationary.shape[0]
+    left = prepare_read(stationary, "nc_matmul", "stationary").reshape(rows, -1)
+    right = prepare_read(moving, "nc_matmul", "moving").reshape(rows, -1)
     adds = adding(core, dst, accumulate)
-    if adds is False and dst.dtype == "float32" and dst.ndim == 2:
+    plain = dst.dtype is float32 and dst.ndim == 2
+    if (
+        plain
+        and (adds is True or adds is False)
+        and _multiply_on_unit(stationary, moving, left, right, dst.array, add=adds)
+    ):
+        note_sum(dst)
+        return
+    left = _widened(stationary, left, "stationary", is_stationary_onezero)
+    right = _widened(moving, right, "moving", is_moving_onezero)
+    if plain and adds is False:
         np.matmul(left.T, right, out=dst.array)
         note_sum(dst)
         return
     product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
     store_sum(core, dst, product, accumulate=adds)
+
+
+def _multiply_on_unit(
+    stationary: NkiTensor, moving: NkiTensor, left: Array, right: Array, out: Array, *, add: bool
+) -> bool:
+    """Write or add a product of 16- and 8-bit floats to ``out``, if the matrix unit can do that."""
+    if left.size * right.shape[1] < _UNIT_PRODUCTS or out.strides[1] != out.itemsize:
+        return False
+    if not matrix_unit.available():
+        return False
+    first = _packed(stationary, left, matrix_unit.pack_stationary)
+    second = None if first is None else _packed(moving, right, matrix_unit.pack_moving)
+    if first is None or second is None:
+        return False
+    matrix_unit.multiply(first, second, out, add=add)
+    return True
+
+
+def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Array | None]) -> Array | None:
+    """Return an operand as the matrix unit wants it, kept like decoded ones; None if it cannot."""
+    key = (tensor.start, tensor.layout, pack)
+    kept = tensor.storage.decoded(key)
+    if kept is None:
+        table = _bfloat16_patterns(tensor.dtype)
+        if table is None or stored.dtype == np.float32:
+            return None
+        bits = np.ascontiguousarray(stored).view(np.uint8 if table.size else np.uint16)
+        kept = pack(bits, table if table.size else None)
+        if kept is not None:
+            tensor.storage.keep_decoded(key, kept)
+    return kept
+
+
+@cache
+def _bfloat16_patterns(dtype: DType) -> Array | None:
+    """Return the bfloat16 of every pattern of an 8-bit float; empty for bfloat16, else None."""
+    if dtype is bfloat16:
+        return np.empty(0, np.uint16)
+    if dtype.kind != "float" or dtype.itemsize != 1:
+        return None
+    values = decode(np.arange(256, dtype=np.uint8).view(dtype.numpy), dtype)
+    return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
 def transposed(stationary: NkiTensor, moving: NkiTensor) -> Array:
@@ -106,21 +163,19 @@ def transposed(stationary: NkiTensor, moving: NkiTensor) -> Array:
     return np.ascontiguousarray(stored[row].T)
 
 
-def _operand(tensor: NkiTensor, name: str, onezero: bool) -> Array:
+def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Array:
     """Return an operand in float32; decoded copies are kept, since tiles are reused."""
-    stored = prepare_read(tensor, "nc_matmul", name)
     if stored.dtype == np.float32:
-        values: Array = stored.reshape(tensor.shape[0], -1)
         if onezero:
-            _check_onezero(values, name)
-            values = decode(encode(values, bfloat16), bfloat16)
-        return values
-    key = (*tensor.region, tensor.dtype)
+            _check_onezero(stored, name)
+            return decode(encode(stored, bfloat16), bfloat16)
+        return stored
+    key = (tensor.start, tensor.layout)
     kept = tensor.storage.decoded(key)
     if kept is None:
-        copy = tensor.storage.new_decoded(key, tensor.shape)
+        copy = tensor.storage.new_decoded(key, stored.shape)
         kept = decode(stored, tensor.dtype, out=copy)
-    return kept.reshape(tensor.shape[0], -1)
+    return kept
 
 
 def _check_onezero(values: Array, name: str) -> None:

@@ -26,6 +26,7 @@ class AccumulationState:
     __slots__ = (
         "_bytes",
         "_current",
+        "_ever_opened",
         "_evicted",
         "_interrupted",
         "_opened",
@@ -40,6 +41,7 @@ class AccumulationState:
         self._bytes: np.ndarray | None = None
         self._replay: list[tuple[Region, int]] = []
         self._opened: set[Region] = set()
+        self._ever_opened: set[Region] = set()
         self._evicted: set[Region] = set()
         self._interrupted: set[Region] = set()
         # The region of the last matmul while nothing else touched the storage: sums go on there
@@ -50,18 +52,12 @@ class AccumulationState:
         """Tell which elements of ``region`` a matmul has opened: all, none, or a mask."""
         if region is self._current or region in self._opened:
             return True
-        if self._bytes is None and not self._replay:
+        if not any(self._touch(known, region) for known in self._ever_opened):
             return False
         mask: np.ndarray = self._view(region) == _OPENED * _SPREAD[region[3]]
         if mask.all():
             return True
         return mask if mask.any() else False
-
-    def foreign(self, region: Region) -> bool:
-        """Tell whether another engine was the last to write part of ``region``."""
-        if region in self._opened or (self._bytes is None and not self._replay):
-            return False
-        return bool((self._view(region) == _OTHER * _SPREAD[region[3]]).any())
 
     def open(self, region: Region) -> None:
         """Note that a matmul wrote ``region``."""
@@ -72,6 +68,7 @@ class AccumulationState:
             self._interrupt(region)
             self._replay.append((region, _OPENED))
             self._opened.add(region)
+            self._ever_opened.add(region)
         self._interrupted.discard(region)
         self._evicted.discard(region)
 

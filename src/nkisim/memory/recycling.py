@@ -3,6 +3,9 @@
 Tiles come and go by the thousand, in few sizes. Memory that the system hands out anew has to be
 cleared by it and lies in no cache; what a dead tile of the same size left has neither fault. So
 bytes are taken from here, and given back by the last who held them, if no view of them is alive.
+
+Tiles begin with a cache line, for most vector loads and stores of a tile that does not would touch
+two lines.
 """
 
 from __future__ import annotations
@@ -16,6 +19,10 @@ __all__ = ["Buffer", "give_back", "take"]
 # Small arrays are quick to make, and large ones not worth keeping.
 _LEAST, _MOST = 1 << 14, 1 << 22
 _KEPT_BYTES = 1 << 25
+
+_LINE = 64
+_SLACK = _LINE - 1
+"""Bytes that a larger array has beyond those in use, so that these can begin with a line."""
 
 
 class _Pool:
@@ -31,15 +38,23 @@ _pool = _Pool()
 
 def take(nbytes: int) -> np.ndarray:
     """Return an array of bytes that nobody else holds; what is in it is anything."""
+    if nbytes < _LEAST:
+        return np.empty(nbytes, np.uint8)
     dead = _pool.free.get(nbytes)
     if dead:
         try:
             found = dead.pop()
         except IndexError:  # another thread was faster
-            return np.empty(nbytes, np.uint8)
+            return _new(nbytes)
         _pool.nbytes -= nbytes
         return found
-    return np.empty(nbytes, np.uint8)
+    return _new(nbytes)
+
+
+def _new(nbytes: int) -> np.ndarray:
+    room = np.empty(nbytes + _SLACK, np.uint8)
+    skipped = -room.ctypes.data % _LINE
+    return room[skipped : skipped + nbytes]
 
 
 class Buffer:
@@ -61,19 +76,21 @@ class Buffer:
 def give_back(holder: Buffer) -> None:
     """Keep the ``data`` of a dying holder for the next who needs that size.
 
-    Only memory that the array owns, and that nothing but the holder refers to: a view counts.
+    Only memory that was taken here, and that nothing but the holder refers to: a view counts.
     """
-    if _LEAST <= holder.data.nbytes <= _MOST and _references(holder) <= _ALONE:
+    if _LEAST <= holder.data.nbytes <= _MOST and _references(holder) == _ALONE:
         data = holder.data
-        if data.base is None and _pool.nbytes + data.nbytes <= _KEPT_BYTES:
+        taken_here = data.base is not None and data.base.nbytes - data.nbytes == _SLACK
+        if taken_here and _pool.nbytes + data.nbytes <= _KEPT_BYTES:
             _pool.nbytes += data.nbytes
             _pool.free.setdefault(data.nbytes, []).append(data)
 
 
-def _references(holder: Buffer) -> int:
-    return getrefcount(holder.data)
+def _references(holder: Buffer) -> tuple[int, int]:
+    # Views of views refer to the array that owns the memory.
+    return getrefcount(holder.data), getrefcount(holder.data.base)
 
 
-# What an array counts that only its holder has: how many references a call adds is Python's affair.
-_ALONE = 0
-_ALONE = _references(Buffer(np.empty(1, np.uint8)))
+# What arrays count that only their holder has: how many references a call adds is Python's affair.
+_ALONE = (0, 0)
+_ALONE = _references(Buffer(_new(1)))

@@ -48,7 +48,7 @@ class Form:
     Attributes:
         shape, dtype, start, strides, itemsize, region, whole: As of the tensors that have it.
         layout: Number of the layout; -1 until a tensor of the form was asked for it.
-        slices: Forms of slices of such a tile, by the numbers of both slices.
+        views: Forms of views of such a tile, by start, shape and strides.
     """
 
     __slots__ = (
@@ -57,9 +57,9 @@ class Form:
         "layout",
         "region",
         "shape",
-        "slices",
         "start",
         "strides",
+        "views",
         "whole",
     )
 
@@ -81,7 +81,7 @@ class Form:
         self.region: Region = (start, shape, strides, itemsize)
         self.whole = whole
         self.layout = -1
-        self.slices: dict[tuple[Any, ...], Form] = {}
+        self.views: dict[tuple[Any, ...], Form] = {}
 
 
 class NkiTensor(NKIObject):
@@ -208,54 +208,64 @@ class NkiTensor(NKIObject):
 
     def __getitem__(self, index: Any) -> NkiTensor:
         """Return the view that an index selects; nothing is clipped."""
-        if type(index) is not tuple or len(index) != 2:
+        if type(index) is not tuple:
             return self._view(index)
-        rows, columns = index
-        if not (type(rows) is type(columns) is slice and rows.step is columns.step is None):
-            return self._view(index)
-        # Loops over tiles take the same slices again and again; a view never changes.
-        key = first, last, left, right = rows.start, rows.stop, columns.start, columns.stop
-        known = self._slices.get(key)
-        # 8.0 finds what 8 has left here, but is no index.
-        if known is not None and not (
-            type(first) is float
-            or type(last) is float
-            or type(left) is float
-            or type(right) is float
-        ):
-            return known
-        form = self._plain_slice(*key)
+        key = None
+        if len(index) == 2 and type(index[0]) is type(index[1]) is slice:
+            # Loops over tiles take the same slices again and again; a view never changes.
+            rows, columns = index
+            if rows.step is columns.step is None:
+                key = first, last, left, right = rows.start, rows.stop, columns.start, columns.stop
+                known = self._slices.get(key)
+                # 8.0 finds what 8 has left here, but is no index.
+                if known is not None and not (
+                    type(first) is float
+                    or type(last) is float
+                    or type(left) is float
+                    or type(right) is float
+                ):
+                    return known
+        form = self._plain_form(index)
         if form is None:
             return self._view(index)
-        if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
-            self._slices = {}
-        self._slices[key] = view = NkiTensor.formed(self.alloc, form)
+        view = NkiTensor.formed(self.alloc, form)
+        if key is not None:
+            if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
+                self._slices = {}
+            self._slices[key] = view
         return view
 
-    def _plain_slice(self, first: Any, last: Any, left: Any, right: Any) -> Form | None:
-        """Return the form of ``self[first:last, left:right]``, None if that is no plain matrix."""
-        shape = self.shape
-        if len(shape) != 2 or self.indirect is not None or not self.trusted:
+    def _plain_form(self, index: tuple[Any, ...]) -> Form | None:
+        """Return the form of a view by slices and integers inside the tensor, None for others.
+
+        The view has its first dimension and one more, so no rule can break.
+        """
+        if len(index) != len(self.shape) or self.indirect is not None or not self.trusted:
             return None
-        first, last = 0 if first is None else first, shape[0] if last is None else last
-        left, right = 0 if left is None else left, shape[1] if right is None else right
-        if not (type(first) is type(last) is type(left) is type(right) is int):
+        start = self.start
+        shape: tuple[int, ...] = ()
+        strides: tuple[int, ...] = ()
+        for entry, extent, stride in zip(index, self.shape, self.strides, strict=True):
+            if type(entry) is slice and entry.step is None:
+                first = 0 if entry.start is None else entry.start
+                last = extent if entry.stop is None else entry.stop
+                if not (type(first) is type(last) is int and 0 <= first < last <= extent):
+                    return None
+                start += first * stride
+                shape += (last - first,)
+                strides += (stride,)
+            elif type(entry) is int and shape and 0 <= entry < extent:
+                start += entry * stride
+            else:
+                return None
+        if len(shape) < 2:
             return None
-        if not (0 <= first < last <= shape[0] and 0 <= left < right <= shape[1]):
-            return None
-        key = (first, last, left, right)
-        known = None if self._form is None else self._form.slices.get(key)
+        key = (start, shape, strides)
+        known = None if self._form is None else self._form.views.get(key)
         if known is None:
-            by_row, by_column = self.strides
-            known = Form(
-                (last - first, right - left),
-                self.dtype,
-                self.start + first * by_row + left * by_column,
-                self.strides,
-                self.itemsize,
-            )
-            if self._form is not None and len(self._form.slices) < _KEPT_SLICES:
-                self._form.slices[key] = known
+            known = Form(shape, self.dtype, start, strides, self.itemsize)
+            if self._form is not None and len(self._form.views) < _KEPT_SLICES:
+                self._form.views[key] = known
         return known
 
     def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:

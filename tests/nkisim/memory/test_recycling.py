@@ -99,3 +99,12 @@ def test_threads_never_hold_the_same_memory():
     for thread in threads:
         thread.join()
     assert not clashes
+
+
+@pytest.mark.parametrize("size", [recycling._LEAST, SIZE, SIZE + 4, recycling._MOST + 1])
+def test_tiles_begin_with_a_cache_line(size):
+    buffer = Buffer(take(size))
+    assert buffer.data.nbytes == size
+    assert address(buffer.data) % 64 == 0
+    del buffer
+    assert address(take(size)) % 64 == 0

@@ -1,0 +1,198 @@
+"""Packing of stored matrices into tiles.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from nkisim.compiled.tile_layout import BLOCK, DEPTH, LINE, SIDE, TILE
+from nkisim.compiled.tile_product import call, pointer_to, room
+
+__all__ = ["packing"]
+
+_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_BYTES = ir.VectorType(_I8, LINE)
+_HALVES = ir.VectorType(_I16, LINE // 2)
+_WORDS = ir.VectorType(_I32, LINE // 4)
+
+
+def _shuffled(builder: Any, first: Any, second: Any, order: list[int]) -> Any:
+    """Return the elements of two vectors, counted through, that ``order`` names."""
+    mask = ir.Constant(ir.VectorType(_I32, len(order)), order)
+    return builder.shuffle_vector(first, second, mask)
+
+
+def _loaded(builder: Any, address: Any, kind: Any, index: int = 0) -> Any:
+    """Return the vector of a kind at an address, or one of those that follow it."""
+    pointer = builder.gep(builder.inttoptr(address, kind.as_pointer()), [ir.Constant(_I64, index)])
+    return builder.load(pointer, align=1)
+
+
+def _pair(builder: Any, upper: Any, lower: Any) -> tuple[Any, Any]:
+    """Return two rows of 32 halves column by column: a line of 16 columns, and one of the rest."""
+    first, second = (
+        _shuffled(builder, upper, lower, [i // 2 + i % 2 * BLOCK + skipped for i in range(BLOCK)])
+        for skipped in (0, SIDE)
+    )
+    return first, second
+
+
+def _planes(builder: Any, table: Any) -> list[list[Any]]:
+    """Return the lower and the upper bytes of 256 halves, 64 to a vector."""
+    held = [_loaded(builder, table, _BYTES, i) for i in range(8)]
+    return [
+        [
+            _shuffled(builder, held[i], held[i + 1], [2 * j + byte for j in range(LINE)])
+            for i in range(0, 8, 2)
+        ]
+        for byte in range(2)
+    ]
+
+
+def _looked_up(builder: Any, codes: Any, plane: list[Any]) -> Any:
+    """Return the bytes that 64 codes stand for."""
+    # One instruction looks up 128 bytes by seven bits of the code; the eighth chooses between two.
+    below, above = (
+        call(builder, "llvm.x86.avx512.vpermi2var.qi.512", _BYTES, low, codes, high)
+        for low, high in (plane[:2], plane[2:])
+    )
+    negative = builder.icmp_signed("<", codes, ir.Constant(_BYTES, None))
+    return builder.select(negative, above, below)
+
+
+def _pair_of_codes(
+    builder: Any, upper: Any, lower: Any, planes: list[list[Any]]
+) -> tuple[Any, Any]:
+    """Return what ``_pair`` does, of two rows of 32 codes."""
+    codes = _shuffled(builder, upper, lower, list(range(LINE)))
+    low, high = (_looked_up(builder, codes, plane) for plane in planes)
+    lines = []
+    for skipped in (0, SIDE):
+        places = [i // 2 + i % 2 * BLOCK + skipped for i in range(BLOCK)]
+        order = [place + byte * LINE for place in places for byte in range(2)]
+        lines.append(builder.bitcast(_shuffled(builder, low, high, order), _HALVES))
+    return lines[0], lines[1]
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return the columns of a square of vectors: quarters change places, then their quarters."""
+    rows = list(rows)
+    size = len(rows)
+    half = size // 2
+    while half:
+        # Of rows i and i + half, one takes the parts in even places, the other those in odd ones.
+        even = [size + j - half if j & half else j for j in range(size)]
+        odd = [size + j if j & half else j + half for j in range(size)]
+        for i in range(size):
+            if not i & half:
+                pair = rows[i], rows[i + half]
+                rows[i] = _shuffled(builder, *pair, even)
+                rows[i + half] = _shuffled(builder, *pair, odd)
+        half //= 2
+    return rows
+
+
+def _subnormal(builder: Any, lines: list[Any]) -> Any:
+    """Return flags, one bit for each place in a line, of a subnormal in that place."""
+
+    def every(value: int) -> Any:
+        return ir.Constant(_HALVES, _HALVES.count * [value])
+
+    # Less one and without its sign a subnormal is below 127; a zero wraps round to the most.
+    least = every(0xFFFF)
+    for line in lines:
+        size = builder.sub(builder.and_(line, every(0x7FFF)), every(1))
+        least = builder.select(builder.icmp_unsigned("<", size, least), size, least)
+    flags = builder.icmp_unsigned("<", least, every(0x7F))
+    return builder.zext(builder.bitcast(flags, _I32), _I64)
+
+
+def _block_packing(itemsize: int, transpose: bool) -> Any:
+    """Return the intrinsic that packs 32 rows and columns into two tiles ``apart`` bytes apart.
+
+    It returns 0 if there is no subnormal among them.
+    """
+    row = ir.VectorType(ir.IntType(8 * itemsize), BLOCK)
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, step, table, target, apart = arguments
+        planes = _planes(builder, table) if itemsize == 1 else []
+        pairs = []
+        for _ in range(SIDE):
+            upper = _loaded(builder, source, row)
+            lower = _loaded(builder, builder.add(source, step), row)
+            source = builder.add(source, builder.add(step, step))
+            pairs.append(
+                _pair_of_codes(builder, upper, lower, planes)
+                if planes
+                else _pair(builder, upper, lower)
+            )
+        for tile in zip(*pairs, strict=True):
+            lines = [builder.bitcast(line, _WORDS) for line in tile]
+            pointer = builder.inttoptr(target, _WORDS.as_pointer())
+            for i, line in enumerate(_transposed(builder, lines) if transpose else lines):
+                builder.store(line, builder.gep(pointer, [ir.Constant(_I64, i)]), align=LINE)
+            target = builder.add(target, apart)
+        return _subnormal(builder, [line for pair in pairs for line in pair])
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def pack_block(
+        context: Any, source: Any, step: Any, table: Any, target: Any, apart: Any
+    ) -> Any:
+        return types.int64(*5 * [types.int64]), build
+
+    return pack_block
+
+
+def packing(itemsize: int, transpose: bool) -> Callable[[Any, Any, Any], int]:
+    """Compile and return the function ``(stored, table, packed)`` that packs a matrix.
+
+    It fills ``packed``, words of memory with room for the tiles and for 15 words more, from the
+    first cache line that begins there. The function returns the number of words before it, or -1 if
+    ``stored`` holds a subnormal.
+    """
+    element, entries = (types.uint16, 0) if itemsize == 2 else (types.uint8, 256)
+    pack_block = _block_packing(itemsize, transpose)
+
+    def pack(stored: Any, table: Any, packed: Any) -> int:
+        depth, width = stored.shape
+        if width > 1 and stored.strides[1] != itemsize:
+            raise ValueError("a matrix to be packed must have dense columns")
+        if table.size != entries:
+            raise ValueError("8-bit floats, and they only, need a table of 256 entries")
+        blocks = (depth + DEPTH - 1) // DEPTH
+        source, step = types.int64(stored.ctypes.data), stored.strides[0]
+        meanings = types.int64(table.ctypes.data)
+        begin = types.int64(packed.ctypes.data)
+        skipped = -begin & (LINE - 1)
+        edge = room()
+        subnormal = 0
+        for k in range(0, depth, DEPTH):
+            for n in range(0, width, BLOCK):
+                rows, columns = min(DEPTH, depth - k), min(BLOCK, width - n)
+                corner, apart = source + k * step + n * itemsize, step
+                if rows < DEPTH or columns < BLOCK:
+                    to = pointer_to(element, edge)
+                    for i in range(DEPTH * BLOCK):
+                        to[i] = 0
+                    for i in range(rows):
+                        line = pointer_to(element, corner + i * step)
+                        for j in range(columns):
+                            to[i * BLOCK + j] = line[j]
+                    corner, apart = edge, BLOCK * itemsize
+                target = begin + skipped + (n // SIDE * blocks + k // DEPTH) * TILE
+                subnormal |= pack_block(corner, apart, meanings, target, blocks * TILE)
+        return -1 if subnormal else skipped // 4
+
+    matrix = types.Array(element, 2, "A", readonly=True, aligned=False)
+    table = types.Array(types.uint16, 1, "C", readonly=True)
+    words = types.Array(types.uint32, 1, "C")
+    return numba.njit(types.int64(matrix, table, words), nogil=True)(pack)

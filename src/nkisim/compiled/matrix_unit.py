@@ -20,16 +20,15 @@ import platform
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from nkisim.compiled.tile_layout import packed_shape
+from nkisim.compiled.tile_layout import SIDE, TILE, packed_shape
 
-__all__ = ["available", "multiply", "pack_moving", "pack_stationary"]
+__all__ = ["Packed", "available", "multiply", "pack_moving", "pack_stationary"]
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
-Packed = np.ndarray[tuple[int, ...], np.dtype[np.uint32]]
 
 # What the compiled code uses: the unit itself, and wide registers to fill it.
 _FEATURES = {"+amx-tile", "+amx-bf16", "+avx512bw", "+avx512vbmi"}
@@ -38,6 +37,22 @@ _FEATURES = {"+amx-tile", "+amx-bf16", "+avx512bw", "+avx512vbmi"}
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 _NO_TABLE = np.empty(0, np.uint16)
+
+
+class Packed(NamedTuple):
+    """An operand as the unit wants it.
+
+    Attributes:
+        address: Where its tiles begin.
+        tiles: How many of them lie below each other.
+        columns: Columns of the operand, filled up with zeros.
+        memory: What holds the tiles.
+    """
+
+    address: int
+    tiles: int
+    columns: int
+    memory: Array
 
 
 def available() -> bool:
@@ -68,39 +83,42 @@ def pack_moving(stored: Array, table: Array | None = None) -> Packed | None:
 def multiply(stationary: Packed, moving: Packed, out: Array, *, add: bool) -> None:
     """Write ``stationary.T @ moving`` to ``out``, or add it to what is there.
 
-    The sum over K is finished before it is added, so adding gives ``out + product`` to the bit.
-
     Args:
         stationary: Packed operand (K, M).
         moving: Packed operand (K, N).
         out: Matrix (M, N) of float32 with dense columns; its rows lie any distance apart. From a
             multiple of 64 bytes on it is written in two thirds of the time.
-        add: Whether to add.
+        add: Whether to add; then the sum over K begins with what is there.
 
     Raises:
         ValueError: Columns of ``out`` are not dense, or the operands do not fit it or each other.
     """
-    _product()(stationary, moving, out, add)
+    rows, columns = out.shape
+    tiles = stationary.tiles
+    if tiles != moving.tiles or stationary.columns < rows or moving.columns < columns:
+        raise ValueError("multiply: the operands do not fit each other or out")
+    if columns > 1 and out.strides[1] != out.itemsize:
+        raise ValueError("multiply: out has no dense columns")
+    _product()(stationary.address, moving.address, tiles, out, add)
 
 
 def _packed(stored: Array, table: Array | None, transpose: bool) -> Packed | None:
     strips, words = packed_shape(*stored.shape)
-    room = np.empty(strips * words + 15, np.uint32)
-    first = _packing(stored.itemsize, transpose)(
-        stored, _NO_TABLE if table is None else table, room
-    )
-    return None if first < 0 else room[first : first + strips * words].reshape(strips, words)
+    memory = np.empty(strips * words + 15, np.uint32)
+    pack = _packing(stored.itemsize, transpose)
+    address = pack(stored, _NO_TABLE if table is None else table, memory)
+    return Packed(address, 4 * words // TILE, strips * SIDE, memory) if address else None
 
 
 @cache
-def _packing(itemsize: int, transpose: bool) -> Callable[[Array, Array, Packed], int]:
+def _packing(itemsize: int, transpose: bool) -> Callable[[Array, Array, Array], int]:
     from nkisim.compiled.tile_packing import packing
 
     return packing(itemsize, transpose)
 
 
 @cache
-def _product() -> Callable[[Packed, Packed, Array, bool], None]:
+def _product() -> Callable[[int, int, int, Array, bool], None]:
     from nkisim.compiled.tile_product import product
 
     return product()

@@ -156,7 +156,7 @@ def packing(itemsize: int, transpose: bool) -> Callable[[Any, Any, Any], int]:
     """Compile and return the function ``(stored, table, packed)`` that packs a matrix.
 
     It fills ``packed``, words of memory with room for the tiles and for 15 words more, from the
-    first cache line that begins there. The function returns the number of words before it, or -1 if
+    first cache line that begins there. The function returns the address of that line, or 0 if
     ``stored`` holds a subnormal.
     """
     element, entries = (types.uint16, 0) if itemsize == 2 else (types.uint8, 256)
@@ -172,7 +172,7 @@ def packing(itemsize: int, transpose: bool) -> Callable[[Any, Any, Any], int]:
         source, step = types.int64(stored.ctypes.data), stored.strides[0]
         meanings = types.int64(table.ctypes.data)
         begin = types.int64(packed.ctypes.data)
-        skipped = -begin & (LINE - 1)
+        begin += -begin & (LINE - 1)
         edge = room()
         subnormal = 0
         for k in range(0, depth, DEPTH):
@@ -188,9 +188,9 @@ def packing(itemsize: int, transpose: bool) -> Callable[[Any, Any, Any], int]:
                         for j in range(columns):
                             to[i * BLOCK + j] = line[j]
                     corner, apart = edge, BLOCK * itemsize
-                target = begin + skipped + (n // SIDE * blocks + k // DEPTH) * TILE
+                target = begin + (n // SIDE * blocks + k // DEPTH) * TILE
                 subnormal |= pack_block(corner, apart, meanings, target, blocks * TILE)
-        return -1 if subnormal else skipped // 4
+        return 0 if subnormal else begin
 
     matrix = types.Array(element, 2, "A", readonly=True, aligned=False)
     table = types.Array(types.uint16, 1, "C", readonly=True)

@@ -76,16 +76,15 @@ def _zero(context: Any, tile: Any) -> Any:
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def _load(context: Any, tile: Any, address: Any) -> Any:
-    """Load a tile whose lines follow each other."""
+def _load(context: Any, tile: Any, address: Any, step: Any) -> Any:
+    """Load a tile from lines that are ``step`` bytes apart."""
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = builder.inttoptr(arguments[1], _POINTER)
-        step = ir.Constant(_I64, LINE)
-        _instruction(builder, "tileloadd64", signature.args[:1], pointer, step)
+        _instruction(builder, "tileloadd64", signature.args[:1], pointer, arguments[2])
         return context.get_dummy_value()
 
-    return types.void(tile, types.int64), build
+    return types.void(tile, types.int64, types.int64), build
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
@@ -135,82 +134,72 @@ def pointer_to(context: Any, element: Any, address: Any) -> Any:
     return pointer(element, types.int64), build
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _add_line(context: Any, source: Any, target: Any) -> Any:
-    """Add 16 aligned float32 to 16 that lie anywhere."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        line = ir.VectorType(ir.FloatType(), SIDE).as_pointer()
-        source, target = (builder.inttoptr(address, line) for address in arguments)
-        total = builder.fadd(builder.load(target, align=4), builder.load(source, align=LINE))
-        builder.store(total, target, align=4)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), build
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _copy_block(
+    source: int, source_step: int, target: int, target_step: int, rows: int, columns: int
+) -> None:
+    """Copy float32 between two places; their rows are ``step`` bytes apart."""
+    for i in range(rows):
+        here = pointer_to(types.float32, source + i * source_step)
+        there = pointer_to(types.float32, target + i * target_step)
+        for j in range(columns):
+            there[j] = here[j]
 
 
-def _multiply(stationary: Any, moving: Any, out: Any, add: bool) -> None:
+def _multiply(stationary: int, moving: int, tiles: int, out: Any, add: bool) -> None:
     rows, columns = out.shape
-    strip = 4 * moving.shape[1]
-    if (
-        stationary.shape[1] != moving.shape[1]
-        or stationary.shape[0] * SIDE < rows
-        or moving.shape[0] * SIDE < columns
-        or (columns > 1 and out.strides[1] != 4)
-    ):
-        raise ValueError("multiply: out has no dense columns, or the operands do not fit")
-    step = out.strides[0]
-    target = types.int64(out.ctypes.data)
-    left = types.int64(stationary.ctypes.data)
-    right = types.int64(moving.ctypes.data)
-    block = room()
+    out_step = out.strides[0]
+    begin = types.int64(out.ctypes.data)
+    strip = tiles * TILE
+    edge = room()
     _configure()
     # Two strips of the moving operand stay in the nearest cache while all stationary ones pass.
     for n in range(0, columns, BLOCK):
         for m in range(0, rows, BLOCK):
-            _zero(0)
-            _zero(1)
-            _zero(2)
-            _zero(3)
-            a = left + m // SIDE * strip
-            b = right + n // SIDE * strip
-            for _ in range(strip // TILE):
-                _load(4, a)
-                _load(6, b)
+            corner = begin + m * out_step + 4 * n
+            height, width = min(BLOCK, rows - m), min(BLOCK, columns - n)
+            whole = height == BLOCK and width == BLOCK
+            place, step = (corner, out_step) if whole else (edge, 2 * LINE)
+            if add:
+                if not whole:
+                    _copy_block(corner, out_step, edge, 2 * LINE, height, width)
+                _load(0, place, step)
+                _load(1, place + LINE, step)
+                _load(2, place + SIDE * step, step)
+                _load(3, place + SIDE * step + LINE, step)
+            else:
+                _zero(0)
+                _zero(1)
+                _zero(2)
+                _zero(3)
+            a = stationary + m // SIDE * strip
+            b = moving + n // SIDE * strip
+            for _ in range(tiles):
+                _load(4, a, LINE)
+                _load(6, b, LINE)
                 _dot(0, 4, 6)
-                _load(7, b + strip)
+                _load(7, b + strip, LINE)
                 _dot(1, 4, 7)
-                _load(5, a + strip)
+                _load(5, a + strip, LINE)
                 _dot(2, 5, 6)
                 _dot(3, 5, 7)
                 a += TILE
                 b += TILE
-            corner = target + m * step + 4 * n
-            height, width = min(BLOCK, rows - m), min(BLOCK, columns - n)
-            whole = height == BLOCK and width == BLOCK
-            if whole and not add:
-                to, apart = corner, step
-            else:
-                to, apart = block, 2 * LINE
-            _store(0, to, apart)
-            _store(1, to + LINE, apart)
-            _store(2, to + SIDE * apart, apart)
-            _store(3, to + SIDE * apart + LINE, apart)
-            if whole and add:
-                for i in range(BLOCK):
-                    _add_line(block + 2 * LINE * i, corner + i * step)
-                    _add_line(block + 2 * LINE * i + LINE, corner + i * step + LINE)
-            elif not whole:
-                for i in range(height):
-                    here = pointer_to(types.float32, block + 2 * LINE * i)
-                    there = pointer_to(types.float32, corner + i * step)
-                    for j in range(width):
-                        there[j] = there[j] + here[j] if add else here[j]
+            _store(0, place, step)
+            _store(1, place + LINE, step)
+            _store(2, place + SIDE * step, step)
+            _store(3, place + SIDE * step + LINE, step)
+            if not whole:
+                _copy_block(edge, 2 * LINE, corner, out_step, height, width)
     _release()
 
 
-def product() -> Callable[[Any, Any, Any, bool], None]:
-    """Compile and return the function ``(stationary, moving, out, add)``."""
-    packed = types.Array(types.uint32, 2, "C", readonly=True)
+def product() -> Callable[[int, int, int, Any, bool], None]:
+    """Compile and return the function ``(stationary, moving, tiles, out, add)``.
+
+    Its first arguments are the addresses of the packed operands and how many tiles each of their
+    strips has.
+    """
     out = types.Array(types.float32, 2, "A", aligned=False)
-    return numba.njit(types.void(packed, packed, out, types.boolean), nogil=True)(_multiply)
+    signature = types.void(types.int64, types.int64, types.int64, out, types.boolean)
+    return numba.njit(signature, nogil=True)(_multiply)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.compiled import matrix_unit
+from nkisim.compiled.matrix_unit import Packed
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType, bfloat16, decode, encode, float32
 from nkisim.isa import matmul_rules as broken
@@ -127,10 +128,10 @@ def _multiply_on_unit(
     return True
 
 
-def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Array | None]) -> Array | None:
+def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Packed | None]) -> Packed | None:
     """Return an operand as the matrix unit wants it, kept like decoded ones; None if it cannot."""
     key = (tensor.start, tensor.layout, pack)
-    kept = tensor.storage.decoded(key)
+    kept: Packed | None = tensor.storage.decoded(key)
     if kept is None:
         table = _bfloat16_patterns(tensor.dtype)
         if table is None or stored.dtype == np.float32:
@@ -171,7 +172,7 @@ def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Arra
             return decode(encode(stored, bfloat16), bfloat16)
         return stored
     key = (tensor.start, tensor.layout)
-    kept = tensor.storage.decoded(key)
+    kept: Array | None = tensor.storage.decoded(key)
     if kept is None:
         copy = tensor.storage.new_decoded(key, stored.shape)
         kept = decode(stored, tensor.dtype, out=copy)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Storage(Buffer):
         self.psum = AccumulationState(data.size, pitch) if psum else None
         self._written: Marks | None = None
         self._pending = data.size
-        self._decoded: dict[Hashable, tuple[Buffer | None, int, np.ndarray]] = {}
+        self._decoded: dict[Hashable, tuple[Buffer | None, int, Any]] = {}
 
     @classmethod
     def fresh(cls, partitions: int, pitch: int, *, psum: bool = False) -> Storage:
@@ -119,8 +119,8 @@ class Storage(Buffer):
             return np.ones(shape, bool)
         return self._written.missing(start, shape, strides, itemsize)
 
-    def decoded(self, key: Hashable) -> np.ndarray | None:
-        """Return the float32 copy kept for a view if no write came since."""
+    def decoded(self, key: Hashable) -> Any:
+        """Return what is kept for a view, in float32 or otherwise, None if a write came since."""
         kept = self._decoded.get(key)
         if kept is None:
             return None
@@ -137,6 +137,6 @@ class Storage(Buffer):
         self._decoded[key] = (buffer, self.version, values)
         return values
 
-    def keep_decoded(self, key: Hashable, values: np.ndarray) -> None:
-        """Keep a copy of a view, made elsewhere, until the next write."""
+    def keep_decoded(self, key: Hashable, values: Any) -> None:
+        """Keep what was made of a view elsewhere until the next write."""
         self._decoded[key] = (None, self.version, values)

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from nkisim.memory.lifetime import Address, Lifetime
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.sharing import SharedAccess
 from nkisim.memory.storage import Storage
-from nkisim.memory.tensor import Form, NkiTensor, require_dtype
+from nkisim.memory.tensor import Form, NkiTensor, is_tuple_of_ints, require_dtype
 
 __all__ = ["Allocation", "CoreMemory", "SharedHbm", "int_shape", "require_region"]
 
@@ -175,7 +175,7 @@ class CoreMemory:
             NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
         """
         line = _caller_line()
-        if address is None and type(dtype) is DType and _is_tuple_of_ints(shape):
+        if address is None and type(dtype) is DType and is_tuple_of_ints(shape):
             form = self._forms.get((shape, dtype, region))
             if form is not None:
                 if name:
@@ -432,19 +432,9 @@ def require_region(region: Any, where: str) -> MemoryRegion:
     raise AssertionError("unreachable: A014 always raises")
 
 
-def _is_tuple_of_ints(shape: Any) -> TypeGuard[tuple[int, ...]]:
-    """Tell whether a shape is what it should be; 8.0 and True are equal to integers, but none."""
-    if type(shape) is not tuple:
-        return False
-    for extent in shape:  # noqa: SIM110, for all() costs twice as much
-        if type(extent) is not int:
-            return False
-    return True
-
-
 def int_shape(shape: Any, where: str) -> tuple[int, ...]:
     """Return a shape as a tuple of integers; whole floats are taken with a finding."""
-    if _is_tuple_of_ints(shape) and len(shape) <= 5 and min(shape, default=1) > 0:
+    if is_tuple_of_ints(shape) and len(shape) <= 5 and min(shape, default=1) > 0:
         return shape
     entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     extents = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard
 
 import numpy as np
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nkisim.memory.allocation import Allocation
     from nkisim.memory.indirect import Indirection
 
-__all__ = ["Form", "NkiTensor", "layout_id", "require_dtype"]
+__all__ = ["Form", "NkiTensor", "is_tuple_of_ints", "layout_id", "require_dtype"]
 
 _LAYOUTS: dict[tuple[Any, ...], int] = {}
 _NUMBERS = itertools.count()
@@ -34,6 +34,16 @@ _KEPT_SLICES = 256
 
 _NO_SLICES: dict[tuple[Any, ...], NkiTensor] = {}
 """What a tensor has that was never sliced; stays empty."""
+
+
+def is_tuple_of_ints(shape: Any) -> TypeGuard[tuple[int, ...]]:
+    """Tell whether something is a tuple of integers; 8.0 and True are equal to some, but none."""
+    if type(shape) is not tuple:
+        return False
+    for extent in shape:  # noqa: SIM110, for all() costs twice as much
+        if type(extent) is not int:
+            return False
+    return True
 
 
 def layout_id(key: tuple[Any, ...]) -> int:
@@ -48,7 +58,7 @@ class Form:
     Attributes:
         shape, dtype, start, strides, itemsize, region, whole: As of the tensors that have it.
         layout: Number of the layout; -1 until a tensor of the form was asked for it.
-        views: Forms of views of such a tile, by start, shape and strides.
+        views: Forms of slices of such a tile, by their bounds.
     """
 
     __slots__ = (
@@ -210,63 +220,78 @@ class NkiTensor(NKIObject):
         """Return the view that an index selects; nothing is clipped."""
         if type(index) is not tuple:
             return self._view(index)
-        key = None
-        if len(index) == 2 and type(index[0]) is type(index[1]) is slice:
-            # Loops over tiles take the same slices again and again; a view never changes.
+        if len(index) == 2:
             rows, columns = index
-            if rows.step is columns.step is None:
-                key = first, last, left, right = rows.start, rows.stop, columns.start, columns.stop
-                known = self._slices.get(key)
-                # 8.0 finds what 8 has left here, but is no index.
-                if known is not None and not (
-                    type(first) is float
-                    or type(last) is float
-                    or type(left) is float
-                    or type(right) is float
-                ):
-                    return known
-        form = self._plain_form(index)
-        if form is None:
+            plane = None
+        elif len(index) == 3:
+            rows, plane, columns = index
+            if type(plane) is not int:
+                return self._view(index)
+        else:
             return self._view(index)
-        view = NkiTensor.formed(self.alloc, form)
-        if key is not None:
+        if not (type(rows) is type(columns) is slice and rows.step is columns.step is None):
+            return self._view(index)
+        # Loops over tiles take the same slices again and again; a view never changes.
+        key = first, last, _, left, right = (
+            rows.start,
+            rows.stop,
+            plane,
+            columns.start,
+            columns.stop,
+        )
+        # 8.0 would find what 8 has left, but is no index.
+        if (
+            type(first) is float
+            or type(last) is float
+            or type(left) is float
+            or type(right) is float
+        ):
+            return self._view(index)
+        view = self._slices.get(key)
+        if view is None:
+            form = None if self._form is None else self._form.views.get(key)
+            if form is None:
+                form = self._sliced(*key)
+                if form is None:
+                    return self._view(index)
+            view = NkiTensor.formed(self.alloc, form)
             if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
                 self._slices = {}
             self._slices[key] = view
         return view
 
-    def _plain_form(self, index: tuple[Any, ...]) -> Form | None:
-        """Return the form of a view by slices and integers inside the tensor, None for others.
+    def _sliced(
+        self, first: Any, last: Any, plane: int | None, left: Any, right: Any
+    ) -> Form | None:
+        """Return the form of ``self[first:last, left:right]``, with a plane of three dimensions.
 
-        The view has its first dimension and one more, so no rule can break.
+        None where it is not certain that no rule breaks: for other indices than integers, or
+        outside the tensor.
         """
-        if len(index) != len(self.shape) or self.indirect is not None or not self.trusted:
+        shape, strides, start = self.shape, self.strides, self.start
+        if self.indirect is not None or not self.trusted:
             return None
-        start = self.start
-        shape: tuple[int, ...] = ()
-        strides: tuple[int, ...] = ()
-        for entry, extent, stride in zip(index, self.shape, self.strides, strict=True):
-            if type(entry) is slice and entry.step is None:
-                first = 0 if entry.start is None else entry.start
-                last = extent if entry.stop is None else entry.stop
-                if not (type(first) is type(last) is int and 0 <= first < last <= extent):
-                    return None
-                start += first * stride
-                shape += (last - first,)
-                strides += (stride,)
-            elif type(entry) is int and shape and 0 <= entry < extent:
-                start += entry * stride
-            else:
-                return None
-        if len(shape) < 2:
+        if plane is not None and len(shape) == 3 and 0 <= plane < shape[1]:
+            start += plane * strides[1]
+            shape, strides = shape[::2], strides[::2]
+        elif plane is not None or len(shape) != 2:
             return None
-        key = (start, shape, strides)
-        known = None if self._form is None else self._form.views.get(key)
-        if known is None:
-            known = Form(shape, self.dtype, start, strides, self.itemsize)
-            if self._form is not None and len(self._form.views) < _KEPT_SLICES:
-                self._form.views[key] = known
-        return known
+        bounds = (
+            0 if first is None else first,
+            shape[0] if last is None else last,
+            0 if left is None else left,
+            shape[1] if right is None else right,
+        )
+        if not is_tuple_of_ints(bounds):
+            return None
+        top, bottom, begin, end = bounds
+        if not (0 <= top < bottom <= shape[0] and 0 <= begin < end <= shape[1]):
+            return None
+        start += top * strides[0] + begin * strides[1]
+        form = Form((bottom - top, end - begin), self.dtype, start, strides, self.itemsize)
+        if self._form is not None and len(self._form.views) < _KEPT_SLICES:
+            self._form.views[first, last, plane, left, right] = form
+        return form
 
     def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
         if self.indirect is not None and self.indirect.kind == "vector":

@@ -136,7 +136,8 @@ def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Packed | None]
         table = _bfloat16_patterns(tensor.dtype)
         if table is None or stored.dtype == np.float32:
             return None
-        bits = np.ascontiguousarray(stored).view(np.uint8 if table.size else np.uint16)
+        dense = stored if stored.strides[1] == stored.itemsize else stored.copy()
+        bits = dense.view(np.uint8 if table.size else np.uint16)
         kept = pack(bits, table if table.size else None)
         if kept is not None:
             tensor.storage.keep_decoded(key, kept)

@@ -8,6 +8,7 @@ a grain that suits it too.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -55,15 +56,14 @@ class Marks:
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray:
         """Return the marks of a view; the last dimension is along its dense runs."""
-        run, outer = itemsize, len(shape)
-        while outer and (strides[outer - 1] == run or shape[outer - 1] == 1):
-            outer -= 1
-            run *= shape[outer]
-        if not run:
+        unit, extents, steps = _runs(start, shape, strides, itemsize)
+        if not unit:
             return np.empty(0, np.uint8)
-        grain = self._suit(math.gcd(run, start, *strides[:outer]))
-        steps = (*(stride // grain for stride in strides[:outer]), 1)
-        extents = (*shape[:outer], run // grain)
+        grain = self._suit(unit)
+        if grain != unit:
+            factor = unit // grain
+            extents = (*extents[:-1], extents[-1] * factor)
+            steps = (*(step * factor for step in steps[:-1]), 1)
         return np.ndarray(extents, np.uint8, self._marks, start // grain, steps)
 
     def _of_elements(
@@ -86,3 +86,22 @@ class Marks:
             self._marks = np.repeat(self._marks, self._grain // finer)
             self._grain = finer
         return self._grain
+
+
+@lru_cache(maxsize=4096)
+def _runs(
+    start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Return the largest grain that suits a view's dense runs, and extents and steps in grains.
+
+    The grain is 0 for a view without elements.
+    """
+    run, outer = itemsize, len(shape)
+    while outer and (strides[outer - 1] == run or shape[outer - 1] == 1):
+        outer -= 1
+        run *= shape[outer]
+    if not run:
+        return 0, (), ()
+    unit = math.gcd(run, start, *strides[:outer])
+    steps = (*(stride // unit for stride in strides[:outer]), 1)
+    return unit, (*shape[:outer], run // unit), steps

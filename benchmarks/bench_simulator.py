@@ -11,8 +11,8 @@ instructions, and beside the NumPy or torch routine that computes the same resul
 types are shown with and without numba and torch in the process, because conversions use their
 kernels when the user has imported them; so both are imported after all that is measured without.
 
-Matrix products are compared thread for thread: the simulator holds BLAS to one, so np.matmul gets
-one. The same ratio with as many as np.matmul likes is shown beside it.
+Routines are compared thread for thread: the simulator uses one, so np.matmul and torch get one. The
+ratios to np.matmul and to torch's attention with as many as they like are shown beside it.
 """
 
 from __future__ import annotations
@@ -83,12 +83,20 @@ def gemm_ratio(timings: dict[str, Timing], rival: str) -> float:
 
 
 def on_one_thread(function: Callable[[], object]) -> Callable[[], object]:
-    """Return ``function`` with BLAS held to one thread."""
+    """Return ``function`` with BLAS, and torch if it is loaded, held to one thread."""
     controller = ThreadpoolController()
+    torch = sys.modules.get("torch")
 
     def held() -> object:
         with controller.limit(limits=1, user_api="blas"):
-            return function()
+            if torch is None:
+                return function()
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)
+            try:
+                return function()
+            finally:
+                torch.set_num_threads(threads)
 
     return held
 
@@ -173,8 +181,15 @@ def kernel_timings(problem: Problem, torch_loaded: bool, rounds: int = 15) -> di
     }
     if torch_loaded or not problem.uses_torch:
         routine = problem.make_routine()
-        contenders[problem.routine] = routine if problem.uses_torch else on_one_thread(routine)
+        contenders[problem.routine] = on_one_thread(routine)
+        if is_attention(problem):
+            contenders[f"{problem.routine}, all threads"] = routine
     return measure(contenders, rounds)
+
+
+def is_attention(problem: Problem) -> bool:
+    """Tell whether a problem is the one with a goal of its own."""
+    return problem.name.startswith("attention")
 
 
 def kernel_rows(
@@ -191,9 +206,10 @@ def kernel_rows(
         rows.append(row("  the same with numba and torch", value, "{:.2f}x", at_least=goal))
     against = alone if problem.routine in alone else beside
     if against is not None:
-        value = ratio(against, "nkisim", problem.routine)
-        limit = 3.0 if problem.name.startswith("attention") else None
-        rows.append(row(f"  nkisim / {problem.routine}", value, "{:.2f}x", at_most=limit))
+        for routine in sorted(against.keys() - {"nkisim", "plain"}):
+            limit = 3.0 if is_attention(problem) and routine == problem.routine else None
+            value = ratio(against, "nkisim", routine)
+            rows.append(row(f"  nkisim / {routine}", value, "{:.2f}x", at_most=limit))
     return rows
 
 

@@ -1,7 +1,15 @@
 """Number formats: what is stored, how it is rounded, and what it becomes in float32."""
 
 from nkisim.dtypes.arithmetic import BFLOAT16_OPERATIONS, bfloat16_arithmetic
-from nkisim.dtypes.convert import decode, encode
+from nkisim.dtypes.convert import (
+    NUMBA_ELEMENTS,
+    TORCH_ELEMENTS,
+    decode,
+    encode,
+    numba_loaded,
+    suits_numba,
+    torch_loaded,
+)
 from nkisim.dtypes.formats import (
     DTYPES,
     DType,
@@ -27,16 +35,32 @@ from nkisim.dtypes.formats import (
     uint32,
 )
 from nkisim.dtypes.packed import pack, unpack
+from nkisim.dtypes.rows import (
+    Step,
+    blocks_of_rows,
+    combine_rows,
+    compiled_operations,
+    row_deviations,
+    row_extremes,
+    row_sums,
+    transpose_rows,
+)
 
 __all__ = [
     "BFLOAT16_OPERATIONS",
     "DTYPES",
+    "NUMBA_ELEMENTS",
+    "TORCH_ELEMENTS",
     "DType",
     "Kind",
+    "Step",
     "as_dtype",
     "bfloat16",
     "bfloat16_arithmetic",
+    "blocks_of_rows",
     "bool_",
+    "combine_rows",
+    "compiled_operations",
     "decode",
     "encode",
     "float4_e2m1fn_x4",
@@ -50,9 +74,16 @@ __all__ = [
     "int8",
     "int16",
     "int32",
+    "numba_loaded",
     "pack",
     "promote",
+    "row_deviations",
+    "row_extremes",
+    "row_sums",
+    "suits_numba",
     "tfloat32",
+    "torch_loaded",
+    "transpose_rows",
     "uint8",
     "uint16",
     "uint32",

@@ -22,7 +22,17 @@ import numpy as np
 
 from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
 
-__all__ = ["TORCH_SERIAL_ELEMENTS", "decode", "encode", "suits_numba", "suits_torch"]
+__all__ = [
+    "NUMBA_ELEMENTS",
+    "TORCH_ELEMENTS",
+    "TORCH_SERIAL_ELEMENTS",
+    "decode",
+    "encode",
+    "numba_loaded",
+    "suits_numba",
+    "suits_torch",
+    "torch_loaded",
+]
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -51,11 +61,11 @@ _THIRTEEN_BINADES = np.uint32(13 << 23)
 # From this size on the cast by bit patterns, 3 ns always, is worth its dozen calls.
 _FLOAT16_ELEMENTS = 256
 
-# A compiled ufunc costs a microsecond more to call than NumPy's own.
-_NUMBA_ELEMENTS = 1024
+# A compiled function costs a microsecond more to call than one of NumPy's.
+NUMBA_ELEMENTS = 1024
 
 # From about here on torch's faster kernels make up for what calling them costs.
-_TORCH_ELEMENTS = 16384
+TORCH_ELEMENTS = 16384
 
 # torch splits larger arrays over threads. Waiting for a second core that is busy elsewhere costs
 # far more than it can save here, so torch is only ever given pieces of this size.
@@ -139,6 +149,10 @@ def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
     # rounding bit, and of all below it matters only whether any is set: fold the lower half into
     # the lowest bit.
     bits = np.asarray(values).view(_U32)
+    if suits_numba(bits):
+        from nkisim.dtypes import compiled
+
+        return compiled.patterns(bits, _patterns(dtype)).view(dtype.numpy)
     index = np.asarray(bits & _LOW_HALF)
     index += _LOW_HALF
     index |= bits
@@ -257,12 +271,22 @@ def _has_nan(values: Float32Array) -> bool:
 
 def suits_numba(array: Array) -> bool:
     """Whether numba is loaded and ``array`` large enough for a compiled pass."""
-    return array.size >= _NUMBA_ELEMENTS and sys.modules.get("numba") is not None
+    return array.size >= NUMBA_ELEMENTS and numba_loaded()
+
+
+def numba_loaded() -> bool:
+    """Whether the process has numba loaded."""
+    return sys.modules.get("numba") is not None
+
+
+def torch_loaded() -> bool:
+    """Whether the process has torch loaded."""
+    return sys.modules.get("torch") is not None
 
 
 def suits_torch(array: Array) -> bool:
     """Whether torch is loaded and takes ``array`` as it is: large, dense and writable."""
-    if array.size < _TORCH_ELEMENTS or sys.modules.get("torch") is None:
+    if array.size < TORCH_ELEMENTS or not torch_loaded():
         return False
     # torch warns when it is given memory that must not be written, although nothing here writes.
     return array.flags.c_contiguous and array.flags.writeable

@@ -16,9 +16,11 @@ from nkisim.spec import as_op
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 
-__all__ = ["accumulate", "follow_chain"]
+__all__ = ["accumulate", "fold", "follow_chain", "reduces"]
 
 Array = np.ndarray
+
+_REDUCING = (ReduceCmd.reduce, ReduceCmd.reset_reduce, ReduceCmd.load_reduce)
 
 CHAIN_NOT_BEGUN = declare(
     "R006",
@@ -86,6 +88,11 @@ def _broken(rule: Any, name: str, why: str, fix: str) -> None:
     flag(rule, f"{name}: {why}", instruction=name, operand="reduce_cmd", seen=why, fix=fix)
 
 
+def reduces(command: ReduceCmd, op: Any) -> bool:
+    """Tell whether a command folds values into the registers."""
+    return as_op(op) is not None and command in _REDUCING
+
+
 def accumulate(
     core: Core,
     engine: Engine,
@@ -111,20 +118,40 @@ def accumulate(
         name: The instruction, for the chain it belongs to.
         reads: Whether the instruction reads the registers out.
     """
-    follow_chain(core, engine, command, name, (start, values.shape[0]), reads=reads)
-    registers = core.accumulators(engine).rows(start, values.shape[0])
+    part = None
     function = as_op(op)
-    identity = 0.0 if function is None else function.identity
+    if function is not None and reduces(command, op):
+        assert function.reduce is not None
+        part = function.reduce(values)
+    lanes = start, values.shape[0]
+    return fold(core, engine, command, op, part, lanes, load, name=name, reads=reads)
+
+
+def fold(
+    core: Core,
+    engine: Engine,
+    command: ReduceCmd,
+    op: Any,
+    part: Array | None,
+    lanes: tuple[int, int],
+    load: Any = 0.0,
+    *,
+    name: str,
+    reads: bool,
+) -> Array:
+    """Join what each row was reduced to with the registers; return the registers.
+
+    ``part`` has one float32 for each lane, and is None where the command does not reduce; ``lanes``
+    are the first and how many. The others are those of ``accumulate``.
+    """
+    follow_chain(core, engine, command, name, lanes, reads=reads)
+    registers = core.accumulators(engine).rows(*lanes)
+    function = as_op(op)
     if command in (ReduceCmd.reset, ReduceCmd.reset_reduce):
-        registers[...] = identity
+        registers[...] = 0.0 if function is None else function.identity
     elif command is ReduceCmd.load_reduce:
         registers[...] = load
-    if function is not None and command in (
-        ReduceCmd.reduce,
-        ReduceCmd.reset_reduce,
-        ReduceCmd.load_reduce,
-    ):
-        assert function.reduce is not None and function.binary is not None
-        part = function.reduce(values).reshape(-1, 1)
-        registers[...] = function.binary(registers, part)
+    if function is not None and part is not None:
+        assert function.binary is not None
+        registers[...] = function.binary(registers, part.reshape(-1, 1))
     return registers.copy()

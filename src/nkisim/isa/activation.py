@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import declare, flag
+from nkisim.diagnostics import declare
 from nkisim.isa.accumulate import accumulate
+from nkisim.isa.evaluation import evaluate, in_blocks
 from nkisim.machine import Core, instruction
-from nkisim.spec import ON_CHIP, OPS, Call, Column, Constraint, In, Op, Out, as_op, rules
+from nkisim.spec import ON_CHIP, OPS, Call, Column, Constraint, In, Op, Out, rules
 from nkisim.spec.constraints import columns_are_float32, same_free_size, same_partitions
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
@@ -19,14 +20,6 @@ __all__ = ["activation", "activation_reduce", "exponential"]
 
 Array = np.ndarray
 
-OUT_OF_DOMAIN = declare(
-    "D021",
-    "activation-domain",
-    "error",
-    "An activation's input lies outside the interval where the engine's function is valid.",
-    "the Scalar engine evaluates piecewise polynomials; outside the interval the result is "
-    "wrong, not NaN",
-)
 BIAS_KIND = declare(
     "D023",
     "activation-bias",
@@ -161,44 +154,6 @@ _COMMON = (
 )
 
 
-def _evaluate(name: str, op: Any, data: Array, bias: Any, scale: Any) -> Array:
-    """Return ``op(data * scale + bias)``, flagging inputs outside the valid interval."""
-    function = as_op(op)
-    assert function is not None and function.activation is not None
-    x = data
-    if not (isinstance(scale, np.float32) and scale == 1):
-        x = x * scale
-    if bias is not None:
-        x = x + bias
-    if function.domain is not None and x.size:
-        _check_domain(name, function, x)
-    return function.activation(x)
-
-
-def _check_domain(name: str, op: Op, x: Array) -> None:
-    assert op.domain is not None
-    low, high = op.domain
-    measured = np.abs(x) if op.name == "reciprocal" else x
-    if measured.min() >= low and measured.max() <= high:
-        return
-    outside = (measured < low) | (measured > high)
-    count = int(outside.sum())
-    if count == 0:
-        return  # NaN: propagated, not created here
-    distance = np.where(outside, np.abs(measured - np.clip(measured, low, high)), -1)
-    worst = x[np.unravel_index(int(np.argmax(distance)), x.shape)]
-    flag(
-        OUT_OF_DOMAIN,
-        f"{name}: {count} inputs of {op!r} lie outside its valid interval",
-        instruction=name,
-        operand="data",
-        seen=f"worst input {worst:.9g}",
-        allowed=f"[{low:.6g}, {high:.6g}]" + (" in magnitude" if op.name == "reciprocal" else ""),
-        fix="bring the input into the interval first (range reduction, clamping, or adding an "
-        "epsilon)",
-    )
-
-
 @instruction(
     engines=(Engine.scalar,),
     operands={
@@ -211,6 +166,7 @@ def _check_domain(name: str, op: Op, x: Array) -> None:
     require=_COMMON,
     moves=_is_copy,
     stateful=True,
+    shortcut=in_blocks,
     cost=stream(over="data"),
     source="nki.isa.activation, 0.3.0",
 )
@@ -230,7 +186,7 @@ def activation(
 
     The running sum takes the float32 values, before they are rounded into ``dst``.
     """
-    output = _evaluate("activation", op, data, bias, scale)
+    output = evaluate("activation", op, data, bias, scale)
     total = accumulate(
         core,
         Engine.scalar,
@@ -255,6 +211,7 @@ def activation(
     },
     require=_COMMON,
     stateful=True,
+    shortcut=in_blocks,
     cost=stream(over="data", extra=64),
     source="nki.isa.activation_reduce, 0.3.0",
 )
@@ -270,7 +227,7 @@ def activation_reduce(
     name: str | None = None,
 ) -> Any:
     """Return ``op(data * scale + bias)`` and its reduction along the free dimension."""
-    output = _evaluate("activation_reduce", op, data, bias, scale)
+    output = evaluate("activation_reduce", op, data, bias, scale)
     total = accumulate(
         core,
         Engine.scalar,

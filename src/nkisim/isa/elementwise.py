@@ -7,14 +7,13 @@ engine.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import BFLOAT16_OPERATIONS, bfloat16_arithmetic
+from nkisim.isa.shortcuts import chained, either, stored
 from nkisim.machine import instruction
 from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
@@ -32,7 +31,7 @@ from nkisim.spec.constraints import (
 )
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
-from nkisim.spec.instruction import Shortcut, ValueWatch
+from nkisim.spec.instruction import ValueWatch
 
 __all__ = ["reciprocal", "scalar_tensor_tensor", "tensor_copy", "tensor_scalar", "tensor_tensor"]
 
@@ -119,16 +118,6 @@ def _tensor_tensor_arithmetic(call: Call) -> Arithmetic:
     return "fp32"
 
 
-def _stored_arithmetic(call: Call) -> Shortcut | None:
-    """Return the shortcut for tiles that are all bfloat16."""
-    op, tensors = call.op("op"), call.tensors("dst", "data1", "data2")
-    if op is None or op.name not in BFLOAT16_OPERATIONS:
-        return None
-    if any(t.dtype != "bfloat16" or t.shape != tensors[0][1].shape for _, t in tensors):
-        return None
-    return functools.partial(bfloat16_arithmetic, op.name)
-
-
 def _two_operands(*names: str) -> Constraint:
     def check(call: Call) -> None:
         for name in names:
@@ -161,7 +150,7 @@ def _two_operands(*names: str) -> Constraint:
     choose_engine=_tensor_tensor_engine,
     arithmetic=_tensor_tensor_arithmetic,
     rowwise=True,
-    shortcut=_stored_arithmetic,
+    shortcut=either(stored("data1", "data2", "op"), chained("data1", ("op", "data2", None))),
     watch_values=_watch_shift("data1", "op"),
     cost=stream(over="dst", factor=2),
     source="nki.isa.tensor_tensor, 0.3.0",
@@ -241,6 +230,7 @@ def _second_operator(call: Call) -> None:
     choose_engine=_tensor_scalar_engine,
     arithmetic=_bits_or_fp32("op0", "op1"),
     rowwise=True,
+    shortcut=chained("data", ("op0", "operand0", "reverse0"), ("op1", "operand1", "reverse1")),
     watch_values=_watch_shift("data", "op0", "op1"),
     cost=stream(over="data"),
     source="nki.isa.tensor_scalar, 0.3.0",
@@ -280,6 +270,7 @@ def tensor_scalar(
         small_immediate("operand0"),
     ),
     rowwise=True,
+    shortcut=chained("data", ("op0", "operand0", "reverse0"), ("op1", "operand1", "reverse1")),
     cost=stream(over="data", factor=2),
     source="nki.isa.scalar_tensor_tensor, 0.3.0",
 )
@@ -325,6 +316,7 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
     arithmetic=same_bits_or_fp32("dst", "src"),
     moves=True,
     rowwise=True,
+    shortcut=chained("src"),
     cost=stream(over="src"),
     source="nki.isa.tensor_copy, 0.3.0",
 )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import declare
+from nkisim.dtypes import NUMBA_ELEMENTS, numba_loaded, row_deviations
+from nkisim.isa.shortcuts import as_rows, reads_rows
 from nkisim.machine import instruction
 from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
 from nkisim.spec.constraints import elements_per_partition, same_partitions
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.instruction import Shortcut
 
 __all__ = ["bn_aggr", "bn_stats"]
 
@@ -54,6 +58,42 @@ def _triples(call: Call) -> None:
         )
 
 
+def _statistics(data: Array) -> Array:
+    """Return count, mean and variance*count of even, then of odd elements, over float64."""
+    result = np.zeros((data.shape[0], 6), np.float32)
+    for slot, part in ((0, data[:, 0::2]), (3, data[:, 1::2])):
+        count = part.shape[1]
+        result[:, slot] = count
+        if count:
+            wide = part.astype(np.float64)
+            mean = wide.mean(axis=1, keepdims=True)
+            wide -= mean
+            result[:, slot + 1] = mean[:, 0]
+            result[:, slot + 2] = np.square(wide, out=wide).sum(axis=1)
+    return result
+
+
+def _compiled_statistics(call: Call) -> Shortcut | None:
+    """Return the compiled way through bn_stats."""
+    data = call.tensor("data")
+    if data is None or data.size < NUMBA_ELEMENTS or not reads_rows(data):
+        return None
+    index = call.instruction.parameters.index("data")
+
+    def compute(core: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        rows = as_rows(arguments[index])
+        found = row_deviations(rows)
+        if found is None:
+            return (_statistics(rows.astype(np.float32)),)
+        result = np.empty((len(rows), 6), np.float32)
+        result[:, 0::3] = rows.shape[1] // 2
+        result[:, 1::3] = found[:, 0::2]
+        result[:, 2::3] = found[:, 1::2]
+        return (result,)
+
+    return Shortcut(numba_loaded, compute)
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP)},
@@ -64,21 +104,13 @@ def _triples(call: Call) -> None:
             "data has at most 512 elements per partition", (STATISTICS_SHAPE,), _at_most_512
         ),
     ),
+    shortcut=_compiled_statistics,
     cost=stream(over="data"),
     source="nki.isa.bn_stats, 0.3.0",
 )
 def bn_stats(dst: Any, data: Any, name: str | None = None) -> Array:
     """Return count, mean and variance*count of even, then of odd elements."""
-    result = np.zeros((data.shape[0], 6), np.float32)
-    for slot, part in ((0, data[:, 0::2]), (3, data[:, 1::2])):
-        count = part.shape[1]
-        result[:, slot] = count
-        if count:
-            wide = part.astype(np.float64)
-            mean = wide.mean(axis=1)
-            result[:, slot + 1] = mean
-            result[:, slot + 2] = np.square(wide - mean[:, None]).sum(axis=1)
-    return result
+    return _statistics(data)
 
 
 @instruction(

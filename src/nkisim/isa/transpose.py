@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.dtypes import decode, encode
+from nkisim.dtypes import decode, encode, suits_numba, transpose_rows
 from nkisim.isa.matmul_rules import RESULT_BUFFER, TRANSPOSE_DTYPE
 from nkisim.machine import Core, commit, instruction, prepare_read
+from nkisim.machine.transfer import note_written
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
 from nkisim.spec.cost import stream
@@ -172,22 +173,36 @@ def nc_transpose(
     name: str | None = None,
 ) -> None:
     """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity spread."""
-    stored = prepare_read(data, "nc_transpose", "data").reshape(data.shape[0], -1)
-    result: Any = stored.T
-    on_tensor = _runs_on(data, dst, engine) is Engine.tensor
-    if core.generation.number == 2 and on_tensor and data.dtype.is_float:
-        result = _through_identity(stored, data)
+    stored = prepare_read(data, "nc_transpose", "data")
+    if stored.ndim != 2:
+        stored = stored.reshape(data.shape[0], -1)
+    result: Any = None
+    if core.generation.number == 2 and data.dtype.is_float:
+        on_tensor = _runs_on(data, dst, engine) is Engine.tensor
+        result = _contaminated(stored, data) if on_tensor else None
+    if result is None:
+        if dst.dtype == data.dtype and dst.storage is not data.storage:
+            target = dst.array
+            if suits_numba(stored) and _has_dense_rows(target) and _has_dense_rows(stored):
+                transpose_rows(target, stored)
+                note_written(dst)
+                return
+        result = stored.T
     if dst.dtype != data.dtype:
         result = encode(decode(np.ascontiguousarray(result), data.dtype), dst.dtype)
     commit(dst, result.reshape(dst.shape))
 
 
-def _through_identity(stored: Any, data: NkiTensor) -> Any:
-    """Return the product with the identity, which a NaN or infinity contaminates."""
+def _has_dense_rows(array: Any) -> bool:
+    return array.ndim == 2 and array.strides[1] == array.itemsize <= array.strides[0]
+
+
+def _contaminated(stored: Any, data: NkiTensor) -> Any:
+    """Return the product with the identity if NaN or infinity contaminates it, else None."""
     values = decode(stored, data.dtype)
     special = ~np.isfinite(values)
     if not special.any():
-        return stored.T
+        return None
     flag(
         TRANSPOSE_SPECIALS,
         f"nc_transpose data holds {int(special.sum())} NaN or infinite values; gen2 spreads them",

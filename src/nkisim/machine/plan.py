@@ -33,7 +33,7 @@ from nkisim.machine.transfer import (
 from nkisim.memory import NkiTensor, resolve_scalar
 from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
-from nkisim.spec.instruction import Instruction
+from nkisim.spec.instruction import Instruction, Shortcut
 from nkisim.spec.operands import Operand
 
 __all__ = ["Plan", "make_plan"]
@@ -196,7 +196,9 @@ class Plan:
 
     def _compute(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> None:
         if core.recorder.strictness == "simulate":
-            if self.shortcut is not None and self._take_shortcut(tensors):
+            shortcut = self.shortcut
+            if shortcut is not None and shortcut.suits() and self._apart(tensors):
+                self._take_shortcut(shortcut, core, arguments, tensors)
                 return
             if self.blocks is not None and self._apart(tensors):
                 self._compute_blocks(self.blocks, arguments, tensors)
@@ -217,26 +219,31 @@ class Plan:
             if part is not None:
                 store(tensors[index], part)
 
-    def _take_shortcut(self, tensors: Sequence[Any]) -> bool:
-        """Compute on stored elements, if that is possible for these values."""
-        assert self.shortcut is not None
+    def _take_shortcut(
+        self, shortcut: Shortcut, core: Core, arguments: list[Any], tensors: Sequence[Any]
+    ) -> None:
+        """Compute on stored elements."""
         name = self.instruction.name
-        written = tensors[self.writes[0][0]]
-        if any(tensors[index].storage is written.storage for index, _ in self.reads):
-            return False
-        inputs = [prepare_read(tensors[index], name, operand) for index, operand in self.reads]
-        if not self.shortcut(*inputs, written.array):
-            return False
-        note_written(written)
-        return True
+        for index, operand in self.reads:
+            arguments[index] = prepare_read(tensors[index], name, operand)
+        for index, _ in self.writes:
+            arguments[index] = tensors[index].array
+        results = shortcut.compute(core, arguments)
+        for (index, store), part in zip(self.stores, results, strict=True):
+            if part is None:
+                note_written(tensors[index])
+            else:
+                store(tensors[index], part)
 
     def _apart(self, tensors: Sequence[Any]) -> bool:
         """Tell whether the result may be written while inputs are still being read."""
         written = tensors[self.writes[0][0]]
-        return all(
-            tensors[index].storage is not written.storage or tensors[index].region == written.region
-            for index, _ in self.reads
-        )
+        storage = written.storage
+        for index, _ in self.reads:
+            read = tensors[index]
+            if read.storage is storage and read.region != written.region:
+                return False
+        return True
 
     def _compute_blocks(self, blocks: Blocks, arguments: list[Any], tensors: Sequence[Any]) -> None:
         """Compute a large tile in blocks of rows, each of which stays in the processor's cache."""

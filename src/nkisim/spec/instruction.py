@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import Constraint
@@ -23,8 +23,19 @@ unsigned patterns, no conversion. ``"integer"``: exact 32-bit arithmetic that wr
 storage form in, storage form out.
 """
 
-Shortcut = Callable[..., bool]
-"""Takes the stored elements of the inputs and of the result; False when it left that undefined."""
+
+class Shortcut(NamedTuple):
+    """A faster way through a call, on stored elements. Results and findings are the body's.
+
+    Attributes:
+        suits: Tells whether the way is open at this moment.
+        compute: Takes the core and the arguments, with tensors replaced by their stored elements;
+            returns the results, None for one that it has written itself.
+    """
+
+    suits: Callable[[], bool]
+    compute: Callable[[Any, Sequence[Any]], tuple[Any, ...]]
+
 
 ValueWatch = Callable[[Sequence[Any]], None]
 """Looks at the arguments of a call, tensors replaced by arrays, and flags what it finds."""
@@ -64,7 +75,7 @@ class Instruction:
         raw_results: Results that the body returns in storage form, such as indices.
         rowwise: True when the body treats every row by itself, so that large tiles can be computed
             in blocks of rows that stay in the processor's cache.
-        shortcut: Returns what computes a call straight on stored elements, or None.
+        shortcut: Returns a faster way through a call, or None.
         watch_values: Returns what looks at the loaded arguments of each call, or None.
         removed: Keywords of earlier releases and what to say about them.
         summary: First line of the body's docstring.

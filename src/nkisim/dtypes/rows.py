@@ -1,0 +1,213 @@
+"""Passes over the rows of float32 and bfloat16 tiles, compiled where numba is loaded.
+
+Results are those of NumPy's way over float32, to the bit; only where both operands of a sum or
+product are NaN, NumPy gives now the one and now the other, compiled code the first. Arrays are
+two-dimensional with dense rows, which may be apart, and are writable. All but ``combine_rows`` need
+numba: callers ask ``numba_loaded`` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from nkisim.compiled.codes import CODES, COLUMN, FULL, HALF, NOTHING, OPERATIONS
+from nkisim.dtypes.convert import decode, encode, suits_numba
+from nkisim.dtypes.formats import bfloat16
+
+__all__ = [
+    "Step",
+    "blocks_of_rows",
+    "combine_rows",
+    "compiled_operations",
+    "row_deviations",
+    "row_extremes",
+    "row_sums",
+    "transpose_rows",
+]
+
+Array = np.ndarray
+
+Step = tuple[str, Any, bool]
+"""An operation, its other operand and whether that comes first.
+
+The operand is a tile like the data, a float32 column, or a number.
+"""
+
+_BITS = np.dtype(np.uint16)
+_F32 = np.dtype(np.float32)
+_UNSIGNED: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+}
+
+_BLOCK_ELEMENTS = 65536
+"""Elements of a block: 256 KiB of float32 stay in a level-2 cache beside what they come from."""
+
+_SUMS = 8  # NumPy adds in as many interleaved sums, and halves what is longer than 128
+_UNDIVIDED = 2 * 128
+
+
+def combine_rows(out: Array, x: Array, steps: Sequence[Step] = ()) -> None:
+    """Write ``x``, after at most two operations, to ``out``, which may be an operand itself.
+
+    Each operation is rounded to float32, the result to the type of ``out``. Without numba this
+    takes several passes, over blocks that stay in the cache.
+    """
+    if suits_numba(out) and compiled_operations().issuperset(step[0] for step in steps):
+        _combine_compiled(out, x, steps)
+    else:
+        for rows in blocks_of_rows(*out.shape):
+            part = [(name, _of_rows(operand, rows), e) for name, operand, e in steps]
+            _combine_block(out[rows], x[rows], part)
+
+
+def blocks_of_rows(rows: int, width: int, elements: int = _BLOCK_ELEMENTS) -> list[slice]:
+    """Return the blocks in which to go through a tile, so that each stays in the cache."""
+    height = max(1, elements // max(1, width))
+    return [slice(first, min(first + height, rows)) for first in range(0, rows, height)]
+
+
+def _of_rows(operand: Any, rows: slice) -> Any:
+    return operand[rows] if isinstance(operand, np.ndarray) else operand
+
+
+def _combine_block(out: Array, x: Array, steps: Sequence[Step]) -> None:
+    # Operands other than x are needed after the first write.
+    direct = out.dtype == _F32 and not any(
+        isinstance(operand, np.ndarray) and np.may_share_memory(out, operand)
+        for _, operand, _ in steps
+    )
+    room = out if direct else np.empty(out.shape, _F32)
+    value = x if x.dtype == _F32 else decode(x, bfloat16, room)
+    for name, operand, exchanged in steps:
+        if isinstance(operand, np.ndarray):
+            operand = _widened(operand)
+        a, b = (operand, value) if exchanged else (value, operand)
+        value = getattr(np, name)(a, b, out=room)
+    if value is not out:
+        out[...] = value if out.dtype == _F32 else encode(value, bfloat16)
+
+
+def _combine_compiled(out: Array, x: Array, steps: Sequence[Step]) -> None:
+    tile, kind = _tile(x)
+    target, target_kind = _tile(out)
+    width = out.shape[1]
+    operands: list[Any] = []
+    for name, operand, exchanged in steps:
+        operands += CODES[name, exchanged], *_operand(operand, width)
+    for _ in range(2 - len(steps)):
+        operands += NOTHING, tile, kind  # an operand that is never looked at
+    _compiled("combining")(target, target_kind, width, tile, kind, *operands)
+
+
+def _tile(array: Array) -> tuple[Array, int]:
+    """Return an array as compiled code takes it, with its kind."""
+    return array.view(_BITS), FULL if array.itemsize == 4 else HALF
+
+
+def _operand(operand: Any, width: int) -> tuple[Array, int]:
+    """Return an operand as compiled code takes it, with its kind."""
+    if type(operand) is not np.ndarray:
+        number = np.empty((1, 1), _F32)
+        number[0, 0] = operand
+        return number.view(_BITS), COLUMN
+    if operand.shape[1] == width:
+        return _tile(operand)
+    return np.ascontiguousarray(operand, _F32).view(_BITS), COLUMN
+
+
+@cache
+def compiled_operations() -> frozenset[str]:
+    """Return the operations that give NumPy's bits on this processor.
+
+    Both pick their instructions by processor, and some flush subnormals or exchange zeros. Which of
+    two NaNs a sum or product becomes differs within NumPy, so that is left out.
+    """
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 1 << 32, (2, 64, 257), dtype=np.uint32)
+    # Subnormals, special values and cancellations are rare among random patterns.
+    special = np.array([0, 1, 0x7F7F_FFFF, 0x7F80_0000, 0x7F80_0001, 0x7FC0_0007], np.uint32)
+    bits[:, :32] = rng.choice([*special, *(special | 1 << 31)], (2, 32, 257))
+    bits[1, 32:48] = bits[0, 32:48] ^ rng.integers(0, 64, (16, 257), dtype=np.uint32)
+    bits[:, 48:56] &= np.uint32(0x80FF_FFFF)
+    a, b = bits.view(np.float32)
+    return frozenset(name for name in OPERATIONS if _agrees(name, a, b))
+
+
+def _agrees(name: str, a: Array, b: Array) -> bool:
+    function = getattr(np, name)
+    out = np.empty_like(a)
+    for exchanged in (False, True):
+        for operand in (b, b[:, :1]):
+            _combine_compiled(out, a, [(name, operand, exchanged)])
+            with np.errstate(all="ignore"):
+                expected = function(operand, a) if exchanged else function(a, operand)
+            one_number = ~(np.isnan(a) & np.isnan(operand))
+            if out[one_number].tobytes() != expected[one_number].tobytes():
+                return False
+    return True
+
+
+def row_extremes(x: Array, *, largest: bool) -> Array:
+    """Return the greatest or the least element of every row as a column of float32."""
+    tile, kind = _tile(x)
+    found = np.empty(len(x), _F32)
+    if _compiled("extremes")(tile, kind, x.shape[1], largest, found.view(np.int32)):
+        # Of NaNs, and of zeros of both signs, NumPy's order of comparisons decides.
+        unsure = (found == 0) | np.isnan(found)
+        reduce = np.maximum.reduce if largest else np.minimum.reduce
+        found[unsure] = reduce(_widened(x[unsure]), axis=-1)
+    return found.reshape(-1, 1)
+
+
+def row_sums(x: Array) -> Array:
+    """Return the float32 sum of every row."""
+    if x.shape[1] % _SUMS:
+        return np.asarray(np.add.reduce(_widened(x), axis=-1))
+    tile, kind = _tile(x)
+    found = np.empty(len(x), _F32)
+    if _compiled("sums")(tile, kind, x.shape[1], found):
+        # Which of several NaNs a sum becomes is NumPy's to say.
+        unsure = np.isnan(found)
+        found[unsure] = np.add.reduce(_widened(x[unsure]), axis=-1)
+    return found
+
+
+def _widened(x: Array) -> Array:
+    return x if x.dtype == _F32 else decode(x, bfloat16)
+
+
+def row_deviations(x: Array) -> Array | None:
+    """Return mean and summed squared deviation of even, then of odd elements of rows in float64.
+
+    None where that cannot be done: for other widths than NumPy adds up in equal parts, and where a
+    result is not finite.
+    """
+    width = x.shape[1]
+    pieces = 1 if width <= _UNDIVIDED else 2
+    if width % (2 * _SUMS * pieces) or width > 2 * _UNDIVIDED:
+        return None
+    tile, kind = _tile(x)
+    out = np.empty((len(x), 4), np.float64)
+    _compiled("deviations")(tile, kind, width, out)
+    return out if np.isfinite(out).all() else None
+
+
+def transpose_rows(out: Array, x: Array) -> None:
+    """Write the transpose of ``x`` to ``out``, bit for bit; they share no memory."""
+    unsigned = _UNSIGNED[x.itemsize]
+    _compiled("transposing", 8 * x.itemsize)(out.view(unsigned), x.view(unsigned))
+
+
+@cache
+def _compiled(name: str, *arguments: int) -> Any:
+    """Return a compiled function; the cache spares looking modules up in every call."""
+    from nkisim.compiled import rows, statistics, transposition
+
+    module = next(m for m in (rows, statistics, transposition) if name in m.__all__)
+    return getattr(module, name)(*arguments)

@@ -75,28 +75,22 @@ def _zero(context: Any, tile: Any) -> Any:
     return types.void(tile), build
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def _load(context: Any, tile: Any, address: Any, step: Any) -> Any:
-    """Load a tile from lines that are ``step`` bytes apart."""
+def _transfer(name: str) -> Any:
+    """Return the intrinsic between a tile and lines at an address, ``step`` bytes apart."""
 
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[1], _POINTER)
-        _instruction(builder, "tileloadd64", signature.args[:1], pointer, arguments[2])
-        return context.get_dummy_value()
+    @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+    def transfer(context: Any, tile: Any, address: Any, step: Any) -> Any:
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = builder.inttoptr(arguments[1], _POINTER)
+            _instruction(builder, name, signature.args[:1], pointer, arguments[2])
+            return context.get_dummy_value()
 
-    return types.void(tile, types.int64, types.int64), build
+        return types.void(tile, types.int64, types.int64), build
+
+    return transfer
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def _store(context: Any, tile: Any, address: Any, step: Any) -> Any:
-    """Store a tile in lines that are ``step`` bytes apart."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[1], _POINTER)
-        _instruction(builder, "tilestored64", signature.args[:1], pointer, arguments[2])
-        return context.get_dummy_value()
-
-    return types.void(tile, types.int64, types.int64), build
+_load, _store = _transfer("tileloadd64"), _transfer("tilestored64")
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]

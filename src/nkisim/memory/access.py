@@ -12,7 +12,8 @@ from nkisim.diagnostics import flag
 from nkisim.memory import rules
 from nkisim.memory.indirect import make_indirection
 from nkisim.memory.region import is_on_chip
-from nkisim.memory.tensor import NkiTensor, require_dtype
+from nkisim.memory.requests import require_dtype
+from nkisim.memory.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from nkisim.dtypes import DType

@@ -14,13 +14,15 @@ from nkisim.arch import Generation
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType
 from nkisim.memory import rules
+from nkisim.memory.form import Form
 from nkisim.memory.lifetime import Address, Lifetime
 from nkisim.memory.region import MemoryRegion, is_on_chip
+from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.sharing import SharedAccess
 from nkisim.memory.storage import Storage
-from nkisim.memory.tensor import Form, NkiTensor, is_tuple_of_ints, require_dtype
+from nkisim.memory.tensor import NkiTensor
 
-__all__ = ["Allocation", "CoreMemory", "SharedHbm", "int_shape", "require_region"]
+__all__ = ["Allocation", "CoreMemory", "SharedHbm"]
 
 _FLOAT32 = np.dtype(np.float32)
 
@@ -182,7 +184,7 @@ class CoreMemory:
                     self._remember_name(name, line, where)
                 return self._tile(form, region, name, line)
         region = require_region(region, where)
-        extents = int_shape(shape, where)
+        extents = whole_shape(shape, where)
         found = require_dtype(dtype, where)
         if name:
             self._remember_name(name, line, where)
@@ -413,65 +415,6 @@ class CoreMemory:
                 seen=f"first at {known[0]}:{known[1]}",
                 fix="make names unique, for instance with the loop index",
             )
-
-
-def require_region(region: Any, where: str) -> MemoryRegion:
-    """Return ``region`` if it is a buffer object, or raise A014."""
-    if type(region) is MemoryRegion:
-        return region
-    flag(
-        rules.BUFFER_STRING,
-        f"{where}: buffer must be a buffer object, got {region!r}",
-        instruction=where,
-        seen=repr(region),
-        allowed="nl.sbuf, nl.psum, nl.shared_hbm, nl.private_hbm",
-        fix=f"buffer=nl.{region}"
-        if isinstance(region, str)
-        else "pass nl.sbuf, nl.psum or an nl HBM buffer",
-    )
-    raise AssertionError("unreachable: A014 always raises")
-
-
-def int_shape(shape: Any, where: str) -> tuple[int, ...]:
-    """Return a shape as a tuple of integers; whole floats are taken with a finding."""
-    if is_tuple_of_ints(shape) and len(shape) <= 5 and min(shape, default=1) > 0:
-        return shape
-    entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    extents = []
-    for entry in entries:
-        if isinstance(entry, float):
-            flag(
-                rules.FRACTIONAL_EXTENT,
-                f"{where}: shape entry {entry} is a float",
-                instruction=where,
-                seen=entry,
-                allowed="an integer",
-                fix="use // after asserting divisibility",
-            )
-            if not entry.is_integer():
-                raise TypeError(f"{where}: shape entry {entry} is not an integer")
-        extents.append(int(entry))
-    result = tuple(extents)
-    if any(extent < 0 for extent in result):
-        raise ValueError(f"{where}: negative extent in shape {result}")
-    if 0 in result:
-        flag(
-            rules.EMPTY_DIMENSION,
-            f"{where}: shape {result} has an empty dimension",
-            instruction=where,
-            seen=result,
-            fix="skip the iteration when the tile is empty",
-        )
-    if len(result) > 5:
-        flag(
-            rules.RANK_LIMIT,
-            f"{where}: shape {result} has {len(result)} dimensions",
-            instruction=where,
-            seen=len(result),
-            allowed="at most 5",
-            fix="merge contiguous dimensions",
-        )
-    return result
 
 
 def _wide(dtype: DType) -> np.dtype[Any]:

@@ -6,92 +6,32 @@ and ``view`` only compute new ones. On chip the first dimension is the partition
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import DType, as_dtype, decode
+from nkisim.dtypes import DType, decode
 from nkisim.memory import rules
+from nkisim.memory.form import Form, layout_id
 from nkisim.memory.indexing import Index, index_view
 from nkisim.memory.objects import NKIObject
 from nkisim.memory.psum import Region
 from nkisim.memory.region import MemoryRegion, is_on_chip
+from nkisim.memory.requests import is_tuple_of_ints
 from nkisim.removed import missing_method
 
 if TYPE_CHECKING:
     from nkisim.memory.allocation import Allocation
     from nkisim.memory.indirect import Indirection
 
-__all__ = ["Form", "NkiTensor", "is_tuple_of_ints", "layout_id", "require_dtype"]
-
-_LAYOUTS: dict[tuple[Any, ...], int] = {}
-_NUMBERS = itertools.count()
+__all__ = ["NkiTensor"]
 
 _KEPT_SLICES = 256
 
 _NO_SLICES: dict[tuple[Any, ...], NkiTensor] = {}
 """What a tensor has that was never sliced; stays empty."""
-
-
-def is_tuple_of_ints(shape: Any) -> TypeGuard[tuple[int, ...]]:
-    """Tell whether something is a tuple of integers; 8.0 and True are equal to some, but none."""
-    if type(shape) is not tuple:
-        return False
-    for extent in shape:  # noqa: SIM110, for all() costs twice as much
-        if type(extent) is not int:
-            return False
-    return True
-
-
-def layout_id(key: tuple[Any, ...]) -> int:
-    """Return a small number for a static layout; equal layouts get equal numbers."""
-    known = _LAYOUTS.get(key)
-    return _LAYOUTS.setdefault(key, next(_NUMBERS)) if known is None else known
-
-
-class Form:
-    """What equal tiles have in common, so that a new one only needs its bytes.
-
-    Attributes:
-        shape, dtype, start, strides, itemsize, region, whole: As of the tensors that have it.
-        layout: Number of the layout; -1 until a tensor of the form was asked for it.
-        views: Forms of slices of such a tile, by their bounds.
-    """
-
-    __slots__ = (
-        "dtype",
-        "itemsize",
-        "layout",
-        "region",
-        "shape",
-        "start",
-        "strides",
-        "views",
-        "whole",
-    )
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        start: int,
-        strides: tuple[int, ...],
-        itemsize: int,
-        *,
-        whole: bool = False,
-    ) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.start = start
-        self.strides = strides
-        self.itemsize = itemsize
-        self.region: Region = (start, shape, strides, itemsize)
-        self.whole = whole
-        self.layout = -1
-        self.views: dict[tuple[Any, ...], Form] = {}
 
 
 class NkiTensor(NKIObject):
@@ -509,28 +449,3 @@ def _reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
         else:
             high += (extent - 1) * stride
     return low, high
-
-
-def require_dtype(dtype: Any, where: str) -> DType:
-    """Return the supported dtype that ``dtype`` names, or raise D001; foreign dtypes are D045."""
-    if type(dtype) is DType:
-        return dtype
-    found = as_dtype(dtype)
-    if found is None:
-        flag(
-            rules.UNSUPPORTED_DTYPE,
-            f"{where}: dtype {dtype} is not supported by NKI",
-            seen=dtype,
-            allowed="8-, 16- and 32-bit integers, bool, float8, float16, bfloat16, tfloat32, "
-            "float32 and x4 packs",
-            fix="cast on the host to a supported type, such as float32 or int32",
-        )
-        raise AssertionError("unreachable: D001 always raises")
-    if not isinstance(dtype, str):
-        flag(
-            rules.FOREIGN_DTYPE,
-            f"{where}: dtype is {dtype!r}, not a dtype of nki.language",
-            seen=repr(dtype),
-            fix=f"pass nl.{found}",
-        )
-    return found

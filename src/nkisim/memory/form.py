@@ -1,0 +1,62 @@
+"""Forms: what tensors of one shape, type and place in their storage have in common."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from nkisim.dtypes import DType
+from nkisim.memory.psum import Region
+
+__all__ = ["Form", "layout_id"]
+
+_LAYOUTS: dict[tuple[Any, ...], int] = {}
+_NUMBERS = itertools.count()
+
+
+def layout_id(key: tuple[Any, ...]) -> int:
+    """Return a small number for a static layout; equal layouts get equal numbers."""
+    known = _LAYOUTS.get(key)
+    return _LAYOUTS.setdefault(key, next(_NUMBERS)) if known is None else known
+
+
+class Form:
+    """What equal tiles have in common, so that a new one only needs its bytes.
+
+    Attributes:
+        shape, dtype, start, strides, itemsize, region, whole: As of the tensors that have it.
+        layout: Number of the layout; -1 until a tensor of the form was asked for it.
+        views: Forms of slices of such a tile, by their bounds.
+    """
+
+    __slots__ = (
+        "dtype",
+        "itemsize",
+        "layout",
+        "region",
+        "shape",
+        "start",
+        "strides",
+        "views",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        start: int,
+        strides: tuple[int, ...],
+        itemsize: int,
+        *,
+        whole: bool = False,
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.start = start
+        self.strides = strides
+        self.itemsize = itemsize
+        self.region: Region = (start, shape, strides, itemsize)
+        self.whole = whole
+        self.layout = -1
+        self.views: dict[tuple[Any, ...], Form] = {}

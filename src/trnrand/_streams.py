@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from trnrand._library import LIBRARY
-from trnrand._words import WIDE, Domain, Source, chunk_samples, paired, unit53
+from trnrand._words import WIDE, Domain, Source, chunk_samples, paired, suits_triton, unit53
 from trnrand.engines import MASK
 
 __all__ = ["DOMAINS", "FLOATS", "Kind", "fill_stream", "normals53", "stream", "torch_stream"]
@@ -90,6 +90,14 @@ def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
 def _fill_on_torch(kind: Kind, source: Source, out: Tensor) -> None:
     law = _LAWS[kind]
     wide = out.dtype is torch.float64
+    if not wide and suits_triton(out) and out.is_contiguous():
+        from trnrand import _triton
+
+        # Exponentials in half precision are made of float32's uniforms.
+        bits = _UNIFORM_BITS[out.dtype] if kind == "uniform" else 24
+        engine, seed, start = source.engine, source.seed, source.start
+        _triton.fill(kind, engine, seed, start, law.domain, out, bits)
+        return
     domain, per_sample = (law.domain | WIDE, 2) if wide else (law.domain, 1)
     # Enough samples that calling torch, twenty times per chunk, costs little beside the work.
     count, chunk = out.numel(), 8 * chunk_samples(source.device)

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ __all__ = [
     "Source",
     "chunk_samples",
     "paired",
+    "suits_triton",
     "unit53",
     "unsigned",
 ]
@@ -125,6 +127,10 @@ class Source:
 
     def _blocks(self, first: int, steps: Tensor, domain: int) -> Tensor:
         if self.device.type != "cpu":
+            if suits_triton(steps):
+                from trnrand import _triton
+
+                return _triton.blocks(self.engine, self.seed, first, steps.contiguous(), domain)
             return _blocks_on_tensors(self.engine, self.seed, first, steps, domain)
         out = np.empty((steps.numel(), 4), np.uint32)
         array = steps.numpy()
@@ -194,6 +200,18 @@ def _fill(
     words = _block_function(engine)(index & MASK, high, *rest, *key)
     for i, word in enumerate(words):
         out[:, i] = word
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+def suits_triton(tensor: Tensor) -> bool:
+    """Tell whether a CUDA tensor with values lies before us, and Triton is installed."""
+    if torch.compiler.is_compiling() or type(tensor) is not Tensor:
+        return False
+    return tensor.device.type == "cuda" and _has_triton()
 
 
 def _blocks_on_tensors(

@@ -1,10 +1,14 @@
 """The same numbers on a CUDA device: equal bits where no transcendental function is in the way."""
 
+import sys
+
 import pytest
 import torch
 
 import trnrand
-from trnrand import Generator
+from trnrand import Generator, _words
+from trnrand._streams import FLOATS, torch_stream
+from trnrand._words import Source
 from trnrand.engines import ENGINES
 
 from .draws import DRAWS
@@ -36,12 +40,58 @@ def test_draws_agree_with_the_cpu(name, engine):
         assert (~close).sum() <= 3
 
 
+@pytest.mark.parametrize("by_triton", [True, False])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_million_words_agree(engine):
+@pytest.mark.parametrize("seed", [7, 2**64 - 1, 2**63 + 16, 0])
+def test_a_million_words_agree(engine, seed, by_triton, monkeypatch):
+    monkeypatch.setattr(_words, "_has_triton", lambda: by_triton)
+    if not by_triton:
+        monkeypatch.setitem(sys.modules, "trnrand._triton", None)
     words = [
-        Generator(7, device, engine=engine).words(1_000_000).cpu() for device in ("cpu", "cuda")
+        Generator(seed, device, engine=engine).words(1_000_000).cpu() for device in ("cpu", "cuda")
     ]
     assert torch.equal(*words)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("start", "count"), [(0, 4096), (1, 1), (2**33 + 3, 1001), (2, 0)])
+def test_samples_by_triton_are_those_by_torch(start, count, engine, kind, dtype, monkeypatch):
+    source = Source(engine, 5, start, torch.device("cuda"))
+    got = torch_stream(kind, source, count, dtype)
+    monkeypatch.setattr(_words, "_has_triton", lambda: False)
+    want = torch_stream(kind, source, count, dtype)
+    if kind == "uniform":
+        assert torch.equal(got, want)
+    else:
+        # Each of three functions may be a unit in the last place off, and so may the rounding.
+        assert torch.allclose(got, want, rtol=4 * torch.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["words", "uniform", "normal", "exponential"])
+def test_samples_take_one_launch(kind, monkeypatch):
+    _triton = pytest.importorskip("trnrand._triton")
+    launched, launch = [], _triton._launch
+    monkeypatch.setattr(
+        _triton,
+        "_launch",
+        lambda kernel, *a, **k: (launched.append(kernel), launch(kernel, *a, **k)),
+    )
+    dtype = torch.int32 if kind == "words" else torch.float32
+    torch_stream(kind, Source("philox", 1, 3, torch.device("cuda")), 1_000_001, dtype)
+    assert launched == [_triton._fill_kernel]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("position", [2**34 - 1, 2**63 + 5, 2**64 - 2000])
+def test_words_far_out_agree(engine, position):
+    found = []
+    for device in ("cpu", "cuda"):
+        generator = Generator(11, device, engine=engine)
+        generator.seek(position)
+        found.append(generator.words(1001).cpu())
+    assert torch.equal(*found)
 
 
 def test_permutations_and_choices_agree():

@@ -157,7 +157,6 @@ class HostBoundary:
             self._region,
             name,
             dtype or as_dtype(array.dtype),
-            values=self._core.values,
         )
         self._inputs.append((name, original, found))
         return found

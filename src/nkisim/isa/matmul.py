@@ -204,6 +204,8 @@ def adding(
     region = dst.region
     if accumulate is not None and not accumulate:
         return False
+    if region is state.current:
+        return True
     if accumulate and state.interrupted(region):
         _flag_interrupted(name, dst, "written by another engine or another matmul")
         return True
@@ -296,4 +298,5 @@ def note_sum(dst: NkiTensor) -> None:
     if not storage.complete:
         storage.mark_written(*dst.region)
     assert storage.psum is not None
-    storage.psum.open(dst.region)
+    if dst.region is not storage.psum.current:
+        storage.psum.open(dst.region)

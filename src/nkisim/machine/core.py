@@ -108,7 +108,7 @@ class Core:
         shared: SharedHbm | None = None,
     ) -> None:
         self.generation = generation
-        self.memory = CoreMemory(generation, precise=precise, shared=shared)
+        self.memory = CoreMemory(generation, precise=precise, values=values, shared=shared)
         self.member = member
         self.values = values
         self.recorder = recorder

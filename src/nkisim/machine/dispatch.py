@@ -24,8 +24,6 @@ _BY_VALUE = frozenset(
 )
 """Types whose values are their own keys."""
 
-_EMPTY: tuple[()] = ()
-
 # True, 1 and 1.0 are equal keys but different arguments.
 _FALSE, _TRUE = (bool, False), (bool, True)
 
@@ -68,19 +66,26 @@ def instruction(
 def _callable(declared: Instruction) -> Callable[..., None]:
     """Return the public function: bind, look up the plan, run it."""
     names = ", ".join(declared.parameters)
+    defaults = {
+        p.name: p.default
+        for p in declared.signature.parameters.values()
+        if p.default is not p.empty
+    }
     # Generated lambdas bind the arguments and build the plan's key at the speed of plain calls.
     bind: Any = eval(f"lambda {names}: ({names},)")
-    bind.__defaults__ = tuple(
-        p.default for p in declared.signature.parameters.values() if p.default is not p.empty
-    )
-    parts = [
-        f"({p}._layout if type({p}) is NkiTensor and {p}._layout >= 0 else _operand_key({p}))"
-        if p in declared.operands
-        else f"({p} if {p} is _EMPTY or type({p}) in _BY_VALUE else _FALSE if {p} is False "
-        f"else _TRUE if {p} is True else _static_key({p}))"
-        for p in declared.parameters
-    ]
-    key_of: Any = eval(f"lambda {names}: ({declared.name!r}, {', '.join(parts)})", globals())
+    bind.__defaults__ = tuple(defaults.values())
+    scope = dict(globals())
+    parts = [repr(declared.name)]
+    for p in declared.parameters:
+        if p in declared.operands:
+            parts.append(
+                f"({p}._layout if type({p}) is NkiTensor and {p}._layout >= 0 "
+                f"else _operand_key({p}))"
+            )
+        else:
+            scope |= {f"default_{p}": defaults.get(p), f"key_{p}": _static_key(defaults.get(p))}
+            parts.append(f"(key_{p} if {p} is default_{p} else _static_key({p}))")
+    key_of: Any = eval(f"lambda {names}: ({', '.join(parts)},)", scope)
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
     def call(*args: Any, **kwargs: Any) -> None:
@@ -124,9 +129,11 @@ def _operand_key(value: Any) -> Any:
 
 def _static_key(value: Any) -> Any:
     """Return what of any other argument can influence legality: all of it."""
+    if value is True:
+        return _TRUE
+    if value is False:
+        return _FALSE
     kind = type(value)
-    if kind is bool:
-        return _TRUE if value else _FALSE
     if kind is float:
         return (float, value)
     if kind in _BY_VALUE:

@@ -16,6 +16,7 @@ from nkisim.dtypes import DType
 from nkisim.memory import rules
 from nkisim.memory.form import Form
 from nkisim.memory.lifetime import Address, Lifetime
+from nkisim.memory.recycling import placeholder
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.sharing import SharedAccess
@@ -147,13 +148,27 @@ class SharedHbm:
 
 
 class CoreMemory:
-    """SBUF, PSUM and HBM of one core, and a log of what was allocated in them."""
+    """SBUF, PSUM and HBM of one core, and a log of what was allocated in them.
+
+    Attributes:
+        generation: Whose sizes they have.
+        precise: Whether narrow floats are kept in their own type, not as float32.
+        values: False when no numbers are computed; tiles then share bytes that nobody looks at.
+        shared_count: How many of the tensors that two cores share this core has made.
+        log: Every allocation, in order.
+    """
 
     def __init__(
-        self, generation: Generation, *, precise: bool, shared: SharedHbm | None = None
+        self,
+        generation: Generation,
+        *,
+        precise: bool,
+        values: bool = True,
+        shared: SharedHbm | None = None,
     ) -> None:
         self.generation = generation
         self.precise = precise
+        self.values = values
         self.shared_count = 0
         self._shared = shared
         self.log: list[Lifetime] = []
@@ -203,6 +218,13 @@ class CoreMemory:
             )
         return tensor
 
+    def _storage(self, partitions: int, pitch: int, region: MemoryRegion) -> Storage:
+        """Return the storage of an on-chip tile that lies alone."""
+        psum = region is MemoryRegion.psum
+        if self.values:
+            return Storage.fresh(partitions, pitch, psum=psum)
+        return Storage(placeholder(partitions * pitch), pitch, psum=psum)
+
     def _is_legal(self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion) -> bool:
         """Tell whether an on-chip tile that could be allocated broke no rule either."""
         nbytes = math.prod(shape[1:]) * dtype.itemsize
@@ -219,7 +241,7 @@ class CoreMemory:
         """Return a tile like one that was allocated before, and so broke no rule."""
         shape, pitch = form.shape, form.strides[0]
         allocation = Allocation(
-            Storage.fresh(shape[0], pitch, psum=region is MemoryRegion.psum),
+            self._storage(shape[0], pitch, region),
             region,
             shape,
             form.dtype,
@@ -237,16 +259,14 @@ class CoreMemory:
         region: MemoryRegion,
         name: str,
         dtype: DType | None = None,
-        *,
-        values: bool = True,
     ) -> NkiTensor:
         """Return an HBM tensor with a copy of a host array; every byte counts as written.
 
-        Without ``values`` the bytes are only reserved.
+        Without values the bytes are only reserved.
         """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         storage_dtype = found.numpy if self.precise else _wide(found)
-        if values:
+        if self.values:
             stored = np.array(array, dtype=storage_dtype, copy=True, order="C")
         else:
             stored = np.empty(array.shape, storage_dtype)
@@ -342,9 +362,7 @@ class CoreMemory:
                 arena = self._arena(region)
                 start = address[0] * arena.pitch + address[1]
         allocation = Allocation(
-            Storage.fresh(shape[0], row_bytes, psum=region is MemoryRegion.psum)
-            if arena is None
-            else arena,
+            self._storage(shape[0], row_bytes, region) if arena is None else arena,
             region,
             shape,
             dtype,

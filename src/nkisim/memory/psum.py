@@ -21,11 +21,15 @@ _SPREAD = {1: 0x01, 2: 0x0101, 4: 0x01010101}
 
 
 class AccumulationState:
-    """Who wrote which bytes of one PSUM storage: nobody, another engine, or a matmul."""
+    """Who wrote which bytes of one PSUM storage: nobody, another engine, or a matmul.
+
+    Attributes:
+        current: The region of the last matmul, while nothing else touched the storage. Sums go on
+            there time and again, and to compare it is cheaper than to ask.
+    """
 
     __slots__ = (
         "_bytes",
-        "_current",
         "_ever_opened",
         "_evicted",
         "_interrupted",
@@ -33,6 +37,7 @@ class AccumulationState:
         "_pitch",
         "_replay",
         "_size",
+        "current",
     )
 
     def __init__(self, nbytes: int, pitch: int) -> None:
@@ -44,13 +49,11 @@ class AccumulationState:
         self._ever_opened: set[Region] = set()
         self._evicted: set[Region] = set()
         self._interrupted: set[Region] = set()
-        # The region of the last matmul while nothing else touched the storage: sums go on there
-        # time and again, and to compare it is cheaper than to look it up.
-        self._current: Region | None = None
+        self.current: Region | None = None
 
     def opened(self, region: Region) -> np.ndarray | bool:
         """Tell which elements of ``region`` a matmul has opened: all, none, or a mask."""
-        if region is self._current or region in self._opened:
+        if region in self._opened:
             return True
         if not any(self._touch(known, region) for known in self._ever_opened):
             return False
@@ -61,9 +64,7 @@ class AccumulationState:
 
     def open(self, region: Region) -> None:
         """Note that a matmul wrote ``region``."""
-        if region is self._current:
-            return
-        self._current = region
+        self.current = region
         if region not in self._opened:
             self._interrupt(region)
             self._replay.append((region, _OPENED))
@@ -74,7 +75,7 @@ class AccumulationState:
 
     def write(self, region: Region) -> None:
         """Note that another engine wrote ``region``."""
-        self._current = None
+        self.current = None
         if self._replay and self._replay[-1] == (region, _OTHER):
             return
         self._replay.append((region, _OTHER))
@@ -84,7 +85,7 @@ class AccumulationState:
 
     def read(self, region: Region) -> None:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
-        self._current = None
+        self.current = None
         self._evicted.update(known for known in self._opened if self._touch(known, region))
 
     def _interrupt(self, region: Region) -> None:
@@ -93,11 +94,11 @@ class AccumulationState:
 
     def interrupted(self, region: Region) -> bool:
         """Tell whether something else wrote part of ``region`` since its last matmul."""
-        return region is not self._current and region in self._interrupted
+        return region in self._interrupted
 
     def evicted(self, region: Region) -> bool:
         """Tell whether the open group of ``region`` was read since its last matmul."""
-        return region is not self._current and region in self._evicted
+        return region in self._evicted
 
     def _view(self, region: Region) -> np.ndarray:
         if self._bytes is None:

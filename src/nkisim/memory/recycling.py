@@ -10,11 +10,12 @@ two lines.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from sys import getrefcount
 
 import numpy as np
 
-__all__ = ["Buffer", "give_back", "take"]
+__all__ = ["Buffer", "give_back", "placeholder", "take"]
 
 # Small arrays are quick to make, and large ones not worth keeping.
 _LEAST, _MOST = 1 << 14, 1 << 22
@@ -49,6 +50,12 @@ def take(nbytes: int) -> np.ndarray:
         _pool.nbytes -= nbytes
         return found
     return _new(nbytes)
+
+
+@lru_cache(maxsize=256)
+def placeholder(nbytes: int) -> np.ndarray:
+    """Return an array of bytes that stands for memory which nobody will look at."""
+    return np.empty(nbytes, np.uint8)
 
 
 def _new(nbytes: int) -> np.ndarray:

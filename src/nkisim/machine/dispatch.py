@@ -71,9 +71,6 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         for p in declared.signature.parameters.values()
         if p.default is not p.empty
     }
-    # Generated lambdas bind the arguments and build the plan's key at the speed of plain calls.
-    bind: Any = eval(f"lambda {names}: ({names},)")
-    bind.__defaults__ = tuple(defaults.values())
     scope = dict(globals())
     parts = [repr(declared.name)]
     for p in declared.parameters:
@@ -85,21 +82,26 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         else:
             scope |= {f"default_{p}": defaults.get(p), f"key_{p}": _static_key(defaults.get(p))}
             parts.append(f"(key_{p} if {p} is default_{p} else _static_key({p}))")
-    key_of: Any = eval(f"lambda {names}: ({', '.join(parts)},)", scope)
+    # A generated lambda binds the arguments and builds the plan's key at the speed of a plain call.
+    bind: Any = eval(f"lambda {names}: (({names},), ({', '.join(parts)},))", scope)
+    bind.__defaults__ = tuple(defaults.values())
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
     def call(*args: Any, **kwargs: Any) -> None:
         try:
-            values = bind(*args, **kwargs)
+            values, key = bind(*args, **kwargs)
         except TypeError as error:
-            reject_call(
-                declared.name, declared.signature, args, kwargs, declared.removed, error, tiles
-            )
+            try:
+                declared.signature.bind(*args, **kwargs)
+            except TypeError:
+                reject_call(
+                    declared.name, declared.signature, args, kwargs, declared.removed, error, tiles
+                )
+            raise
         core = CORE.get()
         if core is None:
             current_core(f"nisa.{declared.name}")
             return
-        key = key_of(*values)
         plan = core.plans.get(key)
         if plan is None:
             plan = make_plan(declared, values, core)

@@ -1,21 +1,14 @@
 """What importing nkisim brings in, and what it does not."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 import nkisim
+from fresh_process import printed_by
 
 
 def loaded_after(statement):
     """Names in ``sys.modules`` of a fresh interpreter that has executed ``statement``."""
-    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    return set(printed_by(f"{statement}\nimport sys\nprint(json.dumps(list(sys.modules)))"))
 
 
 @pytest.mark.parametrize(
@@ -46,11 +39,8 @@ def test_what_every_process_may_load_is_light(statement):
 
 
 def test_importing_nkisim_does_not_make_nki_importable():
-    code = "import nkisim, nkisim.language, importlib.util as u; print(u.find_spec('nki'))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert done.stdout.strip() == "None"
+    code = "import nkisim, nkisim.language, importlib.util as u; found = u.find_spec('nki')"
+    assert printed_by(f"{code}\nprint(json.dumps(found is None))") is True
 
 
 def test_the_public_names_are_listed_in_order_and_exist():

@@ -1,13 +1,12 @@
 """What the package shows, what importing it costs, and its signatures."""
 
 import inspect
-import subprocess
-import sys
 from types import ModuleType
 
 import pytest
 
 import trnblas
+from fresh_process import printed_by
 
 # Names, order and defaults that callers rely on.
 SIGNATURES = {
@@ -60,15 +59,12 @@ def test_importing_it_imports_neither_the_simulator_nor_scipy():
     code = (
         "import sys, torch; before = set(sys.modules); import trnblas\n"
         "added = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(sorted(added - set(sys.stdlib_module_names)))\n"
         "a = torch.ones(2, 2)\n"
         "trnblas.gemm(1.0, a, a); trnblas.dot(a, a); trnblas.trsm(1.0, a, a)\n"
-        "print('scipy' in sys.modules, 'nkisim' in sys.modules)"
+        "used = [name for name in ('scipy', 'nkisim') if name in sys.modules]\n"
+        "print(json.dumps([sorted(added - set(sys.stdlib_module_names)), used]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert done.stdout.splitlines() == ["['trnblas', 'trnsci']", "False False"]
+    assert printed_by(code) == [["trnblas", "trnsci"], []]
 
 
 def test_without_scipy_torch_computes(tmp_path):
@@ -78,15 +74,11 @@ def test_without_scipy_torch_computes(tmp_path):
         "import torch, trnblas\n"
         "a = torch.tensor([[1.0, 2.0], [float('nan'), 3.0]])\n"
         "x = torch.ones(2)\n"
-        "print(trnblas.symv(1.0, a, x).tolist(), trnblas.trmv(a, x).tolist())\n"
-        "print(trnblas.symm(1.0, a, a.nan_to_num()).tolist())"
+        "print(json.dumps([trnblas.symv(1.0, a, x).tolist(), trnblas.trmv(a, x).tolist(),\n"
+        "    trnblas.symm(1.0, a, a.nan_to_num()).tolist()]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        env={"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    assert done.stdout.splitlines() == ["[3.0, 5.0] [3.0, 3.0]", "[[1.0, 8.0], [2.0, 13.0]]"]
+    assert printed_by(code, path=[tmp_path]) == [
+        [3.0, 5.0],
+        [3.0, 3.0],
+        [[1.0, 8.0], [2.0, 13.0]],
+    ]

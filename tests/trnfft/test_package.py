@@ -1,13 +1,12 @@
 """What the package shows, what importing it costs, and its signatures."""
 
 import inspect
-import subprocess
-import sys
 from types import ModuleType
 
 import pytest
 
 import trnfft
+from fresh_process import printed_by
 
 ONE = "(input, n=None, dim=-1, norm=None)"
 TWO = "(input, s=None, dim=(-2, -1), norm=None)"
@@ -77,21 +76,21 @@ def test_plan_is_the_function_whatever_was_imported_first():
         "import trnfft.plan\n"
         "from trnfft.plan import FFTAlgorithm\n"
         "import trnfft\n"
-        "print(callable(trnfft.plan), trnfft.plan.FFTAlgorithm is FFTAlgorithm)"
+        "print(json.dumps([callable(trnfft.plan), trnfft.plan.FFTAlgorithm is FFTAlgorithm]))"
     )
-    assert run(code) == ["True True"]
+    assert printed_by(code) == [True, True]
 
 
 def test_importing_it_imports_neither_the_simulator_nor_scipy_nor_the_layers():
     code = (
         "import sys, torch, numpy; before = set(sys.modules); import trnfft\n"
         "added = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(sorted(added - {'numpy'} - set(sys.stdlib_module_names)))\n"
         "x = torch.ones(8)\n"
         "trnfft.irfft(trnfft.rfft(x)); trnfft.fft2(x.reshape(2, 4)); trnfft.stft(x, 4)\n"
-        "print([name in sys.modules for name in ('scipy', 'nkisim', 'trnfft.nn')])"
+        "used = [name for name in ('scipy', 'nkisim', 'trnfft.nn') if name in sys.modules]\n"
+        "print(json.dumps([sorted(added - {'numpy'} - set(sys.stdlib_module_names)), used]))"
     )
-    assert run(code) == ["['trnblas', 'trnfft', 'trnsci']", "[False, False, False]"]
+    assert printed_by(code) == [["trnblas", "trnfft", "trnsci"], []]
 
 
 def test_without_scipy_torch_computes(tmp_path):
@@ -100,19 +99,7 @@ def test_without_scipy_torch_computes(tmp_path):
     code = (
         "import torch, trnfft\n"
         "x = torch.ones(1000)\n"
-        "print(trnfft.rfft(x).real[0].item(), round(trnfft.dct(torch.ones(4))[0].item(), 3))"
+        "dct = trnfft.dct(torch.ones(4))\n"
+        "print(json.dumps([trnfft.rfft(x).real[0].item(), round(dct[0].item(), 3)]))"
     )
-    env = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
-    assert run(code, env) == ["1000.0 8.0"]
-
-
-def run(code, env=None):
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-        env=env,
-    )
-    return done.stdout.splitlines()
+    assert printed_by(code, path=[tmp_path]) == [1000.0, 8.0]

@@ -1,7 +1,6 @@
 """Products on the matrix unit, against float64 and against exact integers."""
 
 import itertools
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fresh_process import printed_by
 from nkisim.compiled import matrix_unit
 from nkisim.compiled.matrix_unit import available, multiply, pack_moving, pack_stationary
 from nkisim.dtypes import DTYPES
@@ -274,25 +274,15 @@ def test_without_numba_there_is_none(monkeypatch):
         ("import numba", {"NUMBA_ENABLE_AVX": "0"}),
     ],
 )
-def test_a_process_that_cannot_compile_for_the_unit_has_none(setup, variables, monkeypatch):
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+def test_a_process_that_cannot_compile_for_the_unit_has_none(setup, variables):
     code = f"""
 import sys
 {setup}
 before = set(sys.modules)
 from nkisim.compiled import matrix_unit
-print(matrix_unit.available(), "numba" in set(sys.modules) - before)
+print(json.dumps([matrix_unit.available(), "numba" in set(sys.modules) - before]))
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    assert done.stdout.split() == ["False", "False"]
-    assert done.stderr == ""
+    assert printed_by(code, **variables) == [False, False]
 
 
 @needs_unit

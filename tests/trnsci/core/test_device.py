@@ -5,10 +5,9 @@ import sys
 import pytest
 import torch
 
+from fresh_process import printed_by
 from trnsci.core import device
 from trnsci.core.device import neuron_device
-
-from .fresh_process import printed_by
 
 
 def test_without_a_device_node_nothing_is_imported(monkeypatch):

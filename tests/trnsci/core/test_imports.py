@@ -3,8 +3,7 @@
 import pytest
 
 import trnsci.core
-
-from .fresh_process import printed_by
+from fresh_process import printed_by
 
 LOADED = "import sys\nprint(json.dumps(sorted(sys.modules)))"
 

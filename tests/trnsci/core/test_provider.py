@@ -2,7 +2,7 @@
 
 import pytest
 
-from .fresh_process import printed_by
+from fresh_process import printed_by
 
 ASK = """
 import sys

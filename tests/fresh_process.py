@@ -9,8 +9,12 @@ _VARIABLES = ("TRNSCI_", "NKI_SIMULATOR", "NEURON_", "PYTHONPATH")
 
 
 def printed_by(code, *, path=(), **variables):
-    """What ``code`` prints, as JSON, with folders in front of ``sys.path`` and variables set."""
+    """What ``code`` prints, as JSON, with folders in front of ``sys.path`` and variables set.
+
+    Warnings are errors there too, and nothing else may be written to the standard error.
+    """
     clean = {k: v for k, v in os.environ.items() if not k.startswith(_VARIABLES)}
+    clean["PYTHONDONTWRITEBYTECODE"] = "1"
     if path:
         clean["PYTHONPATH"] = os.pathsep.join(map(str, path))
     done = subprocess.run(
@@ -21,5 +25,5 @@ def printed_by(code, *, path=(), **variables):
         env=clean | variables,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout.splitlines()[-1])

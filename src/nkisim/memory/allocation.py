@@ -16,7 +16,7 @@ from nkisim.dtypes import DType
 from nkisim.memory import rules
 from nkisim.memory.form import Form
 from nkisim.memory.lifetime import Address, Lifetime
-from nkisim.memory.recycling import placeholder
+from nkisim.memory.recycling import placeholder, take
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.sharing import SharedAccess
@@ -266,11 +266,9 @@ class CoreMemory:
         """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         storage_dtype = found.numpy if self.precise else _wide(found)
+        data = take(array.size * storage_dtype.itemsize)
         if self.values:
-            stored = np.array(array, dtype=storage_dtype, copy=True, order="C")
-        else:
-            stored = np.empty(array.shape, storage_dtype)
-        data = stored.reshape(-1).view(np.uint8)
+            np.copyto(data.view(storage_dtype).reshape(array.shape), array, casting="unsafe")
         allocation = Allocation(
             Storage(data, data.size, written=True),
             region,

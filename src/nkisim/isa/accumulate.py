@@ -146,6 +146,8 @@ def fold(
     """
     follow_chain(core, engine, command, name, lanes, reads=reads)
     registers = core.accumulators(engine).rows(*lanes)
+    if command is ReduceCmd.idle and not reads:
+        return registers
     function = as_op(op)
     if command in (ReduceCmd.reset, ReduceCmd.reset_reduce):
         registers[...] = 0.0 if function is None else function.identity

@@ -111,7 +111,10 @@ def memset(
     dst: Any, value: float, engine: Engine = Engine.unknown, name: str | None = None
 ) -> Array:
     """Fill a tile with a constant."""
-    return np.broadcast_to(stored_scalar(dst, value), (dst.shape[0], dst.free_size))
+    number = np.asarray(stored_scalar(dst, value))
+    if dst.ndim == 2:
+        return number.reshape(1, 1)
+    return np.broadcast_to(number, (dst.shape[0], dst.free_size))
 
 
 def stored_scalar(tensor: NkiTensor, value: Any) -> Any:

@@ -22,6 +22,7 @@ from numba.extending import intrinsic
 
 from nkisim.compiled.bfloat16 import FLOAT, constant, lanes_of, round_off, widen
 from nkisim.compiled.codes import HALF, NOTHING
+from nkisim.compiled.loops import compiled_loop
 
 __all__ = [
     "TILE",
@@ -192,6 +193,37 @@ def _step(lanes: int) -> Any:
     return step
 
 
+_many, _some, _one = (_step(lanes) for lanes in _STEPS)
+_MANY, _SOME, _ = _STEPS
+
+
+def _combine(
+    out: Any,
+    out_kind: int,
+    width: int,
+    x: Any,
+    x_kind: int,
+    first: int,
+    a: Any,
+    a_kind: int,
+    second: int,
+    b: Any,
+    b_kind: int,
+) -> None:
+    whole = width - width % _MANY
+    nearly = width - width % _SOME
+    for row in range(out.shape[0]):
+        to, of = address_of_row(out, row), address_of_row(x, row)
+        with_a = address_of_row(a, row if a.shape[0] > 1 else 0)
+        with_b = address_of_row(b, row if b.shape[0] > 1 else 0)
+        for i in range(0, whole, _MANY):
+            _many(to, out_kind, of, x_kind, first, with_a, a_kind, second, with_b, b_kind, i)
+        for i in range(whole, nearly, _SOME):
+            _some(to, out_kind, of, x_kind, first, with_a, a_kind, second, with_b, b_kind, i)
+        for i in range(nearly, width):
+            _one(to, out_kind, of, x_kind, first, with_a, a_kind, second, with_b, b_kind, i)
+
+
 @cache
 def combining() -> Any:
     """Return what writes ``(x <first> a) <second> b`` to ``out``, rounded to float32 each time.
@@ -199,39 +231,10 @@ def combining() -> Any:
     It takes the tiles, each with its kind, the two codes, and the width of a row in elements. A
     number is a column of one row. Operands are as dense in their rows as ``out``.
     """
-    many, some, one = (_step(lanes) for lanes in _STEPS)
-    many_lanes, some_lanes, _ = _STEPS
-
-    def combine(
-        out: Any,
-        out_kind: int,
-        width: int,
-        x: Any,
-        x_kind: int,
-        first: int,
-        a: Any,
-        a_kind: int,
-        second: int,
-        b: Any,
-        b_kind: int,
-    ) -> None:
-        whole = width - width % many_lanes
-        nearly = width - width % some_lanes
-        for row in range(out.shape[0]):
-            to, of = address_of_row(out, row), address_of_row(x, row)
-            with_a = address_of_row(a, row if a.shape[0] > 1 else 0)
-            with_b = address_of_row(b, row if b.shape[0] > 1 else 0)
-            for i in range(0, whole, many_lanes):
-                many(to, out_kind, of, x_kind, first, with_a, a_kind, second, with_b, b_kind, i)
-            for i in range(whole, nearly, some_lanes):
-                some(to, out_kind, of, x_kind, first, with_a, a_kind, second, with_b, b_kind, i)
-            for i in range(nearly, width):
-                one(to, out_kind, of, x_kind, first, with_a, a_kind, second, with_b, b_kind, i)
-
     number = types.int64
     operand = (TILE, number)
     signature = types.void(*operand, number, *operand, number, *operand, number, *operand)
-    return numba.njit(signature)(combine)
+    return compiled_loop(_combine, signature)
 
 
 def _ordered(bits: int) -> Any:
@@ -308,6 +311,36 @@ def _words(context: Any, address: Any) -> Any:
     return types.CPointer(types.int32)(types.int64), build
 
 
+_ordered_half, _ordered_word = _ordered(16), _ordered(32)
+_INFINITY, _QUIET = np.int32(0x7F80_0000), np.int32(0x7FC0_0000)
+
+
+def _find_extremes(x: Any, kind: int, width: int, largest: bool, found: Any) -> int:
+    unsure = 0
+    for row in range(x.shape[0]):
+        address = address_of_row(x, row)
+        if kind == HALF:
+            halves = numba.carray(_halves(address), (width,))
+            least = most = _ordered_half(halves[0])
+            for i in range(width):
+                least = _smaller(least, _ordered_half(halves[i]))
+                most = _larger(most, _ordered_half(halves[i]))
+            low, high = _raised(least), _raised(most)
+        else:
+            words = numba.carray(_words(address), (width,))
+            low = high = _ordered_word(words[0])
+            for i in range(width):
+                low = _smaller(low, _ordered_word(words[i]))
+                high = _larger(high, _ordered_word(words[i]))
+        pattern = _ordered_word(high if largest else low)
+        if high > _INFINITY or low < -_INFINITY - 1:
+            pattern = _QUIET
+        if pattern == _QUIET or pattern == 0 or pattern == -_SIGN:
+            unsure += 1
+        found[row] = pattern
+    return unsure
+
+
 @cache
 def extremes() -> Any:
     """Return what finds the greatest, or the least, element of every row of a tile.
@@ -316,35 +349,6 @@ def extremes() -> Any:
     an array for the patterns found. It returns in how many rows that was a zero, of which there may
     be both, or something was NaN; where something was NaN, NaN is what it puts into the array.
     """
-    ordered_half, ordered_word = _ordered(16), _ordered(32)
-    infinity, quiet = np.int32(0x7F80_0000), np.int32(0x7FC0_0000)
-
-    def find(x: Any, kind: int, width: int, largest: bool, found: Any) -> int:
-        unsure = 0
-        for row in range(x.shape[0]):
-            address = address_of_row(x, row)
-            if kind == HALF:
-                halves = numba.carray(_halves(address), (width,))
-                least = most = ordered_half(halves[0])
-                for i in range(width):
-                    least = _smaller(least, ordered_half(halves[i]))
-                    most = _larger(most, ordered_half(halves[i]))
-                low, high = _raised(least), _raised(most)
-            else:
-                words = numba.carray(_words(address), (width,))
-                low = high = ordered_word(words[0])
-                for i in range(width):
-                    low = _smaller(low, ordered_word(words[i]))
-                    high = _larger(high, ordered_word(words[i]))
-            pattern = ordered_word(high if largest else low)
-            if high > infinity or low < -infinity - 1:
-                pattern = quiet
-            if pattern == quiet or pattern == 0 or pattern == -_SIGN:
-                unsure += 1
-            found[row] = pattern
-        return unsure
-
     patterns = types.Array(types.int32, 1, "C")
     number = types.int64
-    signature = number(TILE, number, number, types.boolean, patterns)
-    return numba.njit(signature)(find)
+    return compiled_loop(_find_extremes, number(TILE, number, number, types.boolean, patterns))

@@ -20,6 +20,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from nkisim.compiled.bfloat16 import FLOAT
+from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import TILE, address_of_row, load_elements
 
 __all__ = ["deviations", "sums"]
@@ -78,6 +79,46 @@ def _sum(context: Any, row: Any, kind: Any, first: Any, end: Any) -> Any:
     return types.float32(*[types.int64] * 4), build
 
 
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _total(row: int, kind: int, width: int, ends: Any, left_sums: Any, is_right: Any) -> Any:
+    """Return the sum of a row: of its left half, of its right half, and then of both.
+
+    The arrays hold, for each half in a half that is being added up, where its parent ends, the sum
+    of the left half and whether this is the right one. A function that calls itself would do
+    without, but numba cannot keep it.
+    """
+    depth, first, end = 0, 0, width
+    while True:
+        while end - first > _TOGETHER:
+            depth += 1
+            ends[depth] = end
+            is_right[depth] = False
+            half = (end - first) // 2
+            end = first + half - half % _SUMS
+        total = _sum(row, kind, first, end)
+        while depth and is_right[depth]:
+            total = left_sums[depth] + total
+            depth -= 1
+        if not depth:
+            return total
+        left_sums[depth] = total
+        is_right[depth] = True
+        first, end = end, ends[depth]
+
+
+def _find_sums(x: Any, kind: int, width: int, out: Any) -> int:
+    # As many as any width can be halved.
+    ends, left_sums = np.empty(64, np.int64), np.empty(64, np.float32)
+    is_right = np.empty(64, np.bool_)
+    unsure = 0
+    for row in range(x.shape[0]):
+        total = _total(address_of_row(x, row), kind, width, ends, left_sums, is_right)
+        # NumPy adds to 0 at last, which makes -0 positive.
+        out[row] = np.float32(0) + total
+        unsure += np.isnan(out[row])
+    return unsure
+
+
 @cache
 def sums() -> Any:
     """Return what adds up every row of a tile in float32.
@@ -86,26 +127,8 @@ def sums() -> Any:
     the sums. It returns how many of them are NaN.
     """
     number = types.int64
-
-    def total(row: int, kind: int, first: int, end: int) -> Any:
-        if end - first <= _TOGETHER:
-            return _sum(row, kind, first, end)
-        half = (end - first) // 2
-        middle = first + half - half % _SUMS
-        return total(row, kind, first, middle) + total(row, kind, middle, end)
-
-    total = numba.njit(types.float32(number, number, number, number))(total)
-
-    def find(x: Any, kind: int, width: int, out: Any) -> int:
-        unsure = 0
-        for row in range(x.shape[0]):
-            # NumPy adds to 0 at last, which makes -0 positive.
-            out[row] = np.float32(0) + total(address_of_row(x, row), kind, 0, width)
-            unsure += np.isnan(out[row])
-        return unsure
-
     found = types.Array(types.float32, 1, "C")
-    return numba.njit(number(TILE, number, number, found))(find)
+    return compiled_loop(_find_sums, number(TILE, number, number, found))
 
 
 def _deviating(squared: bool) -> Any:
@@ -141,6 +164,26 @@ def _deviating(squared: bool) -> Any:
     return both
 
 
+_added, _squared = _deviating(False), _deviating(True)
+
+
+def _find_deviations(x: Any, kind: int, width: int, out: Any) -> None:
+    count = width // 2
+    half = width // 2 if width > 2 * _TOGETHER else width
+    for row in range(x.shape[0]):
+        of = address_of_row(x, row)
+        even, odd = _added(of, kind, 0, half, 0.0, 0.0)
+        if half < width:
+            more_even, more_odd = _added(of, kind, half, width, 0.0, 0.0)
+            even, odd = even + more_even, odd + more_odd
+        even, odd = (0.0 + even) / count, (0.0 + odd) / count
+        spread, odd_spread = _squared(of, kind, 0, half, even, odd)
+        if half < width:
+            more_even, more_odd = _squared(of, kind, half, width, even, odd)
+            spread, odd_spread = spread + more_even, odd_spread + more_odd
+        out[row, 0], out[row, 1], out[row, 2], out[row, 3] = even, spread, odd, odd_spread
+
+
 @cache
 def deviations() -> Any:
     """Return what finds mean and summed squared deviation of even and of odd elements of rows.
@@ -148,24 +191,6 @@ def deviations() -> Any:
     It takes a tile, its kind, the width of a row in elements and a float64 array of four columns
     for the results. The width is a multiple of 16 up to 256, or a multiple of 32 up to 512.
     """
-    added, squared = _deviating(False), _deviating(True)
-
-    def find(x: Any, kind: int, width: int, out: Any) -> None:
-        count = width // 2
-        half = width // 2 if width > 2 * _TOGETHER else width
-        for row in range(x.shape[0]):
-            of = address_of_row(x, row)
-            even, odd = added(of, kind, 0, half, 0.0, 0.0)
-            if half < width:
-                more_even, more_odd = added(of, kind, half, width, 0.0, 0.0)
-                even, odd = even + more_even, odd + more_odd
-            even, odd = (0.0 + even) / count, (0.0 + odd) / count
-            spread, odd_spread = squared(of, kind, 0, half, even, odd)
-            if half < width:
-                more_even, more_odd = squared(of, kind, half, width, even, odd)
-                spread, odd_spread = spread + more_even, odd_spread + more_odd
-            out[row, 0], out[row, 1], out[row, 2], out[row, 3] = even, spread, odd, odd_spread
-
     found = types.Array(types.float64, 2, "C")
     signature = types.void(TILE, types.int64, types.int64, found)
-    return numba.njit(signature, error_model="numpy")(find)
+    return compiled_loop(_find_deviations, signature, error_model="numpy")

@@ -13,8 +13,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.tile_layout import BLOCK, DEPTH, LINE, SIDE, TILE
-from nkisim.compiled.tile_product import call, pointer_to, room
+from nkisim.compiled.tile_product import call, copy_block, pointer_like, room
 
 __all__ = ["packing"]
 
@@ -115,41 +116,84 @@ def _subnormal(builder: Any, lines: list[Any]) -> Any:
     return builder.zext(builder.bitcast(flags, _I32), _I64)
 
 
-def _block_packing(itemsize: int, transpose: bool) -> Any:
+def _block_packing(transpose: bool) -> Any:
     """Return the intrinsic that packs 32 rows and columns into two tiles ``apart`` bytes apart.
 
-    It returns 0 if there is no subnormal among them.
+    The elements are of the type of ``like``. It returns 0 if there is no subnormal among them.
     """
-    row = ir.VectorType(ir.IntType(8 * itemsize), BLOCK)
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, step, table, target, apart = arguments
-        planes = _planes(builder, table) if itemsize == 1 else []
-        pairs = []
-        for _ in range(SIDE):
-            upper = _loaded(builder, source, row)
-            lower = _loaded(builder, builder.add(source, step), row)
-            source = builder.add(source, builder.add(step, step))
-            pairs.append(
-                _pair_of_codes(builder, upper, lower, planes)
-                if planes
-                else _pair(builder, upper, lower)
-            )
-        for tile in zip(*pairs, strict=True):
-            lines = [builder.bitcast(line, _WORDS) for line in tile]
-            pointer = builder.inttoptr(target, _WORDS.as_pointer())
-            for i, line in enumerate(_transposed(builder, lines) if transpose else lines):
-                builder.store(line, builder.gep(pointer, [ir.Constant(_I64, i)]), align=LINE)
-            target = builder.add(target, apart)
-        return _subnormal(builder, [line for pair in pairs for line in pair])
 
     @intrinsic  # type: ignore[untyped-decorator]
     def pack_block(
-        context: Any, source: Any, step: Any, table: Any, target: Any, apart: Any
+        context: Any, like: Any, source: Any, step: Any, table: Any, target: Any, apart: Any
     ) -> Any:
-        return types.int64(*5 * [types.int64]), build
+        bits = like.dtype.bitwidth
+        row = ir.VectorType(ir.IntType(bits), BLOCK)
+
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _, source, step, table, target, apart = arguments
+            planes = _planes(builder, table) if bits == 8 else []
+            pairs = []
+            for _ in range(SIDE):
+                upper = _loaded(builder, source, row)
+                lower = _loaded(builder, builder.add(source, step), row)
+                source = builder.add(source, builder.add(step, step))
+                pairs.append(
+                    _pair_of_codes(builder, upper, lower, planes)
+                    if planes
+                    else _pair(builder, upper, lower)
+                )
+            for tile in zip(*pairs, strict=True):
+                lines = [builder.bitcast(line, _WORDS) for line in tile]
+                pointer = builder.inttoptr(target, _WORDS.as_pointer())
+                for i, line in enumerate(_transposed(builder, lines) if transpose else lines):
+                    builder.store(line, builder.gep(pointer, [ir.Constant(_I64, i)]), align=LINE)
+                target = builder.add(target, apart)
+            return _subnormal(builder, [line for pair in pairs for line in pair])
+
+        return types.int64(like, *5 * [types.int64]), build
 
     return pack_block
+
+
+_turned_block, _plain_block = _block_packing(transpose=True), _block_packing(transpose=False)
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _pack(pack_block: Any, stored: Any, table: Any, packed: Any) -> int:
+    depth, width = stored.shape
+    size = stored.itemsize
+    if width > 1 and stored.strides[1] != size:
+        raise ValueError("a matrix to be packed must have dense columns")
+    if table.size != (256 if size == 1 else 0):
+        raise ValueError("8-bit floats, and they only, need a table of 256 entries")
+    blocks = (depth + DEPTH - 1) // DEPTH
+    source, step = types.int64(stored.ctypes.data), stored.strides[0]
+    meanings = types.int64(table.ctypes.data)
+    begin = types.int64(packed.ctypes.data)
+    begin += -begin & (LINE - 1)
+    edge = room()
+    subnormal = 0
+    for k in range(0, depth, DEPTH):
+        for n in range(0, width, BLOCK):
+            rows, columns = min(DEPTH, depth - k), min(BLOCK, width - n)
+            corner, apart = source + k * step + n * size, step
+            if rows < DEPTH or columns < BLOCK:
+                to = pointer_like(stored, edge)
+                for i in range(DEPTH * BLOCK):
+                    to[i] = 0
+                copy_block(stored, corner, step, edge, BLOCK * size, rows, columns)
+                corner, apart = edge, BLOCK * size
+            target = begin + (n // SIDE * blocks + k // DEPTH) * TILE
+            subnormal |= pack_block(stored, corner, apart, meanings, target, blocks * TILE)
+    return 0 if subnormal else begin
+
+
+def _pack_stationary(stored: Any, table: Any, packed: Any) -> int:
+    return _pack(_turned_block, stored, table, packed)
+
+
+def _pack_moving(stored: Any, table: Any, packed: Any) -> int:
+    return _pack(_plain_block, stored, table, packed)
 
 
 def packing(itemsize: int, transpose: bool) -> Callable[[Any, Any, Any], int]:
@@ -159,40 +203,9 @@ def packing(itemsize: int, transpose: bool) -> Callable[[Any, Any, Any], int]:
     first cache line that begins there. The function returns the address of that line, or 0 if
     ``stored`` holds a subnormal.
     """
-    element, entries = (types.uint16, 0) if itemsize == 2 else (types.uint8, 256)
-    pack_block = _block_packing(itemsize, transpose)
-
-    def pack(stored: Any, table: Any, packed: Any) -> int:
-        depth, width = stored.shape
-        if width > 1 and stored.strides[1] != itemsize:
-            raise ValueError("a matrix to be packed must have dense columns")
-        if table.size != entries:
-            raise ValueError("8-bit floats, and they only, need a table of 256 entries")
-        blocks = (depth + DEPTH - 1) // DEPTH
-        source, step = types.int64(stored.ctypes.data), stored.strides[0]
-        meanings = types.int64(table.ctypes.data)
-        begin = types.int64(packed.ctypes.data)
-        begin += -begin & (LINE - 1)
-        edge = room()
-        subnormal = 0
-        for k in range(0, depth, DEPTH):
-            for n in range(0, width, BLOCK):
-                rows, columns = min(DEPTH, depth - k), min(BLOCK, width - n)
-                corner, apart = source + k * step + n * itemsize, step
-                if rows < DEPTH or columns < BLOCK:
-                    to = pointer_to(element, edge)
-                    for i in range(DEPTH * BLOCK):
-                        to[i] = 0
-                    for i in range(rows):
-                        line = pointer_to(element, corner + i * step)
-                        for j in range(columns):
-                            to[i * BLOCK + j] = line[j]
-                    corner, apart = edge, BLOCK * itemsize
-                target = begin + (n // SIDE * blocks + k // DEPTH) * TILE
-                subnormal |= pack_block(corner, apart, meanings, target, blocks * TILE)
-        return 0 if subnormal else begin
-
+    element = types.uint16 if itemsize == 2 else types.uint8
     matrix = types.Array(element, 2, "A", readonly=True, aligned=False)
     table = types.Array(types.uint16, 1, "C", readonly=True)
     words = types.Array(types.uint32, 1, "C")
-    return numba.njit(types.int64(matrix, table, words), nogil=True)(pack)
+    function = _pack_stationary if transpose else _pack_moving
+    return compiled_loop(function, types.int64(matrix, table, words))

@@ -14,9 +14,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.tile_layout import BLOCK, LINE, SIDE, TILE
 
-__all__ = ["call", "pointer_to", "product", "room"]
+__all__ = ["call", "copy_block", "pointer_like", "product", "room"]
 
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _POINTER = _I8.as_pointer()
@@ -118,24 +119,24 @@ def room(context: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def pointer_to(context: Any, element: Any, address: Any) -> Any:
-    """Return a pointer to elements of a type at an address."""
-    pointer = types.CPointer(element.dtype)
+def pointer_like(context: Any, array: Any, address: Any) -> Any:
+    """Return a pointer to elements at an address, of the type of an array's."""
+    pointer = types.CPointer(array.dtype)
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[1], context.get_value_type(pointer))
 
-    return pointer(element, types.int64), build
+    return pointer(array, types.int64), build
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _copy_block(
-    source: int, source_step: int, target: int, target_step: int, rows: int, columns: int
+def copy_block(
+    like: Any, source: int, source_step: int, target: int, target_step: int, rows: int, columns: int
 ) -> None:
-    """Copy float32 between two places; their rows are ``step`` bytes apart."""
+    """Copy elements of an array's type between two places; their rows are ``step`` bytes apart."""
     for i in range(rows):
-        here = pointer_to(types.float32, source + i * source_step)
-        there = pointer_to(types.float32, target + i * target_step)
+        here = pointer_like(like, source + i * source_step)
+        there = pointer_like(like, target + i * target_step)
         for j in range(columns):
             there[j] = here[j]
 
@@ -156,7 +157,7 @@ def _multiply(stationary: int, moving: int, tiles: int, out: Any, add: bool) -> 
             place, step = (corner, out_step) if whole else (edge, 2 * LINE)
             if add:
                 if not whole:
-                    _copy_block(corner, out_step, edge, 2 * LINE, height, width)
+                    copy_block(out, corner, out_step, edge, 2 * LINE, height, width)
                 _load(0, place, step)
                 _load(1, place + LINE, step)
                 _load(2, place + SIDE * step, step)
@@ -184,7 +185,7 @@ def _multiply(stationary: int, moving: int, tiles: int, out: Any, add: bool) -> 
             _store(2, place + SIDE * step, step)
             _store(3, place + SIDE * step + LINE, step)
             if not whole:
-                _copy_block(edge, 2 * LINE, corner, out_step, height, width)
+                copy_block(out, edge, 2 * LINE, corner, out_step, height, width)
     _release()
 
 
@@ -196,4 +197,4 @@ def product() -> Callable[[int, int, int, Any, bool], None]:
     """
     out = types.Array(types.float32, 2, "A", aligned=False)
     signature = types.void(types.int64, types.int64, types.int64, out, types.boolean)
-    return numba.njit(signature, nogil=True)(_multiply)
+    return compiled_loop(_multiply, signature)

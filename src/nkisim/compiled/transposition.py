@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numba
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import address_of_row
 
 __all__ = ["transposing"]
@@ -32,35 +32,48 @@ def _interleaved(builder: Any, a: Any, b: Any, side: int) -> list[Any]:
     ]
 
 
-def _square(bits: int) -> Any:
-    """Return the intrinsic that transposes as many rows as a register has elements."""
+@intrinsic  # type: ignore[untyped-decorator]
+def _turn(
+    context: Any, like: Any, source: Any, source_step: Any, target: Any, target_step: Any
+) -> Any:
+    """Transpose as many rows as a register has elements, of the type that ``like`` has."""
+    bits = like.dtype.bitwidth
     side = _REGISTER_BITS // bits
     register = ir.VectorType(ir.IntType(bits), side)
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def turn(context: Any, source: Any, source_step: Any, target: Any, target_step: Any) -> Any:
-        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            source, source_step, target, target_step = arguments
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, source, source_step, target, target_step = arguments
 
-            def line(start: Any, step: Any, number: int) -> Any:
-                away = builder.mul(step, ir.Constant(step.type, number))
-                return builder.inttoptr(builder.add(start, away), register.as_pointer())
+        def line(start: Any, step: Any, number: int) -> Any:
+            away = builder.mul(step, ir.Constant(step.type, number))
+            return builder.inttoptr(builder.add(start, away), register.as_pointer())
 
-            rows = [
-                builder.load(line(source, source_step, i), align=bits // 8) for i in range(side)
-            ]
-            # Each round puts rows that are half the square apart side by side; after log2(side)
-            # rounds a vector holds one column.
-            for _ in range(side.bit_length() - 1):
-                halves = zip(rows[: side // 2], rows[side // 2 :], strict=True)
-                rows = [v for a, b in halves for v in _interleaved(builder, a, b, side)]
-            for i, row in enumerate(rows):
-                builder.store(row, line(target, target_step, i), align=bits // 8)
-            return context.get_dummy_value()
+        rows = [builder.load(line(source, source_step, i), align=bits // 8) for i in range(side)]
+        # Each round puts rows that are half the square apart side by side; after log2(side)
+        # rounds a vector holds one column.
+        for _ in range(side.bit_length() - 1):
+            halves = zip(rows[: side // 2], rows[side // 2 :], strict=True)
+            rows = [v for a, b in halves for v in _interleaved(builder, a, b, side)]
+        for i, row in enumerate(rows):
+            builder.store(row, line(target, target_step, i), align=bits // 8)
+        return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 4), build
+    return types.void(like, *[types.int64] * 4), build
 
-    return turn
+
+def _transpose(out: Any, x: Any) -> None:
+    rows, columns = x.shape
+    size = x.itemsize
+    side = _REGISTER_BITS // (8 * size)
+    whole_rows, whole_columns = rows - rows % side, columns - columns % side
+    step, out_step = x.strides[0], out.strides[0]
+    for j in range(0, whole_columns, side):
+        to = address_of_row(out, j)
+        for i in range(0, whole_rows, side):
+            _turn(x, address_of_row(x, i) + j * size, step, to + i * size, out_step)
+    for i in range(rows):
+        for j in range(0 if i >= whole_rows else whole_columns, columns):
+            out[j, i] = x[i, j]
 
 
 @cache
@@ -70,20 +83,5 @@ def transposing(bits: int) -> Any:
     Both are two-dimensional arrays of unsigned integers of ``bits``, with dense rows that may be
     apart, and share no memory.
     """
-    turn = _square(bits)
-    side, size = _REGISTER_BITS // bits, bits // 8
-
-    def transpose(out: Any, x: Any) -> None:
-        rows, columns = x.shape
-        whole_rows, whole_columns = rows - rows % side, columns - columns % side
-        step, out_step = x.strides[0], out.strides[0]
-        for j in range(0, whole_columns, side):
-            to = address_of_row(out, j)
-            for i in range(0, whole_rows, side):
-                turn(address_of_row(x, i) + j * size, step, to + i * size, out_step)
-        for i in range(rows):
-            for j in range(0 if i >= whole_rows else whole_columns, columns):
-                out[j, i] = x[i, j]
-
     tile = types.Array(getattr(types, f"uint{bits}"), 2, "A")
-    return numba.njit(types.void(tile, tile))(transpose)
+    return compiled_loop(_transpose, types.void(tile, tile))

@@ -150,9 +150,9 @@ def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
     # the lowest bit.
     bits = np.asarray(values).view(_U32)
     if suits_numba(bits):
-        from nkisim.dtypes import compiled
+        from nkisim.compiled import casts
 
-        return compiled.patterns(bits, _patterns(dtype)).view(dtype.numpy)
+        return casts.patterns(bits, _patterns(dtype)).view(dtype.numpy)
     index = np.asarray(bits & _LOW_HALF)
     index += _LOW_HALF
     index |= bits
@@ -164,9 +164,9 @@ def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
 @np.errstate(invalid="ignore")
 def _round_to_bfloat16(values: Float32Array) -> Array:
     if suits_numba(values):
-        from nkisim.dtypes import compiled
+        from nkisim.compiled import casts
 
-        return np.asarray(compiled.rounding()(values)).view(bfloat16.numpy)
+        return np.asarray(casts.rounding()(values)).view(bfloat16.numpy)
     if suits_torch(values) and _torch_agrees() and not _has_nan(values):
         return _torch_to_bfloat16(values)
     return np.asarray(values.astype(bfloat16.numpy))

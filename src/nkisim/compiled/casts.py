@@ -1,7 +1,6 @@
-"""Rounding in one compiled pass over the memory, for processes that have numba loaded.
+"""Rounding to bfloat16 and to 8-bit floats in one pass over the memory.
 
-Importing this module imports numba, so callers ask ``suits_numba`` first. A function is compiled
-when it is first asked for.
+Importing this module imports numba. A function is compiled when it is first asked for.
 """
 
 from __future__ import annotations
@@ -9,23 +8,23 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 
 from nkisim.compiled.bfloat16 import rounded
+from nkisim.compiled.loops import compiled_loop, compiled_ufunc
 
 __all__ = ["patterns", "rounding"]
 
 
+def _stored(value: Any) -> Any:
+    return rounded(value)
+
+
 @cache
-def rounding() -> np.ufunc:
+def rounding() -> Any:
     """Return the ufunc that rounds float32 to stored bfloat16 (as uint16)."""
-
-    def stored(value: Any) -> Any:
-        return rounded(value)
-
-    return numba.vectorize(["uint16(float32)"])(stored)
+    return compiled_ufunc(_stored, "uint16(float32)")
 
 
 def patterns(bits: np.ndarray, table: np.ndarray) -> np.ndarray:
@@ -39,11 +38,12 @@ def patterns(bits: np.ndarray, table: np.ndarray) -> np.ndarray:
     return out
 
 
+def _look_up(bits: Any, table: Any, out: Any) -> None:
+    for i in range(bits.size):
+        out[i] = table[(bits[i] | ((bits[i] & 0xFFFF) + 0xFFFF)) >> 16]
+
+
 @cache
 def _looking_up() -> Any:
-    def look_up(bits: Any, table: Any, out: Any) -> None:
-        for i in range(bits.size):
-            out[i] = table[(bits[i] | ((bits[i] & 0xFFFF) + 0xFFFF)) >> 16]
-
     flat = (types.Array(kind, 1, "C") for kind in (types.uint32, types.uint8, types.uint8))
-    return numba.njit(types.void(*flat))(look_up)
+    return compiled_loop(_look_up, types.void(*flat))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Marks"]
+__all__ = ["Marks", "Runs", "runs_of"]
 
 
 class Marks:
@@ -56,7 +57,7 @@ class Marks:
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray:
         """Return the marks of a view; the last dimension is along its dense runs."""
-        unit, extents, steps = _runs(start, shape, strides, itemsize)
+        unit, extents, steps, *_ = runs_of(start, shape, strides, itemsize)
         if not unit:
             return np.empty(0, np.uint8)
         grain = self._suit(unit)
@@ -88,20 +89,33 @@ class Marks:
         return self._grain
 
 
-@lru_cache(maxsize=4096)
-def _runs(
-    start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Return the largest grain that suits a view's dense runs, and extents and steps in grains.
+class Runs(NamedTuple):
+    """How a view lies in memory, in dense runs.
 
-    The grain is 0 for a view without elements.
+    Attributes:
+        unit: The largest grain that suits the runs; 0 for a view without elements.
+        extents, steps: Of the view in grains; the last dimension is along its runs.
+        nbytes: Bytes of all elements.
+        dense: Whether it is a single run.
     """
+
+    unit: int
+    extents: tuple[int, ...]
+    steps: tuple[int, ...]
+    nbytes: int
+    dense: bool
+
+
+@lru_cache(maxsize=4096)
+def runs_of(start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Runs:
+    """Return the runs of a view."""
     run, outer = itemsize, len(shape)
     while outer and (strides[outer - 1] == run or shape[outer - 1] == 1):
         outer -= 1
         run *= shape[outer]
+    nbytes = run * math.prod(shape[:outer])
     if not run:
-        return 0, (), ()
+        return Runs(0, (), (), 0, True)
     unit = math.gcd(run, start, *strides[:outer])
     steps = (*(stride // unit for stride in strides[:outer]), 1)
-    return unit, (*shape[:outer], run // unit), steps
+    return Runs(unit, (*shape[:outer], run // unit), steps, nbytes, not outer)

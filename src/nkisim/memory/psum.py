@@ -8,6 +8,8 @@ are only looked at when that table has no answer.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 __all__ = ["AccumulationState", "Region"]
@@ -76,6 +78,8 @@ class AccumulationState:
     def write(self, region: Region) -> None:
         """Note that another engine wrote ``region``."""
         self.current = None
+        if not self._ever_opened:
+            return  # there is no group that it could interrupt
         if self._replay and self._replay[-1] == (region, _OTHER):
             return
         self._replay.append((region, _OTHER))
@@ -86,7 +90,8 @@ class AccumulationState:
     def read(self, region: Region) -> None:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self.current = None
-        self._evicted.update(known for known in self._opened if self._touch(known, region))
+        if self._opened:
+            self._evicted.update(known for known in self._opened if self._touch(known, region))
 
     def _interrupt(self, region: Region) -> None:
         """Note that the groups which ``region`` touches no longer hold what their matmuls left."""
@@ -115,19 +120,23 @@ class AccumulationState:
         """Tell whether two regions may share bytes; generous for odd strides."""
         if a == b:
             return True
-        (a_rows, a_bytes), (b_rows, b_bytes) = self._box(a), self._box(b)
+        pitch = self._pitch
+        (a_rows, a_bytes), (b_rows, b_bytes) = _box(a, pitch), _box(b, pitch)
         return _meet(a_rows, b_rows) and _meet(a_bytes, b_bytes)
 
-    def _box(self, region: Region) -> tuple[tuple[int, int], tuple[int, int]]:
-        start, shape, strides, itemsize = region
-        row, first = divmod(start, self._pitch)
-        rows, reach = 0, 0
-        for extent, stride in zip(shape, strides, strict=True):
-            if stride >= self._pitch:
-                rows += (extent - 1) * (stride // self._pitch)
-            else:
-                reach += (extent - 1) * stride
-        return (row, row + rows + 1), (first, first + reach + itemsize)
+
+@lru_cache(maxsize=4096)
+def _box(region: Region, pitch: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the first and last rows and bytes in a row that a region may reach, ends excluded."""
+    start, shape, strides, itemsize = region
+    row, first = divmod(start, pitch)
+    rows, reach = 0, 0
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride >= pitch:
+            rows += (extent - 1) * (stride // pitch)
+        else:
+            reach += (extent - 1) * stride
+    return (row, row + rows + 1), (first, first + reach + itemsize)
 
 
 def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nkisim.memory.marks import Marks
+from nkisim.memory.marks import Marks, runs_of
 from nkisim.memory.psum import AccumulationState
 from nkisim.memory.recycling import Buffer, take
 
@@ -81,10 +81,7 @@ class Storage(Buffer):
         """Note that every element of a view was written."""
         if self.complete:
             return
-        nbytes, dense = itemsize, True
-        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-            dense = dense and (stride == nbytes or extent == 1)
-            nbytes *= extent
+        _, _, _, nbytes, dense = runs_of(start, shape, strides, itemsize)
         if dense and nbytes == self.data.size:
             self.complete = True
             self._written = None

@@ -134,7 +134,7 @@ def _multiply_on_unit(
 
 def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Packed | None]) -> Packed | None:
     """Return an operand as the matrix unit wants it, kept like decoded ones; None if it cannot."""
-    key = (tensor.start, tensor.layout, pack)
+    key = (tensor.start, tensor.layout, len(stored), pack)
     kept: Packed | None = tensor.storage.decoded(key)
     if kept is None:
         table = _bfloat16_patterns(tensor.dtype)
@@ -176,7 +176,7 @@ def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Arra
             _check_onezero(stored, name)
             return decode(encode(stored, bfloat16), bfloat16)
         return stored
-    key = (tensor.start, tensor.layout)
+    key = (tensor.start, tensor.layout, len(stored))
     kept: Array | None = tensor.storage.decoded(key)
     if kept is None:
         copy = tensor.storage.new_decoded(key, stored.shape)

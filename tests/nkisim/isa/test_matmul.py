@@ -202,6 +202,26 @@ def test_double_row_sums_over_both_rows(target, k, m, n, stationary):
     assert_close(got, oracle.double_row(a, b))
 
 
+@pytest.mark.parametrize("double_first", [False, True])
+def test_the_same_tiles_serve_with_and_without_double_row(double_first):
+    @nkisim.jit
+    def kernel(stationary, moving):
+        a, b = load(stationary, stationary.dtype), load(moving, moving.dtype)
+        results = {}
+        for double in (double_first, not double_first):
+            mode = nisa.matmul_perf_mode.double_row if double else nisa.matmul_perf_mode.none
+            size = 1 if double else 2
+            total = nl.ndarray((size * 40, size * 48), dtype=nl.float32, buffer=nl.psum)
+            nisa.nc_matmul(dst=total, stationary=a, moving=b, perf_mode=mode)
+            results[double] = store(total)
+        return results[True], results[False]
+
+    a, b = draw((64, 2, 40), "float8_e4m3", 1), draw((64, 2, 48), "float8_e4m3", 2)
+    doubled, plain = nkisim.simulate(kernel)(a, b)
+    assert_close(doubled, oracle.double_row(a, b))
+    assert_close(plain, oracle.matmul(a.reshape(64, 80), b.reshape(64, 96)))
+
+
 def test_double_row_needs_fp8_a_pair_of_rows_and_gen3():
     fp8, bf16 = ml_dtypes.float8_e4m3, ml_dtypes.bfloat16
     pair = np.ones((4, 2, 4))

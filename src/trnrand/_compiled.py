@@ -1,19 +1,66 @@
 """Blocks of an engine in one compiled loop, for processes that have numba loaded.
 
-Importing this module imports numba. A loop is compiled when its engine is first asked for.
+Importing this module imports numba. A loop is compiled when its engine is first asked for, and kept
+for later processes.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numba
 import numpy as np
 
+from nkisim.compiled.loops import compiled_loop
 from trnrand.engines import ENGINES, MASK
 
 __all__ = ["block_loop"]
+
+_MASK, _HALF = np.uint64(MASK), np.uint64(32)
+
+# By numba itself: what LLVM inlines keeps checks that stop it from vectorising.
+_inlined = partial(numba.njit, inline="always")
+_philox_block = ENGINES["philox"].make(np.uint64, _inlined)
+_threefry_block = ENGINES["threefry"].make(np.uint64, _inlined)
+
+
+@_inlined
+def _philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any) -> Any:
+    return _philox_block(c0, c1, c2, c3, k0, k1)
+
+
+@_inlined
+def _fill(
+    block: Any,
+    out: Any,
+    steps: Any,
+    low: Any,
+    high: Any,
+    c2: Any,
+    c3: Any,
+    k0: Any,
+    k1: Any,
+    k2: Any,
+    k3: Any,
+) -> None:
+    for i in range(steps.size):
+        at = low + np.uint64(steps[i])
+        c0, c1 = at & _MASK, (high + (at >> _HALF)) & _MASK
+        w0, w1, w2, w3 = block(c0, c1, c2, c3, k0, k1, k2, k3)
+        out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3] = w0, w1, w2, w3
+
+
+def _fill_philox(
+    out: Any, steps: Any, low: Any, high: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any
+) -> None:
+    _fill(_philox, out, steps, low, high, c2, c3, k0, k1, k2, k3)
+
+
+def _fill_threefry(
+    out: Any, steps: Any, low: Any, high: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any
+) -> None:
+    _fill(_threefry_block, out, steps, low, high, c2, c3, k0, k1, k2, k3)
 
 
 @cache
@@ -23,31 +70,4 @@ def block_loop(engine: str) -> Any:
     Words 4 i to 4 i + 3 of ``out`` (uint32) become the block at ``low + 2**32 * high + steps[i]``.
     Numbers are uint64. A key of two words is passed with two more, which are not read.
     """
-    # Inlined by numba itself: what LLVM inlines keeps checks that stop it from vectorising.
-    block = ENGINES[engine].make(np.uint64, numba.njit(inline="always"))
-    mask, half = np.uint64(MASK), np.uint64(32)
-    short = ENGINES[engine].key_words == 2  # decided while compiling, as a frozen variable
-
-    @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-    def fill(
-        out: Any,
-        steps: Any,
-        low: Any,
-        high: Any,
-        c2: Any,
-        c3: Any,
-        k0: Any,
-        k1: Any,
-        k2: Any,
-        k3: Any,
-    ) -> None:
-        for i in range(steps.size):
-            at = low + np.uint64(steps[i])
-            c0, c1 = at & mask, (high + (at >> half)) & mask
-            if short:
-                w0, w1, w2, w3 = block(c0, c1, c2, c3, k0, k1)
-            else:
-                w0, w1, w2, w3 = block(c0, c1, c2, c3, k0, k1, k2, k3)
-            out[4 * i], out[4 * i + 1], out[4 * i + 2], out[4 * i + 3] = w0, w1, w2, w3
-
-    return fill
+    return compiled_loop({"philox": _fill_philox, "threefry": _fill_threefry}[engine])

@@ -18,8 +18,8 @@ import numba
 __all__ = ["compiled_loop", "compiled_ufunc"]
 
 
-def compiled_loop(function: Callable[..., Any], signature: Any, **options: Any) -> Any:
-    """Return a function of a module, compiled for one signature."""
+def compiled_loop(function: Callable[..., Any], signature: Any = None, **options: Any) -> Any:
+    """Return a function of a module, compiled for one signature, or for each that it meets."""
     return _kept_if_possible(
         lambda kept: numba.njit(signature, cache=kept, nogil=True, **options)(function)
     )

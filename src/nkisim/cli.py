@@ -13,7 +13,8 @@ import runpy
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
+from importlib.util import find_spec
 from types import TracebackType
 
 import click
@@ -30,17 +31,20 @@ _VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRID
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """A script, its arguments, and whether a real ``nki`` is displaced for it."""
+    """A script, its arguments, whether a real ``nki`` is displaced and numba loaded for it."""
 
     path: str
     arguments: tuple[str, ...]
     force: bool
+    fast: bool = False
 
     def run(self) -> None:
         """Run the script as ``python script.py`` would, with ``import nki`` meaning nkisim."""
         path = os.path.abspath(self.path)
         sys.argv = [self.path, *self.arguments]
         sys.path[:1] = [os.path.dirname(path)]
+        if self.fast:
+            import_module("numba")
         shim.install(force=self.force)
         if not self.force and shim.real_nki_found():
             click.echo(
@@ -73,14 +77,19 @@ def commands() -> None:
 
 @commands.command()
 @click.option("--force", is_flag=True, help="Use nkisim even where AWS's nki is installed.")
+@click.option("--fast", is_flag=True, help="Load numba, which compiles loops over large tiles.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, readable=True))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(script: str, arguments: tuple[str, ...], force: bool) -> ScriptCall:
+def run(script: str, arguments: tuple[str, ...], force: bool, fast: bool) -> ScriptCall:
     """Run SCRIPT with ARGUMENTS; `import nki` in it means nkisim.
 
     The script needs no change. Its exit status is the command's.
     """
-    return ScriptCall(script, arguments, force)
+    if fast and find_spec("numba") is None:
+        raise click.UsageError(
+            f"--fast needs numba, which is not installed: pip install '{_DISTRIBUTION}[fast]'"
+        )
+    return ScriptCall(script, arguments, force, fast)
 
 
 run.allow_interspersed_args = False  # what follows the script belongs to it, options too
@@ -101,6 +110,7 @@ def info(target: str | None) -> None:
         ("NKI surface", shim.NKI_VERSION),
         ("numpy", _version_of("numpy")),
         ("ml_dtypes", _version_of("ml_dtypes")),
+        ("numba", _version_of("numba")),
         ("python", platform.python_version()),
     ]
     limits = [

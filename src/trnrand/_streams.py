@@ -29,7 +29,16 @@ from trnrand._library import LIBRARY
 from trnrand._words import WIDE, Domain, Source, chunk_samples, paired, suits_triton, unit53
 from trnrand.engines import MASK
 
-__all__ = ["DOMAINS", "FLOATS", "Kind", "fill_stream", "normals53", "stream", "torch_stream"]
+__all__ = [
+    "DOMAINS",
+    "FLOATS",
+    "TURN24",
+    "Kind",
+    "fill_stream",
+    "normals53",
+    "stream",
+    "torch_stream",
+]
 
 Kind = Literal["words", "uniform", "normal", "exponential"]
 
@@ -39,7 +48,8 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 # As many bits as the significand holds: the conversion to the dtype is exact, never up to 1.
 _UNIFORM_BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 
-_TURN24 = 2 * math.pi * 2.0**-24
+TURN24 = 2 * math.pi * 2.0**-24
+"""The angle of the last of 24 bits."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,7 @@ def _normals(words: Tensor, dtype: torch.dtype) -> Tensor:
         return _interleaved(*normals53(paired(words.view(-1, 4))))
     pairs = paired(words)
     radius = ((pairs & MASK) + 1).float().mul_(2.0**-32).log_().mul_(-2.0).sqrt_()
-    angle = ((pairs >> 40) & 0xFF_FFFF).float().mul_(_TURN24)
+    angle = ((pairs >> 40) & 0xFF_FFFF).float().mul_(TURN24)
     return _interleaved(radius * angle.cos(), radius.mul_(angle.sin_())).to(dtype)
 
 

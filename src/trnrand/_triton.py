@@ -7,14 +7,13 @@ Triton; a kernel is compiled when its engine, kind and dtype are first asked for
 
 from __future__ import annotations
 
-import math
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
 
+from trnrand._streams import TURN24
 from trnrand.engines import ENGINES, MASK, THREEFRY_PARITY, THREEFRY_ROTATIONS, EngineName
 
 __all__ = ["blocks", "fill"]
@@ -23,7 +22,7 @@ _LANES = 512
 
 _PARITY = tl.constexpr(THREEFRY_PARITY)
 _ROTATIONS = tl.constexpr(tuple(left for pair in THREEFRY_ROTATIONS for left in pair))
-_TURN24 = tl.constexpr(2 * math.pi * 2.0**-24)
+_TURN24 = tl.constexpr(TURN24)
 
 # Words change from call to call, and a kernel is to serve them all.
 _ANY_VALUE = ["count", "skipped", "first_low", "first_high", "domain", "k0", "k1"]

@@ -213,9 +213,7 @@ class CoreMemory:
         self.log.append(allocation.life)
         tensor = allocation.tensor()
         if is_on_chip(region) and address is None and self._is_legal(extents, found, region):
-            self._forms[extents, found, region] = Form(
-                extents, found, 0, tensor.strides, tensor.itemsize, whole=True
-            )
+            self._forms[extents, found, region] = tensor.form
         return tensor
 
     def _storage(self, partitions: int, pitch: int, region: MemoryRegion) -> Storage:

@@ -42,18 +42,19 @@ class NkiTensor(NKIObject):
         dtype: Element type.
         buffer: Memory it lives in.
         region: Byte start, shape, strides and item size: the footprint in the storage.
+        form: What it has in common with tensors like it.
 
     A view that was made by an access pattern is not ``trusted``: its extent is checked when used.
     """
 
     __slots__ = (
         "_array",
-        "_form",
         "_layout",
         "_slices",
         "alloc",
         "buffer",
         "dtype",
+        "form",
         "indirect",
         "itemsize",
         "region",
@@ -80,44 +81,39 @@ class NkiTensor(NKIObject):
         indirect: Indirection | None = None,
         trusted: bool = True,
     ) -> None:
-        self.alloc = alloc
-        self.storage = alloc.storage
-        self.buffer: MemoryRegion = alloc.region
-        self.shape = shape
-        self.dtype = dtype
-        self.itemsize = alloc.itemsize(dtype)
-        self.start = start
-        self.strides = strides
-        self.region: Region = (start, shape, strides, self.itemsize)
-        self.whole = whole
-        self.indirect = indirect
-        self.trusted = trusted
-        self._array: np.ndarray | None = None
-        self._form: Form | None = None
-        self._layout = -1
-        self._slices: dict[tuple[Any, ...], NkiTensor] = _NO_SLICES
+        form = Form(shape, dtype, start, strides, alloc.itemsize(dtype), whole=whole)
+        self._adopt(alloc, form, indirect, trusted)
 
     @classmethod
     def formed(cls, alloc: Allocation, form: Form) -> NkiTensor:
         """Return the tensor of a form in an allocation."""
         self: NkiTensor = object.__new__(cls)
+        self._adopt(alloc, form)
+        return self
+
+    def _adopt(
+        self,
+        alloc: Allocation,
+        form: Form,
+        indirect: Indirection | None = None,
+        trusted: bool = True,
+    ) -> None:
         self.alloc = alloc
         self.storage = alloc.storage
-        self.buffer = alloc.region
+        self.buffer: MemoryRegion = alloc.region
+        self.form = form
         self.shape = form.shape
         self.dtype = form.dtype
         self.itemsize = form.itemsize
         self.start = form.start
         self.strides = form.strides
-        self.region = form.region
+        self.region: Region = form.region
         self.whole = form.whole
-        self.indirect = None
-        self.trusted = True
-        self._array = None
-        self._form = form
+        self.indirect = indirect
+        self.trusted = trusted
+        self._array: np.ndarray | None = None
         self._layout = form.layout
-        self._slices = _NO_SLICES
-        return self
+        self._slices: dict[tuple[Any, ...], NkiTensor] = _NO_SLICES
 
     # -- what kernels read -------------------------------------------------------------------------
 
@@ -189,7 +185,7 @@ class NkiTensor(NKIObject):
             return self._view(index)
         view = self._slices.get(key)
         if view is None:
-            form = None if self._form is None else self._form.views.get(key)
+            form = self.form.views.get(key)
             if form is None:
                 form = self._sliced(*key)
                 if form is None:
@@ -229,8 +225,8 @@ class NkiTensor(NKIObject):
             return None
         start += top * strides[0] + begin * strides[1]
         form = Form((bottom - top, end - begin), self.dtype, start, strides, self.itemsize)
-        if self._form is not None and len(self._form.views) < _KEPT_SLICES:
-            self._form.views[first, last, plane, left, right] = form
+        if len(self.form.views) < _KEPT_SLICES:
+            self.form.views[first, last, plane, left, right] = form
         return form
 
     def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
@@ -334,8 +330,7 @@ class NkiTensor(NKIObject):
                     self.alloc.is_argument,
                 )
             )
-            if self._form is not None:
-                self._form.layout = self._layout
+            self.form.layout = self._layout
         return self._layout
 
     @property

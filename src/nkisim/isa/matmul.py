@@ -50,10 +50,6 @@ _REMOVED = {
 def _trace(core: Core, dst: NkiTensor, *arguments: Any) -> None:
     """Follow the accumulation groups without computing the sums."""
     accumulate = arguments[5]
-    state = dst.storage.psum
-    assert state is not None
-    if dst.region is state.current and (accumulate or accumulate is None):
-        return  # all that there is to note is noted
     adding(core, dst, accumulate)
     note_sum(dst)
 

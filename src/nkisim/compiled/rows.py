@@ -20,13 +20,13 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from nkisim.compiled.addresses import address_of_row, pointer_to
 from nkisim.compiled.bfloat16 import FLOAT, constant, lanes_of, round_off, widen
 from nkisim.compiled.codes import HALF, NOTHING
 from nkisim.compiled.loops import compiled_loop
 
 __all__ = [
     "TILE",
-    "address_of_row",
     "combining",
     "extremes",
     "load_elements",
@@ -37,18 +37,6 @@ TILE = types.Array(types.uint16, 2, "A")
 _SIGN = 1 << 31
 _STEPS = (64, 8, 1)  # elements in registers at a time
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def address_of_row(context: Any, array: Any, row: Any) -> Any:
-    """Return where a row of an array begins, as a number."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        step = builder.mul(arguments[1], builder.extract_value(array.strides, 0))
-        return builder.add(builder.ptrtoint(array.data, _I64), step)
-
-    return types.int64(array, types.int64), build
 
 
 def _choose(builder: Any, which: Any, ways: list[Callable[[], Any]]) -> Any:
@@ -291,26 +279,6 @@ def _raised(context: Any, ordered: Any) -> Any:
     return types.int32(types.int16), build
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _halves(context: Any, address: Any) -> Any:
-    """Return a pointer to the 16-bit integers at an address."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], _I16.as_pointer())
-
-    return types.CPointer(types.int16)(types.int64), build
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def _words(context: Any, address: Any) -> Any:
-    """Return a pointer to the 32-bit integers at an address."""
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], _I32.as_pointer())
-
-    return types.CPointer(types.int32)(types.int64), build
-
-
 _ordered_half, _ordered_word = _ordered(16), _ordered(32)
 _INFINITY, _QUIET = np.int32(0x7F80_0000), np.int32(0x7FC0_0000)
 
@@ -320,14 +288,14 @@ def _find_extremes(x: Any, kind: int, width: int, largest: bool, found: Any) -> 
     for row in range(x.shape[0]):
         address = address_of_row(x, row)
         if kind == HALF:
-            halves = numba.carray(_halves(address), (width,))
+            halves = numba.carray(pointer_to(types.int16, address), (width,))
             least = most = _ordered_half(halves[0])
             for i in range(width):
                 least = _smaller(least, _ordered_half(halves[i]))
                 most = _larger(most, _ordered_half(halves[i]))
             low, high = _raised(least), _raised(most)
         else:
-            words = numba.carray(_words(address), (width,))
+            words = numba.carray(pointer_to(types.int32, address), (width,))
             low = high = _ordered_word(words[0])
             for i in range(width):
                 low = _smaller(low, _ordered_word(words[i]))

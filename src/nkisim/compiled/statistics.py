@@ -19,9 +19,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from nkisim.compiled.addresses import address_of_row
 from nkisim.compiled.bfloat16 import FLOAT
 from nkisim.compiled.loops import compiled_loop
-from nkisim.compiled.rows import TILE, address_of_row, load_elements
+from nkisim.compiled.rows import TILE, load_elements
 
 __all__ = ["deviations", "sums"]
 

@@ -13,9 +13,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from nkisim.compiled.addresses import pointer_to
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.tile_layout import BLOCK, DEPTH, LINE, SIDE, TILE
-from nkisim.compiled.tile_product import call, copy_block, pointer_like, room
+from nkisim.compiled.tile_product import call, copy_block, room
+from nkisim.compiled.transposition import columns_of
 
 __all__ = ["packing"]
 
@@ -83,24 +85,6 @@ def _pair_of_codes(
     return lines[0], lines[1]
 
 
-def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return the columns of a square of vectors: quarters change places, then their quarters."""
-    rows = list(rows)
-    size = len(rows)
-    half = size // 2
-    while half:
-        # Of rows i and i + half, one takes the parts in even places, the other those in odd ones.
-        even = [size + j - half if j & half else j for j in range(size)]
-        odd = [size + j if j & half else j + half for j in range(size)]
-        for i in range(size):
-            if not i & half:
-                pair = rows[i], rows[i + half]
-                rows[i] = _shuffled(builder, *pair, even)
-                rows[i + half] = _shuffled(builder, *pair, odd)
-        half //= 2
-    return rows
-
-
 def _subnormal(builder: Any, lines: list[Any]) -> Any:
     """Return flags, one bit for each place in a line, of a subnormal in that place."""
 
@@ -145,7 +129,7 @@ def _block_packing(transpose: bool) -> Any:
             for tile in zip(*pairs, strict=True):
                 lines = [builder.bitcast(line, _WORDS) for line in tile]
                 pointer = builder.inttoptr(target, _WORDS.as_pointer())
-                for i, line in enumerate(_transposed(builder, lines) if transpose else lines):
+                for i, line in enumerate(columns_of(builder, lines) if transpose else lines):
                     builder.store(line, builder.gep(pointer, [ir.Constant(_I64, i)]), align=LINE)
                 target = builder.add(target, apart)
             return _subnormal(builder, [line for pair in pairs for line in pair])
@@ -178,7 +162,7 @@ def _pack(pack_block: Any, stored: Any, table: Any, packed: Any) -> int:
             rows, columns = min(DEPTH, depth - k), min(BLOCK, width - n)
             corner, apart = source + k * step + n * size, step
             if rows < DEPTH or columns < BLOCK:
-                to = pointer_like(stored, edge)
+                to = pointer_to(stored, edge)
                 for i in range(DEPTH * BLOCK):
                     to[i] = 0
                 copy_block(stored, corner, step, edge, BLOCK * size, rows, columns)

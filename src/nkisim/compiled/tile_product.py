@@ -14,10 +14,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from nkisim.compiled.addresses import pointer_to
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.tile_layout import BLOCK, LINE, SIDE, TILE
 
-__all__ = ["call", "copy_block", "pointer_like", "product", "room"]
+__all__ = ["call", "copy_block", "product", "room"]
 
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _POINTER = _I8.as_pointer()
@@ -118,25 +119,14 @@ def room(context: Any) -> Any:
     return types.int64(), build
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def pointer_like(context: Any, array: Any, address: Any) -> Any:
-    """Return a pointer to elements at an address, of the type of an array's."""
-    pointer = types.CPointer(array.dtype)
-
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[1], context.get_value_type(pointer))
-
-    return pointer(array, types.int64), build
-
-
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def copy_block(
     like: Any, source: int, source_step: int, target: int, target_step: int, rows: int, columns: int
 ) -> None:
     """Copy elements of an array's type between two places; their rows are ``step`` bytes apart."""
     for i in range(rows):
-        here = pointer_like(like, source + i * source_step)
-        there = pointer_like(like, target + i * target_step)
+        here = pointer_to(like, source + i * source_step)
+        there = pointer_to(like, target + i * target_step)
         for j in range(columns):
             there[j] = here[j]
 

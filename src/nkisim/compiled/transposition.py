@@ -12,24 +12,27 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from nkisim.compiled.addresses import address_of_row
 from nkisim.compiled.loops import compiled_loop
-from nkisim.compiled.rows import address_of_row
 
-__all__ = ["transposing"]
+__all__ = ["columns_of", "transposing"]
 
 # Interleaving two registers of this width is one instruction on x86 and on Arm.
 _REGISTER_BITS = 128
 _I32 = ir.IntType(32)
 
 
-def _interleaved(builder: Any, a: Any, b: Any, side: int) -> list[Any]:
-    """Emit the elements of two vectors in turn, as two vectors."""
+def columns_of(builder: Any, rows: list[Any]) -> list[Any]:
+    """Emit the columns of a square of vectors, whose side is a power of two."""
+    side = len(rows)
     order = [lane for pair in zip(range(side), range(side, 2 * side), strict=True) for lane in pair]
-    mask = ir.VectorType(_I32, side)
-    return [
-        builder.shuffle_vector(a, b, ir.Constant(mask, part))
-        for part in (order[:side], order[side:])
-    ]
+    masks = [ir.Constant(ir.VectorType(_I32, side), part) for part in (order[:side], order[side:])]
+    # Each round interleaves rows that are half the square apart; after log2(side) rounds a vector
+    # holds one column.
+    for _ in range(side.bit_length() - 1):
+        halves = zip(rows[: side // 2], rows[side // 2 :], strict=True)
+        rows = [builder.shuffle_vector(a, b, mask) for a, b in halves for mask in masks]
+    return rows
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -49,13 +52,8 @@ def _turn(
             return builder.inttoptr(builder.add(start, away), register.as_pointer())
 
         rows = [builder.load(line(source, source_step, i), align=bits // 8) for i in range(side)]
-        # Each round puts rows that are half the square apart side by side; after log2(side)
-        # rounds a vector holds one column.
-        for _ in range(side.bit_length() - 1):
-            halves = zip(rows[: side // 2], rows[side // 2 :], strict=True)
-            rows = [v for a, b in halves for v in _interleaved(builder, a, b, side)]
-        for i, row in enumerate(rows):
-            builder.store(row, line(target, target_step, i), align=bits // 8)
+        for i, column in enumerate(columns_of(builder, rows)):
+            builder.store(column, line(target, target_step, i), align=bits // 8)
         return context.get_dummy_value()
 
     return types.void(like, *[types.int64] * 4), build

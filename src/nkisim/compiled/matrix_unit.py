@@ -24,6 +24,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from nkisim.compiled import numba_loaded
 from nkisim.compiled.tile_layout import SIDE, TILE, packed_shape
 
 __all__ = ["Packed", "available", "multiply", "pack_moving", "pack_stationary"]
@@ -57,7 +58,7 @@ class Packed(NamedTuple):
 
 def available() -> bool:
     """Whether numba is loaded and this processor has a matrix unit that works."""
-    return sys.modules.get("numba") is not None and _works()
+    return numba_loaded() and _works()
 
 
 def pack_stationary(stored: Array, table: Array | None = None) -> Packed | None:

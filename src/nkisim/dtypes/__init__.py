@@ -6,12 +6,12 @@ from nkisim.dtypes.convert import (
     TORCH_ELEMENTS,
     decode,
     encode,
-    numba_loaded,
     suits_numba,
     torch_loaded,
 )
 from nkisim.dtypes.formats import (
     DTYPES,
+    UNSIGNED,
     DType,
     Kind,
     as_dtype,
@@ -43,7 +43,9 @@ from nkisim.dtypes.rows import (
     row_deviations,
     row_extremes,
     row_sums,
+    steps_of_rows,
     transpose_rows,
+    widened_rows,
 )
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "DTYPES",
     "NUMBA_ELEMENTS",
     "TORCH_ELEMENTS",
+    "UNSIGNED",
     "DType",
     "Kind",
     "Step",
@@ -74,12 +77,12 @@ __all__ = [
     "int8",
     "int16",
     "int32",
-    "numba_loaded",
     "pack",
     "promote",
     "row_deviations",
     "row_extremes",
     "row_sums",
+    "steps_of_rows",
     "suits_numba",
     "tfloat32",
     "torch_loaded",
@@ -88,4 +91,5 @@ __all__ = [
     "uint16",
     "uint32",
     "unpack",
+    "widened_rows",
 ]

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from nkisim.compiled import numba_loaded
 from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "TORCH_SERIAL_ELEMENTS",
     "decode",
     "encode",
-    "numba_loaded",
     "suits_numba",
     "suits_torch",
     "torch_loaded",
@@ -272,11 +272,6 @@ def _has_nan(values: Float32Array) -> bool:
 def suits_numba(array: Array) -> bool:
     """Whether numba is loaded and ``array`` large enough for a compiled pass."""
     return array.size >= NUMBA_ELEMENTS and numba_loaded()
-
-
-def numba_loaded() -> bool:
-    """Whether the process has numba loaded."""
-    return sys.modules.get("numba") is not None
 
 
 def torch_loaded() -> bool:

@@ -19,6 +19,7 @@ import numpy as np
 
 __all__ = [
     "DTYPES",
+    "UNSIGNED",
     "DType",
     "Kind",
     "as_dtype",
@@ -117,6 +118,13 @@ float32 = DType("float32", "float", np.float32, (2 - 2.0**-23) * 2.0**127)
 float8_e4m3fn_x4 = DType("float8_e4m3fn_x4", "packed", np.uint32)
 float8_e5m2_x4 = DType("float8_e5m2_x4", "packed", np.uint32)
 float4_e2m1fn_x4 = DType("float4_e2m1fn_x4", "packed", np.uint16)
+
+#: The unsigned integer of as many bytes, for bit patterns.
+UNSIGNED: dict[int, np.dtype[np.generic]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+}
 
 #: Every format by its NKI name.
 DTYPES: dict[str, DType] = {

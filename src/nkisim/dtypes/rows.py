@@ -16,7 +16,7 @@ import numpy as np
 
 from nkisim.compiled.codes import CODES, COLUMN, FULL, HALF, NOTHING, OPERATIONS
 from nkisim.dtypes.convert import decode, encode, suits_numba
-from nkisim.dtypes.formats import bfloat16
+from nkisim.dtypes.formats import UNSIGNED, bfloat16
 
 __all__ = [
     "Step",
@@ -26,7 +26,9 @@ __all__ = [
     "row_deviations",
     "row_extremes",
     "row_sums",
+    "steps_of_rows",
     "transpose_rows",
+    "widened_rows",
 ]
 
 Array = np.ndarray
@@ -39,11 +41,6 @@ The operand is a tile like the data, a float32 column, or a number.
 
 _BITS = np.dtype(np.uint16)
 _F32 = np.dtype(np.float32)
-_UNSIGNED: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.uint8),
-    2: np.dtype(np.uint16),
-    4: np.dtype(np.uint32),
-}
 
 _BLOCK_ELEMENTS = 65536
 """Elements of a block: 256 KiB of float32 stay in a level-2 cache beside what they come from."""
@@ -62,8 +59,7 @@ def combine_rows(out: Array, x: Array, steps: Sequence[Step] = ()) -> None:
         _combine_compiled(out, x, steps)
     else:
         for rows in blocks_of_rows(*out.shape):
-            part = [(name, _of_rows(operand, rows), e) for name, operand, e in steps]
-            _combine_block(out[rows], x[rows], part)
+            _combine_block(out[rows], x[rows], steps_of_rows(steps, rows))
 
 
 def blocks_of_rows(rows: int, width: int, elements: int = _BLOCK_ELEMENTS) -> list[slice]:
@@ -72,8 +68,12 @@ def blocks_of_rows(rows: int, width: int, elements: int = _BLOCK_ELEMENTS) -> li
     return [slice(first, min(first + height, rows)) for first in range(0, rows, height)]
 
 
-def _of_rows(operand: Any, rows: slice) -> Any:
-    return operand[rows] if isinstance(operand, np.ndarray) else operand
+def steps_of_rows(steps: Sequence[Step], rows: slice) -> list[Step]:
+    """Return steps with some rows of their tiles and columns."""
+    return [
+        (name, operand[rows] if isinstance(operand, np.ndarray) else operand, exchanged)
+        for name, operand, exchanged in steps
+    ]
 
 
 def _combine_block(out: Array, x: Array, steps: Sequence[Step]) -> None:
@@ -86,7 +86,7 @@ def _combine_block(out: Array, x: Array, steps: Sequence[Step]) -> None:
     value = x if x.dtype == _F32 else decode(x, bfloat16, room)
     for name, operand, exchanged in steps:
         if isinstance(operand, np.ndarray):
-            operand = _widened(operand)
+            operand = widened_rows(operand)
         a, b = (operand, value) if exchanged else (value, operand)
         value = getattr(np, name)(a, b, out=room)
     if value is not out:
@@ -161,24 +161,25 @@ def row_extremes(x: Array, *, largest: bool) -> Array:
         # Of NaNs, and of zeros of both signs, NumPy's order of comparisons decides.
         unsure = (found == 0) | np.isnan(found)
         reduce = np.maximum.reduce if largest else np.minimum.reduce
-        found[unsure] = reduce(_widened(x[unsure]), axis=-1)
+        found[unsure] = reduce(widened_rows(x[unsure]), axis=-1)
     return found.reshape(-1, 1)
 
 
 def row_sums(x: Array) -> Array:
     """Return the float32 sum of every row."""
     if x.shape[1] % _SUMS:
-        return np.asarray(np.add.reduce(_widened(x), axis=-1))
+        return np.asarray(np.add.reduce(widened_rows(x), axis=-1))
     tile, kind = _tile(x)
     found = np.empty(len(x), _F32)
     if _compiled("sums")(tile, kind, x.shape[1], found):
         # Which of several NaNs a sum becomes is NumPy's to say.
         unsure = np.isnan(found)
-        found[unsure] = np.add.reduce(_widened(x[unsure]), axis=-1)
+        found[unsure] = np.add.reduce(widened_rows(x[unsure]), axis=-1)
     return found
 
 
-def _widened(x: Array) -> Array:
+def widened_rows(x: Array) -> Array:
+    """Return rows in float32; those that are float32 themselves."""
     return x if x.dtype == _F32 else decode(x, bfloat16)
 
 
@@ -200,7 +201,7 @@ def row_deviations(x: Array) -> Array | None:
 
 def transpose_rows(out: Array, x: Array) -> None:
     """Write the transpose of ``x`` to ``out``, bit for bit; they share no memory."""
-    unsigned = _UNSIGNED[x.itemsize]
+    unsigned = UNSIGNED[x.itemsize]
     _compiled("transposing", 8 * x.itemsize)(out.view(unsigned), x.view(unsigned))
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.compiled import numba_loaded
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import (
     NUMBA_ELEMENTS,
     Step,
-    bfloat16,
     blocks_of_rows,
     combine_rows,
-    decode,
-    numba_loaded,
     row_sums,
+    steps_of_rows,
+    widened_rows,
 )
 from nkisim.isa.accumulate import fold, reduces
 from nkisim.isa.shortcuts import as_rows, reads_rows, writes_rows
@@ -159,7 +159,7 @@ def _evaluate_rows(
     inside = True
     for rows in blocks:
         room = out[rows] if scratch is None else scratch[: rows.stop - rows.start]
-        x = _prepared(data[rows], _of_rows(steps, rows), room)
+        x = _prepared(data[rows], steps_of_rows(steps, rows), room)
         inside = inside and _is_inside(op, x)
         values = _apply(op, x, room)
         if part is not None:
@@ -167,16 +167,8 @@ def _evaluate_rows(
         if scratch is not None or values is not room:
             combine_rows(out[rows], values)
     if not inside:
-        _flag_outside(name, op, _argument(_widened(data), steps))
+        _flag_outside(name, op, _argument(widened_rows(data), steps))
     return part
-
-
-def _of_rows(steps: list[Step], rows: slice) -> list[Step]:
-    """Return steps with the rows of their columns."""
-    return [
-        (name, operand[rows] if isinstance(operand, np.ndarray) else operand, exchanged)
-        for name, operand, exchanged in steps
-    ]
 
 
 def _prepared(data: Array, steps: list[Step], room: Array) -> Array:
@@ -200,7 +192,3 @@ def _reduced(reduction: Op | None, values: Array) -> Array:
     return (
         row_sums(values) if reduction.name == "add" and numba_loaded() else reduction.reduce(values)
     )
-
-
-def _widened(data: Array) -> Array:
-    return data if data.dtype == _F32 else decode(data, bfloat16)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.compiled import numba_loaded
 from nkisim.diagnostics import declare
-from nkisim.dtypes import NUMBA_ELEMENTS, numba_loaded, row_deviations
+from nkisim.dtypes import NUMBA_ELEMENTS, row_deviations
 from nkisim.isa.shortcuts import as_rows, reads_rows
 from nkisim.machine import instruction
 from nkisim.spec import ON_CHIP, Call, Constraint, In, Out

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.compiled import numba_loaded
 from nkisim.diagnostics import declare
-from nkisim.dtypes import NUMBA_ELEMENTS, numba_loaded, row_extremes, row_sums
+from nkisim.dtypes import NUMBA_ELEMENTS, row_extremes, row_sums
 from nkisim.isa.activation import reduce_res_fits
 from nkisim.isa.elementwise import apply
 from nkisim.isa.shortcuts import as_rows, reads_rows

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.compiled import numba_loaded
 from nkisim.dtypes import (
     BFLOAT16_OPERATIONS,
     NUMBA_ELEMENTS,
@@ -20,7 +21,6 @@ from nkisim.dtypes import (
     combine_rows,
     decode,
     encode,
-    numba_loaded,
     torch_loaded,
 )
 from nkisim.memory import NkiTensor

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.diagnostics import flag, user_place
+from nkisim.dtypes import blocks_of_rows
 from nkisim.machine.core import Core, Event
 from nkisim.machine.legality import check_call, enum_member
 from nkisim.machine.transfer import (
@@ -354,8 +355,7 @@ def _blocks(call: Call, plan: Plan) -> Blocks | None:
     tensors = call.tensors(*instruction.operands)
     if any(t.ndim != 2 or t.indirect is not None for _, t in tensors):
         return None
-    height = max(1, _BLOCK_ELEMENTS // dst.free_size)
-    rows = [slice(r, min(r + height, dst.shape[0])) for r in range(0, dst.shape[0], height)]
+    rows = blocks_of_rows(dst.shape[0], dst.free_size, _BLOCK_ELEMENTS)
     widen = [
         make_widener(call[name], name, instruction.name, inexact=plan.inexact)
         for _, name in plan.reads

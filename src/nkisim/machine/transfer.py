@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import Rule, flag
-from nkisim.dtypes import DType, decode, encode
+from nkisim.dtypes import UNSIGNED, DType, decode, encode
 from nkisim.machine.core import CORE
 from nkisim.memory import NkiTensor, read_elements, report_unwritten
 from nkisim.spec import rules
@@ -40,11 +40,6 @@ Loader = Callable[[NkiTensor], np.ndarray]
 Storer = Callable[[NkiTensor, Any], None]
 
 _FLOAT32 = np.dtype(np.float32)
-_UNSIGNED: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.uint8),
-    2: np.dtype(np.uint16),
-    4: np.dtype(np.uint32),
-}
 _EXACT = 2.0**24
 _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
@@ -168,7 +163,7 @@ def make_loader(
     """Return the function that reads an operand of this layout for this arithmetic."""
     flatten = _flattener(tensor, operand)
     if arithmetic == "bits":
-        unsigned = _UNSIGNED[tensor.dtype.itemsize]
+        unsigned = UNSIGNED[tensor.dtype.itemsize]
         return lambda t: flatten(prepare_read(t, instruction, name).view(unsigned)).astype(
             np.uint32
         )
@@ -194,7 +189,7 @@ def make_storer(
     """Return the function that rounds a result into an operand of this layout."""
     shape = tensor.shape
     if arithmetic in ("bits", "integer"):
-        unsigned, stored_as = _UNSIGNED[tensor.dtype.itemsize], tensor.dtype.numpy
+        unsigned, stored_as = UNSIGNED[tensor.dtype.itemsize], tensor.dtype.numpy
         return lambda t, result: commit(t, result.astype(unsigned).view(stored_as).reshape(shape))
     narrow: Convert = _same
     if arithmetic == "fp32":

@@ -12,13 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from nkisim.dtypes import UNSIGNED
+
 __all__ = ["AccumulationState", "Region"]
 
 Region = tuple[int, tuple[int, ...], tuple[int, ...], int]
 """Byte start, shape, byte strides and item size of a view."""
 
 _NEVER, _OTHER, _OPENED = 0, 1, 2
-_UNITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 _SPREAD = {1: 0x01, 2: 0x0101, 4: 0x01010101}
 
 
@@ -110,11 +111,11 @@ class AccumulationState:
             self._bytes = np.zeros(self._size, np.uint8)
         for known, state in self._replay:
             start, shape, strides, itemsize = known
-            marks = np.ndarray(shape, _UNITS[itemsize], self._bytes, start, strides)
+            marks = np.ndarray(shape, UNSIGNED[itemsize], self._bytes, start, strides)
             marks[...] = state * _SPREAD[itemsize]
         self._replay.clear()
         start, shape, strides, itemsize = region
-        return np.ndarray(shape, _UNITS[itemsize], self._bytes, start, strides)
+        return np.ndarray(shape, UNSIGNED[itemsize], self._bytes, start, strides)
 
     def _touch(self, a: Region, b: Region) -> bool:
         """Tell whether two regions may share bytes; generous for odd strides."""

@@ -112,6 +112,3 @@ class Instruction:
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters in order."""
         return tuple(self.signature.parameters)
-
-    def __hash__(self) -> int:
-        return id(self)

@@ -21,10 +21,10 @@ from trnblas._kernels import symm as symm_kernels
 from trnblas._kernels import syrk as syrk_kernels
 from trnblas._kernels import trmm as trmm_kernels
 from trnblas._kernels import trsm as trsm_kernels
-from trnblas._kernels.tiling import Blocks, Layout
-from trnblas._kernels.tiling_gemm import gemm_tiling
 from trnblas._kernels.tiling_syrk import syrk_tiling
 from trnsci.core.launch import Launcher
+from trnsci.core.tiling import Blocks, Layout
+from trnsci.core.tiling_gemm import gemm_tiling
 
 __all__ = [
     "batched_gemm",

@@ -5,19 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trnblas._kernels.tiling import (
-    BANK,
-    CORES,
-    ITEMSIZE,
-    TILE,
-    Tiling,
-    column_tiles,
-    fewest_bytes,
-    row_tiles,
-)
-from trnblas._kernels.tiling_gemm import gemm_tiling
 from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE
 from trnsci.core.plan import Cost, Plan
+from trnsci.core.tiling import Tiling, column_tiles, fewest_bytes, row_tiles
+from trnsci.core.tiling_gemm import gemm_tiling
 
 if TYPE_CHECKING:
     import torch

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from trnblas._kernels.tiling import TILE
 from trnfft._angles import chirp, dft_matrix, roots, twiddles
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, chunk_columns
+from trnsci.core.hardware import TILE
 
 __all__ = [
     "DFT_BEST",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from trnblas._kernels.tiling import ITEMSIZE, Generation, resolve_generation
 from trnfft._arguments import Norm, checked_norm, whole
 from trnfft._kernels.dft_constants import dft_constants, irfft_constants
 from trnfft._kernels.four_step_geometry import Geometry
@@ -28,6 +27,7 @@ from trnfft._planning import (
 )
 from trnfft._work import Problem, Work, bluestein_work, dft_work, four_step_work, two_d_work
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.hardware import ITEMSIZE, Generation, resolve_generation
 from trnsci.core.plan import Cost, Plan
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ Lever    one launch instead of one per matrix, the shared operand stays in SBUF 
 from __future__ import annotations
 
 from trnblas._kernels.gemm import Product, multiply_all
-from trnblas._kernels.gemm_tiles import Tile, extents
-from trnblas._kernels.tiling import Blocks
+from trnsci.core.gemm_tiles import Tile, extents
 from trnsci.core.nki import nki, nl
+from trnsci.core.tiling import Blocks
 
 __all__ = ["batched_gemm"]
 

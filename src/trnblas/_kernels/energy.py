@@ -54,9 +54,10 @@ from trnblas._kernels.energy_terms import (
     window_energies,
     zero_columns,
 )
-from trnblas._kernels.gemm_tiles import Tile
-from trnblas._kernels.tiling import BANK, TILE, row_tiles
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiling import row_tiles
 
 __all__ = ["batched_pair_energy", "mp2_energy", "pair_energy"]
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.gemm_tiles import Tile
-from trnblas._kernels.tiling import BANK, TILE, column_start, column_tiles, row_tiles
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiling import column_start, column_tiles, row_tiles
 
 __all__ = [
     "GROUP",

@@ -10,9 +10,10 @@ Lever    Scalar and Vector engine share the work; sums along a strip come with t
 from __future__ import annotations
 
 from trnblas._kernels.energy_panels import Window
-from trnblas._kernels.gemm_tiles import Tile
-from trnblas._kernels.tiling import TILE, row_tiles
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiling import row_tiles
 
 __all__ = [
     "broadcast_rows",

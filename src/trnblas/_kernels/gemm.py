@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnblas._kernels.gemm_tiles import (
+from trnblas._kernels.symm_panels import load_symmetric_panel
+from trnsci.core.gemm_tiles import (
     Tile,
     extents,
     group_starts,
@@ -27,9 +28,9 @@ from trnblas._kernels.gemm_tiles import (
     row_sums,
     store_tiles,
 )
-from trnblas._kernels.symm_panels import load_symmetric_panel
-from trnblas._kernels.tiling import TILE, Blocks, column_start, column_tiles
+from trnsci.core.hardware import TILE
 from trnsci.core.nki import nki, nl
+from trnsci.core.tiling import Blocks, column_start, column_tiles
 
 __all__ = ["Product", "gemm", "loaded", "multiply_all"]
 

@@ -11,7 +11,8 @@ Lever    products of the other triangle are left out, what remains is GEMM's
 from __future__ import annotations
 
 from trnblas._kernels.gemm import loaded
-from trnblas._kernels.gemm_tiles import (
+from trnblas._kernels.symm_panels import triangle_mask
+from trnsci.core.gemm_tiles import (
     Tile,
     extents,
     finish,
@@ -19,9 +20,9 @@ from trnblas._kernels.gemm_tiles import (
     new_totals,
     row_sums,
 )
-from trnblas._kernels.symm_panels import triangle_mask
-from trnblas._kernels.tiling import BANK, TILE, Blocks, column_tiles
+from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiling import Blocks, column_tiles
 
 __all__ = ["gemmt"]
 

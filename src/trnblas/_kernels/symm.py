@@ -12,9 +12,9 @@ Lever    a stored tile that stays in SBUF serves both of its places; the rest as
 from __future__ import annotations
 
 from trnblas._kernels.gemm import Product, multiply_all
-from trnblas._kernels.gemm_tiles import Tile
-from trnblas._kernels.tiling import Blocks
+from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
+from trnsci.core.tiling import Blocks
 
 __all__ = ["symm"]
 

@@ -9,8 +9,8 @@ Cost     tiles of the stored triangle are loaded as they stand; the others are t
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile, transpose_tile, transpose_tiles
-from trnblas._kernels.tiling import TILE
+from trnsci.core.gemm_tiles import Tile, transpose_tile, transpose_tiles
+from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nl
 
 __all__ = ["load_symmetric_panel", "triangle_mask"]

@@ -14,7 +14,8 @@ Lever    half of the products, one operand read instead of two, reuse in SBUF, a
 from __future__ import annotations
 
 from trnblas._kernels.gemm import loaded
-from trnblas._kernels.gemm_tiles import (
+from trnblas._kernels.symm_panels import triangle_mask
+from trnsci.core.gemm_tiles import (
     Tile,
     extents,
     finish,
@@ -23,9 +24,9 @@ from trnblas._kernels.gemm_tiles import (
     row_sums,
     transpose_tile,
 )
-from trnblas._kernels.symm_panels import triangle_mask
-from trnblas._kernels.tiling import TILE, Blocks, column_tiles
+from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiling import Blocks, column_tiles
 
 __all__ = ["syr2k", "syrk"]
 

@@ -15,20 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from trnblas._kernels.tiling import (
-    BANK,
-    CORES,
-    ITEMSIZE,
-    TILE,
-    Blocks,
-    Generation,
-    Layout,
-    Tiling,
-    column_tiles,
-    resolve_generation,
-    row_tiles,
-)
-from trnblas._kernels.tiling_gemm import DEPTH_TILES, best, part, splits, stage_tiles
+from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE, Generation, resolve_generation
+from trnsci.core.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
+from trnsci.core.tiling_gemm import DEPTH_TILES, best, part, splits, stage_tiles
 
 __all__ = ["syrk_tiling"]
 

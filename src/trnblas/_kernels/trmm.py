@@ -18,8 +18,6 @@ Lever    operand reuse in SBUF and accumulation in PSUM; result over operand hal
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile, transpose_tile
-from trnblas._kernels.tiling import row_tiles
 from trnblas._kernels.triangular import (
     Triangle,
     add_product,
@@ -36,7 +34,9 @@ from trnblas._kernels.triangular import (
     store_zeros,
     triangle,
 )
+from trnsci.core.gemm_tiles import Tile, transpose_tile
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiling import row_tiles
 
 __all__ = ["trmm"]
 

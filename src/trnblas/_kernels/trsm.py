@@ -29,8 +29,6 @@ Lever    operand reuse in SBUF and accumulation in PSUM; no substitution loop ov
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile, transpose_tile
-from trnblas._kernels.tiling import TILE, row_tiles
 from trnblas._kernels.triangular import (
     PANEL_BYTES,
     Triangle,
@@ -48,7 +46,10 @@ from trnblas._kernels.triangular import (
     store_zeros,
     triangle,
 )
+from trnsci.core.gemm_tiles import Tile, transpose_tile
+from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiling import row_tiles
 
 __all__ = ["MAX_ORDER", "batched_trsm", "trsm"]
 

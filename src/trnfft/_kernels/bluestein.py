@@ -15,10 +15,10 @@ Accuracy relative L2 error below 1.5e-6 up to 2^17 points
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile
 from trnfft._kernels.four_step import new_outputs, operand_parts, real_points, transform
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, segments
 from trnfft._kernels.four_step_stage import Sink, Source
+from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
 
 __all__ = ["bluestein"]

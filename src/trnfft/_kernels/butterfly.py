@@ -16,9 +16,9 @@ Accuracy relative L2 error below 5e-7
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile
-from trnblas._kernels.tiling import TILE
 from trnfft._kernels.four_step_tiles import View, load, part_of, store, turn
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
 
 __all__ = ["LARGEST", "butterfly", "butterfly_stage_kernel"]

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnblas._kernels.gemm_tiles import (
+from trnfft._kernels.complex_gemm_tiling import column_step
+from trnsci.core.gemm_tiles import (
     Tile,
     extents,
     finish,
@@ -28,9 +29,9 @@ from trnblas._kernels.gemm_tiles import (
     row_sums,
     transpose_tiles,
 )
-from trnblas._kernels.tiling import TILE, Blocks, column_tiles
-from trnfft._kernels.complex_gemm_tiling import column_step
+from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiling import Blocks, column_tiles
 
 __all__ = ["Frames", "PartsProduct", "multiply_parts", "new_outputs"]
 

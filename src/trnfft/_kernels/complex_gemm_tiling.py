@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trnblas._kernels.tiling import BANK, ITEMSIZE, TILE, Blocks, Layout, row_tiles
-from trnblas._kernels.tiling_gemm import gemm_tiling
+from trnsci.core.hardware import BANK, ITEMSIZE, TILE
+from trnsci.core.tiling import Blocks, Layout, row_tiles
+from trnsci.core.tiling_gemm import gemm_tiling
 
 __all__ = ["PartsTiling", "column_step", "parts_tiling"]
 

@@ -13,10 +13,10 @@ Lever    all work is on the Tensor engine; both parts of the result come from on
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile
-from trnblas._kernels.tiling import Blocks
 from trnfft._kernels.complex_gemm_parts import PartsProduct, multiply_parts, new_outputs
+from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
+from trnsci.core.tiling import Blocks
 
 __all__ = ["LARGEST_N", "dft"]
 

@@ -15,9 +15,9 @@ Accuracy relative L2 error below 1e-6 up to 2^20 points: every stage adds about 
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile
 from trnfft._kernels.four_step_geometry import NOWHERE, Geometry, segments
 from trnfft._kernels.four_step_stage import Sink, Source, Stage, run_stage
+from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
 
 __all__ = ["four_step", "new_outputs", "operand_parts", "real_points", "transform"]

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnblas._kernels.tiling import BANK, TILE
+from trnsci.core.hardware import BANK, TILE
 
 __all__ = [
     "NOWHERE",

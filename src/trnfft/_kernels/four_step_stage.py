@@ -19,8 +19,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnblas._kernels.gemm_tiles import Tile, moving_columns
-from trnblas._kernels.tiling import BANK
 from trnfft._kernels.four_step_geometry import (
     NOWHERE,
     PSUM_COLUMNS,
@@ -28,6 +26,8 @@ from trnfft._kernels.four_step_geometry import (
     group_columns,
 )
 from trnfft._kernels.four_step_tiles import View, load, part_of, rows_used, store, turn
+from trnsci.core.gemm_tiles import Tile, moving_columns
+from trnsci.core.hardware import BANK
 from trnsci.core.nki import nisa, nl
 
 __all__ = ["Sink", "Source", "Stage", "run_stage"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnblas._kernels.gemm_tiles import Tile
+from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nisa, nl
 
 __all__ = ["View", "load", "part_of", "rows_used", "store", "turn"]

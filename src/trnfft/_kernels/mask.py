@@ -11,8 +11,8 @@ Lever    one pass over HBM for both parts; the real part is computed beside the 
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile
-from trnblas._kernels.tiling import TILE
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
 
 __all__ = ["complex_mask"]

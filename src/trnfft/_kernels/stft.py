@@ -13,10 +13,10 @@ Lever    the window costs nothing, and frames exist on chip only: a DMA with the
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile
-from trnblas._kernels.tiling import Blocks
 from trnfft._kernels.complex_gemm_parts import Frames, PartsProduct, multiply_parts, new_outputs
+from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
+from trnsci.core.tiling import Blocks
 
 __all__ = ["frame_count", "stft"]
 

@@ -15,10 +15,11 @@ Accuracy relative L2 error below 1e-6
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm_tiles import Tile, load_panel
-from trnblas._kernels.tiling import BANK, TILE, row_tiles
 from trnfft._kernels.four_step_geometry import even_step
+from trnsci.core.gemm_tiles import Tile, load_panel
+from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiling import row_tiles
 
 __all__ = ["two_d"]
 

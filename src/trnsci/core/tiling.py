@@ -4,95 +4,28 @@ A *tile* is what one instruction takes: 128 rows of the result, 128 of the contr
 columns (one PSUM bank in float32). A *block* is the run of tiles that stays in SBUF while it is
 used. Column tiles begin at multiples of 128 and are nearly equal: 513 columns are cut into 256 and
 257, never into 512 and 1.
-
-The numbers of a generation are those of the NKI 0.3.0 documentation and of published measurements;
-nothing is timed and nothing is cached on disk.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE, Generation
+
 __all__ = [
-    "BANK",
-    "CORES",
-    "ITEMSIZE",
-    "TILE",
     "Blocks",
-    "Core",
-    "Generation",
     "Layout",
     "Tiling",
     "column_start",
     "column_tiles",
     "fewest_bytes",
-    "resolve_generation",
     "row_tiles",
 ]
-
-TILE = 128
-"""Partitions, and the most stationary columns and contraction rows of one product."""
-BANK = 512
-"""Float32 columns of one PSUM bank, and the most moving columns of one product."""
-
-ITEMSIZE = {"float32": 4, "bfloat16": 2}
-
-Generation = Literal["gen2", "gen3", "gen4"]
 
 Layout = Literal["rows", "columns", "upper", "lower"]
 """Where an operand keeps the contraction: on its rows, so that it is loaded as it stands, or on its
 columns, so that it is transposed on chip; or a symmetric operand stored in one triangle."""
-
-_TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
-
-
-@dataclass(frozen=True)
-class Core:
-    """What the model knows of one NeuronCore.
-
-    Attributes:
-        sbuf_bytes: SBUF bytes per partition that a kernel may use.
-        psum_banks: PSUM banks per partition.
-        tensor_ghz, vector_ghz: Clocks.
-        product_cycles: Cycles of a product beyond its moving columns.
-        vector_cycles: Cycles of a Vector instruction beyond its elements.
-        transpose_ns: Time of one 128 by 128 transpose by dtype: on the Tensor engine, but on gen2
-            sixteen of 32 by 32 on the Vector engine, because its Tensor engine multiplies by the
-            identity and spreads NaN and infinity.
-        dma_bytes_per_ns: Bytes that all DMA queues of the core move together.
-        dma_ns: Least time of one DMA instruction.
-    """
-
-    sbuf_bytes: int
-    tensor_ghz: float
-    vector_ghz: float
-    product_cycles: int
-    vector_cycles: int
-    transpose_ns: dict[str, float]
-    dma_bytes_per_ns: float
-    dma_ns: float = 860.0
-    psum_banks: int = 8
-    transposes_on_tensor: bool = True
-
-
-CORES: dict[str, Core] = {
-    "gen2": Core(
-        180_224,
-        2.8,
-        1.12,
-        64,
-        0,
-        {"float32": 16 * 64 / 1.12, "bfloat16": 16 * 64 / 1.12},
-        272.0,
-        transposes_on_tensor=False,
-    ),
-    "gen3": Core(212_984, 2.4, 0.96, 8, 100, {"float32": 168.0, "bfloat16": 62.0}, 368.0),
-    "gen4": Core(245_752, 2.4, 1.2, 8, 100, {"float32": 84.0, "bfloat16": 31.0}, 528.0),
-}
-
-_ALIASES = {"trn1": "gen2", "inf2": "gen2", "trn2": "gen3", "trn3": "gen4"}
 
 
 class Blocks(NamedTuple):
@@ -157,24 +90,6 @@ class Tiling:
         """Tell whether the cut is inside the memories of its generation."""
         core = CORES[self.generation]
         return self.sbuf_bytes <= core.sbuf_bytes and self.psum_banks <= core.psum_banks
-
-
-def resolve_generation(name: str | None = None) -> Generation:
-    """Return the generation called ``name``, the environment's target, or gen2.
-
-    Without either gen2 is taken: it has the smallest SBUF, so its cuts fit all generations.
-
-    Raises:
-        ValueError: The name, or the environment's, is not known.
-    """
-    origin = "generation"
-    if name is None:
-        name, origin = os.environ.get(_TARGET) or "gen2", _TARGET
-    found = _ALIASES.get(name.lower(), name.lower())
-    if found not in CORES:
-        accepted = ", ".join([*CORES, *_ALIASES])
-        raise ValueError(f"{origin}: got {name!r}, accepted: {accepted}")
-    return found  # type: ignore[return-value]
 
 
 def row_tiles(extent: int) -> int:

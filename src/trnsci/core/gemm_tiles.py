@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.tiling import BANK, TILE, column_start
+from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiling import column_start
 
 __all__ = [
     "Tile",

@@ -22,20 +22,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from trnblas._kernels.tiling import (
-    BANK,
-    CORES,
-    ITEMSIZE,
-    TILE,
-    Blocks,
-    Core,
-    Generation,
-    Layout,
-    Tiling,
-    column_tiles,
-    resolve_generation,
-    row_tiles,
-)
+from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE, Core, Generation, resolve_generation
+from trnsci.core.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
 
 __all__ = [
     "DEPTH_TILES",

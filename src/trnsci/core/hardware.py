@@ -1,0 +1,98 @@
+"""The numbers of a NeuronCore that kernels and plans are made for.
+
+Those of a generation are from the NKI 0.3.0 documentation and from published measurements; nothing
+is timed and nothing is cached on disk.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "BANK",
+    "CORES",
+    "ITEMSIZE",
+    "TILE",
+    "Core",
+    "Generation",
+    "resolve_generation",
+]
+
+TILE = 128
+"""Partitions, and the most stationary columns and contraction rows of one product."""
+BANK = 512
+"""Float32 columns of one PSUM bank, and the most moving columns of one product."""
+
+ITEMSIZE = {"float32": 4, "bfloat16": 2}
+"""Bytes of an element, by the name of a dtype that products take."""
+
+Generation = Literal["gen2", "gen3", "gen4"]
+
+_TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
+
+
+@dataclass(frozen=True)
+class Core:
+    """What the model knows of one NeuronCore.
+
+    Attributes:
+        sbuf_bytes: SBUF bytes per partition that a kernel may use.
+        psum_banks: PSUM banks per partition.
+        tensor_ghz, vector_ghz: Clocks.
+        product_cycles: Cycles of a product beyond its moving columns.
+        vector_cycles: Cycles of a Vector instruction beyond its elements.
+        transpose_ns: Time of one 128 by 128 transpose by dtype: on the Tensor engine, but on gen2
+            sixteen of 32 by 32 on the Vector engine, because its Tensor engine multiplies by the
+            identity and spreads NaN and infinity.
+        dma_bytes_per_ns: Bytes that all DMA queues of the core move together.
+        dma_ns: Least time of one DMA instruction.
+    """
+
+    sbuf_bytes: int
+    tensor_ghz: float
+    vector_ghz: float
+    product_cycles: int
+    vector_cycles: int
+    transpose_ns: dict[str, float]
+    dma_bytes_per_ns: float
+    dma_ns: float = 860.0
+    psum_banks: int = 8
+    transposes_on_tensor: bool = True
+
+
+CORES: dict[str, Core] = {
+    "gen2": Core(
+        180_224,
+        2.8,
+        1.12,
+        64,
+        0,
+        {"float32": 16 * 64 / 1.12, "bfloat16": 16 * 64 / 1.12},
+        272.0,
+        transposes_on_tensor=False,
+    ),
+    "gen3": Core(212_984, 2.4, 0.96, 8, 100, {"float32": 168.0, "bfloat16": 62.0}, 368.0),
+    "gen4": Core(245_752, 2.4, 1.2, 8, 100, {"float32": 84.0, "bfloat16": 31.0}, 528.0),
+}
+
+_ALIASES = {"trn1": "gen2", "inf2": "gen2", "trn2": "gen3", "trn3": "gen4"}
+
+
+def resolve_generation(name: str | None = None) -> Generation:
+    """Return the generation called ``name``, the environment's target, or gen2.
+
+    Without either gen2 is taken: it has the smallest SBUF, so its cuts fit all generations.
+
+    Raises:
+        ValueError: The name, or the environment's, is not known.
+    """
+    origin = "generation"
+    if name is None:
+        name, origin = os.environ.get(_TARGET) or "gen2", _TARGET
+    found = _ALIASES.get(name.lower(), name.lower())
+    if found not in CORES:
+        accepted = ", ".join([*CORES, *_ALIASES])
+        raise ValueError(f"{origin}: got {name!r}, accepted: {accepted}")
+    return found  # type: ignore[return-value]

@@ -22,6 +22,7 @@ from trnblas._kernels import syrk as syrk_kernels
 from trnblas._kernels import trmm as trmm_kernels
 from trnblas._kernels import trsm as trsm_kernels
 from trnblas._kernels.tiling_syrk import syrk_tiling
+from trnsci.core.dtypes import dtype_name
 from trnsci.core.launch import Launcher
 from trnsci.core.tiling import Blocks, Layout
 from trnsci.core.tiling_gemm import gemm_tiling
@@ -79,7 +80,7 @@ def gemmt(
     turned = trans_a != "N", trans_b != "N"
     depth, size = a.shape if turned[0] else a.mT.shape
     dense = turned[0] and not turned[1]
-    blocks = syrk_tiling(size, depth, _dtype(a), layout=_layout(dense), operands=2).blocks
+    blocks = syrk_tiling(size, depth, dtype_name(a.dtype), layout=_layout(dense), operands=2).blocks
     return launch(gemmt_kernels.gemmt, a, b, c, alpha, beta, *turned, upper, blocks)
 
 
@@ -97,7 +98,7 @@ def symm(
     stored: Layout = "upper" if upper else "lower"
     layouts: tuple[Layout, Layout] = (stored, "rows") if left else ("columns", stored)
     tiling = gemm_tiling(
-        rows, columns, a.shape[0], _dtype(a), a_layout=layouts[0], b_layout=layouts[1]
+        rows, columns, a.shape[0], dtype_name(a.dtype), a_layout=layouts[0], b_layout=layouts[1]
     )
     return launch(symm_kernels.symm, a, b, c, alpha, beta, left, upper, tiling.blocks)
 
@@ -179,7 +180,7 @@ def _gemm_blocks(a: Tensor, b: Tensor, turned_a: bool, turned_b: bool) -> Blocks
         rows,
         columns,
         depth,
-        _dtype(a),
+        dtype_name(a.dtype),
         a_layout=_layout(turned_a),
         b_layout=_layout(not turned_b),
         batch=batch,
@@ -189,15 +190,13 @@ def _gemm_blocks(a: Tensor, b: Tensor, turned_a: bool, turned_b: bool) -> Blocks
 
 def _syrk_blocks(a: Tensor, turned: bool, operands: int) -> Blocks:
     size, depth = (a.mT if turned else a).shape
-    return syrk_tiling(size, depth, _dtype(a), layout=_layout(turned), operands=operands).blocks
+    return syrk_tiling(
+        size, depth, dtype_name(a.dtype), layout=_layout(turned), operands=operands
+    ).blocks
 
 
 def _layout(contraction_on_rows: bool) -> Layout:
     return "rows" if contraction_on_rows else "columns"
-
-
-def _dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _energies(values: Tensor) -> Tensor:

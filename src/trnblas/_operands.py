@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas._arguments import Scalar, agree, broadcast_batch, expandable, matrix, number
+from trnblas._arguments import Scalar, broadcast_batch, number
 from trnblas._flags import Trans, flipped
+from trnsci.core.arguments import agree, expandable, matrix
 from trnsci.core.errors import ShapeError
 
 __all__ = ["product_arguments", "rank_k_arguments", "sided_arguments"]

@@ -22,6 +22,7 @@ from trnblas._torch import (
     torch_trmm,
     torch_trsm,
 )
+from trnsci.core.dtypes import dtype_name
 from trnsci.core.operation import Operation
 
 __all__ = [
@@ -197,7 +198,7 @@ TRMM = _operation("trmm", reference=_trmm, flops=_triangle_flops, unsuited=_one_
 def _too_many_functions(b: Tensor, *rest: Any) -> str:
     from trnblas._kernels.energy_panels import most_functions
 
-    name = str(b.dtype).removeprefix("torch.")
+    name = dtype_name(b.dtype)
     most = most_functions(name)
     naux = b.shape[-1]
     return f"the kernel takes up to {most} auxiliary functions, not {naux}" if naux > most else ""

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from trnblas._accumulation import accumulated, scaled, vanished
-from trnblas._arguments import Number, Scalar, broadcast
+from trnblas._arguments import Number, Scalar
+from trnsci.core.arguments import broadcast
 
 __all__ = ["matrix_product", "vector_product"]
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from trnblas._arguments import Scalar
 from trnblas._flags import Trans
+from trnsci.core.arrays import array_of
 from trnsci.core.eager import readable
 
 __all__ = ["herk", "symm", "symv", "syrk", "trmm", "trmv"]
@@ -49,7 +50,7 @@ def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
     if routine is None:
         return None
     a, turned = _columns(A)
-    return torch.from_numpy(routine(alpha, a, _array(x), lower=upper == turned))
+    return torch.from_numpy(routine(alpha, a, array_of(x), lower=upper == turned))
 
 
 def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor | None:
@@ -61,7 +62,7 @@ def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor 
         return None
     a, turned = _columns(A)
     flip = (trans == "T") != turned
-    return torch.from_numpy(routine(a, _array(x), lower=upper == turned, trans=flip, diag=unit))
+    return torch.from_numpy(routine(a, array_of(x), lower=upper == turned, trans=flip, diag=unit))
 
 
 def symm(alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor | None:
@@ -71,11 +72,11 @@ def symm(alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor
         return None
     if min(A.shape[0], B.shape[1 if left else 0]) >= _TORCH_SYMM:
         assert not isinstance(alpha, Tensor)
-        full = torch.from_numpy(_mirror_of(_array(A), upper))
+        full = torch.from_numpy(_mirror_of(array_of(A), upper))
         left_factor, right_factor = (full, B) if left else (B, full)
         return torch.addmm(B.new_empty(()), left_factor, right_factor, alpha=alpha, beta=0)
     a, turned = _columns(A)
-    return _rows(routine(alpha, a, _array(B).T, side=left, lower=upper == turned))
+    return _rows(routine(alpha, a, array_of(B).T, side=left, lower=upper == turned))
 
 
 def trmm(
@@ -87,9 +88,9 @@ def trmm(
         return None
     # Of a matrix stored by columns the conjugate without transposition is not to be had, so here
     # A is always taken as the transpose that its rows are.
-    a = _array(A).T
+    a = array_of(A).T
     code = _TRANS_CODE[trans]
-    return _rows(routine(alpha, a, _array(B).T, side=left, lower=upper, trans_a=code, diag=unit))
+    return _rows(routine(alpha, a, array_of(B).T, side=left, lower=upper, trans_a=code, diag=unit))
 
 
 def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
@@ -98,7 +99,7 @@ def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
     if routine is None:
         return None
     if A.shape[1 if transposed else 0] <= _NUMPY_SYRK:
-        a = _array(A)
+        a = array_of(A)
         if not a.flags.forc:
             a = a.copy()
         product = a.T @ a if transposed else a @ a.T
@@ -115,7 +116,7 @@ def herk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
     if routine is None:
         return None
     assert not isinstance(alpha, Tensor)
-    product = routine(alpha.real, _array(A).T, trans=0 if transposed else 2, lower=1)
+    product = routine(alpha.real, array_of(A).T, trans=0 if transposed else 2, lower=1)
     return _full(product, conjugate=True)
 
 
@@ -140,18 +141,9 @@ def _found(name: str, dtype: torch.dtype) -> Callable[..., Any] | None:
     return getattr(blas, _PREFIX.get(dtype, "no ") + name, None)
 
 
-def _array(tensor: Tensor) -> Any:
-    """Return the tensor as an array on the same memory."""
-    try:
-        return tensor.numpy()
-    except RuntimeError:
-        # It has a gradient that is off at the moment, or a conjugation that is still to be done.
-        return tensor.detach().resolve_conj().resolve_neg().numpy()
-
-
 def _columns(tensor: Tensor) -> tuple[Any, bool]:
     """Return a matrix as Fortran has it without a copy, and whether that is its transpose."""
-    array = _array(tensor)
+    array = array_of(tensor)
     if array.flags.f_contiguous:
         return array, False
     return array.T, True

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas._arguments import Scalar, agree
+from trnblas._arguments import Scalar
 from trnblas._dispatch import kernels_wanted, run_gemm
 from trnblas._flags import transposition
 from trnblas._operands import product_arguments
 from trnblas._quick import quick_product
 from trnblas.level3 import solved
+from trnsci.core.arguments import agree
 from trnsci.core.errors import ShapeError
 
 __all__ = ["batched_gemm", "batched_trsm"]

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from trnblas._accumulation import scaled, vanished
-from trnblas._arguments import Scalar, agree, broadcast, floating, number, tensor
+from trnblas._arguments import Scalar, number
+from trnsci.core.arguments import agree, broadcast, floating, tensor
 from trnsci.core.eager import unwatched
-from trnsci.core.errors import ShapeError
+from trnsci.core.errors import DimensionError, ShapeError
 
 __all__ = ["asum", "axpy", "dot", "iamax", "nrm2", "scal"]
 
@@ -106,11 +107,11 @@ def iamax(x: Tensor) -> int:
     The index is that in the flattened tensor, from zero.
 
     Raises:
-        IndexError: There are no elements.
+        DimensionError: There are no elements.
     """
     tensor("iamax", "x", x)
     if x.numel() == 0:
-        raise IndexError(f"iamax: x must have elements, got shape {tuple(x.shape)}")
+        raise DimensionError(f"iamax: x must have elements, got shape {tuple(x.shape)}")
     flat = x.reshape(-1)
     if flat.is_floating_point() or flat.is_complex():
         return int(flat.abs().argmax())

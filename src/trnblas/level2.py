@@ -11,11 +11,12 @@ from torch import Tensor
 
 from trnblas import _scipy
 from trnblas._accumulation import accumulated, is_number, scaled, vanished
-from trnblas._arguments import Scalar, agree, expandable, matrix, number, square, vector
+from trnblas._arguments import Scalar, number
 from trnblas._flags import Trans, applied, flipped, is_unit, is_upper, transposition
 from trnblas._products import vector_product
 from trnblas._quick import quick_vector
 from trnblas._triangles import mirrored, triangular
+from trnsci.core.arguments import agree, expandable, matrix, square, vector
 from trnsci.core.errors import ShapeError
 
 __all__ = ["gemv", "ger", "symv", "trmv"]

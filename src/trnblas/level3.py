@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas._arguments import Scalar, agree, floating, square, tensor
+from trnblas._arguments import Scalar
 from trnblas._dispatch import (
     kernels_wanted,
     run_gemm,
@@ -30,6 +30,7 @@ from trnblas._flags import Trans, flipped, is_left, is_unit, is_upper, transposi
 from trnblas._operands import product_arguments, rank_k_arguments, sided_arguments
 from trnblas._quick import quick_product, quick_solution
 from trnblas._torch import torch_herk
+from trnsci.core.arguments import agree, floating, square, tensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 __all__ = ["gemm", "gemmt", "herk", "symm", "syr2k", "syrk", "trmm", "trsm"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE
 from trnsci.core.plan import Cost, Plan
@@ -126,7 +127,7 @@ def plan_gemm(
         >>> plan_gemm(2048, 2048, 2048, generation="gen2").tiling.hbm_bytes == 3 * 2**24
         True
     """
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     if name not in ITEMSIZE:
         raise DTypeError(f"plan_gemm: dtype must be {' or '.join(ITEMSIZE)}, got {dtype}")
     if min(M, N, K) < 1:

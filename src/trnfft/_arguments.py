@@ -7,39 +7,19 @@ are made only when something is wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index
 from typing import Literal, TypeAlias
 
-import torch
 from torch import Tensor
 
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.arguments import several, whole
+from trnsci.core.errors import DimensionError, FlagError, ShapeError
 
-__all__ = ["Dims", "Norm", "along", "axes", "axis", "checked_norm", "several", "whole"]
+__all__ = ["Dims", "Norm", "along", "axes", "axis", "checked_norm"]
 
 Norm: TypeAlias = Literal["forward", "backward", "ortho"] | None
 Dims: TypeAlias = int | Sequence[int] | None
 
 _NORMS = (None, "backward", "forward", "ortho")
-
-
-def whole(function: str, name: str, value: int) -> int:
-    """Return an integer of any type as one that torch takes.
-
-    Raises:
-        DTypeError: It is not an integer.
-    """
-    if type(value) is int:
-        return value
-    given: object = value
-    if isinstance(given, torch.SymInt):  # reading its value would tie a graph to it
-        return value
-    try:
-        return index(value)
-    except TypeError:
-        raise DTypeError(
-            f"{function}: {name} must be an integer, got {type(value).__name__}"
-        ) from None
 
 
 def checked_norm(function: str, norm: str | None) -> None:
@@ -56,7 +36,7 @@ def axis(function: str, x: Tensor, dim: int) -> int:
     """Return ``dim`` counted from the front.
 
     Raises:
-        IndexError: There is no such dimension.
+        DimensionError: There is no such dimension.
     """
     ndim = x.ndim
     if type(dim) is not int:
@@ -64,8 +44,10 @@ def axis(function: str, x: Tensor, dim: int) -> int:
     if -ndim <= dim < ndim:
         return dim if dim >= 0 else dim + ndim
     if ndim == 0:
-        raise IndexError(f"{function}: input must have at least one dimension, got a 0-d tensor")
-    raise IndexError(f"{function}: dim must be from {-ndim} to {ndim - 1}, got {dim}")
+        raise DimensionError(
+            f"{function}: input must have at least one dimension, got a 0-d tensor"
+        )
+    raise DimensionError(f"{function}: dim must be from {-ndim} to {ndim - 1}, got {dim}")
 
 
 def along(
@@ -83,7 +65,7 @@ def along(
 
     Raises:
         ShapeError: The length is below one.
-        IndexError: There is no such dimension.
+        DimensionError: There is no such dimension.
         FlagError: ``norm`` is none of torch's.
     """
     if norm is not None:
@@ -118,7 +100,7 @@ def axes(
     Raises:
         ShapeError: ``s`` and ``dim`` differ in length, a dimension comes twice, a length is below
             one.
-        IndexError: There is no such dimension.
+        DimensionError: There is no such dimension.
         FlagError: ``norm`` is none of torch's.
     """
     if norm is not None:
@@ -155,12 +137,6 @@ def _dims(function: str, x: Tensor, sizes: list[int] | None, dim: Dims) -> list[
     if len(set(dims)) != len(dims):
         raise ShapeError(f"{function}: dimensions in dim must differ, got {dim}")
     return dims
-
-
-def several(function: str, name: str, value: int | Sequence[int]) -> list[int]:
-    """Return one or several integers as a list."""
-    entries = value if isinstance(value, Sequence) else (value,)
-    return [whole(function, name, entry) for entry in entries]
 
 
 def _too_short(function: str, x: Tensor, dim: int, bins: bool) -> str:

@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
-from trnblas._arguments import broadcast
 from trnfft import _torch
 from trnfft._arguments import Norm
 from trnfft._library import LIBRARY
+from trnsci.core.arguments import broadcast
 from trnsci.core.errors import ShapeError
 
 __all__ = [

@@ -21,6 +21,7 @@ from trnfft._kernels import two_d as two_d_kernels
 from trnfft._kernels.dft_constants import stft_constants
 from trnfft._precision import level
 from trnfft.plan import FFTAlgorithm, FFTPlan, plan
+from trnsci.core.dtypes import dtype_name
 from trnsci.core.launch import Launcher
 
 __all__ = [
@@ -56,7 +57,7 @@ def transform(
 def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: FFTPlan) -> Tensor:
     """Transform by one product with the DFT matrix, in bfloat16 where that is precise enough."""
     dtype = torch.bfloat16 if level() == "fast" else torch.float32
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     batch, n, wide = x.shape[0], chosen.n, dtype is torch.bfloat16
     re, im = _parts(x.to(dtype), is_complex)
     first, second = (table.to(dtype) for table in _constants(chosen))
@@ -108,7 +109,7 @@ def short_time(
         x.shape[0] * frames,
         first.shape[1],
         n_fft,
-        str(dtype).removeprefix("torch."),
+        dtype_name(dtype),
         lefts=1 if im is None else 2,
         wide=dtype is torch.bfloat16,
     ).blocks
@@ -116,7 +117,7 @@ def short_time(
 
 
 def complex_gemm(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
-    blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], _dtype(a)).blocks
+    blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], dtype_name(a.dtype)).blocks
     operands = *_parts(a, True), *_parts(b, True)
     return _joined(launch(gemm_kernels.complex_gemm, *operands, blocks))
 
@@ -126,7 +127,7 @@ def complex_linear(launch: Launcher, x: Tensor, weight: Tensor, bias: Tensor | N
         x.shape[0],
         weight.shape[0],
         x.shape[1],
-        _dtype(x),
+        dtype_name(x.dtype),
         bias=bias is not None,
         right_layout="columns",
     ).blocks
@@ -161,10 +162,6 @@ def _parts(x: Tensor, is_complex: bool) -> tuple[Tensor, Tensor | None]:
 def _joined(parts: Any) -> Tensor:
     """Return two parts in a last dimension of two, a real result as it is."""
     return torch.stack(parts, dim=-1) if isinstance(parts, tuple) else parts
-
-
-def _dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 @lru_cache(maxsize=16)

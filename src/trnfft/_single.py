@@ -22,9 +22,10 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnfft._arguments import Norm
+from trnsci.core.arrays import array_of
 from trnsci.core.eager import readable
 
-__all__ = ["as_array", "scipy_fft", "scipy_is_faster", "single"]
+__all__ = ["scipy_fft", "scipy_is_faster", "single"]
 
 _DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 # How SciPy's routines number the scales of a forward transform: by nothing, 1/sqrt(n), 1/n.
@@ -68,7 +69,7 @@ def single(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor 
     scipy = scipy_fft()
     if scipy is None:
         return None
-    array = as_array(x)
+    array = array_of(x)
     routines = _routines()
     if routines is not None:
         routine, forward = routines[name]
@@ -163,12 +164,3 @@ def scipy_fft() -> Any:
     except ImportError:
         return None
     return fft
-
-
-def as_array(x: Tensor) -> Any:
-    """Return the tensor as an array on the same memory."""
-    try:
-        return x.numpy()
-    except RuntimeError:
-        # It has a gradient that is off at the moment, or a conjugation that is still to be done.
-        return x.detach().resolve_conj().resolve_neg().numpy()

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from trnfft._arguments import Norm
-from trnfft._single import as_array, scipy_fft
+from trnfft._single import scipy_fft
+from trnsci.core.arrays import array_of
 from trnsci.core.eager import readable
 
 __all__ = ["trigonometric"]
@@ -24,7 +25,7 @@ def trigonometric(
         scipy = scipy_fft()
         if scipy is not None:
             function = scipy.dst if sine else scipy.dct
-            array = function(as_array(x), type, n, dim, norm, orthogonalize=orthogonalize)
+            array = function(array_of(x), type, n, dim, norm, orthogonalize=orthogonalize)
             return torch.from_numpy(array)
     if x.is_complex():
         parts = (

@@ -9,11 +9,12 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trnfft._arguments import Dims, axis, several
+from trnfft._arguments import Dims, axis
 from trnfft._dispatch import c2c_nd, c2r_nd, r2c_nd
 from trnfft._empty import empty_like
 from trnfft._kinds import Opened, Spectrum, closed, closed_real, opened
 from trnfft.complex_tensor import ComplexTensor
+from trnsci.core.arguments import several
 from trnsci.core.errors import FlagError, ShapeError
 
 __all__ = ["fftconvolve"]

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from trnfft._arguments import Dims, axis, several, whole
+from trnfft._arguments import Dims, axis
 from trnfft.complex_tensor import ComplexTensor
+from trnsci.core.arguments import several, whole
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from trnfft._arguments import Norm, checked_norm, whole
+from trnfft._arguments import Norm, checked_norm
 from trnfft._kernels.dft_constants import dft_constants, irfft_constants
 from trnfft._kernels.four_step_geometry import Geometry
 from trnfft._planning import (
@@ -26,7 +26,9 @@ from trnfft._planning import (
     two_d_constants,
 )
 from trnfft._work import Problem, Work, bluestein_work, dft_work, four_step_work, two_d_work
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.arguments import whole
+from trnsci.core.dtypes import dtype_name
+from trnsci.core.errors import DimensionError, DTypeError, FlagError, ShapeError
 from trnsci.core.hardware import ITEMSIZE, Generation, resolve_generation
 from trnsci.core.plan import Cost, Plan
 
@@ -265,7 +267,7 @@ def plan(
 
     Raises:
         ShapeError: There are no points, or an image is too large for one launch.
-        IndexError: There is no such dimension.
+        DimensionError: There is no such dimension.
         DTypeError: The dtype has no kernel.
         FlagError: The kind or the norm is not known.
         ValueError: The generation is not known.
@@ -357,7 +359,7 @@ def _chosen(sizes: tuple[int, ...]) -> tuple[FFTAlgorithm, int | None, Geometry 
 
 
 def _part_name(dtype: torch.dtype | str) -> str:
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     return _PARTS.get(name, name)
 
 
@@ -371,7 +373,7 @@ def _dims(shape: tuple[int, ...], dim: int | Sequence[int] | None, kind: str) ->
         raise ShapeError(f"plan: {kind} takes {wanted} dimension(s), got dim {dim}")
     for d in given:
         if not -len(shape) <= d < len(shape):
-            raise IndexError(f"plan: dim {d} is not one of the {len(shape)} dimensions")
+            raise DimensionError(f"plan: dim {d} is not one of the {len(shape)} dimensions")
     dims = tuple(d % len(shape) for d in given)
     if len(set(dims)) != wanted:
         raise ShapeError(f"plan: dim must not repeat a dimension, got {dim}")

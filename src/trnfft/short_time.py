@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trnfft._arguments import Norm, whole
+from trnfft._arguments import Norm
 from trnfft._dispatch import c2c, c2r, kernels_wanted, short_time
 from trnfft._empty import empty_like
 from trnfft._kinds import (
@@ -24,6 +24,7 @@ from trnfft._kinds import (
     rounded_native,
 )
 from trnfft._overlap import overlap_added
+from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 __all__ = ["istft", "stft"]

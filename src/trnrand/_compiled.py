@@ -12,8 +12,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from nkisim.compiled.loops import compiled_loop
 from trnrand.engines import ENGINES, MASK
+from trnsci.core.compiled import compiled_loop
 
 __all__ = ["block_loop"]
 

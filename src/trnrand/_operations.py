@@ -16,6 +16,7 @@ from trnrand._library import LIBRARY
 from trnrand._streams import DOMAINS, Kind, torch_stream
 from trnrand._words import Source
 from trnrand.engines import ENGINES, MASK, EngineName
+from trnsci.core.dtypes import dtype_name
 from trnsci.core.operation import Operation
 
 __all__ = ["DRAW", "draw"]
@@ -29,7 +30,7 @@ def draw(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
     row = _OPERANDS[source.engine](key, source.start // 4, int(DOMAINS[kind]))
     operand = torch.tensor(row.view("int32"), device=source.device)
     seed, start = (_halves(number) for number in (source.seed, source.start))
-    name = str(dtype).removeprefix("torch.")
+    name = dtype_name(dtype)
     return DRAW(operand, source.engine, *seed, *start, kind, count, name)
 
 

@@ -19,6 +19,7 @@ from trnrand._streams import FLOATS
 from trnrand._words import Source
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator, get_default_generator
+from trnsci.core.dtypes import dtype_name
 
 __all__ = ["Device", "Parameter", "Request", "Size", "parsed_size", "prepared", "real"]
 
@@ -144,7 +145,7 @@ def prepared(
     shape = parsed_size(function, size) if size else _broadcast(function, tensors)
     dtype = default if dtype is None else dtype
     if dtype not in dtypes:
-        names = ", ".join(str(d).removeprefix("torch.") for d in dtypes)
+        names = ", ".join(dtype_name(d) for d in dtypes)
         raise ParameterError(f"{function}: dtype must be one of {names}, got {dtype}")
     if math.prod(shape) * dtype.itemsize >= _ADDRESSABLE:
         raise ParameterError(f"{function}: size {shape} in {dtype} is more than any memory holds")

@@ -8,7 +8,6 @@ for uint32 on every device, and int32 is half the memory of int64.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trnrand.engines import ENGINES, MASK, Block, EngineName
+from trnsci.core.compiled import numba_loaded
 
 __all__ = [
     "INDEX_LIMIT",
@@ -183,7 +183,7 @@ def _fill(
 ) -> None:
     """Write the blocks at ``first + steps`` into the rows of ``out``."""
     key = ENGINES[engine].key(seed)
-    if "numba" in sys.modules:
+    if numba_loaded():
         from trnrand._compiled import block_loop
 
         numbers = (first & MASK, first >> 32, domain, 0, *key, 0, 0)[:8]

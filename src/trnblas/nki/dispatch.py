@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas._arguments import agree, tensor
 from trnblas._operations import BATCHED_PAIR_ENERGY, MP2_ENERGY, PAIR_ENERGY
 from trnblas.batched import batched_gemm
 from trnblas.level3 import gemm, syrk, trsm
+from trnsci.core.arguments import agree, tensor
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
 
 __all__ = [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import SupportsIndex
 
 import torch
 
 from trnrand.errors import ParameterError
+from trnsci.core import arguments
 
 __all__ = ["DTYPES", "MAX_DIMS", "floating", "given_once", "whole"]
 
@@ -22,17 +22,7 @@ def whole(
     function: str, name: str, value: SupportsIndex | None, least: int, most: int | None = None
 ) -> int:
     """Return ``value`` as an int, or raise unless it is one from ``least`` to ``most``."""
-    accepted = f"an integer from {least} to {most}" if most else f"an integer of at least {least}"
-    # A bool is an int to Python, and a mistake here: a flag in the place of a size.
-    if value is None or isinstance(value, bool):
-        raise ParameterError(f"{function}: {name} must be {accepted}, got {value!r}")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ParameterError(f"{function}: {name} must be {accepted}, got {value!r}") from None
-    if number < least or (most is not None and number > most):
-        raise ParameterError(f"{function}: {name} must be {accepted}, got {number}")
-    return number
+    return arguments.whole(function, name, value, least, most, ParameterError)
 
 
 def given_once(

@@ -11,7 +11,6 @@ an exclusive or, where nested permutations of all digits would hash each of them
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 import numpy as np
@@ -33,6 +32,7 @@ from trnrand.qmc._seeding import random_numbers, seed_from
 
 if TYPE_CHECKING:
     from trnrand.generator import Generator
+from trnsci.core.compiled import numba_loaded
 
 __all__ = ["SobolEngine", "sobol"]
 
@@ -85,7 +85,7 @@ class _Columns:
         corner = gray_point(self.directions, first << bits) ^ self.shift
         cut = WORD - min(digits, WORD)
         block: _Block | _CompiledBlock
-        if self.tree is not None and out.size >= _COMPILED_SIZE and "numba" in sys.modules:
+        if self.tree is not None and out.size >= _COMPILED_SIZE and numba_loaded():
             block = _CompiledBlock(points, corner, self.directions, self.tree, cut)
         else:
             block = _Block(points, corner, self.directions, self.tree, cut)

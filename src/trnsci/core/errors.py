@@ -4,11 +4,15 @@
 
     Exception
     └── TrnsciError
-        ├── ShapeError    (also a ValueError)    operands whose shapes do not fit
-        ├── DTypeError    (also a TypeError)     operands whose dtypes do not fit
-        ├── FlagError     (also a ValueError)    an option that is none of the accepted ones
-        ├── BackendError  (also a RuntimeError)  a backend that this process cannot serve
-        └── KernelError   (also a RuntimeError)  a kernel that does not do what its operation needs
+        ├── ShapeError      (also a ValueError)    operands whose shapes do not fit
+        ├── DimensionError  (also an IndexError)   a dimension or an element that is not there
+        ├── DTypeError      (also a TypeError)     operands whose dtypes do not fit
+        ├── DeviceError     (also a RuntimeError)  operands that are not on one device
+        ├── FlagError       (also a ValueError)    an option that is none of the accepted ones
+        ├── ParameterError  (also a ValueError     a number, size or dtype without a meaning, where
+        │                    and AssertionError)    random numbers are asked for
+        ├── BackendError    (also a RuntimeError)  a backend that this process cannot serve
+        └── KernelError     (also a RuntimeError)  a kernel that does not do what is asked of it
     Warning
     └── NkiFallbackWarning (a UserWarning)       a kernel failed and torch computed the result
 
@@ -20,9 +24,12 @@ from __future__ import annotations
 __all__ = [
     "BackendError",
     "DTypeError",
+    "DeviceError",
+    "DimensionError",
     "FlagError",
     "KernelError",
     "NkiFallbackWarning",
+    "ParameterError",
     "ShapeError",
     "TrnsciError",
 ]
@@ -36,12 +43,27 @@ class ShapeError(TrnsciError, ValueError):
     """The shapes of operands do not fit each other or the operation."""
 
 
+class DimensionError(TrnsciError, IndexError):
+    """An operand has no such dimension, or no element to choose from."""
+
+
 class DTypeError(TrnsciError, TypeError):
     """The dtypes of operands do not fit each other or the operation."""
 
 
+class DeviceError(TrnsciError, RuntimeError):
+    """The operands are not on one device."""
+
+
 class FlagError(TrnsciError, ValueError):
     """An option has a value that is none of the accepted ones."""
+
+
+class ParameterError(TrnsciError, ValueError, AssertionError):
+    """A parameter, size or dtype that a function does not accept.
+
+    It is a ``ValueError``, and an ``AssertionError`` for callers that catch the one of older code.
+    """
 
 
 class BackendError(TrnsciError, RuntimeError):

@@ -10,6 +10,8 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from trnsci.core.errors import FlagError
+
 __all__ = [
     "BANK",
     "CORES",
@@ -86,7 +88,7 @@ def resolve_generation(name: str | None = None) -> Generation:
     Without either gen2 is taken: it has the smallest SBUF, so its cuts fit all generations.
 
     Raises:
-        ValueError: The name, or the environment's, is not known.
+        FlagError: The name, or the environment's, is not known.
     """
     origin = "generation"
     if name is None:
@@ -94,5 +96,5 @@ def resolve_generation(name: str | None = None) -> Generation:
     found = _ALIASES.get(name.lower(), name.lower())
     if found not in CORES:
         accepted = ", ".join([*CORES, *_ALIASES])
-        raise ValueError(f"{origin}: got {name!r}, accepted: {accepted}")
+        raise FlagError(f"{origin}: got {name!r}, accepted: {accepted}")
     return found  # type: ignore[return-value]

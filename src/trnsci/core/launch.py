@@ -10,10 +10,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Literal
 
-import ml_dtypes
-import numpy as np
 import torch
 
+from trnsci.core.arrays import read_only_array_of, tensor_of
 from trnsci.core.counters import count_launch
 from trnsci.core.device import neuron_device
 from trnsci.core.errors import BackendError
@@ -62,8 +61,8 @@ def _simulated(kernel: Any, args: tuple[Any, ...]) -> Any:
         from trnsci.core.nki import nki
 
         simulate = nki.simulate
-    arrays = [_as_array(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
-    return _mapped(simulate(kernel)(*arrays), _as_tensor)
+    arrays = [read_only_array_of(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+    return _mapped(simulate(kernel)(*arrays), tensor_of)
 
 
 def _on_device(kernel: Any, args: tuple[Any, ...]) -> Any:
@@ -83,25 +82,3 @@ def _mapped(results: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(results, (tuple, list)):
         return tuple(function(result) for result in results)
     return function(results)
-
-
-def _as_array(tensor: torch.Tensor) -> np.ndarray:
-    """Return the elements of a tensor as a dense array that nobody can write to."""
-    host = tensor.detach().cpu().contiguous()
-    if host.dtype == torch.bfloat16:  # which torch does not hand to NumPy
-        array = host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    else:
-        array = host.numpy()
-    # The array may share the caller's memory, which a kernel that writes to its argument would
-    # otherwise change.
-    array.flags.writeable = False
-    return array
-
-
-def _as_tensor(array: Any) -> torch.Tensor:
-    array = np.ascontiguousarray(array)
-    if not array.flags.writeable:  # an argument handed back as it came
-        array = array.copy()
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)

@@ -8,7 +8,11 @@ from trnsci.core import errors
     [
         ("ShapeError", ValueError),
         ("DTypeError", TypeError),
+        ("DeviceError", RuntimeError),
+        ("DimensionError", IndexError),
         ("FlagError", ValueError),
+        ("ParameterError", ValueError),
+        ("ParameterError", AssertionError),
         ("BackendError", RuntimeError),
         ("KernelError", RuntimeError),
     ],

@@ -79,7 +79,9 @@ class TestSimulator:
 
     def test_a_device_other_than_the_cpu_gets_its_results_back(self, kernels, monkeypatch):
         # Nothing can be copied from `meta`, so the way to the CPU is a stand-in.
-        monkeypatch.setattr("trnsci.core.launch._as_array", lambda t: torch.ones(t.shape).numpy())
+        monkeypatch.setattr(
+            "trnsci.core.launch.read_only_array_of", lambda t: torch.ones(t.shape).numpy()
+        )
         got = Launcher("simulator")(kernels.scaled_add_kernel, X.to("meta"), Y.to("meta"), 1.0)
         assert (got.device.type, got.shape) == ("meta", X.shape)
 

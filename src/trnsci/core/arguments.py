@@ -1,0 +1,157 @@
+"""Checks that arguments fit, with errors that name the function and the argument.
+
+An operation of 8 x 8 matrices takes two microseconds, so what usually holds is tested first and
+messages are made only when something is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import SupportsIndex
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import DeviceError, DTypeError, ShapeError, TrnsciError
+
+__all__ = [
+    "agree",
+    "broadcast",
+    "expandable",
+    "floating",
+    "matrix",
+    "several",
+    "square",
+    "tensor",
+    "vector",
+    "whole",
+]
+
+
+def whole(
+    function: str,
+    name: str,
+    value: SupportsIndex | None,
+    least: int | None = None,
+    most: int | None = None,
+    error: type[TrnsciError] = DTypeError,
+) -> int:
+    """Return an integer of any type as one that torch takes.
+
+    A bool is none, as in torch: it would be a flag in the place of a size.
+
+    Args:
+        function: Whose argument it is.
+        name: The argument.
+        value: What was given.
+        least: The smallest accepted; None for any.
+        most: The largest accepted; None for any.
+        error: What a value that is no integer, or outside of the bounds, raises.
+    """
+    if type(value) is not int:
+        given: object = value
+        if isinstance(given, torch.SymInt):  # reading its value would tie a graph to it
+            return given  # type: ignore[return-value]
+        try:
+            if value is None or isinstance(given, bool):
+                raise TypeError
+            value = index(value)
+        except TypeError:
+            kind = type(given).__name__
+            raise error(
+                f"{function}: {name} must be {_accepted(least, most)}, got {kind}"
+            ) from None
+    if (least is not None and value < least) or (most is not None and value > most):
+        raise error(f"{function}: {name} must be {_accepted(least, most)}, got {value}")
+    return value
+
+
+def several(function: str, name: str, value: int | Sequence[int]) -> list[int]:
+    """Return one or several integers as a list."""
+    entries = value if isinstance(value, Sequence) else (value,)
+    return [whole(function, name, entry) for entry in entries]
+
+
+def tensor(function: str, name: str, value: Tensor) -> None:
+    """Raise unless ``value`` is a tensor of numbers."""
+    if not isinstance(value, Tensor):
+        raise DTypeError(f"{function}: {name} must be a torch.Tensor, got {type(value).__name__}")
+    if value.dtype is torch.bool:
+        raise DTypeError(f"{function}: {name} must hold numbers, got torch.bool")
+
+
+def agree(function: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless ``a`` and ``b`` are tensors of one dtype on one device."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        dtype = a.dtype
+        if dtype is b.dtype and dtype is not torch.bool and a.device == b.device:
+            return
+    tensor(function, first, a)
+    tensor(function, second, b)
+    if a.dtype is not b.dtype:
+        raise DTypeError(
+            f"{function}: {first} and {second} must have one dtype, got {a.dtype} and {b.dtype}"
+        )
+    raise DeviceError(
+        f"{function}: {first} and {second} must be on one device, got {a.device} and {b.device}"
+    )
+
+
+def floating(function: str, name: str, value: Tensor) -> None:
+    """Raise for a tensor of integers."""
+    if not (value.is_floating_point() or value.is_complex()):
+        raise DTypeError(f"{function}: {name} must be floating point or complex, got {value.dtype}")
+
+
+def vector(function: str, name: str, value: Tensor) -> None:
+    """Raise unless ``value`` has one dimension."""
+    if value.ndim != 1:
+        raise ShapeError(f"{function}: {name} must be 1-D, got shape {tuple(value.shape)}")
+
+
+def matrix(function: str, name: str, value: Tensor, batches: bool = True) -> None:
+    """Raise unless ``value`` is a matrix or, where ``batches`` is true, a batch of matrices."""
+    if value.ndim != 2 and (value.ndim < 2 or not batches):
+        wanted = "at least 2-D" if batches else "2-D"
+        raise ShapeError(f"{function}: {name} must be {wanted}, got shape {tuple(value.shape)}")
+
+
+def square(function: str, name: str, value: Tensor, batches: bool = True) -> None:
+    """Raise unless ``value`` is a square matrix or, if allowed, a batch of them."""
+    matrix(function, name, value, batches)
+    if value.shape[-1] != value.shape[-2]:
+        raise ShapeError(f"{function}: {name} must be square, got shape {tuple(value.shape)}")
+
+
+def broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
+    """Return the shape that two shapes broadcast to, or None where they do not."""
+    if a == b:
+        return tuple(a)
+    size = max(len(a), len(b))
+    wide_a = (1,) * (size - len(a)) + tuple(a)
+    wide_b = (1,) * (size - len(b)) + tuple(b)
+    if any(m != n and 1 not in (m, n) for m, n in zip(wide_a, wide_b, strict=True)):
+        return None
+    return tuple(n if m == 1 else m for m, n in zip(wide_a, wide_b, strict=True))
+
+
+def expandable(function: str, name: str, value: Tensor, shape: Sequence[int]) -> None:
+    """Raise unless ``value`` broadcasts to ``shape``, without making it larger."""
+    have = value.shape
+    if have == shape:
+        return
+    tail = shape[len(shape) - len(have) :] if len(have) <= len(shape) else ()
+    if len(tail) < len(have) or any(n not in (1, m) for n, m in zip(have, tail, strict=True)):
+        raise ShapeError(
+            f"{function}: {name} must broadcast to the result's shape {tuple(shape)}, "
+            f"got {tuple(have)}"
+        )
+
+
+def _accepted(least: int | None, most: int | None) -> str:
+    if least is None:
+        return "an integer" if most is None else f"an integer of at most {most}"
+    if most is None:
+        return f"an integer of at least {least}"
+    return f"an integer from {least} to {most}"

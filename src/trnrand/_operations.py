@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from trnrand._kernels.operands import philox_operand, threefry_operand
+from trnrand._laws import DOMAINS, Kind
 from trnrand._library import LIBRARY
-from trnrand._streams import DOMAINS, Kind, torch_stream
+from trnrand._torch import torch_stream
 from trnrand._words import Source
 from trnrand.engines import ENGINES, MASK, EngineName
 from trnsci.core.dtypes import dtype_name

@@ -12,7 +12,8 @@ from typing import TypeAlias, TypeVar, cast
 
 from torch import Tensor
 
-from trnrand._requests import Parameter, Request
+from trnrand._arguments import Parameter
+from trnrand._requests import Request
 from trnrand._words import WIDE, Source, chunk_samples, paired, unit53
 
 __all__ = ["Offsets", "accepted", "at", "by_group", "sampled", "units"]

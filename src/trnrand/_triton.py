@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra import libdevice
 
-from trnrand._streams import TURN24
+from trnrand._laws import TURN24
 from trnrand.engines import ENGINES, MASK, THREEFRY_PARITY, THREEFRY_ROTATIONS, EngineName
 
 __all__ = ["blocks", "fill"]

@@ -9,7 +9,6 @@ for uint32 on every device, and int32 is half the memory of int64.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import cache
 from importlib.util import find_spec
 
@@ -18,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trnrand._laws import WIDE, Domain
 from trnrand.engines import ENGINES, MASK, Block, EngineName
 from trnsci.core.compiled import numba_loaded
 
@@ -36,37 +36,11 @@ __all__ = [
 INDEX_LIMIT = 1 << 64
 """Positions of samples and indices of blocks are below this."""
 
-WIDE = 0x80
-"""Added to a domain for its samples of two words, so that they share no word with those of one."""
-
 # What a chunk of work makes must stay in the cache of a core; a GPU wants it large instead.
 _CPU_CHUNK, _GPU_CHUNK = 1 << 14, 1 << 22
 
 # Up to here Python's own integers are faster than arrays.
 _FEW_BLOCKS = 4
-
-
-class Domain(IntEnum):
-    """What words are for. Numbers are part of the streams: they never change meaning."""
-
-    UNIFORM = 0
-    NORMAL = 1
-    EXPONENTIAL = 2
-    BERNOULLI = 3
-    RANDINT = 4
-    PERMUTATION = 5
-    TRUNCATED_NORMAL = 6
-    GAMMA = 7
-    BETA_SECOND = 8
-    POISSON = 9
-    BINOMIAL = 10
-    GEOMETRIC = 11
-    LAPLACE = 12
-    CAUCHY = 13
-    CHOICE = 14
-    STUDENT_T = 15
-    SPLIT = 32
-    SPAWN = 33
 
 
 def chunk_samples(device: torch.device) -> int:

@@ -22,9 +22,11 @@ import math
 import torch
 from torch import Tensor
 
-from trnrand._requests import Device, Parameter, Request, Size, prepared, real
+from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._dispatch import fill_stream, stream
+from trnrand._laws import Kind
+from trnrand._requests import Request, prepared
 from trnrand._sampling import sampled, units
-from trnrand._streams import Kind, fill_stream, stream
 from trnrand._words import WIDE, Domain, Source
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator

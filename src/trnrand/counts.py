@@ -12,10 +12,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._laws import FLOATS
 from trnrand._mass import log_binomial, log_poisson
-from trnrand._requests import Device, Parameter, Size, prepared, real
+from trnrand._requests import prepared
 from trnrand._sampling import Offsets, accepted, at, by_group, sampled, units
-from trnrand._streams import FLOATS
 from trnrand._words import Domain, Source, paired, unit53
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator

@@ -7,9 +7,10 @@ from operator import index
 import torch
 from torch import Tensor
 
-from trnrand._requests import Device, Parameter, Size, prepared, real
+from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._laws import FLOATS
+from trnrand._requests import prepared
 from trnrand._sampling import Offsets, accepted, at, by_group, sampled
-from trnrand._streams import FLOATS
 from trnrand._words import WIDE, Domain, Source, paired, unsigned
 from trnrand.engines import MASK
 from trnrand.errors import ParameterError

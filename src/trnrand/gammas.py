@@ -10,9 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnrand._requests import Device, Parameter, Size, parsed_size, prepared, real
+from trnrand._arguments import Device, Parameter, Size, parsed_size, real
+from trnrand._requests import prepared
 from trnrand._sampling import Offsets, accepted, at, sampled
-from trnrand._streams import normals53
+from trnrand._torch import normals53
 from trnrand._words import WIDE, Domain, Source, paired, unit53
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator

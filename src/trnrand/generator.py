@@ -12,18 +12,18 @@ import struct
 import threading
 from collections.abc import Callable
 from operator import index
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 
 import torch
 from torch import Tensor
 
-from trnrand._streams import stream
+from trnrand._dispatch import stream
 from trnrand._words import INDEX_LIMIT, Domain, Source, unsigned
 from trnrand.engines import ENGINES, EngineName, engine_named
 from trnrand.errors import ParameterError
 
 if TYPE_CHECKING:
-    from trnrand.nki.program import ProgramBuilder
+    from trnrand.programs import ProgramBuilder
 
 __all__ = ["Generator", "get_default_generator", "manual_seed"]
 
@@ -54,6 +54,9 @@ class Generator:
         >>> trnrand.uniform(3, generator=g)
         tensor([0.6130, 0.4686, 0.0732])
     """
+
+    #: What ``new_program`` makes; the module of programs, which is built on generators, sets it.
+    _program_builder: ClassVar[type[ProgramBuilder]]
 
     def __init__(
         self,
@@ -297,9 +300,7 @@ class Generator:
 
         The program has a position of its own: drawing from it does not move this generator.
         """
-        from trnrand.nki.program import ProgramBuilder
-
-        return ProgramBuilder(seed=self._seed, generator=self)
+        return self._program_builder(seed=self._seed, generator=self)
 
     # -- saving ------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnrand._requests import Parameter
+from trnrand._arguments import Parameter
 from trnrand.continuous import exponential, normal, uniform
 from trnrand.generator import Generator
 

@@ -11,9 +11,10 @@ from operator import index
 import torch
 from torch import Tensor
 
-from trnrand._requests import Device, Parameter, Request, Size, parsed_size, prepared, real
+from trnrand._arguments import Device, Parameter, Size, parsed_size, real
+from trnrand._laws import FLOATS
+from trnrand._requests import Request, prepared
 from trnrand._sampling import sampled, units
-from trnrand._streams import FLOATS
 from trnrand._words import WIDE, Domain, Source, paired
 from trnrand.discrete import randint
 from trnrand.errors import ParameterError

@@ -9,12 +9,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trnrand._requests import parsed_size
+from trnrand._arguments import parsed_size
 from trnrand.errors import ParameterError
 from trnrand.generator import _BATCH_SIZE, Generator
 from trnrand.into import exponential_into, normal_into, uniform_into
 
-__all__ = ["GeneratorProgram", "Step"]
+__all__ = ["GeneratorProgram", "ProgramBuilder", "Step"]
 
 _FILLS: dict[str, Callable[..., None]] = {
     "normal": normal_into,
@@ -109,3 +109,62 @@ def _check_buffer(step: Step, buffer: Tensor) -> None:
             f"stream_into: buffer {step.out!r} must have {step.n} elements, got "
             f"{tuple(torch.Size(buffer.shape))}"
         )
+
+
+class ProgramBuilder:
+    """Collects the steps of a ``GeneratorProgram``; every step returns the builder.
+
+    Args:
+        seed: Of the program's stream.
+        generator: Where partition, engine and position (rounded up to 512 samples) are taken
+            from, as they are now.
+
+    Example:
+        >>> program = ProgramBuilder(seed=7).normal(1000).uniform(500, high=2.0).build()
+    """
+
+    def __init__(self, seed: int = 0, generator: Generator | None = None) -> None:
+        source = Generator(seed) if generator is None else generator
+        self._seed = seed
+        self._engine = source.engine
+        self._partition_rank = source.partition_rank
+        self._partition_size = source.partition_size
+        self._counter_start = source._counter
+        self._steps: list[Step] = []
+
+    def normal(self, n: int, mean: float = 0.0, std: float = 1.0, out: str = "z") -> ProgramBuilder:
+        """Add a draw of n normals."""
+        self._steps.append(Step("normal", n, {"mean": mean, "std": std}, out))
+        return self
+
+    def uniform(
+        self, n: int, low: float = 0.0, high: float = 1.0, out: str = "u"
+    ) -> ProgramBuilder:
+        """Add a draw of n uniforms on [low, high)."""
+        self._steps.append(Step("uniform", n, {"low": low, "high": high}, out))
+        return self
+
+    def exponential(self, n: int, rate: float = 1.0, out: str = "e") -> ProgramBuilder:
+        """Add a draw of n exponentials."""
+        self._steps.append(Step("exponential", n, {"rate": rate}, out))
+        return self
+
+    def build(self) -> GeneratorProgram:
+        """Return the program.
+
+        Raises:
+            ParameterError: There are no steps.
+        """
+        if not self._steps:
+            raise ParameterError("build: the program has no distribution steps")
+        return GeneratorProgram(
+            self._steps,
+            self._seed,
+            self._partition_rank,
+            self._partition_size,
+            self._counter_start,
+            self._engine,
+        )
+
+
+Generator._program_builder = ProgramBuilder

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.special import log_ndtr, ndtr, ndtri
 
-from trnrand._requests import Device, Parameter, Size, prepared, real
+from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._requests import prepared
 from trnrand._sampling import Offsets, by_group, sampled
 from trnrand._words import Domain, Source, paired, unit53
 from trnrand.errors import ParameterError

@@ -7,7 +7,8 @@ import torch
 
 import trnrand
 from trnrand import Generator, _words
-from trnrand._streams import FLOATS, torch_stream
+from trnrand._laws import FLOATS
+from trnrand._torch import torch_stream
 from trnrand._words import Source
 from trnrand.engines import ENGINES
 

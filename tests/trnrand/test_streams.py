@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from oracles import random_words as oracle
-from trnrand._streams import FLOATS, stream
+from trnrand._dispatch import stream
+from trnrand._laws import FLOATS
 from trnrand._words import WIDE, Domain, Source
 
 CPU = torch.device("cpu")
@@ -103,7 +104,7 @@ def test_domains_differ():
 
 def test_normals_use_all_32_bits_of_the_radius():
     """The smallest u is 2**-32, so that 6.66 is reached; 24 bits would end at 5.77."""
-    from trnrand._streams import _normals
+    from trnrand._torch import _normals
 
     z = _normals(torch.tensor([0, 0], dtype=torch.int32), torch.float32)
     assert z[0].item() == pytest.approx(np.sqrt(64 * np.log(2)), rel=1e-6)
@@ -112,7 +113,7 @@ def test_normals_use_all_32_bits_of_the_radius():
 
 
 def test_the_largest_words_stay_below_one():
-    from trnrand._streams import _uniforms
+    from trnrand._torch import _uniforms
 
     for dtype in FLOATS:
         assert _uniforms(torch.tensor([-1, -1], dtype=torch.int32), dtype).max() < 1

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from trnrand._streams import torch_stream
+from trnrand._torch import torch_stream
 from trnrand._words import Source
 from trnrand.engines import (
     MASK,

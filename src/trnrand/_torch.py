@@ -1,6 +1,6 @@
 """Standard samples of a stream: words, uniforms, normals and exponentials.
 
-``fill_stream`` is the one way to them. What sample i of a seed is depends on the engine, the kind
+What sample i of a seed is depends on the engine, the kind
 and the dtype alone, so that requests may be cut anywhere:
 
 ===========  ============================================================================
@@ -19,105 +19,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from trnrand._library import LIBRARY
-from trnrand._words import WIDE, Domain, Source, chunk_samples, paired, suits_triton, unit53
+from trnrand._laws import DOMAINS, GROUPS, TURN24, UNIFORM_BITS, Kind
+from trnrand._words import WIDE, Source, chunk_samples, paired, suits_triton, unit53
 from trnrand.engines import MASK
 
-__all__ = [
-    "DOMAINS",
-    "FLOATS",
-    "TURN24",
-    "Kind",
-    "fill_stream",
-    "normals53",
-    "stream",
-    "torch_stream",
-]
-
-Kind = Literal["words", "uniform", "normal", "exponential"]
-
-FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-"""The dtypes of continuous samples."""
-
-# As many bits as the significand holds: the conversion to the dtype is exact, never up to 1.
-_UNIFORM_BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
-
-TURN24 = 2 * math.pi * 2.0**-24
-"""The angle of the last of 24 bits."""
-
-
-@dataclass(frozen=True)
-class _Law:
-    """How samples of one kind are made.
-
-    Attributes:
-        domain: Which words they are made of.
-        group: How many neighbours are made together.
-        convert: From words to samples of a dtype.
-    """
-
-    domain: Domain
-    group: int
-    convert: Callable[[Tensor, torch.dtype], Tensor]
-
-
-def stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
-    """Return ``count`` standard samples from the start of a source, one-dimensional."""
-    out = torch.empty(count, dtype=dtype, device=source.device)
-    fill_stream(kind, source, out)
-    return out
+__all__ = ["normals53", "torch_fill", "torch_stream"]
 
 
 def torch_stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
-    """Return what ``stream`` returns, made by torch."""
+    """Return ``count`` standard samples from the start of a source, made by torch."""
     out = torch.empty(count, dtype=dtype, device=source.device)
-    _fill_on_torch(kind, source, out)
+    torch_fill(kind, source, out)
     return out
 
 
-def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
-    """Fill a one-dimensional tensor with standard samples from the start of a source.
-
-    Args:
-        kind: Which samples.
-        source: Engine, seed, position and device.
-        out: Where they go; its dtype is theirs, and is one of ``FLOATS``, or int32 for words.
-    """
-    if out.dtype is not torch.float64 and LIBRARY.kernels_wanted():
-        from trnrand._operations import draw
-
-        out.copy_(draw(kind, source, out.numel(), out.dtype))
-    else:
-        _fill_on_torch(kind, source, out)
-
-
-def _fill_on_torch(kind: Kind, source: Source, out: Tensor) -> None:
-    law = _LAWS[kind]
+def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
+    """Fill a one-dimensional tensor with standard samples from the start of a source."""
+    group, law_domain = GROUPS[kind], DOMAINS[kind]
     wide = out.dtype is torch.float64
     if not wide and suits_triton(out) and out.is_contiguous():
         from trnrand import _triton
 
         # Exponentials in half precision are made of float32's uniforms.
-        bits = _UNIFORM_BITS[out.dtype] if kind == "uniform" else 24
+        bits = UNIFORM_BITS[out.dtype] if kind == "uniform" else 24
         engine, seed, start = source.engine, source.seed, source.start
-        _triton.fill(kind, engine, seed, start, law.domain, out, bits)
+        _triton.fill(kind, engine, seed, start, law_domain, out, bits)
         return
-    domain, per_sample = (law.domain | WIDE, 2) if wide else (law.domain, 1)
+    domain, per_sample = (law_domain | WIDE, 2) if wide else (law_domain, 1)
     # Enough samples that calling torch, twenty times per chunk, costs little beside the work.
     count, chunk = out.numel(), 8 * chunk_samples(source.device)
-    ahead = source.start % law.group
+    ahead = source.start % group
     aligned = source.later(-ahead)
     for done in range(-ahead, count, chunk):
         samples = min(chunk, count - done)
-        samples += samples % law.group
+        samples += samples % group
         words = aligned.later(done + ahead).words(domain, samples * per_sample, per_sample)
-        values = law.convert(words, out.dtype)
+        values = _CONVERT[kind](words, out.dtype)
         low, high = max(done, 0), min(done + samples, count)
         out[low:high] = values[low - done : high - done]
 
@@ -129,7 +70,7 @@ def _raw(words: Tensor, dtype: torch.dtype) -> Tensor:
 def _uniforms(words: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype is torch.float64:
         return unit53(paired(words))
-    bits = _UNIFORM_BITS[dtype]
+    bits = UNIFORM_BITS[dtype]
     # Exact in float32 first: some devices lack a conversion of integers to half precision.
     top = (words >> (32 - bits)) & ((1 << bits) - 1)
     return top.float().mul_(2.0**-bits).to(dtype)
@@ -165,12 +106,9 @@ def normals53(blocks: Tensor) -> tuple[Tensor, Tensor]:
     return radius * angle.cos(), radius * angle.sin()
 
 
-_LAWS: dict[Kind, _Law] = {
-    "words": _Law(Domain.UNIFORM, 1, _raw),
-    "uniform": _Law(Domain.UNIFORM, 1, _uniforms),
-    "normal": _Law(Domain.NORMAL, 2, _normals),
-    "exponential": _Law(Domain.EXPONENTIAL, 1, _exponentials),
+_CONVERT: dict[Kind, Callable[[Tensor, torch.dtype], Tensor]] = {
+    "words": _raw,
+    "uniform": _uniforms,
+    "normal": _normals,
+    "exponential": _exponentials,
 }
-
-DOMAINS: dict[Kind, Domain] = {kind: law.domain for kind, law in _LAWS.items()}
-"""Which words samples of one word are made of; those of two words add ``WIDE``."""

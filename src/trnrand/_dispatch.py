@@ -1,0 +1,35 @@
+"""Where standard samples are made: by torch, or through the operation on a kernel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnrand._laws import Kind
+from trnrand._library import LIBRARY
+from trnrand._operations import draw
+from trnrand._torch import torch_fill
+from trnrand._words import Source
+
+__all__ = ["fill_stream", "stream"]
+
+
+def stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
+    """Return ``count`` standard samples from the start of a source, one-dimensional."""
+    out = torch.empty(count, dtype=dtype, device=source.device)
+    fill_stream(kind, source, out)
+    return out
+
+
+def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
+    """Fill a one-dimensional tensor with standard samples from the start of a source.
+
+    Args:
+        kind: Which samples.
+        source: Engine, seed, position and device.
+        out: Where they go; its dtype is theirs, and is one of ``FLOATS``, or int32 for words.
+    """
+    if out.dtype is not torch.float64 and LIBRARY.kernels_wanted():
+        out.copy_(draw(kind, source, out.numel(), out.dtype))
+    else:
+        torch_fill(kind, source, out)

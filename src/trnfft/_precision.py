@@ -17,12 +17,11 @@ precision(...)`` for the current thread or task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Literal, get_args
 
-from trnsci.core.backend import ContextChoice, chosen_in_context
 from trnsci.core.errors import FlagError
+from trnsci.core.setting import Setting
 
 __all__ = [
     "ALIASES",
@@ -48,11 +47,7 @@ ALIASES: dict[str, Level] = {
 _LEVELS: dict[str, Level] = {**{name: name for name in get_args(Level)}, **ALIASES}
 
 
-class _State:
-    """What was chosen: ``default`` by the process, ``choice`` by the innermost block."""
-
-    default = "fp32"
-    choice = ContextChoice("trnfft.precision")
+_MODE = Setting("trnfft.precision", "fp32")
 
 
 def set_precision(mode: str) -> None:
@@ -66,39 +61,27 @@ def set_precision(mode: str) -> None:
         FlagError: The mode is none of these. It is a ``ValueError``.
     """
     _check("set_precision", mode)
-    if chosen_in_context(_State.choice) is None:
-        _State.default = mode
-    else:
-        _State.choice.put(mode)
+    _MODE.set(mode)
 
 
 def get_precision() -> str:
     """Return the mode that was asked for, by the name that was used; ``"fp32"`` if none was."""
-    return chosen_in_context(_State.choice) or _State.default
+    return _MODE.get()
 
 
-@contextmanager
-def precision(mode: str) -> Iterator[None]:
+def precision(mode: str) -> AbstractContextManager[None]:
     """Choose the precision inside a ``with`` block, for the current thread or task only.
 
     Raises:
         FlagError: The mode is none of the accepted ones.
     """
     _check("precision", mode)
-    before = chosen_in_context(_State.choice)
-    _State.choice.put(mode)
-    try:
-        yield
-    finally:
-        _State.choice.put(before)
+    return _MODE.scope(mode)
 
 
 def level() -> Level:
     """Return the level that a transform made now is computed on."""
-    mode = _State.default
-    if _State.choice.used:
-        mode = chosen_in_context(_State.choice) or mode
-    return _LEVELS[mode]
+    return _LEVELS[_MODE.get()]
 
 
 def set_ozaki_product_precision_verified(verified: bool = True) -> None:

@@ -11,17 +11,15 @@ library.backend(...)`` holds for the current context, so that threads and tasks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from threading import local
+from contextlib import AbstractContextManager
 from typing import Literal, get_args
 
 try:
-    from torch.compiler import is_compiling
+    import torch  # noqa: F401
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "the libraries of trnsci need torch: pip install 'trnsci[torch]'", name="torch"
+        "the libraries of trnsci need torch: in the checkout of trnsci, pip install '.[torch]'",
+        name="torch",
     ) from error
 
 from trnsci.core._tracing import constant_to_compile
@@ -30,43 +28,14 @@ from trnsci.core.environment import library_switch
 from trnsci.core.errors import BackendError, FlagError
 from trnsci.core.explanation import RUNNING, recording
 from trnsci.core.provider import has_aws_nki
+from trnsci.core.setting import Setting
 
-__all__ = ["Backend", "ContextChoice", "Library", "Path", "chosen_in_context", "device_ready"]
+__all__ = ["Backend", "Library", "Path", "device_ready"]
 
 Backend = Literal["auto", "pytorch", "nki", "simulator"]
 Path = Literal["pytorch", "nki", "simulator"]
 
 _BACKENDS: tuple[str, ...] = get_args(Backend)
-
-
-class ContextChoice:
-    """The backend that a ``with`` block chose.
-
-    Attributes:
-        variable: Its name in the current context, None outside of all blocks.
-        traced: The same for the current thread, which is all that torch.compile can read. It
-            differs only in a task of an event loop that runs while another task is inside a block.
-        used: Whether there ever was a block; without one, nobody need look.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.variable: ContextVar[str | None] = ContextVar(name, default=None)
-        self.traced = local()
-        self.used = False
-
-    def put(self, name: str | None) -> None:
-        """Make ``name`` the choice of the current context."""
-        self.variable.set(name)
-        self.traced.name = name
-        self.used = True
-
-
-def chosen_in_context(choice: ContextChoice) -> str | None:
-    """Return the backend that the innermost ``with`` block chose, or None outside of all."""
-    # torch.compile can follow, and guard, what belongs to a thread, but no context variable.
-    if is_compiling():
-        return getattr(choice.traced, "name", None)
-    return choice.variable.get()
 
 
 @constant_to_compile
@@ -88,8 +57,7 @@ class Library:
         self.name = name
         self.use_simulator = library_switch(name, "USE_SIMULATOR")
         self.require_nki = library_switch(name, "REQUIRE_NKI")
-        self._default: str = "auto"
-        self._choice = ContextChoice(f"{name}.backend")
+        self._requested = Setting(f"{name}.backend", "auto")
 
     def __repr__(self) -> str:
         return f"<{self.name}: backend {self.get_backend()!r}, path {self.path()!r}>"
@@ -110,17 +78,13 @@ class Library:
             BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
         """
         self._check(name, "set_backend")
-        if chosen_in_context(self._choice) is None:
-            self._default = name
-        else:
-            self._choice.put(name)
+        self._requested.set(name)
 
     def get_backend(self) -> str:
         """Return the backend that was asked for, ``"auto"`` if none was."""
-        return chosen_in_context(self._choice) or self._default
+        return self._requested.get()
 
-    @contextmanager
-    def backend(self, name: str) -> Iterator[None]:
+    def backend(self, name: str) -> AbstractContextManager[None]:
         """Choose the backend inside a ``with`` block, for the current thread or task only.
 
         A thread started inside the block sees the choice of the process; one that is to see the
@@ -131,18 +95,11 @@ class Library:
             BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
         """
         self._check(name, "backend")
-        before = chosen_in_context(self._choice)
-        self._choice.put(name)
-        try:
-            yield
-        finally:
-            self._choice.put(before)
+        return self._requested.scope(name)
 
     def path(self) -> Path:
         """Return what a call made now runs on, if its operands suit a kernel."""
-        requested = self._default
-        if self._choice.used:
-            requested = chosen_in_context(self._choice) or requested
+        requested = self._requested.get()
         if requested == "pytorch":
             return "pytorch"
         if requested == "simulator" or self.use_simulator.is_on():

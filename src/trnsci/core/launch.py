@@ -7,7 +7,6 @@ NeuronCore already are not moved, and neither are their results.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any, Literal
 
 import torch
@@ -16,12 +15,11 @@ from trnsci.core.arrays import read_only_array_of, tensor_of
 from trnsci.core.counters import count_launch
 from trnsci.core.device import neuron_device
 from trnsci.core.errors import BackendError
+from trnsci.core.setting import Setting
 
 __all__ = ["SIMULATE", "Launcher"]
 
-SIMULATE: ContextVar[Callable[[Any], Callable[..., Any]] | None] = ContextVar(
-    "trnsci.simulate", default=None
-)
+SIMULATE: Setting[Callable[[Any], Callable[..., Any]] | None] = Setting("trnsci.simulate", None)
 """Makes a function of arrays from a kernel; None is the ``nki.simulate`` of the NKI in use."""
 
 

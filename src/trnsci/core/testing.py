@@ -89,8 +89,5 @@ def strict_simulation(
     def strict(kernel: Any) -> Callable[..., Any]:
         return nkisim.simulate(kernel, strictness="strict", target=generation, watchers=watchers)
 
-    token = SIMULATE.set(strict)
-    try:
+    with SIMULATE.scope(strict):
         yield
-    finally:
-        SIMULATE.reset(token)

@@ -60,4 +60,6 @@ try:
 except ModuleNotFoundError as error:
     print(json.dumps(str(error)))
 """
-    assert "pip install 'trnsci[torch]'" in printed_by(code)
+    said = printed_by(code)
+    assert "checkout" in said
+    assert "pip install '.[torch]'" in said

@@ -17,10 +17,18 @@ from trnrand.continuous import (
     uniform,
 )
 from trnrand.counts import binomial, geometric, poisson
+from trnrand.defaults import (
+    checkpoint_contexts,
+    fork_rng,
+    get_default_generator,
+    get_rng_state,
+    manual_seed,
+    set_rng_state,
+)
 from trnrand.discrete import bernoulli, randint
 from trnrand.errors import ParameterError
 from trnrand.gammas import beta, chi_squared, dirichlet, gamma, student_t
-from trnrand.generator import Generator, get_default_generator, manual_seed
+from trnrand.generator import Generator
 from trnrand.into import exponential_into, normal_into, uniform_into
 from trnrand.permutations import choice, randperm
 from trnrand.programs import GeneratorProgram
@@ -44,15 +52,18 @@ __all__ = [
     "beta",
     "binomial",
     "cauchy",
+    "checkpoint_contexts",
     "chi_squared",
     "choice",
     "dirichlet",
     "exponential",
     "exponential_into",
+    "fork_rng",
     "gamma",
     "geometric",
     "get_backend",
     "get_default_generator",
+    "get_rng_state",
     "halton",
     "laplace",
     "latin_hypercube",
@@ -65,6 +76,7 @@ __all__ = [
     "randint",
     "randperm",
     "set_backend",
+    "set_rng_state",
     "sobol",
     "standard_normal",
     "student_t",

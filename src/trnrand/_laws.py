@@ -47,6 +47,7 @@ class Domain(IntEnum):
     STUDENT_T = 15
     SPLIT = 32
     SPAWN = 33
+    FORK = 34
 
 
 Kind = Literal["words", "uniform", "normal", "exponential"]

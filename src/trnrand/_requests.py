@@ -24,8 +24,9 @@ from trnrand._arguments import (
 )
 from trnrand._laws import FLOATS
 from trnrand._words import Source
+from trnrand.defaults import get_default_generator
 from trnrand.errors import ParameterError
-from trnrand.generator import Generator, get_default_generator
+from trnrand.generator import Generator
 from trnsci.core.dtypes import dtype_name
 
 __all__ = ["Request", "prepared"]

@@ -8,7 +8,6 @@ by P n, so that the draws of all ranks, put together, are those of one rank.
 from __future__ import annotations
 
 import secrets
-import struct
 import threading
 from collections.abc import Callable
 from operator import index
@@ -18,6 +17,21 @@ import torch
 from torch import Tensor
 
 from trnrand._dispatch import stream
+from trnrand._state import (
+    CHILDREN,
+    ENGINE,
+    FORKS,
+    OFFSET,
+    OFFSET_HIGH,
+    RANK,
+    SEED,
+    SEED_NEGATIVE,
+    SIZE,
+    new_state,
+    packed,
+    slots_of,
+    unpacked,
+)
 from trnrand._words import INDEX_LIMIT, Domain, Source, unsigned
 from trnrand.engines import ENGINES, EngineName, engine_named
 from trnrand.errors import ParameterError
@@ -25,14 +39,16 @@ from trnrand.errors import ParameterError
 if TYPE_CHECKING:
     from trnrand.programs import ProgramBuilder
 
-__all__ = ["Generator", "get_default_generator", "manual_seed"]
+__all__ = ["Generator"]
 
 _BATCH_SIZE = 512
 """Samples per unit of ``position``, ``advance`` and ``advance_to``."""
 
-# Magic, format, engine, seed, position low and high, children, rank, size; then torch's own state.
-_STATE = struct.Struct("<4sHHQQQQQQ")
-_MAGIC, _FORMAT = b"trnr", 1
+_ENGINES = {engine.number: engine for engine in ENGINES.values()}
+
+# Held for the few lines that move a position; one for all generators, since those made over the
+# same state do not know of each other.
+_lock = threading.Lock()
 
 
 class Generator:
@@ -67,21 +83,32 @@ class Generator:
         engine: str = "philox",
     ) -> None:
         _check_partition("Generator", partition_rank, partition_size)
-        self._engine = engine_named("Generator", engine)
+        self._over(new_state(), device)
+        self._slots[ENGINE] = engine_named("Generator", engine).number
+        self._slots[RANK], self._slots[SIZE] = index(partition_rank), index(partition_size)
+        self._put_seed(secrets.randbits(64) if seed is None else _checked_seed("Generator", seed))
+
+    def _over(self, state: Tensor, device: str | torch.device) -> None:
+        self._state = state
+        self._slots = slots_of(state)
         self._device = device
-        self._partition_rank = index(partition_rank)
-        self._partition_size = index(partition_size)
-        self._lock = threading.Lock()
         self._torch: torch.Generator | None = None
-        self._offset = 0
-        self._children = 0
-        self._seed = secrets.randbits(64) if seed is None else _checked_seed("Generator", seed)
+
+    @classmethod
+    def over(cls, state: Tensor, device: str | torch.device) -> Generator:
+        """Return a generator that reads and writes a given state."""
+        made = cls.__new__(cls)
+        made._over(state, device)
+        return made
+
+    def _put_seed(self, seed: int) -> None:
+        self._slots[SEED], self._slots[SEED_NEGATIVE] = seed % INDEX_LIMIT, seed < 0
 
     def __repr__(self) -> str:
-        share = f", rank {self._partition_rank} of {self._partition_size}"
+        share = f", rank {self.partition_rank} of {self.partition_size}"
         return (
-            f"Generator(seed={self._seed}, engine={self.engine!r}, offset={self._offset}"
-            f"{share if self._partition_size > 1 else ''})"
+            f"Generator(seed={self.seed}, engine={self.engine!r}, offset={self.offset}"
+            f"{share if self.partition_size > 1 else ''})"
         )
 
     # -- what it is --------------------------------------------------------------------------------
@@ -89,12 +116,13 @@ class Generator:
     @property
     def seed(self) -> int:
         """The last seed given, or the one that the operating system gave."""
-        return self._seed
+        slots = self._slots
+        return slots[SEED] - INDEX_LIMIT if slots[SEED_NEGATIVE] else slots[SEED]
 
     @property
     def engine(self) -> EngineName:
         """Name of the engine."""
-        return self._engine.name
+        return _ENGINES[self._slots[ENGINE]].name
 
     @property
     def device(self) -> str | torch.device:
@@ -104,26 +132,30 @@ class Generator:
     @property
     def partition_rank(self) -> int:
         """Which share of every request this generator draws."""
-        return self._partition_rank
+        return self._slots[RANK]
 
     @property
     def partition_size(self) -> int:
         """How many shares every request has."""
-        return self._partition_size
+        return self._slots[SIZE]
+
+    _partition_rank, _partition_size = partition_rank, partition_size
 
     @property
     def torch_generator(self) -> torch.Generator:
         """A torch generator with the same seed, for torch's own functions; another stream."""
-        with self._lock:
+        with _lock:
             if self._torch is None:
-                self._torch = torch.Generator(device=self._device).manual_seed(self._seed)
+                self._torch = torch.Generator(device=self._device).manual_seed(self.seed)
             return self._torch
 
     def manual_seed(self, seed: int) -> Generator:
         """Take a new seed and go back to position 0; the partition stays. Returns itself."""
         value = _checked_seed("manual_seed", seed)
-        with self._lock:
-            self._seed, self._offset, self._children = value, 0, 0
+        with _lock:
+            self._put_seed(value)
+            for slot in (OFFSET, OFFSET_HIGH, CHILDREN, FORKS):
+                self._slots[slot] = 0
             if self._torch is not None:
                 self._torch.manual_seed(value)
         return self
@@ -133,7 +165,7 @@ class Generator:
     @property
     def offset(self) -> int:
         """Position: how many samples of the whole stream lie before the next request."""
-        return self._offset
+        return self._slots[OFFSET] | self._slots[OFFSET_HIGH] << 64
 
     def seek(self, offset: int) -> None:
         """Move to a position, exactly.
@@ -150,7 +182,7 @@ class Generator:
             ParameterError: It is negative, or leads to 2**64 or beyond.
         """
         forward = _checked_count("skip", "samples", samples)
-        self._move("skip", "samples", lambda: self._offset + forward)
+        self._move("skip", "samples", lambda: self.offset + forward)
 
     def position(self) -> int:
         """Return the position, rounded up to a multiple of 512; ``offset`` is the exact one."""
@@ -179,32 +211,36 @@ class Generator:
 
     @property
     def _counter(self) -> int:
-        return _batches(self._offset)
+        return _batches(self.offset)
 
     def _chip_counter_offset(self, n_samples: int) -> int:
-        return self._partition_rank * _batches(n_samples) + self._counter
+        return self.partition_rank * _batches(n_samples) + self._counter
 
     def _advance_by_elements(self, n_samples: int) -> None:
         self.advance(n_samples)
 
     def _move(self, function: str, name: str, target: Callable[[], int]) -> None:
-        with self._lock:
+        with _lock:
             offset = target()
             if offset >= INDEX_LIMIT:
                 raise ParameterError(f"{function}: {name} must lead below 2**64, got {offset}")
-            self._offset = offset
+            self._slots[OFFSET], self._slots[OFFSET_HIGH] = offset, 0
 
     # -- shares and children -----------------------------------------------------------------------
 
     def partition(self, rank: int, size: int) -> Generator:
         """Return a generator for one share of every request, at this position.
 
+        Children that this generator has spawned are not spawned by it again.
+
         Raises:
             ParameterError: ``size`` is less than 1 or ``rank`` not one of 0, ..., size - 1.
         """
         _check_partition("partition", rank, size)
-        share = Generator(self._seed, self._device, rank, size, self.engine)
-        share._offset = self._offset
+        share = Generator(self.seed, self._device, rank, size, self.engine)
+        with _lock:
+            for slot in (OFFSET, OFFSET_HIGH, CHILDREN):
+                share._slots[slot] = self._slots[slot]
         return share
 
     def share(self, total: int) -> tuple[int, int]:
@@ -212,9 +248,10 @@ class Generator:
 
         The first ``total % size`` ranks have one more than the rest.
         """
-        each, more = divmod(_checked_count("share", "total", total), self._partition_size)
-        start = self._partition_rank * each + min(self._partition_rank, more)
-        return start, start + each + (self._partition_rank < more)
+        each, more = divmod(_checked_count("share", "total", total), self.partition_size)
+        rank = self.partition_rank
+        start = rank * each + min(rank, more)
+        return start, start + each + (rank < more)
 
     def split(self, n: int = 2) -> list[Generator]:
         """Return n generators with streams of their own, which depend on the seed alone.
@@ -234,23 +271,31 @@ class Generator:
             ParameterError: ``n`` is negative.
         """
         more = _checked_count("spawn", "n", n)
-        with self._lock:
-            first, self._children = self._children, self._children + more
+        with _lock:
+            first = self._slots[CHILDREN]
+            self._slots[CHILDREN] = first + more
         return self._offspring(Domain.SPAWN, first, more)
 
+    def renew_after_fork(self, number: int) -> None:
+        """Take a seed that depends on this one and on the number of the fork, at position 0."""
+        self.manual_seed(*self._derived_seeds(Domain.FORK, number, 1))
+
+    def count_fork(self) -> int:
+        """Return how many forks this generator has seen since its seeding, and count one more."""
+        number = self._slots[FORKS]
+        self._slots[FORKS] = number + 1
+        return number
+
     def _offspring(self, domain: Domain, first: int, n: int) -> list[Generator]:
-        source = Source(self.engine, self._seed % INDEX_LIMIT, first, torch.device("cpu"))
-        words = unsigned(source.slots(domain, n)).tolist()
+        rank, size = self.partition_rank, self.partition_size
         return [
-            Generator(
-                low | high << 32,
-                self._device,
-                self._partition_rank,
-                self._partition_size,
-                self.engine,
-            )
-            for low, high, *_ in words
+            Generator(seed, self._device, rank, size, self.engine)
+            for seed in self._derived_seeds(domain, first, n)
         ]
+
+    def _derived_seeds(self, domain: Domain, first: int, n: int) -> list[int]:
+        source = Source(self.engine, self._slots[SEED], first, torch.device("cpu"))
+        return [low | high << 32 for low, high, *_ in unsigned(source.slots(domain, n)).tolist()]
 
     # -- drawing -----------------------------------------------------------------------------------
 
@@ -281,48 +326,39 @@ class Generator:
         Raises:
             ParameterError: The stream would end before the request does.
         """
-        with self._lock:
-            if total is None:
-                start, whole = self._partition_rank * count, self._partition_size * count
-            else:
-                start, whole = self.share(total)[0] * each, total * each
-            if self._offset + whole > INDEX_LIMIT:
+        slots = self._slots
+        if total is None:
+            start, whole = slots[RANK] * count, slots[SIZE] * count
+        else:
+            start, whole = self.share(total)[0] * each, total * each
+        with _lock:
+            offset = self.offset
+            after = offset + whole
+            if after > INDEX_LIMIT:
                 raise ParameterError(
                     f"{function}: the stream of a seed has 2**64 samples, got a request for "
-                    f"{whole} at position {self._offset}"
+                    f"{whole} at position {offset}"
                 )
-            source = Source(self.engine, self._seed % INDEX_LIMIT, self._offset + start, device)
-            self._offset += whole
-        return source
+            slots[OFFSET], slots[OFFSET_HIGH] = after % INDEX_LIMIT, after // INDEX_LIMIT
+        return Source(self.engine, slots[SEED], offset + start, device)
 
     def new_program(self) -> ProgramBuilder:
         """Return a builder of programs that stream from this seed, partition and position.
 
         The program has a position of its own: drawing from it does not move this generator.
         """
-        return self._program_builder(seed=self._seed, generator=self)
+        return self._program_builder(seed=self.seed, generator=self)
 
     # -- saving ------------------------------------------------------------------------------------
 
     def get_state(self) -> Tensor:
         """Return all of the state, one-dimensional uint8.
 
-        It holds the seed, engine, position, number of children, partition, and the state of
-        ``torch_generator`` if that was used. It does not hold the device.
+        It holds the seed, engine, position, numbers of children and of forks, partition, and the
+        state of ``torch_generator`` if that was used. It does not hold the device.
         """
-        with self._lock:
-            header = _STATE.pack(
-                _MAGIC,
-                _FORMAT,
-                self._engine.number,
-                self._seed % INDEX_LIMIT,
-                self._offset % INDEX_LIMIT,
-                self._offset // INDEX_LIMIT,
-                self._children,
-                self._partition_rank,
-                self._partition_size,
-            )
-            saved = torch.frombuffer(bytearray(header), dtype=torch.uint8)
+        with _lock:
+            saved = packed(self._slots)
             return saved if self._torch is None else torch.cat([saved, self._torch.get_state()])
 
     def set_state(self, state: Tensor) -> None:
@@ -331,24 +367,24 @@ class Generator:
         Raises:
             ParameterError: It is no such state.
         """
-        if not isinstance(state, Tensor) or state.dtype is not torch.uint8 or state.ndim != 1:
-            raise ParameterError("set_state: state must be what get_state returned")
-        saved = bytes(state[: _STATE.size].tolist())
-        if len(saved) < _STATE.size or saved[:4] != _MAGIC:
-            raise ParameterError(f"set_state: state is not of a trnrand Generator: {saved[:4]!r}")
-        _, form, engine, seed, low, high, children, rank, size = _STATE.unpack(saved)
-        known = {e.number: e for e in ENGINES.values()}
-        if form != _FORMAT or engine not in known:
-            raise ParameterError(f"set_state: state has unknown format {form} or engine {engine}")
-        _check_partition("set_state", rank, size)
-        rest = state[_STATE.size :].cpu()
-        with self._lock:
-            self._engine, self._seed, self._offset = known[engine], seed, low | high << 64
-            self._children, self._partition_rank, self._partition_size = children, rank, size
+        numbers, rest = unpacked(state)
+        offset = numbers[OFFSET] | numbers[OFFSET_HIGH] << 64
+        if numbers[ENGINE] not in _ENGINES or offset > INDEX_LIMIT or numbers[SEED_NEGATIVE] > 1:
+            raise ParameterError(f"set_state: state has numbers without a meaning: {numbers}")
+        _check_partition("set_state", numbers[RANK], numbers[SIZE])
+        with _lock:
+            for slot, number in enumerate(numbers):
+                self._slots[slot] = number
             self._torch = None
             if rest.numel():
                 self._torch = torch.Generator(device=self._device)
                 self._torch.set_state(rest.clone())
+
+    def clone_state(self) -> Generator:
+        """Return a generator of its own with this state."""
+        twin = Generator(0, self._device)
+        twin.set_state(self.get_state())
+        return twin
 
     def __getstate__(self) -> dict[str, Any]:
         return {"state": self.get_state(), "device": self._device}
@@ -356,31 +392,6 @@ class Generator:
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__init__(0, saved["device"])  # type: ignore[misc]
         self.set_state(saved["state"])
-
-
-_default: Generator | None = None
-_default_lock = threading.Lock()
-
-
-def manual_seed(seed: int) -> Generator:
-    """Replace the default generator by a new one with this seed, and return it.
-
-    References to the old one keep their stream.
-    """
-    global _default
-    fresh = Generator(seed)
-    with _default_lock:
-        _default = fresh
-    return fresh
-
-
-def get_default_generator() -> Generator:
-    """Return the generator of calls that name none; until it is seeded, its seed is random."""
-    global _default
-    with _default_lock:
-        if _default is None:
-            _default = Generator()
-        return _default
 
 
 def _batches(samples: int) -> int:

@@ -150,12 +150,33 @@ def test_split_is_a_function_of_the_seed_and_spawn_goes_on():
     assert {(g.partition_rank, g.partition_size) for g in parent.split(2)} == {(1, 3)}
 
 
+def test_shares_do_not_spawn_what_was_spawned_before():
+    parent = Generator(4)
+    known = {g.seed for g in parent.spawn(3)}
+    for rank in range(2):
+        assert not known & {g.seed for g in parent.partition(rank, 2).spawn(3)}
+    # Shares of one child on two ranks are one stream.
+    children = [parent.partition(rank, 2).spawn(1)[0] for rank in range(2)]
+    assert children[0].seed == children[1].seed
+    whole = draw(Generator(children[0].seed), 40)
+    assert torch.equal(torch.cat([draw(child, 20) for child in children]), whole)
+
+
+@pytest.mark.parametrize("engine", ["philox", "threefry"])
+def test_seeds_of_children_have_64_random_bits(engine):
+    seeds = [g.seed for g in Generator(1, engine=engine).split(64)]
+    for half in ([s & 0xFFFF_FFFF for s in seeds], [s >> 32 for s in seeds]):
+        ones = sum(word.bit_count() for word in half)
+        # 2048 fair bits deviate by sqrt(512) = 23; six times that is one case in 10**9.
+        assert abs(ones - 1024) < 6 * 23
+
+
 # -- states ----------------------------------------------------------------------------------------
 
 
 @given(
-    seed=st.integers(0, 2**64 - 1),
-    offset=st.integers(0, 2**63),
+    seed=st.integers(-(2**63), 2**64 - 1),
+    offset=st.integers(0, 2**64 - 1),
     size=st.integers(1, 5),
     engine=st.sampled_from(["philox", "threefry"]),
     children=st.integers(0, 3),
@@ -167,7 +188,10 @@ def test_states_are_restored(seed, offset, size, engine, children):
     restored = Generator(0)
     restored.set_state(generator.get_state())
     assert repr(restored) == repr(generator)
-    assert torch.equal(draw(restored), draw(generator))
+    assert restored.seed == seed
+    assert restored.offset == offset
+    if offset < 2**63:
+        assert torch.equal(draw(restored), draw(generator))
     assert restored.spawn(1)[0].seed == generator.spawn(1)[0].seed
 
 
@@ -181,7 +205,29 @@ def test_states_hold_that_of_the_torch_generator():
     assert torch.equal(torch.rand(5, generator=generator.torch_generator), want)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
+COPIES = [copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g)), Generator.clone_state]
+
+
+@pytest.mark.parametrize("copied", COPIES)
+@pytest.mark.parametrize("seed", [-1, -(2**63), 2**63, 2**64 - 1, 2**32, 0])
+def test_seeds_survive_copies(copied, seed):
+    twin = copied(Generator(seed))
+    assert twin.seed == seed
+    assert torch.equal(draw(twin), draw(Generator(seed)))
+
+
+def test_the_end_of_a_stream_is_saved():
+    generator = Generator(3)
+    generator.seek(2**64 - 4)
+    draw(generator, 4)
+    assert generator.offset == 2**64
+    twin = generator.clone_state()
+    assert twin.offset == 2**64
+    with pytest.raises(ValueError, match="position 18446744073709551616"):
+        draw(twin, 1)
+
+
+@pytest.mark.parametrize("copied", COPIES)
 def test_copies_go_their_own_way(copied):
     generator = Generator(3, "cpu", 1, 2, "threefry")
     draw(generator)

@@ -139,7 +139,8 @@ class HaltonEngine(PointEngine):
         scramble: Whether every digit goes through a random permutation of its own (A. B. Owen, "A
             randomized Halton algorithm in R", 2017). Advised beyond some 10 dimensions, where
             neighbours of the plain sequence are strongly correlated.
-        seed: From 0 to 2**64 - 1; None takes fresh entropy. Kept as ``seed`` when scrambling.
+        seed: From 0 to 2**64 - 1; None draws one from the default generator.
+            Kept as ``seed`` when scrambling.
         start_index: The first point drawn is that of number start_index + 1, since all digits of
             number 0 are 0.
         generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
@@ -218,7 +219,8 @@ def halton(
             primes.
         dtype: float64, float32, float16 or bfloat16; coordinates are rounded down to it.
         scramble: Whether digits are permuted at random: see ``HaltonEngine``.
-        seed: Of the scrambling, from 0 to 2**64 - 1; None takes fresh entropy.
+        seed: Of the scrambling, from 0 to 2**64 - 1; None draws one from the default
+            generator.
         start_index: The first point is that of number start_index + 1; points from here are the
             tail of a longer draw.
         generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.

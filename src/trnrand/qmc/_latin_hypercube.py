@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, SupportsIndex
 
 import numpy as np
@@ -75,8 +74,6 @@ def latin_hypercube(
     if not isinstance(centered, bool):
         raise ParameterError(f"{function}: centered must be True or False, got {centered!r}")
     precision = floating(function, dtype)
-    if seed is None and generator is None:
-        generator = import_module("trnrand").get_default_generator()
     key = seed_from(function, seed, generator)
     points = torch.empty((count, dims), dtype=dtype)
     group = max(1, _BLOCK // max(count, 1))

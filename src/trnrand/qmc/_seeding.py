@@ -6,18 +6,16 @@ had without the rest, and it is the same integer everywhere.
 
 from __future__ import annotations
 
-import secrets
-from importlib import import_module
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 import torch
 
+from trnrand.defaults import get_default_generator
+from trnrand.discrete import randint
 from trnrand.errors import ParameterError
+from trnrand.generator import Generator
 from trnrand.qmc._arguments import whole
-
-if TYPE_CHECKING:
-    from trnrand.generator import Generator
 
 __all__ = ["random_numbers", "random_permutations", "seed_from"]
 
@@ -66,20 +64,21 @@ def seed_from(
     seed: SupportsIndex | None,
     generator: torch.Generator | Generator | None,
 ) -> int:
-    """Return the seed given, or one drawn from the generator given, or one of fresh entropy."""
-    if generator is None:
-        return secrets.randbits(64) if seed is None else whole(function, "seed", seed, 0, 2**64 - 1)
+    """Return the seed given, or one drawn from the generator given or from the default one."""
     if seed is not None:
-        raise ParameterError(f"{function}: give either seed or generator, got both")
+        if generator is not None:
+            raise ParameterError(f"{function}: give either seed or generator, got both")
+        return whole(function, "seed", seed, 0, 2**64 - 1)
+    if generator is None:
+        generator = get_default_generator()
     if isinstance(generator, torch.Generator):
         halves = torch.randint(2**32, (2,), generator=generator, device=generator.device)
     else:
-        library = import_module("trnrand")
-        if not isinstance(generator, library.Generator):
+        if not isinstance(generator, Generator):
             raise ParameterError(
                 f"{function}: generator must be a torch.Generator or a trnrand.Generator, "
                 f"got {type(generator).__name__}"
             )
-        halves = library.randint(2, low=0, high=2**32, generator=generator)
+        halves = randint(2, low=0, high=2**32, generator=generator)
     low, high = halves.tolist()
     return int(low) | int(high) << 32

@@ -225,7 +225,8 @@ class SobolEngine(PointEngine):
         n_dims: Dimensions, from 1 to 21201.
         scramble: True or "owen" for nested scrambling; "linear" for a random triangular matrix and
             digital shift per dimension; False for the plain sequence, whose first point is 0.
-        seed: From 0 to 2**64 - 1; None takes fresh entropy. Kept as ``seed`` when scrambling.
+        seed: From 0 to 2**64 - 1; None draws one from the default generator.
+            Kept as ``seed`` when scrambling.
         start_index: Index of the first point.
         generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
 
@@ -303,7 +304,8 @@ def sobol(
     Args:
         n_points: Points.
         n_dims: Dimensions, from 1 to 21201.
-        seed: Of the scrambling, from 0 to 2**64 - 1; None takes fresh entropy.
+        seed: Of the scrambling, from 0 to 2**64 - 1; None draws one from the default
+            generator.
         scramble: True or "owen", "linear", or False: see ``SobolEngine``.
         dtype: float64, float32, float16 or bfloat16.
         start_index: Index of the first point; n points from here are the tail of a longer draw.

@@ -1,0 +1,77 @@
+"""The state of a generator: a few 64-bit numbers in the memory of one int64 tensor.
+
+Nothing else says what a generator draws next. So torch can see a draw as an operator that reads and
+writes that tensor, which is what keeps compiled graphs right, and a saved state is a copy of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from trnrand.errors import ParameterError
+
+__all__ = [
+    "CHILDREN",
+    "ENGINE",
+    "FORKS",
+    "OFFSET",
+    "OFFSET_HIGH",
+    "RANK",
+    "SEED",
+    "SEED_NEGATIVE",
+    "SIZE",
+    "new_state",
+    "packed",
+    "slots_of",
+    "unpacked",
+]
+
+ENGINE, SEED, SEED_NEGATIVE, OFFSET, OFFSET_HIGH, CHILDREN, FORKS, RANK, SIZE = range(9)
+"""Places of the numbers; those of 64 bits without a sign are in the memory as their bits."""
+
+_SLOTS = 9
+_MAGIC, _FORMAT = b"trnr", 2
+_HEADER = struct.Struct("<4sI")
+_NUMBERS = struct.Struct(f"<{_SLOTS}Q")
+_LENGTH = _HEADER.size + _NUMBERS.size
+
+
+def new_state() -> Tensor:
+    """Return a tensor of zeros, with memory whatever modes of torch are on."""
+    with _disable_current_modes():
+        return torch.from_numpy(np.zeros(_SLOTS, np.int64))
+
+
+def slots_of(state: Tensor) -> memoryview:
+    """Return the numbers of a state, without sign, on its own memory."""
+    numbers: Any = state.numpy().view(np.uint64)
+    return memoryview(numbers)
+
+
+def packed(slots: memoryview) -> Tensor:
+    """Return the numbers as bytes that any machine can read, one-dimensional uint8."""
+    saved = _HEADER.pack(_MAGIC, _FORMAT) + _NUMBERS.pack(*slots)
+    return torch.frombuffer(bytearray(saved), dtype=torch.uint8)
+
+
+def unpacked(state: Tensor) -> tuple[list[int], Tensor]:
+    """Return the numbers that ``packed`` saved, and the bytes that follow them.
+
+    Raises:
+        ParameterError: It is no such state.
+    """
+    if not isinstance(state, Tensor) or state.dtype is not torch.uint8 or state.ndim != 1:
+        raise ParameterError("set_state: state must be what get_state returned")
+    saved = bytes(state[:_LENGTH].tolist())
+    if len(saved) < _LENGTH or saved[:4] != _MAGIC:
+        raise ParameterError(f"set_state: state is not of a trnrand Generator: {saved[:4]!r}")
+    form = _HEADER.unpack_from(saved)[1]
+    if form != _FORMAT:
+        raise ParameterError(f"set_state: state has unknown format {form}")
+    return list(_NUMBERS.unpack_from(saved, _HEADER.size)), state[_LENGTH:].cpu()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trnblas._library import LIBRARY
 from trnblas.batched import batched_gemm, batched_trsm
@@ -12,8 +11,13 @@ from trnblas.level2 import gemv, ger, symv, trmv
 from trnblas.level3 import gemm, gemmt, herk, symm, syr2k, syrk, trmm, trsm
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
+from trnsci.core.package import surface
 
 if TYPE_CHECKING:
+    from trnblas import nki as nki
+    from trnblas import plans as plans
+    from trnblas.plans import plan_gemm
+
     HAS_NKI: bool
 
 __all__ = [
@@ -48,15 +52,12 @@ __all__ = [
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
-
-
-def __getattr__(name: str) -> Any:
-    if name == "HAS_NKI":
-        return LIBRARY.has_nki
-    if name == "plan_gemm":
-        return import_module("trnblas.plans").plan_gemm
-    raise AttributeError(f"module 'trnblas' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = surface(
+    __name__,
+    LIBRARY,
+    {
+        "nki": "trnblas.nki",
+        "plan_gemm": "trnblas.plans",
+        "plans": "trnblas.plans",
+    },
+)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trnfft._library import LIBRARY
 from trnfft._precision import (
@@ -35,8 +34,13 @@ from trnfft.short_time import istft, stft
 from trnfft.transforms import fft, hfft, ifft, ihfft, irfft, rfft
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
+from trnsci.core.package import surface
 
 if TYPE_CHECKING:
+    from trnfft import nki as nki
+    from trnfft import nn as nn
+    from trnfft import torch_fft
+
     HAS_NKI: bool
 
 __all__ = [
@@ -90,15 +94,12 @@ __all__ = [
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
-
-
-def __getattr__(name: str) -> Any:
-    if name == "HAS_NKI":
-        return LIBRARY.has_nki
-    if name == "torch_fft":
-        return import_module("trnfft.torch_fft")
-    raise AttributeError(f"module 'trnfft' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = surface(
+    __name__,
+    LIBRARY,
+    {
+        "nki": "trnfft.nki",
+        "nn": "trnfft.nn",
+        "torch_fft": "trnfft.torch_fft",
+    },
+)

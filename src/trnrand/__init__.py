@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trnrand._library import LIBRARY
 from trnrand.continuous import (
@@ -35,8 +34,11 @@ from trnrand.programs import GeneratorProgram
 from trnrand.truncated import truncated_normal
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
+from trnsci.core.package import surface
 
 if TYPE_CHECKING:
+    from trnrand import nki as nki
+    from trnrand import qmc as qmc
     from trnrand.qmc import halton, latin_hypercube, sobol
 
     HAS_NKI: bool
@@ -88,17 +90,14 @@ __all__ = [
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
-
-_QUASI_RANDOM = ("halton", "latin_hypercube", "sobol")
-
-
-def __getattr__(name: str) -> Any:
-    if name == "HAS_NKI":
-        return LIBRARY.has_nki
-    if name in _QUASI_RANDOM:
-        return getattr(import_module("trnrand.qmc"), name)
-    raise AttributeError(f"module 'trnrand' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = surface(
+    __name__,
+    LIBRARY,
+    {
+        "halton": "trnrand.qmc",
+        "latin_hypercube": "trnrand.qmc",
+        "nki": "trnrand.nki",
+        "qmc": "trnrand.qmc",
+        "sobol": "trnrand.qmc",
+    },
+)

@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import pytest
 
+from fresh_process import printed_by
 from trnsci.core.errors import NkiFallbackWarning
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand")
@@ -31,3 +32,41 @@ def test_the_backend_is_chosen_and_wrong_names_are_refused(library):
 def test_a_name_that_is_not_there_is_an_attribute_error(library):
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         _ = library.nothing_of_the_kind
+
+
+@pytest.mark.parametrize(
+    "package", [f"{name}{part}" for name in LIBRARIES for part in ("", ".nki")]
+)
+def test_a_package_shows_what_it_has_and_has_what_it_shows(package):
+    module = import_module(package)
+    shown = dir(module)
+    assert set(module.__all__) <= set(shown)
+    assert shown == sorted(shown)
+    assert {name for name in shown if name.startswith("_") and not name.startswith("__")} == set()
+    for name in shown:
+        getattr(module, name)
+    assert module.set_backend == import_module(package.partition(".")[0]).set_backend
+    assert module.HAS_NKI in (True, False)
+
+
+@pytest.mark.parametrize("name", ["trnblas.nki", "trnblas.plans", "trnfft.nki", "trnfft.nn"])
+def test_submodules_need_no_import_of_their_own(name):
+    library, _, part = name.partition(".")
+    code = f"import {library}; print(json.dumps({library}.{part}.__name__))"
+    assert printed_by(code) == name
+
+
+@pytest.mark.parametrize(
+    ("alias", "home", "names"),
+    [
+        ("trnfft.complex", "trnfft", ("ComplexTensor", "complex_matmul")),
+        ("trnrand.distributions", "trnrand", ("uniform", "normal", "gamma", "poisson", "randperm")),
+        ("trnrand.quasi", "trnrand", ("sobol", "halton", "latin_hypercube")),
+    ],
+)
+def test_names_that_other_code_imports_are_the_same_objects(alias, home, names):
+    module, library = import_module(alias), import_module(home)
+    for name in names:
+        assert getattr(module, name) is getattr(library, name)
+        assert name in module.__all__
+    assert len(set(module.__all__)) == len(module.__all__)

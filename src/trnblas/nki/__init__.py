@@ -7,7 +7,7 @@ batches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trnblas._library import LIBRARY
 from trnblas.nki.dispatch import (
@@ -20,6 +20,7 @@ from trnblas.nki.dispatch import (
     nki_syrk,
     nki_trsm,
 )
+from trnsci.core.package import surface
 
 if TYPE_CHECKING:
     HAS_NKI: bool
@@ -40,9 +41,4 @@ __all__ = [
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
-
-
-def __getattr__(name: str) -> Any:
-    if name == "HAS_NKI":
-        return LIBRARY.has_nki
-    raise AttributeError(f"module 'trnblas.nki' has no attribute {name!r}")
+__getattr__, __dir__ = surface(__name__, LIBRARY)

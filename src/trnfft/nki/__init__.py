@@ -6,14 +6,17 @@ may be native complex tensors or ``ComplexTensor``; the result is of the kind of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trnfft._library import LIBRARY
 from trnfft.nki.dispatch import complex_gemm, complex_gemm_bf16, complex_linear, complex_mask_apply
 from trnfft.nki.multicore import get_multicore, multi_core_fft, set_multicore
 from trnsci.core.errors import NkiFallbackWarning
+from trnsci.core.package import surface
 
 if TYPE_CHECKING:
+    from typing import Any
+
     HAS_NKI: bool
     butterfly_stage_kernel: Any
 
@@ -34,14 +37,9 @@ __all__ = [
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
-
-
-def __getattr__(name: str) -> Any:
-    if name == "HAS_NKI":
-        return LIBRARY.has_nki
-    if name == "butterfly_stage_kernel":
-        # Importing a kernel imports NKI.
-        from trnfft._kernels.butterfly import butterfly_stage_kernel
-
-        return butterfly_stage_kernel
-    raise AttributeError(f"module 'trnfft.nki' has no attribute {name!r}")
+__getattr__, __dir__ = surface(
+    # Importing a kernel imports NKI.
+    __name__,
+    LIBRARY,
+    {"butterfly_stage_kernel": "trnfft._kernels.butterfly"},
+)

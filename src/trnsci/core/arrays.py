@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 
@@ -25,6 +24,8 @@ def array_of(tensor: torch.Tensor) -> Any:
         # It has a gradient that is off at the moment, or something is still to be done.
         plain = tensor.detach().resolve_conj().resolve_neg()
     if plain.dtype is torch.bfloat16:
+        import ml_dtypes  # which callers without bfloat16 need not wait for
+
         return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return plain.numpy()
 
@@ -43,6 +44,6 @@ def tensor_of(array: Any) -> torch.Tensor:
     array = np.ascontiguousarray(array)
     if not array.flags.writeable:  # an argument handed back as it came
         array = array.copy()
-    if array.dtype == ml_dtypes.bfloat16:
+    if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

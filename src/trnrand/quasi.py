@@ -1,0 +1,6 @@
+"""``trnrand.qmc`` by the name that other code imports it by."""
+
+from __future__ import annotations
+
+from trnrand.qmc import *  # noqa: F403
+from trnrand.qmc import __all__ as __all__

@@ -1,0 +1,57 @@
+"""What the ``__init__`` of every library has: names that are there when somebody asks for them.
+
+::
+
+    set_backend, get_backend, backend = LIBRARY.set_backend, LIBRARY.get_backend, LIBRARY.backend
+    __getattr__, __dir__ = surface(__name__, LIBRARY, {"plan_gemm": "trnblas.plans"})
+
+gives the package ``HAS_NKI``, lazy names and a ``dir`` that shows what is public.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from trnsci.core.backend import Library
+
+__all__ = ["surface"]
+
+
+def surface(
+    package: str, library: Library, lazy: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the ``__getattr__`` and the ``__dir__`` of a package.
+
+    Args:
+        package: Its ``__name__``.
+        library: Whose ``has_nki`` is the package's ``HAS_NKI``.
+        lazy: Modules by the names that they have or hold: a name that ends its module's path is
+            the module itself.
+    """
+    homes = {} if lazy is None else dict(lazy)
+
+    def __getattr__(name: str) -> Any:
+        if name == "HAS_NKI":
+            return library.has_nki
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = import_module(homes[name])
+        return module if homes[name].rpartition(".")[2] == name else getattr(module, name)
+
+    def __dir__() -> list[str]:
+        known = vars(sys.modules[package])
+        special = {name for name in known if name.startswith("__")}
+        modules = {
+            name
+            for name, value in known.items()
+            if isinstance(value, ModuleType)
+            and value.__name__ == f"{package}.{name}"
+            and not name.startswith("_")
+        }
+        return sorted({*special, *modules, *homes, *known["__all__"]})
+
+    return __getattr__, __dir__

@@ -35,7 +35,8 @@ class SimOptions:
         ranks: Number of ranks; with more than one, a call takes a list with the arguments of each
             rank and returns the list of their results.
         schedule_seed: Lets the cores of a run take turns at random between instructions, the same
-            way in every run with this seed; None lets a core run until it waits.
+            way in every run with this seed; None lets them advance at equal pace, one instruction
+            each.
     """
 
     strictness: Strictness = "simulate"

@@ -126,8 +126,8 @@ def good_C005(a):
 def bad_C007(a):
     out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
     squared = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
-    if nl.program_id(0) == 0:
-        nl.store(squared, nl.square(nl.load(a)))
+    rows = slice(32 * nl.program_id(0), 32 * nl.program_id(0) + 32)
+    nl.store(squared[rows], nl.square(nl.load(a[rows])))
     tile = nl.load(squared)  # here
     nl.store(out[nl.program_id(0)], tile)
     return out
@@ -136,8 +136,8 @@ def bad_C007(a):
 def good_C007(a):
     out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
     squared = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
-    if nl.program_id(0) == 0:
-        nl.store(squared, nl.square(nl.load(a)))
+    rows = slice(32 * nl.program_id(0), 32 * nl.program_id(0) + 32)
+    nl.store(squared[rows], nl.square(nl.load(a[rows])))
     nisa.core_barrier(data=squared, cores=(0, 1))
     tile = nl.load(squared)
     nl.store(out[nl.program_id(0)], tile)
@@ -170,18 +170,32 @@ def good_C012(a):
     return out
 
 
-@twin(f32(64, 32), cores=2, targets=GEN3_UP)
-def bad_C008(a):
+@twin(f32(64, 32), f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C008(a, b):
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    first = 31 * nl.program_id(0)
-    nl.store(out[first : first + 33], nl.load(a[first : first + 33]))  # here
+    first, mine = 31 * nl.program_id(0), a if nl.program_id(0) == 0 else b
+    nl.store(out[first : first + 33], nl.square(nl.load(mine[0:33])))  # here
     return out
 
 
-def good_C008(a):
+def good_C008(a, b):
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    first = 32 * nl.program_id(0)
-    nl.store(out[first : first + 32], nl.load(a[first : first + 32]))
+    first, mine = 32 * nl.program_id(0), a if nl.program_id(0) == 0 else b
+    nl.store(out[first : first + 32], nl.square(nl.load(mine[0:32])))
+    return out
+
+
+@twin(f32(64, 32), cores=2, targets=GEN3_UP)
+def bad_C034(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.square(nl.load(a)))  # here
+    return out
+
+
+def good_C034(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    rows = slice(32 * nl.program_id(0), 32 * nl.program_id(0) + 32)
+    nl.store(out[rows], nl.square(nl.load(a[rows])))
     return out
 
 

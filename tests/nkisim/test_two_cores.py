@@ -227,20 +227,26 @@ def test_a_read_without_a_barrier_is_found_in_every_schedule(seed):
     assert not report.ok
 
 
-def test_a_barrier_before_the_write_does_not_order_it():
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_a_barrier_before_the_write_does_not_order_it(seed):
     def kernel(a):
         out, shared = hbm((2, 8, 4)), hbm((8, 4))
         nisa.core_barrier(data=shared, cores=(0, 1))
-        if nl.program_id(0) == 1:  # the second to pass a barrier goes on first
-            nl.store(shared, nl.load(a))
-        nl.store(out[nl.program_id(0)], nl.load(shared))
+        if nl.program_id(0) == 1:
+            nl.store(shared, nl.load(a))  # write
+        tile = nl.load(shared)  # read
+        nl.store(out[nl.program_id(0)], tile)
         return out
 
-    report = report_of(kernel, numbers(8, 4))
+    # Whether the read comes too early or late enough by chance, it is found at its line.
+    report = report_of(kernel, numbers(8, 4), schedule_seed=seed)
     (finding,) = [f for f in report if f.rule.id == "C007"]
     assert finding.operand
     assert "core 0 reads" in finding.message
     assert "core_barrier" in finding.fix
+    first = kernel.__code__.co_firstlineno
+    assert finding.line == first + 5
+    assert finding.notes == (f"core 1 writes it at {__file__}:{first + 4}",)
 
 
 def test_a_sendrecv_orders_like_a_barrier():
@@ -270,13 +276,13 @@ def test_one_shared_column_is_a_clash():
     def kernel(a):
         out = hbm((8, 4))
         first = nl.program_id(0)
-        nisa.dma_copy(dst=out[:, first : first + 3], src=a[:, first : first + 3])
+        nisa.dma_copy(dst=out[:, first : first + 3], src=a[:, 0:3])
         return out
 
     assert report_of(kernel, numbers(8, 4)).codes == {"C008"}
 
 
-@pytest.mark.parametrize("rule", ["C007", "C008"])
+@pytest.mark.parametrize("rule", ["C007", "C008", "C012"])
 def test_unordered_accesses_to_an_argument_are_found(rule):
     def writes(a):
         tile = sbuf(a.shape)
@@ -285,11 +291,173 @@ def test_unordered_accesses_to_an_argument_are_found(rule):
         return a
 
     def reads(a):
+        tile = sbuf(a.shape)
+        nisa.memset(dst=tile, value=0.0)
         if nl.program_id(0) == 0:
-            nisa.dma_copy(dst=a, src=nl.zeros(a.shape, dtype=a.dtype, buffer=nl.sbuf))
+            nisa.dma_copy(dst=a, src=tile)
+        else:
+            nisa.memset(dst=tile, value=1.0)
         return a, both(nl.load(a))
 
-    assert rule in report_of(reads if rule == "C007" else writes, numbers(8, 4)).codes
+    def overwrites(a):
+        tile = nl.load(a)
+        if nl.program_id(0) == 0:
+            nisa.dma_copy(dst=a, src=nl.zeros(a.shape, dtype=a.dtype, buffer=nl.sbuf))
+        return a, both(tile)
+
+    kernel = {"C007": reads, "C008": writes, "C012": overwrites}[rule]
+    assert rule in report_of(kernel, numbers(8, 4)).codes
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_the_same_bytes_written_twice_are_a_warning(seed):
+    def kernel(a):
+        table = hbm((8, 4))
+        nl.store(table, nl.square(nl.load(a)))
+        return table, both(nl.load(table))
+
+    a = numbers(8, 4)
+    report = report_of(kernel, a, schedule_seed=seed)
+    # Whoever wrote these bytes may also read them, in every order.
+    assert report.codes == {"C034"}
+    assert report.ok
+    np.testing.assert_array_equal(report.outputs[1], np.stack([a * a, a * a]))
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_one_byte_that_differs_is_an_error(seed):
+    def kernel(a):
+        table, tile = hbm((8, 4)), nl.load(a)
+        if nl.program_id(0) == 1:
+            nisa.memset(dst=tile[0:1, 2:3], value=1000.0)
+        nl.store(table, tile)
+        return table
+
+    assert report_of(kernel, numbers(8, 4), schedule_seed=seed).codes == {"C008"}
+
+
+def test_without_values_bytes_count_as_different():
+    def kernel(a):
+        table = hbm((8, 4))
+        nl.store(table, nl.load(a))
+        return table
+
+    assert report_of(kernel, numbers(8, 4), values=False).codes == {"C008"}
+
+
+def test_bytes_that_only_one_core_wrote_are_not_the_others_to_read():
+    def kernel(a):
+        table, tile = hbm((8, 4)), nl.load(a)
+        if nl.program_id(0) == 0:
+            nl.store(table, tile)
+        else:
+            nl.store(table[0:7], tile[0:7])
+        return table, both(nl.load(table))
+
+    # Row 7 is core 0's alone; what core 1 reads of it is a race, whatever happened to the others.
+    assert {"C034", "C007"} <= report_of(kernel, numbers(8, 4)).codes
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_a_write_of_what_is_there_disturbs_no_reader(seed):
+    def kernel(a):
+        out, table, tile = hbm((8, 4)), hbm((8, 4)), nl.load(a)
+        if nl.program_id(0) == 0:
+            nl.store(table, tile)
+        nisa.core_barrier(data=table, cores=(0, 1))
+        if nl.program_id(0) == 0:
+            nl.store(out, nl.load(table))
+        else:
+            nl.store(table, tile)
+        return table, out
+
+    report = report_of(kernel, numbers(8, 4), schedule_seed=seed)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+@pytest.mark.parametrize("core", [0, 1])
+def test_views_of_another_type_clash_by_their_bytes(core, seed):
+    def kernel(a):
+        out = hbm((8, 4))
+        if nl.program_id(0) == core:
+            nisa.dma_copy(dst=out[:, 0:2], src=a[:, 0:2])
+        else:
+            halves = out.view(nl.bfloat16)
+            tile = sbuf((8, 5), nl.bfloat16)
+            nisa.memset(dst=tile, value=1.0)
+            nisa.dma_copy(dst=halves[:, 3:8], src=tile)
+        return out
+
+    # The third of eight 2-byte columns belongs to the second of four 4-byte columns.
+    assert report_of(kernel, numbers(8, 4), schedule_seed=seed).codes == {"C008"}
+
+
+# -- equal pace ------------------------------------------------------------------------------------
+
+
+def fill_then_halves(a):
+    """Both cores clear the whole output, then write their halves; nothing orders the two."""
+    out = hbm(a.shape)
+    half = a.shape[0] // 2
+    rows = slice(half * nl.program_id(0), half * nl.program_id(0) + half)
+    nl.store(out, nl.zeros(a.shape, dtype=a.dtype, buffer=nl.sbuf))
+    nl.store(out[rows], nl.load(a[rows]))
+    return out
+
+
+def test_cores_advance_at_equal_pace():
+    a = numbers(8, 4)
+    report = report_of(fill_then_halves, a)
+    np.testing.assert_array_equal(report.outputs, a)
+    assert not report.ok
+    assert "C008" in report.codes  # that it went well is no merit of the kernel
+
+
+def test_another_order_of_the_same_cores_loses_a_half():
+    a = 1 + np.abs(numbers(8, 4))
+    outputs = [report_of(fill_then_halves, a, schedule_seed=seed).outputs for seed in SEEDS]
+    lost = [(out == 0).all(axis=1).sum() for out in outputs]
+    assert set(lost) == {0, 4}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_last_write_is_that_of_the_later_instruction(seed):
+    # Each core writes one place in some of its instructions, and does other things between.
+    rng = np.random.default_rng(seed)
+    steps = [sorted(rng.choice(np.arange(4, 24, 2), 3, replace=False).tolist()) for _ in range(2)]
+
+    def kernel(a):
+        core, out = nl.program_id(0), hbm((1, 2))
+        tile, other = sbuf((1, 2)), sbuf((1, 2))
+        nisa.memset(dst=tile[0:1, 1:2], value=float(core))  # the first instruction
+        for step in range(2, 24):
+            if step in steps[core]:
+                nisa.dma_copy(dst=out, src=tile)
+            elif step + 1 in steps[core]:
+                nisa.memset(dst=tile[0:1, 0:1], value=float(step + 1))
+            else:
+                nisa.memset(dst=other, value=0.0)
+        return out
+
+    last = max((step, core) for core in range(2) for step in steps[core])
+    assert tuple(report_of(kernel, numbers(1, 2)).outputs[0]) == last
+
+
+def test_a_core_that_waited_goes_on_beside_the_one_it_waited_for():
+    def kernel(a):
+        core, out, tile = nl.program_id(0), hbm((8, 4)), nl.load(a)
+        for _ in range(40 * core):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0)
+        nisa.core_barrier(data=out, cores=(0, 1))
+        # Core 0 has done 40 instructions less, but time went on while it waited.
+        for _ in range(10 * (1 - core)):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0)
+        nisa.memset(dst=tile, value=float(core))
+        nl.store(out, tile)
+        return out
+
+    np.testing.assert_array_equal(report_of(kernel, numbers(8, 4)).outputs, np.zeros((8, 4)))
 
 
 # -- sendrecv --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from nkisim.diagnostics.findings import (
     Strictness,
     flag,
 )
-from nkisim.diagnostics.frames import Place, user_place
+from nkisim.diagnostics.frames import Place, user_line, user_place
 from nkisim.diagnostics.rules import RULES, Rule, Severity, declare
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "Strictness",
     "declare",
     "flag",
+    "user_line",
     "user_place",
 ]

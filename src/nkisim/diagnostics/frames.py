@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["Place", "user_place"]
+__all__ = ["Place", "user_line", "user_place"]
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent)
 
@@ -37,10 +37,21 @@ class Place:
 
 def user_place() -> Place:
     """Return the innermost line outside this package, with its loop indices."""
-    frame = sys._getframe(1)
+    frame = _user_frame()
+    return Place(frame.f_code.co_filename, frame.f_lineno, _loop_indices(frame))
+
+
+def user_line() -> tuple[str, int]:
+    """Return file and line of the innermost line outside this package; cheaper than a place."""
+    frame = _user_frame()
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _user_frame() -> FrameType:
+    frame = sys._getframe(2)
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno, _loop_indices(frame))
+    return frame
 
 
 def _loop_indices(frame: FrameType) -> tuple[tuple[str, int], ...]:

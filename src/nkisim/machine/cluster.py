@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from nkisim.diagnostics import Rule
@@ -23,7 +24,7 @@ class Cluster:
     """
 
     def __init__(self, ranks: int, cores: int, seed: int | None) -> None:
-        self.schedule = Schedule(seed)
+        self.schedule = Schedule(seed, sharers=cores)
         self.ranks = ranks
         self.cores = cores
         self.counters: dict[Any, int] = {}
@@ -36,14 +37,19 @@ class Member:
     Attributes:
         rank: Rank that the core belongs to.
         core: Number of the core in its rank.
+        index: Position in the schedule.
         synchronised: How often the core has met the other core of its rank.
+        tick: Tells the schedule that the core begins an instruction, and whether the others can see
+            what it touches.
     """
 
     def __init__(self, cluster: Cluster, rank: int, core: int) -> None:
         self.cluster = cluster
         self.rank = rank
         self.core = core
+        self.index = rank * cluster.cores + core
         self.synchronised = 0
+        self.tick = partial(cluster.schedule.tick, self.index)
 
     @property
     def label(self) -> str:
@@ -54,11 +60,6 @@ class Member:
             return f"rank {self.rank}"
         return f"rank {self.rank} core {self.core}"
 
-    @property
-    def index(self) -> int:
-        """Position in the schedule."""
-        return self.rank * self.cluster.cores + self.core
-
     def wait(self, ready: Callable[[], bool], what: str, rule: Rule) -> None:
         """Wait until ``ready`` answers True; ``rule`` is broken if that can never happen."""
         self.cluster.schedule.wait(self.index, ready, what, rule)
@@ -68,6 +69,10 @@ class Member:
         key = (self.rank, self.core, kind)
         self.cluster.counters[key] = self.cluster.counters.get(key, 0) + 1
         return self.cluster.counters[key]
+
+    def notice(self) -> None:
+        """Let those go on who waited for what this core has just counted or left for them."""
+        self.cluster.schedule.notice(self.index)
 
     def counted(self, rank: int, core: int, kind: Any) -> int:
         """Return how often another core passed ``kind``."""

@@ -73,6 +73,8 @@ class Core:
         watchers: Called with an ``Event`` after every instruction.
         values: False when no numbers are computed.
         member: Place among several cores, or None for a core on its own.
+        tick: Called when an instruction begins, with whether other cores can see what it touches;
+            None for a core on its own.
         program_id, num_programs, has_grid: Position in the launch grid.
         no_reorder_depth: How many ``nl.no_reorder`` regions are open.
     """
@@ -91,6 +93,7 @@ class Core:
         "plans",
         "program_id",
         "recorder",
+        "tick",
         "values",
         "watchers",
     )
@@ -110,6 +113,7 @@ class Core:
         self.generation = generation
         self.memory = CoreMemory(generation, precise=precise, values=values, shared=shared)
         self.member = member
+        self.tick = None if member is None else member.tick
         self.values = values
         self.recorder = recorder
         self.clock = 0
@@ -122,6 +126,12 @@ class Core:
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)
         self.generators: dict[Engine, Any] = {}
+
+    def begin(self, *, shared: bool) -> None:
+        """Begin an instruction that has no plan; ``shared`` when it touches what cores share."""
+        self.clock += 1
+        if self.tick is not None:
+            self.tick(shared)
 
     def scratch(self, rows: int, columns: int) -> np.ndarray:
         """Return a float32 array to compute in; its contents last until the next call."""

@@ -31,7 +31,7 @@ from nkisim.machine.transfer import (
     prepare_read,
     trace_read,
 )
-from nkisim.memory import NkiTensor, resolve_scalar
+from nkisim.memory import MemoryRegion, NkiTensor, resolve_scalar
 from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
 from nkisim.spec.instruction import Instruction, Shortcut
@@ -55,6 +55,7 @@ class Plan:
         "memory",
         "reads",
         "scalar_offsets",
+        "shared",
         "shortcut",
         "stores",
         "streams",
@@ -76,6 +77,7 @@ class Plan:
         self.memory = instruction.memory
         self.trace = instruction.trace
         self.synchronises = instruction.synchronises
+        self.shared = any(_is_shared(value) for value in call.values.values())
         self.converters = _converters(call)
         self.scalar_offsets: list[tuple[int, str]] = []
         self.reads: list[tuple[int, str]] = []
@@ -142,8 +144,8 @@ class Plan:
     def run(self, core: Core, values: tuple[Any, ...]) -> None:
         """Execute a call of this signature."""
         core.clock = clock = core.clock + 1
-        if core.member is not None:
-            core.member.cluster.schedule.tick(core.member.index)
+        if core.tick is not None:
+            core.tick(self.shared)
         if self.violations:
             for violation in self.violations:
                 violation.flag()
@@ -386,6 +388,13 @@ def _converters(call: Call) -> list[tuple[int, Callable[[Any], Any]]]:
         ):
             found.append((index, functools.partial(enum_member, kind)))
     return found
+
+
+def _is_shared(value: Any) -> bool:
+    """Tell whether an argument lies, or has parts that lie, where other cores can see it."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_shared, value))
+    return isinstance(value, NkiTensor) and value.buffer is MemoryRegion.shared_hbm
 
 
 def _as_bits(value: Any) -> np.uint32:

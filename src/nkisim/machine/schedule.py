@@ -1,9 +1,13 @@
 """Several cores in one process: one runs at a time, and who runs next is decided here.
 
-Every core has a thread, but only the one that holds the turn moves. By default a core keeps the
-turn until it waits for another or ends, and the next in order follows; with a seed the turn changes
-hands at random between instructions. Either way the order is the same in every run. When nobody can
-move, that is reported at once.
+Every core has a thread, but only the one that holds the turn moves. By default the cores advance at
+equal pace, one instruction each in turn, as those of one chip do. Nobody can tell in which order
+they did what does not concern the others, so a core keeps the turn until it comes to an instruction
+that touches what they share, and only then lets those catch up that are behind. A hand-over costs
+microseconds; most instructions need none.
+
+With a seed the turn changes hands at random at such instructions instead. Either way the order is
+the same in every run. When nobody can move, that is reported at once.
 """
 
 from __future__ import annotations
@@ -34,33 +38,62 @@ class _Waiting:
     place: Place
 
 
-@dataclass
+def _closed_lock() -> threading.Lock:
+    """Return a lock to wait at; half the price of a semaphore."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
+
+
+@dataclass(slots=True, eq=False)
 class _Task:
+    """One core.
+
+    Attributes:
+        index: Position in the schedule.
+        label: How messages call it.
+        row: Number of the group of cores with which it shares memory.
+        time: How many instructions it has begun, those added for which it waited.
+        turn: Opened by whoever hands the turn to this core.
+    """
+
+    index: int
     label: str
+    row: int
     body: Callable[[], Any]
-    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    time: int = 0
+    turn: threading.Lock = field(default_factory=_closed_lock)
     waiting: _Waiting | None = None
     finished: bool = False
     result: Any = None
-    error: BaseException | None = None
 
-    def can_move(self) -> bool:
-        return not self.finished and (self.waiting is None or self.waiting.ready())
+    def precedes(self, other: _Task) -> bool:
+        """Tell whether this core's next instruction comes before that of ``other``."""
+        return self.time < other.time or (self.time == other.time and self.index < other.index)
 
 
 class Schedule:
-    """Runs tasks as cooperating threads, deterministically."""
+    """Runs tasks as cooperating threads, deterministically.
 
-    def __init__(self, seed: int | None = None) -> None:
+    Args:
+        seed: Of a random order; None for cores that advance at equal pace.
+        sharers: How many neighbours share memory with each other; None for all.
+    """
+
+    def __init__(self, seed: int | None = None, sharers: int | None = None) -> None:
         self._tasks: list[_Task] = []
+        self._rows: list[list[_Task]] = []
+        self._sharers = sharers
         self._random = None if seed is None else random.Random(seed)
-        self._ended = threading.Semaphore(0)
+        self._ended = _closed_lock()
         self._stopping = False
         self._first_error: BaseException | None = None
 
     def run(self, bodies: list[tuple[str, Callable[[], Any]]]) -> list[Any]:
         """Run the labelled bodies to their end and return their results; the first error wins."""
-        self._tasks = [_Task(label, body) for label, body in bodies]
+        width = self._sharers or len(bodies)
+        self._tasks = [_Task(i, label, i // width, body) for i, (label, body) in enumerate(bodies)]
+        self._rows = [self._tasks[i : i + width] for i in range(0, len(bodies), width)]
         threads = [
             threading.Thread(
                 target=copy_context().run,
@@ -88,19 +121,39 @@ class Schedule:
 
     def wait(self, index: int, ready: Callable[[], bool], what: str, rule: Rule) -> None:
         """Let others run until ``ready`` answers True; ``rule`` is broken if it never can."""
+        task = self._tasks[index]
+        self._wake(task)
         if ready():
             return
-        task = self._tasks[index]
         task.waiting = _Waiting(ready, what, rule, user_place())
-        self._pass_turn(task)
-        task.waiting = None
+        try:
+            self._pass_turn(task)
+        finally:
+            task.waiting = None  # also of a core that is stopped
 
-    def tick(self, index: int) -> None:
-        """Note that a core begins an instruction: it may have to stop, or to let another run."""
+    def tick(self, index: int, shared: bool = True) -> None:
+        """Note that a core begins an instruction: it may have to stop, or to let another run.
+
+        ``shared`` tells whether the instruction touches what other cores can see.
+        """
         if self._stopping:
             raise Stopped
-        if self._random is not None and self._random.random() < 0.5:
-            self._pass_turn(self._tasks[index])
+        task = self._tasks[index]
+        task.time += 1
+        if not shared:
+            return
+        if self._random is not None:
+            if self._random.random() < 0.5:
+                self._pass_turn(task)
+            return
+        for other in self._rows[task.row]:
+            if other.precedes(task) and other.waiting is None and not other.finished:
+                self._pass_turn(task)
+                return
+
+    def notice(self, index: int) -> None:
+        """Note that a core may have brought what others wait for: they go on from its time."""
+        self._wake(self._tasks[index])
 
     def _all_ended(self) -> bool:
         return all(task.finished for task in self._tasks)
@@ -117,7 +170,7 @@ class Schedule:
                 self._first_error = error
             self._stopping = True
         task.finished = True
-        following = self._next()
+        following = self._next(after=task)
         if following is None:
             self._ended.release()
         else:
@@ -132,6 +185,14 @@ class Schedule:
         if self._stopping:
             raise Stopped
 
+    def _wake(self, by: _Task | None) -> None:
+        """End the waits that can end now; what they waited for came at the time of ``by``."""
+        for task in self._tasks:
+            if task.waiting is not None and task.waiting.ready():
+                task.waiting = None
+                if by is not None:
+                    task.time = max(task.time, by.time)
+
     def _next(self, after: _Task | None = None) -> _Task | None:
         """Return who runs next; None when all have ended."""
         alive = [task for task in self._tasks if not task.finished]
@@ -139,16 +200,17 @@ class Schedule:
             return None
         if self._stopping:
             return next(task for task in alive if task is not after or len(alive) == 1)
-        movable = [task for task in alive if task.can_move()]
+        self._wake(after)
+        movable = [task for task in alive if task.waiting is None]
         if not movable:
             self._stop_deadlocked(alive)
-            return after if after is not None else alive[0]
+            return after if after in alive else alive[0]
+        # Cores that share nothing with those who can move here may come in any order.
+        row = 0 if after is None else after.row
         if self._random is not None:
-            return self._random.choice(movable)
-        if after is not None:
-            position = self._tasks.index(after)
-            movable.sort(key=lambda task: self._tasks.index(task) <= position)
-        return movable[0]
+            return self._random.choice([task for task in movable if task.row == row] or movable)
+        rows = len(self._rows)
+        return min(movable, key=lambda task: ((task.row - row) % rows, task.time, task.index))
 
     def _stop_deadlocked(self, stuck: list[_Task]) -> None:
         """Report that nobody can move, with everybody's place, and end the run."""

@@ -122,11 +122,12 @@ class SharedHbm:
     def __init__(self) -> None:
         self._allocations: list[Allocation] = []
 
-    def allocate(self, number: int, made: Allocation) -> Allocation:
+    def allocate(self, number: int, made: Allocation, *, values: bool) -> Allocation:
         """Return the ``number``-th shared tensor; the first core to ask makes it."""
         if number == len(self._allocations):
             self._allocations.append(made)
-            made.storage.shared = SharedAccess(made.storage.data.size, made.itemsize(made.dtype))
+            grain = made.itemsize(made.dtype)
+            made.storage.shared = SharedAccess(made.storage.data.size, grain, values=values)
             return made
         known = self._allocations[number]
         if (known.shape, known.dtype, known.name) != (made.shape, made.dtype, made.name):
@@ -208,7 +209,9 @@ class CoreMemory:
         else:
             allocation = self._in_hbm(extents, found, region, name, line)
             if self._shared is not None and region is MemoryRegion.shared_hbm:
-                allocation = self._shared.allocate(self.shared_count, allocation)
+                allocation = self._shared.allocate(
+                    self.shared_count, allocation, values=self.values
+                )
                 self.shared_count += 1
         self.log.append(allocation.life)
         tensor = allocation.tensor()
@@ -279,7 +282,9 @@ class CoreMemory:
         )
         if self._shared is not None:
             grain = max(storage_dtype.itemsize, 1)
-            allocation.storage.shared = SharedAccess(data.size, grain)
+            allocation.storage.shared = SharedAccess(
+                data.size, grain, written=True, values=self.values
+            )
         self.log.append(allocation.life)
         return allocation.tensor()
 

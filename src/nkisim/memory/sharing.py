@@ -3,13 +3,22 @@
 Cores are ordered only by the synchronisations that both pass. An access after a core's n-th one
 comes after everything that the other did before its own n-th, and after nothing else. A clash can
 be missed where a later access hides an earlier one; none is invented.
+
+Two writes of the same bytes leave these bytes in any order, and whoever wrote them may read them:
+that is only a warning. A write of what was there before disturbs no reader. A run without values
+cannot tell and takes all bytes for different.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from nkisim.diagnostics import Rule, declare, flag
+from nkisim.diagnostics import Place, Rule, declare, flag, user_line
+from nkisim.dtypes import UNSIGNED
 from nkisim.memory.tensor import NkiTensor
 
 __all__ = ["SharedAccess"]
@@ -36,68 +45,252 @@ UNORDERED_REUSE = declare(
     "A core writes a part of a shared tensor that the other core reads, with no barrier between.",
     "the write may come first, and the read see the next round's data",
 )
+SAME_WRITE = declare(
+    "C034",
+    "same-write",
+    "warning",
+    "Both cores write the same bytes to the same part of a shared tensor, with no barrier between.",
+    "the result is the same in any order, the transfer is made twice",
+)
 
 _NEVER = -1
 
 
-class SharedAccess:
-    """The last writer and the last reader of every element of one shared storage, with epochs.
+class _Access(NamedTuple):
+    """What stamps stand for.
 
-    An epoch is the number of synchronisations that a core had passed. The maps are made when first
-    needed, with one stamp per ``grain`` bytes.
+    Attributes:
+        core: Who came.
+        epoch: How many synchronisations it had passed.
+        line: File and line.
+        hidden: Whether the other core may read what was written: it is what was there before, or
+            what that core wrote itself.
+        twice: Whether that core wrote it itself.
     """
 
-    def __init__(self, nbytes: int, grain: int) -> None:
-        self._size = -(-nbytes // grain)
+    core: int
+    epoch: int
+    line: tuple[str, int]
+    hidden: bool = False
+    twice: bool = False
+
+    def may_be_read(self, core: int) -> bool:
+        """Tell whether a core may read what it wrote, whoever came first."""
+        return self.hidden or self.core == core
+
+    def may_be_overwritten(self, core: int) -> bool:
+        """Tell whether a core may write where it wrote, whoever came first."""
+        return self.core == core and not self.twice
+
+
+class SharedAccess:
+    """The last writer and the last reader of every element of one shared storage.
+
+    An epoch is the number of synchronisations that a core had passed. The maps are made when first
+    needed, with one stamp per ``grain`` bytes, the number of an access; a view with smaller
+    elements splits them.
+
+    Args:
+        nbytes: Size of the storage.
+        grain: Bytes of an element.
+        written: Whether they were all written before the cores began.
+        values: Whether the bytes mean anything.
+    """
+
+    def __init__(
+        self, nbytes: int, grain: int, *, written: bool = False, values: bool = True
+    ) -> None:
+        self._nbytes = nbytes
         self._grain = grain
+        self._written = written
+        self._values = values
+        self._before: np.ndarray | None = None
         self._writes: np.ndarray | None = None
         self._reads: np.ndarray | None = None
+        self._accesses: list[_Access] = []
+        self._numbers: dict[_Access, int] = {}
+        self._since: list[int] = []
 
     def read(self, tensor: NkiTensor, core: int, epoch: int, instruction: str) -> None:
         """Note a read, and flag it if the other core's write is not ordered before it."""
-        if self._writes is not None and _clashes(self._view(self._writes, tensor), core, epoch):
-            self._report(UNORDERED_READ, tensor, core, instruction, "reads", "wrote")
+        self._split(tensor)
+        mine = _Access(core, epoch, user_line())
+        if self._writes is not None:
+            stamps = self._view(self._writes, tensor)
+            clash = self._unordered(stamps, epoch, lambda write: not write.may_be_read(core))
+            if clash is not None:
+                theirs = self._accesses[stamps[clash][0]]
+                _report(UNORDERED_READ, tensor, mine, theirs, instruction)
         if self._reads is None:
-            self._reads = np.full(self._size, _NEVER, np.int32)
-        self._view(self._reads, tensor)[...] = 2 * epoch + core
+            self._reads = self._fresh()
+        self._view(self._reads, tensor)[...] = self._number(mine)
 
     def write(
         self, tensor: NkiTensor, core: int, epoch: int, where: np.ndarray | None = None
     ) -> None:
-        """Note a write, and flag it if the other core's accesses are not ordered before it."""
+        """Note a write that was made, and flag it if the other core's accesses are not ordered."""
+        self._split(tensor)
         if self._writes is None:
-            self._writes = np.full(self._size, _NEVER, np.int32)
-        stamps = self._view(self._writes, tensor)
-        if _clashes(stamps if where is None else stamps[where], core, epoch):
-            self._report(UNORDERED_WRITE, tensor, core, "", "writes", "wrote")
-        elif self._reads is not None:
-            reads = self._view(self._reads, tensor)
-            if _clashes(reads if where is None else reads[where], core, epoch):
-                self._report(UNORDERED_REUSE, tensor, core, "", "writes", "read")
-        stamps[... if where is None else where] = 2 * epoch + core
+            self._writes = self._fresh()
+        chosen: Any = ... if where is None else where
+        all_stamps = self._view(self._writes, tensor)
+        stamps = all_stamps[chosen]
+        mine = _Access(core, epoch, user_line())
+        clash = self._unordered(stamps, epoch, lambda write: not write.may_be_overwritten(core))
+        late = None
+        if clash is None and self._reads is not None:
+            reads = self._view(self._reads, tensor)[chosen]
+            late = self._unordered(reads, epoch, lambda read: read.core != core)
+        now: Any = self._number(mine)
+        if clash is not None or late is not None or self._may_hide(mine, stamps):
+            changed = self._changed(tensor, stamps, chosen)
+            if clash is not None:
+                worse = clash & changed
+                rule, worst = (UNORDERED_WRITE, worse) if worse.any() else (SAME_WRITE, clash)
+                _report(rule, tensor, mine, self._accesses[stamps[worst][0]])
+            elif late is not None and (late & changed).any():
+                self._report_read(tensor, mine, reads, stamps, late & changed)
+            if not changed.all():
+                now = self._stamped(mine, stamps, changed, clash)
+        all_stamps[chosen] = now
+        if self._values:
+            if self._before is None:
+                self._before = np.empty(self._nbytes, np.uint8)
+            _bits(self._before, tensor)[chosen] = _bits(tensor.storage.data, tensor)[chosen]
+
+    def _report_read(
+        self,
+        tensor: NkiTensor,
+        mine: _Access,
+        reads: np.ndarray,
+        writes: np.ndarray,
+        clash: np.ndarray,
+    ) -> None:
+        """Flag a write that is not ordered after the other core's reads, or one of these reads."""
+        theirs = self._accesses[reads[clash][0]]
+        if self._written or (writes[clash] != _NEVER).all():
+            _report(UNORDERED_REUSE, tensor, mine, theirs)
+        else:
+            # There was nothing to read yet: this write is what the read should have waited for.
+            _report(UNORDERED_READ, tensor, theirs, mine, place=Place(*theirs.line))
+
+    def _may_hide(self, mine: _Access, stamps: np.ndarray) -> bool:
+        """Tell whether a write may have left bytes that the other core can count on."""
+        if self._before is None or not stamps.size:
+            return False
+        low, high = int(stamps.min()), int(stamps.max())
+        if low != high:
+            return True
+        last = mine if low == _NEVER else self._accesses[low]
+        return last.hidden or last[:2] != mine[:2]
+
+    def _changed(self, tensor: NkiTensor, stamps: np.ndarray, chosen: Any) -> np.ndarray:
+        """Return where a write left other bytes than the last one, a mask like its stamps."""
+        if self._before is None:
+            return np.ones(stamps.shape, bool)
+        changed = _bits(self._before, tensor)[chosen] != _bits(tensor.storage.data, tensor)[chosen]
+        if changed.ndim != stamps.ndim:
+            changed = changed[..., None]
+        return np.asarray(changed | (stamps == _NEVER))
+
+    def _stamped(
+        self, mine: _Access, stamps: np.ndarray, changed: np.ndarray, clash: np.ndarray | None
+    ) -> np.ndarray:
+        """Return the stamps after a write that leaves some bytes as they were."""
+        ordered = mine._replace(hidden=True)
+        now = np.where(changed, self._number(mine), self._number(ordered))
+        own = self._unordered(stamps, mine.epoch, lambda write: write.core == mine.core)
+        if own is not None:
+            np.copyto(now, stamps, where=own & ~changed)
+        if clash is not None:
+            twice = self._number(ordered._replace(twice=True))
+            np.copyto(now, twice, where=clash & ~changed)
+        return now
+
+    def _number(self, access: _Access) -> int:
+        """Return the number that stands for an access."""
+        number = self._numbers.get(access)
+        if number is None:
+            number = self._numbers[access] = len(self._accesses)
+            self._accesses.append(access)
+            while len(self._since) <= access.epoch:
+                self._since.append(number)
+        return number
+
+    def _unordered(
+        self, stamps: np.ndarray, epoch: int, counts: Callable[[_Access], bool]
+    ) -> np.ndarray | None:
+        """Return where accesses that count are not ordered before now; None for nowhere."""
+        if epoch >= len(self._since):
+            return None
+        first = self._since[epoch]  # all before are ordered
+        bad = [access.epoch >= epoch and counts(access) for access in self._accesses[first:]]
+        if not stamps.size or not any(bad):
+            return None
+        low, high = int(stamps.min()), int(stamps.max())
+        if high < first or (low == high and not bad[low - first]):
+            return None
+        if low == high:
+            return np.ones(stamps.shape, bool)
+        # Index 0 stands for all that are ordered.
+        mask: np.ndarray = np.array([False, *bad]).take(stamps - (first - 1), mode="clip")
+        return mask if mask.any() else None
+
+    def _fresh(self) -> np.ndarray:
+        return np.full(self._nbytes // self._grain, _NEVER, np.int32)
+
+    def _split(self, tensor: NkiTensor) -> None:
+        """Make a stamp stand for so few bytes that it suits a view."""
+        unit = math.gcd(self._grain, tensor.itemsize, tensor.start, *tensor.strides)
+        if unit == self._grain:
+            return
+        if self._writes is not None:
+            self._writes = np.repeat(self._writes, self._grain // unit)
+        if self._reads is not None:
+            self._reads = np.repeat(self._reads, self._grain // unit)
+        self._grain = unit
 
     def _view(self, stamps: np.ndarray, tensor: NkiTensor) -> np.ndarray:
-        width = stamps.itemsize
-        strides = tuple(stride // self._grain * width for stride in tensor.strides)
-        start = tensor.start // self._grain * width
-        return np.ndarray(tensor.shape, np.int32, stamps, start, strides)
-
-    @staticmethod
-    def _report(
-        rule: Rule, tensor: NkiTensor, core: int, instruction: str, does: str, did: str
-    ) -> None:
-        flag(
-            rule,
-            f"core {core} {does} part of `{tensor.name}` that core {1 - core} {did}, and no "
-            "barrier orders the two",
-            instruction=instruction,
-            operand=tensor.name,
-            seen=tensor.describe(),
-            fix="nisa.core_barrier(data=tensor, cores=(0, 1)) between the two accesses",
-        )
+        """Return the stamps of a view; several of an element lie along one more dimension."""
+        width, grain = stamps.itemsize, self._grain
+        strides = tuple(stride // grain * width for stride in tensor.strides)
+        extents = tensor.shape
+        if tensor.itemsize != grain:
+            strides, extents = (*strides, width), (*extents, tensor.itemsize // grain)
+        return np.ndarray(extents, np.int32, stamps, tensor.start // grain * width, strides)
 
 
-def _clashes(stamps: np.ndarray, core: int, epoch: int) -> bool:
-    """Tell whether the other core left a stamp that no synchronisation orders before now."""
-    other = (stamps != _NEVER) & ((stamps & 1) != core)
-    return bool((other & (stamps >> 1 >= epoch)).any())
+def _bits(data: np.ndarray, tensor: NkiTensor) -> np.ndarray:
+    """Return the bits of a view's elements in its storage, or in a copy of it."""
+    return np.ndarray(tensor.shape, UNSIGNED[tensor.itemsize], data, tensor.start, tensor.strides)
+
+
+_DOES = {
+    UNORDERED_READ: ("reads", "writes"),
+    UNORDERED_WRITE: ("writes", "writes"),
+    UNORDERED_REUSE: ("writes", "reads"),
+    SAME_WRITE: ("writes", "writes"),
+}
+
+
+def _report(
+    rule: Rule,
+    tensor: NkiTensor,
+    mine: _Access,
+    theirs: _Access,
+    instruction: str = "",
+    place: Place | None = None,
+) -> None:
+    """Flag an access, with the other core's line beside it."""
+    other, (does, they_do) = 1 - mine.core, _DOES[rule]
+    flag(
+        rule,
+        f"core {mine.core} {does} part of `{tensor.name}` that core {other} {they_do}, and no "
+        "barrier orders the two",
+        instruction=instruction,
+        operand=tensor.name,
+        seen=tensor.describe(),
+        fix="nisa.core_barrier(data=tensor, cores=(0, 1)) between the two accesses",
+        notes=(f"core {other} {they_do} it at {theirs.line[0]}:{theirs.line[1]}",),
+        place=place,
+    )

@@ -2,6 +2,7 @@
 
 import contextvars
 
+import numpy as np
 import pytest
 
 from nkisim.diagnostics import NkiValidationError, Rule
@@ -39,8 +40,80 @@ def test_results_come_in_the_order_of_the_bodies():
     assert schedule.run(labelled(lambda: "a", lambda: None, lambda: "c")) == ["a", None, "c"]
 
 
-def test_without_a_seed_a_core_runs_until_it_waits():
-    assert traced(None) == [0] * 6 + [1] * 6 + [2] * 6
+def test_without_a_seed_cores_take_turns():
+    assert traced(None) == [0, 1, 2] * 6
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_what_nobody_else_sees_gives_no_reason_to_hand_over(seed):
+    schedule, order = Schedule(seed), []
+
+    def body(index):
+        for _ in range(5):
+            schedule.tick(index, shared=False)
+            order.append(index)
+
+    schedule.run(labelled(*(lambda i=i: body(i) for i in range(3))))
+    assert all(order[5 * k : 5 * k + 5] == [order[5 * k]] * 5 for k in range(3))
+
+
+@pytest.mark.parametrize("rng_seed", range(20))
+def test_shared_steps_come_in_the_order_of_one_instruction_each(rng_seed):
+    # The oracle takes one step of each core in turn; the schedule may reorder only private steps.
+    rng = np.random.default_rng(rng_seed)
+    programs = [rng.random(rng.integers(5, 40)) < 0.3 for _ in range(3)]
+    schedule, seen = Schedule(), []
+
+    def body(index):
+        for step, shared in enumerate(programs[index]):
+            schedule.tick(index, shared=bool(shared))
+            if shared:
+                seen.append((step, index))
+
+    schedule.run(labelled(*(lambda i=i: body(i) for i in range(3))))
+    every = [(step, i) for i, program in enumerate(programs) for step in np.flatnonzero(program)]
+    assert seen == sorted(every)
+
+
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_only_cores_that_share_memory_take_turns(seed):
+    schedule, order = Schedule(seed, sharers=2), []
+
+    def body(index):
+        for _ in range(4):
+            schedule.tick(index)
+            order.append(index)
+
+    schedule.run(labelled(*(lambda i=i: body(i) for i in range(6))))
+    pairs = [index // 2 for index in order]
+    assert all(len(set(pairs[8 * k : 8 * k + 8])) == 1 for k in range(3))
+    if seed is None:
+        assert order == [0, 1] * 4 + [2, 3] * 4 + [4, 5] * 4
+
+
+def test_a_core_that_waited_goes_on_at_the_time_of_the_one_it_waited_for():
+    schedule, came, order = Schedule(), [], []
+
+    def early():
+        schedule.wait(0, lambda: bool(came), "the late one", STUCK)
+        for step in range(3):
+            schedule.tick(0)
+            order.append((0, step))
+
+    def late():
+        for _ in range(10):
+            schedule.tick(1, shared=False)
+        came.append(1)
+        schedule.notice(1)
+        for _ in range(2):
+            schedule.tick(1, shared=False)
+        for step in range(3):
+            schedule.tick(1)
+            order.append((1, step))
+
+    schedule.run(labelled(early, late))
+    # The late one was two steps further when it came to what both can see.
+    assert order == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
 
 
 def test_a_waiting_core_lets_the_next_in_order_run():
@@ -55,7 +128,7 @@ def test_a_waiting_core_lets_the_next_in_order_run():
 
     schedule.run(labelled(*(lambda i=i: body(i) for i in range(3))))
     # Core 2 finds everybody ready and goes on to the next step by itself; then 0 and 1 catch up.
-    assert order == [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1), (1, 2), (2, 2), (0, 2)]
+    assert order == [(0, 0), (1, 0), (2, 0), (2, 1), (0, 1), (1, 1), (1, 2), (0, 2), (2, 2)]
 
 
 def test_what_is_ready_is_not_waited_for():

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnrand._library import LIBRARY
+from trnrand.categories import categorical
+from trnrand.circular import von_mises
 from trnrand.continuous import (
     cauchy,
     exponential,
     laplace,
     lognormal,
-    multivariate_normal,
     normal,
     standard_normal,
     uniform,
 )
-from trnrand.counts import binomial, geometric, poisson
+from trnrand.counts import binomial, geometric, negative_binomial, poisson
 from trnrand.defaults import (
     checkpoint_contexts,
     fork_rng,
@@ -26,12 +27,15 @@ from trnrand.defaults import (
 )
 from trnrand.discrete import bernoulli, randint
 from trnrand.errors import ParameterError
+from trnrand.extremes import gumbel, weibull
 from trnrand.gammas import beta, chi_squared, dirichlet, gamma, student_t
 from trnrand.generator import Generator
 from trnrand.into import exponential_into, normal_into, uniform_into
-from trnrand.permutations import choice, randperm
+from trnrand.permutations import choice, randperm, shuffle
 from trnrand.programs import GeneratorProgram
 from trnrand.truncated import truncated_normal
+from trnrand.urns import hypergeometric, multinomial
+from trnrand.vectors import multivariate_normal
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
@@ -53,6 +57,7 @@ __all__ = [
     "bernoulli",
     "beta",
     "binomial",
+    "categorical",
     "cauchy",
     "checkpoint_contexts",
     "chi_squared",
@@ -66,12 +71,16 @@ __all__ = [
     "get_backend",
     "get_default_generator",
     "get_rng_state",
+    "gumbel",
     "halton",
+    "hypergeometric",
     "laplace",
     "latin_hypercube",
     "lognormal",
     "manual_seed",
+    "multinomial",
     "multivariate_normal",
+    "negative_binomial",
     "normal",
     "normal_into",
     "poisson",
@@ -79,12 +88,15 @@ __all__ = [
     "randperm",
     "set_backend",
     "set_rng_state",
+    "shuffle",
     "sobol",
     "standard_normal",
     "student_t",
     "truncated_normal",
     "uniform",
     "uniform_into",
+    "von_mises",
+    "weibull",
 ]
 
 set_backend = LIBRARY.set_backend

@@ -45,6 +45,10 @@ class Domain(IntEnum):
     CAUCHY = 13
     CHOICE = 14
     STUDENT_T = 15
+    GUMBEL = 16
+    WEIBULL = 17
+    VON_MISES = 18
+    HYPERGEOMETRIC = 19
     SPLIT = 32
     SPAWN = 33
     FORK = 34

@@ -1,4 +1,4 @@
-"""Logarithms of the probabilities of the Poisson and binomial distributions.
+"""Logarithms of the probabilities of the Poisson, binomial and hypergeometric distributions.
 
 In the form of Loader ("Fast and accurate computation of binomial probabilities", 2000): deviances
 in place of differences of large logarithms of factorials, so that large parameters lose nothing.
@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["log_binomial", "log_poisson"]
+__all__ = ["log_binomial", "log_hypergeometric", "log_poisson"]
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -36,6 +36,15 @@ def log_binomial(k: Tensor, n: Tensor, p: Tensor) -> Tensor:
     )
     ends = torch.where(k > 0, n * torch.log(p), n * torch.log1p(-p))
     return torch.where((k > 0) & (rest > 0), inside, ends)
+
+
+def log_hypergeometric(k: Tensor, good: Tensor, bad: Tensor, draws: Tensor) -> Tensor:
+    """Return log(C(good, k) C(bad, draws - k) / C(good + bad, draws)), all whole, k possible."""
+    members = good + bad
+    # The same factors p**draws (1 - p)**(members - draws) stand above and below.
+    p = draws / members.clamp(min=1)
+    both = log_binomial(k, good, p) + log_binomial(draws - k, bad, p)
+    return both - log_binomial(draws, members, p)
 
 
 def _stirling_rest(k: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 from trnsci.core.dtypes import dtype_name
 
-__all__ = ["Request", "prepared"]
+__all__ = ["Request", "prepared", "prepared_vectors"]
 
 # Bytes that a process can address on today's 64-bit processors.
 _ADDRESSABLE = 1 << 47
@@ -159,6 +159,45 @@ def prepared(
         _check_total(function, shape, generator, total)
     where = torch.device(generator.device if device is None else device)
     return Request(function, shape, dtype, where, generator, out, total)
+
+
+def prepared_vectors(
+    function: str,
+    size: Sequence[Any],
+    width: int,
+    batch: Mapping[str, Parameter],
+    dtype: torch.dtype | None,
+    generator: Generator | None,
+    device: Device,
+    total: int | None,
+    dtypes: Iterable[torch.dtype] = FLOATS,
+) -> Request:
+    """Return the request of a call for vectors.
+
+    Args:
+        function: Name of the called function.
+        size: How many vectors, as positional arguments; without any, as ``batch`` broadcasts to.
+        width: Components of a vector.
+        batch: Values by name that have the dimensions of the parameters but for the last.
+        dtype: Of the result.
+        generator: None for the default one.
+        device: None for the generator's.
+        total: Length of the first dimension over all ranks.
+        dtypes: Which dtypes the function accepts.
+
+    Raises:
+        ParameterError: Any of these is not as the function needs it.
+    """
+    tensors = {k: v for k, v in batch.items() if isinstance(v, Tensor)}
+    vectors = parsed_size(function, size) if size else broadcast(function, tensors)
+    for name, value in tensors.items():
+        check_expands(function, name, value, vectors)
+    request = prepared(
+        function, ((*vectors, width),), dtype, generator, device, None, None, None, dtypes
+    )
+    if total is not None:
+        _check_total(function, vectors, request.generator, total)
+    return replace(request, total=total)
 
 
 def _check_total(function: str, shape: tuple[int, ...], generator: Generator, total: int) -> None:

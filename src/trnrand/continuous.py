@@ -36,7 +36,6 @@ __all__ = [
     "exponential",
     "laplace",
     "lognormal",
-    "multivariate_normal",
     "normal",
     "standard_normal",
     "uniform",
@@ -142,16 +141,22 @@ def exponential(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of the exponential distribution with mean 1 / rate; all are finite.
+    """Return samples of the exponential distribution with mean 1 / rate, positive and finite.
 
     Raises:
         ParameterError: ``rate`` is not positive, or another argument is outside of its range.
     """
     rates = {"rate": real("exponential", "rate", rate, above=0.0)}
     request = prepared("exponential", size, dtype, generator, device, out, total, rates)
-    samples = _standard("exponential", request)
+    # The sample of u = 0 is that of half a step of u: the middle of what it stands for.
+    half_step = 2.0**-54 if request.dtype is torch.float64 else 2.0**-25
+    samples = _standard("exponential", request).clamp_(min=half_step)
     if not _is(rate, 1):
         samples.div_(request.typed(rates["rate"], request.working))
+    limits = torch.finfo(request.dtype)
+    smallest = limits.tiny * limits.eps
+    if half_step < smallest * _largest(rates["rate"]):
+        samples.clamp_(min=smallest)
     return request.result(samples)
 
 
@@ -195,45 +200,14 @@ def cauchy(
     return sampled(request, _cauchy, *parameters.values())
 
 
-def multivariate_normal(
-    mean: Tensor,
-    covariance: Tensor,
-    *size: Size,
-    dtype: torch.dtype | None = None,
-    generator: Generator | None = None,
-    device: Device = None,
-    total: int | None = None,
-) -> Tensor:
-    """Return normal vectors with this mean and covariance, of shape (*size, d).
-
-    ``mean`` has shape (d,), ``covariance`` (d, d); ``size`` is how many vectors, by default one.
-
-    Raises:
-        ParameterError: The shapes do not fit, or the covariance is not positive definite.
-    """
-    function = "multivariate_normal"
-    means = real(function, "mean", mean)
-    spread = real(function, "covariance", covariance)
-    shapes = [tuple(torch.as_tensor(p).shape) for p in (means, spread)]
-    if not isinstance(means, Tensor) or not isinstance(spread, Tensor) or means.ndim != 1:
-        raise ParameterError(f"{function}: mean must have shape (d,), got {shapes[0]}")
-    if shapes[1] != shapes[0] * 2:
-        raise ParameterError(
-            f"{function}: covariance must have shape {shapes[0] * 2}, got {shapes[1]}"
-        )
-    factor, failure = torch.linalg.cholesky_ex(spread)
-    if failure or not torch.allclose(spread, spread.mT, rtol=1e-6, atol=0.0):
-        raise ParameterError(f"{function}: covariance must be symmetric and positive definite")
-    vectors = prepared(function, size or ((),), dtype, generator, device, None, total)
-    shape = ((*vectors.shape, len(means)),)
-    request = prepared(function, shape, vectors.dtype, generator, device, None, total)
-    z = _standard("normal", request)
-    rotated = z @ request.typed(factor, request.working).mT
-    return request.result(rotated.add_(request.typed(means, request.working)))
-
-
 def _is(parameter: Parameter, number: float) -> bool:
     return not isinstance(parameter, Tensor) and parameter == number
+
+
+def _largest(parameter: Parameter) -> float:
+    if not isinstance(parameter, Tensor):
+        return parameter
+    return float(parameter.max()) if parameter.numel() else 0.0
 
 
 def _standard(kind: Kind, request: Request) -> Tensor:

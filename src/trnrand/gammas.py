@@ -1,20 +1,17 @@
-"""The gamma distribution and those made of it: chi-squared, beta, Student's t, Dirichlet.
-
-Gammas are made by the method of Marsaglia and Tsang (ACM TOMS 26, 2000) in float64. Their logarithm
-is what the sampler returns: with a small shape the samples themselves would underflow, and beta
-and Dirichlet need but ratios.
-"""
+"""The gamma distribution and those made of it: chi-squared, beta, Student's t, Dirichlet."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from trnrand._arguments import Device, Parameter, Size, parsed_size, real
-from trnrand._requests import prepared
-from trnrand._sampling import Offsets, accepted, at, sampled
-from trnrand._torch import normals53
-from trnrand._words import WIDE, Domain, Source, paired, unit53
+from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._gammas import gammas, log_gammas, student_normals
+from trnrand._requests import prepared, prepared_vectors
+from trnrand._sampling import float64, sampled
+from trnrand._words import Domain, Source
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 
@@ -121,67 +118,38 @@ def dirichlet(
 ) -> Tensor:
     """Return vectors of the Dirichlet distribution, non-negative with sum 1, of shape (*size, k).
 
-    ``concentration`` is positive, of shape (k,); ``size`` is how many vectors, by default one.
+    ``concentration`` is positive, of shape (..., k). The dimensions before that broadcast to
+    ``size``, which is how many vectors; by default it is those.
 
     Raises:
         ParameterError: ``concentration`` is not as above, or another argument is outside of its
             range.
     """
     weights = real("dirichlet", "concentration", concentration, above=0.0)
-    if not isinstance(weights, Tensor) or weights.ndim != 1 or not len(weights):
+    if not isinstance(weights, Tensor) or not weights.shape[-1]:
         raise ParameterError(
-            f"dirichlet: concentration must have shape (k,), got {concentration!r}"
+            f"dirichlet: concentration must have shape (..., k), got {concentration!r}"
         )
-    shape = ((*parsed_size("dirichlet", size or ((),)), len(weights)),)
-    final = prepared("dirichlet", shape, dtype, generator, device, None, total)
-    parameters = {"concentration": weights}
-    request = prepared(
-        "dirichlet", shape, torch.float64, generator, device, None, total, parameters
+    batch = {"concentration": weights[..., 0]}
+    final = prepared_vectors(
+        "dirichlet", size, weights.shape[-1], batch, dtype, generator, device, total
     )
-    logarithms = sampled(request, _log_gamma, weights)
+    logarithms = sampled(replace(final, dtype=torch.float64), log_gammas, weights)
     return final.result(torch.softmax(logarithms, dim=-1))
 
 
 def _gamma(source: Source, count: int, shape: Parameter, scale: Parameter) -> Tensor:
-    return _log_gamma(source, count, shape).exp_() * scale
+    return gammas(source, count, shape) * scale
 
 
 def _beta(source: Source, count: int, alpha: Parameter, beta: Parameter) -> Tensor:
-    first = _log_gamma(source, count, alpha)
-    second = _log_gamma(source, count, beta, Domain.BETA_SECOND)
+    first = log_gammas(source, count, alpha)
+    second = log_gammas(source, count, beta, Domain.BETA_SECOND)
     return torch.sigmoid(first - second)
 
 
 def _student_t(source: Source, count: int, df: Parameter) -> Tensor:
-    z = normals53(paired(source.slots(Domain.STUDENT_T, count)))[0]
     # z / sqrt(chi2 / df), with chi2 = 2 gamma(df / 2).
-    half = df / 2
-    excess = _log_gamma(source, count, half) - torch.as_tensor(half).double().log()
-    return z * torch.exp(-0.5 * excess)
-
-
-def _log_gamma(
-    source: Source, count: int, shape: Parameter, domain: Domain = Domain.GAMMA
-) -> Tensor:
-    """Return logarithms of gamma samples; two blocks of words per sample and attempt."""
-    k = torch.as_tensor(shape, dtype=torch.float64, device=source.device)
-    boosted = k < 1
-    d = torch.where(boosted, k + 1, k) - 1 / 3
-    c = 1 / torch.sqrt(9 * d)
-    any_boosted = bool(boosted.any())
-
-    def propose(offsets: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
-        width, centre = at(c, places), at(d, places)
-        z = normals53(paired(source.slots(domain, offsets, attempt)))[0]
-        more = paired(source.slots(domain | WIDE, offsets, attempt))
-        log_v = 3 * torch.log1p(width * z)  # NaN below -1: never accepted
-        bound = 0.5 * z * z + centre * (1 - log_v.exp() + log_v)
-        good = torch.log(unit53(more[:, 0])) < bound
-        value = log_v + centre.log()
-        if any_boosted:
-            # gamma(k) = gamma(k + 1) U**(1 / k), of words that the test above did not read.
-            root = torch.log1p(-unit53(more[:, 1]))
-            value = value + torch.where(at(boosted, places), root / at(k, places), 0.0)
-        return value, good
-
-    return accepted(count, propose)
+    half = float64(df, source) / 2
+    excess = log_gammas(source, count, half) - half.log()
+    return student_normals(source, count) * torch.exp(-0.5 * excess)

@@ -12,17 +12,15 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, parsed_size, real
-from trnrand._laws import FLOATS
 from trnrand._requests import Request, prepared
-from trnrand._sampling import sampled, units
+from trnrand._sampling import open_units, sampled
+from trnrand._weights import INDICES, check_holds, of_weights, scaled_weights
 from trnrand._words import WIDE, Domain, Source, paired
 from trnrand.discrete import randint
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 
-__all__ = ["choice", "randperm"]
-
-_INDICES = (torch.int64, torch.int32, torch.int16, torch.uint8, *FLOATS)
+__all__ = ["choice", "randperm", "shuffle"]
 
 
 def randperm(
@@ -50,14 +48,31 @@ def randperm(
         device,
         out,
         None,
-        dtypes=_INDICES,
+        dtypes=INDICES,
         default=torch.int64,
     )
-    wanted = request.dtype
-    exact = 2 / torch.finfo(wanted).eps if wanted.is_floating_point else torch.iinfo(wanted).max
-    if length - 1 > exact:
-        raise ParameterError(f"randperm: dtype must hold n - 1, got {wanted} and n = {length}")
+    check_holds("randperm", "n - 1", length - 1, request.dtype)
     return request.result(_order(request.source(), length))
+
+
+def shuffle(
+    values: Tensor,
+    dim: int = 0,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Return a copy of a tensor with its slices along a dimension in random order.
+
+    It counts as ``randperm`` of their number, and has its order.
+
+    Raises:
+        ParameterError: ``values`` is no tensor with such a dimension.
+    """
+    if not isinstance(values, Tensor) or not -values.ndim <= index(dim) < values.ndim:
+        kind = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ParameterError(f"shuffle: values must be a tensor with dimension {dim}, got {kind}")
+    order = randperm(values.shape[dim], generator=generator, device=values.device)
+    return values.index_select(dim, order)
 
 
 def choice(
@@ -83,7 +98,7 @@ def choice(
     length = _length("choice", members)
     shape = parsed_size("choice", size or ((),))
     request = prepared(
-        "choice", (shape,), torch.int64, generator, device, None, None, None, _INDICES
+        "choice", (shape,), torch.int64, generator, device, None, None, None, INDICES
     )
     weights = None if p is None else _weights(p, length, request.device)
     available = length if weights is None else int((weights > 0).sum())
@@ -106,7 +121,7 @@ def _picked(request: Request, length: int, weights: Tensor | None, replace: bool
             request.device,
             None,
             None,
-            dtypes=_INDICES,
+            dtypes=INDICES,
         )
         order = _order(every.source(), length, weights)
         return order[: request.count].reshape(request.shape)
@@ -114,15 +129,7 @@ def _picked(request: Request, length: int, weights: Tensor | None, replace: bool
         return randint(
             request.shape, high=length, generator=request.generator, device=request.device
         )
-    bounds = weights.cumsum(0)
-
-    def sampler(source: Source, count: int) -> Tensor:
-        aim = units(source, Domain.CHOICE, count) * bounds[-1]
-        # Rounding may aim at the very end, which no member of positive weight has.
-        return torch.searchsorted(bounds, aim, right=True).clamp_(max=last)
-
-    last = int(weights.nonzero().max())
-    return sampled(request, sampler)
+    return sampled(request, of_weights(weights))
 
 
 def _order(source: Source, length: int, weights: Tensor | None = None) -> Tensor:
@@ -132,17 +139,16 @@ def _order(source: Source, length: int, weights: Tensor | None = None) -> Tensor
         return torch.argsort(keys, stable=True)
     # Whose exponential clock of rate w rings first, second, ...: drawn without putting back
     # (Efraimidis and Spirakis, 2006).
-    u = units(source, Domain.PERMUTATION, length)
-    return torch.argsort(-torch.log1p(-u) / weights, stable=True)
+    rings = torch.log(-torch.log1p(-open_units(source, Domain.PERMUTATION, length)))
+    # Compared by their logarithms, of which none is infinite but those of rate 0.
+    return torch.argsort(rings - torch.log(weights), stable=True)
 
 
 def _weights(p: Parameter, length: int, device: torch.device) -> Tensor:
     weights = real("choice", "p", p, least=0.0)
     if not isinstance(weights, Tensor) or tuple(weights.shape) != (length,):
         raise ParameterError(f"choice: p must have a weight for each of {length} members, got {p}")
-    if not 0 < float(weights.sum()) < float("inf"):
-        raise ParameterError("choice: p must have a positive, finite sum")
-    return weights.to(device)
+    return scaled_weights("choice", weights).to(device) if length else weights
 
 
 def _length(function: str, n: int | Tensor) -> int:

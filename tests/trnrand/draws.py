@@ -12,6 +12,7 @@ import trnrand
 Draw = Callable[..., Tensor]
 
 F64 = torch.float64
+WEIGHTS = torch.tensor([0.0, 2.0, 0.5, 0.0, 1.0])
 
 # Each takes a size and the keywords that all distributions have.
 DRAWS: dict[str, Draw] = {
@@ -39,6 +40,17 @@ DRAWS: dict[str, Draw] = {
     "binomial small": lambda *size, **k: trnrand.binomial(*size, n=20, p=0.2, **k),
     "binomial large": lambda *size, **k: trnrand.binomial(*size, n=200, p=0.7, **k),
     "geometric": lambda *size, **k: trnrand.geometric(*size, p=0.2, **k),
+    "negative_binomial": lambda *size, **k: trnrand.negative_binomial(*size, n=2.5, p=0.2, **k),
+    "hypergeometric small": lambda *size, **k: trnrand.hypergeometric(
+        *size, good=30, bad=5, draws=9, **k
+    ),
+    "hypergeometric large": lambda *size, **k: trnrand.hypergeometric(
+        *size, good=300, bad=500, draws=200, **k
+    ),
+    "gumbel": lambda *size, **k: trnrand.gumbel(*size, loc=1.0, scale=2.0, **k),
+    "weibull": lambda *size, **k: trnrand.weibull(*size, shape=1.5, **k),
+    "von_mises": lambda *size, **k: trnrand.von_mises(*size, loc=3.0, kappa=2.0, **k),
+    "categorical": lambda *size, **k: trnrand.categorical(*size, p=WEIGHTS, **k),
     "bernoulli": lambda *size, **k: trnrand.bernoulli(*size, p=0.3, **k),
     "randint": lambda *size, **k: trnrand.randint(*size, low=-5, high=3_000_000_000, **k),
     "randint wide": lambda *size, **k: trnrand.randint(*size, low=-(2**63), high=3 * 2**60, **k),

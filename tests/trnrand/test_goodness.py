@@ -15,30 +15,10 @@ from scipy import stats
 import trnrand
 from trnrand import Generator
 
+from .fits import SMALLEST_P, assert_counts_fit, assert_fits
+
 F64, I64 = torch.float64, torch.int64
-SMALLEST_P = 1e-4
 COUNT = 100_000
-
-
-def assert_fits(samples, law):
-    assert stats.kstest(samples.double().numpy(), law.cdf).pvalue > SMALLEST_P
-
-
-def assert_counts_fit(samples, law):
-    """Chi-squared over single counts, those expected less than ten times put together."""
-    values = samples.numpy()
-    first, last = int(law.ppf(1e-6)), int(law.ppf(1 - 1e-6))
-    # At most 200 cells, so that large means are cut into ranges.
-    step = max(1, (last - first) // 200)
-    edges = np.arange(first - 1, last + step, step)
-    expected = np.diff(np.concatenate([[0.0], law.cdf(edges), [1.0]])) * len(values)
-    observed = np.bincount(np.searchsorted(edges, values), minlength=len(expected))
-    rare = expected < 10
-    expected = np.append(expected[~rare], expected[rare].sum())
-    observed = np.append(observed[~rare], observed[rare].sum())
-    kept = expected > 0
-    assert observed[~kept].sum() == 0
-    assert stats.chisquare(observed[kept], expected[kept]).pvalue > SMALLEST_P
 
 
 @pytest.fixture(params=["philox", "threefry"])

@@ -69,7 +69,7 @@ def test_dtypes(name, dtype, generator):
 
 def test_default_dtypes(generator):
     for name in NAMES:
-        want = torch.int64 if name == "randint" else torch.float32
+        want = torch.int64 if name in ("randint", "categorical") else torch.float32
         assert DRAWS[name](5, generator=generator).dtype is want
     assert trnrand.randperm(5, generator=generator).dtype is torch.int64
     assert trnrand.randperm(5, dtype=torch.int32, generator=generator).dtype is torch.int32
@@ -152,12 +152,41 @@ REFUSED = [
     (lambda **k: trnrand.choice(3, 4, replace=False, **k), "choice: population must have members"),
     (lambda **k: trnrand.choice(3, 4, p=torch.ones(2), **k), "choice: p must have a weight"),
     (lambda **k: trnrand.choice(3, 4, p=torch.zeros(3), **k), "choice: p must have a positive"),
+    (lambda **k: trnrand.gumbel(3, scale=0.0, **k), "gumbel: scale must be positive"),
+    (lambda **k: trnrand.weibull(3, shape=0.0, **k), "weibull: shape must be positive"),
+    (lambda **k: trnrand.von_mises(3, kappa=-1.0, **k), "von_mises: kappa must be non-negative"),
+    (lambda **k: trnrand.negative_binomial(3, n=0.0, p=0.5, **k), "n must be positive"),
+    (lambda **k: trnrand.negative_binomial(3, n=1.0, p=0.0, **k), "p must be positive"),
+    (lambda **k: trnrand.negative_binomial(3, n=1.0, p=1e-15, **k), "must fit .* 9.00719925e.15"),
+    (lambda **k: trnrand.hypergeometric(3, good=2, bad=3, draws=6, **k), "at most good . bad"),
+    (lambda **k: trnrand.hypergeometric(3, good=2.5, bad=3, draws=1, **k), "good must be whole"),
+    (lambda **k: trnrand.hypergeometric(3, good=2, bad=-1, draws=1, **k), "bad must be at least 0"),
+    (lambda **k: trnrand.multinomial(-1, torch.ones(2), **k), "multinomial: n must be at least 0"),
+    (lambda **k: trnrand.multinomial(5, torch.zeros(2), **k), "p must have a positive weight"),
+    (lambda **k: trnrand.multinomial(5, 0.5, **k), r"p must have shape \(..., k\), got 0.5"),
+    (lambda **k: trnrand.multinomial(5, torch.ones(4, 2), 3, **k), "p must broadcast to the size"),
+    (lambda **k: trnrand.categorical(3, **k), "give either p or logits, got neither"),
+    (lambda **k: trnrand.categorical(3, p=torch.ones(2), logits=torch.ones(2), **k), "got both"),
+    (lambda **k: trnrand.categorical(3, p=torch.zeros(2), **k), "p must have a positive weight"),
+    (lambda **k: trnrand.categorical(3, p=torch.ones(0), **k), "p must have a positive weight"),
+    (lambda **k: trnrand.categorical(3, p=0.5, **k), r"p must have shape \(..., k\)"),
+    (lambda **k: trnrand.categorical(3, logits=torch.ones(0), **k), r"logits must have shape"),
+    (lambda **k: trnrand.categorical(3, logits=torch.tensor([INF, 0.0]), **k), "a finite largest"),
+    (lambda **k: trnrand.categorical(3, logits=-INF * torch.ones(2), **k), "a finite largest"),
+    (
+        lambda **k: trnrand.categorical(3, p=torch.ones(257), dtype=torch.uint8, **k),
+        "dtype must hold the last category, got torch.uint8 and 256",
+    ),
+    (lambda **k: trnrand.shuffle([1, 2], **k), "shuffle: values must be a tensor .* got list"),
+    (lambda **k: trnrand.shuffle(torch.ones(2), 1, **k), r"with dimension 1, got \(2,\)"),
+    (lambda **k: trnrand.shuffle(torch.ones(2), -2, **k), r"with dimension -2, got \(2,\)"),
     (lambda **k: trnrand.choice(2, 4, p=torch.tensor([1.0, -1.0]), **k), "choice: p must be"),
     (lambda **k: trnrand.dirichlet(torch.tensor([1.0, 0.0]), **k), "concentration must be"),
-    (lambda **k: trnrand.dirichlet(torch.ones(2, 2), **k), "concentration must have shape"),
+    (lambda **k: trnrand.dirichlet(torch.ones(2, 0), **k), "concentration must have shape"),
+    (lambda **k: trnrand.dirichlet(torch.ones(2, 3), 3, **k), r"concentration must broadcast to"),
     (
         lambda **k: trnrand.multivariate_normal(torch.zeros(2), torch.eye(3), **k),
-        r"covariance must have shape \(2, 2\), got \(3, 3\)",
+        r"covariance must have shape \(..., 2, 2\), got \(3, 3\)",
     ),
     (
         lambda **k: trnrand.multivariate_normal(torch.zeros(2), -torch.eye(2), **k),

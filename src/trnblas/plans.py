@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trnblas.level3 import gemm
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE
@@ -14,6 +15,7 @@ from trnsci.core.tiling_gemm import gemm_tiling
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 __all__ = ["GemmPlan", "plan_gemm"]
 
@@ -51,13 +53,36 @@ class GemmPlan(Plan):
         t = self.tiling
         return fewest_bytes(self.rows, self.columns, self.depth, t.dtype, t.generation)
 
-    def describe(self) -> str:
-        """Return the plan as a table."""
+    def execute(self, A: Tensor, B: Tensor) -> Tensor:
+        """Return ``op(A) @ op(B)``, by the backend in use.
+
+        Raises:
+            ShapeError: The plan is for other shapes.
+            DTypeError: The plan is for another dtype.
+        """
+        shape_a, shape_b = (self.rows, self.depth), (self.depth, self.columns)
+        for name, operand, shape, turned in (
+            ("A", A, shape_a, self.trans_a),
+            ("B", B, shape_b, self.trans_b),
+        ):
+            wanted = shape[::-1] if turned else shape
+            if tuple(operand.shape) != wanted:
+                raise ShapeError(
+                    f"execute: {name} must have shape {wanted}, got {tuple(operand.shape)}"
+                )
+            if dtype_name(operand.dtype) != self.tiling.dtype:
+                raise DTypeError(
+                    f"execute: {name} must be {self.tiling.dtype}, got {operand.dtype}"
+                )
+        return gemm(1.0, A, B, transA=self.trans_a, transB=self.trans_b)
+
+    def decisions(self) -> list[tuple[str, str]]:
+        """Return the rows of the plan's table."""
         t, core = self.tiling, CORES[self.tiling.generation]
         m, n = (1, self.rows) if self._as_row else (self.rows, self.columns)
         tiles = f"{row_tiles(m)} x {column_tiles(n)} x {row_tiles(self.depth)}"
         ratio = t.hbm_bytes / self.fewest_bytes
-        lines = [
+        return [
             ("product", f"({self.rows}, {self.depth}) x ({self.depth}, {self.columns})"),
             ("operands", self._operands()),
             ("target", f"{t.generation}, {t.dtype}, float32 sums"),
@@ -70,7 +95,6 @@ class GemmPlan(Plan):
             ("work", f"{self.cost.flops:,} flop, {self.cost.intensity:.0f} flop per byte"),
             ("model", self._times()),
         ]
-        return "\n".join(f"{name:<12}{text}" for name, text in lines)
 
     @property
     def _as_row(self) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -30,7 +30,7 @@ from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DimensionError, DTypeError, FlagError, ShapeError
 from trnsci.core.hardware import ITEMSIZE, Generation, resolve_generation
-from trnsci.core.plan import Cost, Plan
+from trnsci.core.plan import Cost, Plan, forget_plans, planned
 
 if TYPE_CHECKING:
     import torch
@@ -155,11 +155,11 @@ class FFTPlan(Plan):
         moved = math.prod(self.shape[d] for d in self.dim)
         return math.prod(self.shape) // moved if moved else 0
 
-    def describe(self) -> str:
-        """Return the plan as a table."""
+    def decisions(self) -> list[tuple[str, str]]:
+        """Return the rows of the plan's table."""
         cost = self.cost
         inner = "" if self.padded_n is None else f", two transforms of {self.padded_n} points"
-        lines = [
+        return [
             ("transform", f"{self.kind} of {' x '.join(map(str, self.sizes))} points"),
             ("operand", f"{self.shape}, dim {self.dim}, {self.dtype}, norm {self.norm}"),
             ("algorithm", f"{self.algorithm.value}{inner}"),
@@ -170,7 +170,6 @@ class FFTPlan(Plan):
             ("work", f"{cost.flops:,} flop, {cost.intensity:.1f} flop per byte"),
             ("error", f"below {self.error_bound:.1e} expected, relative in the L2 norm"),
         ]
-        return "\n".join(f"{name:<12}{text}" for name, text in lines)
 
     def execute(self, x: Spectrum) -> Spectrum | torch.Tensor:
         """Return the transform of ``x``, by the backend in use.
@@ -304,10 +303,10 @@ def create_plan(n: int, inverse: bool = False) -> FFTPlan:
 
 def clear_plan_cache() -> None:
     """Forget all plans and, once their holders drop them, their constants."""
-    _cached.cache_clear()
+    forget_plans("trnfft")
 
 
-@lru_cache(maxsize=64)
+@planned
 def _cached(
     sizes: tuple[int, ...],
     shape: tuple[int, ...],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,3 +173,16 @@ def test_plan_takes_torch_dtypes_and_names_what_it_refuses():
 def test_planning_imports_no_nki():
     modules = printed_by("import sys, trnblas.plans; print(json.dumps(list(sys.modules)))")
     assert not {"nkisim", "nki"} & set(modules)
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+def test_a_plan_is_executed_with_the_operands_it_was_made_for(turned):
+    plan = plan_gemm(3, 5, 4, transA=turned[0], transB=turned[1])
+    # Small integers, of which every order of summation gives the same bits.
+    a, b = torch.arange(12.0).reshape(3, 4), torch.arange(20.0).reshape(4, 5) - 7
+    given = [x.mT.contiguous() if flip else x for x, flip in zip((a, b), turned, strict=True)]
+    assert torch.equal(plan.execute(*given), a @ b)
+    with pytest.raises(ShapeError, match=r"execute: A must have shape \(.*\), got \(3, 3\)"):
+        plan.execute(a[:, :3], given[1])
+    with pytest.raises(DTypeError, match=r"execute: B must be float32, got torch.float64"):
+        plan.execute(given[0], given[1].double())

@@ -1,17 +1,38 @@
 import pytest
 
-from trnsci.core.plan import Cost, Plan
+from trnsci.core.plan import Cost, Plan, forget_plans, planned
 
 
 class Doubling(Plan):
     cost = Cost(flops=100, hbm_bytes=800)
 
-    def describe(self):
-        return "doubling\n  one pass"
+    def decisions(self):
+        return [("product", "2 x"), ("passes", "one")]
+
+    def execute(self, x):
+        return 2 * x
 
 
-def test_a_plan_prints_its_description():
-    assert str(Doubling()) == "doubling\n  one pass"
+def test_a_plan_prints_its_decisions_as_a_table():
+    assert str(Doubling()) == "product     2 x\npasses      one"
+    assert Doubling().execute(4) == 8
+
+
+def test_equal_calls_have_one_plan_until_the_library_forgets():
+    made = []
+
+    def make(size):
+        made.append(size)
+        return Doubling()
+
+    make.__module__ = "trntoy.plans"
+    plan = planned(make)
+    assert plan(3) is plan(3)
+    forget_plans("trnother")
+    first = plan(3)
+    forget_plans("trntoy")
+    assert plan(3) is not first
+    assert made == [3, 3]
 
 
 def test_a_plan_must_say_its_cost_and_its_description():

@@ -190,6 +190,19 @@ def good_D011_float_immediate(a):
     return stored(tile)
 
 
+@twin(i32(64, 32))
+def bad_D011_numpy_float(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=np.float32(2))  # here
+    return stored(tile)
+
+
+def good_D011_numpy_float(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=np.int32(2))
+    return stored(tile)
+
+
 @twin(i32(64, 32, below=1000))
 def bad_D012(a):
     tile = nl.load(a)

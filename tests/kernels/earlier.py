@@ -1,5 +1,7 @@
 """Twins about calls that were right in an earlier release."""
 
+import numpy as np
+
 import nkisim.isa as nisa
 import nkisim.language as nl
 from kernels import GEN3_UP, GEN4, bf16, f32, i32, twin, u32
@@ -217,6 +219,19 @@ def bad_A013_dge_mode(a):
 
 
 def good_A013_dge_mode(a):
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a, dge_mode=nisa.dge_mode.none)
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_A013_numpy_integer(a):
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a, dge_mode=np.int64(3))  # here
+    return stored(tile)
+
+
+def good_A013_numpy_integer(a):
     tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=a, dge_mode=nisa.dge_mode.none)
     return stored(tile)

@@ -90,6 +90,32 @@ def good_D018(counters):
     return stored(tile)
 
 
+@twin(_SMALL)
+def bad_D018_numpy_integer(counters):
+    tile = nl.load(counters)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=np.int32(2**24 + 1))  # here
+    return stored(tile)
+
+
+def good_D018_numpy_integer(counters):
+    tile = nl.load(counters)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=np.int32(2**24))
+    return stored(tile)
+
+
+@twin(f32(64, 32))
+def bad_D018_memset_numpy_integer(a):
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=np.int64(2**24 + 1))  # here
+    return stored(nl.add(tile, nl.load(a)))
+
+
+def good_D018_memset_numpy_integer(a):
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=np.int64(2**24))
+    return stored(nl.add(tile, nl.load(a)))
+
+
 @twin(f32(64, 32))
 def bad_D018_memset(a):
     tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)

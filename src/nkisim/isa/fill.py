@@ -86,7 +86,8 @@ def _fill_value(call: Call) -> None:
             allowed="an int" if not dst.dtype.is_float else "an int or a float",
             fix=f"write value={int(value)}",
         )
-    if dst.dtype.is_float and isinstance(value, int) and float(np.float32(value)) != value:
+    whole = isinstance(value, (int, np.integer))
+    if dst.dtype.is_float and whole and float(np.float32(value)) != value:
         call.fail(
             rules.LARGE_IMMEDIATE,
             f"value {value} is not exact in float32",

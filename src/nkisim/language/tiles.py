@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType, float32, int32, promote
 from nkisim.machine import current_core
@@ -50,11 +52,11 @@ def result_dtype(dtype: Any, *operands: Any) -> DType:
         return require_dtype(dtype, "dtype")
     kinds = [t.dtype for t in operands if isinstance(t, NkiTensor)]
     if not kinds:
-        return float32 if any(isinstance(v, float) for v in operands) else int32
+        return float32 if any(isinstance(v, (float, np.floating)) for v in operands) else int32
     result = kinds[0]
     for kind in kinds[1:]:
         result = promote(result, kind)
-    if not result.is_float and any(isinstance(v, float) for v in operands):
+    if not result.is_float and any(isinstance(v, (float, np.floating)) for v in operands):
         result = float32
     return result
 

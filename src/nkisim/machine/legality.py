@@ -92,7 +92,7 @@ def _check_enums(call: Call) -> None:
 
 def enum_member(kind: type[Enum], value: object) -> Enum | None:
     """Return the member that a raw integer stands for, or None."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return next((m for m in kind if m.value == value), None)
     return None
 

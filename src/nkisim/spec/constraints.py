@@ -235,7 +235,7 @@ def small_immediate(*names: str) -> Constraint:
         for name in names:
             value = call[name]
             if (
-                isinstance(value, int)
+                isinstance(value, (int, np.integer))
                 and float(value) != _as_float32(value)
                 and not _bitvec_call(call)
             ):
@@ -371,7 +371,7 @@ def matches_bits(op_names: tuple[str, ...], *names: str) -> Constraint:
                     fix="use an integer tile, or .view() of the same width",
                 )
         for name in names:
-            if isinstance(call[name], float):
+            if isinstance(call[name], (float, np.floating)):
                 call.fail(
                     rules.BITVEC_ON_FLOAT,
                     f"{name} is the float {call[name]}, but bitwise operators need integers",
@@ -446,7 +446,7 @@ def _bitvec_call(call: Call) -> bool:
     )
 
 
-def _as_float32(value: int) -> float:
+def _as_float32(value: int | np.integer) -> float:
     return float(np.float32(value))
 
 

@@ -68,7 +68,7 @@ RENAMED_MATMUL_KEYWORD = declare(
 INTEGER_ENUM = declare(
     "A013",
     "integer-enum",
-    "error",
+    "warning",
     "A raw integer is passed where 0.3.0 wants an enum member.",
     "0.3.0 refuses integers, and their numbering moved between releases",
 )

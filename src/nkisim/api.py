@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,13 @@ from nkisim.diagnostics import (
     Place,
     Recorder,
     Report,
+    caught_by_own,
     declare,
     flag,
+    user_stacklevel,
+    users_traceback,
 )
-from nkisim.host import HostBoundary, definition_place
+from nkisim.host import HostBoundary, definition_place, kernel_name
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.memory import MemoryRegion, SharedHbm
 from nkisim.options import SimOptions
@@ -73,12 +77,24 @@ class Kernel:
 
     ``kernel[lnc]`` chooses the number of physical cores. Inside a running kernel a call runs
     inline.
+
+    Attributes:
+        function: What runs.
+        cores: The number of physical cores, None without a grid.
+        bound: Positional and keyword arguments that ``functools.partial`` put before the call's.
     """
 
-    def __init__(self, function: Callable[..., Any], cores: int | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        cores: int | None = None,
+        bound: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),
+    ) -> None:
         functools.update_wrapper(self, function)
+        self.__name__ = kernel_name(function)
         self.function = function
         self.cores = cores
+        self.bound = bound
 
     def __getitem__(self, grid: int) -> Kernel:
         if isinstance(grid, bool) or not isinstance(grid, int) or grid not in (1, 2):
@@ -89,17 +105,25 @@ class Kernel:
                 allowed="1 or 2",
                 fix="launch with kernel[2] for both cores",
             )
-        return Kernel(self.function, grid)
+        return Kernel(self.function, grid, self.bound)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel: inline inside another kernel, else on a simulated core of its own."""
         if CORE.get() is not None:
+            args, kwargs = self.arguments(args, kwargs)
             return self.function(*args, **kwargs)
-        return Simulation(self, SimOptions())(*args, **kwargs)
+        with _UsersTraceback():
+            return Simulation(self, SimOptions())(*args, **kwargs)
+
+    def arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return a call's arguments, the bound ones included."""
+        return (*self.bound[0], *args), {**self.bound[1], **kwargs}
 
     def __repr__(self) -> str:
         grid = "" if self.cores is None else f"[{self.cores}]"
-        return f"<nki kernel {self.function.__name__}{grid}>"
+        return f"<nki kernel {self.__name__}{grid}>"
 
 
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
@@ -124,68 +148,101 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
             DeprecationWarning,
             stacklevel=2,
         )
-    if func is None:
-        return Kernel
-    return Kernel(func)
+    return _as_kernel if func is None else _as_kernel(func)
 
 
 class Simulation:
     """A kernel bound to the simulator.
 
     Attributes:
-        report: Findings of the last call.
+        report: Findings of the last call, also of one that raised.
     """
 
     def __init__(self, kernel: Kernel, options: SimOptions) -> None:
-        functools.update_wrapper(self, kernel.function)
+        functools.update_wrapper(self, kernel)
         self.kernel = kernel
         self.options = options
         self.report = Report()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; arrays in, arrays of the same kind out."""
-        self.report, outputs = run(self.kernel, self.options, args, kwargs)
-        if not self.report.ok and self.options.strictness == "simulate":
-            errors = self.report.errors
-            warnings.warn(
-                f"{self.kernel.function.__name__}: {self.report.summary()}; the device would "
-                f"refuse or corrupt this "
-                f"(incorrect results on hardware). First: {errors[0]}",
-                NkiFindingWarning,
-                stacklevel=2,
-            )
-        return outputs
+        self.report = Report()
+        with _UsersTraceback():
+            run(self.kernel, self.options, args, kwargs, self.report)
+            if not self.report.ok and self.options.strictness == "simulate":
+                warnings.warn(
+                    f"{self.kernel.__name__}: {self.report.summary()}; the device would refuse or "
+                    f"corrupt this (incorrect results on hardware). First: {self.report.errors[0]}",
+                    NkiFindingWarning,
+                    stacklevel=user_stacklevel(),
+                )
+        return self.report.outputs
+
+
+class _UsersTraceback:
+    """Lets exceptions pass, with tracebacks that go from the user's call to the user's kernel.
+
+    The traceback of a finding ends there too.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            is_finding = isinstance(error, NkiValidationError)
+            error.__traceback__ = users_traceback(error, __file__, to_the_end=is_finding)
+            if is_finding and caught_by_own(error.__context__):
+                error.__suppress_context__ = True
 
 
 def run(
-    kernel: Kernel, options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Report, Any]:
-    """Run a kernel once and return its report and its outputs.
+    kernel: Kernel,
+    options: SimOptions,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    report: Report,
+) -> None:
+    """Run a kernel once and fill ``report`` with its findings and outputs.
 
     Raises:
         NkiValidationError: The kernel broke a rule at which the strictness stops; in ``check`` it
-            is recorded instead.
+            is recorded only.
     """
-    generation = options.generation()
+    report.target = options.generation().name
     recorder = Recorder(options.strictness)
     token = RECORDER.set(recorder)
-    outputs = None
     try:
         with np.errstate(all="ignore"), one_blas_thread():
             if options.ranks == 1 and kernel.cores != 2:
                 core = _core(options, recorder, kernel)
                 host = HostBoundary(kernel.function, core, MemoryRegion.private_hbm)
-                result = _execute(kernel, core, *host.bring_in(args, kwargs))
-                outputs = _finish(kernel, [core], host, result)
+                result = _execute(kernel, core, *host.bring_in(*kernel.arguments(args, kwargs)))
+                report.outputs = _finish(kernel, [core], host, result)
             else:
-                outputs = _run_cluster(kernel, options, recorder, args, kwargs)
-    except NkiValidationError as stop:
-        if options.strictness != "check":
+                report.outputs = _run_cluster(kernel, options, recorder, args, kwargs)
+    except BaseException as error:
+        report.stopped = _reason(error)
+        if isinstance(error, NkiValidationError):
+            recorder.add(error.finding)
+        # A check goes on after a finding, also after a deadlock, which it holds already.
+        if options.strictness != "check" or not isinstance(error, (NkiValidationError, Stopped)):
             raise
-        recorder.add(stop.finding)
     finally:
+        report.findings = recorder.findings
         RECORDER.reset(token)
-    return Report(recorder.findings, outputs, generation.name), outputs
+
+
+def _reason(error: BaseException) -> str:
+    """Say in a line why a run ended early."""
+    if isinstance(error, NkiValidationError):
+        return f"{error.finding.rule.id} {error.finding.rule.slug}"
+    return "deadlock" if isinstance(error, Stopped) else f"{type(error).__name__}: {error}"
 
 
 def _core(options: SimOptions, recorder: Recorder, kernel: Kernel, **place: Any) -> Core:
@@ -243,16 +300,12 @@ def _run_cluster(
         members = [Member(cluster, rank, number) for number in range(cores)]
         made = [_core(options, recorder, kernel, member=m, shared=shared) for m in members]
         host = HostBoundary(kernel.function, made[0], MemoryRegion.shared_hbm)
-        positional, named = host.bring_in(rank_args, rank_kwargs)
+        positional, named = host.bring_in(*kernel.arguments(rank_args, rank_kwargs))
         for member, core in zip(members, made, strict=True):
             body = functools.partial(_execute, kernel, core, positional, named)
             bodies.append((member.label, body))
         by_rank.append((shared, made, host))
-    try:
-        results = cluster.schedule.run(bodies)
-    except Stopped:
-        # Only a check goes on after a deadlock, which its report then holds.
-        return None
+    results = cluster.schedule.run(bodies)
     outputs = []
     for rank, (shared, made, host) in enumerate(by_rank):
         if shared is not None:
@@ -298,6 +351,9 @@ def _as_kernel(kernel: Any) -> Kernel:
         return kernel
     if isinstance(kernel, Simulation):
         return kernel.kernel
+    if isinstance(kernel, functools.partial):
+        inner = _as_kernel(kernel.func)
+        return Kernel(inner.function, inner.cores, inner.arguments(kernel.args, kernel.keywords))
     if callable(kernel):
         return Kernel(kernel)
     raise TypeError(f"kernel: expected a function, got {type(kernel).__name__}")
@@ -307,7 +363,8 @@ def simulate(kernel: Any, **options: Any) -> Simulation:
     """Return a callable that runs ``kernel`` on the CPU.
 
     Args:
-        kernel: A function, with or without ``@jit``, or ``kernel[lnc]``.
+        kernel: A function, with or without ``@jit``, ``kernel[lnc]``, or a ``functools.partial``
+            of one.
         **options: Fields of ``SimOptions``.
 
     Example:
@@ -331,6 +388,9 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
     target = _as_kernel(kernel)
 
     def checked(*args: Any, **kwargs: Any) -> Report:
-        return run(target, chosen, args, kwargs)[0]
+        report = Report()
+        with _UsersTraceback():
+            run(target, chosen, args, kwargs, report)
+        return report
 
     return checked

@@ -6,8 +6,6 @@ NumPy.
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import inspect
 import sys
 from collections.abc import Callable
@@ -16,12 +14,20 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import Place, declare, flag
-from nkisim.dtypes import DType, as_dtype
+from nkisim.dtypes import DTYPES, DType, as_dtype
 from nkisim.machine import Core
-from nkisim.memory import MemoryRegion, NKIObject, NkiTensor, is_hbm, with_sentinel
+from nkisim.memory import (
+    MemoryRegion,
+    NkiTensor,
+    is_hbm,
+    parts_of,
+    require_dtype,
+    with_parts,
+    with_sentinel,
+)
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 
-__all__ = ["HostBoundary", "definition_place"]
+__all__ = ["HostBoundary", "definition_place", "kernel_name"]
 
 ANNOTATION = declare(
     "L064",
@@ -66,6 +72,9 @@ _TORCH_BITS = {
     "float8_e4m3fn": "uint8",
     "float8_e5m2": "uint8",
 }
+# torch has no float8_e4m3. All its finite numbers are numbers of float8_e4m3fn, with the same bits;
+# infinity is none there and becomes NaN.
+_TORCH_NEAREST = {"float8_e4m3": "float8_e4m3fn"}
 
 
 class HostBoundary:
@@ -86,16 +95,18 @@ class HostBoundary:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with every array replaced by an HBM tensor."""
-        names = _parameter_names(self._function, len(args))
+        parameters = _parameters(self._function)
+        known = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        names = known[: len(args)] + [f"argument {i}" for i in range(len(known), len(args))]
         positional = [self._convert(name, value) for name, value in zip(names, args, strict=True)]
         named = {name: self._convert(name, value) for name, value in kwargs.items()}
-        self._check_signature()
+        self._check_signature(parameters)
         given = dict(zip(names, positional, strict=True)) | named
         self._check_annotations(given)
         if not self._inputs and given:
             flag(
                 NO_TENSOR_ARGUMENT,
-                f"kernel {_name(self._function)} is called without a tensor argument",
+                f"kernel {kernel_name(self._function)} is called without a tensor argument",
                 seen=", ".join(given),
                 fix="pass at least one array",
                 place=definition_place(self._function),
@@ -108,10 +119,12 @@ class HostBoundary:
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if _is_torch(value):
-            array, dtype = _from_torch(value)
+            array, dtype = _from_torch(name, value)
             self._uses_torch = True
             self._torch_device = value.device
             return self._tensor(name, value, array, dtype)
+        if isinstance(value, (type, np.generic, np.dtype)):
+            return value
         if isinstance(value, list):
             flag(
                 LIST_ARGUMENT,
@@ -122,32 +135,10 @@ class HostBoundary:
                 fix=f"pass tuple({name})",
                 place=definition_place(self._function),
             )
-            return [self._convert(f"{name}[{i}]", v) for i, v in enumerate(value)]
-        if type(value) is tuple:
-            return tuple(self._convert(f"{name}[{i}]", v) for i, v in enumerate(value))
-        if isinstance(value, tuple):
-            return type(value)(*(self._convert(f"{name}[{i}]", v) for i, v in enumerate(value)))
-        if isinstance(value, dict):
-            return {key: self._convert(f"{name}[{key!r}]", v) for key, v in value.items()}
-        if isinstance(value, NKIObject) or (
-            dataclasses.is_dataclass(value) and not isinstance(value, type)
-        ):
-            return self._convert_object(name, value)
-        if hasattr(value, "__array__") and hasattr(value, "shape") and not np.isscalar(value):
-            array = np.asarray(value)
-            return self._tensor(name, None, array, None)
-        return value
-
-    def _convert_object(self, name: str, value: Any) -> Any:
-        """Return a copy of an object whose array fields are tensors."""
-        fields = getattr(value, "__dict__", {})
-        converted = {field: self._convert(f"{name}.{field}", v) for field, v in fields.items()}
-        if all(converted[field] is v for field, v in fields.items()):
-            return value
-        twin = copy.copy(value)
-        for field, v in converted.items():
-            object.__setattr__(twin, field, v)
-        return twin
+        if hasattr(value, "__array__") and hasattr(value, "shape"):
+            return self._tensor(name, None, np.asarray(value), None)
+        parts = parts_of(value)
+        return with_parts(value, [self._convert(name + way, part) for way, part in parts.items()])
 
     def _tensor(
         self, name: str, original: Any, array: np.ndarray, dtype: DType | None
@@ -161,16 +152,13 @@ class HostBoundary:
         self._inputs.append((name, original, found))
         return found
 
-    def _check_signature(self) -> None:
-        try:
-            parameters = inspect.signature(self._function).parameters.values()
-        except (TypeError, ValueError):
-            return
+    def _check_signature(self, parameters: list[inspect.Parameter]) -> None:
         only = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
         if only:
             flag(
                 KEYWORD_ONLY,
-                f"kernel {_name(self._function)} has keyword-only parameters: {', '.join(only)}",
+                f"kernel {kernel_name(self._function)} has keyword-only parameters: "
+                f"{', '.join(only)}",
                 seen=", ".join(only),
                 fix="remove the * and put parameters with defaults last",
                 place=definition_place(self._function),
@@ -235,24 +223,16 @@ class HostBoundary:
     def _export(self, result: Any) -> Any:
         if isinstance(result, NkiTensor):
             array = self._exported(result)
+            if result.dtype.kind == "bool":
+                array = array.astype(bool)
             return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
-        if type(result) in (tuple, list):
-            return type(result)(self._export(part) for part in result)
-        if isinstance(result, tuple):
-            return type(result)(*(self._export(part) for part in result))
-        if isinstance(result, dict):
-            return {key: self._export(part) for key, part in result.items()}
-        return result
+        return with_parts(result, map(self._export, parts_of(result).values()))
 
 
 def _tensors(result: Any) -> list[NkiTensor]:
     if isinstance(result, NkiTensor):
         return [result]
-    if isinstance(result, dict):
-        result = list(result.values())
-    if isinstance(result, (tuple, list)):
-        return [t for part in result for t in _tensors(part)]
-    return []
+    return [tensor for part in parts_of(result).values() for tensor in _tensors(part)]
 
 
 def _assign(original: Any, found: NkiTensor) -> None:
@@ -266,26 +246,31 @@ def _assign(original: Any, found: NkiTensor) -> None:
         original.copy_(_to_torch(np.array(array), found.dtype, original.device))
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", repr(function))
+def kernel_name(function: Callable[..., Any]) -> str:
+    """Return what to call a kernel; an object that can be called has the name of its class."""
+    return getattr(function, "__name__", type(function).__name__)
 
 
 def definition_place(function: Callable[..., Any]) -> Place:
     """Return the place where a kernel is defined."""
-    code = getattr(function, "__code__", None)
+    written = inspect.unwrap(function)
+    code = getattr(written, "__code__", None) or getattr(type(written).__call__, "__code__", None)
     return Place("<unknown>", 0) if code is None else Place(code.co_filename, code.co_firstlineno)
 
 
-def _parameter_names(function: Callable[..., Any], count: int) -> list[str]:
-    code = getattr(function, "__code__", None)
-    known = list(code.co_varnames[: code.co_argcount]) if code is not None else []
-    return [known[i] if i < len(known) else f"argument {i}" for i in range(count)]
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a kernel, none where Python cannot tell."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return []
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
     """Return the ``nt.tensor`` annotations of a kernel, evaluated if they are strings."""
-    raw = getattr(function, "__annotations__", {})
-    if not raw:
+    try:
+        raw = inspect.get_annotations(function)
+    except Exception:  # annotations that Python evaluates now and that only a type checker can read
         return {}
     found = {}
     for name, value in raw.items():
@@ -294,7 +279,7 @@ def _annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
                 value = eval(value, getattr(function, "__globals__", {}))
             except AnnotationError:
                 raise
-            except (AttributeError, NameError, SyntaxError, TypeError):
+            except Exception:
                 # Prose, or what only a type checker can read; such an annotation demands nothing.
                 continue
         if value is tensor:
@@ -309,25 +294,25 @@ def _is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _from_torch(value: Any) -> tuple[np.ndarray, DType | None]:
-    """Return a torch tensor as a NumPy array, with the dtype that NumPy cannot express."""
+def _from_torch(name: str, value: Any) -> tuple[np.ndarray, DType]:
+    """Return a torch tensor as a NumPy array, with its dtype, which NumPy may not have."""
     torch = sys.modules["torch"]
-    name = str(value.dtype).removeprefix("torch.")
-    host = value.detach().cpu()
-    bits = _TORCH_BITS.get(name)
+    dtype = require_dtype(str(value.dtype).removeprefix("torch."), f"argument {name}")
+    host = value.detach().cpu().resolve_neg()
+    bits = _TORCH_BITS.get(str(dtype))
     if bits is None:
-        return host.numpy(), None
-    dtype = as_dtype(name)
-    assert dtype is not None
+        return host.numpy(), dtype
     return host.contiguous().view(getattr(torch, bits)).numpy().view(dtype.numpy), dtype
 
 
 def _to_torch(array: np.ndarray, dtype: DType, device: Any) -> Any:
-    """Return a NumPy array as a torch tensor of the same dtype."""
+    """Return a NumPy array as a torch tensor of the same dtype, or the nearest that torch has."""
     torch = sys.modules["torch"]
-    bits = _TORCH_BITS.get(str(dtype))
+    name = _TORCH_NEAREST.get(str(dtype), str(dtype))
+    bits = _TORCH_BITS.get(name)
     if bits is None or array.dtype != dtype.numpy:
         plain = torch.from_numpy(array)
     else:
-        plain = torch.from_numpy(array.view(np.dtype(bits))).view(getattr(torch, str(dtype)))
+        stored = array.astype(DTYPES[name].numpy, copy=False)
+        plain = torch.from_numpy(stored.view(np.dtype(bits))).view(getattr(torch, name))
     return plain.to(device)

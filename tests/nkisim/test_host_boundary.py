@@ -3,6 +3,7 @@
 import inspect
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -80,12 +81,24 @@ def test_types_unknown_to_the_device_are_refused(dtype):
     assert str(np.dtype(dtype)) in str(caught.value)
 
 
-def test_truth_values_travel_as_bytes():
-    # The documents have it so: a boolean is stored as uint8.
+def test_truth_values_come_back_as_such():
     data = np.array([[True, False, True]])
     got = nkisim.simulate(copied_as)(data, nl.bool_, (1, 3))
-    assert got.dtype == np.uint8
+    assert got.dtype == np.bool_
     np.testing.assert_array_equal(got, data)
+
+
+@nkisim.jit
+def bytes_as_truth(source):
+    out = nl.ndarray(source.shape, dtype=nl.bool_, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out.view(nl.uint8), src=source)
+    return out
+
+
+def test_any_byte_but_zero_is_true():
+    got = nkisim.simulate(bytes_as_truth)(np.array([[0, 1, 2, 255]], np.uint8))
+    # Looked at byte by byte, since NumPy itself may take such a byte for a truth value.
+    assert got.view(np.uint8).tolist() == [[0, 1, 1, 1]]
 
 
 def test_a_kernel_called_on_the_host_is_simulated():
@@ -161,7 +174,7 @@ def test_a_written_read_only_input_comes_back_in_the_result_only():
 def test_torch_tensors_come_back_as_torch_tensors():
     torch = pytest.importorskip("torch", reason="torch is optional for nkisim")
     names = ["float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"]
-    names += ["int32", "int16", "int8", "uint8"]
+    names += ["int32", "int16", "int8", "uint8", "uint16", "uint32", "bool"]
     for name in names:
         data = torch.arange(12).reshape(3, 4).to(getattr(torch, name))
         for given in (data, data.T, data[:, ::2], data[0], data[0, 0]):
@@ -179,6 +192,42 @@ def test_torch_results_are_torch_in_any_structure_and_need_no_gradient():
     assert all(isinstance(part, torch.Tensor) for part in got)
     assert not any(part.requires_grad for part in got)
     assert [float(part[0, 0].item()) for part in got] == [2.0, 3.0]
+
+
+@nkisim.jit
+def converted(source, dtype):
+    tile = nl.ndarray(source.shape, dtype=dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=tile, src=loaded(source))
+    return stored(tile)
+
+
+def test_float8_without_a_twin_in_torch_comes_back_as_the_nearest():
+    torch = pytest.importorskip("torch", reason="torch is optional for nkisim")
+    # Every finite float8_e4m3 is a float8_e4m3fn; infinity has no place there.
+    data = torch.tensor([[0.0, -0.0, 1.125, -240.0, 2.0**-9, float("inf"), float("nan")]])
+    got = nkisim.simulate(converted)(data, nl.float8_e4m3)
+    assert got.dtype == torch.float8_e4m3fn
+    assert torch.equal(got.to(torch.float32)[:, :5], data[:, :5])
+    assert torch.signbit(got.to(torch.float32)[0, 1])
+    assert got.to(torch.float32)[:, 5:].isnan().all()
+
+
+def test_torch_types_unknown_to_the_device_are_refused():
+    torch = pytest.importorskip("torch", reason="torch is optional for nkisim")
+    for name in ("float64", "int64", "complex64", "float8_e4m3fnuz", "float8_e8m0fnu"):
+        with pytest.raises(nkisim.NkiValidationError) as caught:
+            nkisim.simulate(copied)(torch.empty((2, 2), dtype=getattr(torch, name)))
+        assert caught.value.rule_id == "D001"
+        assert name in str(caught.value)
+
+
+def test_a_negated_view_of_torch_is_read_as_what_it_means():
+    torch = pytest.importorskip("torch", reason="torch is optional for nkisim")
+    for dtype in (torch.float32, torch.bfloat16):
+        lazy = torch.view_as_complex(torch.ones((2, 3, 2))).conj().imag
+        assert lazy.is_neg()
+        got = nkisim.simulate(converted)(lazy, str(dtype).removeprefix("torch."))
+        assert torch.equal(got, -torch.ones((2, 3), dtype=dtype))
 
 
 def test_torch_inputs_are_updated_in_place():
@@ -330,6 +379,69 @@ def test_every_kind_of_kernel(kernel):
     np.testing.assert_array_equal(source, 1)
 
 
+def scaled(source, scale, offset=0.0):
+    tile = loaded(source)
+    nisa.tensor_scalar(
+        dst=tile, data=tile, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=offset
+    )
+    return stored(tile)
+
+
+@pytest.mark.parametrize(
+    "kernel", [scaled, nkisim.jit(scaled), nkisim.jit(scaled)[1]], ids=["plain", "jit", "grid"]
+)
+def test_a_partial_of_a_kernel_is_a_kernel(kernel):
+    source = np.ones((4, 3), np.float32)
+    for part, rest in (
+        (partial(kernel, scale=3.0, offset=1.0), (source,)),
+        (partial(kernel, source, 3.0), (1.0,)),
+        (partial(partial(kernel, source), scale=9.0, offset=1.0), ()),
+    ):
+        want = 10 if not rest else 4
+        for run in (nkisim.simulate(part), nkisim.jit(part), nkisim.simulate(nkisim.jit(part))):
+            np.testing.assert_array_equal(run(*rest), want)
+            assert run.__name__ == "scaled"
+        np.testing.assert_array_equal(nkisim.check(part)(*rest).outputs, want)
+    # What the call gives by name comes before what was bound.
+    np.testing.assert_array_equal(nkisim.jit(partial(kernel, scale=3.0))(source, scale=5.0), 5)
+
+
+def test_a_partial_runs_inside_a_kernel_and_keeps_its_cores():
+    thrice = nkisim.jit(partial(inner, scale=3.0, nothing=None))
+
+    def outer(source):
+        tile = loaded(source)
+        thrice(tile)
+        return stored(tile)
+
+    np.testing.assert_array_equal(nkisim.simulate(outer)(np.ones((2, 2), np.float32)), 3)
+    both = nkisim.jit(partial(nkisim.jit(grid_of)[2], ndim=1))
+    assert (both.cores, both[1].cores, both[1].bound) == (2, 1, both.bound)
+    assert repr(both) == "<nki kernel grid_of[2]>"
+
+
+class Scaling:
+    """A kernel that is an object and one that is a method."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, source: nt.tensor[4, 3]):
+        return doubled_by(source, self.scale)
+
+    def run(self, source: nt.tensor[4, 3]):
+        return doubled_by(source, self.scale)
+
+
+def test_objects_and_methods_are_kernels():
+    for kernel in (Scaling(5.0), Scaling(5.0).run, nkisim.jit(Scaling(5.0))):
+        np.testing.assert_array_equal(nkisim.simulate(kernel)(np.ones((4, 3), np.float32)), 5)
+    with pytest.raises(nkisim.NkiValidationError, match="argument source") as caught:
+        nkisim.simulate(Scaling(5.0).run)(np.ones((4, 4), np.float32))
+    assert caught.value.rule_id == "L064"
+    assert repr(nkisim.jit(Scaling(5.0))) == "<nki kernel Scaling>"
+
+
 @pytest.mark.parametrize(
     "option", ["mode", "debug_kernel", "show_compiler_tb", "experimental_flags"]
 )
@@ -401,7 +513,10 @@ def test_a_postponed_annotation_is_enforced():
     assert caught.value.rule_id == "L064"
 
 
-@pytest.mark.parametrize("annotation", ["Unimported", "np.absent", "int[3]", "rows by columns"])
+@pytest.mark.parametrize(
+    "annotation",
+    ["Unimported", "np.absent", "int[3]", "rows by columns", "1 / 0", "{}['key']", "int('x')"],
+)
 def test_a_postponed_annotation_for_readers_demands_nothing(annotation):
     x = np.ones((4, 3), np.float32)
     np.testing.assert_array_equal(nkisim.simulate(identity(annotation))(x), x)

@@ -8,7 +8,7 @@ import numpy as np
 
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.machine import Core
-from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
+from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip, parts_of
 
 __all__ = ["check_outputs"]
 
@@ -41,18 +41,18 @@ def check_outputs(result: Any, core: Core, place: Place) -> None:
         _check_nothing_returned(core, place)
     parts = result if isinstance(result, (tuple, list)) else (result,)
     for index, part in enumerate(parts):
-        if isinstance(part, NkiTensor):
-            _check_tensor(part, index, place)
-        elif part is not None:
+        name = f"output {index}"
+        if part is not None and not isinstance(part, NkiTensor):
             flag(
                 OUTPUT_KIND,
-                f"output {index} is a {type(part).__name__}",
-                operand=f"output {index}",
+                f"{name} is a {type(part).__name__}",
+                operand=name,
                 seen=type(part).__name__,
                 allowed="a tensor in nl.shared_hbm, or a flat tuple of them",
                 fix="return tensors only",
                 place=place,
             )
+        _check_tensors(name, part, place)
 
 
 def _check_nothing_returned(core: Core, place: Place) -> None:
@@ -70,15 +70,23 @@ def _check_nothing_returned(core: Core, place: Place) -> None:
         )
 
 
-def _check_tensor(tensor: NkiTensor, index: int, place: Place) -> None:
+def _check_tensors(name: str, result: Any, place: Place) -> None:
+    """Check a returned tensor, or those inside of what was returned in its place."""
+    if isinstance(result, NkiTensor):
+        _check_tensor(name, result, place)
+    for way, part in parts_of(result).items():
+        _check_tensors(name + way, part, place)
+
+
+def _check_tensor(name: str, tensor: NkiTensor, place: Place) -> None:
     made = Place(*tensor.alloc.line) if tensor.alloc.line[1] else place
     if is_on_chip(tensor.buffer) or not tensor.whole:
         flag(
             OUTPUT_KIND,
-            f"output {index} is "
+            f"{name} is "
             f"{'an on-chip tensor' if is_on_chip(tensor.buffer) else 'a view of a tensor'}: "
             f"{tensor.describe()}",
-            operand=f"output {index}",
+            operand=name,
             seen=tensor.describe(),
             allowed="a whole tensor in nl.shared_hbm",
             fix="copy it to a tensor in nl.shared_hbm and return that",
@@ -87,8 +95,8 @@ def _check_tensor(tensor: NkiTensor, index: int, place: Place) -> None:
     elif tensor.buffer is not MemoryRegion.shared_hbm and not tensor.alloc.is_argument:
         flag(
             OUTPUT_BUFFER,
-            f"output {index} is in {tensor.buffer.value}",
-            operand=f"output {index}",
+            f"{name} is in {tensor.buffer.value}",
+            operand=name,
             seen=tensor.describe(),
             allowed="shared_hbm",
             fix="allocate it with buffer=nl.shared_hbm",
@@ -98,9 +106,9 @@ def _check_tensor(tensor: NkiTensor, index: int, place: Place) -> None:
     if hidden is not None:
         flag(
             OUTPUT_UNWRITTEN,
-            f"output {index} `{tensor.name}` has {int(hidden.sum())} of {tensor.size} elements "
+            f"{name} `{tensor.name}` has {int(hidden.sum())} of {tensor.size} elements "
             f"that were never written",
-            operand=f"output {index}",
+            operand=name,
             seen=f"unwritten: {_ranges(hidden)}",
             fix="cover the tensor with stores, tails included, or fill it first",
             place=made,

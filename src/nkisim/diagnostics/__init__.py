@@ -11,7 +11,14 @@ from nkisim.diagnostics.findings import (
     Strictness,
     flag,
 )
-from nkisim.diagnostics.frames import Place, user_line, user_place
+from nkisim.diagnostics.frames import (
+    Place,
+    caught_by_own,
+    user_line,
+    user_place,
+    user_stacklevel,
+    users_traceback,
+)
 from nkisim.diagnostics.rules import RULES, Rule, Severity, declare
 
 __all__ = [
@@ -27,8 +34,11 @@ __all__ = [
     "Rule",
     "Severity",
     "Strictness",
+    "caught_by_own",
     "declare",
     "flag",
     "user_line",
     "user_place",
+    "user_stacklevel",
+    "users_traceback",
 ]

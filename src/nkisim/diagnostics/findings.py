@@ -132,16 +132,18 @@ class Report:
         findings: In order of first appearance, repeats folded.
         outputs: What the kernel returned, or None when it was stopped.
         target: Generation that was simulated.
+        stopped: Why the kernel did not run to its end; empty when it did.
     """
 
     findings: list[Finding] = field(default_factory=list)
     outputs: Any = None
     target: str = ""
+    stopped: str = ""
 
     @property
     def ok(self) -> bool:
-        """True when no finding has error severity."""
-        return not any(f.severity == "error" for f in self.findings)
+        """True when the kernel ran to its end and no finding has error severity."""
+        return not self.stopped and not self.errors
 
     @property
     def codes(self) -> set[str]:
@@ -157,22 +159,24 @@ class Report:
         return iter(self.findings)
 
     def summary(self) -> str:
-        """Return the closing line: counts by severity."""
+        """Return the closing line: counts by severity, and what stopped the kernel."""
+        stopped = f"; the kernel was stopped by {self.stopped}" if self.stopped else ""
         if not self.findings:
-            return "no findings"
+            return "no findings" + stopped
         counts = [
             f"{n} {severity}{'s' if n > 1 else ''}"
             for severity in ("error", "warning", "note")
             if (n := sum(f.severity == severity for f in self.findings))
         ]
         total = len(self.findings)
-        return f"{total} finding{'s' if total > 1 else ''}: " + ", ".join(counts)
+        return f"{total} finding{'s' if total > 1 else ''}: " + ", ".join(counts) + stopped
 
     def to_json(self) -> str:
         """Return the report, without the outputs, as JSON text."""
         data = {
             "target": self.target,
             "ok": self.ok,
+            "stopped": self.stopped,
             "findings": [f.to_dict() for f in self.findings],
         }
         return json.dumps(data, indent=2)

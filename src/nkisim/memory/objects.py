@@ -1,12 +1,15 @@
-"""``NKIObject``: the base class of objects that kernels may build and pass around."""
+"""Objects that kernels build and pass around: ``NKIObject``, and the parts that objects hold."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
+from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
-__all__ = ["NKIObject"]
+__all__ = ["NKIObject", "parts_of", "with_parts"]
 
 
 class NKIObject:
@@ -46,6 +49,55 @@ class NKIObject:
         post_init = getattr(self, "__post_init__", None)
         if post_init is not None:
             post_init()
+
+
+def parts_of(value: Any) -> dict[str, Any]:
+    """Return what a container or an object holds, by the way to reach it from ``value``.
+
+    Empty for everything that has no parts, enum members and classes among them.
+    """
+    if isinstance(value, Enum):
+        return {}
+    if isinstance(value, dict):
+        return {f"[{key!r}]": part for key, part in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {f".{name}": part for name, part in zip(value._fields, value, strict=True)}
+    if isinstance(value, (tuple, list)):
+        return {f"[{i}]": part for i, part in enumerate(value)}
+    return {f".{name}": getattr(value, name) for name in _held(value)}
+
+
+def with_parts(value: Any, parts: Iterable[Any]) -> Any:
+    """Return a twin of ``value`` that holds ``parts``, given in the order of ``parts_of``.
+
+    Only lists and dicts are copied where no part is another.
+    """
+    new = list(parts)
+    if type(value) is list:
+        return new
+    if isinstance(value, dict):
+        twin = copy.copy(value)
+        twin.update(zip(value, new, strict=True))
+        return twin
+    if all(a is b for a, b in zip(parts_of(value).values(), new, strict=True)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return getattr(value, "_make", type(value))(new)
+    twin = copy.copy(value)
+    for name, part in zip(_held(value), new, strict=True):
+        object.__setattr__(twin, name, part)  # which frozen dataclasses let pass
+    return twin
+
+
+def _held(value: Any) -> list[str]:
+    """Return the names of the fields that an object has filled, those in slots first."""
+    described = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    if not described and not isinstance(value, NKIObject):
+        return []
+    names = [field.name for field in dataclasses.fields(value)] if described else []
+    return [
+        n for n in dict.fromkeys([*names, *getattr(value, "__dict__", ())]) if hasattr(value, n)
+    ]
 
 
 def _inherited_init(cls: type) -> Any:

@@ -431,8 +431,7 @@ class NkiTensor(NKIObject):
         if self.dtype.kind == "float" and values.dtype != np.float32:
             values = decode(values, self.dtype)
         hidden = self.storage.unwritten(*self.region)
-        shown = values if hidden is None else np.ma.array(values, mask=hidden)
-        return f"{head},\n{np.array2string(np.ma.asarray(shown) if hidden is not None else shown)})"
+        return f"{head},\n{values if hidden is None else np.ma.array(values, mask=hidden)})"
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:

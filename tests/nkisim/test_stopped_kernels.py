@@ -1,0 +1,269 @@
+"""Kernels that do not reach their end, or not a clean one: what the report, the traceback and the
+warning say about it.
+"""
+
+import json
+import os
+import traceback
+import warnings
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from tiles import loaded, stored
+
+SOURCE = np.ones((4, 3), np.float32)
+PACKAGE = os.path.dirname(nkisim.__file__) + os.sep
+
+
+def refuse(source):
+    nisa.dma_copy(dst=3, src=source)
+
+
+@nkisim.jit
+def ends(source, how):
+    if how == "removed":
+        nisa.tensor_copy_dynamic_src()
+    if how == "finding":
+        refuse(source)
+    if how == "signature":
+        nl.ndarray()
+    if how == "own":
+        raise KeyError("as written") from ValueError("its cause")
+    if how == "noted":
+        error = ValueError("as written")
+        error.add_note("a note")
+        raise error
+    if how == "inside":
+        ends(source, "finding")
+    if how == "unwritten":
+        return nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
+    if how == "handling":
+        try:
+            refuse(source)
+        except nkisim.NkiValidationError:
+            refuse(source)
+    return stored(loaded(source))
+
+
+# Reports
+
+
+@pytest.mark.parametrize("how", ["removed", "finding", "signature"])
+@pytest.mark.parametrize("kernel", [ends, ends[2]], ids=["one-core", "two-cores"])
+def test_a_stopped_kernel_is_not_ok(kernel, how):
+    report = nkisim.check(kernel)(SOURCE, how)
+    rule = {"removed": "A021"}.get(how, "A025")
+    assert not report.ok
+    assert report.outputs is None
+    assert report.codes == {rule}
+    assert report.stopped.startswith(rule)
+    assert f"stopped by {rule}" in report.summary()
+    data = json.loads(report.to_json())
+    assert data["ok"] is False
+    assert data["stopped"] == report.stopped
+
+
+def test_a_kernel_that_reached_its_end_was_not_stopped():
+    for how in ("nothing", "unwritten"):
+        report = nkisim.check(ends)(SOURCE, how)
+        assert report.stopped == ""
+        assert report.ok == (how == "nothing")
+        assert "stopped" not in report.summary()
+        assert json.loads(report.to_json())["stopped"] == ""
+
+
+@pytest.mark.parametrize("strictness", ["simulate", "strict", "check"])
+def test_a_simulation_reports_the_call_that_raised(strictness):
+    sim = nkisim.simulate(ends, strictness=strictness)
+    with pytest.raises(KeyError):
+        sim(SOURCE, "own")
+    assert not sim.report.ok
+    assert sim.report.stopped == "KeyError: 'as written'"
+    assert "KeyError" in str(sim.report)
+    sim(SOURCE, "nothing")
+    assert sim.report.ok
+
+
+def test_the_finding_that_raised_is_in_the_report():
+    sim = nkisim.simulate(ends)
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        sim(SOURCE, "finding")
+    assert sim.report.findings == [caught.value.finding]
+    assert not sim.report.ok
+
+
+@nkisim.jit
+def waits_forever(source):
+    out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 0:
+        nisa.core_barrier(data=out, cores=(0, 1))
+    return out
+
+
+def test_a_deadlock_stopped_the_kernel():
+    report = nkisim.check(waits_forever[2])(SOURCE)
+    assert report.stopped.startswith("C009")
+    assert not report.ok
+
+
+# Tracebacks
+
+
+def steps_of(error):
+    """The functions of an exception's traceback, and whether each is the simulator's."""
+    return [
+        (step.name, step.filename.startswith(PACKAGE))
+        for step in traceback.extract_tb(error.__traceback__)
+    ]
+
+
+LAUNCHES = {
+    "kernel": lambda how: ends(SOURCE, how),
+    "grid": lambda how: ends[2](SOURCE, how),
+    "partial": lambda how: nkisim.jit(partial(ends, SOURCE))(how),
+    "simulate": lambda how: nkisim.simulate(ends)(SOURCE, how),
+    "strict": lambda how: nkisim.simulate(ends, strictness="strict")(SOURCE, how),
+}
+each_launch = pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
+
+
+@each_launch
+@pytest.mark.parametrize(
+    ("how", "last"),
+    [("removed", ["ends"]), ("finding", ["ends", "refuse"]), ("inside", ["ends"] * 2 + ["refuse"])],
+)
+def test_the_traceback_of_a_finding_ends_in_the_kernel(launch, how, last):
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        launch(how)
+    steps = steps_of(caught.value)
+    assert [name for name, _ in steps][2:] == last  # behind the test and the lambda
+    assert not any(own for _, own in steps)
+
+
+@each_launch
+def test_exceptions_of_the_kernel_keep_their_kind_cause_and_notes(launch):
+    with pytest.raises(KeyError) as caught:
+        launch("own")
+    assert [name for name, _ in steps_of(caught.value)][2:] == ["ends"]
+    assert isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(ValueError, match="as written") as noted:
+        launch("noted")
+    assert noted.value.__notes__ == ["a note"]
+
+
+def test_what_the_simulator_caught_itself_is_not_shown():
+    with pytest.raises(TypeError) as caught:
+        ends(SOURCE, "signature")
+    text = "".join(traceback.format_exception(caught.value))
+    assert "During handling" not in text
+    assert PACKAGE not in text
+
+
+def test_what_the_kernel_caught_is_shown():
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        ends(SOURCE, "handling")
+    assert "During handling" in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("kernel", [ends, ends[2]], ids=["one-core", "two-cores"])
+def test_a_wrong_call_is_shown_at_the_call(kernel):
+    for call in (
+        lambda: kernel(SOURCE),
+        lambda: kernel(SOURCE, how="own", other=1),
+        lambda: nkisim.simulate(kernel, ranks=2)(SOURCE),
+    ):
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert steps_of(caught.value)[-1] == ("<lambda>", False)
+
+
+def test_a_wrong_argument_is_shown_at_the_call():
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        ends(SOURCE.astype(np.float64), "own")
+    assert not any(own for _, own in steps_of(caught.value))
+
+
+class Faulty:
+    """An argument that makes the simulator stumble, as a fault of its own would."""
+
+    shape = (2, 2)
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("cannot be read")
+
+
+def test_a_fault_behind_the_kernels_frames_keeps_the_simulators():
+    with pytest.raises(RuntimeError, match="cannot be read") as caught:
+        ends(Faulty(), "own")
+    assert steps_of(caught.value)[-1][0] == "__array__"
+
+    @dataclass
+    class Watcher:
+        seen: int = 0
+
+        def __call__(self, event):
+            raise RuntimeError("watching failed")
+
+    with pytest.raises(RuntimeError, match="watching failed") as caught:
+        nkisim.simulate(ends, watchers=(Watcher(),))(SOURCE, "nothing")
+    steps = steps_of(caught.value)
+    assert any(own for _, own in steps)
+    assert steps[-1] == ("__call__", False)
+
+
+# Warnings
+
+
+@pytest.mark.parametrize("name", sorted(LAUNCHES.keys() - {"strict"}))
+def test_the_warning_stands_at_the_users_line(name):
+    launch = LAUNCHES[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        launch("unwritten")
+    assert [w.category for w in caught] == [nkisim.NkiFindingWarning]
+    assert caught[0].filename == __file__
+    assert caught[0].lineno == launch.__code__.co_firstlineno
+
+
+# Prints
+
+
+@nkisim.jit
+def prints(source, dtype):
+    tile = nl.ndarray((2, 3), dtype=dtype, buffer=nl.sbuf)
+    nisa.memset(dst=tile[0:1, :], value=2)
+    print(tile)
+    nl.device_print("tile", tile)
+    return stored(loaded(source))
+
+
+@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16, nl.float8_e4m3, nl.int32, nl.uint8])
+def test_unwritten_elements_are_printed_as_such(dtype, capsys):
+    prints(SOURCE, dtype)
+    text = capsys.readouterr().out
+    two = "2.0" if dtype.is_float else "2"
+    assert text.count(f"[{two} {two} {two}]") == 2
+    assert text.count("[-- -- --]") == 2
+
+
+# Idioms
+
+
+@nkisim.jit
+def with_a_number_for_a_member(source):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source, dge_mode=3)
+    return stored(tile)
+
+
+def test_an_integer_for_an_enum_member_only_warns():
+    sim = nkisim.simulate(with_a_number_for_a_member, strictness="strict")
+    np.testing.assert_array_equal(sim(SOURCE), SOURCE)
+    assert sim.report.ok
+    assert [(f.rule.id, f.severity) for f in sim.report] == [("A013", "warning")]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.machine import commit, current_core, prepare_read
+from nkisim.machine import CORE, commit, current_core, prepare_read
 from nkisim.memory import MemoryRegion, NKIObject, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
@@ -46,12 +46,12 @@ ENDLESS_WHILE = declare(
     "R015",
     "endless-while",
     "error",
-    "A while loop on a register does not end.",
+    "A while loop on a register comes no nearer to its end.",
     "the device hangs",
     meaningless=True,
 )
-WHILE_LIMIT = 1_000_000
-"""Times that a while loop may test an unchanged register before it counts as endless."""
+WHILE_LIMIT = 200_000
+"""Times that a register may be tested without coming nearer to 0 before a loop is endless."""
 
 
 class VirtualRegister(NKIObject):
@@ -62,6 +62,7 @@ class VirtualRegister(NKIObject):
 
     def __init__(self, value: int | None = None) -> None:
         self._value: int | None = None
+        self._nearest = 0
         self._tests = 0
         if value is not None:
             self.set(value)
@@ -70,7 +71,6 @@ class VirtualRegister(NKIObject):
         """Put a value into the register; it wraps to 32 bits, signed."""
         half = 1 << (_BITS - 1)
         self._value = (int(value) + half) % (1 << _BITS) - half
-        self._tests = 0
 
     def read(self) -> int:
         """Return the value, or raise R013 when there is none."""
@@ -89,12 +89,24 @@ class VirtualRegister(NKIObject):
         return self.read()
 
     def __bool__(self) -> bool:
+        """Tell whether the register holds anything but 0, as ``while register:`` asks.
+
+        A test is an instruction. A loop that came no nearer to 0 since the last one may wait for
+        another core, which is therefore given the turn.
+        """
         value = self.read()
-        self._tests += 1
-        if value != 0 and self._tests > WHILE_LIMIT:
+        if value == 0 or self._nearest == 0 or abs(value) < self._nearest:
+            self._nearest, self._tests = abs(value), 0
+        else:
+            self._tests += 1
+        core = CORE.get()
+        if core is not None:
+            core.begin(shared=self._tests > 0)
+        if self._tests > WHILE_LIMIT:
             flag(
                 ENDLESS_WHILE,
-                f"a while loop tested a register {self._tests} times and it still holds {value}",
+                f"a while loop tested a register {self._tests} times without coming nearer to 0 "
+                f"than {self._nearest}; it holds {value}",
                 operand="register",
                 seen=value,
                 allowed="a body that brings the register to 0",
@@ -153,9 +165,13 @@ def _one_element(name: str, argument: str, tensor: Any) -> NkiTensor:
 
 
 def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
-    if not current_core(name).values:
+    core = current_core(name)
+    if not core.values:
         raise ValueError(f"{name}: the loaded value decides what follows; run with values=True")
-    return prepare_read(_one_element(name, argument, tensor), name, argument).reshape(-1)[0]
+    source = _one_element(name, argument, tensor)
+    core.begin(shared=source.buffer is MemoryRegion.shared_hbm)
+    source.alloc.life.read(core.clock)
+    return prepare_read(source, name, argument).reshape(-1)[0]
 
 
 def _register(name: str, argument: str, value: Any) -> VirtualRegister:
@@ -183,15 +199,17 @@ def register_alloc(x: Any = None) -> VirtualRegister:
 @checked_call("register_move", {"imm": (rules.REMOVED_IMM, "src=nisa.register_alloc(value)")})
 def register_move(dst: Any, src: Any) -> None:
     """Put an integer, or the value of another register, into ``dst``."""
-    current_core("nisa.register_move")
-    _register("register_move", "dst", dst).set(_number("register_move", "src", src))
+    core = current_core("nisa.register_move")
+    target, value = _register("register_move", "dst", dst), _number("register_move", "src", src)
+    if not isinstance(src, NkiTensor):
+        core.begin(shared=False)
+    target.set(value)
 
 
 @checked_call("register_load")
 def register_load(dst: Any, src: Any) -> None:
     """Put the one element of a tensor in SBUF or HBM into ``dst``."""
-    core = current_core("nisa.register_load")
-    core.clock += 1
+    current_core("nisa.register_load")
     _register("register_load", "dst", dst).set(int(_scalar("register_load", "src", src)))
 
 
@@ -199,9 +217,9 @@ def register_load(dst: Any, src: Any) -> None:
 def register_store(dst: Any, src: Any) -> None:
     """Write the value of a register to a tensor with one element."""
     core = current_core("nisa.register_store")
-    core.clock += 1
     target = _one_element("register_store", "dst", dst)
     value = _register("register_store", "src", src).read()
+    core.begin(shared=target.buffer is MemoryRegion.shared_hbm)
     storage = target.alloc.storage_dtype(target.dtype)
     bits = np.array([value], np.int64)
     commit(target, bits.astype(storage).reshape(target.shape))

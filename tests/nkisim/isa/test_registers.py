@@ -8,6 +8,10 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from nkisim.isa import registers
+from tiles import hbm, sbuf
+
+from ..harness_cores import no_hang, no_thread_left, numbers, report_of  # noqa: F401
 
 
 def run(kernel, *arrays, **options):
@@ -148,3 +152,189 @@ def test_outside_a_kernel_there_are_no_registers():
     with pytest.raises(nkisim.NkiValidationError) as caught:
         nisa.register_alloc(0)
     assert caught.value.rule_id == "L063"
+
+
+# -- loops that do not end -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short_limit(monkeypatch):
+    monkeypatch.setattr(registers, "WHILE_LIMIT", 200)
+
+
+def reloads(x):
+    """Load the register from a tile that nobody changes."""
+    register, tile = nisa.register_alloc(1), nl.load(x)
+    while register:
+        nisa.register_load(register, tile)
+    return x
+
+
+def moves(x):
+    register, again = nisa.register_alloc(1), nisa.register_alloc(7)
+    while register:
+        nisa.register_move(register, again)
+    return x
+
+
+def alternates(x):
+    register, turn = nisa.register_alloc(1), 0
+    while register:
+        turn = 1 - turn
+        nisa.register_move(register, nisa.register_alloc(3 + turn))
+    return x
+
+
+def runs_away(x):
+    register, tile = nisa.register_alloc(1), nl.load(x)
+    while register:
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        nisa.register_load(register, tile)
+    return x
+
+
+ENDLESS = [reloads, moves, alternates, runs_away]
+
+
+@pytest.mark.usefixtures("short_limit")
+@pytest.mark.parametrize("kernel", ENDLESS, ids=lambda kernel: kernel.__name__)
+def test_a_loop_that_comes_no_nearer_to_zero_is_stopped(kernel):
+    for strictness in ("simulate", "strict"):
+        with pytest.raises(nkisim.NkiValidationError) as caught:
+            nkisim.simulate(kernel, strictness=strictness)(one(2))
+        assert caught.value.rule_id == "R015"
+    (finding,) = nkisim.check(kernel)(one(2)).findings
+    assert finding.rule.id == "R015"
+    assert finding.file == __file__
+
+
+@pytest.mark.usefixtures("short_limit")
+@pytest.mark.parametrize("kernel", ENDLESS, ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_both_cores_in_an_endless_loop_are_stopped(kernel, seed):
+    assert report_of(kernel, one(2), schedule_seed=seed).codes == {"R015"}
+
+
+@pytest.mark.usefixtures("short_limit")
+@pytest.mark.parametrize("kernel", ENDLESS, ids=lambda kernel: kernel.__name__)
+def test_a_core_that_spins_beside_one_that_waits_is_stopped(kernel):
+    def lonely(x):
+        if nl.program_id(0) == 0:
+            nisa.core_barrier(data=x, cores=(0, 1))
+            return x
+        return kernel(x)
+
+    assert report_of(lonely, one(2)).codes == {"R015"}
+
+
+@pytest.mark.usefixtures("short_limit")
+def test_a_loop_may_take_longer_than_the_limit_when_it_comes_nearer():
+    def kernel(x):
+        tile = nl.load(x)
+        register = nisa.register_alloc(1)
+        nisa.register_load(register, tile)
+        while register:
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=1.0)
+            nisa.register_load(register, tile)
+        out = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    assert run(kernel, one(900)).item() == 0
+
+
+@pytest.mark.usefixtures("short_limit")
+def test_many_short_loops_on_one_register_are_no_endless_one():
+    def kernel(x):
+        register = nisa.register_alloc(0)
+        for _ in range(150):
+            nisa.register_move(register, nisa.register_alloc(1))
+            for left in (2, 2, 0):
+                assert register
+                nisa.register_move(register, nisa.register_alloc(left))
+            assert not register
+        return x
+
+    assert run(kernel, one(2)).item() == 2
+
+
+def test_tests_and_moves_of_registers_are_instructions():
+    def clocks(x, *, loop):
+        register = nisa.register_alloc(3)
+        left = nisa.register_alloc(0)
+        tile = nl.load(x)
+        if loop:
+            while register:
+                nisa.register_move(register, left)
+        nisa.tensor_copy(dst=tile, src=tile)
+        return x
+
+    numbers = []
+    for loop in (False, True):
+        seen = []
+        nkisim.simulate(lambda x, loop=loop: clocks(x, loop=loop), watchers=(seen.append,))(one(2))
+        numbers.append(seen[-1].number)
+    assert numbers[1] - numbers[0] == 3  # two tests and a move
+
+
+@pytest.mark.parametrize("seed", [None, *range(10)])
+@pytest.mark.parametrize("delay", [0, 60])
+def test_a_core_that_spins_on_shared_memory_sees_what_the_other_writes(seed, delay):
+    def kernel(flag):
+        out = hbm((2, 1), nl.int32)
+        register, tile = nisa.register_alloc(1), sbuf((1, 1), nl.int32)
+        if nl.program_id(0) == 1:
+            while register:
+                nisa.register_load(register, flag)
+        else:
+            for _ in range(delay):
+                nisa.memset(dst=tile, value=3)
+            nisa.memset(dst=tile, value=0)
+            nisa.dma_copy(dst=flag, src=tile)
+        nisa.memset(dst=tile, value=nl.program_id(0) + 5)
+        nisa.dma_copy(dst=out[nl.program_id(0) : nl.program_id(0) + 1], src=tile)
+        return out
+
+    report = report_of(kernel, one(1), schedule_seed=seed)
+    np.testing.assert_array_equal(report.outputs, [[5], [6]])
+    # Nothing tells the device that the loop waits for the other core.
+    assert report.codes & {"C007", "C012"}
+
+
+def test_a_spin_loop_waits_as_many_instructions_as_the_other_core_needs():
+    """At equal pace a loop of two instructions turns half as often as the other core has steps."""
+    turns = []
+
+    def kernel(flag):
+        tile = sbuf((1, 1), nl.int32)
+        nisa.memset(dst=tile, value=0)
+        if nl.program_id(0) == 1:
+            register = nisa.register_alloc(1)
+            while register:
+                turns.append(1)
+                nisa.register_load(register, flag)
+        else:
+            for _ in range(100):
+                nisa.memset(dst=tile, value=0)
+            nisa.dma_copy(dst=flag, src=tile)
+        return flag
+
+    report_of(kernel, one(1))
+    assert abs(len(turns) - 50) <= 1
+
+
+def test_a_tile_is_in_use_until_a_register_is_loaded_from_it():
+    def kernel(x, load_last):
+        index = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf, address=(0, 64))
+        other = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf, address=(0, 64))
+        nisa.dma_copy(dst=index, src=x)
+        register = nisa.register_alloc(0)
+        if not load_last:
+            nisa.register_load(register, index)
+        nisa.memset(dst=other, value=3)
+        if load_last:
+            nisa.register_load(register, index)
+        return x
+
+    assert nkisim.check(kernel)(one(2), load_last=True).codes == {"M013"}
+    assert nkisim.check(kernel)(one(2), load_last=False).codes == set()

@@ -231,7 +231,7 @@ def good_C009_cores(a):
 
 
 @twin(f32(64, 32), cores=2, targets=GEN3_UP)
-def bad_C009_memory(a):
+def bad_C035(a):
     out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.load(a)
     nl.store(out[nl.program_id(0)], tile)
@@ -239,7 +239,7 @@ def bad_C009_memory(a):
     return out
 
 
-def good_C009_memory(a):
+def good_C035(a):
     out = nl.ndarray((2, 64, 32), dtype=a.dtype, buffer=nl.shared_hbm)
     tile = nl.load(a)
     nl.store(out[nl.program_id(0)], tile)
@@ -248,13 +248,13 @@ def good_C009_memory(a):
 
 
 @twin(f32(64, 32), targets=GEN3_UP)
-def bad_C009_alone(a):
+def bad_C035_alone(a):
     out = stored(nl.load(a))
     nisa.core_barrier(data=out, cores=(0, 1))  # here
     return out
 
 
-def good_C009_alone(a):
+def good_C035_alone(a):
     out = stored(nl.load(a))
     if nl.num_programs() == 2:
         nisa.core_barrier(data=out, cores=(0, 1))

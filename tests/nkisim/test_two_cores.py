@@ -212,6 +212,40 @@ def test_every_engine_can_wait_at_a_barrier(engine):
     np.testing.assert_array_equal(on_two_cores(kernel, a), np.stack([a, a]))
 
 
+@pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, nl.private_hbm], ids=str)
+@pytest.mark.parametrize("seed", [None, *SEEDS])
+def test_cores_meet_at_a_barrier_on_data_of_their_own(buffer, seed):
+    def kernel(a):
+        core, shared = nl.program_id(0), hbm((2, 8, 4))
+        nl.store(shared[core], nl.add(nl.load(a), float(core)))
+        own = nl.ndarray((8, 4), dtype=nl.float32, buffer=buffer)
+        nisa.core_barrier(own, (0, 1), engine=nisa.engine.vector)  # one that reaches PSUM
+        return shared, both(nl.load(shared[1 - core]))
+
+    a = numbers(8, 4)
+    report = report_of(kernel, a, schedule_seed=seed)
+    np.testing.assert_array_equal(report.outputs[1], np.stack([a + 1, a]))
+    (finding,) = report.findings
+    assert (finding.rule.id, finding.severity, finding.count) == ("C035", "note", 2)
+
+
+@pytest.mark.parametrize("target", GEN3_UP)
+@pytest.mark.parametrize("strictness", ["simulate", "strict"])
+def test_a_core_on_its_own_passes_a_barrier(target, strictness):
+    def kernel(a):
+        out = hbm((8, 4))
+        nl.store(out, nl.load(a))
+        for data in (out, a):
+            nisa.core_barrier(data, (0, 1))
+        return out
+
+    a = numbers(8, 4)
+    for launched in (kernel, nkisim.jit(kernel), nkisim.jit(kernel)[1]):
+        simulation = nkisim.simulate(launched, target=target, strictness=strictness)
+        np.testing.assert_array_equal(simulation(a), a)
+        assert simulation.report.codes == {"C035"}
+
+
 def unordered_read(a):
     out, shared = hbm((2, 8, 4)), hbm((8, 4))
     nl.store(shared[4 * nl.program_id(0) : 4 * nl.program_id(0) + 4], nl.load(a[0:4]))

@@ -22,9 +22,17 @@ BARRIER = declare(
     "C009",
     "core-barrier",
     "error",
-    "core_barrier has other cores than (0, 1), data outside shared_hbm, or only one core.",
+    "core_barrier has other cores than (0, 1), or only one of them comes.",
     "the core waits for a signal that never comes",
     meaningless=True,
+)
+IDLE_BARRIER = declare(
+    "C035",
+    "idle-barrier",
+    "note",
+    "core_barrier has nothing to guard: the kernel runs on one core, or its data is each core's "
+    "own.",
+    "it costs time, and the other core cannot see the data",
 )
 SENDRECV_RANKS = declare(
     "C013",
@@ -55,28 +63,22 @@ _GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
 
 
 def _barrier(call: Call) -> None:
-    data, cores = call.tensor("data"), call["cores"]
-    assert data is not None
-    why = ""
+    cores = call["cores"]
     if tuple(cores) != (0, 1):
-        why = f"cores is {cores}, only (0, 1) is supported"
-    elif data.buffer is not MemoryRegion.shared_hbm:
-        why = f"data is in {data.buffer.value}, not in shared_hbm"
-    if why:
         call.fail(
             BARRIER,
-            why,
+            f"cores is {cores}, only (0, 1) is supported",
             operand="cores",
-            seen=why,
-            allowed="cores=(0, 1) and data in nl.shared_hbm",
-            fix="synchronise on a tensor in nl.shared_hbm that both cores use",
+            seen=cores,
+            allowed="(0, 1)",
+            fix="synchronise both cores of the logical core",
         )
 
 
 @instruction(
     engines=(Engine.gpsimd, Engine.vector, Engine.scalar, Engine.tensor, Engine.sync),
     operands={"data": In(HBM, ON_CHIP, flat=True)},
-    require=(Constraint("cores (0, 1), data in shared HBM", (BARRIER,), _barrier),),
+    require=(Constraint("cores (0, 1)", (BARRIER,), _barrier),),
     since=3,
     memory=True,
     synchronises=True,
@@ -84,10 +86,19 @@ def _barrier(call: Call) -> None:
     source="nki.isa.core_barrier, 0.3.0",
 )
 def core_barrier(
-    core: Core, data: Any, cores: Any, engine: Engine = Engine.gpsimd, name: str | None = None
+    core: Core, data: NkiTensor, cores: Any, engine: Engine = Engine.gpsimd, name: str | None = None
 ) -> None:
-    """Wait until both cores have come here."""
-    member = _pair(core, "core_barrier", BARRIER)
+    """Wait until both cores have come here; a core on its own goes on."""
+    member = core.member
+    if member is None or core.num_programs != 2:
+        _idle("runs on one core", "one core", "launch with kernel[2], or ask nl.num_programs()")
+        return
+    if data.buffer is not MemoryRegion.shared_hbm:
+        _idle(
+            f"guards data in {data.buffer.value}, which the other core cannot see",
+            data.describe(),
+            "synchronise on a tensor in nl.shared_hbm that both cores use",
+        )
     passed = member.count("barrier")
     other = 1 - member.core
     member.wait(
@@ -98,18 +109,16 @@ def core_barrier(
     member.synchronised += 1
 
 
-def _pair(core: Core, name: str, rule: Any) -> Any:
-    """Return the core's place in its pair, or raise: alone it would wait for ever."""
-    if core.member is None or core.num_programs != 2:
-        flag(
-            rule,
-            f"{name} needs two cores, the kernel runs on one",
-            instruction=name,
-            seen="one core",
-            allowed="kernel[2]",
-            fix="launch with kernel[2], or guard the call with nl.num_programs()",
-        )
-    return core.member
+def _idle(why: str, seen: str, fix: str) -> None:
+    flag(
+        IDLE_BARRIER,
+        f"core_barrier {why}",
+        instruction="core_barrier",
+        operand="data",
+        seen=seen,
+        allowed="kernel[2] and data in nl.shared_hbm",
+        fix=fix,
+    )
 
 
 def _ranks(call: Call) -> None:
@@ -174,7 +183,17 @@ def sendrecv(
     name: str | None = None,
 ) -> None:
     """Send a tile to the other core and receive one from it; both sides have copied on return."""
-    member = _pair(core, "sendrecv", SENDRECV_RANKS)
+    member = core.member
+    if member is None or core.num_programs != 2:
+        flag(
+            SENDRECV_RANKS,
+            "sendrecv needs two cores, the kernel runs on one",
+            instruction="sendrecv",
+            seen="one core",
+            allowed="kernel[2]",
+            fix="launch with kernel[2], or guard the call with nl.num_programs()",
+        )
+    assert member is not None
     if member.core in (send_to_rank, recv_from_rank):
         flag(
             SENDRECV_RANKS,

@@ -11,7 +11,7 @@ import nkisim.language as nl
 from nkisim.isa import registers
 from tiles import hbm, sbuf
 
-from ..harness_cores import no_hang, no_thread_left, numbers, report_of  # noqa: F401
+from ..harness_cores import no_hang, no_thread_left, report_of  # noqa: F401
 
 
 def run(kernel, *arrays, **options):

@@ -215,7 +215,7 @@ def run(
             is recorded only.
     """
     report.target = options.generation().name
-    recorder = Recorder(options.strictness)
+    recorder = Recorder(options.strictness, options.errors)
     token = RECORDER.set(recorder)
     try:
         with np.errstate(all="ignore"), one_blas_thread():
@@ -252,6 +252,7 @@ def _core(options: SimOptions, recorder: Recorder, kernel: Kernel, **place: Any)
         precise=options.precise(),
         watchers=options.watchers,
         values=options.values,
+        release=options.release,
         has_grid=kernel.cores is not None,
         **place,
     )

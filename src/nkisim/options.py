@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nkisim.arch import Generation, resolve_target
-from nkisim.diagnostics import Strictness
-from nkisim.machine import Event
+from nkisim.diagnostics import RULES, Strictness
+from nkisim.machine import RELEASES, Event
 
 __all__ = ["PRECISE_VARIABLE", "SimOptions"]
 
@@ -34,6 +34,10 @@ class SimOptions:
             synchronisation are checked, at a fraction of the time; there are no outputs.
         ranks: Number of ranks; with more than one, a call takes a list with the arguments of each
             rank and returns the list of their results.
+        errors: Ids of rules whose findings are errors in this run, such as ``("D020",)`` where an
+            overflow to infinity is never wanted.
+        release: NKI release whose meaning an instruction has where a later one changed it:
+            ``"0.3.0"`` or ``"0.5.0"``.
         schedule_seed: Lets the cores of a run take turns at random between instructions, the same
             way in every run with this seed; None lets them advance at equal pace, one instruction
             each.
@@ -46,6 +50,8 @@ class SimOptions:
     values: bool = True
     ranks: int = 1
     schedule_seed: int | None = None
+    errors: tuple[str, ...] = ()
+    release: str = "0.3.0"
 
     def __post_init__(self) -> None:
         if self.strictness not in _LEVELS:
@@ -54,6 +60,11 @@ class SimOptions:
             resolve_target(self.target)
         if not isinstance(self.ranks, int) or self.ranks < 1:
             raise ValueError(f"ranks: got {self.ranks!r}, accepted: a positive integer")
+        unknown = [rule for rule in self.errors if rule not in RULES]
+        if unknown:
+            raise ValueError(f"errors: got {unknown[0]!r}, accepted: ids of rules, such as 'D020'")
+        if self.release not in RELEASES:
+            raise ValueError(f"release: got {self.release!r}, accepted: {', '.join(RELEASES)}")
 
     def generation(self) -> Generation:
         """Return the target of a call made now."""

@@ -4,7 +4,8 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import bf16, f32, i32, ints, twin
+from kernels import GEN4, bf16, f32, i32, ints, twin
+from kernels.mx import words
 from tiles import stored
 
 # -- types of operands ---------------------------------------------------------------------------
@@ -54,6 +55,33 @@ def good_D032_index(a, columns):
     picked = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
     nisa.nc_n_gather(dst=picked, data=tile, indices=index)
     return stored(picked)
+
+
+@twin(words(64, 8), targets=GEN4)
+def bad_D032_packed(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)  # here
+    return stored(tile)
+
+
+def good_D032_packed(a):
+    tile = nl.load(a)
+    copy = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=copy, src=tile)
+    return stored(copy)
+
+
+@twin(words(64, 8), targets=GEN4)
+def bad_D032_unpacked(a):
+    tile = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)  # here
+    return stored(tile)
+
+
+def good_D032_unpacked(a):
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    return stored(tile)
 
 
 @twin(f32(64, 32), ints("uint8", 64, 32, below=2))

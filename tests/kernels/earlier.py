@@ -170,6 +170,19 @@ def good_A004(a):
     return stored(nl.add(counts, nl.load(a)))
 
 
+@twin(i32(64, 32))
+def bad_A004_whole(a):
+    counts = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.memset(dst=counts, value=0.0)  # here
+    return stored(nl.add(counts, nl.load(a)))
+
+
+def good_A004_whole(a):
+    counts = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.memset(dst=counts, value=0)
+    return stored(nl.add(counts, nl.load(a)))
+
+
 @twin(f32(64, 32), targets=GEN4)
 def bad_A005(a):
     packed = nl.ndarray((64, 8), dtype=nl.float8_e4m3fn_x4, buffer=nl.sbuf)

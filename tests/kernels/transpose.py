@@ -192,3 +192,64 @@ def good_D034(a):
     turned = nl.ndarray((128, 16), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_transpose(dst=turned, src=a)
     return stored(turned)
+
+
+@twin(f8(64, 128), np.eye(64).astype(f8(1).dtype), targets=GEN3_UP)
+def bad_D008_matmul(a, one):
+    turned = nl.ndarray((128, 64), dtype=nl.float8_e4m3, buffer=nl.psum)
+    identity = nl.load(one)
+    nisa.nc_matmul(dst=turned, stationary=nl.load(a), moving=identity, is_transpose=True)  # here
+    return stored(turned)
+
+
+def good_D008_matmul(a, one):
+    turned = nl.ndarray((128, 64), dtype=nl.uint16, buffer=nl.psum)
+    identity = nl.load(one)
+    nisa.nc_matmul(dst=turned, stationary=nl.load(a), moving=identity, is_transpose=True)
+    return stored(turned)
+
+
+@twin(f8(64, 128), targets=GEN3_UP)
+def bad_D008_wide(a):
+    turned = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=nl.load(a))  # here
+    return stored(turned)
+
+
+def good_D008_wide(a):
+    turned = nl.ndarray((128, 64), dtype=nl.bfloat16, buffer=nl.psum)
+    nisa.nc_transpose(dst=turned, data=nl.load(a))
+    return stored(turned)
+
+
+@twin(f32(64, 128), 2 * np.eye(64, dtype=np.float32), targets=GEN3_UP)
+def bad_D049(a, scale):
+    turned = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.psum)
+    tile, twice = nl.load(a), nl.load(scale)
+    nisa.nc_matmul(dst=turned, stationary=tile, moving=twice, is_transpose=True)  # here
+    return stored(turned)
+
+
+def good_D049(a, scale):
+    turned = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.psum)
+    tile, twice = nl.load(a), nl.load(scale)
+    nisa.nc_matmul(dst=turned, stationary=tile, moving=twice)
+    return stored(turned)
+
+
+@twin(
+    np.where(np.eye(64, 32) > 0, np.float32(np.inf), f32(64, 32)),
+    np.eye(64, dtype=np.float32),
+    targets=GEN2,
+)
+def bad_D009_matmul(a, one):
+    turned = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.psum)
+    tile, identity = nl.load(a), nl.load(one)
+    nisa.nc_matmul(dst=turned, stationary=tile, moving=identity, is_transpose=True)  # here
+    return stored(turned)
+
+
+def good_D009_matmul(a, one):
+    turned = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=a)
+    return stored(turned)

@@ -4,7 +4,7 @@ import numpy as np
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN2, GEN3_UP, GEN4, bf16, f32, i32, twin
+from kernels import GEN2, GEN3_UP, GEN4, bf16, f16, f32, i32, ints, twin
 from tiles import stored
 
 # -- integers in float32 -------------------------------------------------------------------------
@@ -383,3 +383,89 @@ def good_D031(scores, low, high):
     above, below = nl.greater_equal, nl.less
     nisa.range_select(tile, tile, above, below, first, last, reduce_res=peak)
     return stored(tile), stored(peak)
+
+
+# -- constants that the tile cannot hold -----------------------------------------------------------
+
+
+@twin(f32(64, 32))
+def bad_D019_memset(a):
+    codes = nl.ndarray(a.shape, dtype=nl.int8, buffer=nl.sbuf)
+    nisa.memset(dst=codes, value=300)  # here
+    return stored(nl.load(a)), stored(codes)
+
+
+def good_D019_memset(a):
+    codes = nl.ndarray(a.shape, dtype=nl.int16, buffer=nl.sbuf)
+    nisa.memset(dst=codes, value=300)
+    return stored(nl.load(a)), stored(codes)
+
+
+@twin(f32(64, 32))
+def bad_D020_memset(a):
+    scales = nl.ndarray(a.shape, dtype=nl.float8_e4m3, buffer=nl.sbuf)
+    nisa.memset(dst=scales, value=1000.0)  # here
+    return stored(nl.load(a)), stored(scales)
+
+
+def good_D020_memset(a):
+    scales = nl.ndarray(a.shape, dtype=nl.float8_e5m2, buffer=nl.sbuf)
+    nisa.memset(dst=scales, value=1000.0)
+    return stored(nl.load(a)), stored(scales)
+
+
+@twin(f32(64, 512))
+def bad_D019_iota(a):
+    columns = nl.ndarray(a.shape, dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.iota(dst=columns, pattern=[[1, 512]])  # here
+    return stored(nl.load(a)), stored(columns)
+
+
+def good_D019_iota(a):
+    columns = nl.ndarray(a.shape, dtype=nl.uint16, buffer=nl.sbuf)
+    nisa.iota(dst=columns, pattern=[[1, 512]])
+    return stored(nl.load(a)), stored(columns)
+
+
+@twin(f16(64, 32))
+def bad_D020_fill(scores):
+    tile = nl.load(scores)
+    nisa.affine_select(tile, [[-1, 32]], 1, tile, -1e9, cmp_op=nl.greater_equal)  # here
+    return stored(tile)
+
+
+def good_D020_fill(scores):
+    tile = nl.load(scores)
+    nisa.affine_select(tile, [[-1, 32]], 1, tile, -6e4, cmp_op=nl.greater_equal)
+    return stored(tile)
+
+
+@twin(f16(64, 32), ints("uint8", 64, 32, below=2))
+def bad_D020_predicated(scores, mask):
+    tile = nl.load(scores)
+    nisa.tensor_copy_predicated(dst=tile, src=-1e9, predicate=nl.load(mask))  # here
+    return stored(tile)
+
+
+def good_D020_predicated(scores, mask):
+    tile = nl.load(scores)
+    nisa.tensor_copy_predicated(dst=tile, src=-6e4, predicate=nl.load(mask))
+    return stored(tile)
+
+
+_HUGE = np.full((64, 32), 1e38, np.float32)
+
+
+@twin(_HUGE, mended=(f32(64, 32),))
+def bad_D042_matmul(a):
+    total = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum)
+    tile = nl.load(a)
+    nisa.nc_matmul(dst=total, stationary=tile, moving=tile)  # here
+    return stored(total)
+
+
+def good_D042_matmul(a):
+    total = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum)
+    tile = nl.load(a)
+    nisa.nc_matmul(dst=total, stationary=tile, moving=tile)
+    return stored(total)

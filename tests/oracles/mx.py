@@ -1,8 +1,9 @@
 """MX blocks from their definition, in exact arithmetic.
 
 A block is 32 elements with one scale X, a power of two stored as the byte log2(X) + 127; element i
-stands for X * P_i. To quantise, X is 2^(floor(log2 max|V|) - (E - 1)) with E the exponent of the
-element format's largest number, but not below 2^-127, and P_i is V_i / X rounded to nearest even.
+stands for X * P_i. To quantise, X is 2^(floor(log2 max|V|) - E) with E the exponent of the element
+format's largest number, but not below 2^-127, and P_i is V_i / X, no further from zero than the
+largest number, rounded to nearest even. From release 0.5.0 on, X is twice that.
 
 A word packs four elements, the first in the lowest bits. A block is 8 rows by one word; the scales
 of rows 32q to 32q + 31 lie in rows 32q + offset to 32q + offset + 3.
@@ -54,15 +55,19 @@ def floor_log2(x: Fraction) -> int:
     return n
 
 
-def scale_of(largest: Fraction, element: Format) -> int:
+def scale_of(largest: Fraction, element: Format, release: str = "0.3.0") -> int:
     """The scale byte of a block with this largest magnitude."""
     if largest == 0:
         return 0
-    exponent = floor_log2(largest) - (floor_log2(element.max_finite) - 1)
+    exponent = floor_log2(largest) - floor_log2(element.max_finite)
+    if release == "0.5.0":
+        exponent += 1
     return max(exponent + 127, 0)
 
 
-def quantize(bits: np.ndarray, source: str, packed: str) -> tuple[np.ndarray, np.ndarray]:
+def quantize(
+    bits: np.ndarray, source: str, packed: str, release: str = "0.3.0"
+) -> tuple[np.ndarray, np.ndarray]:
     """Words (P, F/4) and scales (P/8, F/4) of a (P, F) array of finite 16-bit patterns."""
     read, element = SOURCES[source], ELEMENTS[packed]
     rows, columns = bits.shape
@@ -72,13 +77,13 @@ def quantize(bits: np.ndarray, source: str, packed: str) -> tuple[np.ndarray, np
         for w in range(columns // 4):
             block = [[int(bits[8 * g + r, 4 * w + i]) for i in range(4)] for r in range(8)]
             largest = max(abs(read.value(p)) for row in block for p in row)
-            byte = scale_of(largest, element)
+            byte = scale_of(largest, element, release)
             scales[g, w] = byte
             for r, row in enumerate(block):
                 quotients = [abs(read.value(p)) / power_of_two(byte - 127) for p in row]
                 words[8 * g + r, w] = word_of(
                     [
-                        element.nearest(x, read.is_negative(p))
+                        element.nearest(min(x, element.max_finite), read.is_negative(p))
                         for x, p in zip(quotients, row, strict=True)
                     ],
                     element,

@@ -11,7 +11,7 @@ current run what to do.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -36,7 +36,11 @@ Strictness = Literal["simulate", "strict", "check"]
 
 @dataclass(slots=True)
 class Finding:
-    """One rule found at one place; equal findings of a line fold into a count."""
+    """One rule found at one place; equal findings of a line fold into a count.
+
+    ``level`` is a severity other than the rule's: lower where the case is harmless, or that of an
+    error because the caller asked for it.
+    """
 
     rule: Rule
     message: str
@@ -48,11 +52,12 @@ class Finding:
     fix: str = ""
     notes: tuple[str, ...] = ()
     count: int = 1
+    level: Severity | None = None
 
     @property
     def severity(self) -> Severity:
-        """The rule's severity."""
-        return self.rule.severity
+        """How bad it is: the rule's severity, unless this case has its own."""
+        return self.level or self.rule.severity
 
     @property
     def file(self) -> str:
@@ -84,7 +89,12 @@ class Finding:
         }
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.rule}: {self.message}", *self.details()])
+        return "\n".join([f"{self.headline}: {self.message}", *self.details()])
+
+    @property
+    def headline(self) -> str:
+        """Severity, id and slug."""
+        return f"{self.severity}[{self.rule.id}] {self.rule.slug}"
 
     def details(self) -> list[str]:
         """Return place, operands, reason and remedy, a line each."""
@@ -107,7 +117,7 @@ class NkiValidationError(AssertionError):
     """A kernel does what NKI 0.3.0 forbids; ``finding`` says what, where and how to mend it."""
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__("\n".join([finding.message, str(finding.rule), *finding.details()]))
+        super().__init__("\n".join([finding.message, finding.headline, *finding.details()]))
         self.finding = finding
 
     @property
@@ -186,10 +196,18 @@ class Report:
 
 
 class Recorder:
-    """Collects the findings of one run and decides which of them stop it."""
+    """Collects the findings of one run and decides which of them stop it.
 
-    def __init__(self, strictness: Strictness) -> None:
+    Attributes:
+        strictness: Level of the run.
+        errors: Ids of rules that are errors in this run, whatever their severity.
+        watches_values: True when results are looked at for NaN and infinity.
+    """
+
+    def __init__(self, strictness: Strictness, errors: Collection[str] = ()) -> None:
         self.strictness = strictness
+        self.errors = frozenset(errors)
+        self.watches_values = strictness != "simulate" or bool(errors)
         self._folded: dict[tuple[str, str, int, str, str], Finding] = {}
 
     @property
@@ -197,9 +215,11 @@ class Recorder:
         """The findings so far."""
         return list(self._folded.values())
 
-    def stops(self, rule: Rule) -> bool:
-        """Tell whether a finding of ``rule`` must raise."""
-        return rule.meaningless or (self.strictness == "strict" and rule.severity == "error")
+    def stops(self, finding: Finding) -> bool:
+        """Tell whether a finding must raise."""
+        return finding.rule.meaningless or (
+            self.strictness == "strict" and finding.severity == "error"
+        )
 
     def add(self, finding: Finding) -> None:
         """Record a finding, folding it into an equal one of the same line."""
@@ -230,11 +250,13 @@ def flag(
     fix: str = "",
     notes: tuple[str, ...] = (),
     place: Place | None = None,
+    severity: Severity | None = None,
     error: type[NkiValidationError] = NkiValidationError,
 ) -> None:
     """Raise or record a finding of ``rule``, as the strictness of the current run asks.
 
-    Outside a run only rules without a natural result raise; there is nowhere to record the rest.
+    ``severity`` is that of this case, where it differs from the rule's. Outside a run only rules
+    without a natural result raise; there is nowhere to record the rest.
     """
     recorder = RECORDER.get()
     finding = Finding(
@@ -247,11 +269,14 @@ def flag(
         str(allowed),
         fix,
         notes,
+        level=severity,
     )
     if recorder is None:
         if rule.meaningless:
             raise error(finding)
         return
-    if recorder.stops(rule):
+    if rule.id in recorder.errors:
+        finding.level = "error"
+    if recorder.stops(finding):
         raise error(finding)
     recorder.add(finding)

@@ -13,11 +13,12 @@ import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.isa import dma_rules as broken
+from nkisim.isa.elementwise import same_bits_or_fp32
 from nkisim.machine import Core, commit, commit_where, instruction, prepare_read
 from nkisim.machine.transfer import make_narrower, make_widener
 from nkisim.memory import NkiTensor, resolve_scalar, vector_rows
 from nkisim.memory import rules as memory_rules
-from nkisim.spec import HBM, SBUF, Constraint, In, Op, Out, as_op, rules
+from nkisim.spec import HBM, SBUF, Constraint, In, Op, Out, as_op, rules, unconverted
 from nkisim.spec.constraints import same_dtype
 from nkisim.spec.cost import transfer
 from nkisim.spec.enums import dge_mode as DgeMode
@@ -135,6 +136,7 @@ def _convert(stored: Array, src: NkiTensor, dst: NkiTensor, instruction_name: st
         ),
     ),
     choose_engine=lambda call: Engine.dma,
+    arithmetic=same_bits_or_fp32("dst", "src"),
     memory=True,
     moves=True,
     cost=transfer(over="src"),
@@ -198,6 +200,7 @@ _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
             broken.transpose_arguments,
         ),
     ),
+    arithmetic=unconverted,
     memory=True,
     moves=True,
     cost=transfer(over="src"),

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import declare
-from nkisim.dtypes import encode
+from nkisim.diagnostics import declare, flag
+from nkisim.dtypes import DType, decode, encode
 from nkisim.machine import instruction
 from nkisim.memory import NkiTensor
-from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Constraint, Out, rules
+from nkisim.spec import ON_CHIP, SBUF, Call, Constraint, Out, rules, unconverted
+from nkisim.spec.constraints import unpacked
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["affine_values", "iota", "memset", "pattern_fits"]
+__all__ = ["affine_values", "constant_fits", "iota", "memset", "misfit", "pattern_fits"]
 
 Array = np.ndarray
 
@@ -25,7 +26,6 @@ MEMSET_TYPE = declare(
     "error",
     "memset fills a tile with a value of another kind.",
     "0.3.0 no longer converts: integer tiles take integers",
-    meaningless=True,
 )
 MEMSET_PACKED = declare(
     "A005",
@@ -45,10 +45,6 @@ PATTERN_COUNT = declare(
 )
 
 
-def _copy(call: Call) -> Arithmetic:
-    return "copy"
-
-
 def _fill_value(call: Call) -> None:
     dst, value = call.tensor("dst"), call["value"]
     assert dst is not None
@@ -61,11 +57,7 @@ def _fill_value(call: Call) -> None:
             allowed="an int or a float",
             fix="copy tiles with nisa.tensor_copy",
         )
-    if dst.dtype.kind == "packed":
-        # Floats reach this check without their value, so only a literal 0 can be told apart from
-        # others.
-        if isinstance(value, (int, np.integer)) and value == 0:
-            return
+    if dst.dtype.kind == "packed" and value != 0:
         call.fail(
             MEMSET_PACKED,
             f"value must be 0 for {dst.dtype}, got {value}",
@@ -84,8 +76,9 @@ def _fill_value(call: Call) -> None:
             operand="value",
             seen=repr(value),
             allowed="an int" if not dst.dtype.is_float else "an int or a float",
-            fix=f"write value={int(value)}",
+            fix=f"write value={stored_scalar(dst, value)}",
         )
+    constant_fits(call, "value")
     whole = isinstance(value, (int, np.integer))
     if dst.dtype.is_float and whole and float(np.float32(value)) != value:
         call.fail(
@@ -102,9 +95,13 @@ def _fill_value(call: Call) -> None:
     engines=(Engine.vector, Engine.gpsimd),
     operands={"dst": Out(ON_CHIP)},
     require=(
-        Constraint("value matches the dtype of dst", (MEMSET_TYPE, MEMSET_PACKED), _fill_value),
+        Constraint(
+            "value matches the dtype of dst",
+            (MEMSET_TYPE, MEMSET_PACKED, rules.INTEGER_RANGE, rules.FLOAT_OVERFLOW),
+            _fill_value,
+        ),
     ),
-    arithmetic=_copy,
+    arithmetic=unconverted,
     cost=stream(over="dst"),
     source="nki.isa.memset, 0.3.0",
 )
@@ -119,20 +116,41 @@ def memset(
 
 
 def stored_scalar(tensor: NkiTensor, value: Any) -> Any:
-    """Return a number in the storage form of ``tensor``; integers saturate."""
-    storage = tensor.alloc.storage_dtype(tensor.dtype)
-    if storage == np.float32:
-        return (
-            np.float32(value)
-            if tensor.dtype != "tfloat32"
-            else encode(np.array([value], np.float32), tensor.dtype)[0]
-        )
-    if tensor.dtype.is_integer or tensor.dtype.kind == "packed":
-        limits = np.iinfo(storage)
-        if isinstance(value, (float, np.floating)):
-            return encode(np.array([value], np.float32), tensor.dtype)[0]
+    """Return a number in the storage form of ``tensor``; integers saturate, NaN becomes 0."""
+    dtype, storage = tensor.dtype, tensor.alloc.storage_dtype(tensor.dtype)
+    if storage == np.float32 and dtype != "tfloat32":
+        return np.float32(value)
+    if dtype.kind == "packed" or (dtype.is_integer and isinstance(value, (int, np.integer))):
+        limits: Any = np.iinfo(storage)
         return storage.type(min(max(int(value), int(limits.min)), int(limits.max)))
-    return encode(np.array([value], np.float32), tensor.dtype)[0]
+    return encode(np.array([value], np.float32), dtype)[0]
+
+
+def misfit(dtype: DType, value: Any) -> dict[str, Any] | None:
+    """Return the finding of a number that ``dtype`` cannot hold, or None."""
+    rule, allowed = rules.FLOAT_OVERFLOW, f"magnitudes up to {dtype.max_finite}"
+    if dtype.is_integer:
+        limits: Any = np.iinfo(dtype.numpy)
+        fits = limits.min - 0.5 <= value <= limits.max + 0.5
+        rule, allowed = rules.INTEGER_RANGE, f"{limits.min} to {limits.max}"
+    elif dtype.max_finite is None or not dtype.max_finite < abs(value) < math.inf:
+        fits = True
+    else:
+        # A number just beyond the largest one is rounded to it.
+        fits = np.isfinite(decode(encode(np.array([value], np.float32), dtype), dtype)[0])
+    if fits:
+        return None
+    fix = "fill with a number that the type can hold, or use a wider type"
+    return {"rule": rule, "seen": value, "allowed": allowed, "fix": fix}
+
+
+def constant_fits(call: Call, name: str) -> None:
+    """Check that ``dst`` can hold a number that is written into it."""
+    dst = call.tensor("dst")
+    assert dst is not None
+    found = misfit(dst.dtype, call[name])
+    if found is not None:
+        call.fail(message=f"{name} {call[name]} does not fit {dst.dtype}", operand=name, **found)
 
 
 def pattern_fits(call: Call) -> None:
@@ -176,8 +194,11 @@ def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier
 @instruction(
     engines=(Engine.gpsimd,),
     operands={"dst": Out(SBUF)},
-    require=(Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),),
-    arithmetic=_copy,
+    require=(
+        unpacked("dst"),
+        Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),
+    ),
+    arithmetic=unconverted,
     cost=startup_stream(over="dst"),
     source="nki.isa.iota, 0.3.0",
 )
@@ -186,6 +207,12 @@ def iota(
 ) -> Array:
     """Write an affine function of the position, computed in int32, as ``dst``'s type."""
     values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
+    for worst in (values.min(), values.max()) if values.size else ():
+        found = misfit(dst.dtype, int(worst))
+        if found is not None:
+            message = f"iota makes {worst}, which does not fit {dst.dtype}"
+            flag(message=message, instruction="iota", operand="dst", **found)
+            break
     if dst.dtype.is_integer:
         limits = np.iinfo(dst.dtype.numpy)
         return np.clip(values.astype(np.int64), limits.min, limits.max).astype(dst.dtype.numpy)

@@ -11,7 +11,7 @@ from nkisim.dtypes import float32, int32, uint16, uint32
 from nkisim.machine import Core, commit, commit_where, instruction, prepare_read
 from nkisim.memory import NkiTensor, with_sentinel
 from nkisim.memory.written import INTEGER_SENTINEL
-from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Constraint, In, Out, rules
+from nkisim.spec import ON_CHIP, SBUF, Call, Constraint, In, Out, rules, unconverted
 from nkisim.spec.constraints import (
     dtype_in,
     int32_constant,
@@ -79,10 +79,6 @@ NONZERO_LAYOUT = declare(
 )
 
 
-def _copy(call: Call) -> Arithmetic:
-    return "copy"
-
-
 def _flag_index(name: str, indices: Array, bound: int) -> None:
     """Flag indices that are not below ``bound``."""
     outside = indices >= bound
@@ -115,7 +111,7 @@ def _undefined(values: Array, where: Array) -> None:
         same_dtype("dst", "data"),
         dtype_in("indices", (uint32,)),
     ),
-    arithmetic=_copy,
+    arithmetic=unconverted,
     cost=startup_stream(over="dst", factor=4),
     source="nki.isa.nc_n_gather, 0.3.0",
 )
@@ -166,6 +162,7 @@ def _local_gather_sizes(call: Call) -> None:
             "16 partitions per core, up to 4096 indices", (GATHER_SIZE,), _local_gather_sizes
         ),
     ),
+    arithmetic=unconverted,
     memory=True,
     cost=startup_stream(over="dst"),
     source="nki.isa.local_gather, 0.3.0",
@@ -257,6 +254,7 @@ def _shuffle(call: Call) -> None:
             "32 mask entries of 0 to 31 or 255; quadrants aligned", (SHUFFLE_MASK,), _shuffle
         ),
     ),
+    arithmetic=unconverted,
     memory=True,
     cost=stream(over="src"),
     source="nki.isa.nc_stream_shuffle, 0.3.0",
@@ -319,6 +317,7 @@ def _extra_element(call: Call) -> None:
         int32_constant("index_offset", "padding_val"),
     ),
     since=3,
+    arithmetic=unconverted,
     memory=True,
     cost=startup_stream(over="src", factor=4),
     source="nki.isa.nonzero_with_count, 0.3.0",
@@ -370,7 +369,7 @@ def _bounds_shape(call: Call) -> None:
         dtype_in("dst", (float32, int32)),
         Constraint("one partition; dst (1, 2, n)", (BOUNDS_SHAPE,), _bounds_shape),
     ),
-    arithmetic=_copy,
+    arithmetic=unconverted,
     cost=startup_stream(over="segment_ids", factor=8),
     source="nki.isa.sequence_bounds, 0.3.0",
 )

@@ -20,8 +20,9 @@ from nkisim.compiled.matrix_unit import Packed
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType, bfloat16, decode, encode, float32
 from nkisim.isa import matmul_rules as broken
-from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS
-from nkisim.machine import Core, instruction, prepare_read
+from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS, spreads
+from nkisim.isa.transpose import contaminated, passed
+from nkisim.machine import Core, check_finite, instruction, prepare_read
 from nkisim.memory import NkiTensor, with_sentinel
 from nkisim.spec import PSUM, SBUF, In, Out, rules
 from nkisim.spec.cost import matmul
@@ -84,16 +85,19 @@ def nc_matmul(
 ) -> None:
     """Write or add ``stationary.T @ moving`` to a PSUM tile.
 
+    From gen3 on ``is_transpose`` passes the bits of ``stationary`` through, in the order of a
+    ``moving`` identity or permutation; on gen2 it only labels the product.
+
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
     """
-    if is_transpose and core.generation.number >= 3:
-        store_sum(core, dst, transposed(stationary, moving), accumulate=False, raw=True)
-        return
     rows = 2 * stationary.shape[0] if perf_mode is PerfMode.double_row else stationary.shape[0]
     left = prepare_read(stationary, "nc_matmul", "stationary").reshape(rows, -1)
     right = prepare_read(moving, "nc_matmul", "moving").reshape(rows, -1)
     adds = adding(core, dst, accumulate)
+    if is_transpose and _passes(core, dst, stationary, moving, left, right, adds):
+        return
+    watched = core.recorder.watches_values and np.isfinite(dst.array[adds]).all()
     plain = dst.dtype is float32 and dst.ndim == 2
     if (
         plain
@@ -101,15 +105,17 @@ def nc_matmul(
         and _multiply_on_unit(stationary, moving, left, right, dst.array, add=adds)
     ):
         note_sum(dst)
-        return
-    left = _widened(stationary, left, "stationary", is_stationary_onezero)
-    right = _widened(moving, right, "moving", is_moving_onezero)
-    if plain and adds is False:
-        np.matmul(left.T, right, out=dst.array)
-        note_sum(dst)
-        return
-    product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
-    store_sum(core, dst, product, accumulate=adds)
+    else:
+        left = _widened(stationary, left, "stationary", is_stationary_onezero)
+        right = _widened(moving, right, "moving", is_moving_onezero)
+        if plain and adds is False:
+            np.matmul(left.T, right, out=dst.array)
+            note_sum(dst)
+        else:
+            product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
+            store_sum(core, dst, product, accumulate=adds)
+    if watched:
+        check_finite("nc_matmul", (left, right), dst.array)
 
 
 def _multiply_on_unit(
@@ -155,14 +161,42 @@ def _bfloat16_patterns(dtype: DType) -> Array | None:
     return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
-def transposed(stationary: NkiTensor, moving: NkiTensor) -> Array:
-    """Return the bits that transpose mode passes through, selected by ``moving``'s ones."""
-    stored = prepare_read(stationary, "nc_matmul", "stationary").reshape(stationary.shape[0], -1)
-    selector = decode(
-        prepare_read(moving, "nc_matmul", "moving").reshape(moving.shape[0], -1), moving.dtype
+def _passes(
+    core: Core,
+    dst: NkiTensor,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    left: Array,
+    right: Array,
+    adds: Array | bool,
+) -> bool:
+    """Write what transpose mode passes through; False where the product is to be computed."""
+    if core.generation.number == 2:
+        contaminated(left, stationary, "nc_matmul", "stationary")
+        return False
+    ones = decode(right, moving.dtype) if right.dtype != np.float32 else right
+    if not ((ones == 0) | (ones == 1)).all() or (ones.sum(axis=0) != 1).any():
+        why = "holds columns other than those of an identity"
+    elif (ones.sum(axis=1) > 1).any():
+        why = "selects a row twice"
+    elif adds is not False:
+        return False
+    else:
+        spread = spreads(core.generation.number, Engine.tensor, stationary.dtype)
+        moved = left[ones.argmax(axis=0)].T
+        dst.array[...] = passed(moved, stationary, dst, spread=spread).reshape(dst.shape)
+        note_sum(dst)
+        return True
+    flag(
+        broken.TRANSPOSE_MOVING,
+        f"nc_matmul in transpose mode has a moving operand that {why}",
+        instruction="nc_matmul",
+        operand="moving",
+        seen=why,
+        allowed="an identity or a permutation",
+        fix="drop is_transpose to multiply, or pass an identity",
     )
-    row = selector.argmax(axis=0)
-    return np.ascontiguousarray(stored[row].T)
+    return False
 
 
 def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Array:
@@ -265,19 +299,11 @@ def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
         )
 
 
-def store_sum(
-    core: Core, dst: NkiTensor, product: Array, accumulate: Array | bool, raw: bool = False
-) -> None:
+def store_sum(core: Core, dst: NkiTensor, product: Array, accumulate: Array | bool) -> None:
     """Put a product into PSUM, adding where told; sums are rounded to ``dst``'s type."""
     target = dst.array
     product = product.reshape(dst.shape)
-    if raw:
-        target[...] = (
-            product
-            if product.dtype == target.dtype
-            else encode(product.astype(np.float32), dst.dtype)
-        )
-    elif accumulate is False:
+    if accumulate is False:
         target[...] = product if target.dtype == np.float32 else encode(product, dst.dtype)
     else:
         old = target if target.dtype == np.float32 else decode(target, dst.dtype)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from nkisim.diagnostics import declare
+from nkisim.dtypes import DType
 from nkisim.memory import NkiTensor
 from nkisim.spec import Call, Constraint, rules
 from nkisim.spec.constraints import one_start_partition
+from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
 __all__ = ["MATMUL_CONSTRAINTS", "array_tile"]
@@ -140,6 +142,18 @@ TRANSPOSE_DTYPE = _declare(
     "transpose-dtype",
     "The destination of a transpose has another type than the data.",
     "transposes pass bits through and do not convert",
+)
+TRANSPOSE_8BIT = _declare(
+    "D008",
+    "transpose-8bit",
+    "The Tensor engine transposes float8 data into an 8-bit destination.",
+    "results are spaced 16 bits apart in PSUM, with zeros in the upper byte",
+)
+TRANSPOSE_MOVING = _declare(
+    "D049",
+    "transpose-moving",
+    "nc_matmul in transpose mode has a moving operand that is no identity or permutation.",
+    "the mode passes bits through and neither scales nor sums",
 )
 ONEZERO_HINT = _declare(
     "D010",
@@ -368,17 +382,8 @@ def _dtypes(call: Call) -> None:
             fix="convert one side",
         )
     if call["is_transpose"]:
-        if dst.dtype != stationary.dtype and not (
-            call.generation.number == 2 and dst.dtype == "float32"
-        ):
-            call.fail(
-                TRANSPOSE_DTYPE,
-                f"dst is {dst.dtype}, the transposed operand is {stationary.dtype}",
-                operand="dst",
-                seen=dst.dtype,
-                allowed=stationary.dtype,
-                fix="allocate the PSUM tile with the data's dtype",
-            )
+        if call.generation.number > 2 or dst.dtype != "float32":
+            transpose_dtype(call, "stationary", Engine.tensor)
         return
     allowed = ("float32", "bfloat16") if call.generation.number >= 4 else ("float32",)
     if dst.dtype not in allowed:
@@ -390,6 +395,35 @@ def _dtypes(call: Call) -> None:
             allowed=", ".join(allowed),
             fix="use a float32 PSUM tile and convert while copying it to SBUF",
         )
+
+
+def transpose_dtype(call: Call, name: str, engine: Engine) -> None:
+    """Check the type of ``dst`` for a transpose of an operand on an engine."""
+    data, dst = call.tensor(name), call.tensor("dst")
+    assert data is not None and dst is not None
+    if spreads(call.generation.number, engine, data.dtype):
+        spaced = dst.shape[-1] == 1 or dst.strides[-1] == 2 * dst.itemsize
+        if dst.dtype.bits == 16 or (dst.dtype == data.dtype and spaced):
+            return
+        rule, allowed = TRANSPOSE_8BIT, f"a 16-bit type, or {data.dtype} with a step of 2"
+        fix = "allocate a 16-bit PSUM tile, or transpose bfloat16"
+    elif dst.dtype == data.dtype:
+        return
+    else:
+        rule, allowed, fix = TRANSPOSE_DTYPE, data.dtype, "allocate dst with the data's dtype"
+    call.fail(
+        rule,
+        f"dst is {dst.dtype}, the transposed operand is {data.dtype}",
+        operand="dst",
+        seen=dst.dtype,
+        allowed=allowed,
+        fix=f"{fix}; a bfloat16 PSUM tile is legal here",
+    )
+
+
+def spreads(generation: int, engine: Engine, dtype: DType) -> bool:
+    """Tell whether a transpose leaves elements of 8 bits in 16."""
+    return generation >= 3 and engine is Engine.tensor and dtype.bits == 8 and dtype.is_float
 
 
 def bank_fits(call: Call) -> None:
@@ -448,6 +482,7 @@ MATMUL_CONSTRAINTS = (
             E4M3FN_OPERAND,
             DOUBLE_ROW_DTYPE,
             TRANSPOSE_DTYPE,
+            TRANSPOSE_8BIT,
         ),
         _dtypes,
     ),

@@ -34,8 +34,8 @@ from nkisim.isa.matmul_rules import array_tile
 from nkisim.machine import Core, commit, instruction, prepare_read
 from nkisim.machine.transfer import note_written, trace_read
 from nkisim.memory import NkiTensor
-from nkisim.spec import PSUM, SBUF, Call, Constraint, In, Out
-from nkisim.spec.constraints import dtype_in, one_start_partition
+from nkisim.spec import PSUM, SBUF, Call, Constraint, In, Out, unconverted
+from nkisim.spec.constraints import dtype_in, one_start_partition, unpacked
 from nkisim.spec.cost import matmul, stream
 from nkisim.spec.enums import engine as Engine
 
@@ -105,12 +105,16 @@ MX_DTYPE = declare(
 
 
 def _check_scale(call: Call, name: str, data_name: str, words: int) -> None:
-    """Check shape and place of a tensor of scales for ``words`` packed words per partition."""
+    """Check shape and place of a tensor of scales for ``words`` packed words per partition.
+
+    A tensor that is read may have more partitions than the data; the first ones count.
+    """
     scale, data = call.tensor(name), call.tensor(data_name)
     assert scale is not None and data is not None
     rows = data.shape[0]
     least = rows - QUADRANT + SCALE_ROWS
-    if not least <= scale.shape[0] <= rows or scale.free_size != words:
+    most = rows if call.instruction.operands[name].writes else scale.shape[0]
+    if not least <= scale.shape[0] <= most or scale.free_size != words:
         small = f"({SCALE_ROWS}, {words}) or " if rows == QUADRANT else ""
         call.fail(
             SCALE_SHAPE,
@@ -192,6 +196,7 @@ def _trace_quantize(
         ),
     ),
     since=4,
+    arithmetic=unconverted,
     memory=True,
     trace=_trace_quantize,
     cost=stream(over="src", factor=0.25),
@@ -202,15 +207,16 @@ def quantize_mx(
 ) -> None:
     """Round blocks of 8 partitions by 4 elements to packed float8 and one scale each.
 
-    The scale of a block with largest magnitude a is 2^(floor(log2 a) - (E - 1)), where E is the
-    exponent of the largest float8: 8 for e4m3fn, 15 for e5m2. It is at least 2^-127, which also is
-    the scale of a block of zeros. This is twice the scale of the sample algorithm in the OCP
-    specification, which has E in place of E - 1; so the largest element fits after rounding, and
-    nothing saturates. Elements are divided by the scale and rounded to nearest, ties to even.
+    The scale of a block with largest magnitude a is 2^(floor(log2 a) - E), where E is the exponent
+    of the largest float8: 8 for e4m3fn, 15 for e5m2. It is at least 2^-127, which also is the scale
+    of a block of zeros. Elements are divided by the scale, limited to the largest float8 and
+    rounded to nearest, ties to even. From release 0.5.0 on the scale is twice as large, so that
+    nothing has to be limited.
 
     The device is not documented for infinity and NaN. Here both count with the exponent 128 of
-    their bit pattern; NaN stays NaN, infinity stays infinity in e5m2 and becomes NaN in e4m3fn,
-    and the finite elements of the block are rounded at that scale, most of them to 0.
+    their bit pattern; NaN stays NaN, infinity becomes the largest float8 (from 0.5.0 on infinity,
+    or NaN in e4m3fn), and the finite elements of the block are rounded at that scale, most of them
+    to 0.
 
     Rows of ``dst_scale`` between the scales keep their bytes.
     """
@@ -219,18 +225,23 @@ def quantize_mx(
     stored = prepare_read(src, "quantize_mx", "src")
     values = stored if stored.dtype == np.float32 else decode(stored, src.dtype)
     blocks = values.reshape(rows // BLOCK_ROWS, BLOCK_ROWS, words, PACKED)
+    saturates = core.release < "0.5.0"
+    largest -= not saturates
     exponent = _scale_exponents(np.abs(blocks).max(axis=(1, 3)), largest)
-    inverse = np.ldexp(np.float32(1), -exponent)
-    elements = encode(blocks * inverse[:, None, :, None], element)
+    scaled = blocks * np.ldexp(np.float32(1), -exponent)[:, None, :, None]
+    if saturates:
+        assert element.max_finite is not None
+        np.clip(scaled, -element.max_finite, element.max_finite, out=scaled)
+    elements = encode(scaled, element)
     commit(dst, elements.view(dst.dtype.numpy).reshape(dst.shape))
     scales = _scale_rows(dst_scale, rows)
     commit(scales, (exponent + BIAS).astype(np.uint8).reshape(scales.shape))
 
 
 def _scale_exponents(magnitude: Array, largest: int) -> Array:
-    """Return the exponents of the scales of blocks with these largest magnitudes."""
+    """Return the exponents of scales that take these magnitudes to the exponent ``largest``."""
     # frexp normalises to [1/2, 1), subnormals included.
-    exponent = np.where(np.isfinite(magnitude), np.frexp(magnitude)[1] - 1, 128) - (largest - 1)
+    exponent = np.where(np.isfinite(magnitude), np.frexp(magnitude)[1] - 1, 128) - largest
     exponent[magnitude == 0] = -BIAS
     return np.asarray(np.maximum(exponent, -BIAS))
 
@@ -358,6 +369,7 @@ def _trace_matmul(
         dtype_in("moving", tuple(_EXPONENTS), MX_DTYPE),
         dtype_in("stationary_scale", (uint8,), MX_DTYPE),
         dtype_in("moving_scale", (uint8,), MX_DTYPE),
+        unpacked("dst"),
         dtype_in("dst", (float32, bfloat16), broken.RESULT_DTYPE),
         one_start_partition("stationary", "moving"),
         Constraint(
@@ -379,6 +391,7 @@ def _trace_matmul(
         ),
     ),
     since=4,
+    arithmetic=unconverted,
     memory=True,
     trace=_trace_matmul,
     cost=matmul(),

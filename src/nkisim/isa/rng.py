@@ -31,7 +31,7 @@ from nkisim.dtypes import (
 from nkisim.isa.generators import LANES, XORWOW_WORDS, Generator, Lfsr, Xorwow, uniform
 from nkisim.machine import Core, instruction, prepare_read
 from nkisim.memory import NkiTensor, resolve_scalar
-from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Column, Constraint, In, Out
+from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Column, Constraint, In, Out, unconverted
 from nkisim.spec.constraints import (
     dtype_in,
     engine_among,
@@ -137,10 +137,6 @@ def _draw(core: Core, engine: Engine, dst: NkiTensor, name: str) -> Array:
 
 def _bits(call: Call) -> Arithmetic:
     return "bits"
-
-
-def _copy(call: Call) -> Arithmetic:
-    return "copy"
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -273,7 +269,7 @@ def _probability_value(call: Call) -> ValueWatch:
             "prob float32 for integer data, else a float", (DROP_PROBABILITY,), _probability_type
         ),
     ),
-    arithmetic=_copy,
+    arithmetic=unconverted,
     stateful=True,
     watch_values=_probability_value,
     cost=stream(over="data"),

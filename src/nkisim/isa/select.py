@@ -6,15 +6,34 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import declare
+from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import int8, int16, uint8, uint16, uint32
 from nkisim.isa.accumulate import accumulate
 from nkisim.isa.activation import reduce_res_fits
 from nkisim.isa.elementwise import apply, same_bits_or_fp32
-from nkisim.isa.fill import PATTERN_COUNT, affine_values, pattern_fits, stored_scalar
+from nkisim.isa.fill import (
+    PATTERN_COUNT,
+    affine_values,
+    constant_fits,
+    misfit,
+    pattern_fits,
+    stored_scalar,
+)
 from nkisim.machine import Core, commit_where, instruction, prepare_read
 from nkisim.memory import NkiTensor
-from nkisim.spec import ON_CHIP, OPS, SBUF, Call, Column, Constraint, In, InOut, Op, Out, rules
+from nkisim.spec import (
+    ON_CHIP,
+    OPS,
+    SBUF,
+    Call,
+    Column,
+    Constraint,
+    In,
+    InOut,
+    Op,
+    Out,
+    rules,
+)
 from nkisim.spec.constraints import (
     at_most_one_in_psum,
     dtype_in,
@@ -107,6 +126,7 @@ def _predicate_fits(data: str) -> Constraint:
         at_most_one_in_psum("src", "predicate"),
         one_start_partition("src", "predicate"),
     ),
+    arithmetic=same_bits_or_fp32("dst", "src"),
     memory=True,
     cost=stream(over="dst", factor=2),
     source="nki.isa.tensor_copy_predicated, 0.3.0",
@@ -127,6 +147,10 @@ def tensor_copy_predicated(
         values = prepare_read(src, "tensor_copy_predicated", "src").reshape(dst.shape)
     else:
         values = np.asarray(stored_scalar(dst, src))
+        found = misfit(dst.dtype, src)
+        if found is not None:
+            message = f"tensor_copy_predicated src {src} does not fit {dst.dtype}"
+            flag(message=message, instruction="tensor_copy_predicated", operand="src", **found)
     commit_where(dst, values, chosen)
 
 
@@ -345,6 +369,9 @@ def _affine_arguments(call: Call) -> None:
             allowed="a tile and a number",
             fix="pass offset=... by keyword",
         )
+    tile, dst = call.tensor("on_true_tile"), call.tensor("dst")
+    if tile is not None and dst is not None and tile.dtype == dst.dtype:
+        constant_fits(call, "on_false_value")  # else float32 is rounded, with the finding due there
     op = call.op("cmp_op")
     if op is None or op.kind != "compare" or op.name.startswith("logical"):
         call.fail(

@@ -10,7 +10,7 @@ import numpy as np
 from nkisim.diagnostics import declare, flag
 from nkisim.machine import Core, commit, instruction, prepare_read
 from nkisim.memory import MemoryRegion, NkiTensor
-from nkisim.spec import HBM, ON_CHIP, SBUF, Call, Constraint, In, Out, rules
+from nkisim.spec import HBM, ON_CHIP, SBUF, Call, Constraint, In, Out, rules, unconverted
 from nkisim.spec.constraints import same_dtype, same_free_size, same_partitions
 from nkisim.spec.cost import fixed, transfer
 from nkisim.spec.enums import dma_engine as DmaEngine
@@ -161,6 +161,7 @@ def _gpsimd_size(call: Call) -> None:
         Constraint("gpsimd_dma: 16n partitions, small rows", (SENDRECV_SIZE,), _gpsimd_size),
     ),
     since=3,
+    arithmetic=unconverted,
     memory=True,
     synchronises=True,
     cost=transfer(over="src"),

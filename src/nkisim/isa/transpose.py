@@ -8,7 +8,14 @@ import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import decode, encode, suits_numba, transpose_rows
-from nkisim.isa.matmul_rules import RESULT_BUFFER, TRANSPOSE_DTYPE
+from nkisim.isa.elementwise import same_bits_or_fp32
+from nkisim.isa.matmul_rules import (
+    RESULT_BUFFER,
+    TRANSPOSE_8BIT,
+    TRANSPOSE_DTYPE,
+    spreads,
+    transpose_dtype,
+)
 from nkisim.machine import Core, commit, instruction, prepare_read
 from nkisim.machine.transfer import note_written
 from nkisim.memory import MemoryRegion, NkiTensor
@@ -16,7 +23,7 @@ from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["nc_transpose"]
+__all__ = ["contaminated", "nc_transpose", "passed"]
 
 TRANSPOSE_SIZE = declare(
     "S039",
@@ -35,13 +42,6 @@ TRANSPOSE_FLATTENS = declare(
     "permutation.",
     "the free dimensions are flattened into one before the transpose",
     meaningless=True,
-)
-TRANSPOSE_8BIT = declare(
-    "D008",
-    "transpose-8bit",
-    "error",
-    "The Tensor engine transposes float8 data into an 8-bit destination.",
-    "results are spaced 16 bits apart in PSUM",
 )
 TRANSPOSE_SPECIALS = declare(
     "D009",
@@ -127,26 +127,7 @@ def _sizes(call: Call) -> None:
 
 
 def _dtypes(call: Call) -> None:
-    data, dst = call.tensor("data"), call.tensor("dst")
-    assert data is not None and dst is not None
-    if dst.dtype != data.dtype:
-        call.fail(
-            TRANSPOSE_DTYPE,
-            f"dst must have the dtype of data, {data.dtype}, got {dst.dtype}",
-            operand="dst",
-            seen=dst.dtype,
-            allowed=data.dtype,
-            fix="allocate dst with data's dtype; a bfloat16 PSUM tile is legal here",
-        )
-    elif data.dtype.bits == 8 and data.dtype.is_float and _chosen(call) is Engine.tensor:
-        call.fail(
-            TRANSPOSE_8BIT,
-            f"dst is {dst.dtype}, but the tensor engine writes 8-bit results 16 bits apart",
-            operand="dst",
-            seen=dst.dtype,
-            allowed="a 16-bit destination with stride 2",
-            fix="view the PSUM tile as 16-bit, or transpose bfloat16",
-        )
+    transpose_dtype(call, "data", _chosen(call))
 
 
 @instruction(
@@ -158,9 +139,14 @@ def _dtypes(call: Call) -> None:
             (TRANSPOSE_SIZE, TRANSPOSE_FLATTENS, TRANSPOSE_ENGINE),
             _sizes,
         ),
-        Constraint("dst has the dtype of data", (TRANSPOSE_DTYPE, TRANSPOSE_8BIT), _dtypes),
+        Constraint(
+            "dst has the dtype of data, float8 on Tensor 16 bits",
+            (TRANSPOSE_DTYPE, TRANSPOSE_8BIT),
+            _dtypes,
+        ),
     ),
     choose_engine=_chosen,
+    arithmetic=same_bits_or_fp32("dst", "data"),
     memory=True,
     cost=stream(over="data"),
     source="nki.isa.nc_transpose, 0.3.0",
@@ -176,40 +162,52 @@ def nc_transpose(
     stored = prepare_read(data, "nc_transpose", "data")
     if stored.ndim != 2:
         stored = stored.reshape(data.shape[0], -1)
-    result: Any = None
-    if core.generation.number == 2 and data.dtype.is_float:
-        on_tensor = _runs_on(data, dst, engine) is Engine.tensor
-        result = _contaminated(stored, data) if on_tensor else None
-    if result is None:
-        if dst.dtype == data.dtype and dst.storage is not data.storage:
-            target = dst.array
-            if suits_numba(stored) and _has_dense_rows(target) and _has_dense_rows(stored):
-                transpose_rows(target, stored)
-                note_written(dst)
-                return
-        result = stored.T
-    if dst.dtype != data.dtype:
-        result = encode(decode(np.ascontiguousarray(result), data.dtype), dst.dtype)
-    commit(dst, result.reshape(dst.shape))
+    chosen = _runs_on(data, dst, engine)
+    if core.generation.number == 2 and chosen is Engine.tensor and data.dtype.is_float:
+        stored = contaminated(stored, data, "nc_transpose", "data")
+    if dst.dtype == data.dtype and dst.storage is not data.storage:
+        target = dst.array
+        if suits_numba(stored) and _has_dense_rows(target) and _has_dense_rows(stored):
+            transpose_rows(target, stored)
+            note_written(dst)
+            return
+    spread = spreads(core.generation.number, chosen, data.dtype)
+    commit(dst, passed(stored.T, data, dst, spread=spread).reshape(dst.shape))
 
 
 def _has_dense_rows(array: Any) -> bool:
     return array.ndim == 2 and array.strides[1] == array.itemsize <= array.strides[0]
 
 
-def _contaminated(stored: Any, data: NkiTensor) -> Any:
-    """Return the product with the identity if NaN or infinity contaminates it, else None."""
+def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:
+    """Return stored elements of ``data`` as a transpose leaves them in ``dst``.
+
+    Bits pass as they are; where 8-bit elements ``spread``, into 16 bits with zeros above. Into any
+    other type, which is a finding, values are converted.
+    """
+    if dst.dtype == data.dtype:
+        return moved
+    moved = np.ascontiguousarray(moved)
+    if not (spread and dst.dtype.bits == 16):
+        return encode(decode(moved, data.dtype), dst.dtype)
+    narrow = moved if moved.itemsize == 1 else encode(moved, data.dtype)
+    wide = narrow.view(np.uint8).astype(np.uint16).view(dst.dtype.numpy)
+    return wide if dst.itemsize == 2 else decode(wide, dst.dtype)
+
+
+def contaminated(stored: Any, data: NkiTensor, name: str, operand: str) -> Any:
+    """Return the elements of ``data`` with NaN and infinity spread as gen2's identity does."""
     values = decode(stored, data.dtype)
     special = ~np.isfinite(values)
     if not special.any():
-        return None
+        return stored
     flag(
         TRANSPOSE_SPECIALS,
-        f"nc_transpose data holds {int(special.sum())} NaN or infinite values; gen2 spreads them",
-        instruction="nc_transpose",
-        operand="data",
+        f"{name} {operand} holds {int(special.sum())} NaN or infinite values; gen2 spreads them",
+        instruction=name,
+        operand=operand,
         seen=f"{int(special.sum())} of {values.size}",
         fix="transpose on the vector engine or by DMA, or replace them first",
     )
-    product = np.matmul(values.T, np.eye(values.shape[0], dtype=np.float32))
+    product = np.matmul(np.eye(values.shape[0], dtype=np.float32), values)
     return encode(product, data.dtype)

@@ -2,14 +2,15 @@
 
 from nkisim.machine.blas import one_blas_thread
 from nkisim.machine.cluster import Cluster, Member
-from nkisim.machine.core import CORE, Core, Event, current_core
+from nkisim.machine.core import CORE, RELEASES, Core, Event, current_core
 from nkisim.machine.dispatch import instruction
-from nkisim.machine.plan import Plan, make_plan
+from nkisim.machine.plan import Plan, check_finite, make_plan
 from nkisim.machine.schedule import Schedule, Stopped
 from nkisim.machine.transfer import commit, commit_where, prepare_read
 
 __all__ = [
     "CORE",
+    "RELEASES",
     "Cluster",
     "Core",
     "Event",
@@ -17,6 +18,7 @@ __all__ = [
     "Plan",
     "Schedule",
     "Stopped",
+    "check_finite",
     "commit",
     "commit_where",
     "current_core",

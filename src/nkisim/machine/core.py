@@ -16,7 +16,10 @@ from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["CORE", "Accumulators", "Core", "Event", "current_core"]
+__all__ = ["CORE", "RELEASES", "Accumulators", "Core", "Event", "current_core"]
+
+RELEASES = ("0.3.0", "0.5.0")
+"""NKI releases that differ in the meaning of an instruction, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class Core:
         generators: Random number generators of the engines, made by the instructions that use them.
         watchers: Called with an ``Event`` after every instruction.
         values: False when no numbers are computed.
+        release: NKI release whose meaning instructions have.
         member: Place among several cores, or None for a core on its own.
         tick: Called when an instruction begins, with whether other cores can see what it touches;
             None for a core on its own.
@@ -93,6 +97,7 @@ class Core:
         "plans",
         "program_id",
         "recorder",
+        "release",
         "tick",
         "values",
         "watchers",
@@ -107,6 +112,7 @@ class Core:
         watchers: tuple[Callable[[Event], None], ...] = (),
         has_grid: bool = False,
         values: bool = True,
+        release: str = RELEASES[0],
         member: Member | None = None,
         shared: SharedHbm | None = None,
     ) -> None:
@@ -115,6 +121,7 @@ class Core:
         self.member = member
         self.tick = None if member is None else member.tick
         self.values = values
+        self.release = release
         self.recorder = recorder
         self.clock = 0
         self.plans: dict[Any, Any] = _PLANS.setdefault((generation.number, precise), {})

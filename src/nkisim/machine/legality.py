@@ -10,6 +10,7 @@ from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip
 from nkisim.memory import rules as memory_rules
 from nkisim.spec import rules
 from nkisim.spec.call import Call
+from nkisim.spec.constraints import refuse_pack
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
 
@@ -40,11 +41,22 @@ def check_call(call: Call) -> None:
         _check_engine(call)
     for constraint in instruction.require:
         constraint.check(call)
+    _check_packs(call)
     call.engine = _engine(call)
     for name, operand in instruction.operands.items():
         tensor = call.tensor(name)
         if tensor is not None:
             _check_placement(call, name, operand, tensor)
+
+
+def _check_packs(call: Call) -> None:
+    """Check that no x4 tile goes through float32: its words are no numbers."""
+    for name, value in call.values.items():
+        for tensor in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(tensor, NkiTensor) and tensor.dtype.kind == "packed":
+                if call.instruction.arithmetic(call) == "fp32":
+                    refuse_pack(call, name, tensor)
+                return
 
 
 def _engine(call: Call) -> Engine:

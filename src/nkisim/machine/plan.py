@@ -37,7 +37,7 @@ from nkisim.spec.call import Call, Violation
 from nkisim.spec.instruction import Instruction, Shortcut
 from nkisim.spec.operands import Operand
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["Plan", "check_finite", "make_plan"]
 
 
 class Plan:
@@ -198,7 +198,8 @@ class Plan:
                 note_written(arguments[index])
 
     def _compute(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> None:
-        if core.recorder.strictness == "simulate":
+        watched = core.recorder.watches_values
+        if not watched:
             shortcut = self.shortcut
             if shortcut is not None and shortcut.suits() and self._apart(tensors):
                 self._take_shortcut(shortcut, core, arguments, tensors)
@@ -211,8 +212,8 @@ class Plan:
         if self.watch is not None:
             self.watch(arguments)
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
-        if self.widened and core.recorder.strictness != "simulate":
-            self._check_finite(arguments, result)
+        if self.widened and watched:
+            check_finite(self.instruction.name, arguments, result)
         stores = self.stores
         if len(stores) == 1 and type(result) is not tuple:
             index, store = stores[0]
@@ -263,25 +264,6 @@ class Plan:
                 parts[index] = widen(stored[rows])
             target[rows] = blocks.narrow(self.body(*parts))
         note_written(written)
-
-    def _check_finite(self, arguments: list[Any], result: Any) -> None:
-        """Flag NaN and infinity that the instruction made from finite inputs."""
-        for part in result if type(result) is tuple else (result,):
-            if part is None or np.isfinite(part).all():
-                continue
-            numbers = (float, np.floating, np.ndarray)
-            inputs = [value for value in arguments if isinstance(value, numbers)]
-            if all(np.isfinite(value).all() for value in inputs):
-                at = np.unravel_index(int(np.argmax(~np.isfinite(part))), part.shape)
-                flag(
-                    rules.NAN_CREATED,
-                    f"{self.instruction.name} makes {part[at]} from finite inputs",
-                    instruction=self.instruction.name,
-                    operand="dst",
-                    seen=f"{part[at]} at {tuple(int(i) for i in at)}",
-                    fix="add an epsilon, subtract the maximum, or clamp the input",
-                )
-            return
 
     def _check_overlap(self, tensors: Sequence[Any]) -> None:
         if len(self.writes) > 1:
@@ -334,6 +316,26 @@ class Plan:
         )
         for watcher in core.watchers:
             watcher(event)
+
+
+def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:
+    """Flag NaN and infinity that an instruction made from finite arguments."""
+    for part in result if type(result) is tuple else (result,):
+        if part is None or np.isfinite(part).all():
+            continue
+        numbers = (float, np.floating, np.ndarray)
+        inputs = [value for value in arguments if isinstance(value, numbers)]
+        if all(np.isfinite(value).all() for value in inputs):
+            at = np.unravel_index(int(np.argmax(~np.isfinite(part))), part.shape)
+            flag(
+                rules.NAN_CREATED,
+                f"{instruction} makes {part[at]} from finite inputs",
+                instruction=instruction,
+                operand="dst",
+                seen=f"{part[at]} at {tuple(int(i) for i in at)}",
+                fix="add an epsilon, subtract the maximum, or clamp the input",
+            )
+        return
 
 
 _BLOCK_ELEMENTS = 32768

@@ -2,7 +2,7 @@
 
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import Constraint
-from nkisim.spec.instruction import INSTRUCTIONS, Arithmetic, Instruction
+from nkisim.spec.instruction import INSTRUCTIONS, Arithmetic, Instruction, unconverted
 from nkisim.spec.operands import HBM, ON_CHIP, PSUM, SBUF, Column, In, InOut, Operand, Out
 from nkisim.spec.ops import OPS, Op, as_op
 
@@ -24,4 +24,5 @@ __all__ = [
     "Operand",
     "Out",
     "as_op",
+    "unconverted",
 ]

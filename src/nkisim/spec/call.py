@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nkisim.arch import Generation
-from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, flag
+from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, Severity, flag
 from nkisim.memory import NkiTensor
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.ops import Op, as_op
@@ -29,6 +29,7 @@ class Violation:
     allowed: object
     fix: str
     error: type[NkiValidationError]
+    severity: Severity | None = None
 
     def flag(self) -> None:
         """Raise or record it for the line that is running now."""
@@ -40,6 +41,7 @@ class Violation:
             seen=self.seen,
             allowed=self.allowed,
             fix=self.fix,
+            severity=self.severity,
             error=self.error,
         )
 
@@ -93,14 +95,16 @@ class Call:
         allowed: object = "",
         fix: str = "",
         named: bool = True,
+        severity: Severity | None = None,
         error: type[NkiValidationError] = NkiValidationError,
     ) -> None:
         """Add a violation; one that leaves no natural result stops the checks at once.
 
-        The message begins with the instruction's name unless ``named`` is False.
+        The message begins with the instruction's name unless ``named`` is False. ``severity`` is
+        that of this case, where it differs from the rule's.
         """
         text = f"{self.name} {message}" if named else message
-        violation = Violation(rule, text, self.name, operand, seen, allowed, fix, error)
+        violation = Violation(rule, text, self.name, operand, seen, allowed, fix, error, severity)
         if rule.meaningless:
             violation.flag()
         self.violations.append(violation)

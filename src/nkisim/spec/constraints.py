@@ -9,7 +9,7 @@ import numpy as np
 
 from nkisim.diagnostics import Rule
 from nkisim.dtypes import DType
-from nkisim.memory import MemoryRegion
+from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.enums import engine as Engine
@@ -28,10 +28,12 @@ __all__ = [
     "number_constant",
     "one_start_partition",
     "reduction_operator",
+    "refuse_pack",
     "same_dtype",
     "same_free_size",
     "same_partitions",
     "small_immediate",
+    "unpacked",
 ]
 
 
@@ -190,6 +192,29 @@ def same_dtype(a: str, b: str, rule: Rule = rules.DTYPE_MISMATCH) -> Constraint:
             )
 
     return Constraint(f"{a} and {b} have one dtype", (rule,), check)
+
+
+def unpacked(name: str) -> Constraint:
+    """An operand is no x4 tile."""
+
+    def check(call: Call) -> None:
+        tensor = call.tensor(name)
+        if tensor is not None and tensor.dtype.kind == "packed":
+            refuse_pack(call, name, tensor)
+
+    return Constraint(f"{name} is no x4 tile", (rules.OPERAND_DTYPE,), check)
+
+
+def refuse_pack(call: Call, name: str, tensor: NkiTensor) -> None:
+    """Add the violation of an x4 tile where numbers are wanted."""
+    call.fail(
+        rules.OPERAND_DTYPE,
+        f"{name} is {tensor.dtype}, four numbers in one element, which it does not take",
+        operand=name,
+        seen=tensor.dtype,
+        allowed="a type of single numbers; packs are moved, quantize_mx and nc_matmul_mx",
+        fix="give both sides of a copy the packed type, or keep the numbers unpacked",
+    )
 
 
 def dtype_in(name: str, allowed: Collection[DType], rule: Rule = rules.OPERAND_DTYPE) -> Constraint:

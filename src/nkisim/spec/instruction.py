@@ -13,7 +13,7 @@ from nkisim.spec.cost import Cost
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
 
-__all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction", "Shortcut", "ValueWatch"]
+__all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction", "Shortcut", "ValueWatch", "unconverted"]
 
 Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 """How values pass through an instruction.
@@ -46,6 +46,11 @@ INSTRUCTIONS: dict[str, Instruction] = {}
 
 def _always_fp32(call: Call) -> Arithmetic:
     return "fp32"
+
+
+def unconverted(call: Call) -> Arithmetic:
+    """Arithmetic of instructions that take elements as they are stored."""
+    return "copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -309,8 +309,9 @@ OPERAND_DTYPE = declare(
     "D032",
     "operand-dtype",
     "error",
-    "An index, predicate, seed or metadata operand has a type the instruction does not take.",
-    "the engine interprets the operand in a fixed format",
+    "An index, predicate, seed or metadata operand has a type the instruction does not take, or "
+    "an x4 tile meets arithmetic.",
+    "the engine interprets the operand in a fixed format, and the words of a pack are no numbers",
     meaningless=True,
 )
 COLUMN_DTYPE = declare(

@@ -252,6 +252,81 @@ def test_transpose_mode_moves_every_bit_pattern(target, name):
     np.testing.assert_array_equal(got.view(bits.dtype), oracle.transpose(bits))
 
 
+def transposing(moving, accumulate=None, dtype=np.float32, out=None):
+    """A kernel that transposes onto a product that is there already, and its plain twin."""
+
+    def kernel(before, data, moving, plain):
+        a, b = load(data, data.dtype), load(moving, moving.dtype)
+        acc = nl.ndarray((a.shape[1], b.shape[1]), dtype=out or data.dtype, buffer=nl.psum)
+        if accumulate is not None:
+            start = load(before, before.dtype)
+            nisa.nc_matmul(dst=acc, stationary=start[:, : a.shape[1]], moving=start)
+        nisa.nc_matmul(
+            dst=acc, stationary=a, moving=b, is_transpose=not plain, accumulate=accumulate
+        )
+        return store(acc)
+
+    before, data = draw((len(moving), len(moving))), draw((len(moving), 24), seed=3)
+    return kernel, (before, data.astype(dtype), moving.astype(dtype))
+
+
+MOVING = {
+    "zero columns": np.eye(32) * (np.arange(32) % 3 > 0),
+    "twice the identity": 2 * np.eye(32),
+    "minus the identity": -np.eye(32),
+    "ones": np.ones((32, 32)),
+    "a row twice": np.eye(32)[:, np.maximum(np.arange(32) - 1, 0)],
+}
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("moving", MOVING)
+def test_transpose_mode_with_any_other_operand_is_the_plain_product(target, moving):
+    kernel, operands = transposing(MOVING[moving])
+    turned = nkisim.check(kernel, target=target)(*operands, False)
+    product = nkisim.check(kernel, target=target)(*operands, True)
+    codes = {code for code in turned.codes if code[0] != "L"}
+    assert codes == (set() if target == "gen2" else {"D049"})
+    np.testing.assert_array_equal(turned.outputs, product.outputs)
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("order", ["identity", "reversed", "shuffled", "first rows"])
+def test_transpose_mode_reorders_by_a_permutation(target, order):
+    rows = {
+        "identity": np.arange(32),
+        "reversed": np.arange(32)[::-1],
+        "shuffled": np.random.default_rng(0).permutation(32),
+        "first rows": np.arange(10),
+    }[order]
+    kernel, operands = transposing(np.eye(32)[:, rows])
+    report = nkisim.check(kernel, target=target)(*operands, False)
+    assert {code for code in report.codes if code[0] != "L"} == set()
+    np.testing.assert_array_equal(report.outputs, operands[1][rows].T)
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_transpose_mode_adds_when_told(target, accumulate):
+    kernel, operands = transposing(np.eye(32), accumulate)
+    got = nkisim.check(kernel, target=target)(*operands, False)
+    want = nkisim.check(kernel, target=target)(*operands, True)
+    np.testing.assert_array_equal(got.outputs, want.outputs)
+    assert np.array_equal(got.outputs, operands[1].T) != accumulate
+
+
+@pytest.mark.parametrize("out", ["bfloat16", "float16", "uint16", "int16"])
+@pytest.mark.parametrize("target", ["gen3", "gen4"])
+def test_transpose_mode_leaves_float8_in_16_bits_with_zeros_above(target, out):
+    patterns = np.random.default_rng(0).integers(0, 256, (32, 24)).astype(np.uint8)
+    kernel, operands = transposing(np.eye(32), dtype=ml_dtypes.float8_e4m3, out=out)
+    report = nkisim.check(kernel, target=target)(
+        operands[0], patterns.view(ml_dtypes.float8_e4m3), operands[2], False
+    )
+    assert {code for code in report.codes if code[0] != "L"} == set()
+    np.testing.assert_array_equal(report.outputs.view(np.uint16), patterns.T.astype(np.uint16))
+
+
 @nkisim.jit
 def hinted(stationary, moving, stationary_is, moving_is):
     a = load(stationary, stationary.dtype)

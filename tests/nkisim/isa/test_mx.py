@@ -21,11 +21,14 @@ FLOAT8_PACKS = ["float8_e4m3fn_x4", "float8_e5m2_x4"]
 SOURCES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 each_float8 = pytest.mark.parametrize("packed", FLOAT8_PACKS)
+RELEASES = ["0.3.0", "0.5.0"]
+
+each_release = pytest.mark.parametrize("release", RELEASES)
 each_source = pytest.mark.parametrize("source", SOURCES)
 
 
 def quantized(
-    source: np.ndarray, packed: str, scales: np.ndarray, offset: int = 0
+    source: np.ndarray, packed: str, scales: np.ndarray, offset: int = 0, release: str = "0.3.0"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Words and the whole tile of scales after quantize_mx into the scales from row ``offset``."""
 
@@ -35,17 +38,19 @@ def quantized(
         quantize_mx(dst=words, src=loaded(source), dst_scale=tile[offset:])
         return stored(words), stored(tile)
 
-    words, tile = run(kernel, source, scales)
+    words, tile = run(kernel, source, scales, release=release)
     return as_words(words), tile
 
 
-def assert_quantized(source: np.ndarray, packed: str, offset: int = 0) -> None:
+def assert_quantized(
+    source: np.ndarray, packed: str, offset: int = 0, release: str = "0.3.0"
+) -> None:
     """Every word, every scale, and no other byte of the tile of scales, is as defined."""
     rows, columns = source.shape
     name = next(n for n, dtype in SOURCES.items() if dtype == source.dtype)
     scales = np.full((rows, columns // 4), SENTINEL, np.uint8)
-    words, tile = quantized(source, packed, scales, offset)
-    want_words, want_scales = oracle.quantize(source.view(np.uint16), name, packed)
+    words, tile = quantized(source, packed, scales, offset, release)
+    want_words, want_scales = oracle.quantize(source.view(np.uint16), name, packed, release)
     np.testing.assert_array_equal(words, want_words)
     scales[oracle.scale_rows(rows, offset)] = want_scales
     np.testing.assert_array_equal(tile, scales)
@@ -84,7 +89,8 @@ def finite_tiles(draw, source: str) -> np.ndarray:
 @given(data=st.data())
 def test_quantize(source, packed, data):
     tile = data.draw(finite_tiles(source))
-    assert_quantized(tile, packed, data.draw(st.sampled_from(OFFSETS)))
+    offset, release = data.draw(st.sampled_from(OFFSETS)), data.draw(st.sampled_from(RELEASES))
+    assert_quantized(tile, packed, offset, release)
 
 
 @each_float8
@@ -100,21 +106,24 @@ def test_quantize_every_finite_pattern(source, packed, binades):
     assert_quantized(tile.view(SOURCES[source]), packed)
 
 
-# 1 = 2^0 has the scale 2^(0 - (E - 1)), so it becomes 2^(E - 1): exponent field E - 1 + bias.
+# 1 = 2^0 has the scale 2^-E and so becomes 2^E, with the exponent field E + bias; from 0.5.0 on
+# the scale is 2^(1 - E).
 @pytest.mark.parametrize(
-    ("packed", "byte", "pattern"),
+    ("release", "packed", "byte", "pattern"),
     [
-        ("float8_e4m3fn_x4", 127 - 7, (7 + 7) << 3),
-        ("float8_e5m2_x4", 127 - 14, (14 + 15) << 2),
+        ("0.3.0", "float8_e4m3fn_x4", 127 - 8, (8 + 7) << 3),
+        ("0.3.0", "float8_e5m2_x4", 127 - 15, (15 + 15) << 2),
+        ("0.5.0", "float8_e4m3fn_x4", 127 - 7, (7 + 7) << 3),
+        ("0.5.0", "float8_e5m2_x4", 127 - 14, (14 + 15) << 2),
     ],
 )
 @each_source
-def test_quantize_known_answers(source, packed, byte, pattern):
+def test_quantize_known_answers(source, release, packed, byte, pattern):
     ones = np.ones((32, 8), SOURCES[source])
     ones[:8, :4] = 0
     ones[0, 0] = -0.0
     ones[8, 4] = -1
-    words, tile = quantized(ones, packed, np.zeros((4, 2), np.uint8))
+    words, tile = quantized(ones, packed, np.zeros((4, 2), np.uint8), release=release)
     want = np.full((32, 2), pattern * 0x01010101, np.uint32)
     want[:8, 0] = 0
     want[0, 0] = 0x80
@@ -124,10 +133,20 @@ def test_quantize_known_answers(source, packed, byte, pattern):
 
 
 @each_float8
-def test_quantize_the_largest_magnitudes_without_saturation(packed):
+def test_quantize_the_largest_magnitudes_with_saturation(packed):
+    # (2 - 2^-7) * 2^127 at the scale 2^(127 - E) lies beyond the largest float8, 1.75 * 2^E.
+    largest = np.full((32, 4), 0xFF7F, np.uint16).view(ml_dtypes.bfloat16)
+    words, tile = quantized(largest, packed, np.zeros((4, 1), np.uint8))
+    exponent, byte = (8, 0xFE) if "e4m3" in packed else (15, 0xFB)
+    assert (words == byte * 0x01010101).all()
+    assert (tile == 127 - exponent + 127).all()
+
+
+@each_float8
+def test_quantize_the_largest_magnitudes_of_0_5_0_without_saturation(packed):
     # (2 - 2^-7) * 2^127 rounds up to 2^128, which is 2^E at the scale 2^(127 - (E - 1)).
     largest = np.full((32, 4), 0x7F7F, np.uint16).view(ml_dtypes.bfloat16)
-    words, tile = quantized(largest, packed, np.zeros((4, 1), np.uint8))
+    words, tile = quantized(largest, packed, np.zeros((4, 1), np.uint8), release="0.5.0")
     exponent, bias, bits = (8, 7, 3) if "e4m3" in packed else (15, 15, 2)
     assert (words == ((exponent + bias) << bits) * 0x01010101).all()
     assert (tile == 127 - (exponent - 1) + 127).all()
@@ -226,27 +245,34 @@ def test_quantize_views_of_more_dimensions():
 
 @each_float8
 @each_source
+@each_release
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
-def test_infinity_and_nan_count_with_their_exponent(source, packed, special):
+def test_infinity_and_nan_count_with_their_exponent(source, packed, special, release):
     tile = np.ones((32, 8), SOURCES[source])
     tile[3, 1] = special
-    words, scales = quantized(tile, packed, np.zeros((4, 2), np.uint8))
-    exponent = 8 if "e4m3" in packed else 15
-    assert scales[0, 0] == 128 - (exponent - 1) + 127
+    words, scales = quantized(tile, packed, np.zeros((4, 2), np.uint8), release=release)
+    exponent = (8 if "e4m3" in packed else 15) - (release == "0.5.0")
+    assert scales[0, 0] == 128 - exponent + 127
     patterns = [oracle.patterns_of(int(w), oracle.ELEMENTS[packed]) for w in words[:8, 0]]
     kinds = {
         (r, i): oracle.ELEMENTS[packed].kind(p)
         for r, four in enumerate(patterns)
         for i, p in enumerate(four)
     }
-    kept = "inf" if np.isinf(special) and packed == "float8_e5m2_x4" else "nan"
+    if np.isnan(special):
+        kept = "nan"
+    elif release == "0.3.0":
+        kept = "finite"
+        assert patterns[3][1] & 0x7F == (0x7E if "e4m3" in packed else 0x7B)
+    else:
+        kept = "inf" if packed == "float8_e5m2_x4" else "nan"
     assert kinds.pop((3, 1)) == kept
     assert bool(patterns[3][1] & 0x80) == bool(np.signbit(np.float32(special)))
-    # 1 divided by 2^121 or 2^114 is far below the smallest float8.
+    # 1 divided by 2^113 or more is far below the smallest float8.
     assert set(kinds.values()) == {"finite"}
     assert sum(p for four in patterns for p in four) == patterns[3][1]
     alone = np.ones((32, 8), SOURCES[source])
-    want_words, want_scales = quantized(alone, packed, np.zeros((4, 2), np.uint8))
+    want_words, want_scales = quantized(alone, packed, np.zeros((4, 2), np.uint8), release=release)
     np.testing.assert_array_equal(words[:, 1], want_words[:, 1])
     np.testing.assert_array_equal(scales[1:], want_scales[1:])
 

@@ -480,6 +480,27 @@ def test_matmul_refuses(changes, code):
     assert called(nc_matmul_mx, MULTIPLY | changes) == {code}
 
 
+@pytest.mark.parametrize("rows", [32, 64, 96])
+@pytest.mark.parametrize("written", [True, False])
+def test_of_a_taller_tile_of_scales_the_first_rows_count(rows, written):
+    a, b = Operand(1, E4M3, rows, 4), Operand(2, E4M3, rows, 8)
+
+    def kernel(a_words, b_words, a_scales, b_scales):
+        tiles = []
+        for scales in (a_scales, b_scales):
+            tile = nl.ndarray((128, scales.shape[1]), nl.uint8, buffer=nl.sbuf)
+            if written:
+                nisa.memset(tile, SENTINEL)
+            nisa.dma_copy(dst=tile[0:rows], src=scales)
+            tiles.append(tile)
+        acc = nl.ndarray((4, 8), nl.float32, buffer=nl.psum)
+        nc_matmul_mx(acc, loaded(a_words), loaded(b_words), *tiles)
+        return stored(acc)
+
+    got = run(kernel, a.host, b.host, a.scattered(), b.scattered())
+    assert_product(got, matmul(a.values, b.values))
+
+
 def test_matmul_refuses_operands_on_different_partitions():
     half = {name: (shape, dtype, "", 64) for name, (shape, dtype) in list(MULTIPLY.items())[2:]}
     changed = MULTIPLY | {"moving": half["moving"], "moving_scale": half["moving_scale"]}

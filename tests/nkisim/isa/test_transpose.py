@@ -20,6 +20,7 @@ HOST = {
     "int32": np.int32,
     "uint32": np.uint32,
     "int16": np.int16,
+    "uint16": np.uint16,
     "uint8": np.uint8,
 }
 
@@ -88,6 +89,48 @@ def test_gen2_spreads_what_is_not_finite_over_its_row(value):
     assert not np.delete(lost, 7, axis=0).any()
     want = oracle.transpose(data)
     np.testing.assert_array_equal(np.delete(report.outputs, 7, axis=0), np.delete(want, 7, axis=0))
+
+
+def spread(data, dtype, buffer, *, step=1):
+    """A kernel that transposes float8 into another type, or into every other element."""
+
+    def kernel(data):
+        turned = nl.ndarray((data.shape[1], data.shape[0], step), dtype=dtype, buffer=buffer)
+        nisa.nc_transpose(dst=turned[:, :, 0], data=loaded(data))
+        out = nl.ndarray(data.shape[::-1], dtype=dtype, buffer=nl.shared_hbm)
+        copied = nl.ndarray(data.shape[::-1], dtype=dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=copied, src=turned[:, :, 0], engine=nisa.vector_engine)
+        nisa.dma_copy(dst=out, src=copied)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize("precise", [True, False])
+@pytest.mark.parametrize("name", ["float8_e4m3", "float8_e5m2"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint16"])
+@pytest.mark.parametrize("target", ["gen3", "gen4"])
+def test_tensor_engine_leaves_float8_in_16_bits_with_zeros_above(target, dtype, name, precise):
+    data = patterns((64, 48), name)
+    if not precise:  # NaN has no bits of its own in float32 storage
+        data[~np.isfinite(data.astype(np.float32))] = 1
+    check = nkisim.check(spread(data, dtype, nl.psum), target=target, precise_fp=precise)
+    report = check(data)
+    assert {code for code in report.codes if code[0] != "L"} == set()
+    got = report.outputs.astype(HOST[dtype])  # float32 without precise storage
+    np.testing.assert_array_equal(bits(got), bits(data).T.astype(np.uint16))
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_float8_of_its_own_type_needs_room_for_16_bits(target, step):
+    data = np.arange(64 * 48).reshape(64, 48).astype(np.uint8) % 100
+    data = data.view(ml_dtypes.float8_e4m3)
+    check = nkisim.check(spread(data, nl.float8_e4m3, nl.psum, step=step), target=target)
+    report = check(data)
+    wanted = {"D008"} if step == 1 and target != "gen2" else set()
+    assert {code for code in report.codes if code[0] != "L"} == wanted
+    np.testing.assert_array_equal(bits(report.outputs), bits(data).T)
 
 
 # The Vector engine

@@ -1,0 +1,48 @@
+"""No type of any operand of any instruction ends in an error of the simulator's own."""
+
+import contextlib
+import dataclasses
+
+import numpy as np
+import pytest
+
+import nkisim
+from nkisim.diagnostics import NkiValidationError
+from nkisim.dtypes import DTYPES
+
+from .samples import SAMPLES, run
+
+PACKS = ("float8_e4m3fn_x4", "float4_e2m1fn_x4")
+TYPES = (*PACKS, "bool", "int8", "tfloat32", "float8_e4m3fn")
+
+
+def retyped(sample, names, dtype):
+    """The sample with some of its tiles of another type, holding small numbers or words."""
+    kind = DTYPES[dtype]
+    rng = np.random.default_rng(0)
+
+    def of_type(tile):
+        if tile.values is None:
+            return dataclasses.replace(tile, dtype=kind)
+        high = 2 if dtype == "bool" else 100
+        values = rng.integers(0, high, tile.shape).astype(kind.numpy)
+        host = values.view(np.dtype(dtype)) if dtype in PACKS else values
+        return dataclasses.replace(tile, dtype=kind, values=host)
+
+    tiles = {n: of_type(tile) if n in names else tile for n, tile in sample.tiles.items()}
+    return dataclasses.replace(sample, tiles=tiles)
+
+
+def choices(sample):
+    """Each tile by itself, and all of them."""
+    return [{name} for name in sample.tiles] + [set(sample.tiles)]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+def test_a_type_is_computed_or_refused(sample, dtype):
+    for names in choices(sample):
+        other = retyped(sample, names, dtype)
+        run(other)
+        with contextlib.suppress(NkiValidationError):
+            run(other, entry=nkisim.simulate)

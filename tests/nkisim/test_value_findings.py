@@ -1,0 +1,178 @@
+"""Overflow, saturation and division by zero: warnings with a result, errors on request."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from nkisim.diagnostics import NkiFindingWarning, NkiValidationError
+from tiles import hbm, loaded, sbuf, stored
+
+
+def copied(dtype):
+    def kernel(x):
+        tile = sbuf(x.shape, dtype)
+        nisa.tensor_copy(dst=tile, src=loaded(x))
+        return stored(tile)
+
+    return kernel
+
+
+def transferred(dtype):
+    def kernel(x):
+        out = hbm(x.shape, dtype)
+        nisa.dma_copy(dst=out, src=x)
+        return out
+
+    return kernel
+
+
+def activated(dtype):
+    def kernel(x):
+        tile = sbuf(x.shape, dtype)
+        nisa.activation(dst=tile, op=nl.square, data=loaded(x))
+        return stored(tile)
+
+    return kernel
+
+
+def inverted(dtype):
+    def kernel(x):
+        tile = sbuf(x.shape, dtype)
+        nisa.reciprocal(dst=tile, data=loaded(x))
+        return stored(tile)
+
+    return kernel
+
+
+def multiplied(dtype):
+    def kernel(x):
+        total = nl.ndarray((x.shape[1], x.shape[1]), dtype=dtype, buffer=nl.psum)
+        tile = loaded(x)
+        nisa.nc_matmul(dst=total, stationary=tile, moving=tile)
+        return stored(total)
+
+    return kernel
+
+
+# Kernel, value of all its inputs, rule, and what every element of the result is.
+CASES = {
+    "float8 overflow": (copied("float8_e4m3"), 1e5, "D020", np.inf),
+    "float8_e5m2 overflow": (copied("float8_e5m2"), -1e5, "D020", -np.inf),
+    "float16 overflow": (activated("float16"), 300.0, "D020", np.inf),
+    "float16 overflow by DMA": (transferred("float16"), 1e6, "D020", np.inf),
+    "int8 saturation": (copied("int8"), 300.0, "D019", 127),
+    "uint8 saturation": (activated("uint8"), 20.0, "D019", 255),
+    "int8 saturation by DMA": (transferred("int8"), -1e3, "D019", -128),
+    "division by zero": (inverted("float32"), 0.0, "D042", np.inf),
+    "overflowing product": (multiplied("float32"), 1e30, "D042", np.inf),
+}
+
+each_case = pytest.mark.parametrize("case", [pytest.param(c, id=n) for n, c in CASES.items()])
+
+
+def full(value):
+    return np.full((8, 16), value, np.float32)
+
+
+@each_case
+def test_strict_computes_and_records_a_warning(case):
+    kernel, value, rule, result = case
+    simulation = nkisim.simulate(kernel, strictness="strict")
+    np.testing.assert_array_equal(simulation(full(value)).astype(np.float32), np.float32(result))
+    assert [(f.rule.id, f.severity) for f in simulation.report.findings] == [(rule, "warning")]
+
+
+@each_case
+def test_strict_stops_where_the_rule_is_an_error(case):
+    kernel, value, rule, _ = case
+    strict = nkisim.simulate(kernel, strictness="strict", errors=(rule,))
+    with pytest.raises(NkiValidationError, match=rf"error\[{rule}\]") as caught:
+        strict(full(value))
+    assert caught.value.finding.severity == "error"
+    strict(full(1.0))
+
+
+@each_case
+def test_simulate_computes_and_warns_where_the_rule_is_an_error(case):
+    kernel, value, rule, result = case
+    simulation = nkisim.simulate(kernel, errors=(rule,))
+    with pytest.warns(NkiFindingWarning, match=rule):
+        outputs = simulation(full(value))
+    np.testing.assert_array_equal(outputs.astype(np.float32), np.float32(result))
+    assert not simulation.report.ok
+
+
+@each_case
+def test_a_check_is_not_ok_where_the_rule_is_an_error(case):
+    kernel, value, rule, _ = case
+    assert nkisim.check(kernel)(full(value)).ok
+    report = nkisim.check(kernel, errors=(rule,))(full(value))
+    assert not report.ok
+    assert [f["severity"] for f in [finding.to_dict() for finding in report]] == ["error"]
+
+
+def test_only_rules_can_be_errors():
+    with pytest.raises(ValueError, match="errors: got 'D999'"):
+        nkisim.simulate(copied("int8"), errors=("D020", "D999"))
+
+
+def test_only_releases_that_differ_can_be_chosen():
+    with pytest.raises(ValueError, match=r"release: got '9.9.9', accepted: 0.3.0, 0.5.0"):
+        nkisim.simulate(copied("int8"), release="9.9.9")
+
+
+# -- constants -------------------------------------------------------------------------------------
+
+
+def filled(dtype, value):
+    def kernel(x):
+        tile = sbuf(x.shape, dtype)
+        nisa.memset(dst=tile, value=value)
+        return stored(tile)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "codes", "result"),
+    [
+        ("int8", 300, {"D019"}, 127),
+        ("uint8", -1, {"D019"}, 0),
+        ("int32", 2**40, {"D019"}, 2**31 - 1),
+        ("int8", 127, set(), 127),
+        ("int8", 0.0, {"A004"}, 0),
+        ("int16", -7.0, {"A004"}, -7),
+        ("int16", 2.5, {"A004"}, 2),
+        ("int16", float("nan"), {"A004", "D019"}, 0),
+        ("uint32", float("inf"), {"A004", "D019"}, 2**32 - 1),
+        ("int8", float("-inf"), {"A004", "D019"}, -128),
+        ("float8_e4m3", 1000.0, {"D020"}, np.inf),
+        ("float8_e4m3", 1000, {"D020"}, np.inf),
+        ("float8_e4m3", 241.0, set(), 240),
+        ("float8_e4m3", float("inf"), set(), np.inf),
+        ("float16", -1e6, {"D020"}, -np.inf),
+        ("bfloat16", -3.4028235e38, {"D020"}, -np.inf),
+        ("float32", -3.4028235e38, set(), -3.4028235e38),
+        ("float32", 1e300, {"D020"}, np.inf),
+        ("float32", float("nan"), set(), np.nan),
+    ],
+)
+@pytest.mark.parametrize("values", [True, False])
+def test_memset_reports_a_constant_that_does_not_fit(dtype, value, codes, result, values):
+    report = nkisim.check(filled(dtype, value), values=values)(full(0.0))
+    assert {code for code in report.codes if code[0] != "L"} == codes
+    if values:
+        got = report.outputs.astype(np.float64)
+        np.testing.assert_array_equal(
+            got, np.float64(result) if "int" in dtype else np.float32(result)
+        )
+
+
+def test_strict_stops_at_a_float_for_an_integer_tile():
+    for value in (0.0, float("nan")):
+        with pytest.raises(NkiValidationError, match="A004"):
+            nkisim.simulate(filled("int8", value), strictness="strict")(full(0.0))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnblas._library import LIBRARY
-from trnblas.batched import batched_gemm, batched_trsm
-from trnblas.level1 import asum, axpy, dot, iamax, nrm2, scal
-from trnblas.level2 import gemv, ger, symv, trmv
-from trnblas.level3 import gemm, gemmt, herk, symm, syr2k, syrk, trmm, trsm
+from trnblas.batched import batched_gemm, batched_trsm, grouped_gemm
+from trnblas.extensions import dgmm, geam
+from trnblas.level1 import asum, axpy, dot, dotc, iamax, nrm2, scal, swap
+from trnblas.level2 import gemv, ger, gerc, hemv, her, her2, symv, syr, syr2, trmv, trsv
+from trnblas.level3 import gemm, gemmt, hemm, her2k, herk, symm, syr2k, syrk, trmm, trsm
+from trnblas.rotations import Rotation, rot, rotg
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
@@ -23,30 +25,47 @@ if TYPE_CHECKING:
 __all__ = [
     "HAS_NKI",
     "NkiFallbackWarning",
+    "Rotation",
     "asum",
     "axpy",
     "backend",
     "batched_gemm",
     "batched_trsm",
+    "dgmm",
     "dot",
+    "dotc",
+    "geam",
     "gemm",
     "gemmt",
     "gemv",
     "ger",
+    "gerc",
     "get_backend",
+    "grouped_gemm",
+    "hemm",
+    "hemv",
+    "her",
+    "her2",
+    "her2k",
     "herk",
     "iamax",
     "nrm2",
     "plan_gemm",
+    "rot",
+    "rotg",
     "scal",
     "set_backend",
+    "swap",
     "symm",
     "symv",
+    "syr",
+    "syr2",
     "syr2k",
     "syrk",
     "trmm",
     "trmv",
     "trsm",
+    "trsv",
 ]
 
 set_backend = LIBRARY.set_backend

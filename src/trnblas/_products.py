@@ -27,7 +27,11 @@ def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor 
 
 
 def vector_product(alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None) -> Tensor:
-    """Return ``alpha * A @ x + beta * y`` for a matrix and vectors whose shapes fit."""
+    """Return ``alpha * A @ x + beta * y`` for a matrix and vectors, or batches, that fit."""
+    if A.ndim != 2 or x.ndim != 1:
+        batch = broadcast(A.shape[:-2], x.shape[:-1]) or ()
+        column = None if y is None else y.expand(*batch, A.shape[-2])[..., None]
+        return matrix_product(alpha, A, x[..., None], beta, column)[..., 0]
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
         return accumulated(scaled(alpha, torch.mv(A, x)), beta, y)
     if alpha == 0:

@@ -22,6 +22,11 @@ __all__ = ["quick_product", "quick_solution", "quick_vector"]
 _REFUSALS = (AttributeError, IndexError, RuntimeError, TypeError)
 
 _SHARED = ((2, 3), (3, 2))
+# Of numbers that torch would take for a factor of integers it drops the fraction.
+_FIELDS = frozenset(
+    getattr(torch, name)
+    for name in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+)
 
 
 def quick_product(
@@ -48,15 +53,21 @@ def quick_product(
         elif dimensions == (3, 3):
             plain, added = torch.bmm, torch.baddbmm
         elif dimensions in _SHARED and alpha == 1.0 and C is None:
-            return torch.matmul(A, B)
+            return torch.matmul(A, B) if type(beta) is float and beta == 0.0 else None
         else:
             return None
+        if type(beta) is not float:
+            return None
         if C is None:
+            if beta != 0.0:
+                return None
             if alpha == 1.0:
                 return plain(A, B)
+            if A.dtype not in _FIELDS:
+                return None
             # beta=0 leaves the first argument unread.
             return added(A.new_empty(()), A, B, alpha=alpha, beta=0)
-        if type(beta) is not float or beta == 0.0 or C.device != A.device:
+        if beta == 0.0 or C.device != A.device or A.dtype not in _FIELDS:
             return None
         return added(C, A, B, alpha=alpha, beta=beta)
     except _REFUSALS:
@@ -71,9 +82,11 @@ def quick_vector(
         return None
     try:
         A = _turned(A, trans)
+        if type(beta) is not float:
+            return None
         if y is None:
-            return torch.mv(A, x) if alpha == 1.0 else None
-        if type(beta) is not float or beta == 0.0:
+            return torch.mv(A, x) if alpha == 1.0 and beta == 0.0 else None
+        if beta == 0.0 or A.dtype not in _FIELDS:
             return None
         return torch.addmv(y, A, x, alpha=alpha, beta=beta)
     except _REFUSALS:

@@ -46,7 +46,7 @@ _PANEL = 64
 
 def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
     """Return ``alpha * sym(A) @ x``; real dtypes only, there is no complex symmetric one."""
-    routine = _routine("symv", alpha, A, x)
+    routine = _routine("symv", alpha, A, x) if x.ndim == 1 else None
     if routine is None:
         return None
     a, turned = _columns(A)
@@ -55,7 +55,7 @@ def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
 
 def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor | None:
     """Return ``op(tri(A)) @ x``; not for the conjugate transpose."""
-    if trans == "C" or A.shape[-1] < _SCIPY_TRIANGLE:
+    if trans == "C" or A.shape[-1] < _SCIPY_TRIANGLE or x.ndim != 1:
         return None
     routine = _routine("trmv", 1.0, A, x)
     if routine is None:

@@ -15,6 +15,8 @@ from trnblas._triangles import mirrored, one_triangle, triangle_product, triangu
 __all__ = [
     "torch_gemm",
     "torch_gemmt",
+    "torch_hemm",
+    "torch_her2k",
     "torch_herk",
     "torch_symm",
     "torch_syr2k",
@@ -88,6 +90,14 @@ def torch_symm(
     return matrix_product(alpha, *((full, B) if left else (B, full)), beta, C)
 
 
+def torch_hemm(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, left: bool, upper: bool
+) -> Tensor:
+    """Return ``hemm`` of complex arguments that fit, computed by torch."""
+    full = mirrored(A, upper, conjugate=True)
+    return matrix_product(alpha, *((full, B) if left else (B, full)), beta, C)
+
+
 def torch_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:
     """Return ``syrk`` of arguments that fit, computed by torch or SciPy's BLAS."""
     transposed = flipped(op)
@@ -109,6 +119,15 @@ def torch_herk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Tra
     left, right = (A.mH, A) if transposed else (A, A.mH)
     product = matrix_product(alpha, left, right, 0, None)
     return accumulated(mirrored(product, True, conjugate=True), beta, C)
+
+
+def torch_her2k(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, op: Trans
+) -> Tensor:
+    """Return ``her2k`` of complex arguments that fit: half of the products, mirrored."""
+    left, right = (A.mH, B) if flipped(op) else (A, B.mH)
+    half = matrix_product(alpha, left, right, 0, None)
+    return accumulated(half + half.mH, beta, C)
 
 
 def torch_trsm(

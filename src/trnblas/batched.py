@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
 from trnblas._dispatch import kernels_wanted, run_gemm
 from trnblas._flags import transposition
 from trnblas._operands import product_arguments
+from trnblas._output import delivered
 from trnblas._quick import quick_product
-from trnblas.level3 import solved
-from trnsci.core.arguments import agree
+from trnblas._wide import widened
+from trnblas.level3 import gemm, solved
+from trnsci.core.arguments import agree, matrix, tensor
 from trnsci.core.errors import ShapeError
 
-__all__ = ["batched_gemm", "batched_trsm"]
+__all__ = ["batched_gemm", "batched_trsm", "grouped_gemm"]
 
 
 def batched_gemm(
@@ -24,6 +30,9 @@ def batched_gemm(
     C: Tensor | None = None,
     transA: bool | str = False,
     transB: bool | str = False,
+    *,
+    out_dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A[i]) @ op(B[i]) + beta * C[i]`` for every i of a batch.
 
@@ -38,22 +47,83 @@ def batched_gemm(
         C: Accumulator, broadcast to the result's (..., m, n).
         transA: How op transposes A: ``False``, ``True``, ``"N"``, ``"T"`` or ``"C"``.
         transB: How op transposes B.
+        out_dtype: Dtype of C and of the result: that of A and B, which None stands for, or float32
+            where A and B are float16, bfloat16 or float8.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit, or neither A nor B is a batch.
         DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones.
+        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
-    if not kernels_wanted():
+    if out is None and out_dtype is None and not kernels_wanted():
         quick = quick_product(alpha, A, B, beta, C, transA, transB)
         if quick is not None and quick.ndim > 2:
             return quick
+    A, B = widened("batched_gemm", A, B, out_dtype)
     agree("batched_gemm", "A", A, "B", B)
     _check_batch("batched_gemm", A, B)
     trans_a = transposition("batched_gemm", "transA", transA, A)
     trans_b = transposition("batched_gemm", "transB", transB, B)
     alpha, beta = product_arguments("batched_gemm", alpha, A, B, beta, C, trans_a, trans_b)
-    return run_gemm(alpha, A, B, beta, C, trans_a, trans_b)
+    return delivered("batched_gemm", run_gemm(alpha, A, B, beta, C, trans_a, trans_b), out)
+
+
+def grouped_gemm(
+    alpha: Scalar | Sequence[Scalar],
+    A: Sequence[Tensor],
+    B: Sequence[Tensor],
+    beta: Scalar | Sequence[Scalar] = 0.0,
+    C: Sequence[Tensor] | None = None,
+    transA: bool | str | Sequence[bool | str] = False,
+    transB: bool | str | Sequence[bool | str] = False,
+    *,
+    out_dtype: torch.dtype | None = None,
+    out: Sequence[Tensor] | None = None,
+) -> list[Tensor]:
+    """Return ``gemm`` of every A[i] and B[i], whose shapes may all differ.
+
+    Products of one shape, with the same factors and options, are computed as one batch where a
+    launch costs more than a copy: on a GPU and on a NeuronCore.
+
+    Args:
+        alpha: Factor of all products, or one for each.
+        A: Matrices (m, k), (k, m) if transposed.
+        B: As many matrices (k, n), (n, k) if transposed.
+        beta: Factor of all of C, or one for each.
+        C: As many accumulators.
+        transA: How op transposes A, or one option for each.
+        transB: How op transposes B, or one option for each.
+        out_dtype: As in ``gemm``.
+        out: Where the results go, one for each; None for new tensors.
+
+    Raises:
+        ShapeError: The numbers of matrices differ, one is none, or the shapes do not fit.
+        DTypeError: The dtypes of a product differ, or a factor does not suit them.
+        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+    """
+    count = len(A)
+    lists = [_for_each(name, value, count) for name, value in _named(alpha, beta, transA, transB)]
+    for name, given in (("B", B), ("C", C), ("out", out)):
+        if given is not None and len(given) != count:
+            raise ShapeError(
+                f"grouped_gemm: A and {name} must have as many matrices, "
+                f"got {count} and {len(given)}"
+            )
+    calls = []
+    for i, (a, b) in enumerate(zip(A, B, strict=True)):
+        for name, value in ((f"A[{i}]", a), (f"B[{i}]", b)):
+            tensor("grouped_gemm", name, value)
+            matrix("grouped_gemm", name, value, batches=False)
+        factor, other, trans_a, trans_b = (values[i] for values in lists)
+        c = None if C is None else C[i]
+        calls.append((factor, a, b, other, c, trans_a, trans_b))
+    results = _in_batches(calls, out_dtype) if _launches_cost(calls) else None
+    if results is None:
+        results = [gemm(*call, out_dtype=out_dtype) for call in calls]
+    if out is None:
+        return results
+    return [delivered("grouped_gemm", *pair) for pair in zip(results, out, strict=True)]
 
 
 def batched_trsm(
@@ -64,6 +134,8 @@ def batched_trsm(
     uplo: str = "upper",
     trans: bool | str = False,
     diag: str = "nonunit",
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return every X[i] with ``op(A[i]) @ X[i] = alpha * B[i]``, or with A on the right.
 
@@ -76,7 +148,8 @@ def batched_trsm(
     """
     agree("batched_trsm", "A", A, "B", B)
     _check_batch("batched_trsm", A, B)
-    return solved("batched_trsm", alpha, A, B, side, uplo, trans, diag)
+    solution = solved("batched_trsm", alpha, A, B, side, uplo, trans, diag)
+    return delivered("batched_trsm", solution, out)
 
 
 def _check_batch(function: str, A: Tensor, B: Tensor) -> None:
@@ -85,3 +158,56 @@ def _check_batch(function: str, A: Tensor, B: Tensor) -> None:
             f"{function}: A or B must be a batch of matrices (3-D or more), "
             f"got {tuple(A.shape)} and {tuple(B.shape)}"
         )
+
+
+def _named(alpha: Any, beta: Any, trans_a: Any, trans_b: Any) -> Iterable[tuple[str, Any]]:
+    return {"alpha": alpha, "beta": beta, "transA": trans_a, "transB": trans_b}.items()
+
+
+def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
+    """Return one value for each of ``count`` products."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return [value] * count
+    if len(value) != count:
+        raise ShapeError(
+            f"grouped_gemm: {name} must be one value or {count} of them, got {len(value)}"
+        )
+    return value
+
+
+def _launches_cost(calls: list[tuple[Any, ...]]) -> bool:
+    return bool(calls) and (kernels_wanted() or calls[0][1].is_cuda)
+
+
+def _in_batches(calls: list[tuple[Any, ...]], out_dtype: torch.dtype | None) -> list[Tensor]:
+    """Return the products, those of one kind as a batch."""
+    kinds: dict[Any, list[int]] = {}
+    for place, call in enumerate(calls):
+        kinds.setdefault(_kind(call), []).append(place)
+    results: list[Tensor] = [calls[0][1]] * len(calls)
+    for places in kinds.values():
+        alpha, _, _, beta, _, *options = calls[places[0]]
+        if len(places) == 1:
+            results[places[0]] = gemm(*calls[places[0]], out_dtype=out_dtype)
+            continue
+        a, b, c = (
+            None if calls[places[0]][at] is None else torch.stack([calls[i][at] for i in places])
+            for at in (1, 2, 4)
+        )
+        assert a is not None
+        assert b is not None
+        products = batched_gemm(alpha, a, b, beta, c, *options, out_dtype=out_dtype)
+        for place, product in zip(places, products.unbind(), strict=True):
+            results[place] = product
+    return results
+
+
+def _kind(call: tuple[Any, ...]) -> Any:
+    """Return what products that can be one batch have in common."""
+    parts: list[Any] = []
+    for part in call:
+        if isinstance(part, Tensor) and part.ndim:
+            parts.append((part.shape, part.dtype, part.device))
+        else:
+            parts.append(id(part) if isinstance(part, Tensor) else (type(part), part))
+    return tuple(parts)

@@ -1,7 +1,9 @@
 """BLAS level 1: vectors.
 
-Tensors of any shape are taken as the vectors of their elements. Every function returns something
-new, changes no argument and can be differentiated.
+A function of one tensor, or of tensors of one shape, takes any shape as the vector of its elements;
+``dot`` and ``dotc`` take vectors, since a product of matrices is another thing. Every function
+returns something new and can be differentiated; no argument changes but ``out``, which receives the
+result where it is given.
 """
 
 from __future__ import annotations
@@ -11,76 +13,79 @@ from torch import Tensor
 
 from trnblas._accumulation import scaled, vanished
 from trnblas._arguments import Scalar, number
-from trnsci.core.arguments import agree, broadcast, floating, tensor
-from trnsci.core.eager import unwatched
+from trnblas._output import delivered
+from trnblas._sums import moduli_sum, two_norm
+from trnsci.core.arguments import agree, floating, tensor, vector
 from trnsci.core.errors import DimensionError, ShapeError
 
-__all__ = ["asum", "axpy", "dot", "iamax", "nrm2", "scal"]
-
-# Norms between these cannot have lost anything to overflow or underflow of squares: with a norm of
-# at least 2^-40, elements whose squares vanish in float32 (below 2^-75) are smaller than half an
-# ulp of it for any count up to 2^20 times 2^20, and float64 has more room still.
-_SAFE_NORM = (2.0**-40, 2.0**60)
+__all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
 
 
-def axpy(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:
-    """Return ``alpha * x + y``, with broadcasting.
+def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return ``alpha * x + y``.
 
     Args:
         alpha: Number or 0-d tensor; at zero, x is not read.
         x: Tensor.
-        y: Tensor of the same dtype; the shapes of x and y broadcast.
+        y: Tensor of the same shape and dtype.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
-        ShapeError: The shapes do not broadcast.
+        ShapeError: The shapes differ.
         DTypeError: The dtypes differ, or alpha does not suit them.
     """
     agree("axpy", "x", x, "y", y)
+    _one_shape("axpy", x, y)
     alpha = number("axpy", "alpha", alpha, x)
-    if x.shape != y.shape:
-        _check_broadcast(x, y)
     if isinstance(alpha, Tensor):
-        return y + scaled(alpha, x)
-    if alpha == 0:
-        return y + vanished(x.shape, x)
-    return torch.add(y, x, alpha=alpha)
+        result = y + scaled(alpha, x)
+    elif alpha == 0:
+        result = y + vanished(x.shape, x)
+    else:
+        result = torch.add(y, x, alpha=alpha)
+    return result if out is None else delivered("axpy", result, out)
 
 
-def dot(x: Tensor, y: Tensor) -> Tensor:
+def dot(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sum of ``x[i] * y[i]``, nothing conjugated, as a 0-d tensor.
 
     Raises:
-        ShapeError: The numbers of elements differ.
+        ShapeError: x or y is no vector, or their lengths differ.
         DTypeError: The dtypes differ.
     """
-    agree("dot", "x", x, "y", y)
-    if x.ndim != 1 or y.ndim != 1:
-        x, y = x.reshape(-1), y.reshape(-1)
-    if x.shape != y.shape:
-        raise ShapeError(
-            f"dot: x and y must have as many elements, got {x.numel()} and {y.numel()}"
-        )
-    return torch.dot(x, y)
+    _check_vectors("dot", x, y)
+    result = torch.dot(x, y)
+    return result if out is None else delivered("dot", result, out)
 
 
-def nrm2(x: Tensor) -> Tensor:
+def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return the sum of ``conj(x[i]) * y[i]``, as a 0-d tensor; for real vectors this is ``dot``.
+
+    Raises:
+        ShapeError: x or y is no vector, or their lengths differ.
+        DTypeError: The dtypes differ.
+    """
+    _check_vectors("dotc", x, y)
+    result = torch.vdot(x, y) if x.is_complex() else torch.dot(x, y)
+    return result if out is None else delivered("dotc", result, out)
+
+
+def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the square root of the sum of ``|x[i]|**2``, as a real 0-d tensor.
 
-    No square overflows or underflows: the result is right whenever it can be represented.
+    No square overflows or underflows: the result is right, to a few roundings, whenever it can be
+    represented, however many elements there are.
 
     Raises:
         DTypeError: The elements are integers.
     """
     tensor("nrm2", "x", x)
     floating("nrm2", "x", x)
-    if x.is_complex():
-        x = torch.view_as_real(x.resolve_conj())
-    if x.dtype in (torch.float16, torch.bfloat16):
-        return _norm(x.to(torch.float32)).to(x.dtype)
-    return _norm(x)
+    result = two_norm(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x)
+    return result if out is None else delivered("nrm2", result, out)
 
 
-def scal(alpha: Scalar, x: Tensor) -> Tensor:
+def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * x``; at ``alpha == 0`` x is not read.
 
     Raises:
@@ -89,22 +94,28 @@ def scal(alpha: Scalar, x: Tensor) -> Tensor:
     tensor("scal", "x", x)
     alpha = number("scal", "alpha", alpha, x)
     if isinstance(alpha, Tensor):
-        return scaled(alpha, x)
-    return vanished(x.shape, x) if alpha == 0 else x * alpha
+        result = scaled(alpha, x)
+    else:
+        result = vanished(x.shape, x) if alpha == 0 else x * alpha
+    return result if out is None else delivered("scal", result, out)
 
 
-def asum(x: Tensor) -> Tensor:
-    """Return the sum of ``|x[i]|``, the modulus if complex, as a real 0-d tensor."""
+def asum(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return the sum of ``|x[i]|``, as a real 0-d tensor, right to a few roundings.
+
+    Of complex numbers it is the sum of ``|real| + |imag|``, which is what BLAS has, not that of
+    the moduli. Integers are summed in int64.
+    """
     tensor("asum", "x", x)
-    if x.is_floating_point() or x.is_complex():
-        return torch.linalg.vector_norm(x, 1)
-    return x.abs().sum()
+    result = moduli_sum(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x)
+    return result if out is None else delivered("asum", result, out)
 
 
 def iamax(x: Tensor) -> int:
     """Return the index of the first element with the largest modulus; NaN counts as largest.
 
-    The index is that in the flattened tensor, from zero.
+    The index is that in the flattened tensor, from zero. Complex numbers are compared by
+    ``|real| + |imag|``, as BLAS does.
 
     Raises:
         DimensionError: There are no elements.
@@ -113,7 +124,9 @@ def iamax(x: Tensor) -> int:
     if x.numel() == 0:
         raise DimensionError(f"iamax: x must have elements, got shape {tuple(x.shape)}")
     flat = x.reshape(-1)
-    if flat.is_floating_point() or flat.is_complex():
+    if flat.is_complex():
+        return int((flat.real.abs() + flat.imag.abs()).argmax())
+    if flat.is_floating_point():
         return int(flat.abs().argmax())
     if not flat.dtype.is_signed:
         return int(flat.argmax())
@@ -121,29 +134,30 @@ def iamax(x: Tensor) -> int:
     return int(torch.minimum(flat, -flat).argmin())
 
 
-def _norm(x: Tensor) -> Tensor:
-    if unwatched(x):
-        norm = torch.linalg.vector_norm(x)
-        low, high = _SAFE_NORM
-        if low < norm.item() < high:
-            return norm
-    if x.dtype is not torch.float64:
-        # Squares of float32 neither overflow nor vanish in float64.
-        return torch.linalg.vector_norm(x, dtype=torch.float64).to(x.dtype)
-    if x.numel() == 0:
-        return torch.linalg.vector_norm(x)
-    # Dividing by a power of two is exact. Where the largest is zero, infinite or NaN, the plain
-    # norm is already right, and so is its derivative.
-    largest = x.detach().abs().amax()
-    _, exponent = torch.frexp(largest)
-    power = torch.ldexp(torch.ones_like(largest), exponent - 1)
-    power = torch.where((largest > 0) & largest.isfinite(), power, torch.ones_like(power))
-    return torch.linalg.vector_norm(x / power) * power
+def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return copies of y and x, in this order: what BLAS leaves in x and y.
+
+    Raises:
+        ShapeError: The shapes differ.
+        DTypeError: The dtypes differ.
+    """
+    agree("swap", "x", x, "y", y)
+    _one_shape("swap", x, y)
+    return y.clone(), x.clone()
 
 
-def _check_broadcast(x: Tensor, y: Tensor) -> None:
-    if broadcast(x.shape, y.shape) is None:
+def _one_shape(function: str, x: Tensor, y: Tensor) -> None:
+    if x.shape != y.shape:
         raise ShapeError(
-            f"axpy: x and y must have shapes that broadcast, "
-            f"got {tuple(x.shape)} and {tuple(y.shape)}"
+            f"{function}: x and y must have one shape, got {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+
+
+def _check_vectors(function: str, x: Tensor, y: Tensor) -> None:
+    agree(function, "x", x, "y", y)
+    vector(function, "x", x)
+    vector(function, "y", y)
+    if x.shape != y.shape:
+        raise ShapeError(
+            f"{function}: x and y must have as many elements, got {x.numel()} and {y.numel()}"
         )

@@ -1,7 +1,8 @@
-"""BLAS level 2: a matrix and vectors.
+"""BLAS level 2: a matrix and vectors, and batches of both in leading dimensions.
 
-Every function returns a new tensor, changes no argument and can be differentiated. Of a symmetric
-or triangular matrix only the chosen triangle is read.
+Every function returns a new tensor and can be differentiated; no argument changes but ``out``,
+which receives the result where it is given. Of a symmetric, Hermitian or triangular matrix only the
+chosen triangle is read. ``beta`` needs something to multiply: without y it must be 0.
 """
 
 from __future__ import annotations
@@ -10,16 +11,31 @@ import torch
 from torch import Tensor
 
 from trnblas import _scipy
-from trnblas._accumulation import accumulated, is_number, scaled, vanished
-from trnblas._arguments import Scalar, number
-from trnblas._flags import Trans, applied, flipped, is_unit, is_upper, transposition
+from trnblas._accumulation import accumulated, is_number
+from trnblas._arguments import Scalar
+from trnblas._dispatch import run_trsm
+from trnblas._flags import applied, is_unit, is_upper, transposition
+from trnblas._operands import contracted, vector_arguments
+from trnblas._output import delivered
 from trnblas._products import vector_product
 from trnblas._quick import quick_vector
 from trnblas._triangles import mirrored, triangular
-from trnsci.core.arguments import agree, expandable, matrix, square, vector
-from trnsci.core.errors import ShapeError
+from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
+from trnsci.core.arguments import agree, floating, square
 
-__all__ = ["gemv", "ger", "symv", "trmv"]
+__all__ = [
+    "gemv",
+    "ger",
+    "gerc",
+    "hemv",
+    "her",
+    "her2",
+    "symv",
+    "syr",
+    "syr2",
+    "trmv",
+    "trsv",
+]
 
 
 def gemv(
@@ -29,30 +45,34 @@ def gemv(
     beta: Scalar = 0.0,
     y: Tensor | None = None,
     trans: bool | str = False,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A) @ x + beta * y``.
 
     Args:
         alpha: Number or 0-d tensor, factor of the product. What a zero multiplies is not read.
         beta: Number or 0-d tensor, factor of y.
-        A: Matrix (m, n).
-        x: Vector of n elements, of m if A is transposed.
+        A: Matrix (m, n), or a batch of such matrices.
+        x: Vector of n elements, of m if A is transposed, or a batch that broadcasts with that of A.
         y: Anything that broadcasts to the result.
         trans: ``False`` or ``"N"``: op(A) is A; ``True`` or ``"T"``: transposed; ``"C"``:
             conjugated as well.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit.
         DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: trans is none of the above.
+        FlagError: trans is none of the above, or beta is not 0 without y.
     """
-    quick = quick_vector(alpha, A, x, beta, y, trans)
-    if quick is not None:
-        return quick
+    if out is None:
+        quick = quick_vector(alpha, A, x, beta, y, trans)
+        if quick is not None:
+            return quick
     agree("gemv", "A", A, "x", x)
     op = transposition("gemv", "trans", trans, A)
-    alpha, beta = _vector_arguments("gemv", alpha, A, x, beta, y, op)
-    return vector_product(alpha, applied(op, A), x, beta, y)
+    alpha, beta = vector_arguments("gemv", alpha, A, x, beta, y, op)
+    return delivered("gemv", vector_product(alpha, applied(op, A), x, beta, y), out)
 
 
 def symv(
@@ -62,31 +82,49 @@ def symv(
     beta: Scalar = 0.0,
     y: Tensor | None = None,
     uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ x + beta * y`` for a symmetric A, given by one triangle.
 
     Args:
         alpha: Number or 0-d tensor, factor of the product.
         beta: Number or 0-d tensor, factor of y.
-        A: Matrix (n, n) of which the triangle ``uplo`` is read.
-        x: Vector of n elements.
+        A: Matrix (n, n) of which the triangle ``uplo`` is read, or a batch of such matrices.
+        x: Vector of n elements, or a batch that broadcasts with that of A.
         y: Anything that broadcasts to the result.
         uplo: ``"upper"`` or ``"lower"``, or their first letters.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit.
         DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: uplo is none of the above.
+        FlagError: uplo is none of the above, or beta is not 0 without y.
     """
-    agree("symv", "A", A, "x", x)
-    upper = is_upper("symv", uplo)
-    square("symv", "A", A, batches=False)
-    alpha, beta = _vector_arguments("symv", alpha, A, x, beta, y, "N")
-    if not is_number(alpha, 0):
-        product = _scipy.symv(alpha, A, x, upper)
-        if product is not None:
-            return accumulated(product, beta, y)
-    return vector_product(alpha, mirrored(A, upper), x, beta, y)
+    return delivered("symv", _symmetric("symv", alpha, A, x, beta, y, uplo), out)
+
+
+def hemv(
+    alpha: Scalar,
+    A: Tensor,
+    x: Tensor,
+    beta: Scalar = 0.0,
+    y: Tensor | None = None,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * A @ x + beta * y`` for a Hermitian A, given by one triangle.
+
+    The diagonal of A is taken as real. The arguments are those of ``symv``, which this is for a
+    real A.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or a factor does not suit them.
+        FlagError: uplo is none of the accepted ones, or beta is not 0 without y.
+    """
+    return delivered("hemv", _symmetric("hemv", alpha, A, x, beta, y, uplo), out)
 
 
 def trmv(
@@ -95,16 +133,19 @@ def trmv(
     uplo: str = "upper",
     trans: bool | str = False,
     diag: str = "nonunit",
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``op(A) @ x`` for a triangular A.
 
     Args:
-        A: Matrix (n, n) of which the triangle ``uplo`` is read.
-        x: Vector of n elements.
+        A: Matrix (n, n) of which the triangle ``uplo`` is read, or a batch of such matrices.
+        x: Vector of n elements, or a batch that broadcasts with that of A.
         uplo: ``"upper"`` or ``"lower"``, or their first letters.
         trans: As in ``gemv``.
         diag: ``"nonunit"`` or ``"unit"``, or their first letters: with unit the diagonal is not
             read, and is one.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit.
@@ -114,62 +155,63 @@ def trmv(
     agree("trmv", "A", A, "x", x)
     upper, unit = is_upper("trmv", uplo), is_unit("trmv", diag)
     op = transposition("trmv", "trans", trans, A)
-    square("trmv", "A", A, batches=False)
-    _check_vector("trmv", A, x, op)
+    square("trmv", "A", A)
+    contracted("trmv", A, x, op)
     product = _scipy.trmv(A, x, upper, op, unit)
-    if product is not None:
-        return product
-    return torch.mv(applied(op, triangular(A, upper, unit)), x)
+    if product is None:
+        full = applied(op, triangular(A, upper, unit))
+        if A.ndim == 2 and x.ndim == 1:
+            product = torch.mv(full, x)
+        else:
+            product = torch.matmul(full, x[..., None])[..., 0]
+    return delivered("trmv", product, out)
 
 
-def ger(alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None = None) -> Tensor:
-    """Return ``alpha * outer(x, y) + A``, nothing conjugated.
+def trsv(
+    A: Tensor,
+    x: Tensor,
+    uplo: str = "upper",
+    trans: bool | str = False,
+    diag: str = "nonunit",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return the solution z of ``op(A) @ z = x`` for a triangular A.
 
-    Args:
-        alpha: Number or 0-d tensor; at zero, x and y are not read.
-        x: Vector of m elements.
-        y: Vector of n elements.
-        A: Anything that broadcasts to the result's (m, n).
+    The arguments are those of ``trmv``, whose product this undoes. A zero on the diagonal gives
+    infinities or NaN, not an exception. It runs as ``trsm`` of one column.
 
     Raises:
         ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or alpha does not suit them.
+        DTypeError: The dtypes differ or are integers.
+        FlagError: An option is none of the accepted ones.
     """
-    agree("ger", "x", x, "y", y)
-    vector("ger", "x", x)
-    vector("ger", "y", y)
-    alpha = number("ger", "alpha", alpha, x)
-    shape = (x.shape[0], y.shape[0])
-    if A is not None:
-        agree("ger", "x", x, "A", A)
-        expandable("ger", "A", A, shape)
-    if isinstance(alpha, Tensor):
-        return accumulated(scaled(alpha, torch.outer(x, y)), 1, A)
-    if alpha == 0:
-        return accumulated(vanished(shape, x, y), 1, A)
-    if A is None:
-        return torch.outer(scaled(alpha, x), y)
-    return torch.addr(A, x, y, alpha=alpha)
+    agree("trsv", "A", A, "x", x)
+    upper, unit = is_upper("trsv", uplo), is_unit("trsv", diag)
+    op = transposition("trsv", "trans", trans, A)
+    floating("trsv", "A", A)
+    square("trsv", "A", A)
+    contracted("trsv", A, x, op)
+    return delivered("trsv", run_trsm(1.0, A, x[..., None], True, upper, op, unit)[..., 0], out)
 
 
-def _vector_arguments(
-    function: str, alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None, op: Trans
-) -> tuple[Scalar, Scalar]:
-    """Return the factors of a product with a vector whose other arguments fit."""
-    matrix(function, "A", A, batches=False)
-    _check_vector(function, A, x, op)
-    alpha = number(function, "alpha", alpha, A)
-    if y is None:
-        return alpha, 0
-    agree(function, "A", A, "y", y)
-    expandable(function, "y", y, (A.shape[1 if flipped(op) else 0],))
-    return alpha, number(function, "beta", beta, A)
-
-
-def _check_vector(function: str, A: Tensor, x: Tensor, op: Trans) -> None:
-    vector(function, "x", x)
-    if x.shape[0] != A.shape[0 if flipped(op) else 1]:
-        raise ShapeError(
-            f"{function}: op(A) and x must agree in the contracted dimension, "
-            f"got A {tuple(A.shape)} ({op}) and x {tuple(x.shape)}"
-        )
+def _symmetric(
+    function: str,
+    alpha: Scalar,
+    A: Tensor,
+    x: Tensor,
+    beta: Scalar,
+    y: Tensor | None,
+    uplo: str,
+) -> Tensor:
+    """Return ``symv``, or ``hemv``, which differs from it for complex matrices."""
+    agree(function, "A", A, "x", x)
+    upper = is_upper(function, uplo)
+    square(function, "A", A)
+    alpha, beta = vector_arguments(function, alpha, A, x, beta, y, "N")
+    conjugate = function == "hemv" and A.is_complex()
+    if not conjugate and not is_number(alpha, 0):
+        product = _scipy.symv(alpha, A, x, upper)
+        if product is not None:
+            return accumulated(product, beta, y)
+    return vector_product(alpha, mirrored(A, upper, conjugate), x, beta, y)

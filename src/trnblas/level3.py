@@ -1,9 +1,10 @@
 """BLAS level 3: matrices, and batches of them in leading dimensions.
 
-Every function returns a new tensor, changes no argument and can be differentiated. Factors are
-numbers or 0-d tensors; what a zero multiplies is not read, so NaN there does not spread; ``beta``
-counts only with ``C``, and ``C`` may be anything that broadcasts to the result. Of a symmetric or
-triangular matrix only the chosen triangle is read.
+Every function returns a new tensor and can be differentiated; no argument changes but ``out``,
+which receives the result where it is given. Factors are numbers or 0-d tensors; what a zero
+multiplies is not read, so NaN there does not spread. ``beta`` needs something to multiply: without
+``C`` it must be 0. ``C`` may be anything that broadcasts to the result. Of a symmetric, Hermitian
+or triangular matrix only the chosen triangle is read.
 
 Options: ``trans`` is ``False`` or ``"N"`` for no transposition, ``True`` or ``"T"`` for
 transposition, ``"C"`` for the conjugate transpose; ``uplo`` is ``"upper"`` or ``"lower"``, ``side``
@@ -13,27 +14,33 @@ read). First letters will do, in any case; anything else raises ``FlagError``.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
-from trnblas._dispatch import (
-    kernels_wanted,
-    run_gemm,
-    run_gemmt,
-    run_symm,
-    run_syr2k,
-    run_syrk,
-    run_trmm,
-    run_trsm,
-)
-from trnblas._flags import Trans, flipped, is_left, is_unit, is_upper, transposition
-from trnblas._operands import product_arguments, rank_k_arguments, sided_arguments
+from trnblas._dispatch import kernels_wanted, run_gemm, run_gemmt, run_symm, run_trmm, run_trsm
+from trnblas._flags import flipped, is_left, is_unit, is_upper, transposition
+from trnblas._operands import product_arguments, sided_arguments
+from trnblas._output import delivered
 from trnblas._quick import quick_product, quick_solution
-from trnblas._torch import torch_herk
-from trnsci.core.arguments import agree, floating, square, tensor
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnblas._torch import torch_hemm
+from trnblas._wide import widened
+from trnblas.rank_k import her2k, herk, syr2k, syrk
+from trnsci.core.arguments import agree, floating, square
+from trnsci.core.errors import ShapeError
 
-__all__ = ["gemm", "gemmt", "herk", "symm", "syr2k", "syrk", "trmm", "trsm"]
+__all__ = [
+    "gemm",
+    "gemmt",
+    "hemm",
+    "her2k",
+    "herk",
+    "symm",
+    "syr2k",
+    "syrk",
+    "trmm",
+    "trsm",
+]
 
 
 def gemm(
@@ -44,6 +51,9 @@ def gemm(
     C: Tensor | None = None,
     transA: bool | str = False,
     transB: bool | str = False,
+    *,
+    out_dtype: torch.dtype | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A) @ op(B) + beta * C``.
 
@@ -55,21 +65,25 @@ def gemm(
         C: Accumulator, broadcast to the result's (..., m, n).
         transA: How op transposes A.
         transB: How op transposes B.
+        out_dtype: Dtype of C and of the result: that of A and B, which None stands for, or float32
+            where A and B are float16, bfloat16 or float8.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit.
         DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones.
+        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
-    if not kernels_wanted():
+    if out is None and out_dtype is None and not kernels_wanted():
         quick = quick_product(alpha, A, B, beta, C, transA, transB)
         if quick is not None:
             return quick
+    A, B = widened("gemm", A, B, out_dtype)
     agree("gemm", "A", A, "B", B)
     trans_a = transposition("gemm", "transA", transA, A)
     trans_b = transposition("gemm", "transB", transB, B)
     alpha, beta = product_arguments("gemm", alpha, A, B, beta, C, trans_a, trans_b)
-    return run_gemm(alpha, A, B, beta, C, trans_a, trans_b)
+    return delivered("gemm", run_gemm(alpha, A, B, beta, C, trans_a, trans_b), out)
 
 
 def symm(
@@ -80,6 +94,8 @@ def symm(
     C: Tensor | None = None,
     side: str = "left",
     uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * A @ B + beta * C``, or ``alpha * B @ A + beta * C``, for a symmetric A.
 
@@ -91,145 +107,47 @@ def symm(
         C: Accumulator, broadcast to the result.
         side: On which side of B the matrix A stands.
         uplo: Triangle of A.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit.
         DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones.
+        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
     agree("symm", "A", A, "B", B)
     left, upper = is_left("symm", side), is_upper("symm", uplo)
     square("symm", "A", A)
     alpha, beta = sided_arguments("symm", alpha, A, B, beta, C, left)
-    return run_symm(alpha, A, B, beta, C, left, upper)
+    return delivered("symm", run_symm(alpha, A, B, beta, C, left, upper), out)
 
 
-def syrk(
-    alpha: Scalar,
-    A: Tensor,
-    beta: Scalar = 0.0,
-    C: Tensor | None = None,
-    trans: bool | str = False,
-    uplo: str = "upper",
-) -> Tensor:
-    """Return ``alpha * A @ A.mT + beta * C``, or ``alpha * A.mT @ A + beta * C``.
-
-    The product is exactly symmetric and complete: both triangles are returned, whatever ``uplo``
-    says. C is added as it is, symmetric or not.
-
-    Args:
-        alpha: Factor of the product.
-        beta: Factor of C.
-        A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
-        C: Accumulator, broadcast to the result's (..., n, n).
-        trans: Whether the transpose stands on the left; not ``"C"`` for a complex A (see
-            ``herk``).
-        uplo: Accepted for the sake of BLAS.
-
-    Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones.
-    """
-    tensor("syrk", "A", A)
-    is_upper("syrk", uplo)
-    op = transposition("syrk", "trans", trans, A)
-    if op == "C":
-        raise FlagError(
-            f"syrk: trans must be False, True, 'N' or 'T' for {A.dtype}, got {trans!r}; "
-            f"herk has the conjugate transpose"
-        )
-    alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
-    return run_syrk(alpha, A, beta, C, op)
-
-
-def herk(
-    alpha: Scalar,
-    A: Tensor,
-    beta: Scalar = 0.0,
-    C: Tensor | None = None,
-    trans: bool | str = False,
-    uplo: str = "upper",
-) -> Tensor:
-    """Return ``alpha * A @ A.mH + beta * C``, or ``alpha * A.mH @ A + beta * C``.
-
-    The product is exactly Hermitian and complete, its diagonal real: both triangles are returned,
-    whatever ``uplo`` says. C is added as it is. For a real A this is ``syrk``.
-
-    Args:
-        alpha: Real factor of the product.
-        beta: Factor of C.
-        A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
-        C: Accumulator, broadcast to the result's (..., n, n).
-        trans: Whether the conjugate transpose stands on the left: ``True`` or ``"C"``.
-        uplo: Accepted for the sake of BLAS.
-
-    Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or ``"T"`` with a complex A.
-    """
-    tensor("herk", "A", A)
-    is_upper("herk", uplo)
-    op = transposition("herk", "trans", trans, A)
-    if op == "T" and A.is_complex():
-        if trans is not True:
-            raise FlagError(
-                f"herk: trans must be False, True, 'N' or 'C' for {A.dtype}, got {trans!r}; "
-                f"syrk has the transpose without conjugation"
-            )
-        op = "C"
-    alpha, beta = rank_k_arguments("herk", alpha, A, beta, C, op)
-    if not A.is_complex():
-        return run_syrk(alpha, A, beta, C, op)
-    if alpha.is_complex() if isinstance(alpha, Tensor) else alpha.imag != 0:
-        raise DTypeError(f"herk: alpha must be real, got {alpha!r}")
-    return torch_herk(alpha, A, beta, C, op)
-
-
-def syr2k(
+def hemm(
     alpha: Scalar,
     A: Tensor,
     B: Tensor,
     beta: Scalar = 0.0,
     C: Tensor | None = None,
-    trans: bool | str = False,
+    side: str = "left",
     uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
-    """Return ``alpha * (A @ B.mT + B @ A.mT) + beta * C``, or with the transposes on the left.
+    """Return ``alpha * A @ B + beta * C``, or ``alpha * B @ A + beta * C``, for a Hermitian A.
 
-    The product is exactly symmetric and complete, as that of ``syrk``.
-
-    Args:
-        alpha: Factor of the product.
-        beta: Factor of C.
-        A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
-        B: Matrix of the same shape, or a batch that broadcasts with that of A.
-        C: Accumulator, broadcast to the result's (..., n, n).
-        trans: Whether the transposes stand on the left; not ``"C"`` for complex matrices.
-        uplo: Accepted for the sake of BLAS.
+    The diagonal of A is taken as real. The arguments are those of ``symm``, which this is for a
+    real A.
 
     Raises:
         ShapeError: The shapes do not fit.
         DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones.
+        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
-    agree("syr2k", "A", A, "B", B)
-    is_upper("syr2k", uplo)
-    op = transposition("syr2k", "trans", trans, A)
-    if op == "C":
-        raise FlagError(
-            f"syr2k: trans must be False, True, 'N' or 'T' for {A.dtype}, got {trans!r}"
-        )
-    if A.shape[-2:] != B.shape[-2:]:
-        raise ShapeError(
-            f"syr2k: A and B must be matrices of one shape, "
-            f"got {tuple(A.shape)} and {tuple(B.shape)}"
-        )
-    trans_a: Trans = "T" if op == "T" else "N"
-    trans_b: Trans = "N" if op == "T" else "T"
-    alpha, beta = product_arguments("syr2k", alpha, A, B, beta, C, trans_a, trans_b)
-    return run_syr2k(alpha, A, B, beta, C, op)
+    agree("hemm", "A", A, "B", B)
+    left, upper = is_left("hemm", side), is_upper("hemm", uplo)
+    square("hemm", "A", A)
+    alpha, beta = sided_arguments("hemm", alpha, A, B, beta, C, left)
+    product = torch_hemm if A.is_complex() else run_symm
+    return delivered("hemm", product(alpha, A, B, beta, C, left, upper), out)
 
 
 def gemmt(
@@ -241,6 +159,8 @@ def gemmt(
     uplo: str = "upper",
     transA: bool | str = False,
     transB: bool | str = False,
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return C with one triangle replaced by that of ``alpha * op(A) @ op(B) + beta * C``.
 
@@ -255,11 +175,12 @@ def gemmt(
         uplo: Triangle that is computed.
         transA: How op transposes A.
         transB: How op transposes B.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit, or the product is not square.
         DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones.
+        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
     agree("gemmt", "A", A, "B", B)
     upper = is_upper("gemmt", uplo)
@@ -269,7 +190,8 @@ def gemmt(
     rows, columns = A.shape[-1 if flipped(trans_a) else -2], B.shape[-2 if flipped(trans_b) else -1]
     if rows != columns:
         raise ShapeError(f"gemmt: op(A) @ op(B) must be square, got shape {(rows, columns)}")
-    return run_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
+    result = run_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
+    return delivered("gemmt", result, out)
 
 
 def trsm(
@@ -280,6 +202,8 @@ def trsm(
     uplo: str = "upper",
     trans: bool | str = False,
     diag: str = "nonunit",
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return X with ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B``, for a triangular A.
 
@@ -294,18 +218,19 @@ def trsm(
         uplo: Triangle of A.
         trans: How op transposes.
         diag: Whether the diagonal of A is read, or is one.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit.
         DTypeError: The dtypes differ or are integers, or alpha does not suit them.
         FlagError: An option is none of the accepted ones.
     """
-    if not kernels_wanted():
+    if out is None and not kernels_wanted():
         quick = quick_solution(alpha, A, B, side, uplo, trans, diag)
         if quick is not None:
             return quick
     agree("trsm", "A", A, "B", B)
-    return solved("trsm", alpha, A, B, side, uplo, trans, diag)
+    return delivered("trsm", solved("trsm", alpha, A, B, side, uplo, trans, diag), out)
 
 
 def trmm(
@@ -316,6 +241,8 @@ def trmm(
     uplo: str = "upper",
     trans: bool | str = False,
     diag: str = "nonunit",
+    *,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Return ``alpha * op(A) @ B``, or ``alpha * B @ op(A)``, for a triangular A.
 
@@ -327,6 +254,7 @@ def trmm(
         uplo: Triangle of A.
         trans: How op transposes.
         diag: Whether the diagonal of A is read, or is one.
+        out: Where the result goes; None for a new tensor.
 
     Raises:
         ShapeError: The shapes do not fit.
@@ -338,7 +266,7 @@ def trmm(
     op = transposition("trmm", "trans", trans, A)
     square("trmm", "A", A)
     alpha, _ = sided_arguments("trmm", alpha, A, B, 0, None, left)
-    return run_trmm(alpha, A, B, left, upper, op, unit)
+    return delivered("trmm", run_trmm(alpha, A, B, left, upper, op, unit), out)
 
 
 def solved(

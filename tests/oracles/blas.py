@@ -14,15 +14,23 @@ def axpy(alpha, x, y):
 
 
 def dot(x, y):
-    return np.array((x.ravel() * y.ravel()).sum())
+    return np.array((x * y).sum())
 
 
 def scal(alpha, x):
     return alpha * x
 
 
+def dotc(x, y):
+    return np.array((x.conj() * y).sum())
+
+
+def swap(x, y):
+    return y, x
+
+
 def asum(x):
-    return np.array(np.abs(x).sum())
+    return np.array((np.abs(x.real) + np.abs(x.imag)).sum())
 
 
 def nrm2(x):
@@ -62,25 +70,90 @@ def symmetric(A, uplo):
     return full
 
 
+def hermitian(A, uplo):
+    half = triangle(A, uplo)
+    i = np.arange(A.shape[-1])
+    full = half + np.swapaxes(half, -1, -2).conj()
+    full[..., i, i] = half[..., i, i].real
+    return full
+
+
 def sum_of(alpha, value, beta, C):
     total = alpha * value
     return total if C is None or beta == 0 else total + beta * C
 
 
+def by_vector(A, x):
+    """A @ x of matrices and vectors, or of batches."""
+    return product(A, x[..., :, None])[..., 0]
+
+
 def gemv(alpha, A, x, beta=0.0, y=None, trans=False):
-    return sum_of(alpha, product(op(A, trans), x[:, None])[:, 0], beta, y)
+    return sum_of(alpha, by_vector(op(A, trans), x), beta, y)
 
 
 def symv(alpha, A, x, beta=0.0, y=None, uplo="upper"):
-    return sum_of(alpha, product(symmetric(A, uplo), x[:, None])[:, 0], beta, y)
+    return sum_of(alpha, by_vector(symmetric(A, uplo), x), beta, y)
+
+
+def hemv(alpha, A, x, beta=0.0, y=None, uplo="upper"):
+    return sum_of(alpha, by_vector(hermitian(A, uplo), x), beta, y)
 
 
 def trmv(A, x, uplo="upper", trans=False, diag="nonunit"):
-    return product(op(triangle(A, uplo, diag), trans), x[:, None])[:, 0]
+    return by_vector(op(triangle(A, uplo, diag), trans), x)
+
+
+def trsv(A, x, uplo="upper", trans=False, diag="nonunit"):
+    return trsm(1, A, x[..., :, None], "left", uplo, trans, diag)[..., 0]
+
+
+def outer(x, y):
+    return x[..., :, None] * y[..., None, :]
 
 
 def ger(alpha, x, y, A=None):
-    return sum_of(alpha, x[:, None] * y[None, :], 1, A)
+    return sum_of(alpha, outer(x, y), 1, A)
+
+
+def gerc(alpha, x, y, A=None):
+    return sum_of(alpha, outer(x, y.conj()), 1, A)
+
+
+def syr(alpha, x, A=None, uplo="upper"):
+    return sum_of(alpha, outer(x, x), 1, None if A is None else symmetric(A, uplo))
+
+
+def syr2(alpha, x, y, A=None, uplo="upper"):
+    below = None if A is None else symmetric(A, uplo)
+    return sum_of(alpha, outer(x, y) + outer(y, x), 1, below)
+
+
+def her(alpha, x, A=None, uplo="upper"):
+    return sum_of(alpha, outer(x, x.conj()), 1, None if A is None else hermitian(A, uplo))
+
+
+def her2(alpha, x, y, A=None, uplo="upper"):
+    below = None if A is None else hermitian(A, uplo)
+    value = alpha * outer(x, y.conj()) + np.conj(alpha) * outer(y, x.conj())
+    return sum_of(1, value, 1, below)
+
+
+def rot(x, y, c, s):
+    return c * x + s * y, c * y - np.conj(s) * x
+
+
+def geam(alpha, A, beta, B, transA=False, transB=False):
+    return alpha * op(A, transA) + beta * op(B, transB)
+
+
+def dgmm(A, x, side="left"):
+    return x[..., :, None] * A if side == "left" else A * x[..., None, :]
+
+
+def grouped_gemm(alpha, A, B, beta=0.0, C=None, transA=False, transB=False):
+    below = [None] * len(A) if C is None else C
+    return [gemm(alpha, a, b, beta, c, transA, transB) for a, b, c in zip(A, B, below, strict=True)]
 
 
 def gemm(alpha, A, B, beta=0.0, C=None, transA=False, transB=False):
@@ -95,21 +168,39 @@ def symm(alpha, A, B, beta=0.0, C=None, side="left", uplo="upper"):
     return sum_of(alpha, product(full, B) if side == "left" else product(B, full), beta, C)
 
 
+def hemm(alpha, A, B, beta=0.0, C=None, side="left", uplo="upper"):
+    full = hermitian(A, uplo)
+    return sum_of(alpha, product(full, B) if side == "left" else product(B, full), beta, C)
+
+
 def syrk(alpha, A, beta=0.0, C=None, trans=False, uplo="upper"):
     at = np.swapaxes(A, -1, -2)
-    return sum_of(alpha, product(at, A) if trans in (True, "T") else product(A, at), beta, C)
+    below = None if C is None else symmetric(C, uplo)
+    return sum_of(alpha, product(at, A) if trans in (True, "T") else product(A, at), beta, below)
 
 
 def herk(alpha, A, beta=0.0, C=None, trans=False, uplo="upper"):
     ah = np.swapaxes(A, -1, -2).conj()
-    return sum_of(alpha, product(ah, A) if trans in (True, "C") else product(A, ah), beta, C)
+    below = None if C is None else hermitian(C, uplo)
+    return sum_of(alpha, product(ah, A) if trans in (True, "C") else product(A, ah), beta, below)
 
 
 def syr2k(alpha, A, B, beta=0.0, C=None, trans=False, uplo="upper"):
     at, bt = np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2)
+    below = None if C is None else symmetric(C, uplo)
     if trans in (True, "T"):
-        return sum_of(alpha, product(at, B) + product(bt, A), beta, C)
-    return sum_of(alpha, product(A, bt) + product(B, at), beta, C)
+        return sum_of(alpha, product(at, B) + product(bt, A), beta, below)
+    return sum_of(alpha, product(A, bt) + product(B, at), beta, below)
+
+
+def her2k(alpha, A, B, beta=0.0, C=None, trans=False, uplo="upper"):
+    ah, bh = np.swapaxes(A, -1, -2).conj(), np.swapaxes(B, -1, -2).conj()
+    below = None if C is None else hermitian(C, uplo)
+    if trans in (True, "C"):
+        value = alpha * product(ah, B) + np.conj(alpha) * product(bh, A)
+    else:
+        value = alpha * product(A, bh) + np.conj(alpha) * product(B, ah)
+    return sum_of(1, value, beta, below)
 
 
 def gemmt(alpha, A, B, beta=0.0, C=None, uplo="upper", transA=False, transB=False):
@@ -135,6 +226,10 @@ def trsm(alpha, A, B, side="left", uplo="upper", trans=False, diag="nonunit"):
 
 
 batched_trsm = trsm
+
+
+def trsv_sensitivity(A, x, uplo="upper", trans=False, diag="nonunit"):
+    return trsm_sensitivity(1, A, x[..., :, None], "left", uplo, trans, diag)[..., 0]
 
 
 def trsm_sensitivity(alpha, A, B, side="left", uplo="upper", trans=False, diag="nonunit"):

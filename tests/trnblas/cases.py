@@ -57,6 +57,7 @@ class Case:
 
 class _Sensitivity:
     trsm = batched_trsm = staticmethod(oracle.trsm_sensitivity)
+    trsv = staticmethod(oracle.trsv_sensitivity)
 
 
 def _turned(trans, rows, columns):
@@ -65,10 +66,12 @@ def _turned(trans, rows, columns):
 
 def _level1():
     v = (K,)
-    yield Case("axpy", lambda b, s, x, y: b.axpy(s(-1.5), x, y), ((M, K), (K,)), 3)
+    yield Case("axpy", lambda b, s, x, y: b.axpy(s(-1.5), x, y), ((M, K), (M, K)), 3)
     yield Case("axpy-one", lambda b, s, x, y: b.axpy(s(1), x, y), (v, v), 3)
     yield Case("dot", lambda b, s, x, y: b.dot(x, y), (v, v), K + 2)
-    yield Case("dot-2d", lambda b, s, x, y: b.dot(x, y), ((M, K), (M * K,)), M * K + 2)
+    yield Case("dotc", lambda b, s, x, y: b.dotc(x, y), (v, v), K + 2)
+    yield Case("swap", lambda b, s, x, y: b.swap(x, y)[0], ((M, K), (M, K)), 1)
+    yield Case("swap-y", lambda b, s, x, y: b.swap(x, y)[1], (v, v), 1)
     yield Case("scal", lambda b, s, x: b.scal(s(-2.5), x), ((M, K),), 2)
     yield Case("asum", lambda b, s, x: b.asum(x), ((M, K),), M * K + 4)
     yield Case("nrm2", lambda b, s, x: b.nrm2(x), ((M, K),), M * K + 8, floats_only=True)
@@ -84,11 +87,23 @@ def _level2():
         )
     yield Case("gemv-plain", lambda b, s, A, x: b.gemv(s(1), A, x), ((M, K), (K,)), K + 4)
     yield Case("gemv-scaled", lambda b, s, A, x: b.gemv(s(-3), A, x), ((M, K), (K,)), K + 4)
-    for u in UPLO:
+    yield Case(
+        "gemv-batch",
+        lambda b, s, A, x, y: b.gemv(s(-2), A, x, s(3), y),
+        ((2, 1, M, K), (BATCH, K), (M,)),
+        K + 4,
+    )
+    for name, u in product(("symv", "hemv"), UPLO):
         yield Case(
-            f"symv-{u}",
-            lambda b, s, A, x, y, u=u: b.symv(s(-2), A, x, s(3), y, uplo=u),
+            f"{name}-{u}",
+            lambda b, s, A, x, y, n=name, u=u: getattr(b, n)(s(-2), A, x, s(3), y, uplo=u),
             ((K, K), (K,), (K,)),
+            K + 4,
+        )
+        yield Case(
+            f"{name}-{u}-batch",
+            lambda b, s, A, x, n=name, u=u: getattr(b, n)(s(-2), A, x, uplo=u),
+            ((K, K), (BATCH, K)),
             K + 4,
         )
     for u, t, d in product(UPLO, TRANS, DIAG):
@@ -98,8 +113,70 @@ def _level2():
             ((K, K), (K,)),
             K + 4,
         )
-    yield Case("ger", lambda b, s, x, y, A: b.ger(s(-2), x, y, A), ((M,), (N,), (M, N)), 5)
-    yield Case("ger-plain", lambda b, s, x, y: b.ger(s(2), x, y), ((M,), (N,)), 5)
+        yield Case(
+            f"trsv-{u}-{t}-{d}",
+            lambda b, s, A, x, u=u, t=t, d=d: b.trsv(A, x, u, t, d),
+            ((K, K), (K,)),
+            2 * K + 4,
+            solves=True,
+            floats_only=True,
+        )
+    yield Case(
+        "trmv-batch", lambda b, s, A, x: b.trmv(A, x, "lower"), ((BATCH, K, K), (2, 1, K)), K + 4
+    )
+    yield Case(
+        "trsv-batch",
+        lambda b, s, A, x: b.trsv(A, x, "lower"),
+        ((K, K), (BATCH, K)),
+        2 * K + 4,
+        solves=True,
+        floats_only=True,
+    )
+    yield from _updates()
+
+
+def _updates():
+    for name in ("ger", "gerc"):
+        yield Case(
+            name,
+            lambda b, s, x, y, A, n=name: getattr(b, n)(s(-2), x, y, A),
+            ((M,), (N,), (M, N)),
+            5,
+        )
+        yield Case(
+            f"{name}-plain", lambda b, s, x, y, n=name: getattr(b, n)(s(2), x, y), ((M,), (N,)), 5
+        )
+        yield Case(
+            f"{name}-batch",
+            lambda b, s, x, y, A, n=name: getattr(b, n)(s(2), x, y, A),
+            ((BATCH, M), (2, 1, N), (M, N)),
+            5,
+        )
+    for name, u in product(("syr", "her"), UPLO):
+        yield Case(
+            f"{name}-{u}",
+            lambda b, s, x, A, n=name, u=u: getattr(b, n)(s(-2), x, A, u),
+            ((M,), (M, M)),
+            5,
+        )
+    for name, u in product(("syr2", "her2"), UPLO):
+        yield Case(
+            f"{name}-{u}",
+            lambda b, s, x, y, A, n=name, u=u: getattr(b, n)(s(-2), x, y, A, u),
+            ((M,), (M,), (M, M)),
+            7,
+        )
+    for name in ("syr", "her"):
+        yield Case(
+            f"{name}-batch", lambda b, s, x, n=name: getattr(b, n)(s(3), x), ((BATCH, M),), 5
+        )
+    for name in ("syr2", "her2"):
+        yield Case(
+            f"{name}-batch",
+            lambda b, s, x, y, n=name: getattr(b, n)(s(3), x, y),
+            ((BATCH, M), (M,)),
+            7,
+        )
 
 
 def _products():
@@ -146,19 +223,20 @@ def _products():
 
 
 def _symmetric():
-    for side, u in product(SIDE, UPLO):
+    for name, side, u in product(("symm", "hemm"), SIDE, UPLO):
         yield Case(
-            f"symm-{side}-{u}",
-            lambda b, s, A, B, C, side=side, u=u: b.symm(s(-2), A, B, s(3), C, side, u),
+            f"{name}-{side}-{u}",
+            lambda b, s, A, B, C, n=name, o=(side, u): getattr(b, n)(s(-2), A, B, s(3), C, *o),
             ((K, K), (K, N) if side == "left" else (M, K), (K, N) if side == "left" else (M, K)),
             K + 4,
         )
-    yield Case(
-        "symm-batch",
-        lambda b, s, A, B: b.symm(s(-2), A, B),
-        ((BATCH, K, K), (K, N)),
-        K + 4,
-    )
+    for name in ("symm", "hemm"):
+        yield Case(
+            f"{name}-batch",
+            lambda b, s, A, B, n=name: getattr(b, n)(s(-2), A, B),
+            ((BATCH, K, K), (K, N)),
+            K + 4,
+        )
     for name, t, u in product(("syrk", "herk"), (False, True), UPLO):
         yield Case(
             f"{name}-{t}-{u}",
@@ -172,10 +250,10 @@ def _symmetric():
             ((BATCH, *_turned(t, M, K)),),
             K + 4,
         )
-    for t, u in product((False, True), UPLO):
+    for name, t, u in product(("syr2k", "her2k"), (False, True), UPLO):
         yield Case(
-            f"syr2k-{t}-{u}",
-            lambda b, s, A, B, C, t=t, u=u: b.syr2k(s(-2), A, B, s(3), C, t, u),
+            f"{name}-{t}-{u}",
+            lambda b, s, A, B, C, n=name, o=(t, u): getattr(b, n)(s(-2), A, B, s(3), C, *o),
             (_turned(t, M, K), _turned(t, M, K), (M, M)),
             K + 5,
         )
@@ -221,4 +299,43 @@ def _triangular():
     )
 
 
-CASES = [*_level1(), *_level2(), *_products(), *_symmetric(), *_triangular()]
+def _extensions():
+    for ta, tb in product(TRANS, TRANS):
+        yield Case(
+            f"geam-{ta}-{tb}",
+            lambda b, s, A, B, o=(ta, tb): b.geam(s(-2), A, s(3), B, *o),
+            (_turned(ta, M, N), _turned(tb, M, N)),
+            4,
+        )
+    yield Case(
+        "geam-batch",
+        lambda b, s, A, B: b.geam(s(1), A, s(2), B),
+        ((M, N), (BATCH, M, N)),
+        4,
+    )
+    for side in SIDE:
+        x = (M,) if side == "left" else (N,)
+        yield Case(f"dgmm-{side}", lambda b, s, A, x, side=side: b.dgmm(A, x, side), ((M, N), x), 2)
+        yield Case(
+            f"dgmm-{side}-batch",
+            lambda b, s, A, x, side=side: b.dgmm(A, x, side),
+            ((BATCH, M, N), (2, 1, *x)),
+            2,
+        )
+    for t in TRANS:
+        yield Case(
+            f"grouped_gemm-{t}",
+            lambda b, s, A, B, C, t=t: b.grouped_gemm(s(-2), [A], [B], s(3), [C], t)[0],
+            (_turned(t, M, K), (K, N), (M, N)),
+            K + 4,
+        )
+
+
+CASES = [
+    *_level1(),
+    *_level2(),
+    *_products(),
+    *_symmetric(),
+    *_triangular(),
+    *_extensions(),
+]

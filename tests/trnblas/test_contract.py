@@ -21,11 +21,14 @@ def test_level_1_values():
     assert trnblas.dot(x, y) == 32
     assert torch.equal(trnblas.scal(3.0, x), torch.tensor([3.0, 6.0, 9.0]))
     assert trnblas.asum(torch.tensor([1.0, -2.0, 3.0])) == 6
-    assert trnblas.asum(torch.tensor([3 + 4j, -5j])) == 10
+    assert trnblas.asum(torch.tensor([3 + 4j, -5j])) == 12  # |re| + |im|, as in BLAS
+    assert trnblas.asum(torch.tensor([-128, 127], dtype=torch.int8)) == 255
     assert trnblas.nrm2(torch.tensor([3.0, 4.0])) == 5
     assert trnblas.iamax(torch.tensor([1.0, -5.0, 3.0, -2.0])) == 1
     z = torch.tensor([1j, 2.0])
     assert trnblas.dot(z, z) == 3  # nothing is conjugated
+    assert trnblas.dotc(z, z) == 5
+    assert [t.tolist() for t in trnblas.swap(x, y)] == [[4.0, 5.0, 6.0], [1.0, 2.0, 3.0]]
 
 
 def test_level_2_values():

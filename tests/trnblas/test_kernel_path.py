@@ -28,6 +28,20 @@ KERNELS = (
 )
 
 
+# Routines that are another one's kernel with operands of a special form.
+COMPOSED = {
+    "grouped_gemm": "gemm",
+    "hemm": "symm",
+    "her": "syrk",
+    "her2": "syr2k",
+    "her2k": "syr2k",
+    "herk": "syrk",
+    "syr": "syrk",
+    "syr2": "syr2k",
+    "trsv": "trsm",
+}
+
+
 @pytest.fixture(autouse=True)
 def on_simulator(monkeypatch):
     """A kernel that fails raises; nothing is computed by torch in its place."""
@@ -39,9 +53,10 @@ def on_simulator(monkeypatch):
 def kernel_of(case):
     """The kernel that a case must reach, or None where torch computes it."""
     name = case.name.partition("-")[0]
+    name = COMPOSED.get(name, name)
     if name not in KERNELS or "-0" in case.name:
         return None
-    batched = any(len(shape) > 2 for shape in case.shapes)
+    batched = case.name.endswith("batch") or any(len(shape) > 2 for shape in case.shapes)
     if not batched:
         return name
     return {"gemm": "batched_gemm", "batched_gemm": "batched_gemm"}.get(
@@ -169,6 +184,40 @@ def test_what_no_kernel_takes_is_left_to_torch_and_explained():
     assert "single matrices" in str(batch)
     assert explain(trnblas.gemm, 1.0, torch.ones(4, 4), torch.ones(4, 4)).path == "simulator"
     assert explain(trnblas.dot, torch.ones(4), torch.ones(4)).path == "torch only"
+
+
+def test_composed_routines_say_which_kernel_they_reach():
+    x, a = torch.ones(4), torch.ones(4, 4)
+    for call, kernel in (
+        ((trnblas.trsv, a, x), "trnblas.trsm"),
+        ((trnblas.syr, 1.0, x), "trnblas.syrk"),
+        ((trnblas.syr2, 1.0, x, x), "trnblas.syr2k"),
+        ((trnblas.her2k, 1.0, a, a), "trnblas.syr2k"),
+        ((trnblas.hemm, 1.0, a, a), "trnblas.symm"),
+        ((trnblas.grouped_gemm, 1.0, [a, a], [a, a]), "trnblas.batched_gemm"),
+    ):
+        found = explain(*call)
+        assert found.path == "simulator"
+        assert kernel in str(found)
+    z = a + 0j
+    assert explain(trnblas.hemm, 1.0, z, z).path == "torch only"
+    assert explain(trnblas.geam, 1.0, a, 1.0, a).path == "torch only"
+
+
+def test_grouped_products_of_one_shape_are_one_launch():
+    shapes = [(5, 6, 4), (3, 2, 7), (5, 6, 4), (5, 6, 4)]
+    a = [random_tensor(m, k, seed=i) for i, (m, k, _) in enumerate(shapes)]
+    b = [random_tensor(k, n, seed=i) for i, (_, k, n) in enumerate(shapes)]
+    c = [random_tensor(m, n, seed=i) for i, (m, _, n) in enumerate(shapes)]
+    before = counts()
+    got = trnblas.grouped_gemm([2.0, 2.0, 2.0, 3.0], a, b, 0.5, c)
+    assert dict((counts() - before).launches) == {"batched_gemm": 1, "gemm": 2}
+    for i, (m, k, n) in enumerate(shapes):
+        alpha = 3.0 if i == 3 else 2.0
+        want = alpha * (array(a[i]) @ array(b[i])) + 0.5 * array(c[i])
+        assert got[i].shape == (m, n)
+        size = alpha * (np.abs(array(a[i])) @ np.abs(array(b[i]))) + 0.5 * np.abs(array(c[i]))
+        assert_agrees(got[i], want, torch.float32, k + 4, size)
 
 
 def test_strided_operands_reach_the_kernel_as_they_are_meant():

@@ -188,11 +188,67 @@ def test_rank_k_updates_are_exactly_symmetric(n, dtype, requires_grad):
         assert torch.equal(got, got.mH)
 
 
-def test_an_asymmetric_accumulator_stays_as_it_is():
-    a, c = draw((6, 3), torch.float64, 0), draw((6, 6), torch.float64, 1)
-    product = trnblas.syrk(1.0, a)
-    for uplo in UPLO:
-        assert torch.equal(trnblas.syrk(1.0, a, 1.0, c, uplo=uplo), product + c)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
+@pytest.mark.parametrize("uplo", UPLO)
+def test_the_accumulator_of_a_rank_k_update_is_given_by_its_triangle(uplo, dtype):
+    a, b, c = (draw(s, dtype, i) for i, s in enumerate(((6, 3), (6, 3), (6, 6))))
+    hidden = torch.full_like(c, float("nan"))
+    spoilt = c.triu() + hidden.tril(-1) if uplo == "upper" else c.tril() + hidden.triu(1)
+    assert spoilt.isnan().any()
+    x, y = a[:, 0], b[:, 0]
+    for got in (
+        trnblas.syrk(1.0, a, 2.0, spoilt, uplo=uplo),
+        trnblas.syr2k(1.0, a, b, 2.0, spoilt, uplo=uplo),
+        trnblas.syr(1.0, x, spoilt, uplo),
+        trnblas.syr2(1.0, x, y, spoilt, uplo),
+    ):
+        assert got.isfinite().all()
+        assert torch.equal(got, got.mT)
+    for got in (
+        trnblas.herk(1.0, a, 2.0, spoilt, uplo=uplo),
+        trnblas.her2k(1.0, a, b, 2.0, spoilt, uplo=uplo),
+        trnblas.her(1.0, x, spoilt, uplo),
+        trnblas.her2(1.0, x, y, spoilt, uplo),
+    ):
+        assert got.isfinite().all()
+        assert torch.equal(got, got.mH)
+
+
+@pytest.mark.parametrize("trans", [False, True])
+def test_factors_of_hermitian_updates_may_be_complex(trans):
+    a, b = draw((4, 4), torch.complex128, 0), draw((4, 4), torch.complex128, 1)
+    c, alpha = draw((4, 4), torch.complex128, 2), 0.5 - 2j
+    wide = array(a), array(b), array(c)
+    size = 8 * np.abs(wide[0]).max() * np.abs(wide[1]).max() * 4
+    got = trnblas.her2k(alpha, a, b, -1.5, c, trans, "lower")
+    want = oracle.her2k(alpha, *wide[:2], -1.5, wide[2], trans, "lower")
+    assert_agrees(got, want, torch.complex128, 4, size)
+    assert torch.equal(got, got.mH)
+    got = trnblas.her2(alpha, a[0], b[0], c, "lower")
+    want = oracle.her2(alpha, wide[0][0], wide[1][0], wide[2], "lower")
+    assert_agrees(got, want, torch.complex128, 4, size)
+    assert torch.equal(got, got.mH)
+    # The derivative by a factor goes through its conjugate too.
+    factor = torch.tensor(alpha, dtype=torch.complex128, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda f: trnblas.her2k(f, a, b, trans=trans), [factor])
+    assert torch.autograd.gradcheck(lambda f: trnblas.her2(f, a[0], b[0]), [factor])
+
+
+def test_grouped_products_of_different_shapes():
+    shapes = [(2, 3, 4), (5, 1, 2), (2, 3, 4), (1, 7, 1)]
+    a = [draw((m, k), torch.float64, i) for i, (m, k, _) in enumerate(shapes)]
+    b = [draw((k, n), torch.float64, 9 + i) for i, (_, k, n) in enumerate(shapes)]
+    c = [draw((m, n), torch.float64, 20 + i) for i, (m, _, n) in enumerate(shapes)]
+    alphas, betas = [1.0, -2.0, 1.0, 0.5], [0.0, 3.0, 0.0, -1.0]
+    got = trnblas.grouped_gemm(alphas, a, b, betas, c)
+    for i in range(4):
+        assert torch.equal(got[i], trnblas.gemm(alphas[i], a[i], b[i], betas[i], c[i]))
+    turned = [m.mT if i % 2 else m for i, m in enumerate(a)]
+    options = [bool(i % 2) for i in range(4)]
+    plain = trnblas.grouped_gemm(2.0, a, b)
+    again = trnblas.grouped_gemm(2.0, turned, b, transA=options)
+    assert all(torch.equal(p, q) for p, q in zip(plain, again, strict=True))
+    assert trnblas.grouped_gemm(1.0, [], []) == []
 
 
 @pytest.mark.parametrize("uplo", UPLO)
@@ -249,3 +305,35 @@ def test_oracle_agrees_with_scipy(uplo):
         oracle.triangle(reference.zherk(2, z, lower=lower), uplo),
         **close,
     )
+    np.testing.assert_allclose(
+        oracle.triangle(oracle.her2k(2 - 1j, z, z[::-1]), uplo),
+        oracle.triangle(reference.zher2k(2 - 1j, z, z[::-1], lower=lower), uplo),
+        **close,
+    )
+    h = a + 1j * a.T
+    np.testing.assert_allclose(
+        oracle.hemv(2, h, z[:, 0], uplo=uplo), reference.zhemv(2, h, z[:, 0], lower=lower), **close
+    )
+    np.testing.assert_allclose(
+        oracle.hemm(2, h, z, uplo=uplo), reference.zhemm(2, h, z, lower=lower), **close
+    )
+    symmetric, hermitian = oracle.symmetric(a, uplo), oracle.hermitian(h, uplo)
+    for ours, theirs in (
+        (oracle.syr(2, x, a, uplo), reference.dsyr(2, x, a=symmetric, lower=lower)),
+        (oracle.syr2(2, x, y, a, uplo), reference.dsyr2(2, x, y, a=symmetric, lower=lower)),
+        (oracle.her(2, z[:, 0], h, uplo), reference.zher(2, z[:, 0], a=hermitian, lower=lower)),
+        (
+            oracle.her2(2 - 1j, z[:, 0], z[:, 1], h, uplo),
+            reference.zher2(2 - 1j, z[:, 0], z[:, 1], a=hermitian, lower=lower),
+        ),
+    ):
+        np.testing.assert_allclose(
+            oracle.triangle(ours, uplo), oracle.triangle(theirs, uplo), **close
+        )
+    np.testing.assert_allclose(
+        oracle.gerc(2, z[:, 0], z[:, 1]), reference.zgerc(2, z[:, 0], z[:, 1]), **close
+    )
+    np.testing.assert_allclose(
+        oracle.dotc(z[:, 0], z[:, 1]), reference.zdotc(z[:, 0], z[:, 1]), **close
+    )
+    np.testing.assert_allclose(oracle.asum(z), reference.dzasum(z.ravel()), **close)

@@ -13,8 +13,10 @@ from .agreement import ROUNDOFF, array, draw
 from .cases import CASES, DIAG, SIDE, UPLO
 
 NAN = float("nan")
-WITH_ALPHA = [c for c in CASES if c.name.partition("-")[0] not in ("dot", "asum", "nrm2", "trmv")]
-SECOND = ("axpy",)  # whose last operand is what alpha's product is added to
+WITHOUT_ALPHA = ("dot", "dotc", "swap", "asum", "nrm2", "trmv", "trsv", "dgmm")
+WITH_ALPHA = [c for c in CASES if c.name.partition("-")[0] not in WITHOUT_ALPHA]
+# Routines of which alpha multiplies one operand; of the others it multiplies two.
+ONE = ("scal", "axpy", "syrk", "herk", "syr", "her", "geam")
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -27,7 +29,7 @@ def test_alpha_zero_reads_no_factor(case, grad):
         seen.append(factor)
         return 0.0 if len(seen) == 1 else factor
 
-    count = {"scal": 1, "axpy": 1, "syrk": 1, "herk": 1}.get(name, 2)
+    count = 1 if name in ONE else 2
     tensors = [draw(shape, torch.float64, i) for i, shape in enumerate(case.shapes)]
     for tensor in tensors[:count]:
         tensor.fill_(NAN)
@@ -49,7 +51,8 @@ def test_beta_zero_reads_no_accumulator(grad):
     a, b, x = (draw(s, torch.float64, i) for i, s in enumerate(((3, 3), (3, 3), (3,))))
     c = torch.full((3, 3), NAN, dtype=torch.float64, requires_grad=grad)
     y = torch.full((3,), NAN, dtype=torch.float64, requires_grad=grad)
-    for function in (trnblas.gemm, trnblas.symm, trnblas.syr2k, trnblas.gemmt):
+    two = (trnblas.gemm, trnblas.symm, trnblas.hemm, trnblas.syr2k, trnblas.her2k, trnblas.gemmt)
+    for function in two:
         for alpha in (1.0, 2.0, 0.0):
             got = function(alpha, a, b, 0.0, c)
             assert torch.equal(got, function(alpha, a, b))
@@ -59,7 +62,7 @@ def test_beta_zero_reads_no_accumulator(grad):
                 assert torch.equal(gradient, torch.zeros_like(c))
     for function in (trnblas.syrk, trnblas.herk):
         assert torch.equal(function(2.0, a, 0.0, c), function(2.0, a))
-    for function in (trnblas.gemv, trnblas.symv):
+    for function in (trnblas.gemv, trnblas.symv, trnblas.hemv):
         assert torch.equal(function(2.0, a, x, 0.0, y), function(2.0, a, x))
     assert torch.equal(
         trnblas.batched_gemm(2.0, a[None], b, 0.0, c), trnblas.batched_gemm(2.0, a[None], b)
@@ -89,8 +92,10 @@ def test_the_other_triangle_is_not_read(n, grad, dtype):
         spoilt = spoilt.requires_grad_(grad)
         assert spoilt.isnan().any()
         results = [trnblas.symv(2.0, spoilt, x, uplo=uplo)]
+        results.append(trnblas.hemv(2.0, spoilt, x, uplo=uplo))
         for side in SIDE:
             results.append(trnblas.symm(2.0, spoilt, b, side=side, uplo=uplo))
+            results.append(trnblas.hemm(2.0, spoilt, b, side=side, uplo=uplo))
         for diag in DIAG:
             without = spoilt.detach().clone()
             if diag == "unit":
@@ -98,6 +103,7 @@ def test_the_other_triangle_is_not_read(n, grad, dtype):
             without.requires_grad_(grad)
             for trans in (False, True, "C"):
                 results.append(trnblas.trmv(without, x, uplo, trans, diag))
+                results.append(trnblas.trsv(without, x, uplo, trans, diag))
                 for side in SIDE:
                     for function in (trnblas.trmm, trnblas.trsm):
                         results.append(function(2.0, without, b, side, uplo, trans, diag))
@@ -140,6 +146,46 @@ def check_norm(x):
         assert abs(got - want) <= 8 * ROUNDOFF[real] * want + least
 
 
+COUNT = 20_000_003
+
+
+@pytest.mark.parametrize("kind", ["normal", "equal", "growing"])
+def test_sums_of_many_float32_keep_their_digits(kind):
+    """A naive sum of these is wrong in the third or fourth digit; eps is 2^-23."""
+    x = {
+        "normal": lambda: draw((COUNT,), torch.float32, 0),
+        "equal": lambda: torch.full((COUNT,), 0.1),
+        "growing": lambda: torch.linspace(0, 1, COUNT),
+    }[kind]()
+    wide = x.numpy().astype(np.float64)
+    norm, total = math.sqrt(np.dot(wide, wide)), np.abs(wide).sum()
+    assert abs(float(trnblas.nrm2(x)) - norm) <= 2 * 2.0**-23 * norm
+    assert abs(float(trnblas.asum(x)) - total) <= 3 * 2.0**-23 * total
+
+
+@pytest.mark.parametrize("count", [255, 256, 257, 511, 512, 513, 256 * 256 + 1])
+def test_blocks_of_a_norm_leave_no_element_out(count):
+    for place in (0, 255, count - 1):
+        x = torch.zeros(count)
+        x[min(place, count - 1)] = -3.0
+        assert trnblas.nrm2(x) == 3
+    x = torch.ones(count, dtype=torch.float64)
+    assert abs(float(trnblas.nrm2(x)) - math.sqrt(count)) <= 8 * 2.0**-53 * math.sqrt(count)
+    x = torch.full((count,), 1e200, dtype=torch.float64)
+    want = 1e200 * math.sqrt(count)
+    assert abs(float(trnblas.nrm2(x)) - want) <= 8 * 2.0**-53 * want
+
+
+@pytest.mark.parametrize("count", [2**18 - 1, 2**18, 2**18 + 1, 2**19 + 5])
+def test_spans_of_a_sum_leave_no_element_out(count):
+    x = torch.ones(count, dtype=torch.float64)
+    x[-1] = x[0] = -7.0
+    assert trnblas.asum(x) == count + 12
+    narrow = torch.zeros(count, dtype=torch.bfloat16)
+    narrow[::4096] = -1.0
+    assert trnblas.asum(narrow) == len(narrow[::4096])
+
+
 def test_nrm2_of_special_values():
     inf = float("inf")
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
@@ -160,7 +206,9 @@ def test_iamax():
     assert trnblas.iamax(torch.tensor([2, -5, 5, -5])) == 1
     assert trnblas.iamax(torch.tensor([[1.0, -4.0], [4.0, 0.0]])) == 1
     assert trnblas.iamax(torch.tensor([1.0, math.inf, NAN, 0.0])) == 2
-    assert trnblas.iamax(torch.tensor([3 + 3j, 0 + 4.5j, -4 + 0j])) == 1
+    # By |re| + |im|, as in BLAS: 6, 4.5 and 4, though the modulus of the second is the largest.
+    assert trnblas.iamax(torch.tensor([3 + 3j, 0 + 4.5j, -4 + 0j])) == 0
+    assert trnblas.iamax(torch.tensor([-2 - 3j, 0 + 5j]).conj()) == 0
     assert trnblas.iamax(torch.tensor([127, -128], dtype=torch.int8)) == 1
     assert trnblas.iamax(torch.tensor([3, 200, 200], dtype=torch.uint8)) == 1
     assert type(trnblas.iamax(torch.ones(2))) is int

@@ -27,7 +27,24 @@ def test_gradients(case):
     )
 
 
-@pytest.mark.parametrize("name", ["gemm-True-C", "herk-True-upper", "symm-left-lower", "nrm2"])
+COMPLEX = [
+    "gemm-True-C",
+    "herk-True-upper",
+    "her2k-False-lower",
+    "her-upper",
+    "her2-lower",
+    "hemm-right-lower",
+    "hemv-upper",
+    "gerc",
+    "dotc",
+    "geam-C-True",
+    "trsv-lower-C-nonunit",
+    "symm-left-lower",
+    "nrm2",
+]
+
+
+@pytest.mark.parametrize("name", COMPLEX)
 def test_complex_gradients(name):
     (case,) = [c for c in CASES if c.name == name]
     tensors = [t.requires_grad_() for t in case.operands(torch.complex128)]
@@ -99,6 +116,14 @@ COMPILED = [
     "dot",
     "nrm2",
     "gemv-True",
+    "syr-lower",
+    "her2-upper",
+    "hemm-left-upper",
+    "trsv-upper-True-nonunit",
+    "geam-True-C",
+    "dgmm-right-batch",
+    "grouped_gemm-True",
+    "asum",
 ]
 
 
@@ -114,7 +139,7 @@ def test_compile_as_one_graph(case):
 
 
 def test_every_compiled_case_exists():
-    assert set(COMPILED) <= {case.name for case in CASES}
+    assert {*COMPILED, *COMPLEX} <= {case.name for case in CASES}
 
 
 @by_name

@@ -1,0 +1,34 @@
+"""Results written where the caller wants them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import agree
+from trnsci.core.errors import FlagError, ShapeError
+
+__all__ = ["delivered"]
+
+
+def delivered(function: str, result: Tensor, out: Tensor | None) -> Tensor:
+    """Return ``result``, or ``out`` with its values.
+
+    The result is complete before ``out`` changes, so ``out`` may be an operand, as C is in BLAS.
+
+    Raises:
+        ShapeError: ``out`` has another shape than the result; it is never made to fit.
+        DTypeError: ``out`` has another dtype.
+        FlagError: A gradient is asked for, which ``out`` could not carry.
+    """
+    if out is None:
+        return result
+    agree(function, "the result", result, "out", out)
+    if out.shape != result.shape:
+        raise ShapeError(
+            f"{function}: out must have the result's shape {tuple(result.shape)}, "
+            f"got {tuple(out.shape)}"
+        )
+    if torch.is_grad_enabled() and (result.requires_grad or out.requires_grad):
+        raise FlagError(f"{function}: out must be None where a gradient is asked for")
+    return out.copy_(result)

@@ -1,0 +1,93 @@
+"""Sums and scalings of matrices, which BLAS itself lacks and its vendors have."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnblas._accumulation import accumulated, scaled, vanished
+from trnblas._arguments import Scalar, number
+from trnblas._flags import applied, is_left, transposition
+from trnblas._output import delivered
+from trnsci.core.arguments import agree, broadcast, matrix
+from trnsci.core.errors import ShapeError
+
+__all__ = ["dgmm", "geam"]
+
+
+def geam(
+    alpha: Scalar,
+    A: Tensor,
+    beta: Scalar,
+    B: Tensor,
+    transA: bool | str = False,
+    transB: bool | str = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * op(A) + beta * op(B)``.
+
+    Args:
+        alpha: Number or 0-d tensor, factor of A. What a zero multiplies is not read.
+        A: Matrix (m, n), (n, m) if transposed, or a batch of such matrices.
+        beta: Number or 0-d tensor, factor of B.
+        B: Matrix (m, n), (n, m) if transposed, or a batch that broadcasts with that of A.
+        transA: How op transposes A: ``False``, ``True``, ``"N"``, ``"T"`` or ``"C"``.
+        transB: How op transposes B.
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or a factor does not suit them.
+        FlagError: An option is none of the accepted ones.
+    """
+    agree("geam", "A", A, "B", B)
+    matrix("geam", "A", A)
+    matrix("geam", "B", B)
+    left = applied(transposition("geam", "transA", transA, A), A)
+    right = applied(transposition("geam", "transB", transB, B), B)
+    shape = broadcast(left.shape, right.shape)
+    if left.shape[-2:] != right.shape[-2:] or shape is None:
+        raise ShapeError(
+            f"geam: op(A) and op(B) must be matrices of one shape, in batches that broadcast, "
+            f"got {tuple(left.shape)} and {tuple(right.shape)}"
+        )
+    alpha, beta = number("geam", "alpha", alpha, A), number("geam", "beta", beta, A)
+    if not isinstance(alpha, Tensor) and alpha == 0:
+        result = accumulated(vanished(shape, A), beta, right)
+    else:
+        first = scaled(alpha, left).expand(shape)
+        result = accumulated(first, beta, right)
+        if result is first:
+            result = first.clone()
+    return delivered("geam", result, out)
+
+
+def dgmm(A: Tensor, x: Tensor, side: str = "left", *, out: Tensor | None = None) -> Tensor:
+    """Return ``diag(x) @ A``, or ``A @ diag(x)`` with the diagonal matrix on the right.
+
+    Args:
+        A: Matrix (m, n), or a batch of such matrices.
+        x: Vector of m elements, of n on the right, or a batch that broadcasts with that of A.
+        side: On which side of A the diagonal matrix stands.
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ.
+        FlagError: side is neither left nor right.
+    """
+    agree("dgmm", "A", A, "x", x)
+    left = is_left("dgmm", side)
+    matrix("dgmm", "A", A)
+    if x.ndim == 0 or x.shape[-1] != A.shape[-2 if left else -1]:
+        raise ShapeError(
+            f"dgmm: x must have one element for each {'row' if left else 'column'} of A, "
+            f"got {tuple(x.shape)} and {tuple(A.shape)}"
+        )
+    if broadcast(A.shape[:-2], x.shape[:-1]) is None:
+        raise ShapeError(
+            f"dgmm: the batch dimensions of A and x must broadcast, "
+            f"got {tuple(A.shape)} and {tuple(x.shape)}"
+        )
+    return delivered("dgmm", torch.mul(A, x[..., :, None] if left else x[..., None, :]), out)

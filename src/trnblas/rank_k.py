@@ -1,0 +1,234 @@
+"""The updates of BLAS level 3: products of matrices with transposes, symmetric or Hermitian.
+
+Results are complete and exactly symmetric, or Hermitian with a real diagonal: both triangles are
+returned. C is symmetric, or Hermitian, as well and is given by its triangle ``uplo``; the other is
+not read, as in BLAS. Where the other triangle is to stay what it was, ``gemmt`` leaves it alone.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trnblas._accumulation import is_number
+from trnblas._arguments import Scalar
+from trnblas._dispatch import run_syr2k, run_syrk
+from trnblas._flags import Trans, is_upper, transposition
+from trnblas._operands import product_arguments, rank_k_arguments, square_accumulator
+from trnblas._output import delivered
+from trnblas._torch import torch_her2k, torch_herk
+from trnblas._triangles import mirrored
+from trnsci.core.arguments import agree, tensor
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+
+__all__ = ["her2k", "herk", "syr2k", "syrk"]
+
+
+def syrk(
+    alpha: Scalar,
+    A: Tensor,
+    beta: Scalar = 0.0,
+    C: Tensor | None = None,
+    trans: bool | str = False,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * A @ A.mT + beta * C``, or ``alpha * A.mT @ A + beta * C``.
+
+    Args:
+        alpha: Factor of the product.
+        beta: Factor of C.
+        A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
+        C: Symmetric matrix (n, n), or a batch that broadcasts to that of A.
+        trans: Whether the transpose stands on the left; not ``"C"`` for a complex A (see
+            ``herk``).
+        uplo: Triangle of C that is read.
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or a factor does not suit them.
+        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+    """
+    tensor("syrk", "A", A)
+    upper = is_upper("syrk", uplo)
+    op = _transposed("syrk", A, trans)
+    alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
+    below = _accumulator(C, beta, upper)
+    return delivered("syrk", run_syrk(alpha, A, beta, below, op), out)
+
+
+def herk(
+    alpha: Scalar,
+    A: Tensor,
+    beta: Scalar = 0.0,
+    C: Tensor | None = None,
+    trans: bool | str = False,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * A @ A.mH + beta * C``, or ``alpha * A.mH @ A + beta * C``.
+
+    The diagonal of C is taken as real. For a real A this is ``syrk``.
+
+    Args:
+        alpha: Real factor of the product.
+        beta: Real factor of C.
+        A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
+        C: Hermitian matrix (n, n), or a batch that broadcasts to that of A.
+        trans: Whether the conjugate transpose stands on the left: ``True`` or ``"C"``.
+        uplo: Triangle of C that is read.
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or a factor does not suit them.
+        FlagError: An option is none of the accepted ones, ``"T"`` with a complex A, or beta is not
+            0 without C.
+    """
+    tensor("herk", "A", A)
+    upper = is_upper("herk", uplo)
+    op = _conjugated("herk", A, trans)
+    alpha, beta = rank_k_arguments("herk", alpha, A, beta, C, op)
+    _check_real("herk", "alpha", alpha)
+    _check_real("herk", "beta", beta)
+    below = _accumulator(C, beta, upper, A.is_complex())
+    product = torch_herk if A.is_complex() else run_syrk
+    return delivered("herk", product(alpha, A, beta, below, op), out)
+
+
+def syr2k(
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar = 0.0,
+    C: Tensor | None = None,
+    trans: bool | str = False,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * (A @ B.mT + B @ A.mT) + beta * C``, or with the transposes on the left.
+
+    Args:
+        alpha: Factor of the product.
+        beta: Factor of C.
+        A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
+        B: Matrix of the same shape, or a batch that broadcasts with that of A.
+        C: Symmetric matrix (n, n), or a batch that broadcasts to those of A and B.
+        trans: Whether the transposes stand on the left; not ``"C"`` for complex matrices (see
+            ``her2k``).
+        uplo: Triangle of C that is read.
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or a factor does not suit them.
+        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+    """
+    agree("syr2k", "A", A, "B", B)
+    upper = is_upper("syr2k", uplo)
+    op = _transposed("syr2k", A, trans)
+    alpha, beta = _two_arguments("syr2k", alpha, A, B, beta, C, op)
+    below = _accumulator(C, beta, upper)
+    return delivered("syr2k", run_syr2k(alpha, A, B, beta, below, op), out)
+
+
+def her2k(
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar = 0.0,
+    C: Tensor | None = None,
+    trans: bool | str = False,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * A @ B.mH + conj(alpha) * B @ A.mH + beta * C``.
+
+    With ``trans`` it is ``alpha * A.mH @ B + conj(alpha) * B.mH @ A + beta * C``. The diagonal of C
+    is taken as real. For real matrices this is ``syr2k``.
+
+    Args:
+        alpha: Factor of the product, which may be complex.
+        beta: Real factor of C.
+        A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
+        B: Matrix of the same shape, or a batch that broadcasts with that of A.
+        C: Hermitian matrix (n, n), or a batch that broadcasts to those of A and B.
+        trans: Whether the conjugate transposes stand on the left: ``True`` or ``"C"``.
+        uplo: Triangle of C that is read.
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or a factor does not suit them.
+        FlagError: An option is none of the accepted ones, ``"T"`` with complex matrices, or beta is
+            not 0 without C.
+    """
+    agree("her2k", "A", A, "B", B)
+    upper = is_upper("her2k", uplo)
+    op = _conjugated("her2k", A, trans)
+    alpha, beta = _two_arguments("her2k", alpha, A, B, beta, C, op)
+    _check_real("her2k", "beta", beta)
+    below = _accumulator(C, beta, upper, A.is_complex())
+    product = torch_her2k if A.is_complex() else run_syr2k
+    return delivered("her2k", product(alpha, A, B, beta, below, op), out)
+
+
+def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:
+    """Return the option of a symmetric product, which has no conjugation."""
+    op = transposition(function, "trans", trans, A)
+    if op == "C":
+        hermitian = function.replace("sy", "he")
+        raise FlagError(
+            f"{function}: trans must be False, True, 'N' or 'T' for {A.dtype}, got {trans!r}; "
+            f"{hermitian} has the conjugate transpose"
+        )
+    return op
+
+
+def _conjugated(function: str, A: Tensor, trans: bool | str) -> Trans:
+    """Return the option of a Hermitian product, of which a transpose is always conjugated."""
+    op = transposition(function, "trans", trans, A)
+    if op != "T" or not A.is_complex():
+        return op
+    if trans is not True:
+        symmetric = function.replace("he", "sy")
+        raise FlagError(
+            f"{function}: trans must be False, True, 'N' or 'C' for {A.dtype}, got {trans!r}; "
+            f"{symmetric} has the transpose without conjugation"
+        )
+    return "C"
+
+
+def _two_arguments(
+    function: str, alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, op: Trans
+) -> tuple[Scalar, Scalar]:
+    """Return the factors of a product of A with the transpose of B."""
+    if A.shape[-2:] != B.shape[-2:]:
+        raise ShapeError(
+            f"{function}: A and B must be matrices of one shape, "
+            f"got {tuple(A.shape)} and {tuple(B.shape)}"
+        )
+    trans_a: Trans = "N" if op == "N" else "T"
+    trans_b: Trans = "T" if op == "N" else "N"
+    factors = product_arguments(function, alpha, A, B, beta, C, trans_a, trans_b)
+    if C is not None:
+        square_accumulator(function, "C", C, A.shape[-2 if op == "N" else -1])
+    return factors
+
+
+def _accumulator(
+    C: Tensor | None, beta: Scalar, upper: bool, conjugate: bool = False
+) -> Tensor | None:
+    """Return all of the C that one triangle stands for; as it is where beta leaves it unread."""
+    if C is None or is_number(beta, 0):
+        return C
+    return mirrored(C, upper, conjugate)
+
+
+def _check_real(function: str, name: str, factor: Scalar) -> None:
+    if factor.is_complex() if isinstance(factor, Tensor) else factor.imag != 0:
+        raise DTypeError(f"{function}: {name} must be real, got {factor!r}")

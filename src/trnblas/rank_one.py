@@ -1,0 +1,239 @@
+"""The updates of BLAS level 2: outer products of vectors, added to a matrix.
+
+Vectors may be batches, in leading dimensions that broadcast. Results that are symmetric or
+Hermitian are complete and exactly so; of the matrix that they are added to, the triangle ``uplo``
+is read.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnblas._accumulation import accumulated, is_number, scaled, vanished
+from trnblas._arguments import Scalar, number
+from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
+from trnblas._flags import is_upper
+from trnblas._operands import square_accumulator
+from trnblas._output import delivered
+from trnblas._triangles import mirrored
+from trnsci.core.arguments import agree, broadcast, expandable, tensor
+from trnsci.core.errors import DTypeError, ShapeError
+
+__all__ = ["ger", "gerc", "her", "her2", "syr", "syr2"]
+
+
+def ger(
+    alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """Return ``alpha * outer(x, y) + A``, nothing conjugated.
+
+    Args:
+        alpha: Number or 0-d tensor; at zero, x and y are not read.
+        x: Vector of m elements, or a batch of such vectors.
+        y: Vector of n elements, or a batch that broadcasts with that of x.
+        A: Anything that broadcasts to the result's (..., m, n).
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or alpha does not suit them.
+    """
+    return delivered("ger", _outer_sum("ger", alpha, x, y, A, conjugated=False), out)
+
+
+def gerc(
+    alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None = None, *, out: Tensor | None = None
+) -> Tensor:
+    """Return ``alpha * outer(x, conj(y)) + A``; the arguments are those of ``ger``.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or alpha does not suit them.
+    """
+    return delivered("gerc", _outer_sum("gerc", alpha, x, y, A, conjugated=True), out)
+
+
+def syr(
+    alpha: Scalar,
+    x: Tensor,
+    A: Tensor | None = None,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * outer(x, x) + A`` for a symmetric A, nothing conjugated.
+
+    Args:
+        alpha: Number or 0-d tensor; at zero, x is not read.
+        x: Vector of n elements, or a batch of such vectors.
+        A: Matrix (n, n), or a batch that broadcasts to that of x.
+        uplo: Triangle of A.
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or alpha does not suit them.
+        FlagError: uplo is none of the accepted ones.
+    """
+    alpha, upper = _update_arguments("syr", alpha, x, x, A, uplo)
+    return delivered("syr", _symmetric_one(alpha, x, A, upper), out)
+
+
+def syr2(
+    alpha: Scalar,
+    x: Tensor,
+    y: Tensor,
+    A: Tensor | None = None,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * (outer(x, y) + outer(y, x)) + A`` for a symmetric A, nothing conjugated.
+
+    Args:
+        alpha: Number or 0-d tensor; at zero, x and y are not read.
+        x: Vector of n elements, or a batch of such vectors.
+        y: Vector of n elements, or a batch that broadcasts with that of x.
+        A: Matrix (n, n), or a batch that broadcasts to those of x and y.
+        uplo: Triangle of A.
+        out: Where the result goes; None for a new tensor.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or alpha does not suit them.
+        FlagError: uplo is none of the accepted ones.
+    """
+    alpha, upper = _update_arguments("syr2", alpha, x, y, A, uplo)
+    return delivered("syr2", _symmetric_two(alpha, x, y, A, upper), out)
+
+
+def her(
+    alpha: Scalar,
+    x: Tensor,
+    A: Tensor | None = None,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * outer(x, conj(x)) + A`` for a Hermitian A and a real alpha.
+
+    The diagonal of the result is real, and that of A is taken as real. The arguments are otherwise
+    those of ``syr``, which this is for a real x.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or alpha is not real.
+        FlagError: uplo is none of the accepted ones.
+    """
+    alpha, upper = _update_arguments("her", alpha, x, x, A, uplo)
+    if not x.is_complex():
+        return delivered("her", _symmetric_one(alpha, x, A, upper), out)
+    if alpha.is_complex() if isinstance(alpha, Tensor) else alpha.imag != 0:
+        raise DTypeError(f"her: alpha must be real, got {alpha!r}")
+    product = mirrored(_outer(alpha, x, x.conj()), True, conjugate=True)
+    below = None if A is None else mirrored(A, upper, conjugate=True)
+    return delivered("her", accumulated(product, 1, below), out)
+
+
+def her2(
+    alpha: Scalar,
+    x: Tensor,
+    y: Tensor,
+    A: Tensor | None = None,
+    uplo: str = "upper",
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + A``.
+
+    A is Hermitian; its diagonal is taken as real, and that of the result is. The arguments are
+    those of ``syr2``, which this is for real vectors.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError: The dtypes differ, or alpha does not suit them.
+        FlagError: uplo is none of the accepted ones.
+    """
+    alpha, upper = _update_arguments("her2", alpha, x, y, A, uplo)
+    if not x.is_complex():
+        return delivered("her2", _symmetric_two(alpha, x, y, A, upper), out)
+    half = _outer(alpha, x, y.conj())
+    below = None if A is None else mirrored(A, upper, conjugate=True)
+    return delivered("her2", accumulated(half + half.mH, 1, below), out)
+
+
+def _symmetric_one(alpha: Scalar, x: Tensor, A: Tensor | None, upper: bool) -> Tensor:
+    below = None if A is None else mirrored(A, upper)
+    if kernels_wanted():
+        return run_syrk(alpha, x[..., None], 1, below, "N")
+    product = _outer(alpha, x, x)
+    return accumulated(mirrored(product, True) if x.is_complex() else product, 1, below)
+
+
+def _symmetric_two(alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, upper: bool) -> Tensor:
+    below = None if A is None else mirrored(A, upper)
+    if kernels_wanted():
+        return run_syr2k(alpha, x[..., None], y[..., None], 1, below, "N")
+    half = _outer(alpha, x, y)
+    return accumulated(half + half.mT, 1, below)
+
+
+def _outer(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:
+    """Return ``alpha * outer(x, y)``, of real x and y exactly symmetric where they are equal."""
+    if is_number(alpha, 0):
+        return vanished((*_batch("", x, y), x.shape[-1], y.shape[-1]), x, y)
+    return scaled(alpha, x[..., :, None] * y[..., None, :])
+
+
+def _outer_sum(
+    function: str, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, conjugated: bool
+) -> Tensor:
+    agree(function, "x", x, "y", y)
+    shape = (*_batch(function, x, y), x.shape[-1], y.shape[-1])
+    alpha = number(function, "alpha", alpha, x)
+    if A is not None:
+        agree(function, "x", x, "A", A)
+        expandable(function, "A", A, shape)
+    if conjugated:
+        y = y.conj()
+    if len(shape) > 2 or isinstance(alpha, Tensor) or alpha == 0:
+        return accumulated(_outer(alpha, x, y), 1, A)
+    if A is None:
+        return torch.outer(scaled(alpha, x), y)
+    return torch.addr(A, x, y, alpha=alpha)
+
+
+def _update_arguments(
+    function: str, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, uplo: str
+) -> tuple[Scalar, bool]:
+    """Return the factor of a symmetric update, and whether the upper triangle of A is read."""
+    tensor(function, "x", x)
+    agree(function, "x", x, "y", y)
+    upper = is_upper(function, uplo)
+    batch = _batch(function, x, y)
+    order = x.shape[-1]
+    if order != y.shape[-1]:
+        raise ShapeError(
+            f"{function}: x and y must have as many elements, got {order} and {y.shape[-1]}"
+        )
+    if A is not None:
+        agree(function, "x", x, "A", A)
+        square_accumulator(function, "A", A, order)
+        expandable(function, "A", A, (*batch, order, order))
+    return number(function, "alpha", alpha, x), upper
+
+
+def _batch(function: str, x: Tensor, y: Tensor) -> tuple[int, ...]:
+    if x.ndim == y.ndim == 1:
+        return ()
+    for name, value in (("x", x), ("y", y)):
+        if value.ndim == 0:
+            raise ShapeError(f"{function}: {name} must be at least 1-D, got shape ()")
+    batch = broadcast(x.shape[:-1], y.shape[:-1])
+    if batch is None:
+        raise ShapeError(
+            f"{function}: the batch dimensions of x and y must broadcast, "
+            f"got {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+    return batch

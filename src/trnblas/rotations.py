@@ -1,0 +1,138 @@
+"""Plane rotations: made with ``rotg``, applied with ``rot``.
+
+A rotation has a real cosine c and a sine s, complex for complex numbers, with c^2 + |s|^2 = 1.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnblas._arguments import Scalar, number
+from trnsci.core.arguments import agree, floating
+from trnsci.core.errors import DTypeError, ShapeError
+
+__all__ = ["Rotation", "rot", "rotg"]
+
+
+class Rotation(NamedTuple):
+    """What ``rotg`` finds.
+
+    Attributes:
+        r: What becomes of a; b becomes 0.
+        z: What BLAS leaves in b: the one number from which c and s can be had again, of real a and
+            b; b itself of complex ones.
+        c: Cosine, real.
+        s: Sine.
+    """
+
+    r: Tensor
+    z: Tensor
+    c: Tensor
+    s: Tensor
+
+
+def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
+    """Return ``c * x + s * y`` and ``c * y - conj(s) * x``.
+
+    Args:
+        x: Tensor.
+        y: Tensor of the same shape and dtype.
+        c: Real number or 0-d tensor.
+        s: Number or 0-d tensor.
+
+    Raises:
+        ShapeError: The shapes differ.
+        DTypeError: The dtypes differ or are integers, c is not real, or s does not suit them.
+    """
+    agree("rot", "x", x, "y", y)
+    floating("rot", "x", x)
+    if x.shape != y.shape:
+        raise ShapeError(
+            f"rot: x and y must have one shape, got {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+    c, s = number("rot", "c", c, x), number("rot", "s", s, x)
+    if c.is_complex() if isinstance(c, Tensor) else c.imag != 0:
+        raise DTypeError(f"rot: c must be real, got {c!r}")
+    real = x.dtype.to_real() if x.is_complex() else x.dtype
+    cosine = c.to(real) if isinstance(c, Tensor) else c.real
+    sine = s.to(x.dtype) if isinstance(s, Tensor) else s
+    mirrored = sine.conj() if isinstance(sine, Tensor) else sine.conjugate()
+    return x * cosine + y * sine, y * cosine - x * mirrored
+
+
+def rotg(a: Tensor, b: Tensor) -> Rotation:
+    """Return the rotation that takes (a, b) to (r, 0), element by element.
+
+    For real numbers r has the sign of the larger of a and b; for complex ones the direction of a.
+    Nothing overflows or underflows on the way to a result that can be represented.
+
+    Args:
+        a: Tensor.
+        b: Tensor of the same shape and dtype.
+
+    Raises:
+        ShapeError: The shapes differ.
+        DTypeError: The dtypes differ or are integers.
+
+    Example:
+        >>> r, z, c, s = rotg(torch.tensor(3.0), torch.tensor(4.0))
+        >>> [round(v.item(), 4) for v in (r, c, s)]
+        [5.0, 0.6, 0.8]
+    """
+    agree("rotg", "a", a, "b", b)
+    floating("rotg", "a", a)
+    if a.shape != b.shape:
+        raise ShapeError(
+            f"rotg: a and b must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}"
+        )
+    if a.dtype in (torch.float16, torch.bfloat16):
+        wide = _real_rotation(a.to(torch.float32), b.to(torch.float32))
+        return Rotation(*(value.to(a.dtype) for value in wide))
+    return _complex_rotation(a, b) if a.is_complex() else _real_rotation(a, b)
+
+
+def _real_rotation(a: Tensor, b: Tensor) -> Rotation:
+    one, zero = torch.ones_like(a), torch.zeros_like(a)
+    nothing = b == 0
+    alone = (a == 0) & ~nothing
+    # Where one of both is zero the answer is known, and a division would spoil its derivative.
+    trivial = nothing | alone
+    p, q = torch.where(trivial, one, a), torch.where(trivial, one, b)
+    first = p.abs() > q.abs()
+    r = torch.copysign(torch.hypot(p, q), torch.where(first, p, q))
+    c, s = p / r, q / r
+    small = c == 0  # underflown, so its reciprocal is none
+    z = torch.where(first, s, torch.where(small, one, 1 / torch.where(small, one, c)))
+
+    def chosen(of_b_zero: Tensor, of_a_zero: Tensor, otherwise: Tensor) -> Tensor:
+        return torch.where(nothing, of_b_zero, torch.where(alone, of_a_zero, otherwise))
+
+    return Rotation(
+        chosen(a, b, r), chosen(zero, one, z), chosen(one, zero, c), chosen(zero, one, s)
+    )
+
+
+def _complex_rotation(a: Tensor, b: Tensor) -> Rotation:
+    one, zero = torch.ones_like(a), torch.zeros_like(a)
+    nothing = b == 0
+    alone = (a == 0) & ~nothing
+    f = torch.where(nothing | alone, one, a)
+    g = torch.where(nothing, one, b)
+    size_f, size_g = torch.hypot(f.real, f.imag), torch.hypot(g.real, g.imag)
+    length = torch.hypot(size_f, size_g)
+    direction = f / size_f
+    # Of each factor the modulus is at most one, so that their product cannot overflow.
+    s = direction * (g.conj() / length)
+
+    def chosen(of_b_zero: Tensor, of_a_zero: Tensor, otherwise: Tensor) -> Tensor:
+        return torch.where(nothing, of_b_zero, torch.where(alone, of_a_zero, otherwise))
+
+    return Rotation(
+        chosen(a, size_g.to(a.dtype), direction * length),
+        b.clone(),
+        chosen(one.real, zero.real, size_f / length),
+        chosen(zero, g.conj() / size_g, s),
+    )

@@ -1,0 +1,129 @@
+"""Results in a tensor of the caller's, and in float32 from narrow operands."""
+
+import numpy as np
+import pytest
+import torch
+
+import trnblas
+from oracles import blas as oracle
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+
+from .agreement import array, assert_agrees, draw
+from .cases import CASES, unchanged
+
+TUPLES = ("swap", "grouped_gemm")
+FIRST = {}
+for case in CASES:
+    FIRST.setdefault(case.name.partition("-")[0], case)
+WITH_OUT = [case for name, case in FIRST.items() if name not in TUPLES]
+
+
+class Into:
+    """trnblas with ``out`` in every call."""
+
+    def __init__(self, out):
+        self.out = out
+
+    def __getattr__(self, name):
+        return lambda *args, **options: getattr(trnblas, name)(*args, **options, out=self.out)
+
+
+by_name = pytest.mark.parametrize("case", WITH_OUT, ids=lambda case: case.name)
+
+
+@by_name
+def test_the_result_goes_into_out(case):
+    tensors = case.operands(torch.float32)
+    want = case.call(trnblas, unchanged, *tensors)
+    wide = torch.full((*want.shape, 2), float("nan"))
+    for out in (torch.full_like(want, 7.0), wide[..., 1]):
+        assert case.call(Into(out), unchanged, *tensors) is out
+        assert torch.equal(out, want)
+    assert wide[..., 0].isnan().all()
+
+
+@by_name
+def test_out_is_never_made_to_fit(case):
+    tensors = case.operands(torch.float32)
+    want = case.call(trnblas, unchanged, *tensors)
+    name = case.name.partition("-")[0]
+    for shape in ((*want.shape, 1), (2, *want.shape)):
+        with pytest.raises(ShapeError, match=rf"^{name}: out must have the result's shape"):
+            case.call(Into(torch.empty(shape)), unchanged, *tensors)
+    with pytest.raises(DTypeError, match=rf"^{name}: the result and out must have one dtype"):
+        case.call(Into(torch.empty(want.shape, dtype=torch.float64)), unchanged, *tensors)
+    with pytest.raises(RuntimeError, match=rf"^{name}: the result and out must be on one device"):
+        case.call(Into(torch.empty(want.shape, device="meta")), unchanged, *tensors)
+    with pytest.raises(DTypeError, match=rf"^{name}: out must be a torch.Tensor, got list"):
+        case.call(Into([]), unchanged, *tensors)
+    tensors[0].requires_grad_()
+    out = torch.zeros(want.shape)
+    with pytest.raises(FlagError, match=rf"^{name}: out must be None where a gradient is asked"):
+        case.call(Into(out), unchanged, *tensors)
+    assert not out.any()
+    with torch.no_grad():
+        assert torch.equal(case.call(Into(out), unchanged, *tensors), want)
+
+
+def test_out_may_be_an_operand():
+    a, b, c = (draw((4, 4), torch.float64, seed) for seed in range(3))
+    want = trnblas.gemm(2.0, a, b, -1.0, c)
+    assert trnblas.gemm(2.0, a, b, -1.0, c, out=c) is c
+    assert torch.equal(c, want)
+    want = trnblas.gemm(1.0, a, b)
+    assert torch.equal(trnblas.gemm(1.0, a, b, out=a), want)
+    with pytest.raises(FlagError, match="gradient is asked for"):
+        trnblas.scal(2.0, b, out=b.clone().requires_grad_())
+
+
+def test_grouped_results_go_into_out():
+    a, b = [draw((2, 3), torch.float32, 0)] * 2, [draw((3, 2), torch.float32, 1)] * 2
+    out = [torch.empty(2, 2), torch.empty(2, 2)]
+    got = trnblas.grouped_gemm(2.0, a, b, out=out)
+    assert all(g is o for g, o in zip(got, out, strict=True))
+    assert torch.equal(out[1], trnblas.gemm(2.0, a[1], b[1]))
+    with pytest.raises(ShapeError, match="A and out must have as many matrices, got 2 and 1"):
+        trnblas.grouped_gemm(2.0, a, b, out=out[:1])
+
+
+NARROW = [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2]
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_narrow_operands_give_float32_results(dtype, backend):
+    a, b = draw((3, 4, 5), torch.float32, 0).to(dtype), draw((3, 5, 2), torch.float32, 1).to(dtype)
+    c = draw((3, 4, 2), torch.float32, 2)
+    wide = [array(t) for t in (a, b, c)]
+    want = oracle.gemm(-2, wide[0], wide[1], 3, wide[2])
+    size = oracle.gemm(2, np.abs(wide[0]), np.abs(wide[1]), 3, np.abs(wide[2]))
+    with trnblas.backend(backend):
+        got = trnblas.batched_gemm(-2.0, a, b, 3.0, c, out_dtype=torch.float32)
+        assert_agrees(got, want, torch.float32, 9, size)
+        got = trnblas.gemm(-2.0, a[0], b[0], 3.0, c[0], out_dtype=torch.float32)
+        assert_agrees(got, want[0], torch.float32, 9, size[0])
+        (got,) = trnblas.grouped_gemm(-2.0, [a[0]], [b[0]], 3.0, [c[0]], out_dtype=torch.float32)
+        assert_agrees(got, want[0], torch.float32, 9, size[0])
+
+
+def test_narrow_operands_are_differentiated_in_their_dtype():
+    a = draw((3, 4), torch.bfloat16, 0).requires_grad_()
+    trnblas.gemm(1.0, a, torch.ones(4, 2).bfloat16(), out_dtype=torch.float32).sum().backward()
+    assert torch.equal(a.grad, torch.full((3, 4), 2.0).bfloat16())
+
+
+def test_dtypes_that_a_result_cannot_have():
+    a = torch.ones(2, 2)
+    assert torch.equal(trnblas.gemm(1.0, a, a, out_dtype=torch.float32), 2 * a)
+    with pytest.raises(
+        DTypeError, match=r"gemm: out_dtype must be the operands' torch.float32, got"
+    ):
+        trnblas.gemm(1.0, a, a, out_dtype=torch.float64)
+    narrow = a.bfloat16()
+    message = r"gemm: out_dtype must be the operands' torch.bfloat16 or torch.float32, got"
+    with pytest.raises(DTypeError, match=message):
+        trnblas.gemm(1.0, narrow, narrow, out_dtype=torch.float16)
+    with pytest.raises(DTypeError, match="gemm: A and B must have one dtype"):
+        trnblas.gemm(1.0, narrow, a, out_dtype=torch.float32)
+    with pytest.raises(DTypeError, match="gemm: A and C must have one dtype"):
+        trnblas.gemm(1.0, narrow, narrow, 1.0, narrow, out_dtype=torch.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from nkisim.diagnostics import Place, Rule, flag, user_place
 from nkisim.machine import Core, current_core
 from nkisim.memory import NKIObject
 
-__all__ = ["Contribution", "ReplicaGroup", "Seat", "exchange", "seat"]
+__all__ = ["Contribution", "ReplicaGroup", "Seat", "Table", "exchange", "seat"]
 
 
 class ReplicaGroup(NKIObject):
@@ -45,6 +45,10 @@ class Contribution(NamedTuple):
     arrays: list[np.ndarray]
     signature: tuple[Any, ...]
     place: Place
+
+
+Table = dict[int, Contribution]
+"""What the ranks of a group brought."""
 
 
 def complain(rule: Rule, name: str, why: str, fix: str, operand: str = "replica_group") -> None:
@@ -91,40 +95,66 @@ def seat(name: str, replica_group: Any) -> Seat:
 def exchange(
     at: Seat,
     name: str,
-    arrays: Sequence[np.ndarray],
+    bring: Callable[[], Sequence[np.ndarray]],
     signature: tuple[Any, ...],
+    take: Callable[[Table], None],
     *,
     per_core: bool = False,
-) -> dict[int, Contribution] | None:
-    """Bring arrays to a collective and return what every rank of the group brought.
+) -> None:
+    """Bring arrays to a collective and take what every rank of the group brought.
 
     HBM belongs to both cores of a rank: core 0 takes part when core 1 has come too, and core 1
-    waits until it is done and gets None. SBUF tensors meet ``per_core``.
+    waits until it is done. SBUF tensors meet ``per_core``.
+
+    Args:
+        at: Where this rank sits.
+        name: Of the collective.
+        bring: Reads the tensors, once all who own them have come.
+        signature: What must be equal on all ranks.
+        take: Writes the results.
+        per_core: Whether each core of a rank takes part by itself.
     """
-    member = at.core.member
-    mine = Contribution(name, [np.array(a) for a in arrays], signature, user_place())
+    core, member = at.core, at.core.member
+    core.begin(shared=not per_core)
+    place = user_place()
     if member is None:
-        return {at.rank: mine}
-    lane = member.core if per_core else 0
+        take({at.rank: Contribution(name, _copies(bring()), signature, place)})
+        return
     kind = ("collective", at.group, per_core)
     number = member.count(kind)
-    if not per_core and member.cluster.cores > 1:
-        other = 1 - member.core
-        awaited = ("done", at.group) if member.core else kind
+    other = 1 - member.core if member.cluster.cores > 1 and not per_core else None
+    if other is not None:
+        awaited = ("done", *kind) if member.core else kind
         member.wait(
             lambda: member.counted(member.rank, other, awaited) >= number,
             f"core {other} in {name}",
             rules.MISSING_RANK,
         )
         if member.core:
-            return None
-    table: dict[int, Contribution] = member.cluster.mail.setdefault((*kind, number, lane), {})
-    table[at.rank] = mine
+            return
+    mail, key = member.cluster.mail, (*kind, number, member.core)
+    table: Table = mail.setdefault(key, {})
+    table[at.rank] = Contribution(name, _copies(bring()), signature, place)
+    if len(table) == len(at.group):
+        del mail[key]  # everybody has come and holds the table
     member.wait(
         lambda: len(table) == len(at.group),
         f"{name} number {number} of ranks {list(at.group)}",
         rules.MISSING_RANK,
     )
+    _compare(at, name, table)
+    take(table)
+    if other is not None:
+        member.count(("done", *kind))
+        member.notice()
+
+
+def _copies(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [np.array(a) for a in arrays]
+
+
+def _compare(at: Seat, name: str, table: Table) -> None:
+    """Flag ranks that came to different collectives."""
     first = table[at.group[0]]
     for rank in at.group:
         theirs = table[rank]
@@ -136,10 +166,3 @@ def exchange(
                 f"rank {rank} issues {theirs.name} {theirs.signature} at {theirs.place}",
                 "issue the same collectives in the same order on every rank",
             )
-    return table
-
-
-def done(at: Seat) -> None:
-    """Let the other core of the rank go on."""
-    if at.core.member is not None:
-        at.core.member.count(("done", at.group))

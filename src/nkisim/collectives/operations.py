@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.collectives import rules
-from nkisim.collectives.meeting import Contribution, Seat, complain, done, exchange, seat, world
+from nkisim.collectives.meeting import Seat, Table, complain, exchange, seat, world
 from nkisim.isa import VirtualRegister
 from nkisim.machine import commit, commit_where, current_core, prepare_read
 from nkisim.machine.transfer import make_narrower, make_widener, overlaps
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Array = np.ndarray
-Result = Callable[[dict[int, Contribution], int], Array]
+Result = Callable[[Table, int], Array]
 """Computes, from what the ranks brought, the result for the i-th tensor of this rank."""
 
 
@@ -106,18 +106,35 @@ def _static(name: str, tensor: NkiTensor) -> NkiTensor:
     return resolved
 
 
+def _read(at: Seat, tensor: NkiTensor, name: str, operand: str) -> Array:
+    """Return the elements of a tensor, which was in use until now."""
+    tensor.alloc.life.read(at.core.clock)
+    return prepare_read(tensor, name, operand)
+
+
+def _write(at: Seat, tensor: NkiTensor, values: Array, where: Array | None = None) -> None:
+    """Put elements into a tensor, which is in use from now on."""
+    tensor.alloc.life.written(at.core.clock)
+    if where is None:
+        commit(tensor, values.reshape(tensor.shape))
+    else:
+        commit_where(tensor, values.reshape(tensor.shape), where.reshape(tensor.shape))
+
+
 def _run(
     name: str, at: Seat, pairs: list[tuple[NkiTensor, NkiTensor]], extra: Any, result: Result
 ) -> None:
     """Meet the other ranks and write the results."""
+
+    def bring() -> list[Array]:
+        return [_read(at, src, name, f"srcs[{i}]") for i, (src, _) in enumerate(pairs)]
+
+    def take(table: Table) -> None:
+        for i, (_, dst) in enumerate(pairs):
+            _write(at, dst, result(table, i))
+
     signature = (extra, *((src.shape, str(src.dtype)) for src, _ in pairs))
-    brought = [prepare_read(src, name, f"srcs[{i}]") for i, (src, _) in enumerate(pairs)]
-    table = exchange(at, name, brought, signature, per_core=not is_hbm(pairs[0][0].buffer))
-    if table is None:
-        return
-    for i, (_, dst) in enumerate(pairs):
-        commit(dst, result(table, i).reshape(dst.shape))
-    done(at)
+    exchange(at, name, bring, signature, take, per_core=not is_hbm(pairs[0][0].buffer))
 
 
 def _operator(name: str, op: Any) -> Any:
@@ -195,7 +212,7 @@ def all_reduce(srcs: Any, dsts: Any, replica_group: Any, op: Any) -> None:
     _same_shape("all_reduce", pairs)
     _operator("all_reduce", op)
 
-    def result(table: dict[int, Contribution], i: int) -> Array:
+    def result(table: Table, i: int) -> Array:
         return _reduced("all_reduce", op, pairs[i][0], [table[r].arrays[i] for r in at.group])
 
     _run("all_reduce", at, pairs, repr(op), result)
@@ -211,7 +228,7 @@ def all_gather(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) ->
         shape[collective_dim] *= len(at.group)
         _extent("all_gather", dst, tuple(shape), len(at.group))
 
-    def result(table: dict[int, Contribution], i: int) -> Array:
+    def result(table: Table, i: int) -> Array:
         return np.concatenate([table[r].arrays[i] for r in at.group], axis=collective_dim)
 
     _run("all_gather", at, pairs, collective_dim, result)
@@ -228,7 +245,7 @@ def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int
         _divisible("reduce_scatter", src, size)
         _extent("reduce_scatter", dst, (src.shape[0] // size, *src.shape[1:]), size)
 
-    def result(table: dict[int, Contribution], i: int) -> Array:
+    def result(table: Table, i: int) -> Array:
         rows = pairs[i][1].shape[0]
         own = slice(at.position * rows, (at.position + 1) * rows)
         return _reduced(
@@ -255,7 +272,7 @@ def all_to_all(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) ->
     for src, _ in pairs:
         _divisible("all_to_all", src, size)
 
-    def result(table: dict[int, Contribution], i: int) -> Array:
+    def result(table: Table, i: int) -> Array:
         rows = pairs[i][0].shape[0] // size
         own = slice(at.position * rows, (at.position + 1) * rows)
         return np.concatenate([table[r].arrays[i][own] for r in at.group])
@@ -296,42 +313,46 @@ def all_to_all_v(
         complain(
             rules.ALL_TO_ALL_V, name, wrong, "pass one tensor and uint32 counts per rank", "srcs"
         )
-    (src, dst), meta = pairs[0], prepare_read(metadata_tensor, name, "metadata_tensor")
-    stored = prepare_read(src, name, "srcs[0]")
-    sends = meta[0].astype(np.int64) + meta[1]
-    if (sends[list(at.group)] > src.size).any():
-        complain(
-            rules.ALL_TO_ALL_V,
-            name,
-            f"rank {at.rank} sends elements up to {int(sends.max())} of {src.size}",
-            "keep counts and displacements inside the source",
-            "metadata_tensor",
-        )
-    table = exchange(at, name, [stored, meta], (rows, str(src.dtype)))
-    if table is None:
-        return
-    target = np.array(dst.array).reshape(-1)
-    touched = np.zeros(target.size, bool)
-    position = 0
-    for r in at.group:
-        flat, theirs = table[r].arrays[0].reshape(-1), table[r].arrays[1].astype(np.int64)
-        count, first = int(theirs[0, at.rank]), int(theirs[1, at.rank])
-        expected = int(meta[2, r]) if recv_counts_known else count
-        start = int(meta[3, r]) if has_rdispls else position
-        if expected != count or start + count > target.size:
+    src, dst = pairs[0]
+
+    def bring() -> list[Array]:
+        meta = _read(at, metadata_tensor, name, "metadata_tensor")
+        sends = meta[0].astype(np.int64) + meta[1]
+        if (sends[list(at.group)] > src.size).any():
             complain(
                 rules.ALL_TO_ALL_V,
                 name,
-                f"rank {r} sends {count} elements to rank {at.rank}, which expects {expected} at "
-                f"{start} of {target.size}",
-                "make send and receive counts agree, inside the buffers",
+                f"rank {at.rank} sends elements up to {int(sends.max())} of {src.size}",
+                "keep counts and displacements inside the source",
                 "metadata_tensor",
             )
-        target[start : start + count] = flat[first : first + count]
-        touched[start : start + count] = True
-        position = start + count
-    commit_where(dst, target.reshape(dst.shape), touched.reshape(dst.shape))
-    done(at)
+        return [_read(at, src, name, "srcs[0]"), meta]
+
+    def take(table: Table) -> None:
+        meta = table[at.rank].arrays[1]
+        target = np.array(dst.array).reshape(-1)
+        touched = np.zeros(target.size, bool)
+        position = 0
+        for r in at.group:
+            flat, theirs = table[r].arrays[0].reshape(-1), table[r].arrays[1].astype(np.int64)
+            count, first = int(theirs[0, at.rank]), int(theirs[1, at.rank])
+            expected = int(meta[2, r]) if recv_counts_known else count
+            start = int(meta[3, r]) if has_rdispls else position
+            if expected != count or start + count > target.size:
+                complain(
+                    rules.ALL_TO_ALL_V,
+                    name,
+                    f"rank {r} sends {count} elements to rank {at.rank}, which expects {expected} "
+                    f"at {start} of {target.size}",
+                    "make send and receive counts agree, inside the buffers",
+                    "metadata_tensor",
+                )
+            target[start : start + count] = flat[first : first + count]
+            touched[start : start + count] = True
+            position = start + count
+        _write(at, dst, target, touched)
+
+    exchange(at, name, bring, (rows, str(src.dtype)), take)
 
 
 @checked_call("collective_permute")
@@ -357,13 +378,14 @@ def collective_permute(srcs: Any, dsts: Any, source_target_pairs: Any) -> None:
         )
     at = Seat(core, rank, tuple(range(ranks)))
     src, dst = pairs[0]
-    table = exchange(at, name, [prepare_read(src, name, "srcs[0]")], (tuple(routes), src.shape))
-    if table is None:
-        return
-    for source, target in routes:
-        if target == rank:
-            commit(dst, table[source].arrays[0].reshape(dst.shape))
-    done(at)
+
+    def take(table: Table) -> None:
+        for source, target in routes:
+            if target == rank:
+                _write(at, dst, table[source].arrays[0])
+
+    signature = (tuple(routes), src.shape)
+    exchange(at, name, lambda: [_read(at, src, name, "srcs[0]")], signature, take)
 
 
 def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: int) -> None:
@@ -384,15 +406,17 @@ def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: 
         )
 
 
-def _ring(name: str, at: Seat, dsts: list[Any], brought: list[Array], signature: Any) -> None:
+def _ring(
+    name: str, at: Seat, dsts: list[NkiTensor], bring: Callable[[], list[Array]], signature: Any
+) -> None:
     """Send to the successor and receive from the predecessor, on every channel."""
-    table = exchange(at, name, brought, signature, per_core=not is_hbm(dsts[0][0].buffer))
-    if table is None:
-        return
-    before = at.group[at.position - 1]
-    for i, channel in enumerate(dsts):
-        commit(channel[0], table[before].arrays[i].reshape(channel[0].shape))
-    done(at)
+
+    def take(table: Table) -> None:
+        before = at.group[at.position - 1]
+        for i, dst in enumerate(dsts):
+            _write(at, dst, table[before].arrays[i])
+
+    exchange(at, name, bring, signature, take, per_core=not is_hbm(dsts[0].buffer))
 
 
 @checked_call("collective_permute_implicit")
@@ -413,8 +437,11 @@ def collective_permute_implicit(
         for src, dst in zip(srcs_by_channel, dsts_by_channel, strict=True)
     ]
     _same_shape(name, pairs)
-    brought = [prepare_read(src, name, "srcs_by_channel") for src, _ in pairs]
-    _ring(name, at, list(dsts_by_channel), brought, tuple(src.shape for src, _ in pairs))
+
+    def bring() -> list[Array]:
+        return [_read(at, src, name, "srcs_by_channel") for src, _ in pairs]
+
+    _ring(name, at, [dst for _, dst in pairs], bring, tuple(src.shape for src, _ in pairs))
 
 
 @checked_call("collective_permute_implicit_reduce")
@@ -431,13 +458,22 @@ def collective_permute_implicit_reduce(
     at = seat(name, replica_group)
     lists = [srcs0_by_channel, srcs1_by_channel, dsts_by_channel]
     _channels(name, lists, channel_ids, len(at.group), world(at.core)[1])
-    brought = []
+    channels = []
     for first, second, dst in zip(*lists, strict=True):
-        _same_shape(name, [*_tensors(name, first, dst), *_tensors(name, second, dst)])
-        parts = [prepare_read(t[0], name, "srcs_by_channel") for t in (first, second)]
-        brought.append(_reduced(name, op, first[0], parts))
-    shapes = tuple(dst[0].shape for dst in dsts_by_channel)
-    _ring(name, at, list(dsts_by_channel), brought, (repr(op), shapes))
+        pairs = [*_tensors(name, first, dst), *_tensors(name, second, dst)]
+        _same_shape(name, pairs)
+        channels.append(pairs)
+    _operator(name, op)
+
+    def bring() -> list[Array]:
+        brought = []
+        for pairs in channels:
+            parts = [_read(at, src, name, "srcs_by_channel") for src, _ in pairs]
+            brought.append(_reduced(name, op, pairs[0][0], parts))
+        return brought
+
+    dsts = [pairs[0][1] for pairs in channels]
+    _ring(name, at, dsts, bring, (repr(op), tuple(dst.shape for dst in dsts)))
 
 
 @checked_call(

@@ -24,29 +24,29 @@ JOE_KUO = (
     (5, 4, (1, 1, 5, 5, 5)),
     (5, 7, (1, 1, 7, 11, 19)),
 )
-DIRECTIONS = 30
-WORD = 32
+# Direction numbers of a sequence, by the bits of a word.
+DIRECTIONS = {32: 30, 64: 64}
 
 
-def directions(dim: int) -> list[int]:
+def directions(dim: int, bits: int = 32) -> list[int]:
     """The direction numbers of a dimension, as words whose top bit is the first digit."""
     if dim == 0:
-        odd = [1] * DIRECTIONS
+        odd = [1] * DIRECTIONS[bits]
     else:
         degree, inner, first = JOE_KUO[dim - 1]
         odd = list(first)
-        for k in range(degree, DIRECTIONS):
+        for k in range(degree, DIRECTIONS[bits]):
             m = odd[k - degree] ^ odd[k - degree] << degree
             for i in range(1, degree):
                 if inner >> (degree - 1 - i) & 1:
                     m ^= odd[k - i] << i
             odd.append(m)
-    return [m << (WORD - 1 - k) for k, m in enumerate(odd)]
+    return [m << (bits - 1 - k) for k, m in enumerate(odd)]
 
 
-def sobol_word(index: int, dim: int) -> int:
+def sobol_word(index: int, dim: int, bits: int = 32) -> int:
     word = 0
-    for k, direction in enumerate(directions(dim)):
+    for k, direction in enumerate(directions(dim, bits)):
         if (index ^ index >> 1) >> k & 1:
             word ^= direction
     return word
@@ -72,26 +72,29 @@ def _times_triangular(digits: str, rows: Sequence[int]) -> str:
     return f"{total:0{len(digits)}b}"
 
 
-def nested_scrambled(word: int, dim: int, seed: int, levels: int) -> int:
+def nested_scrambled(word: int, dim: int, seed: int, levels: int, bits: int = 32) -> int:
     """A word after a tree of flips over its first digits, and a matrix and shift for the rest."""
-    digits = f"{word:0{WORD}b}"
+    digits = f"{word:0{bits}b}"
     top, low = digits[:levels], digits[levels:]
     numbers = random_numbers(seed, 1, dim, 2**levels)
     flipped = ""
     for level, digit in enumerate(top):
         node = numbers[2**level + int("0" + top[:level], 2)]
         flipped += "10"[int(digit)] if node >= 2**63 else digit
-    matrix = [number // 2**WORD for number in random_numbers(seed, 2, dim, len(low))]
-    shift = numbers[int(top, 2)] % 2 ** len(low)
-    rest = int(_times_triangular(low, matrix), 2) ^ shift
+    matrix = [number >> (64 - bits) for number in random_numbers(seed, 2, dim, len(low))]
+    # The lowest digits of the leaf's number first, then those above them.
+    leaf = f"{numbers[int(top, 2)]:064b}"
+    first = 32 - levels
+    shift = leaf[64 - first :] + leaf[64 - first - (bits - 32) : 64 - first]
+    rest = int(_times_triangular(low, matrix), 2) ^ int(shift, 2)
     return int(flipped, 2) << len(low) | rest
 
 
-def linear_scrambled(word: int, dim: int, seed: int) -> int:
+def linear_scrambled(word: int, dim: int, seed: int, bits: int = 32) -> int:
     """A word after a triangular matrix and a shift."""
-    matrix = [number // 2**WORD for number in random_numbers(seed, 2, dim, WORD)]
-    shift = random_numbers(seed, 3, dim, 1)[0] // 2**WORD
-    return int(_times_triangular(f"{word:0{WORD}b}", matrix), 2) ^ shift
+    matrix = [number >> (64 - bits) for number in random_numbers(seed, 2, dim, bits)]
+    shift = random_numbers(seed, 3, dim, 1)[0] >> (64 - bits)
+    return int(_times_triangular(f"{word:0{bits}b}", matrix), 2) ^ shift
 
 
 def order_of(numbers: Sequence[int]) -> list[int]:

@@ -1,8 +1,8 @@
-"""Direction numbers of Sobol' sequences, and the sequences in words of 32 bits.
+"""Direction numbers of Sobol' sequences, and the sequences in words of 32 or 64 bits.
 
 Point i of a dimension is the exclusive or of the direction numbers at the bits of i's Gray code
-``i ^ (i >> 1)``. Arrays of directions are (BITS, dims) of uint32, a direction's first binary digit
-in the word's top bit.
+``i ^ (i >> 1)``. Arrays of directions are (n, dims) of uint32 or uint64, a direction's first binary
+digit in the word's top bit; n directions make a sequence of 2**n points.
 """
 
 from __future__ import annotations
@@ -12,27 +12,70 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-__all__ = ["BITS", "WORD", "gray_block", "gray_point", "joe_kuo", "linearly_scrambled"]
+__all__ = ["BITS", "WORD", "gray_block", "gray_point", "joe_kuo", "linearly_scrambled", "word_bits"]
 
-#: Direction numbers of a dimension, so that a sequence has 2**BITS points.
+#: Direction numbers of a dimension in words of 32 bits, as many as torch has.
 BITS = 30
-#: Bits of a word.
+#: Bits of a word, unless 64 are asked for.
 WORD = 32
+
+# Primitive polynomials over GF(2) of each degree from 1 on: dimensions after the first have all of
+# them in turn, 21200 to degree 18.
+_POLYNOMIALS = (1, 1, 2, 2, 6, 6, 18, 16, 48, 60, 176, 144, 630, 756, 1800, 2048, 7710, 7776)
+
+
+def word_bits(words: np.ndarray) -> int:
+    """Return the bits of a word."""
+    return 8 * words.itemsize
 
 
 @lru_cache(maxsize=4)
-def joe_kuo(n_dims: int) -> np.ndarray:
-    """Return the direction numbers of S. Joe and F. Y. Kuo (2008), as torch has them."""
+def joe_kuo(n_dims: int, word: int = WORD) -> np.ndarray:
+    """Return the direction numbers of S. Joe and F. Y. Kuo (2008).
+
+    In words of 32 bits they are the ``BITS`` that torch has, in words of 64 bits as many.
+    """
     table: torch.Tensor = torch.quasirandom.SobolEngine(n_dims).sobolstate  # type: ignore[no-untyped-call]
-    words = table.numpy().astype(np.uint32) << np.uint32(WORD - BITS)
-    directions = np.ascontiguousarray(words.T)
+    given = np.ascontiguousarray(table.numpy().astype(np.uint64).T) << np.uint64(64 - BITS)
+    if word == WORD:
+        directions = (given >> np.uint64(32)).astype(np.uint32)
+    else:
+        directions = np.concatenate([given, np.zeros((64 - BITS, n_dims), np.uint64)])
+        _continue(directions)
     directions.flags.writeable = False
     return directions
 
 
+def _continue(directions: np.ndarray) -> None:
+    """Write the directions that follow the first BITS, in place.
+
+    With coefficients a_1, ..., a_(s-1) of a polynomial of degree s, direction i is
+    a_1 v_(i-1) ^ ... ^ a_(s-1) v_(i-s+1) ^ v_(i-s) ^ (v_(i-s) >> s).
+    """
+    # The polynomial of the first dimension is 1: every direction is one digit.
+    directions[BITS:, 0] = np.uint64(1) << np.arange(63 - BITS, -1, -1, dtype=np.uint64)
+    left = 1
+    for degree, number in enumerate(_POLYNOMIALS, start=1):
+        columns = directions[:, left : left + number]
+        left += number
+        # The last digit of v_j is the one after j others, so that what direction s is made of tells
+        # a_1 by the last of its digits, a_2 by the one before when that is taken off, and so on.
+        rest = columns[degree] ^ columns[0] ^ (columns[0] >> degree)
+        coefficients = []
+        for k in range(1, degree):
+            present = -(rest >> (63 - degree + k) & 1)  # all ones or none
+            coefficients.append(present)
+            rest ^= present & columns[degree - k]
+        for i in range(BITS, 64):
+            oldest = columns[i - degree]
+            columns[i] = oldest ^ (oldest >> degree)
+            for k, present in enumerate(coefficients, start=1):
+                columns[i] ^= present & columns[i - k]
+
+
 def gray_point(directions: np.ndarray, index: int) -> np.ndarray:
     """Return point ``index`` as a row of words."""
-    point = np.zeros(directions.shape[1], np.uint32)
+    point = np.zeros_like(directions[0])
     code = index ^ (index >> 1)
     for direction in directions:
         if code & 1:
@@ -43,7 +86,7 @@ def gray_point(directions: np.ndarray, index: int) -> np.ndarray:
 
 def gray_block(directions: np.ndarray, bits: int) -> np.ndarray:
     """Return the first 2**bits points as rows of words."""
-    points = np.zeros((1 << bits, directions.shape[1]), np.uint32)
+    points = np.zeros((1 << bits, directions.shape[1]), directions.dtype)
     for bit in range(bits):
         # The Gray code is reflected: the second half runs through the first backwards.
         half = 1 << bit
@@ -57,14 +100,14 @@ def linearly_scrambled(directions: np.ndarray, random: np.ndarray, first: int) -
     J. Matoušek, "On the L2-discrepancy for anchored boxes", Journal of Complexity 14 (1998).
 
     Args:
-        directions: (BITS, dims) words.
-        random: (dims, WORD - first) random words.
+        directions: (n, dims) words.
+        random: (dims, digits - first) random words, of as many digits as those.
         first: Binary digits at the top that are neither changed nor mixed into those below.
     """
-    top = np.uint32((1 << WORD) - (1 << (WORD - first)))
-    scrambled = directions & top
+    word = word_bits(directions)
+    scrambled = directions & ((1 << word) - (1 << (word - first)))
     for column, words in enumerate(random.T, start=first):
-        bit = np.uint32(1 << (WORD - 1 - column))
-        image = bit | (words & (bit - np.uint32(1)))
-        scrambled ^= np.where(directions & bit, image, np.uint32(0))
+        bit = 1 << (word - 1 - column)
+        image = words & (bit - 1) | bit
+        scrambled ^= np.where(directions & bit, image, 0).astype(directions.dtype)
     return scrambled

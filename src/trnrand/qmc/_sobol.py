@@ -26,6 +26,7 @@ from trnrand.qmc._directions import (
     gray_point,
     joe_kuo,
     linearly_scrambled,
+    word_bits,
 )
 from trnrand.qmc._engine import PointEngine
 from trnrand.qmc._seeding import random_numbers, seed_from
@@ -40,8 +41,6 @@ Scramble = bool | Literal["owen", "linear"]
 
 #: Binary digits under the tree of permutations.
 LEVELS = 10
-_LOW = WORD - LEVELS
-_LOW_BITS = np.uint32((1 << _LOW) - 1)
 
 # Columns are done in groups whose trees (4 KiB each) stay in a core's second cache, and rows in
 # blocks of as many words, which stay there, too, and are worth the dozen calls each takes.
@@ -62,18 +61,20 @@ class _Columns:
     def __init__(self, directions: np.ndarray, dims: np.ndarray, method: str, seed: int) -> None:
         self.directions = directions
         self.tree: np.ndarray | None = None
-        self.shift = np.zeros(len(dims), np.uint32)
+        self.shift = np.zeros_like(directions[0])
         if method == "none":
             return
+        word = word_bits(directions)
         # The triangular matrix of the nested method starts below the tree.
         first = LEVELS if method == "owen" else 0
-        matrix = random_numbers(seed, _MATRIX, dims, WORD - first) >> np.uint64(WORD)
-        self.directions = linearly_scrambled(directions, matrix.astype(np.uint32), first)
+        # The first digits of a random number: words of 32 bits have the first of those of 64.
+        matrix = random_numbers(seed, _MATRIX, dims, word - first) >> (64 - word)
+        self.directions = linearly_scrambled(directions, matrix.astype(directions.dtype), first)
         if method == "owen":
-            self.tree = _tree(random_numbers(seed, _TREE, dims, 1 << LEVELS))
+            self.tree = _tree(random_numbers(seed, _TREE, dims, 1 << LEVELS), word)
         else:
-            shift = random_numbers(seed, _SHIFT, dims, 1)[:, 0] >> np.uint64(WORD)
-            self.shift = shift.astype(np.uint32)
+            shift = random_numbers(seed, _SHIFT, dims, 1)[:, 0] >> (64 - word)
+            self.shift = shift.astype(directions.dtype)
 
     def fill(self, out: np.ndarray, start: int, digits: int) -> None:
         """Write the points from ``start`` on into rows of floats, cut to ``digits`` bits."""
@@ -83,9 +84,11 @@ class _Columns:
         first, last = start >> bits, (start + count - 1) >> bits
         points = gray_block(self.directions, bits)
         corner = gray_point(self.directions, first << bits) ^ self.shift
-        cut = WORD - min(digits, WORD)
+        word = word_bits(points)
+        cut = word - min(digits, word)
         block: _Block | _CompiledBlock
-        if self.tree is not None and out.size >= _COMPILED_SIZE and numba_loaded():
+        compiled = out.size >= _COMPILED_SIZE and word == WORD and numba_loaded()
+        if self.tree is not None and compiled:
             block = _CompiledBlock(points, corner, self.directions, self.tree, cut)
         else:
             block = _Block(points, corner, self.directions, self.tree, cut)
@@ -124,8 +127,10 @@ class _Block:
         together = min(rows, max(1, 1 << (_ROW // width).bit_length()))
         points = points.reshape(-1, together * width)
         corner, directions = np.tile(corner, together), np.tile(directions, together)
-        kept = _LOW_BITS if tree is not None else np.uint32(0xFFFFFFFF)
-        self.width, self.scale = width, 2.0 ** (cut - WORD)
+        word = word_bits(points)
+        low = word - LEVELS
+        kept = (1 << (low if tree is not None else word)) - 1
+        self.width, self.scale = width, 2.0 ** (cut - word)
         self.tree = None if tree is None else _cut(tree, cut)
         self.points, self.corner, self.directions = (
             _cut(words & kept, cut) for words in (points, corner, directions)
@@ -134,7 +139,7 @@ class _Block:
         self.result = np.empty_like(self.points)
         if tree is not None:
             self.leaves, self.corner_leaf, self.direction_leaves = (
-                (words >> np.uint32(_LOW)).astype(np.intp) for words in (points, corner, directions)
+                (words >> low).astype(np.intp) for words in (points, corner, directions)
             )
             self.leaves |= np.tile(np.arange(width) << LEVELS, together)
             self.at = np.empty_like(self.leaves)
@@ -191,8 +196,9 @@ class _CompiledBlock:
 
 def _cut(words: np.ndarray, bits: int) -> np.ndarray:
     """Return words without their last bits."""
-    # What is less than 2**31 becomes signed, since that converts to floats faster.
-    return (words >> np.uint32(bits)).view(np.int32) if bits else words
+    # What has a bit to spare becomes signed, since that converts to floats faster.
+    signed = np.int32 if words.dtype == np.uint32 else np.int64
+    return (words >> bits).view(signed) if bits else words
 
 
 def _block_bits(count: int, width: int) -> int:
@@ -201,25 +207,30 @@ def _block_bits(count: int, width: int) -> int:
     return max(1, min(most, (count - 1).bit_length()))
 
 
-def _tree(random: np.ndarray) -> np.ndarray:
+def _tree(random: np.ndarray, word: int) -> np.ndarray:
     """Return the words that replace the top digits, for all dimensions one after the other.
 
     Args:
         random: (dims, 2**LEVELS) of uint64. The top bit of number 2**k + p is that of the node
-            after the k digits of p; the low bits of number p are the shift below leaf p.
+            after the k digits of p. The shift below leaf p is made of the lowest bits of number p,
+            and with words of 64 bits goes on with the 32 above them.
+        word: Bits of a word.
     """
-    nodes = (random >> np.uint64(63)).astype(np.uint32)
-    flips = np.zeros((len(random), 1), np.uint32)
+    nodes = random >> 63
+    flips = np.zeros((len(random), 1), np.uint64)
     for level in range(LEVELS):
         size = 1 << level
-        flips = np.repeat(flips << np.uint32(1) | nodes[:, size : 2 * size], 2, axis=1)
-    top = np.arange(1 << LEVELS, dtype=np.uint32) ^ flips
-    words = top << np.uint32(_LOW) | (random.astype(np.uint32) & _LOW_BITS)
-    return words.reshape(-1)
+        flips = np.repeat(flips << 1 | nodes[:, size : 2 * size], 2, axis=1)
+    top = np.arange(1 << LEVELS, dtype=np.uint64) ^ flips
+    low = WORD - LEVELS
+    words = top << low | (random & ((1 << low) - 1))
+    if word > WORD:
+        words = words << WORD | (random >> low & ((1 << WORD) - 1))
+    return words.astype(np.uint32 if word == WORD else np.uint64).reshape(-1)
 
 
 class SobolEngine(PointEngine):
-    """A Sobol' sequence of up to 2**30 points, drawn in order.
+    """A Sobol' sequence of 2**30 or 2**64 points, drawn in order.
 
     Args:
         n_dims: Dimensions, from 1 to 21201.
@@ -229,6 +240,8 @@ class SobolEngine(PointEngine):
             Kept as ``seed`` when scrambling.
         start_index: Index of the first point.
         generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
+        bits: 32, or 64 for all digits of float64 and 2**64 points. The first 2**30 points have the
+            same first 32 digits.
 
     Raises:
         ParameterError: An argument is out of range.
@@ -240,7 +253,6 @@ class SobolEngine(PointEngine):
     """
 
     _function = "sobol"
-    _length = 1 << BITS
 
     def __init__(
         self,
@@ -250,8 +262,13 @@ class SobolEngine(PointEngine):
         *,
         start_index: SupportsIndex = 0,
         generator: torch.Generator | Generator | None = None,
+        bits: Literal[32, 64] = 32,
     ) -> None:
         super().__init__(n_dims, start_index)
+        if isinstance(bits, bool) or bits not in (32, 64):
+            raise ParameterError(f"sobol: bits must be 32 or 64, got {bits!r}")
+        self.bits = bits
+        self._length = 1 << (BITS if bits == WORD else bits)
         methods = {False: "none", True: "owen", "owen": "owen", "linear": "linear"}
         if not isinstance(scramble, bool | str) or scramble not in methods:
             raise ParameterError(
@@ -268,7 +285,7 @@ class SobolEngine(PointEngine):
     def _columns(self, left: int) -> _Columns:
         if left not in self._groups:
             dims = np.arange(left, min(left + _GROUP, self.n_dims))
-            directions = joe_kuo(self.n_dims)[:, left : left + _GROUP]
+            directions = joe_kuo(self.n_dims, self.bits)[:, left : left + _GROUP]
             self._groups[left] = _Columns(directions, dims, self._method, self.seed or 0)
         return self._groups[left]
 
@@ -294,12 +311,13 @@ def sobol(
     device: torch.device | str | None = None,
     n: SupportsIndex | None = None,
     d: SupportsIndex | None = None,
+    bits: Literal[32, 64] = 32,
 ) -> Tensor:
     """Return Sobol' points in [0, 1) as an (n_points, n_dims) tensor.
 
     With 2**m points from index 0 every elementary interval that the sequence's quality parameter
     allows holds its exact share, scrambled or not. Coordinates have 32 binary digits (30 when not
-    scrambled), or as many as the dtype has, the rest cut off.
+    scrambled) or 64, or as many as the dtype has, the rest cut off.
 
     Args:
         n_points: Points.
@@ -313,9 +331,11 @@ def sobol(
         device: Where the result is wanted.
         n: Alias of n_points.
         d: Alias of n_dims.
+        bits: 32 or 64, see ``SobolEngine``.
 
     Raises:
-        ParameterError: An argument is out of range, or start_index + n_points exceeds 2**30.
+        ParameterError: An argument is out of range, or start_index + n_points exceeds 2**30, with
+            64 bits 2**64.
 
     Example:
         >>> sobol(4, 2, scramble=False).tolist()
@@ -323,5 +343,7 @@ def sobol(
     """
     count = given_once("sobol", "n_points", n_points, "n", n)
     dims = given_once("sobol", "n_dims", n_dims, "d", d)
-    engine = SobolEngine(dims, scramble, seed, start_index=start_index, generator=generator)
+    engine = SobolEngine(
+        dims, scramble, seed, start_index=start_index, generator=generator, bits=bits
+    )
     return engine.draw(count, dtype, device)

@@ -10,8 +10,9 @@ from trnrand._library import LIBRARY
 from trnrand._operations import draw
 from trnrand._torch import torch_fill
 from trnrand._words import Source
+from trnsci.core.explanation import Step, note
 
-__all__ = ["fill_stream", "stream"]
+__all__ = ["fill_stream", "note_stream", "stream"]
 
 
 def stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
@@ -33,3 +34,11 @@ def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
         out.copy_(draw(kind, source, out.numel(), out.dtype))
     else:
         torch_fill(kind, source, out)
+
+
+def note_stream(kind: Kind, count: int, dtype: torch.dtype) -> None:
+    """Say to ``explain`` where standard samples would be made."""
+    if dtype is torch.float64:
+        note(Step("trnrand.draw", "pytorch", "the kernel does not take torch.float64"))
+    else:
+        draw(kind, Source("philox", 0, 0, torch.device("cpu")), count, dtype)

@@ -50,7 +50,8 @@ def new_state() -> Tensor:
 
 def slots_of(state: Tensor) -> memoryview:
     """Return the numbers of a state, without sign, on its own memory."""
-    numbers: Any = state.numpy().view(np.uint64)
+    with _disable_current_modes():
+        numbers: Any = state.numpy().view(np.uint64)
     return memoryview(numbers)
 
 

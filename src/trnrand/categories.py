@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Size, real
+from trnrand._calls import Shape, distribution
 from trnrand._requests import prepared
 from trnrand._sampling import sampled
 from trnrand._weights import INDICES, check_holds, of_rows, of_weights, scaled_weights
@@ -15,6 +16,12 @@ from trnrand.generator import Generator
 __all__ = ["categorical"]
 
 
+def _rows(size: Shape, p: Tensor | None = None, logits: Tensor | None = None, **_: object) -> Shape:
+    weights = logits if p is None else p
+    return size if size or weights is None else weights.shape[:-1]
+
+
+@distribution(shape=_rows, dtype=torch.int64)
 def categorical(
     *size: Size,
     p: Tensor | None = None,

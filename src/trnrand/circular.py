@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._calls import distribution
 from trnrand._requests import prepared
 from trnrand._sampling import Offsets, accepted, at, float64, sampled
 from trnrand._words import Domain, Source, paired, unit53
@@ -21,6 +22,7 @@ from trnrand.generator import Generator
 __all__ = ["von_mises"]
 
 
+@distribution()
 def von_mises(
     *size: Size,
     loc: Parameter = 0.0,

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._calls import distribution
 from trnrand._dispatch import fill_stream, stream
 from trnrand._laws import Kind
 from trnrand._requests import Request, prepared
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 
+@distribution(kind="uniform")
 def uniform(
     *size: Size,
     low: Parameter = 0.0,
@@ -79,6 +81,7 @@ def uniform(
     return request.result(torch.minimum(values.to(request.dtype), below))
 
 
+@distribution(kind="normal")
 def normal(
     *size: Size,
     mean: Parameter = 0.0,
@@ -99,6 +102,7 @@ def normal(
     return request.result(_normals(request, **parameters))
 
 
+@distribution(kind="normal")
 def standard_normal(
     *size: Size,
     dtype: torch.dtype | None = None,
@@ -112,6 +116,7 @@ def standard_normal(
     return request.result(_standard("normal", request))
 
 
+@distribution(kind="normal")
 def lognormal(
     *size: Size,
     mean: Parameter = 0.0,
@@ -132,6 +137,7 @@ def lognormal(
     return request.result(_normals(request, **parameters).exp_())
 
 
+@distribution(kind="exponential")
 def exponential(
     *size: Size,
     rate: Parameter = 1.0,
@@ -160,6 +166,7 @@ def exponential(
     return request.result(samples)
 
 
+@distribution()
 def laplace(
     *size: Size,
     loc: Parameter = 0.0,
@@ -180,6 +187,7 @@ def laplace(
     return sampled(request, _laplace, *parameters.values())
 
 
+@distribution()
 def cauchy(
     *size: Size,
     loc: Parameter = 0.0,

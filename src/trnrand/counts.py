@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._calls import distribution
 from trnrand._counting import (
     COUNTS,
     LARGEST,
@@ -26,6 +27,7 @@ from trnrand.generator import Generator
 __all__ = ["binomial", "geometric", "negative_binomial", "poisson"]
 
 
+@distribution()
 def poisson(
     *size: Size,
     lam: Parameter = 1.0,
@@ -49,6 +51,7 @@ def poisson(
     return sampled(request, poissons, *parameters.values())
 
 
+@distribution()
 def binomial(
     *size: Size,
     n: Parameter,
@@ -76,6 +79,7 @@ def binomial(
     return sampled(request, binomials, *parameters.values())
 
 
+@distribution()
 def geometric(
     *size: Size,
     p: Parameter,
@@ -100,6 +104,7 @@ def geometric(
     return sampled(request, geometrics, *parameters.values())
 
 
+@distribution()
 def negative_binomial(
     *size: Size,
     n: Parameter,

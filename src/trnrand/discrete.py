@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._calls import distribution
 from trnrand._laws import FLOATS
 from trnrand._requests import prepared
 from trnrand._sampling import Offsets, accepted, at, by_group, sampled
@@ -23,6 +24,7 @@ _TWO32 = 1 << 32
 _SIGN = -(1 << 63)
 
 
+@distribution()
 def bernoulli(
     *size: Size,
     p: Parameter = 0.5,
@@ -45,6 +47,7 @@ def bernoulli(
     return sampled(request, _bernoulli, *parameters.values())
 
 
+@distribution(dtype=torch.int64)
 def randint(
     *size: Size,
     low: int | Tensor = 0,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._calls import distribution
 from trnrand._requests import prepared
 from trnrand._sampling import open_units, sampled
 from trnrand._words import Domain, Source
@@ -14,6 +15,7 @@ from trnrand.generator import Generator
 __all__ = ["gumbel", "weibull"]
 
 
+@distribution()
 def gumbel(
     *size: Size,
     loc: Parameter = 0.0,
@@ -37,6 +39,7 @@ def gumbel(
     return sampled(request, _gumbel, *parameters.values())
 
 
+@distribution()
 def weibull(
     *size: Size,
     shape: Parameter,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._calls import Shape, distribution
 from trnrand._gammas import gammas, log_gammas, student_normals
 from trnrand._requests import prepared, prepared_vectors
 from trnrand._sampling import float64, sampled
@@ -18,6 +19,11 @@ from trnrand.generator import Generator
 __all__ = ["beta", "chi_squared", "dirichlet", "gamma", "student_t"]
 
 
+def _vectors(concentration: Tensor, size: Shape, **_: object) -> Shape:
+    return *(size if size else concentration.shape[:-1]), concentration.shape[-1]
+
+
+@distribution()
 def gamma(
     *size: Size,
     shape: Parameter,
@@ -42,6 +48,7 @@ def gamma(
     return sampled(request, _gamma, *parameters.values())
 
 
+@distribution()
 def chi_squared(
     *size: Size,
     df: Parameter,
@@ -62,6 +69,7 @@ def chi_squared(
     return sampled(request, _gamma, degrees / 2, 2.0)
 
 
+@distribution()
 def beta(
     *size: Size,
     alpha: Parameter,
@@ -89,6 +97,7 @@ def beta(
     return inside.clamp_(limits.tiny, 1 - limits.eps / 2)
 
 
+@distribution()
 def student_t(
     *size: Size,
     df: Parameter,
@@ -108,6 +117,7 @@ def student_t(
     return sampled(request, _student_t, *parameters.values())
 
 
+@distribution(leading=1, shape=_vectors)
 def dirichlet(
     concentration: Tensor,
     *size: Size,

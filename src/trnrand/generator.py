@@ -93,6 +93,7 @@ class Generator:
         self._slots = slots_of(state)
         self._device = device
         self._torch: torch.Generator | None = None
+        self._ahead: dict[Any, Any] = {}
 
     @classmethod
     def over(cls, state: Tensor, device: str | torch.device) -> Generator:

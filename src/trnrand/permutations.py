@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, parsed_size, real
+from trnrand._calls import Shape, distribution
 from trnrand._requests import Request, prepared
 from trnrand._sampling import open_units, sampled
 from trnrand._weights import INDICES, check_holds, of_weights, scaled_weights
@@ -23,6 +24,15 @@ from trnrand.generator import Generator
 __all__ = ["choice", "randperm", "shuffle"]
 
 
+def _whole(n: int, **_: object) -> Shape:
+    return (n,)
+
+
+def _members(population: int | Tensor, size: Shape, **_: object) -> Shape:
+    return (*size, *population.shape[1:]) if isinstance(population, Tensor) else size
+
+
+@distribution(leading=1, shape=_whole, dtype=torch.int64)
 def randperm(
     n: int,
     *,
@@ -75,6 +85,7 @@ def shuffle(
     return values.index_select(dim, order)
 
 
+@distribution(leading=1, shape=_members, dtype=None)
 def choice(
     population: int | Tensor,
     *size: Size,

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.special import erfcx, ndtr, ndtri
 
 from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._calls import distribution
 from trnrand._requests import prepared
 from trnrand._sampling import Offsets, by_group, sampled
 from trnrand._words import Domain, Source, paired, unit53
@@ -22,6 +23,7 @@ _FAR = 5.0
 _ROOT_HALF, _ROOT_TWO_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
 
+@distribution()
 def truncated_normal(
     *size: Size,
     mean: Parameter = 0.0,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Parameter, Size, real
+from trnrand._calls import Shape, broadcast_shape, distribution
 from trnrand._counting import (
     COUNTS,
     INVERTED,
@@ -37,6 +38,7 @@ __all__ = ["hypergeometric", "multinomial"]
 _PER_DEVIATION, _OF_STEPS = 2 * math.sqrt(2 / math.e), 3 - 2 * math.sqrt(3 / math.e)
 
 
+@distribution()
 def hypergeometric(
     *size: Size,
     good: Parameter,
@@ -70,6 +72,12 @@ def hypergeometric(
     return sampled(request, _hypergeometric, *parameters.values())
 
 
+def _counts(n: int | Tensor, p: Tensor, size: Shape, **_: object) -> Shape:
+    trials = n.shape if isinstance(n, Tensor) else ()
+    return *(size if size else broadcast_shape(trials, p.shape[:-1])), p.shape[-1]
+
+
+@distribution(leading=2, shape=_counts)
 def multinomial(
     n: int | Tensor,
     p: Tensor,

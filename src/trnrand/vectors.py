@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trnrand._arguments import Device, Size, real
+from trnrand._calls import Shape, broadcast_shape, distribution
 from trnrand._dispatch import fill_stream
 from trnrand._requests import Request, prepared_vectors
 from trnrand.errors import ParameterError
@@ -14,6 +15,12 @@ from trnrand.generator import Generator
 __all__ = ["multivariate_normal"]
 
 
+def _vectors(mean: Tensor, covariance: Tensor, size: Shape, **_: object) -> Shape:
+    batch = size if size else broadcast_shape(mean.shape[:-1], covariance.shape[:-2])
+    return *batch, mean.shape[-1]
+
+
+@distribution(leading=2, shape=_vectors, kind="normal")
 def multivariate_normal(
     mean: Tensor,
     covariance: Tensor,

@@ -1,0 +1,287 @@
+"""Draws inside of what torch does to functions: compiling, exporting, explaining, faking."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+import trnrand
+from trnrand import Generator
+from trnsci.core import explain
+
+from .draws import DRAWS
+
+ZEROS, UNIT, ONES, ROWS = torch.zeros(2), torch.eye(2), torch.ones(3), torch.ones(4, 2)
+VECTORS = {
+    "multivariate_normal": lambda *size, **k: trnrand.multivariate_normal(ZEROS, UNIT, *size, **k),
+    "dirichlet": lambda *size, **k: trnrand.dirichlet(ONES, *size, **k),
+    "multinomial": lambda *size, **k: trnrand.multinomial(9, ONES, *size, **k),
+    "choice": lambda *size, **k: trnrand.choice(10, *size, **k),
+    "choice of rows": lambda *size, **k: trnrand.choice(ROWS, *size, **k),
+}
+EVERY = DRAWS | VECTORS
+
+
+@pytest.fixture(autouse=True)
+def default_is_put_back():
+    with trnrand.fork_rng():
+        yield
+
+
+def compiled(function, **options):
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, **options)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_compiled_draws_are_those_of_the_call(name):
+    generator = Generator(3)
+
+    def draw(x):
+        return x.shape[0] + EVERY[name](x.shape[0], generator=generator)
+
+    run = compiled(draw, backend="aot_eager")
+    for count in (4, 7, 4):
+        before = generator.get_state()
+        want = draw(torch.empty(count))
+        after = generator.offset
+        generator.set_state(before)
+        got = run(torch.empty(count))
+        assert torch.equal(got, want)
+        assert got.dtype is want.dtype
+        assert generator.offset == after
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own
+@pytest.mark.parametrize("count", [1_000_001, pytest.param(1, marks=pytest.mark.slow)])
+def test_any_size_compiles_for_the_default_back_end(count):
+    def noise(x):
+        first, second = trnrand.uniform(x.shape[0]), trnrand.normal(x.shape[0])
+        return x + first * 2, trnrand.uniform(x.shape[0]) - second
+
+    run = compiled(noise)
+    trnrand.manual_seed(5)
+    want = noise(torch.zeros(count))
+    for _ in range(2):
+        trnrand.manual_seed(5)
+        got = run(torch.zeros(count))
+        assert torch.equal(got[0], want[0])
+        # The compiler may fuse the subtraction of what it did not make.
+        assert torch.allclose(got[1], want[1], rtol=0, atol=1e-6)
+
+
+def test_equal_draws_of_a_graph_are_two_draws():
+    trnrand.manual_seed(1)
+    a, b = compiled(lambda: (trnrand.uniform(5), trnrand.uniform(5)), backend="aot_eager")()
+    assert torch.equal(torch.cat([a, b]), trnrand.uniform(10, generator=Generator(1)))
+
+
+def test_gradients_of_compiled_code_see_one_draw():
+    def loss(x):
+        return (x * trnrand.bernoulli(50, p=0.5)).sin().square().sum()
+
+    def gradient(function):
+        trnrand.manual_seed(2)
+        x = torch.linspace(0, 1, 50, requires_grad=True)
+        function(x).backward()
+        return x.grad, trnrand.get_default_generator().offset
+
+    (want, offset), (got, same) = gradient(loss), gradient(compiled(loss, backend="aot_eager"))
+    torch.testing.assert_close(got, want)
+    assert same == offset == 50
+
+
+def test_compiled_code_fills_a_tensor_and_takes_parameters_of_any_type():
+    def fill(out, lam, high):
+        trnrand.normal(mean=1.5, std=0.5, out=out)
+        return trnrand.poisson(lam=lam), trnrand.randint(4, low=-3, high=high)
+
+    lam = torch.tensor([1.0, 50.0])
+    found = []
+    for run in (fill, compiled(fill, backend="aot_eager")):
+        trnrand.manual_seed(8)
+        out = torch.empty(3, 2)
+        found.append((out, *run(out, lam, 2**63)))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_a_seed_taken_later_needs_no_new_graph():
+    run = compiled(lambda x: x + trnrand.uniform(6), backend="aot_eager")
+    run(torch.zeros(6))
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for seed in (1, 2):
+            trnrand.manual_seed(seed)
+            want = trnrand.uniform(6, generator=Generator(seed))
+            assert torch.equal(run(torch.zeros(6)), want)
+
+
+def test_exported_programs_draw():
+    class Noise(torch.nn.Module):
+        def forward(self, x):
+            return x + trnrand.uniform(x.shape[0], generator=generator)
+
+    generator = Generator(4)
+    program = torch.export.export(Noise(), (torch.zeros(3),), strict=False)
+    assert generator.offset == 0
+    assert any("trnrand.sample" in str(node.target) for node in program.graph.nodes)
+
+
+# -- tensors without values ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_fake_draws_have_a_shape_and_draw_nothing(name):
+    generator = Generator(3)
+    want = EVERY[name](2, 3, generator=Generator(3))
+    with FakeTensorMode():
+        got = EVERY[name](2, 3, generator=generator)
+    assert type(got) is FakeTensor
+    assert (got.shape, got.dtype, got.device) == (want.shape, want.dtype, want.device)
+    assert generator.offset == 0
+    assert torch.equal(EVERY[name](2, 3, generator=generator), want)
+
+
+def test_fake_parameters_make_fake_draws():
+    mode = FakeTensorMode()
+    lam = mode.from_tensor(torch.ones(3, 1))
+    generator = Generator(3)
+    got = trnrand.poisson(lam=lam, generator=generator)
+    assert (type(got), got.shape, generator.offset) == (FakeTensor, (3, 1), 0)
+    got = trnrand.poisson(5, 3, 2, lam=lam, generator=generator)
+    assert got.shape == (5, 3, 2)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_meta_draws_have_a_shape_and_draw_nothing(name):
+    generator = Generator(3)
+    got = EVERY[name](2, 3, generator=generator, device="meta")
+    want = EVERY[name](2, 3, generator=Generator(3))
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    assert got.is_meta
+    assert generator.offset == 0
+
+
+def test_meta_buffers_and_meta_generators():
+    out = torch.empty(4, dtype=torch.float64, device="meta")
+    generator = Generator(3)
+    assert trnrand.normal(out=out, generator=generator) is out
+    assert generator.offset == 0
+    assert trnrand.normal(4, generator=Generator(3, "meta")).is_meta
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_default_device_changes_nothing(name):
+    want = EVERY[name](20, generator=Generator(3))
+    with torch.device("meta"):
+        got = EVERY[name](20, generator=Generator(3))
+        again = trnrand.Generator(3)
+    assert torch.equal(got, want)
+    assert torch.equal(EVERY[name](20, generator=again), want)
+    assert torch.equal(trnrand.uniform(5, generator=Generator(1)), FIRST_OF_SEED_1)
+
+
+FIRST_OF_SEED_1 = trnrand.uniform(5, generator=Generator(1))
+
+
+def test_a_generator_made_under_a_mode_is_a_generator():
+    with FakeTensorMode():
+        made = Generator(1)
+    with torch.device("meta"):
+        other = Generator(1)
+    for generator in (made, other):
+        assert torch.equal(trnrand.uniform(5, generator=generator), FIRST_OF_SEED_1)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_explanations_draw_nothing(name):
+    generator = Generator(3)
+    found = explain(EVERY[name], 10, generator=generator)
+    assert generator.offset == 0
+    assert found.path == "pytorch"
+    assert not found.open_end
+    assert len(found.steps) == 1
+
+
+def test_explanations_tell_kernels_from_what_has_none():
+    with trnrand.backend("simulator"):
+        assert explain(trnrand.normal, 1000).path == "simulator"
+        assert explain(trnrand.gamma, 1000, shape=2.0).path == "pytorch"
+        assert explain(trnrand.normal, 1000, dtype=torch.float64).path == "pytorch"
+
+
+# -- small draws -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_small_draws_are_the_stream(name):
+    whole = DRAWS[name](600, generator=Generator(7))
+    generator, at = Generator(7), 0
+    for count in [1, 1, 1, 3, 2, 60, 1, 64, 65, 7, 1, 1, 300, 5, 64, 1, 1]:
+        got = DRAWS[name](count, generator=generator)
+        assert torch.equal(got, whole[at : at + count])
+        assert got.dtype is whole.dtype
+        at += count
+        assert generator.offset == at
+
+
+def test_small_draws_follow_seeds_positions_and_parameters():
+    generator = Generator(7)
+    for _ in range(3):
+        trnrand.uniform(2, generator=generator)
+    made = dict(generator._ahead)
+    assert any(entry.count for entry in made.values()), "samples were made ahead"
+    generator.seek(1)
+    assert torch.equal(trnrand.uniform(2, generator=generator), uniforms(7)[1:3])
+    assert torch.equal(trnrand.uniform(2, high=2.0, generator=generator), 2 * uniforms(7)[3:5])
+    generator.manual_seed(8)
+    assert torch.equal(trnrand.uniform(2, generator=generator), uniforms(8)[:2])
+    generator.set_state(Generator(7, engine="threefry").get_state())
+    want = trnrand.uniform(2, generator=Generator(7, engine="threefry"))
+    assert torch.equal(trnrand.uniform(2, generator=generator), want)
+
+
+def uniforms(seed):
+    return trnrand.uniform(100, generator=Generator(seed))
+
+
+def test_small_draws_belong_to_the_caller():
+    generator = Generator(7)
+    first = [trnrand.uniform(2, 2, generator=generator) for _ in range(4)]
+    for drawn in first:
+        drawn.zero_()
+    generator.seek(0)
+    again = [trnrand.uniform(2, 2, generator=generator) for _ in range(4)]
+    assert torch.equal(torch.stack(again).view(-1), uniforms(7)[:16])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda g: trnrand.randint(1, high=2.0, generator=g),
+        lambda g: trnrand.uniform(-1, generator=g),
+        lambda g: trnrand.uniform(True, generator=g),
+    ],
+)
+def test_small_draws_refuse_what_others_do(call):
+    generator = Generator(7)
+    for _ in range(3):
+        trnrand.randint(1, high=2, generator=generator)
+        trnrand.uniform(1, generator=generator)
+    with pytest.raises(ValueError, match=r"must be"):
+        call(generator)
+    assert generator.offset == 6
+
+
+def test_small_draws_end_with_the_stream():
+    generator = Generator(7)
+    generator.seek(2**64 - 5)
+    for _ in range(5):
+        trnrand.uniform(1, generator=generator)
+    with pytest.raises(ValueError, match=r"2\*\*64 samples"):
+        trnrand.uniform(1, generator=generator)
+
+
+def test_many_kinds_of_small_draws_do_not_pile_up():
+    generator = Generator(7)
+    for i in range(100):
+        trnrand.uniform(1, high=1.0 + i, generator=generator)
+    assert len(generator._ahead) <= 16

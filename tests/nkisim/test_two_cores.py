@@ -427,6 +427,22 @@ def test_views_of_another_type_clash_by_their_bytes(core, seed):
     assert report_of(kernel, numbers(8, 4), schedule_seed=seed).codes == {"C008"}
 
 
+@pytest.mark.parametrize("core", [0, 1])
+def test_a_view_may_run_backwards_in_steps_smaller_than_an_element(core):
+    def kernel(a):
+        out = hbm((8, 4))
+        halves = out.view(nl.bfloat16)
+        if nl.program_id(0) == core:
+            nisa.dma_copy(dst=out[:, 0:2], src=a[:, 0:2])
+        else:
+            source = a.view(nl.bfloat16).ap([[8, 8], [-1, 4]], offset=7)
+            nisa.dma_copy(dst=halves.ap([[8, 8], [-1, 4]], offset=7), src=source)
+        return out
+
+    a = numbers(8, 4)
+    np.testing.assert_array_equal(on_two_cores(kernel, a), a)
+
+
 # -- equal pace ------------------------------------------------------------------------------------
 
 

@@ -15,10 +15,10 @@ __all__ = ["NKIObject", "parts_of", "with_parts"]
 class NKIObject:
     """Base class of kernel-side objects, constructed the way the NKI compiler constructs them.
 
-    Every name that the class annotates or assigns is a field with its assigned value, or None, as
-    default. Fields are filled from positional and keyword arguments in order of declaration, then
-    ``__post_init__`` runs. This holds with and without ``@dataclass``; only an ``__init__`` written
-    out in the class replaces it.
+    Every name that the class annotates or assigns, unless as a ``ClassVar``, is a field with its
+    assigned value, or None, as default. Fields are filled from positional and keyword arguments in
+    order of declaration, then ``__post_init__`` runs. This holds with and without ``@dataclass``;
+    only an ``__init__`` written out in the class replaces it.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -113,6 +113,8 @@ def _fields(cls: type) -> dict[str, Any]:
         annotated = inspect.get_annotations(base)
         for name in [*annotated, *base.__dict__]:
             if name.startswith("__") or (name in fields and name not in base.__dict__):
+                continue
+            if "ClassVar" in str(annotated.get(name)):
                 continue
             value = base.__dict__.get(name)
             if name in annotated or not _is_behaviour(value):

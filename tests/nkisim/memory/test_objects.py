@@ -1,6 +1,7 @@
 """``NKIObject``: objects are made the way the compiler makes them, dataclass or not."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -74,6 +75,19 @@ def test_dataclasses_take_missing_fields_and_run_post_init():
     assert Frozen(y=3).x is None
     with pytest.raises(AttributeError):
         Frozen(1).x = 2
+
+
+class Constants(nl.NKIObject):
+    size: ClassVar[int] = 4
+    name: "ClassVar[str]" = "constant"
+    x: int = 1
+
+
+def test_a_class_variable_is_no_field():
+    for cls in (Constants, dataclass(Constants)):
+        assert (cls(7).x, cls(7).size, cls(7).name) == (7, 4, "constant")
+        with pytest.raises(TypeError, match="size"):
+            cls(size=3)
 
 
 def test_an_initialiser_of_its_own_stands():

@@ -7,6 +7,7 @@ leaves nothing behind.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
 from collections.abc import Callable
@@ -163,6 +164,9 @@ class Simulation:
         self.kernel = kernel
         self.options = options
         self.report = Report()
+
+    def __repr__(self) -> str:
+        return f"<simulation of {self.kernel!r}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; arrays in, arrays of the same kind out."""
@@ -377,7 +381,7 @@ def simulate(kernel: Any, **options: Any) -> Simulation:
         >>> float(nkisim.simulate(double)(np.ones((4, 4), np.float32)).sum())
         32.0
     """
-    return Simulation(_as_kernel(kernel), SimOptions(**options))
+    return Simulation(_as_kernel(kernel), _options("simulate", options))
 
 
 def check(kernel: Any, **options: Any) -> Callable[..., Report]:
@@ -385,7 +389,7 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
 
     Errors of the kernel's own Python code still do.
     """
-    chosen = SimOptions(**{**options, "strictness": "check"})
+    chosen = _options("check", {**options, "strictness": "check"})
     target = _as_kernel(kernel)
 
     def checked(*args: Any, **kwargs: Any) -> Report:
@@ -395,3 +399,12 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
         return report
 
     return checked
+
+
+def _options(function: str, given: dict[str, Any]) -> SimOptions:
+    """Return the options that a caller named."""
+    known = [field.name for field in dataclasses.fields(SimOptions)]
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{function}: no option {name!r}; accepted: {', '.join(known)}")
+    return SimOptions(**given)

@@ -4,6 +4,7 @@ warning say about it.
 
 import json
 import os
+import pickle
 import traceback
 import warnings
 from dataclasses import dataclass
@@ -112,6 +113,29 @@ def test_a_deadlock_stopped_the_kernel():
     assert not report.ok
 
 
+def test_a_report_shows_its_findings_in_notebooks_and_tests():
+    report = nkisim.check(ends)(SOURCE, "unwritten")
+    assert repr(report) == str(report)
+    assert "M006" in repr(report)
+    assert repr(nkisim.simulate(ends[2])) == "<simulation of <nki kernel ends[2]>>"
+
+
+@pytest.mark.parametrize("how", ["finding", "removed"])
+def test_a_finding_goes_from_one_process_to_another(how):
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        ends(SOURCE, how)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value)
+    assert again.finding == caught.value.finding
+    assert str(again) == str(caught.value)
+
+
+def test_an_unknown_option_is_refused_with_those_there_are():
+    for function in (nkisim.simulate, nkisim.check):
+        with pytest.raises(TypeError, match=rf"{function.__name__}: .*'strict'.*strictness"):
+            function(ends, strict=True)
+
+
 # Tracebacks
 
 
@@ -161,6 +185,7 @@ def test_what_the_simulator_caught_itself_is_not_shown():
     with pytest.raises(TypeError) as caught:
         ends(SOURCE, "signature")
     text = "".join(traceback.format_exception(caught.value))
+    assert "nl.ndarray(shape, dtype, buffer=" in text  # how to call it, without annotations
     assert "During handling" not in text
     assert PACKAGE not in text
 

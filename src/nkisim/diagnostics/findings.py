@@ -116,6 +116,8 @@ class Finding:
 class NkiValidationError(AssertionError):
     """A kernel does what NKI 0.3.0 forbids; ``finding`` says what, where and how to mend it."""
 
+    __module__ = "nkisim"
+
     def __init__(self, finding: Finding) -> None:
         super().__init__("\n".join([finding.message, finding.headline, *finding.details()]))
         self.finding = finding
@@ -125,6 +127,10 @@ class NkiValidationError(AssertionError):
         """Catalogue id of the broken rule."""
         return self.finding.rule.id
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What an exception is made from is not what it is called with; processes hand it on so.
+        return type(self), (self.finding,)
+
 
 class NkiCallError(NkiValidationError, TypeError):
     """A call whose arguments do not fit the 0.3.0 signature."""
@@ -133,8 +139,10 @@ class NkiCallError(NkiValidationError, TypeError):
 class NkiFindingWarning(UserWarning):
     """The kernel computed a result, but the device would refuse or corrupt something in it."""
 
+    __module__ = "nkisim"
 
-@dataclass
+
+@dataclass(repr=False)
 class Report:
     """What a run found. Data first; ``str(report)`` is one way to show it.
 
@@ -193,6 +201,8 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join([*map(str, self.findings), self.summary()])
+
+    __repr__ = __str__  # what notebooks and test reports show
 
 
 class Recorder:

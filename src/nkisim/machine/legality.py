@@ -13,6 +13,7 @@ from nkisim.spec.call import Call
 from nkisim.spec.constraints import refuse_pack
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
+from nkisim.spec.signatures import call_text
 
 __all__ = ["check_call", "enum_member"]
 
@@ -125,7 +126,7 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             seen=repr(value)[:80],
             allowed=accepted,
             fix=f"pass {accepted} for {name}; the signature is "
-            f"{call.name}{call.instruction.signature}",
+            f"{call_text(call.name, call.instruction.signature)}",
         )
     if (
         value.indirect is not None

@@ -6,12 +6,13 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
 from nkisim.diagnostics import NkiCallError, Rule, flag
 from nkisim.spec import rules
 
-__all__ = ["Removed", "checked_call", "reject_call"]
+__all__ = ["Removed", "call_text", "checked_call", "reject_call"]
 
 Removed = Mapping[str, tuple[Rule, str]]
 """Keywords that earlier releases had: the rule they break and the remedy."""
@@ -19,6 +20,15 @@ Removed = Mapping[str, tuple[Rule, str]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MASK: Removed = {"mask": (rules.REMOVED_MASK, "slice every operand to the valid extent")}
+
+
+def call_text(name: str, signature: inspect.Signature) -> str:
+    """Return how a call is written: the parameters and their defaults, without annotations."""
+    parts = []
+    for p in signature.parameters.values():
+        value = str(p.default) if isinstance(p.default, Enum) else repr(p.default)
+        parts.append(p.name if p.default is p.empty else f"{p.name}={value}")
+    return f"{name}({', '.join(parts)})"
 
 
 def reject_call(
@@ -36,6 +46,7 @@ def reject_call(
     ``tiles`` names the parameters that are tensors and nothing else.
     """
     accepted = list(signature.parameters)
+    written = call_text(name, signature)
     for keyword in kwargs:
         if keyword in accepted:
             continue
@@ -46,7 +57,7 @@ def reject_call(
             rule, message = rules.BAD_CALL, f"{name} has no argument {keyword}="
             near = difflib.get_close_matches(keyword, accepted, 1)
             remedy = f"did you mean {near[0]}=? " if near else ""
-            remedy += f"The signature is {name}{signature}"
+            remedy += f"The signature is {written}"
         flag(
             rule,
             message,
@@ -75,7 +86,7 @@ def reject_call(
             instruction=name,
             operand="dst",
             seen=f"{len(args)} positional arguments",
-            allowed=f"{name}{signature}",
+            allowed=f"{written}",
             fix="allocate dst with nl.ndarray and pass it as the first argument",
             error=NkiCallError,
         )
@@ -84,8 +95,8 @@ def reject_call(
         f"{name}: {str(error).replace('<lambda>', name)}",
         instruction=name,
         seen=f"{len(args)} positional arguments and {sorted(kwargs)}",
-        allowed=f"{name}{signature}",
-        fix=f"call {name}{signature}",
+        allowed=f"{written}",
+        fix=f"call {written}",
         error=NkiCallError,
     )
     raise AssertionError("unreachable: A025 always raises")

@@ -1,9 +1,10 @@
-"""The calls that need no look at their arguments: one torch routine, at once.
+"""The calls that need no look at their arguments: one routine of torch or SciPy, at once.
 
 Looking at two tensors takes longer than multiplying them when they are small. So where factors are
-plain floats and options plain booleans or known words, torch is called as it is. It refuses what
-does not fit, except a meta tensor beside a real one; None then sends the caller to its own checks,
-whose errors name the argument.
+plain floats, options plain booleans or known words, and there is no accumulator, the routine is
+called as it is. torch refuses what does not fit, except a meta tensor beside a real one; SciPy
+would convert dtypes, so these are compared. None sends the caller to its own checks, whose errors
+name the argument.
 """
 
 from __future__ import annotations
@@ -13,13 +14,24 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from trnblas import _scipy
 from trnblas._arguments import Scalar
 from trnblas._flags import LEFT, UNIT, UPPER
 
-__all__ = ["quick_product", "quick_solution", "quick_vector"]
+__all__ = [
+    "quick_product",
+    "quick_rank_k",
+    "quick_solution",
+    "quick_symmetric",
+    "quick_symmetric_vector",
+    "quick_triangular",
+    "quick_vector",
+]
 
 # What torch, and the attributes of something that is no tensor, raise.
-_REFUSALS = (AttributeError, IndexError, RuntimeError, TypeError)
+_REFUSALS = (AttributeError, IndexError, RuntimeError, TypeError, ValueError)
+# Below this order the layout of a matrix does not matter, since copying it costs nothing.
+_SMALL = 64
 
 _SHARED = ((2, 3), (3, 2))
 # Of numbers that torch would take for a factor of integers it drops the fraction.
@@ -109,6 +121,87 @@ def quick_solution(
         right = B if alpha == 1.0 else B * alpha
         solve = torch.linalg.solve_triangular
         return solve(A, right, upper=upper, left=left, unitriangular=unit)
+    except _REFUSALS:
+        return None
+
+
+def quick_symmetric(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, side: str, uplo: str
+) -> Tensor | None:
+    """Return ``symm`` of small matrices without an accumulator, or None."""
+    if type(alpha) is not float or alpha == 0.0 or type(beta) is not float or beta != 0.0:
+        return None
+    try:
+        left, upper = LEFT.get(side), UPPER.get(uplo)
+        order, same = A.shape
+        rows, columns = B.shape
+        if left is None or upper is None or order != same or A.dtype is not B.dtype:
+            return None
+        if order != (rows if left else columns) or not 0 < rows * columns < _SMALL * _SMALL:
+            return None
+        return _scipy.small_symm(alpha, A, B, left, upper) if 0 < order < _SMALL else None
+    except _REFUSALS:
+        return None
+
+
+def quick_symmetric_vector(
+    alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, uplo: str
+) -> Tensor | None:
+    """Return ``symv`` of a small matrix without an accumulator, or None."""
+    if type(alpha) is not float or alpha == 0.0 or type(beta) is not float or beta != 0.0:
+        return None
+    try:
+        upper = UPPER.get(uplo)
+        order, same = A.shape
+        (length,) = x.shape
+        if upper is None or order != same or order != length or A.dtype is not x.dtype:
+            return None
+        return _scipy.small_symv(alpha, A, x, upper) if 0 < order < _SMALL else None
+    except _REFUSALS:
+        return None
+
+
+def quick_rank_k(
+    alpha: Scalar, A: Tensor, beta: Scalar, trans: bool | str, uplo: str
+) -> Tensor | None:
+    """Return ``syrk`` of a small matrix without an accumulator, or None."""
+    if type(alpha) is not float or alpha == 0.0 or type(beta) is not float or beta != 0.0:
+        return None
+    if trans is not False and trans is not True:
+        return None
+    try:
+        rows, columns = A.shape
+        if UPPER.get(uplo) is None:
+            return None
+        if not 0 < (columns if trans else rows) <= _scipy.NUMPY_SYRK or rows * columns == 0:
+            return None
+        return _scipy.small_syrk(alpha, A, trans)
+    except _REFUSALS:
+        return None
+
+
+def quick_triangular(
+    alpha: Scalar, A: Tensor, B: Tensor, side: str, uplo: str, trans: bool | str
+) -> Tensor | None:
+    """Return ``trmm`` of small matrices, or ``trmv`` of a vector B, with a diagonal, or None."""
+    if type(alpha) is not float or alpha == 0.0:
+        return None
+    try:
+        left, upper = LEFT.get(side), UPPER.get(uplo)
+        rows, columns = A.shape
+        if left is None or upper is None or rows != columns or rows >= _scipy.TRIANGLE:
+            return None
+        if A.device != B.device:
+            return None
+        full = _turned(torch.triu(A) if upper else torch.tril(A), trans)
+        if B.ndim == 1:
+            return torch.mv(full, B)
+        first, last = (full, B) if left else (B, full)
+        if alpha == 1.0:
+            return torch.mm(first, last)
+        if A.dtype not in _FIELDS:
+            return None
+        return torch.addmm(A.new_empty(()), first, last, alpha=alpha, beta=0)
     except _REFUSALS:
         return None
 

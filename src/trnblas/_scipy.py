@@ -23,7 +23,19 @@ from trnblas._flags import Trans
 from trnsci.core.arrays import array_of
 from trnsci.core.eager import readable
 
-__all__ = ["herk", "symm", "symv", "syrk", "trmm", "trmv"]
+__all__ = [
+    "NUMPY_SYRK",
+    "TRIANGLE",
+    "herk",
+    "small_symm",
+    "small_symv",
+    "small_syrk",
+    "symm",
+    "symv",
+    "syrk",
+    "trmm",
+    "trmv",
+]
 
 _PREFIX = {
     torch.float32: "s",
@@ -35,11 +47,11 @@ _TRANS_CODE: dict[Trans, int] = {"N": 0, "T": 1, "C": 2}
 
 # NumPy recognises A @ A.T, computes one triangle and mirrors it within one call: the cheapest
 # complete result up to this order. Above it, mirroring by panels is worth the calls.
-_NUMPY_SYRK = 128
+NUMPY_SYRK = 128
 # With this many rows and columns torch's product outweighs the mirroring of A (x86-64, MKL).
 _TORCH_SYMM = 1024
 # Below this order the mask of a triangle costs torch less than the way to SciPy and back.
-_SCIPY_TRIANGLE = 48
+TRIANGLE = 48
 # Columns moved at a time: both the panel and its transpose stay in cache.
 _PANEL = 64
 
@@ -55,7 +67,7 @@ def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
 
 def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor | None:
     """Return ``op(tri(A)) @ x``; not for the conjugate transpose."""
-    if trans == "C" or A.shape[-1] < _SCIPY_TRIANGLE or x.ndim != 1:
+    if trans == "C" or A.shape[-1] < TRIANGLE or x.ndim != 1:
         return None
     routine = _routine("trmv", 1.0, A, x)
     if routine is None:
@@ -83,7 +95,7 @@ def trmm(
     alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, trans: Trans, unit: bool
 ) -> Tensor | None:
     """Return ``alpha * op(tri(A)) @ B`` or ``alpha * B @ op(tri(A))``."""
-    routine = _routine("trmm", alpha, A, B) if A.shape[-1] >= _SCIPY_TRIANGLE else None
+    routine = _routine("trmm", alpha, A, B) if A.shape[-1] >= TRIANGLE else None
     if routine is None:
         return None
     # Of a matrix stored by columns the conjugate without transposition is not to be had, so here
@@ -98,7 +110,7 @@ def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
     routine = _routine("syrk", alpha, A)
     if routine is None:
         return None
-    if A.shape[1 if transposed else 0] <= _NUMPY_SYRK:
+    if A.shape[1 if transposed else 0] <= NUMPY_SYRK:
         a = array_of(A)
         if not a.flags.forc:
             a = a.copy()
@@ -108,6 +120,32 @@ def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
         return torch.from_numpy(product)
     a, turned = _columns(A)
     return _full(routine(alpha, a, trans=turned != transposed, lower=1), conjugate=False)
+
+
+def small_symv(alpha: float, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
+    """Return ``symv`` of a matrix and a vector that fit; for small ones a copy costs nothing."""
+    routine = _found("symv", A.dtype)
+    if routine is None or not readable(A, x):
+        return None
+    return torch.from_numpy(routine(alpha, A.numpy().T, x.numpy(), lower=upper))
+
+
+def small_symm(alpha: float, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor | None:
+    """Return ``symm`` of matrices that fit."""
+    routine = _found("symm", A.dtype)
+    if routine is None or not readable(A, B):
+        return None
+    product = routine(alpha, A.numpy().T, B.numpy().T, side=left, lower=upper)
+    return torch.from_numpy(product.T)
+
+
+def small_syrk(alpha: float, A: Tensor, transposed: bool) -> Tensor | None:
+    """Return ``syrk`` of a contiguous matrix, which NumPy knows for a symmetric product."""
+    if A.dtype not in _PREFIX or not readable(A) or not A.is_contiguous():
+        return None
+    a = A.numpy()
+    product = a.T @ a if transposed else a @ a.T
+    return torch.from_numpy(product if alpha == 1.0 else product * a.dtype.type(alpha))
 
 
 def herk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:

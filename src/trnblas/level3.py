@@ -22,7 +22,7 @@ from trnblas._dispatch import kernels_wanted, run_gemm, run_gemmt, run_symm, run
 from trnblas._flags import flipped, is_left, is_unit, is_upper, transposition
 from trnblas._operands import product_arguments, sided_arguments
 from trnblas._output import delivered
-from trnblas._quick import quick_product, quick_solution
+from trnblas._quick import quick_product, quick_solution, quick_symmetric, quick_triangular
 from trnblas._torch import torch_hemm
 from trnblas._wide import widened
 from trnblas.rank_k import her2k, herk, syr2k, syrk
@@ -114,6 +114,10 @@ def symm(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
+    if C is None and out is None and not kernels_wanted():
+        quick = quick_symmetric(alpha, A, B, beta, side, uplo)
+        if quick is not None:
+            return quick
     agree("symm", "A", A, "B", B)
     left, upper = is_left("symm", side), is_upper("symm", uplo)
     square("symm", "A", A)
@@ -261,6 +265,10 @@ def trmm(
         DTypeError: The dtypes differ, or alpha does not suit them.
         FlagError: An option is none of the accepted ones.
     """
+    if out is None and diag == "nonunit" and not kernels_wanted():
+        quick = quick_triangular(alpha, A, B, side, uplo, trans)
+        if quick is not None and quick.ndim == 2:
+            return quick
     agree("trmm", "A", A, "B", B)
     left, upper, unit = is_left("trmm", side), is_upper("trmm", uplo), is_unit("trmm", diag)
     op = transposition("trmm", "trans", trans, A)

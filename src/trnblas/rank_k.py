@@ -11,10 +11,11 @@ from torch import Tensor
 
 from trnblas._accumulation import is_number
 from trnblas._arguments import Scalar
-from trnblas._dispatch import run_syr2k, run_syrk
+from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
 from trnblas._flags import Trans, is_upper, transposition
 from trnblas._operands import product_arguments, rank_k_arguments, square_accumulator
 from trnblas._output import delivered
+from trnblas._quick import quick_rank_k
 from trnblas._torch import torch_her2k, torch_herk
 from trnblas._triangles import mirrored
 from trnsci.core.arguments import agree, tensor
@@ -50,6 +51,10 @@ def syrk(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
+    if C is None and out is None and not kernels_wanted():
+        quick = quick_rank_k(alpha, A, beta, trans, uplo)
+        if quick is not None:
+            return quick
     tensor("syrk", "A", A)
     upper = is_upper("syrk", uplo)
     op = _transposed("syrk", A, trans)

@@ -77,6 +77,21 @@ def test_unknown_options_are_refused(name, option, value):
     assert repr(value) in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["X", None, [True]], ids=repr)
+def test_unknown_options_of_plain_calls_are_refused(value):
+    """The calls without an accumulator, which have a shorter way."""
+    for call, option in (
+        (lambda v: trnblas.syrk(1.0, A, uplo=v), "uplo"),
+        (lambda v: trnblas.syrk(1.0, A, trans=v), "trans"),
+        (lambda v: trnblas.symm(1.0, A, B, side=v), "side"),
+        (lambda v: trnblas.symm(1.0, A, B, uplo=v), "uplo"),
+        (lambda v: trnblas.symv(1.0, A, X, uplo=v), "uplo"),
+        (lambda v: trnblas.trmv(A, X, trans=v), "trans"),
+    ):
+        with pytest.raises(FlagError, match=f"{option} must be one of"):
+            call(value)
+
+
 def test_conjugation_where_blas_has_none():
     z = draw((3, 3), torch.complex64, 0)
     with pytest.raises(FlagError, match=r"syrk: trans .* got 'C'; herk"):

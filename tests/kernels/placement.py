@@ -2,7 +2,7 @@
 
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import bf16, f32, twin
+from kernels import bf16, f32, i32, twin
 from tiles import stored
 
 # -- what fits -----------------------------------------------------------------------------------
@@ -72,6 +72,32 @@ def good_M010(a, b):
     return out
 
 
+@twin(bf16(64, 96), bf16(10, 64, 128))
+def bad_M010_three_quarters(a, b):
+    out = nl.ndarray((10, 96, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((96, 128), dtype=nl.float32, buffer=nl.sbuf)
+    banks = []
+    for i in range(10):
+        acc = nl.ndarray((96, 128), dtype=nl.float32, buffer=nl.psum)  # here
+        nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b[i]))
+        banks.append(acc)
+    for i in range(10):
+        nisa.tensor_copy(dst=tile, src=banks[i])
+        nisa.dma_copy(dst=out[i], src=tile)
+    return out
+
+
+def good_M010_three_quarters(a, b):
+    out = nl.ndarray((10, 96, 128), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.ndarray((96, 128), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(10):
+        acc = nl.ndarray((96, 128), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b[i]))
+        nisa.tensor_copy(dst=tile, src=acc)
+        nisa.dma_copy(dst=out[i], src=tile)
+    return out
+
+
 # -- addresses -----------------------------------------------------------------------------------
 
 
@@ -97,6 +123,31 @@ def good_M013(a, b):
     nisa.dma_copy(dst=b_tile, src=b)
     nisa.tensor_tensor(dst=total, data1=a_tile, data2=b_tile, op=nl.add)
     nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+@twin(f32(256, 32), i32(64, 1, below=256))
+def bad_M013_index_tile(table, index):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    rows = nl.ndarray((64, 1), dtype=nl.int32, buffer=nl.sbuf, address=(0, 0))
+    got = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))  # here
+    nisa.dma_copy(dst=rows, src=index)
+    nisa.memset(dst=got, value=0.0)
+    view = table.ap(pattern=[[32, 64], [1, 32]], vector_offset=rows, indirect_dim=0)
+    nisa.dma_copy(dst=got, src=view, oob_mode=nisa.oob_mode.skip)
+    nisa.dma_copy(dst=out, src=got)
+    return out
+
+
+def good_M013_index_tile(table, index):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    rows = nl.ndarray((64, 1), dtype=nl.int32, buffer=nl.sbuf, address=(0, 0))
+    got = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 4))
+    nisa.dma_copy(dst=rows, src=index)
+    nisa.memset(dst=got, value=0.0)
+    view = table.ap(pattern=[[32, 64], [1, 32]], vector_offset=rows, indirect_dim=0)
+    nisa.dma_copy(dst=got, src=view, oob_mode=nisa.oob_mode.skip)
+    nisa.dma_copy(dst=out, src=got)
     return out
 
 

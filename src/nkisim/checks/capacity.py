@@ -2,17 +2,20 @@
 
 A tensor is live from its first write to its last use. What is live together must fit together.
 Tiles on few partitions may share a byte range with tiles on others, so a tile counts with the
-quarter of the partitions that it needs: the check may miss an overflow, it never invents one.
+quarters of the partitions that it needs, or, since no two tiles on more than half of them can share
+a byte, with all of them if it is such a tile. The check may miss an overflow, it never invents one.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from nkisim.diagnostics import Place, Rule, declare, flag
 from nkisim.machine import Core
 from nkisim.memory import Lifetime, MemoryRegion
 from nkisim.memory.rules import ADDRESSES_MIXED
 
-__all__ = ["check_capacity"]
+__all__ = ["check_capacity", "collisions"]
 
 SBUF_OVERFLOW = declare(
     "M008",
@@ -37,6 +40,13 @@ ADDRESS_COLLISION = declare(
 )
 
 _QUADRANT = 32
+
+# Each bounds the number of memories that tiles need, whatever their order, from below.
+_SHARES = (
+    {1: 1, 2: 2, 3: 3, 4: 4},
+    {1: 0, 2: 2, 3: 4, 4: 4},
+)
+"""Quarters of the partitions that a tile counts with, by the quarters that it needs."""
 
 
 def check_capacity(core: Core) -> None:
@@ -78,18 +88,8 @@ def _device_bytes(tile: Lifetime, unit: int) -> int:
 def _check_peak(
     tiles: list[Lifetime], region: MemoryRegion, rule: Rule, unit: int, limit: int, core: Core
 ) -> None:
-    """Sweep over the live ranges and report the highest sum if it is too high."""
-    changes: list[tuple[int, int, int]] = []
-    for tile in tiles:
-        share = -(-tile.shape[0] // _QUADRANT) * _device_bytes(tile, unit)
-        changes.append((tile.first_use, 1, share))
-        changes.append((tile.last_use, 2, -share))
-    changes.sort()
-    live = peak = moment = 0
-    for time, _, share in changes:
-        live += share
-        if live > peak:
-            peak, moment = live, time
+    """Sweep over the live ranges and report the highest need if it is too high."""
+    peak, moment = max(_peak(tiles, unit, shares) for shares in _SHARES)
     quarters = core.generation.partitions // _QUADRANT
     if peak <= limit * quarters:
         return
@@ -115,36 +115,74 @@ def _check_peak(
     )
 
 
+def _peak(tiles: list[Lifetime], unit: int, shares: dict[int, int]) -> tuple[int, int]:
+    """Return the most that is live at a time, in quarters of the partitions, and when."""
+    changes: list[tuple[int, int, int]] = []
+    for tile in tiles:
+        share = shares[-(-tile.shape[0] // _QUADRANT)] * _device_bytes(tile, unit)
+        changes.append((tile.first_use, 1, share))
+        changes.append((tile.last_use, 2, -share))
+    changes.sort()
+    live = peak = moment = 0
+    for time, _, share in changes:
+        live += share
+        if live > peak:
+            peak, moment = live, time
+    return peak, moment
+
+
 def _check_addresses(placed: list[Lifetime]) -> None:
-    """Report pairs of placed tensors that overlap in space and in time."""
-    for i, a in enumerate(placed):
-        for b in placed[i + 1 :]:
-            if not _overlap_in_space(a, b) or a.last_use < b.first_use or b.last_use < a.first_use:
-                continue
-            flag(
-                ADDRESS_COLLISION,
-                f"`{a.name or 'unnamed'}` and `{b.name or 'unnamed'}` overlap in "
-                f"{a.region.value} while both are live",
-                operand=b.name or "unnamed",
-                seen=f"{_span(a)} and {_span(b)}",
-                allowed="disjoint addresses, or lives that do not overlap",
-                fix="give them disjoint addresses",
-                notes=(f"first placed at {a.line[0]}:{a.line[1]}",),
-                place=Place(*b.line),
-            )
+    """Report placed tensors that overlap in space and in time."""
+    for a, b in collisions(placed):
+        flag(
+            ADDRESS_COLLISION,
+            f"`{a.name or 'unnamed'}` and `{b.name or 'unnamed'}` overlap in "
+            f"{a.region.value} while both are live",
+            operand=b.name or "unnamed",
+            seen=f"{_span(a)} and {_span(b)}",
+            allowed="disjoint addresses, or lives that do not overlap",
+            fix="give them disjoint addresses",
+            notes=(f"first placed at {a.line[0]}:{a.line[1]}",),
+            place=Place(*b.line),
+        )
 
 
-def _overlap_in_space(a: Lifetime, b: Lifetime) -> bool:
-    assert a.address is not None and b.address is not None
-    rows = a.address[0] < b.address[0] + b.shape[0] and b.address[0] < a.address[0] + a.shape[0]
-    a_bytes, b_bytes = _device_bytes(a, 1), _device_bytes(b, 1)
-    return rows and a.address[1] < b.address[1] + b_bytes and b.address[1] < a.address[1] + a_bytes
+def collisions(placed: list[Lifetime]) -> list[tuple[Lifetime, Lifetime]]:
+    """Return a pair, in their order, for each tensor that begins where another is still live.
+
+    A map of the memory, cut where tensors begin and end, holds until when each cell is in use, and
+    by whom: who begins in a cell meets somebody there exactly if it meets the one who stays
+    longest.
+    """
+    spaces = [_space(tile) for tile in placed]
+    rows = {edge: i for i, edge in enumerate(sorted({e for s in spaces for e in s[:2]}))}
+    columns = {edge: i for i, edge in enumerate(sorted({e for s in spaces for e in s[2:]}))}
+    until = np.full((len(rows), len(columns)), -1)
+    owner = np.zeros_like(until)
+    found = []
+    for first, number in sorted((tile.first_use, i) for i, tile in enumerate(placed)):
+        top, bottom, left, right = spaces[number]
+        here = slice(rows[top], rows[bottom]), slice(columns[left], columns[right])
+        busy, last = until[here], placed[number].last_use
+        if not busy.size:
+            continue
+        worst = busy.argmax()
+        if busy.flat[worst] >= first:
+            other = int(owner[here].flat[worst])
+            found.append((placed[min(other, number)], placed[max(other, number)]))
+        longer = busy < last
+        busy[longer] = last
+        owner[here][longer] = number
+    return found
+
+
+def _space(tile: Lifetime) -> tuple[int, int, int, int]:
+    """Return the first and last partition and byte of a placed tensor, ends excluded."""
+    assert tile.address is not None
+    partition, byte = tile.address
+    return partition, partition + tile.shape[0], byte, byte + _device_bytes(tile, 1)
 
 
 def _span(tile: Lifetime) -> str:
-    assert tile.address is not None
-    partition, offset = tile.address
-    return (
-        f"partitions {partition}-{partition + tile.shape[0] - 1} "
-        f"bytes {offset}-{offset + _device_bytes(tile, 1) - 1}"
-    )
+    top, bottom, left, right = _space(tile)
+    return f"partitions {top}-{bottom - 1} bytes {left}-{right - 1}"

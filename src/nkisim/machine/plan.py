@@ -53,6 +53,7 @@ class Plan:
         "loads",
         "may_overlap",
         "memory",
+        "offsets",
         "reads",
         "scalar_offsets",
         "shared",
@@ -78,6 +79,7 @@ class Plan:
         self.trace = instruction.trace
         self.synchronises = instruction.synchronises
         self.shared = any(_is_shared(value) for value in call.values.values())
+        self.offsets = [i for i, v in enumerate(call.values.values()) if _index_tiles(v)]
         self.converters = _converters(call)
         self.scalar_offsets: list[tuple[int, str]] = []
         self.reads: list[tuple[int, str]] = []
@@ -154,6 +156,9 @@ class Plan:
             arguments = self._converted(core, values)
         for index, _ in self.reads:
             arguments[index].alloc.life.last_use = clock
+        for index in self.offsets:
+            for tile in _index_tiles(values[index]):
+                tile.alloc.life.last_use = clock
         for index, _ in self.writes:
             life = arguments[index].alloc.life
             life.last_use = clock
@@ -397,6 +402,15 @@ def _is_shared(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_is_shared, value))
     return isinstance(value, NkiTensor) and value.buffer is MemoryRegion.shared_hbm
+
+
+def _index_tiles(value: Any) -> list[NkiTensor]:
+    """Return the tiles that hold dynamic offsets of an argument, or of its parts."""
+    if isinstance(value, (list, tuple)):
+        return [tile for part in value for tile in _index_tiles(part)]
+    indirect = value.indirect if isinstance(value, NkiTensor) else None
+    source = None if indirect is None else indirect.source
+    return [source] if isinstance(source, NkiTensor) else []
 
 
 def _as_bits(value: Any) -> np.uint32:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from types import TracebackType
@@ -30,7 +31,7 @@ from nkisim.diagnostics import (
     user_stacklevel,
     users_traceback,
 )
-from nkisim.host import HostBoundary, definition_place, kernel_name
+from nkisim.host import HostBoundary, definition_place, kernel_name, kernel_parameters
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.memory import MemoryRegion, SharedHbm
 from nkisim.options import SimOptions
@@ -115,6 +116,11 @@ class Kernel:
             return self.function(*args, **kwargs)
         with _UsersTraceback():
             return Simulation(self, SimOptions())(*args, **kwargs)
+
+    @functools.cached_property
+    def parameters(self) -> list[inspect.Parameter]:
+        """The parameters of the function."""
+        return kernel_parameters(self.function)
 
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -225,7 +231,9 @@ def run(
         with np.errstate(all="ignore"), one_blas_thread():
             if options.ranks == 1 and kernel.cores != 2:
                 core = _core(options, recorder, kernel)
-                host = HostBoundary(kernel.function, core, MemoryRegion.private_hbm)
+                host = HostBoundary(
+                    kernel.function, kernel.parameters, core, MemoryRegion.private_hbm
+                )
                 result = _execute(kernel, core, *host.bring_in(*kernel.arguments(args, kwargs)))
                 report.outputs = _finish(kernel, [core], host, result)
             else:
@@ -304,7 +312,7 @@ def _run_cluster(
         shared = SharedHbm() if cores > 1 else None
         members = [Member(cluster, rank, number) for number in range(cores)]
         made = [_core(options, recorder, kernel, member=m, shared=shared) for m in members]
-        host = HostBoundary(kernel.function, made[0], MemoryRegion.shared_hbm)
+        host = HostBoundary(kernel.function, kernel.parameters, made[0], MemoryRegion.shared_hbm)
         positional, named = host.bring_in(*kernel.arguments(rank_args, rank_kwargs))
         for member, core in zip(members, made, strict=True):
             body = functools.partial(_execute, kernel, core, positional, named)

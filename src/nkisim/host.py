@@ -27,7 +27,7 @@ from nkisim.memory import (
 )
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 
-__all__ = ["HostBoundary", "definition_place", "kernel_name"]
+__all__ = ["HostBoundary", "definition_place", "kernel_name", "kernel_parameters"]
 
 ANNOTATION = declare(
     "L064",
@@ -80,8 +80,15 @@ _TORCH_NEAREST = {"float8_e4m3": "float8_e4m3fn"}
 class HostBoundary:
     """Carries the arguments of one call in and its results out."""
 
-    def __init__(self, function: Callable[..., Any], core: Core, region: MemoryRegion) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        parameters: list[inspect.Parameter],
+        core: Core,
+        region: MemoryRegion,
+    ) -> None:
         self._function = function
+        self._parameters = parameters
         self._core = core
         self._region = region
         self._inputs: list[tuple[str, Any, NkiTensor]] = []
@@ -95,12 +102,11 @@ class HostBoundary:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments with every array replaced by an HBM tensor."""
-        parameters = _parameters(self._function)
-        known = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        known = [p.name for p in self._parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         names = known[: len(args)] + [f"argument {i}" for i in range(len(known), len(args))]
         positional = [self._convert(name, value) for name, value in zip(names, args, strict=True)]
         named = {name: self._convert(name, value) for name, value in kwargs.items()}
-        self._check_signature(parameters)
+        self._check_signature()
         given = dict(zip(names, positional, strict=True)) | named
         self._check_annotations(given)
         if not self._inputs and given:
@@ -147,13 +153,13 @@ class HostBoundary:
             array,
             self._region,
             name,
-            dtype or as_dtype(array.dtype),
+            dtype or as_dtype(array.dtype.newbyteorder("=")),
         )
         self._inputs.append((name, original, found))
         return found
 
-    def _check_signature(self, parameters: list[inspect.Parameter]) -> None:
-        only = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    def _check_signature(self) -> None:
+        only = [p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY]
         if only:
             flag(
                 KEYWORD_ONLY,
@@ -258,7 +264,7 @@ def definition_place(function: Callable[..., Any]) -> Place:
     return Place("<unknown>", 0) if code is None else Place(code.co_filename, code.co_firstlineno)
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def kernel_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a kernel, none where Python cannot tell."""
     try:
         return list(inspect.signature(function).parameters.values())

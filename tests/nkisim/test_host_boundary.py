@@ -108,8 +108,11 @@ def test_a_kernel_called_on_the_host_is_simulated():
 
 def test_any_layout_of_the_host_array():
     base = np.arange(48, dtype=np.float32).reshape(6, 8)
-    for view in (base.T, base[::2, 1::3], base[::-1], np.asfortranarray(base)):
+    swapped = base.astype(base.dtype.newbyteorder())
+    for view in (base.T, base[::2, 1::3], base[::-1], np.asfortranarray(base), swapped):
         np.testing.assert_array_equal(nkisim.simulate(copied)(view), view)
+    nkisim.simulate(overwritten)(swapped, np.full((2, 8), 3, np.float32))
+    np.testing.assert_array_equal(swapped[:4], [base[0], [3] * 8, [3] * 8, base[3]])
 
 
 def test_read_only_and_broadcast_arrays():

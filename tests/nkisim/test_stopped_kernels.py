@@ -281,6 +281,20 @@ def test_unwritten_elements_are_printed_as_such(dtype, capsys):
 
 
 @nkisim.jit
+def reads_the_host(source):
+    tile = loaded(source)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=SOURCE, op=nl.add)
+    return stored(tile)
+
+
+def test_an_array_that_is_no_argument_is_named_as_such():
+    (finding,) = nkisim.check(reads_the_host)(SOURCE)
+    assert finding.rule.id == "A025"
+    assert finding.seen == "float32 (4, 3) on the host"
+    assert "argument of the kernel" in finding.fix
+
+
+@nkisim.jit
 def with_a_number_for_a_member(source):
     tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=source, dge_mode=3)

@@ -45,7 +45,7 @@ def check_outputs(result: Any, core: Core, place: Place) -> None:
         if part is not None and not isinstance(part, NkiTensor):
             flag(
                 OUTPUT_KIND,
-                f"{name} is a {type(part).__name__}",
+                f"{name} is no tensor but of type {type(part).__name__}",
                 operand=name,
                 seen=type(part).__name__,
                 allowed="a tensor in nl.shared_hbm, or a flat tuple of them",

@@ -119,13 +119,16 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
         if operand.scalar and isinstance(value, (int, float, np.number)):
             return
         accepted = "a tensor" + (" or a number" if operand.scalar else "")
+        of_host = bool(getattr(value, "ndim", 0))
         call.fail_call(
             rules.BAD_CALL,
             f"{name} must be {accepted}, got {type(value).__name__}",
             operand=name,
-            seen=repr(value)[:80],
+            seen=f"{value.dtype} {tuple(value.shape)} on the host" if of_host else repr(value)[:80],
             allowed=accepted,
-            fix=f"pass {accepted} for {name}; the signature is "
+            fix="make the array an argument of the kernel"
+            if of_host
+            else f"pass {accepted} for {name}; the signature is "
             f"{call_text(call.name, call.instruction.signature)}",
         )
     if (

@@ -99,6 +99,19 @@ def good_A036_none(table, start):
     return stored(picked)
 
 
+@twin(f32(64, 32))
+def bad_A036_transpose(a):
+    turned = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=a, dge_mode=nisa.dge_mode.none)  # here
+    return stored(turned)
+
+
+def good_A036_transpose(a):
+    turned = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=a)
+    return stored(turned)
+
+
 # -- calls that do not fit -----------------------------------------------------------------------
 
 

@@ -137,6 +137,15 @@ def good_M021_result(a):
     return stored(result)
 
 
+@twin(f32(64, 32))
+def bad_M049(a):
+    return stored(nl.multiply(a, 2.0))  # here
+
+
+def good_M049(a):
+    return stored(nl.multiply(nl.load(a), 2.0))
+
+
 @twin(bf16(64, 32), bf16(64, 128))
 def bad_M022(a, b):
     acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)

@@ -48,7 +48,6 @@ DGE_CONFLICT = declare(
     "error",
     "The descriptor mode does not fit the access or the generation.",
     "hwdge cannot gather, none has no dynamic addresses, gen2 has no hwdge",
-    meaningless=True,
 )
 DMA_COUNT = declare(
     "S058",

@@ -6,13 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import flag
+from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import DType, float32, int32, promote
+from nkisim.isa import dma_copy
 from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
 from nkisim.spec import rules
 
 __all__ = ["fresh", "is_tile", "need_tile", "result_dtype"]
+
+FUNCTION_OF_HBM = declare(
+    "M049",
+    "function-of-hbm",
+    "error",
+    "A tile function of nki.language has an operand in HBM.",
+    "compute engines reach SBUF and PSUM only; here the operand is loaded first",
+)
 
 
 def is_tile(value: object) -> bool:
@@ -21,7 +30,7 @@ def is_tile(value: object) -> bool:
 
 
 def need_tile(function: str, name: str, value: Any) -> NkiTensor:
-    """Return ``value`` if it is an on-chip tile, or raise."""
+    """Return ``value`` if it is an on-chip tile, or a loaded copy with M049; raise otherwise."""
     if not isinstance(value, NkiTensor):
         flag(
             rules.BAD_CALL,
@@ -35,7 +44,7 @@ def need_tile(function: str, name: str, value: Any) -> NkiTensor:
         raise AssertionError("unreachable: A025 always raises")
     if is_hbm(value.buffer):
         flag(
-            rules.COMPUTE_IN_HBM,
+            FUNCTION_OF_HBM,
             f"nl.{function} {name} must be in ['sbuf', 'psum'], got {value.buffer.value}",
             instruction=f"nl.{function}",
             operand=name,
@@ -43,6 +52,9 @@ def need_tile(function: str, name: str, value: Any) -> NkiTensor:
             allowed="sbuf, psum",
             fix="load it with nl.load first",
         )
+        tile = fresh((*value.shape, 1) if value.ndim == 1 else value.shape, value.dtype)
+        dma_copy(tile, value)
+        return tile
     return value
 
 

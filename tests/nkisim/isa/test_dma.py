@@ -8,6 +8,7 @@ import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from oracles import formats as oracle
+from tiles import stored
 
 HOST = {
     "float32": np.float32,
@@ -455,3 +456,34 @@ def test_two_kinds_of_offset_are_refused():
     with pytest.raises(nkisim.NkiValidationError) as caught:
         nkisim.simulate(both_offsets)(np.zeros((4, 4), np.float32), np.zeros((1, 1), np.int32))
     assert caught.value.rule_id == "S024"
+
+
+@pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
+def test_a_transpose_without_descriptors_is_computed(target):
+    def kernel(x):
+        turned = nl.ndarray(x.shape[::-1], dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_transpose(dst=turned, src=x, dge_mode=nisa.dge_mode.none)
+        return stored(turned)
+
+    x = np.random.default_rng(0).standard_normal((24, 40), dtype=np.float32)
+    report = nkisim.check(kernel, target=target)(x)
+    assert {code for code in report.codes if code[0] != "L"} == {"A036"}
+    np.testing.assert_array_equal(report.outputs, x.T)
+    with pytest.raises(nkisim.NkiValidationError, match="A036"):
+        nkisim.simulate(kernel, strictness="strict", target=target)(x)
+
+
+def test_a_dynamic_offset_without_descriptors_is_computed():
+    def kernel(x, row):
+        tile = nl.ndarray((16, 40), dtype=x.dtype, buffer=nl.sbuf)
+        source = x.ap([[40, 16], [1, 40]], scalar_offset=nl.load(row))
+        nisa.dma_copy(dst=tile, src=source, dge_mode=nisa.dge_mode.none)
+        return stored(tile)
+
+    x = np.random.default_rng(0).standard_normal((24, 40), dtype=np.float32)
+    row = np.array([[5]], np.int32)
+    report = nkisim.check(kernel)(x, row)
+    assert {code for code in report.codes if code[0] != "L"} == {"A036"}
+    np.testing.assert_array_equal(report.outputs, x[5:21])
+    with pytest.raises(nkisim.NkiValidationError, match="A036"):
+        nkisim.simulate(kernel, strictness="strict")(x, row)

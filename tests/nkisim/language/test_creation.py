@@ -70,9 +70,11 @@ def test_full_in_tfloat32_keeps_ten_fraction_bits():
     assert (low.values.item(), high.values.item()) == (1.0, 1 + 2.0**-9)
 
 
-def test_a_fraction_does_not_fill_an_integer_tile():
-    assert stops_with(lambda _: nl.full((2, 3), 7.5, nl.int8), ONE) == "A004"
-    assert stops_with(lambda _: nl.full((2, 3), 7.0, nl.int8), ONE) == "nothing"
+def test_a_fraction_that_fills_an_integer_tile_is_rounded_with_a_finding():
+    for value, codes in ((7.5, {"A004"}), (7.0, set())):
+        made = build(lambda value=value: nl.full((2, 3), value, nl.int8))
+        assert made.codes == codes
+        assert_same(made.values, np.full((2, 3), round(value), np.int8))
 
 
 def test_x4_packs_can_only_be_zero():

@@ -123,13 +123,23 @@ def test_function_needs_a_tile():
     assert stops_with(lambda t: nl.add(t, t, mask=None), one) != "nothing"
 
 
-def test_function_does_not_reach_into_hbm():
-    def kernel(x):
-        return nl.add(x, x)
+@pytest.mark.parametrize("number", [True, False])
+def test_an_operand_in_hbm_is_loaded_with_a_finding(number):
+    def kernel(x, loads):
+        other = 2.0 if number else x
+        if loads:
+            x, other = nl.load(x), other if number else nl.load(other)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.exp(x), nl.add(x, other)))
+        return out
 
+    x = np.random.default_rng(0).standard_normal((6, 5), dtype=np.float32)
+    report = nkisim.check(kernel)(x, False)
+    assert {code for code in report.codes if code[0] != "L"} == {"M049"}
+    np.testing.assert_array_equal(report.outputs, nkisim.check(kernel)(x, True).outputs)
     with pytest.raises(nkisim.NkiValidationError) as stop:
-        nkisim.simulate(kernel)(np.ones((2, 2), np.float32))
-    assert stop.value.rule_id == "M021"
+        nkisim.simulate(kernel, strictness="strict")(x, False)
+    assert stop.value.rule_id == "M049"
 
 
 @pytest.mark.parametrize("op", ["add", "maximum", "less"])

@@ -340,3 +340,37 @@ def scaled(setting):
 @guard(f32(64, 32))
 def G27_helper_and_object(a):
     return stored(scaled(Scale(factor=2.0, tile=nl.load(a))))
+
+
+@guard(f32(64, 32))
+def G31_sink_of_a_reducing_activation(a):
+    tile = nl.load(a)
+    sink = nl.ndarray((64, 1), dtype=nl.bfloat16, buffer=nl.sbuf)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(
+        dst=sink.ap([[1, 64], [0, 32]]),
+        op=nl.square,
+        data=tile,
+        reduce_op=nl.add,
+        reduce_res=total,
+        reduce_cmd=nisa.reduce_cmd.reset_reduce,
+    )
+    return stored(total)
+
+
+@guard(f32(64, 32))
+def G31_sink_of_a_fused_reduction(a):
+    tile = nl.load(a)
+    sink = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    everywhere = sink.ap([[1, 64], [0, 32]])
+    nisa.tensor_scalar_reduce(everywhere, tile, nl.multiply, 2.0, nl.add, total)
+    return stored(total)
+
+
+@guard(f32(64, 32))
+def G38_broadcast_in_place(a):
+    tile = nl.load(a)
+    nisa.nc_stream_shuffle(dst=tile[0:32], src=tile[0:1], shuffle_mask=[0] * 32)
+    nisa.nc_stream_shuffle(dst=tile[32:64], src=tile[32:33], shuffle_mask=[0] * 32)
+    return stored(tile)

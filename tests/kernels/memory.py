@@ -428,3 +428,42 @@ def good_M040(table, updates, rows):
     target = table.ap([[32, 4], [1, 32]], vector_offset=nl.load(rows))
     nisa.dma_compute(dst=target, srcs=[target, tile], reduce_op=nl.add)
     return table
+
+
+@twin(f32(64, 6))
+def bad_M031_interleaved(a):
+    spread = nl.zeros((64, 8), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=spread.ap([[8, 64], [2, 3], [2, 2]]), src=nl.load(a))  # here
+    return stored(spread)
+
+
+def good_M031_interleaved(a):
+    spread = nl.zeros((64, 8), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=spread.ap([[8, 64], [2, 3], [3, 2]]), src=nl.load(a))
+    return stored(spread)
+
+
+@twin(f32(64, 32))
+def bad_M031_sink(a):
+    sink = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=sink.ap([[1, 64], [0, 32]]), op=nl.square, data=nl.load(a))  # here
+    return stored(sink)
+
+
+def good_M031_sink(a):
+    squares = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=squares, op=nl.square, data=nl.load(a))
+    return stored(squares)
+
+
+@twin(f32(64, 32))
+def bad_M030_shuffle(a):
+    tile = nl.load(a)
+    nisa.nc_stream_shuffle(dst=tile[:, 1:32], src=tile[:, 0:31], shuffle_mask=[0] * 32)  # here
+    return stored(tile)
+
+
+def good_M030_shuffle(a):
+    tile = nl.load(a)
+    nisa.nc_stream_shuffle(dst=tile[:, 1:32], src=tile[:, 1:32], shuffle_mask=[0] * 32)
+    return stored(tile)

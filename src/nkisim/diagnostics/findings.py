@@ -218,7 +218,7 @@ class Recorder:
         self.strictness = strictness
         self.errors = frozenset(errors)
         self.watches_values = strictness != "simulate" or bool(errors)
-        self._folded: dict[tuple[str, str, int, str, str], Finding] = {}
+        self._folded: dict[tuple[str, str, int, str, str, str], Finding] = {}
 
     @property
     def findings(self) -> list[Finding]:
@@ -239,6 +239,7 @@ class Recorder:
             finding.line,
             finding.instruction,
             finding.operand,
+            finding.severity,
         )
         known = self._folded.setdefault(key, finding)
         if known is not finding:

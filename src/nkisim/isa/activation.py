@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import declare
+from nkisim.diagnostics import declare, flag
 from nkisim.isa.accumulate import accumulate
 from nkisim.isa.evaluation import evaluate, in_blocks
 from nkisim.machine import Core, instruction
@@ -15,6 +16,7 @@ from nkisim.spec.constraints import columns_are_float32, same_free_size, same_pa
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
+from nkisim.spec.instruction import ValueWatch
 
 __all__ = ["activation", "activation_reduce", "exponential"]
 
@@ -84,6 +86,9 @@ def _is_activation(call: Call) -> None:
         )
 
 
+_IGNORED = "is ignored by the engine when op is nl.copy", "add it with nisa.tensor_scalar"
+
+
 def _is_copy(call: Call) -> bool:
     op = call.op("op")
     return op is not None and op.name == "copy"
@@ -94,6 +99,7 @@ def _bias(call: Call) -> None:
     if bias is None:
         return
     tile = call.tensor("bias")
+    copies = _is_copy(call) and tile is None  # what a tile holds is seen when the call runs
     if tile is None and call.generation.number == 2:
         why, fix = (
             "is a number, but gen2 takes a (P, 1) tile only",
@@ -101,8 +107,8 @@ def _bias(call: Call) -> None:
         )
     elif tile is not None and tile.dtype == "tfloat32":
         why, fix = "is tfloat32", "use a float32 tile"
-    elif op is not None and op.name == "copy" and bias != 0:
-        why, fix = "is ignored by the engine when op is nl.copy", "add it with nisa.tensor_scalar"
+    elif copies and bias != 0:
+        why, fix = _IGNORED
     elif op is not None and op.name == "reciprocal" and call.generation.number == 2:
         why, fix = (
             "is not supported with nl.reciprocal on gen2",
@@ -117,6 +123,27 @@ def _bias(call: Call) -> None:
         seen=bias if tile is None else tile.describe(),
         fix=fix,
     )
+
+
+def _watch_bias(call: Call) -> ValueWatch | None:
+    """Return what looks at the bias tile of a copy: zeros are harmless."""
+    if call.tensor("bias") is None or not _is_copy(call):
+        return None
+    name, index = call.name, call.instruction.parameters.index("bias")
+
+    def check(arguments: Sequence[Any]) -> None:
+        zeros = not np.any(arguments[index])
+        flag(
+            BIAS_KIND,
+            f"{name} bias {_IGNORED[0]}",
+            instruction=name,
+            operand="bias",
+            seen="zeros" if zeros else "numbers other than 0",
+            fix="drop the bias" if zeros else _IGNORED[1],
+            severity="note" if zeros else None,
+        )
+
+    return check
 
 
 def _sum_only(call: Call) -> None:
@@ -167,6 +194,7 @@ _COMMON = (
     moves=_is_copy,
     stateful=True,
     shortcut=in_blocks,
+    watch_values=_watch_bias,
     cost=stream(over="data"),
     source="nki.isa.activation, 0.3.0",
 )
@@ -212,6 +240,7 @@ def activation(
     require=_COMMON,
     stateful=True,
     shortcut=in_blocks,
+    watch_values=_watch_bias,
     cost=stream(over="data", extra=64),
     source="nki.isa.activation_reduce, 0.3.0",
 )

@@ -46,9 +46,13 @@ OUT_OF_DOMAIN = declare(
 
 
 def evaluate(name: str, op: Any, data: Array, bias: Any, scale: Any) -> Array:
-    """Return ``op(data * scale + bias)``, flagging inputs outside the valid interval."""
+    """Return ``op(data * scale + bias)``, flagging inputs outside the valid interval.
+
+    The engine ignores the bias of a copy.
+    """
     function = as_op(op)
     assert function is not None and function.activation is not None
+    bias = None if function.name == "copy" else bias
     x = _argument(data, _steps(bias, scale))
     if not _is_inside(function, x):
         _flag_outside(name, function, x)
@@ -112,6 +116,8 @@ def in_blocks(call: Call) -> Shortcut | None:
     dst, data, op = call.tensor("dst"), call.tensor("data"), call.op("op")
     if dst is None or data is None or op is None or dst.size < NUMBA_ELEMENTS:
         return None
+    if op.name == "copy" and call["bias"] is not None:
+        return None  # the bias is ignored, after a look at it
     inputs = [data, *(tensor for _, tensor in call.tensors("bias", "scale"))]
     if not writes_rows(dst) or not all(map(reads_rows, inputs)):
         return None

@@ -256,6 +256,7 @@ def _shuffle(call: Call) -> None:
     ),
     arithmetic=unconverted,
     memory=True,
+    reads_first=True,
     cost=stream(over="src"),
     source="nki.isa.nc_stream_shuffle, 0.3.0",
 )

@@ -17,6 +17,9 @@ from nkisim.spec.signatures import call_text
 
 __all__ = ["check_call", "enum_member"]
 
+_ENUMERATED = 1 << 20
+"""Elements up to which the addresses of an interleaved pattern are compared one by one."""
+
 _COMPUTE = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd)
 
 
@@ -206,7 +209,7 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
             allowed="sbuf",
             fix="move it through SBUF, or use the vector engine",
         )
-    if operand.writes and _revisits(tensor):
+    if operand.writes and not _is_sink(call, name, tensor) and _revisits(tensor):
         call.fail(
             rules.REPEATED_WRITE,
             f"{name} writes some elements more than once: pattern {tensor.get_pattern()}",
@@ -288,17 +291,35 @@ def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
 
 
 def _revisits(tensor: NkiTensor) -> bool:
-    """Tell whether a view's pattern visits an element twice."""
+    """Tell whether a view's pattern visits an element twice.
+
+    Interleaved dimensions of more than ``_ENUMERATED`` elements count as if they did.
+    """
     if tensor.indirect is not None and tensor.indirect.kind == "vector":
         return False
-    dims = sorted(
+    dims = [
         (abs(stride), extent)
         for extent, stride in zip(tensor.shape, tensor.strides, strict=True)
         if extent > 1
-    )
+    ]
     reach = tensor.itemsize
-    for stride, extent in dims:
-        if stride < reach:
+    interleaved = False
+    for stride, extent in sorted(dims):
+        if stride < tensor.itemsize:
             return True
-        reach = stride * (extent - 1) + reach
-    return False
+        interleaved = interleaved or stride < reach
+        reach += stride * (extent - 1)
+    if not interleaved:
+        return False
+    if tensor.size > _ENUMERATED:
+        return True
+    offsets = np.zeros(1, np.int64)
+    for stride, extent in dims:
+        offsets = np.add.outer(offsets, stride * np.arange(extent)).ravel()
+    offsets.sort()
+    return bool((np.diff(offsets) < tensor.itemsize).any())
+
+
+def _is_sink(call: Call, name: str, tensor: NkiTensor) -> bool:
+    """Tell whether a result is thrown away: steps of 0, beside a reduction that is kept."""
+    return name == "dst" and call.values.get("reduce_res") is not None and 0 in tensor.strides[1:]

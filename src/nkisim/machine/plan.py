@@ -291,6 +291,7 @@ class Plan:
                     source.storage is not storage
                     or source is written
                     or source.region == written.region
+                    or (self.instruction.reads_first and _same_columns(source, written))
                 ):
                     continue
                 if (
@@ -321,6 +322,15 @@ class Plan:
         )
         for watcher in core.watchers:
             watcher(event)
+
+
+def _same_columns(a: NkiTensor, b: NkiTensor) -> bool:
+    """Tell whether two tiles cover the same columns, on whatever partitions."""
+    return (a.free_byte_offset, a.shape[1:], a.strides[1:]) == (
+        b.free_byte_offset,
+        b.shape[1:],
+        b.strides[1:],
+    )
 
 
 def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:

@@ -80,6 +80,8 @@ class Instruction:
         raw_results: Results that the body returns in storage form, such as indices.
         rowwise: True when the body treats every row by itself, so that large tiles can be computed
             in blocks of rows that stay in the processor's cache.
+        reads_first: True when all partitions are read before one is written, column by column, so
+            that source and destination may be different rows of the same columns.
         shortcut: Returns a faster way through a call, or None.
         watch_values: Returns what looks at the loaded arguments of each call, or None.
         removed: Keywords of earlier releases and what to say about them.
@@ -104,6 +106,7 @@ class Instruction:
     trace: Callable[..., None] | None = None
     raw_results: tuple[str, ...] = ()
     rowwise: bool = False
+    reads_first: bool = False
     shortcut: Callable[[Call], Shortcut | None] | None = None
     watch_values: Callable[[Call], ValueWatch | None] | None = None
     removed: Mapping[str, Any] = field(default_factory=dict)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_within
@@ -398,3 +400,29 @@ def test_exponential_accumulates_over_instructions(chain, data):
         for a, start in ((values, loaded), (errors, 0 * loaded))
     ]
     assert_within(got["total"].ravel(), *reductions.perturbed_sum(*terms))
+
+
+@pytest.mark.parametrize("instruction", ["activation", "activation_reduce"])
+@pytest.mark.parametrize("columns", [8, 512])
+@pytest.mark.parametrize(("bias", "severity"), [(0.0, "note"), (1.5, "error")])
+def test_the_bias_of_a_copy_is_ignored_and_said_so(instruction, columns, bias, severity):
+    reduction = instruction == "activation_reduce"
+
+    def kernel(x, shift):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile, total = nl.load(x), nl.ndarray((x.shape[0], 1), dtype=x.dtype, buffer=nl.sbuf)
+        others = {"reduce_op": nl.add, "reduce_res": total} if reduction else {}
+        function = getattr(nisa, instruction)
+        function(dst=tile, op=nl.copy, data=tile, bias=nl.load(shift), scale=2.0, **others)
+        nl.store(out, tile)
+        return out
+
+    x = np.random.default_rng(0).standard_normal((8, columns), dtype=np.float32)
+    shift = np.full((8, 1), bias, np.float32)
+    for _ in range(2):  # the second run finds its plan
+        report = nkisim.check(kernel)(x, shift)
+        assert [(f.rule.id, f.severity) for f in report.findings] == [("D023", severity)]
+        np.testing.assert_array_equal(report.outputs, 2 * x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nkisim.NkiFindingWarning)
+        np.testing.assert_array_equal(nkisim.simulate(kernel)(x, shift), 2 * x)

@@ -43,6 +43,7 @@ from trnsci.core.package import surface
 if TYPE_CHECKING:
     from trnrand import nki as nki
     from trnrand import qmc as qmc
+    from trnrand import rsample as rsample
     from trnrand.qmc import halton, latin_hypercube, sobol
 
     HAS_NKI: bool
@@ -110,6 +111,7 @@ __getattr__, __dir__ = surface(
         "latin_hypercube": "trnrand.qmc",
         "nki": "trnrand.nki",
         "qmc": "trnrand.qmc",
+        "rsample": "trnrand.rsample",
         "sobol": "trnrand.qmc",
     },
 )

@@ -50,7 +50,7 @@ def _von_mises(source: Source, count: int, loc: Parameter, kappa: Parameter) -> 
     angle = centred_angles(source, count, kappa)
     turned = angle + loc
     # An angle inside of the range stays as it is, without another rounding.
-    return torch.where(turned.abs() <= math.pi, turned, _wrapped(turned))
+    return torch.where(turned.abs() <= math.pi, turned, wrapped(turned))
 
 
 def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
@@ -72,5 +72,6 @@ def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
     return accepted(count, propose)
 
 
-def _wrapped(angle: Tensor) -> Tensor:
+def wrapped(angle: Tensor) -> Tensor:
+    """Return angles turned into [-pi, pi]."""
     return angle - 2 * math.pi * torch.round(angle / (2 * math.pi))

@@ -64,13 +64,14 @@ def weibull(
     return sampled(request, _weibull, *parameters.values())
 
 
-def _log_exponentials(source: Source, domain: Domain, count: int) -> Tensor:
+def log_exponentials(source: Source, domain: Domain, count: int) -> Tensor:
+    """Return logarithms of standard exponentials, all finite."""
     return open_units(source, domain, count).neg_().log1p_().neg_().log_()
 
 
 def _gumbel(source: Source, count: int, loc: Parameter, scale: Parameter) -> Tensor:
-    return loc - _log_exponentials(source, Domain.GUMBEL, count) * scale
+    return loc - log_exponentials(source, Domain.GUMBEL, count) * scale
 
 
 def _weibull(source: Source, count: int, shape: Parameter, scale: Parameter) -> Tensor:
-    return torch.exp(_log_exponentials(source, Domain.WEIBULL, count) / shape) * scale
+    return torch.exp(log_exponentials(source, Domain.WEIBULL, count) / shape) * scale

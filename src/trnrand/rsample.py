@@ -1,0 +1,377 @@
+"""Samples that move with their parameters: the numbers of the plain functions, with gradients.
+
+Every function draws what the function of its name in ``trnrand`` draws, and the result has the
+derivatives by those parameters that are tensors: pathwise ones, in which the noise stays and the
+sample moves. Behind a rejection they are implicit. Higher derivatives and forward mode work, too.
+Arguments are those of the plain functions, without ``out``.
+
+Example:
+    >>> shape = torch.tensor(2.0, requires_grad=True)
+    >>> trnrand.rsample.gamma(1000, shape=shape).mean().backward()
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from trnrand import continuous, extremes
+from trnrand._arguments import Device, Parameter, Size
+from trnrand._gammas import log_gammas, student_normals
+from trnrand._moving import (
+    detached,
+    every,
+    live,
+    located,
+    moving_gammas,
+    moving_normals,
+    place,
+    plain,
+    wide,
+    wide_pairs,
+)
+from trnrand._pathwise import log_gamma_slope, moving, truncated_slopes, von_mises_slope
+from trnrand._requests import prepared, prepared_vectors
+from trnrand._words import Domain, Source
+from trnrand.circular import centred_angles, wrapped
+from trnrand.errors import ParameterError
+from trnrand.extremes import log_exponentials
+from trnrand.generator import Generator
+from trnrand.truncated import standard_truncated
+from trnrand.vectors import checked_covariance, rotated, standard_vectors
+
+__all__ = [
+    "beta",
+    "cauchy",
+    "chi_squared",
+    "dirichlet",
+    "exponential",
+    "gamma",
+    "gumbel",
+    "laplace",
+    "lognormal",
+    "multivariate_normal",
+    "normal",
+    "student_t",
+    "truncated_normal",
+    "uniform",
+    "von_mises",
+    "weibull",
+]
+
+
+def uniform(
+    *size: Size,
+    low: Parameter = 0.0,
+    high: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.uniform`` that move with their bounds."""
+    bounds = {"low": plain("uniform", "low", low), "high": plain("uniform", "high", high)}
+    request = prepared("uniform", size, dtype, generator, device, None, total, bounds)
+    working = request.working
+    bottom, top = (live(b, request, request.dtype) for b in (low, high))
+    span = top.to(working) - bottom.to(working)
+    if not bool((bottom < top).all() and span.isfinite().all()):
+        raise ParameterError(
+            f"uniform: low must be less than high and high - low finite in {request.dtype}, "
+            f"got {low} and {high}"
+        )
+    u = continuous.uniform(request.shape, dtype=request.dtype, **place(request))
+    values = u.to(working) * span + bottom.to(working)
+    below = torch.nextafter(top.detach(), bottom.detach())
+    return torch.minimum(values.to(request.dtype), below)
+
+
+def normal(
+    *size: Size,
+    mean: Parameter = 0.0,
+    std: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.normal`` that move with mean and standard deviation."""
+    request, values = moving_normals("normal", size, mean, std, dtype, generator, device, total)
+    return values.to(request.dtype)
+
+
+def lognormal(
+    *size: Size,
+    mean: Parameter = 0.0,
+    std: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.lognormal`` that move with their parameters."""
+    request, powers = moving_normals("lognormal", size, mean, std, dtype, generator, device, total)
+    return powers.exp().to(request.dtype)
+
+
+def exponential(
+    *size: Size,
+    rate: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.exponential`` that move with their rate."""
+    rates = {"rate": plain("exponential", "rate", rate, above=0.0)}
+    request = prepared("exponential", size, dtype, generator, device, None, total, rates)
+    standard = continuous.exponential(request.shape, dtype=request.working, **place(request))
+    limits = torch.finfo(request.dtype)
+    values = standard / live(rate, request, request.working)
+    return values.clamp(min=limits.tiny * limits.eps).to(request.dtype)
+
+
+def laplace(
+    *size: Size,
+    loc: Parameter = 0.0,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.laplace`` that move with location and scale."""
+    return located(continuous.laplace, size, loc, scale, dtype, generator, device, total)
+
+
+def cauchy(
+    *size: Size,
+    loc: Parameter = 0.0,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.cauchy`` that move with location and scale."""
+    return located(continuous.cauchy, size, loc, scale, dtype, generator, device, total)
+
+
+def gumbel(
+    *size: Size,
+    loc: Parameter = 0.0,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.gumbel`` that move with location and scale."""
+    return located(extremes.gumbel, size, loc, scale, dtype, generator, device, total)
+
+
+def weibull(
+    *size: Size,
+    shape: Parameter,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.weibull`` that move with shape and scale."""
+    parameters = {
+        "shape": plain("weibull", "shape", shape, above=0.0),
+        "scale": plain("weibull", "scale", scale, above=0.0),
+    }
+    request = prepared("weibull", size, dtype, generator, device, None, total, parameters)
+
+    def noise(source: Source, count: int) -> Tensor:
+        return log_exponentials(source, Domain.WEIBULL, count)
+
+    powers = wide(request, noise) / live(shape, request)
+    return (torch.exp(powers) * live(scale, request)).to(request.dtype)
+
+
+def truncated_normal(
+    *size: Size,
+    mean: Parameter = 0.0,
+    std: Parameter = 1.0,
+    low: Parameter = -2.0,
+    high: Parameter = 2.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.truncated_normal`` that move with all of its parameters."""
+    function = "truncated_normal"
+    parameters = {
+        "mean": plain(function, "mean", mean),
+        "std": plain(function, "std", std, above=0.0),
+        "low": plain(function, "low", low, finite=False),
+        "high": plain(function, "high", high, finite=False),
+    }
+    *_, bottom, top = parameters.values()
+    if not torch.as_tensor(bottom < top).all():
+        raise ParameterError(f"{function}: low must be less than high, got {low} and {high}")
+    request = prepared(function, size, dtype, generator, device, None, total, parameters)
+
+    def noise(source: Source, count: int, low: Parameter, high: Parameter) -> Tensor:
+        a, b = (torch.as_tensor(p, dtype=torch.float64, device=source.device) for p in (low, high))
+        return torch.clamp(standard_truncated(source, count, a, b), a, b)
+
+    z = wide(request, noise, bottom, top)
+    z = moving(truncated_slopes, z, *(every(b, request) for b in (low, high)))
+    return (z * live(std, request) + live(mean, request)).to(request.dtype)
+
+
+def von_mises(
+    *size: Size,
+    loc: Parameter = 0.0,
+    kappa: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.von_mises`` that move with location and concentration."""
+    parameters = {
+        "loc": plain("von_mises", "loc", loc),
+        "kappa": plain("von_mises", "kappa", kappa, least=0.0),
+    }
+    request = prepared("von_mises", size, dtype, generator, device, None, total, parameters)
+    angle = wide(request, centred_angles, parameters["kappa"])
+    turned = moving(von_mises_slope, angle, every(kappa, request)) + live(loc, request)
+    return torch.where(turned.abs() <= math.pi, turned, wrapped(turned)).to(request.dtype)
+
+
+def gamma(
+    *size: Size,
+    shape: Parameter,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.gamma`` that move with shape and scale."""
+    parameters = {
+        "shape": plain("gamma", "shape", shape, above=0.0),
+        "scale": plain("gamma", "scale", scale, above=0.0),
+    }
+    request = prepared("gamma", size, dtype, generator, device, None, total, parameters)
+    return (moving_gammas(request, shape) * live(scale, request)).to(request.dtype)
+
+
+def chi_squared(
+    *size: Size,
+    df: Parameter,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.chi_squared`` that move with the degrees of freedom."""
+    degrees = {"df": plain("chi_squared", "df", df, above=0.0)}
+    request = prepared("chi_squared", size, dtype, generator, device, None, total, degrees)
+    return (moving_gammas(request, live(df, request) / 2) * 2.0).to(request.dtype)
+
+
+def beta(
+    *size: Size,
+    alpha: Parameter,
+    beta: Parameter,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.beta`` that move with both parameters."""
+    parameters = {
+        "alpha": plain("beta", "alpha", alpha, above=0.0),
+        "beta": plain("beta", "beta", beta, above=0.0),
+    }
+    request = prepared("beta", size, dtype, generator, device, None, total, parameters)
+
+    def noise(source: Source, count: int, alpha: Parameter, beta: Parameter) -> Tensor:
+        first = log_gammas(source, count, alpha)
+        return torch.stack([first, log_gammas(source, count, beta, Domain.BETA_SECOND)], -1)
+
+    both = wide_pairs(request, noise, *parameters.values())
+    first, second = (
+        moving(log_gamma_slope, logarithm, every(p, request))
+        for logarithm, p in zip(both.unbind(-1), (alpha, beta), strict=True)
+    )
+    limits = torch.finfo(request.dtype)
+    inside = torch.sigmoid(first - second).to(request.dtype)
+    return inside.clamp(limits.tiny, 1 - limits.eps / 2)
+
+
+def student_t(
+    *size: Size,
+    df: Parameter,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of ``trnrand.student_t`` that move with the degrees of freedom."""
+    degrees = {"df": plain("student_t", "df", df, above=0.0)}
+    request = prepared("student_t", size, dtype, generator, device, None, total, degrees)
+
+    def noise(source: Source, count: int, df: Parameter) -> Tensor:
+        half = torch.as_tensor(df, dtype=torch.float64, device=source.device) / 2
+        return torch.stack([log_gammas(source, count, half), student_normals(source, count)], -1)
+
+    logarithm, z = wide_pairs(request, noise, degrees["df"]).unbind(-1)
+    half = every(df, request) / 2
+    excess = moving(log_gamma_slope, logarithm, half) - half.log()
+    return (z * torch.exp(-0.5 * excess)).to(request.dtype)
+
+
+def dirichlet(
+    concentration: Tensor,
+    *size: Size,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return vectors of ``trnrand.dirichlet`` that move with their concentration."""
+    weights = plain("dirichlet", "concentration", concentration, above=0.0)
+    if not isinstance(weights, Tensor) or not weights.shape[-1]:
+        raise ParameterError(
+            f"dirichlet: concentration must have shape (..., k), got {concentration!r}"
+        )
+    batch = {"concentration": weights[..., 0]}
+    width = weights.shape[-1]
+    request = prepared_vectors("dirichlet", size, width, batch, dtype, generator, device, total)
+    logarithms = wide(request, log_gammas, weights)
+    moved = moving(log_gamma_slope, logarithms, every(concentration, request))
+    return torch.softmax(moved, dim=-1).to(request.dtype)
+
+
+def multivariate_normal(
+    mean: Tensor,
+    covariance: Tensor,
+    *size: Size,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return vectors of ``trnrand.multivariate_normal`` that move with mean and covariance."""
+    function = "multivariate_normal"
+    means, spread = checked_covariance(function, detached(mean), detached(covariance))
+    if bool(torch.linalg.cholesky_ex(spread).info.any()):
+        raise ParameterError(f"{function}: covariance must be symmetric and positive definite")
+    batch = {"mean": means[..., 0], "covariance": spread[..., 0, 0]}
+    width = means.shape[-1]
+    request = prepared_vectors(function, size, width, batch, dtype, generator, device, total)
+    z = standard_vectors(request)
+    both = live(covariance, request)
+    factor = torch.linalg.cholesky((both + both.mT) / 2).to(z.dtype)
+    return (rotated(z, factor) + live(mean, request, z.dtype)).to(request.dtype)

@@ -1,0 +1,186 @@
+"""Every instruction: with numba, without it and in the general way to the same bits, and in place.
+
+Generated from the samples: what is declared is tested.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.language as nl
+from comparing import assert_same, assert_same_bits
+from nkisim.compiled import matrix_unit
+from nkisim.dtypes import as_dtype
+
+from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
+
+each_sample = pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+
+# -- ways ------------------------------------------------------------------------------------------
+
+
+def on_way(monkeypatch: pytest.MonkeyPatch, way: str, sample: Sample) -> dict[str, np.ndarray]:
+    """What the sample writes on one of the ways; a check takes the general one.
+
+    The matrix unit stays off: it sums in another order, and has tests of its own.
+    """
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "numba", numba if way == "numba" else None)
+        patch.setitem(sys.modules, "torch", None)
+        patch.setattr(matrix_unit, "available", lambda: False)
+        entry = nkisim.check if way == "general" else nkisim.simulate
+        return run(sample, entry=entry).outputs
+
+
+def enlarged(sample: Sample) -> Sample:
+    """The sample on four times the partitions and eight times the columns."""
+
+    def larger(tile: Tile) -> Tile:
+        repeats = tuple(
+            factor if extent == size else 1
+            for extent, size, factor in zip(tile.shape, (ROWS, COLUMNS), (4, 8), strict=True)
+        )
+        shape = tuple(e * r for e, r in zip(tile.shape, repeats, strict=True))
+        values = None if tile.values is None else np.tile(tile.values, repeats)
+        return dataclasses.replace(tile, shape=shape, values=values)
+
+    return dataclasses.replace(
+        sample, tiles={name: larger(tile) for name, tile in sample.tiles.items()}
+    )
+
+
+def of_patterns(sample: Sample) -> Sample:
+    """The sample on random bit patterns, among them NaN, infinities and subnormals."""
+    rng = np.random.default_rng(0)
+
+    def patterns(tile: Tile) -> Tile:
+        if tile.values is None or not as_dtype(tile.dtype).is_float:
+            return tile
+        bits = rng.bytes(tile.values.nbytes)
+        values = np.frombuffer(bits, tile.values.dtype).reshape(tile.shape)
+        return dataclasses.replace(tile, values=values)
+
+    return dataclasses.replace(
+        sample, tiles={name: patterns(tile) for name, tile in sample.tiles.items()}
+    )
+
+
+@each_sample
+def test_all_ways_give_the_same_bits(monkeypatch, sample):
+    want = on_way(monkeypatch, "general", sample)
+    for way in ("numba", "without numba"):
+        got = on_way(monkeypatch, way, sample)
+        assert list(got) == list(want)
+        for name, output in want.items():
+            assert_same_bits(got[name], output)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        pytest.param(enlarged(s), id=s.name)
+        for s in SAMPLES
+        if s.declaration.shortcut is not None or s.declaration.rowwise
+    ],
+)
+def test_all_ways_give_the_same_bits_on_large_tiles(monkeypatch, sample):
+    want = on_way(monkeypatch, "general", sample)
+    for way in ("numba", "without numba"):
+        for name, output in on_way(monkeypatch, way, sample).items():
+            assert_same_bits(output, want[name])
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        pytest.param(s, id=s.name)
+        for s in SAMPLES
+        if s.instruction != "rand2"  # it wants a range that is not empty
+    ],
+)
+def test_all_ways_agree_on_what_is_not_a_number(monkeypatch, sample):
+    # Of a NaN only that it is one is kept: which of two NaNs goes on is the processor's choice.
+    odd = of_patterns(sample)
+    want = on_way(monkeypatch, "general", odd)
+    for way in ("numba", "without numba"):
+        for name, output in on_way(monkeypatch, way, odd).items():
+            assert_same(output, want[name])
+
+
+# -- aliases ---------------------------------------------------------------------------------------
+
+
+def aliases(sample: Sample) -> list[tuple[str, str]]:
+    """Pairs of a written and a read tile that can be one."""
+    return [
+        (written, read)
+        for written in sample.writes
+        for read in sample.reads
+        if written != read
+        and sample.tiles[written].buffer == sample.tiles[read].buffer
+        and sample.tiles[written].dtype == sample.tiles[read].dtype
+    ]
+
+
+def joined(sample: Sample, written: str, read: str) -> Sample:
+    """The sample with the old contents of a tile that is read and written, where it has any."""
+    tiles = dict(sample.tiles)
+    if tiles[written].values is not None and tiles[written].shape == tiles[read].shape:
+        tiles[written] = dataclasses.replace(tiles[written], values=tiles[read].values)
+    return dataclasses.replace(sample, tiles=tiles)
+
+
+def sharing(written: str, read: str, columns: dict[str, int]):
+    """Places two operands in one tile, each from its own column; the others apart."""
+    made = {}
+
+    def place(name: str, tile: Tile, source: object) -> object:
+        if name not in (written, read):
+            return whole(name, tile, source)
+        if not made:
+            width = max(columns.values()) + COLUMNS * 8
+            made["tile"] = nl.ndarray((128, width), dtype=tile.dtype, buffer=tile.region)
+        rows, width = tile.shape
+        view = made["tile"][0:rows, columns[name] : columns[name] + width]
+        if name == read:
+            fill(view, source)
+        return view
+
+    return place
+
+
+PAIRS = [
+    pytest.param(sample, *pair, id=f"{sample.name}-{pair[0]}-{pair[1]}")
+    for sample in SAMPLES
+    for pair in aliases(sample)
+    if sample.tiles[pair[0]].buffer != "hbm"
+]
+
+
+def assert_same_or_found(sample: Sample, written: str, read: str, columns: dict[str, int]) -> None:
+    alone = joined(sample, written, read)
+    want = run(alone)
+    for entry in (nkisim.check, nkisim.simulate):
+        got = run(alone, sharing(written, read, columns), entry=entry)
+        if got.findings:
+            continue
+        for name, output in want.outputs.items():
+            if name != read:
+                assert_same_bits(got.outputs[name], output)
+
+
+@pytest.mark.parametrize(("sample", "written", "read"), PAIRS)
+def test_in_place_equals_apart_or_is_found(sample, written, read):
+    assert_same_or_found(sample, written, read, {written: 0, read: 0})
+
+
+@pytest.mark.parametrize("columns", [(0, 1), (1, 0), (0, 3), (5, 0)])
+@pytest.mark.parametrize(("sample", "written", "read"), PAIRS)
+def test_an_overlap_equals_apart_or_is_found(sample, written, read, columns):
+    assert_same_or_found(sample, written, read, {written: columns[0], read: columns[1]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfft import _complex_protocols
 from trnfft._library import LIBRARY
 from trnfft._precision import (
     get_precision,
@@ -90,6 +91,8 @@ __all__ = [
     "stft",
     "torch_fft",
 ]
+
+_complex_protocols.register()
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend

@@ -7,7 +7,7 @@ are made only when something is wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from torch import Tensor
 
@@ -32,7 +32,7 @@ def checked_norm(function: str, norm: str | None) -> None:
         raise FlagError(f"{function}: norm must be one of backward, forward, ortho, got {norm!r}")
 
 
-def axis(function: str, x: Tensor, dim: int) -> int:
+def axis(function: str, x: Any, dim: int) -> int:
     """Return ``dim`` counted from the front.
 
     Raises:

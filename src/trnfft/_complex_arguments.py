@@ -16,6 +16,7 @@ __all__ = [
     "PART",
     "check_parts",
     "check_product",
+    "has_complex",
     "interleaved",
     "keeps_native",
 ]
@@ -25,6 +26,11 @@ PART = {complex_dtype: dtype for dtype, complex_dtype in NATIVE.items()}
 HALVES = (torch.float16, torch.bfloat16)
 # Devices on which torch has complex numbers; a NeuronCore is not one.
 COMPLEX_DEVICES = ("cpu", "cuda", "meta", "xpu")
+
+
+def has_complex(device: torch.device) -> bool:
+    """Return whether torch has complex numbers on a device."""
+    return device.type in COMPLEX_DEVICES
 
 
 def check_parts(real: Tensor, imag: Tensor) -> None:
@@ -71,7 +77,7 @@ def keeps_native(value: Any) -> bool:
     if isinstance(value, torch.dtype):
         return value in NATIVE
     if isinstance(value, (str, torch.device)):
-        return torch.device(value).type in COMPLEX_DEVICES
+        return has_complex(torch.device(value))
     return True
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from trnfft import _complex_parts as parts
 from trnfft._complex_parts import Parts, split
@@ -60,6 +61,16 @@ def where(function: Function, condition: Tensor, *choices: Any) -> Any:
         return NotImplemented
     (a_re, a_im), (b_re, b_im) = map(split, choices)
     return Parts(function(condition, a_re, b_re), function(condition, a_im, b_im))
+
+
+def padded(function: Function, z: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
+    """Continue each part; a value other than zero belongs to the real one."""
+    if not isinstance(z, Parts):
+        return NotImplemented
+    fill = split(value or 0.0)
+    if mode != "constant":
+        return Parts(function(z.re, pad, mode), function(z.im, pad, mode))
+    return Parts(*(function(part, pad, mode, v) for part, v in zip(z, fill, strict=True)))
 
 
 def formula(compute: Callable[..., Any]) -> Rule:
@@ -127,6 +138,7 @@ RULES.update(dict.fromkeys(_named(PARTWISE), partwise))
 RULES.update(dict.fromkeys(_named(JOINS), join))
 RULES.update(dict.fromkeys(_named("matmul mm bmm mv __matmul__"), matrix_product))
 RULES[torch.where] = where
+RULES.update(dict.fromkeys((functional.pad, torch._C._nn.pad), padded))
 for _names, _compute in FORMULAS.items():
     RULES.update(dict.fromkeys(_named(_names), formula(_compute)))
 

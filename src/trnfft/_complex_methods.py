@@ -43,6 +43,18 @@ def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     return operate
 
 
+def _method(name: str) -> Callable[..., Any]:
+    """Return the method of ``torch.Tensor`` with this name, for a complex tensor of either form."""
+    function = getattr(torch.Tensor, name)
+
+    def method(self: ComplexMethods, *args: Any, **kwargs: Any) -> Any:
+        return self._evaluate(function, self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"Return what ``torch.Tensor.{name}`` returns."
+    return method
+
+
 def _sizes(sizes: tuple[Any, ...]) -> Any:
     """Return ``sizes`` from either way to pass them: ``(2, 3)`` or ``((2, 3),)``."""
     return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
@@ -57,6 +69,13 @@ class ComplexMethods:
         raise NotImplementedError
 
     def _operate(self, function: Callable[..., Any], a: Any, b: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _first(self) -> Tensor:
+        raise NotImplementedError
+
+    def _tensors(self) -> tuple[Tensor, ...]:
         raise NotImplementedError
 
     def copy_(self, source: Any) -> Self:
@@ -141,6 +160,36 @@ class ComplexMethods:
         """Return the principal square root."""
         return self._evaluate(torch.sqrt, self)
 
+    sin = _method("sin")
+    cos = _method("cos")
+    tan = _method("tan")
+    sinh = _method("sinh")
+    cosh = _method("cosh")
+    tanh = _method("tanh")
+    sigmoid = _method("sigmoid")
+    log2 = _method("log2")
+    log10 = _method("log10")
+    rsqrt = _method("rsqrt")
+    sgn = _method("sgn")
+    isnan = _method("isnan")
+    isinf = _method("isinf")
+    isfinite = _method("isfinite")
+    isclose = _method("isclose")
+    add = _method("add")
+    sub = _method("sub")
+    mul = _method("mul")
+    div = _method("div")
+    addcmul = _method("addcmul")
+    lerp = _method("lerp")
+    eq = _method("eq")
+    ne = _method("ne")
+    neg = _method("neg")
+    masked_fill = _method("masked_fill")
+    allclose = _method("allclose")
+    equal = _method("equal")
+    all = _method("all")
+    any = _method("any")
+
     # -- sums and products -------------------------------------------------------------------------
 
     def sum(self, dim: Dims = None, keepdim: bool = False) -> Self:
@@ -162,6 +211,22 @@ class ComplexMethods:
     def matmul(self, other: Any) -> Self:
         """Return the matrix product."""
         return self._evaluate(torch.matmul, self, other)
+
+    cumprod = _method("cumprod")
+    var = _method("var")
+    std = _method("std")
+    norm = _method("norm")
+    dist = _method("dist")
+    trace = _method("trace")
+    mm = _method("mm")
+    bmm = _method("bmm")
+    mv = _method("mv")
+    dot = _method("dot")
+    vdot = _method("vdot")
+    outer = _method("outer")
+    addmm = _method("addmm")
+    inverse = _method("inverse")
+    det = _method("det")
 
     # -- rearrangements ----------------------------------------------------------------------------
 
@@ -209,6 +274,45 @@ class ComplexMethods:
         """Return the elements shifted cyclically."""
         return self._evaluate(torch.roll, self, shifts, dims)
 
+    ravel = _method("ravel")
+    unflatten = _method("unflatten")
+    swapaxes = _method("swapaxes")
+    swapdims = _method("swapdims")
+    moveaxis = _method("moveaxis")
+    narrow = _method("narrow")
+    select = _method("select")
+    index_select = _method("index_select")
+    masked_select = _method("masked_select")
+    gather = _method("gather")
+    take = _method("take")
+    take_along_dim = _method("take_along_dim")
+    repeat = _method("repeat")
+    repeat_interleave = _method("repeat_interleave")
+    tile = _method("tile")
+    broadcast_to = _method("broadcast_to")
+    diag = _method("diag")
+    diagonal = _method("diagonal")
+    diff = _method("diff")
+    tril = _method("tril")
+    triu = _method("triu")
+    rot90 = _method("rot90")
+    unfold = _method("unfold")
+    tensor_split = _method("tensor_split")
+    nonzero = _method("nonzero")
+    adjoint = _method("adjoint")
+
+    def expand_as(self, other: Any) -> Self:
+        """Return a view with the shape of ``other``."""
+        return self.expand(other.shape)
+
+    def view_as(self, other: Any) -> Self:
+        """Return a view with the shape of ``other``."""
+        return self.view(other.shape)
+
+    def reshape_as(self, other: Any) -> Self:
+        """Return the elements in the shape of ``other``."""
+        return self.reshape(other.shape)
+
     def unbind(self, dim: int = 0) -> tuple[Self, ...]:
         """Return the slices along ``dim``."""
         return tuple(self._evaluate(torch.unbind, self, dim))
@@ -232,6 +336,87 @@ class ComplexMethods:
     def detach(self) -> Self:
         """Return the same values without their history."""
         return self._evaluate(torch.detach, self)
+
+    new_zeros = _method("new_zeros")
+    new_ones = _method("new_ones")
+    new_empty = _method("new_empty")
+    new_full = _method("new_full")
+    resolve_conj = _method("resolve_conj")
+    pin_memory = _method("pin_memory")
+
+    # -- dtypes, gradients, memory ---------------------------------------------------------------
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Return it with another dtype or on another device."""
+        raise NotImplementedError
+
+    def type_as(self, other: Any) -> Self:
+        """Return it with the dtype of ``other``."""
+        return self.to(other.dtype)
+
+    def float(self) -> Self:
+        """Return it with parts of float32."""
+        return self.to(torch.float32)
+
+    def double(self) -> Self:
+        """Return it with parts of float64."""
+        return self.to(torch.float64)
+
+    def half(self) -> Self:
+        """Return it with parts of float16."""
+        return self.to(torch.float16)
+
+    def bfloat16(self) -> Self:
+        """Return it with parts of bfloat16."""
+        return self.to(torch.bfloat16)
+
+    cfloat, cdouble, chalf = float, double, half
+
+    def element_size(self) -> int:
+        """Return the bytes of one element, of both parts together."""
+        return sum(tensor.element_size() for tensor in self._tensors())
+
+    def is_contiguous(self) -> bool:
+        """Return whether the elements are in order in memory."""
+        return self._first.is_contiguous()
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Return the steps from an element to the next along each dimension."""
+        return self._first.stride() if dim is None else self._first.stride(dim)
+
+    def get_device(self) -> int:
+        """Return the number of the device, -1 on the CPU."""
+        return self._first.get_device()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return sum(tensor.nbytes for tensor in self._tensors())
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is on a CUDA device."""
+        return self._first.is_cuda
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is on the CPU."""
+        return self._first.is_cpu
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no operation that autograd tracks made it."""
+        return all(tensor.is_leaf for tensor in self._tensors())
+
+    @property
+    def grad_fn(self) -> Any:
+        """What made it, for autograd."""
+        return self._first.grad_fn
+
+    @property
+    def layout(self) -> torch.layout:
+        """How elements are stored."""
+        return self._first.layout
 
     @property
     def T(self) -> Self:

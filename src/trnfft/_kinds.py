@@ -3,6 +3,9 @@
 A transform is computed on a native tensor of float32, float64 or their complex twins. What comes in
 is brought into that form, and what goes out has the kind of what came in: a ``ComplexTensor`` for a
 ``ComplexTensor``, a native complex tensor for a native one, and a ``ComplexTensor`` for a real one.
+
+On a device without complex numbers no native complex tensor is made: kernels take and give parts,
+and what torch has to compute it computes on the host.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 import torch
 from torch import Tensor
 
+from trnfft._complex_arguments import has_complex
 from trnfft._precision import level
 from trnfft.complex_tensor import ComplexTensor
-from trnsci.core.errors import DTypeError
+from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = [
     "Opened",
@@ -29,6 +33,7 @@ __all__ = [
     "opened_real",
     "real_of",
     "rounded_native",
+    "stored",
 ]
 
 Spectrum: TypeAlias = Tensor | ComplexTensor
@@ -60,14 +65,16 @@ class Opened(NamedTuple):
     """An input in the form that transforms are computed on.
 
     Attributes:
-        x: The native tensor.
+        x: The native tensor; a ComplexTensor of float32 parts where the device has nothing else.
         split: Whether a complex result is to be a ``ComplexTensor``.
         part: The dtype that the parts of the result are rounded to, None if they have it already.
+        home: The device that the result goes back to, None if it is there already.
     """
 
-    x: Tensor
+    x: Any
     split: bool
     part: torch.dtype | None
+    home: torch.device | None = None
 
 
 def is_direct(input: Spectrum) -> TypeGuard[Tensor]:
@@ -81,28 +88,37 @@ def opened(function: str, input: Spectrum, name: str = "input") -> Opened:
     Raises:
         DTypeError: It is neither a tensor nor a ComplexTensor.
     """
-    if isinstance(input, ComplexTensor):
-        part = input.dtype
-        if part is torch.float32 or part is torch.float64:
-            x, rounded = input.to_torch_complex(), None
-        else:
-            # Here, and not after joining: bfloat16 has no complex dtype.
-            x, rounded = torch.complex(input.real.float(), input.imag.float()), part
-        split = True
-    elif isinstance(input, Tensor):
-        x, rounded = input, None
-        if x.dtype not in _DIRECT:
-            x, rounded = _widened(x)
-        split = not x.is_complex()
-    else:
+    if not isinstance(input, (Tensor, ComplexTensor)):
         raise DTypeError(
             f"{function}: {name} must be a torch.Tensor or a ComplexTensor, "
             f"got {type(input).__name__}"
         )
+    home = None
+    if level() == "double" and not has_complex(input.device):
+        home, input = input.device, input.cpu()  # such a device has no float64 either
+    if isinstance(input, ComplexTensor):
+        x, rounded = _held(input)
+        split = True
+    else:
+        x, rounded = input, None
+        if x.dtype not in _DIRECT:
+            x, rounded = _widened(x)
+        split = not x.is_complex()
     if level() == "double" and x.dtype in _DOUBLE:
         rounded = rounded or _PART.get(x.dtype, x.dtype)
         x = x.to(_DOUBLE[x.dtype])
-    return Opened(x, split, rounded)
+    return Opened(x, split, rounded, home)
+
+
+def _held(input: ComplexTensor) -> tuple[Spectrum, torch.dtype | None]:
+    """Return what is held, in a dtype that transforms have, and the one to round to."""
+    if input.is_native:
+        return input.to_torch_complex(), None
+    part = input.part_dtype
+    rounded = None if part in (torch.float32, torch.float64) else part
+    # Here, and not after joining: bfloat16 has no complex dtype.
+    wide = input if rounded is None else input.to(torch.float32)
+    return (wide.to_torch_complex() if wide.is_native else wide), rounded
 
 
 def opened_real(function: str, input: Spectrum, name: str = "input") -> Opened:
@@ -118,13 +134,14 @@ def opened_real(function: str, input: Spectrum, name: str = "input") -> Opened:
     return found
 
 
-def closed(result: Tensor, like: Opened) -> Spectrum:
+def closed(result: Spectrum, like: Opened) -> Spectrum:
     """Return a complex result in the kind and with the dtype that the input asks for."""
-    if like.part is not None:
-        if like.split:
-            return ComplexTensor(result.real.to(like.part), result.imag.to(like.part))
+    if isinstance(result, Tensor) and not like.split:
         return rounded_native(result, like)
-    return ComplexTensor.from_torch_complex(result) if like.split else result
+    made = ComplexTensor(result)
+    if like.part is not None:
+        made = made.to(like.part)
+    return made if like.home is None else made.to(like.home)
 
 
 def rounded_native(result: Tensor, like: Opened) -> Tensor:
@@ -136,11 +153,36 @@ def rounded_native(result: Tensor, like: Opened) -> Tensor:
 
 def closed_real(result: Tensor, like: Opened) -> Tensor:
     """Return a real result with the dtype that the input asks for."""
-    return result if like.part is None else result.to(like.part)
+    if like.part is not None:
+        result = result.to(like.part)
+    return result if like.home is None else result.to(like.home)
+
+
+def stored(function: str, result: Spectrum, out: Spectrum) -> Spectrum:
+    """Return ``out``, into which ``result`` was written.
+
+    Raises:
+        ShapeError: The two differ in shape.
+        DTypeError: ``out`` is no tensor, or of another dtype.
+        RuntimeError: Autograd tracks one of them.
+    """
+    if not isinstance(out, (Tensor, ComplexTensor)):
+        raise DTypeError(f"{function}: out must be a tensor, got {type(out).__name__}")
+    if out.dtype is not result.dtype:
+        raise DTypeError(f"{function}: out must be {result.dtype}, got {out.dtype}")
+    if out.shape != result.shape:
+        raise ShapeError(
+            f"{function}: out must have shape {tuple(result.shape)}, got {tuple(out.shape)}"
+        )
+    if torch.is_grad_enabled() and (out.requires_grad or result.requires_grad):
+        raise RuntimeError(f"{function}: out cannot be differentiated; use torch.no_grad()")
+    if isinstance(out, ComplexTensor):
+        return out.copy_(result)
+    return out.copy_(result.to_torch_complex() if isinstance(result, ComplexTensor) else result)
 
 
 def complex_of(
-    function: str, input: Spectrum, compute: Callable[..., Tensor], *args: Any
+    function: str, input: Spectrum, out: Spectrum | None, compute: Callable[..., Any], *args: Any
 ) -> Spectrum:
     """Return ``compute(function, x, *args)``, complex, for an input of any kind.
 
@@ -148,31 +190,48 @@ def complex_of(
     """
     if is_direct(input):
         result = compute(function, input, *args)
-        return result if input.is_complex() else ComplexTensor.from_torch_complex(result)
-    held = opened(function, input)
-    return closed(compute(function, held.x, *args), held)
+        if not input.is_complex():
+            result = _wrapped(result)
+    else:
+        held = opened(function, input)
+        result = closed(compute(function, held.x, *args), held)
+    return result if out is None else stored(function, result, out)
 
 
 def halved_of(
-    function: str, input: Spectrum, compute: Callable[..., Tensor], *args: Any
+    function: str, input: Spectrum, out: Spectrum | None, compute: Callable[..., Any], *args: Any
 ) -> Spectrum:
     """Return ``compute(function, x, *args)``, complex, for a real input.
 
     Raises:
         DTypeError: It is complex.
     """
+    result: Spectrum
     if is_direct(input) and not input.is_complex():
-        return ComplexTensor.from_torch_complex(compute(function, input, *args))
-    held = opened_real(function, input)
-    return closed(compute(function, held.x, *args), held)
+        result = _wrapped(compute(function, input, *args))
+    else:
+        held = opened_real(function, input)
+        result = closed(compute(function, held.x, *args), held)
+    return result if out is None else stored(function, result, out)
 
 
-def real_of(function: str, input: Spectrum, compute: Callable[..., Tensor], *args: Any) -> Tensor:
+def real_of(
+    function: str, input: Spectrum, out: Tensor | None, compute: Callable[..., Any], *args: Any
+) -> Tensor:
     """Return ``compute(function, x, *args)``, real, for an input of any kind."""
     if is_direct(input):
-        return compute(function, input, *args)
-    held = opened(function, input)
-    return closed_real(compute(function, held.x, *args), held)
+        result = compute(function, input, *args)
+    else:
+        held = opened(function, input)
+        result = closed_real(compute(function, held.x, *args), held)
+    if out is None:
+        return result
+    stored(function, result, out)
+    return out
+
+
+def _wrapped(result: Spectrum) -> ComplexTensor:
+    return result if isinstance(result, ComplexTensor) else ComplexTensor._around(result)
 
 
 def _widened(x: Tensor) -> tuple[Tensor, torch.dtype | None]:

@@ -6,21 +6,21 @@ launches one kernel once. Importing this module imports NKI.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trnfft._kernels import bluestein, complex_gemm_tiling, dft, four_step, linear, mask
 from trnfft._kernels import complex_gemm as gemm_kernels
+from trnfft._kernels import n_d as n_d_kernels
 from trnfft._kernels import real_dft as real_kernels
 from trnfft._kernels import stft as stft_kernels
 from trnfft._kernels import two_d as two_d_kernels
-from trnfft._kernels.dft_constants import stft_constants
+from trnfft._planning import LARGEST_RANK
 from trnfft._precision import level
-from trnfft.plan import FFTAlgorithm, FFTPlan, plan
+from trnfft._recipe import FFTAlgorithm, Recipe, recipe
+from trnfft._tables import constants, frame_matrices
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.launch import Launcher
 
@@ -30,63 +30,57 @@ __all__ = [
     "complex_mask",
     "short_time",
     "transform",
-    "transform_2d",
+    "transform_nd",
 ]
 
 _tiling = complex_gemm_tiling.parts_tiling
-_HERMITIAN = ("irfft", "hfft", "irfft2")
-_HALF = ("rfft", "ihfft")
 
 
 def transform(
-    launch: Launcher, x: Tensor, is_complex: bool, kind: Any, n: int, norm: Any
+    launch: Launcher, x: Tensor, is_complex: bool, kind: str, n: int, norm: Any
 ) -> Tensor:
-    length = x.shape[1]
-    chosen = plan((x.shape[0], length), -1, "float32", kind, n=n, norm=norm)
+    chosen = recipe(kind, (n,), norm)
     if chosen.algorithm is FFTAlgorithm.DFT_GEMM:
-        return _matrix_transform(launch, _resized(x, 1, _points(kind, n)), is_complex, chosen)
+        return _matrix_transform(launch, _resized(x, 1, _points(chosen, n)), is_complex, chosen)
     re, im = _parts(x, is_complex)
-    shape = "half" if kind in _HALF else "hermitian" if kind in _HERMITIAN else "full"
-    (constants,) = _constants(chosen)
+    (table,) = constants(chosen, launch.path)
     if chosen.algorithm is FFTAlgorithm.BLUESTEIN:
         kernel = bluestein.bluestein
-        return _joined(launch(kernel, re, im, constants, n, chosen.geometry, shape))
-    return _joined(launch(four_step.four_step, re, im, constants, chosen.geometry, shape))
+        return _joined(launch(kernel, re, im, table, n, chosen.geometry, chosen.form))
+    return _joined(launch(four_step.four_step, re, im, table, chosen.geometry, chosen.form))
 
 
-def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: FFTPlan) -> Tensor:
+def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: Recipe) -> Tensor:
     """Transform by one product with the DFT matrix, in bfloat16 where that is precise enough."""
     dtype = torch.bfloat16 if level() == "fast" else torch.float32
     name = dtype_name(dtype)
     batch, n, wide = x.shape[0], chosen.n, dtype is torch.bfloat16
     re, im = _parts(x.to(dtype), is_complex)
-    first, second = (table.to(dtype) for table in _constants(chosen))
-    if chosen.kind in _HERMITIAN:
+    first, second = constants(chosen, launch.path, dtype)
+    if chosen.form == "hermitian":
         im = torch.zeros_like(re) if im is None else im
         blocks = _tiling(batch, n, (n + 1) // 2, name, outs=1, wide=wide).blocks
         return launch(real_kernels.irfft, re, im, first, second, blocks)
     bins = first.shape[1]
     blocks = _tiling(batch, bins, n, name, lefts=1 if im is None else 2, wide=wide).blocks
-    if chosen.kind in _HALF:
+    if chosen.form == "half":
         return _joined(launch(real_kernels.rfft, re, first, second, blocks))
     return _joined(launch(dft.dft, re, im, first, second, blocks))
 
 
-def transform_2d(
-    launch: Launcher,
-    x: Tensor,
-    is_complex: bool,
-    kind: Any,
-    rows: int,
-    columns: int,
-    norm: Any,
+def transform_nd(
+    launch: Launcher, x: Tensor, is_complex: bool, kind: str, sizes: Any, norm: Any
 ) -> Tensor:
-    sized = _resized(_resized(x, 1, rows), 2, _points(kind, columns))
-    shape = sized.shape[:3]
-    chosen = plan(shape, (1, 2), "float32", kind, n=(rows, columns), norm=norm)
-    re, im = _parts(sized, is_complex)
-    tables = _constants(chosen)
-    return _joined(launch(two_d_kernels.two_d, re, im, *tables, kind in _HERMITIAN))
+    chosen = recipe(kind, tuple(sizes), norm)
+    for dim, size in enumerate(sizes[:-1], start=1):
+        x = _resized(x, dim, size)
+    re, im = _parts(_resized(x, len(sizes), _points(chosen, sizes[-1])), is_complex)
+    *leading, rows, columns = constants(chosen, launch.path)
+    real = chosen.form == "hermitian"
+    if not leading:
+        return _joined(launch(two_d_kernels.two_d, re, im, rows, columns, real))
+    absent = [None] * (LARGEST_RANK - 2 - len(leading))
+    return _joined(launch(n_d_kernels.n_d, re, im, *leading, *absent, rows, columns, real))
 
 
 def short_time(
@@ -100,9 +94,8 @@ def short_time(
 ) -> Tensor:
     n_fft = window.shape[0]
     scale = n_fft**-0.5 if normalized else 1.0
-    matrices = stft_constants(window.detach().cpu().double().numpy(), onesided, scale)
     dtype = torch.bfloat16 if level() == "fast" else torch.float32
-    first, second = (torch.tensor(m.astype(np.float32)).to(dtype) for m in matrices)
+    first, second = frame_matrices(window, onesided, scale, launch.path, dtype)
     re, im = _parts(x.to(dtype), is_complex)
     frames = stft_kernels.frame_count(x.shape[1], n_fft, hop)
     blocks = _tiling(
@@ -140,9 +133,9 @@ def complex_mask(launch: Launcher, mask_: Tensor, spectrum: Tensor) -> Tensor:
     return _joined(launch(mask.complex_mask, *_parts(mask_, True), *_parts(spectrum, True)))
 
 
-def _points(kind: str, n: int) -> int:
+def _points(chosen: Recipe, n: int) -> int:
     """Return how many points of its operand a transform of length n reads."""
-    return n // 2 + 1 if kind in _HERMITIAN else n
+    return n // 2 + 1 if chosen.form == "hermitian" else n
 
 
 def _resized(x: Tensor, dim: int, size: int) -> Tensor:
@@ -162,9 +155,3 @@ def _parts(x: Tensor, is_complex: bool) -> tuple[Tensor, Tensor | None]:
 def _joined(parts: Any) -> Tensor:
     """Return two parts in a last dimension of two, a real result as it is."""
     return torch.stack(parts, dim=-1) if isinstance(parts, tuple) else parts
-
-
-@lru_cache(maxsize=16)
-def _constants(chosen: FFTPlan) -> tuple[Tensor, ...]:
-    """Return the constants of a plan as tensors, made once."""
-    return tuple(torch.tensor(array) for array in chosen.constants())

@@ -7,12 +7,16 @@ shares the memory of a native complex tensor.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trnfft._complex_arguments import HALVES, has_complex
+from trnfft._interleaved import as_complex, as_parts
 from trnfft._library import LIBRARY
+from trnfft._recipe import recipe
 from trnsci.core._tracing import constant_to_compile
 from trnsci.core.errors import ShapeError
 from trnsci.core.operation import Operation
@@ -23,20 +27,23 @@ __all__ = [
     "COMPLEX_MASK",
     "SHORT_TIME",
     "TRANSFORM",
-    "TRANSFORM_2D",
-    "as_complex",
-    "as_parts",
+    "TRANSFORM_ND",
 ]
 
 
-def as_complex(parts: Tensor) -> Tensor:
-    """Return parts in a last dimension of two as a native complex tensor."""
-    return torch.view_as_complex(parts.contiguous())
+def _native(x: Tensor, is_complex: bool) -> Tensor:
+    """Return an operand as torch computes with it.
+
+    That is on the host where the device has no complex numbers, and wide where the dtype has none.
+    """
+    held = x if has_complex(x.device) else x.cpu()
+    if held.dtype in HALVES:
+        held = held.float()
+    return as_complex(held) if is_complex else held
 
 
-def as_parts(value: Tensor) -> Tensor:
-    """Return the parts of a complex tensor in a last dimension of two, a real tensor as it is."""
-    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+def _result(value: Tensor, x: Tensor) -> Tensor:
+    return as_parts(value).to(x.device, x.dtype)
 
 
 def _operation(name: str, **declaration: Any) -> Operation:
@@ -51,8 +58,7 @@ def _length(x: Tensor, is_complex: bool) -> int:
 
 
 def _transform(x: Tensor, is_complex: bool, kind: str, n: int, norm: str) -> Tensor:
-    value = as_complex(x) if is_complex else x
-    return as_parts(getattr(torch.fft, kind)(value, n, -1, norm))
+    return _result(getattr(torch.fft, kind)(_native(x, is_complex), n, -1, norm), x)
 
 
 def _transform_flops(x: Tensor, is_complex: bool, kind: str, n: int, norm: str) -> float:
@@ -61,16 +67,14 @@ def _transform_flops(x: Tensor, is_complex: bool, kind: str, n: int, norm: str) 
 
 
 def _no_plan(x: Tensor, is_complex: bool, kind: str, n: int, norm: str) -> str:
-    return _refusal(x.shape[0], _length(x, is_complex), kind, n)
+    return _refusal(kind, n)
 
 
 @constant_to_compile
-def _refusal(batch: int, length: int, kind: Any, n: int) -> str:
+def _refusal(kind: str, n: int) -> str:
     """Return why there is no plan for a transform, the empty string if there is one."""
-    from trnfft.plan import plan
-
     try:
-        plan((batch, length), -1, "float32", kind, n=n)
+        recipe(kind, (n,), None)
     except ShapeError as error:
         return str(error)
     return ""
@@ -79,20 +83,22 @@ def _refusal(batch: int, length: int, kind: Any, n: int) -> str:
 TRANSFORM = _operation("transform", reference=_transform, flops=_transform_flops, unsuited=_no_plan)
 
 
-def _transform_2d(
-    x: Tensor, is_complex: bool, kind: str, rows: int, columns: int, norm: str
+def _transform_nd(
+    x: Tensor, is_complex: bool, kind: str, sizes: Sequence[int], norm: str
 ) -> Tensor:
-    value = as_complex(x) if is_complex else x
-    return as_parts(getattr(torch.fft, kind)(value, (rows, columns), (-2, -1), norm))
+    dims = tuple(range(-len(sizes), 0))
+    transform = getattr(torch.fft, kind[:-1] + "n")
+    return _result(transform(_native(x, is_complex), sizes, dims, norm), x)
 
 
-def _transform_2d_flops(
-    x: Tensor, is_complex: bool, kind: str, rows: int, columns: int, norm: str
+def _transform_nd_flops(
+    x: Tensor, is_complex: bool, kind: str, sizes: Sequence[int], norm: str
 ) -> float:
-    return 5.0 * x.shape[0] * rows * columns * max(math.log2(rows * columns), 1.0)
+    points = math.prod(sizes)
+    return 5.0 * x.shape[0] * points * max(math.log2(points), 1.0)
 
 
-TRANSFORM_2D = _operation("transform_2d", reference=_transform_2d, flops=_transform_2d_flops)
+TRANSFORM_ND = _operation("transform_nd", reference=_transform_nd, flops=_transform_nd_flops)
 
 
 # -- short-time transforms -------------------------------------------------------------------------
@@ -101,19 +107,19 @@ TRANSFORM_2D = _operation("transform_2d", reference=_transform_2d, flops=_transf
 def _short_time(
     x: Tensor, is_complex: bool, window: Tensor, hop: int, onesided: bool, normalized: bool
 ) -> Tensor:
-    signal = as_complex(x) if is_complex else x
+    signal = _native(x, is_complex)
     n_fft = window.shape[0]
     bins = torch.stft(
         signal,
         n_fft,
         hop,
-        window=window,
+        window=window.to(signal.device),
         center=False,
         normalized=normalized,
         onesided=onesided,
         return_complex=True,
     )
-    return as_parts(bins.mT)
+    return _result(bins.mT, x)
 
 
 def _short_time_flops(x: Tensor, is_complex: bool, window: Tensor, hop: int, *rest: Any) -> float:
@@ -123,7 +129,7 @@ def _short_time_flops(x: Tensor, is_complex: bool, window: Tensor, hop: int, *re
 
 
 def _too_long(x: Tensor, is_complex: bool, window: Tensor, *rest: Any) -> str:
-    from trnfft._kernels.dft import LARGEST_N
+    from trnfft._kernels.dft import LARGEST_N  # whose module imports NKI
 
     n_fft = window.shape[0]
     return f"the kernel takes frames of up to {LARGEST_N} points" if n_fft > LARGEST_N else ""
@@ -138,7 +144,7 @@ SHORT_TIME = _operation(
 
 
 def _complex_gemm(a: Tensor, b: Tensor) -> Tensor:
-    return as_parts(as_complex(a) @ as_complex(b))
+    return _result(_native(a, True) @ _native(b, True), a)
 
 
 def _gemm_flops(a: Tensor, b: Tensor) -> float:
@@ -149,8 +155,8 @@ COMPLEX_GEMM = _operation("complex_gemm", reference=_complex_gemm, flops=_gemm_f
 
 
 def _complex_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    product = as_complex(x) @ as_complex(weight).mT
-    return as_parts(product if bias is None else product + as_complex(bias))
+    product = _native(x, True) @ _native(weight, True).mT
+    return _result(product if bias is None else product + _native(bias, True), x)
 
 
 def _linear_flops(x: Tensor, weight: Tensor, bias: Tensor | None) -> float:
@@ -161,7 +167,7 @@ COMPLEX_LINEAR = _operation("complex_linear", reference=_complex_linear, flops=_
 
 
 def _complex_mask(mask: Tensor, spectrum: Tensor) -> Tensor:
-    return as_parts(as_complex(mask) * as_complex(spectrum))
+    return _result(_native(mask, True) * _native(spectrum, True), mask)
 
 
 def _mask_flops(mask: Tensor, spectrum: Tensor) -> float:

@@ -18,6 +18,7 @@ __all__ = [
     "DFT_BEST",
     "DFT_LARGEST",
     "LARGEST_IMAGE",
+    "LARGEST_RANK",
     "bluestein_constants",
     "butterfly_constants",
     "find_geometry",
@@ -39,6 +40,9 @@ DFT_LARGEST = 1024
 
 LARGEST_IMAGE = 1024
 """Points of the longest dimension of an image that one launch transforms in both dimensions."""
+
+LARGEST_RANK = 5
+"""Dimensions that one launch transforms; a kernel has as many operands as it is written with."""
 
 _TENSOR_CYCLES_PER_NS = 2.4 / 4  # float32 takes four passes
 _DMA_BYTES_PER_NS = 368.0

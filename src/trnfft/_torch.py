@@ -38,7 +38,9 @@ def r2c(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor
         result = single("rfft" if forward else "ihfft", x, n, dim, norm)
         if result is not None:
             return result
-    return (torch.fft.rfft if forward else torch.fft.ihfft)(x, n, dim, norm)
+    if forward:
+        return torch.fft.rfft(x, n, dim, norm)
+    return torch.fft.ihfft(x, n, dim, norm).resolve_conj()  # which torch leaves to be done later
 
 
 def c2r(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:
@@ -57,7 +59,10 @@ def c2c_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward
 
 def r2c_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Tensor:
     """Return the transform of a real ``x``, with half the bins along the last of the dimensions."""
-    return (torch.fft.rfftn if forward else _ihfftn)(x, s, dims, norm)
+    if forward:
+        return torch.fft.rfftn(x, s, dims, norm)
+    found: Tensor = _ihfftn(x, s, dims, norm)
+    return found.resolve_conj()
 
 
 def c2r_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Tensor:

@@ -17,7 +17,16 @@ from typing import NamedTuple
 
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, segments
 
-__all__ = ["Problem", "Work", "bluestein_work", "dft_work", "four_step_work", "two_d_work"]
+__all__ = [
+    "Problem",
+    "Work",
+    "added",
+    "bluestein_work",
+    "dft_work",
+    "four_step_work",
+    "n_d_work",
+    "two_d_work",
+]
 
 _ROUNDOFF = 2.0**-24
 _TABLE = 2.0
@@ -110,12 +119,14 @@ def bluestein_work(p: Problem, g: Geometry) -> Work:
     )
 
 
-def two_d_work(p: Problem, height: int, columns: int) -> Work:
+def two_d_work(p: Problem, height: int, columns: int, read: int | None = None) -> Work:
     """Return the work of two chained products; ``p`` is the second dimension, one image a batch.
 
-    ``columns`` are those of the operand, which the first product leaves as they are.
+    ``columns`` are those of the operand, which the first product leaves as they are, and ``read``
+    its parts where they are not those of the problem.
     """
-    (read, written), (_, given) = p.parts, p.points
+    (parts, written), (_, given) = p.parts, p.points
+    read = parts if read is None else read
     rows = chirp_lengths(p.n, p.kind)[0]
     first = 4 * height * height * read * columns
     second = 4 * height * rows * written * given
@@ -125,6 +136,34 @@ def two_d_work(p: Problem, height: int, columns: int) -> Work:
     data = p.batch * height * (panels * columns * read * p.itemsize + given * written * 4)
     squared = (read * height + 2 * rows) / 6 + 2
     return Work(p.batch * (first + second), data + constants, _error(squared))
+
+
+def n_d_work(p: Problem, sizes: tuple[int, ...], columns: int) -> Work:
+    """Return the work of one product for each dimension; ``p`` is the last of ``sizes``.
+
+    ``columns`` are the points of the operand along it, and ``p.batch`` counts whole transforms.
+    """
+    leading, height = sizes[:-2], sizes[-2]
+    read, itemsize, count = p.parts[0], p.itemsize, p.batch
+    found = Work(0, 0, 0.0)
+    for place, n in enumerate(leading):
+        rest = math.prod(sizes[place + 1 : -1]) * columns
+        points = count * n * rest
+        moved = points * (-(-n // 256) * read * itemsize + 8)
+        stage = Work(4 * read * n * points, moved + 12 * n * n, _error(read * n / 6 + 1))
+        found = added(found, stage)
+        read, itemsize, count = 2, 4, count * n
+    images = p._replace(batch=count, itemsize=itemsize)
+    return added(found, two_d_work(images, height, columns, read))
+
+
+def added(first: Work, second: Work) -> Work:
+    """Return the work of two steps, whose errors add up as squares."""
+    return Work(
+        first.flops + second.flops,
+        first.hbm_bytes + second.hbm_bytes,
+        math.hypot(first.error, second.error),
+    )
 
 
 def _factor_flops(g: Geometry, parts: tuple[int, int], points: tuple[int, int]) -> int:

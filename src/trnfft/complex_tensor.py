@@ -1,10 +1,11 @@
-"""A complex tensor kept as two real ones, for dtypes and devices that have no complex numbers.
+"""A complex tensor for every dtype and device, also where torch has no complex numbers.
 
-``ComplexTensor`` holds either its two parts or a native complex tensor, whichever it was made
-from, and computes in that form: a transform of a native tensor costs no copy on the way in or
-out, and a tensor of bfloat16 parts never meets a complex dtype. Torch functions accept it through
-``__torch_function__``; what the table in ``_complex_functions`` does not know is computed by
-torch on a native complex tensor.
+``ComplexTensor`` holds a native complex tensor wherever the dtype and the device have one, and two
+real parts only elsewhere: bfloat16 and float16, and devices such as a NeuronCore. It computes in
+the form in which it is held, so that neither a transform nor a product takes apart what torch keeps
+together, and a tensor of parts never meets a complex dtype. Torch functions accept it through
+``__torch_function__``; what the table in ``_complex_functions`` does not know is computed by torch
+on a native complex tensor.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import torch
 from torch import Tensor
 
 from trnfft._complex_arguments import (
-    COMPLEX_DEVICES,
     HALVES,
     NATIVE,
     PART,
     check_parts,
     check_product,
+    has_complex,
     interleaved,
     keeps_native,
 )
@@ -31,7 +32,11 @@ from trnfft._complex_methods import ComplexMethods, Number
 from trnfft._complex_parts import Parts, split
 from trnsci.core.errors import DTypeError, ShapeError
 
-__all__ = ["ComplexTensor", "complex_matmul"]
+__all__ = ["ComplexTensor", "complex_matmul", "rebuilt"]
+
+COMPLEX = {torch.float16: torch.complex32, **NATIVE}
+
+_new = object.__new__
 
 # Where torch functions take the operands that rules take by position.
 OPERAND_KEYWORDS = ("input", "tensors", "other", "mat2", "exponent")
@@ -45,8 +50,10 @@ class ComplexTensor(ComplexMethods):
             ``imag``, a native complex tensor, which is shared and not copied.
         imag: The imaginary part, of the shape, dtype and device of ``real``; zero by default.
 
-    The parts are used as they are where they are contiguous or the two interleaved halves of one
-    complex tensor, else copied. ``z.dtype`` is the dtype of a part.
+    Parts that are the two interleaved halves of one complex tensor are shared too. Others of
+    float32 and float64 are joined, which copies them; where there are no complex numbers they are
+    kept, and copied only where they are not contiguous. ``z.dtype`` is the complex dtype,
+    ``z.part_dtype`` that of a part; bfloat16 has no complex dtype, and is both.
 
     Raises:
         ShapeError: The parts differ in shape.
@@ -85,6 +92,8 @@ class ComplexTensor(ComplexMethods):
         native = interleaved(real, imag)
         if native is not None:
             self._hold(native)
+        elif real.dtype in NATIVE and has_complex(real.device):
+            self._native, self._parts = torch.complex(real, imag), None
         else:
             self._native, self._parts = None, Parts(real.contiguous(), imag.contiguous())
 
@@ -122,6 +131,17 @@ class ComplexTensor(ComplexMethods):
         """Return a tensor that keeps ``parts`` as they are, views included."""
         made = cls.__new__(cls)
         made._native, made._parts = None, parts
+        return made
+
+    @classmethod
+    def _around(cls, native: Tensor) -> ComplexTensor:
+        """Return a tensor that keeps a complex64 or complex128 one as it is.
+
+        It is :meth:`from_torch_complex` without a question asked, for results of transforms: those
+        take a few microseconds, of which questions would be the larger part.
+        """
+        made = _new(cls)
+        made._native, made._parts = native, None
         return made
 
     def to_torch_complex(self) -> Tensor:
@@ -162,10 +182,17 @@ class ComplexTensor(ComplexMethods):
 
     def _widened(self) -> Tensor:
         """Return a native complex tensor that torch can compute with."""
-        if self.dtype in HALVES:
-            re, im = self._split()
-            return torch.complex(re.float(), im.float())
-        return self.to_torch_complex()
+        if self._native is not None:
+            return self._native
+        re, im = self._split()
+        if re.dtype in HALVES:
+            re, im = re.float(), im.float()
+        if not has_complex(re.device):
+            raise DTypeError(
+                f"ComplexTensor: torch has no complex numbers on {re.device}, and no rule computes "
+                "this on the two parts; move the tensor to the CPU first"
+            )
+        return torch.complex(re, im)
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -199,6 +226,12 @@ class ComplexTensor(ComplexMethods):
 
     @property
     def dtype(self) -> torch.dtype:
+        """The complex dtype; that of a part where there is none, as for bfloat16."""
+        first = self._first.dtype
+        return COMPLEX.get(first, first)
+
+    @property
+    def part_dtype(self) -> torch.dtype:
         """The dtype of each part."""
         first = self._first.dtype
         return PART.get(first, first)
@@ -216,8 +249,7 @@ class ComplexTensor(ComplexMethods):
     @property
     def requires_grad(self) -> bool:
         """Whether autograd tracks either part."""
-        held = (self._native,) if self._native is not None else self._split()
-        return any(tensor.requires_grad for tensor in held)
+        return any(tensor.requires_grad for tensor in self._tensors())
 
     @property
     def grad(self) -> ComplexTensor | None:
@@ -245,9 +277,18 @@ class ComplexTensor(ComplexMethods):
         """Return the number of elements."""
         return self._first.numel()
 
+    @property
+    def is_native(self) -> bool:
+        """Whether one native complex tensor is held, and not two parts."""
+        return self._native is not None
+
     def is_complex(self) -> bool:
         """Return True."""
         return True
+
+    def is_floating_point(self) -> bool:
+        """Return False, as torch does for complex tensors."""
+        return False
 
     def __len__(self) -> int:
         """Return the size of the first dimension."""
@@ -267,7 +308,8 @@ class ComplexTensor(ComplexMethods):
 
     def __repr__(self) -> str:
         """Return shape, dtype and values."""
-        values = repr(self._widened().detach())
+        shown_here = self if has_complex(self.device) else self.to("cpu")
+        values = repr(shown_here._widened().detach())
         shown = values.removeprefix("tensor(").removesuffix(")").replace("\n ", "\n        ")
         tracked = ", requires_grad=True" if self.requires_grad else ""
         return f"ComplexTensor({shown}, shape={tuple(self.shape)}, dtype={self.dtype}{tracked})"
@@ -276,9 +318,11 @@ class ComplexTensor(ComplexMethods):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how pickle and copy make it again, in the form in which it is held."""
-        if self._native is not None:
-            return ComplexTensor.from_torch_complex, (self._native,)
-        return ComplexTensor, tuple(self._split())
+        return rebuilt, self._tensors()
+
+    def _tensors(self) -> tuple[Tensor, ...]:
+        """Return what is held: one native tensor, or two parts."""
+        return (self._native,) if self._native is not None else tuple(self._split())
 
     # -- elements, devices, gradients --------------------------------------------------------------
 
@@ -292,7 +336,7 @@ class ComplexTensor(ComplexMethods):
     def __setitem__(self, key: Any, value: ComplexTensor | Tensor | Number) -> None:
         """Store ``value`` at ``key``, in the dtype of this tensor."""
         if isinstance(value, (ComplexTensor, Tensor)):
-            value = ComplexTensor(value).to(self.dtype)
+            value = ComplexTensor(value).to(self.part_dtype)
         if self._native is not None:
             self._native[key] = _to_native(value)
             return
@@ -323,17 +367,52 @@ class ComplexTensor(ComplexMethods):
             kwargs = {name: NATIVE.get(value, value) for name, value in kwargs.items()}
             return ComplexTensor.from_torch_complex(self._native.to(*args, **kwargs))
         re, im = self._split()
-        return ComplexTensor._of(Parts(re.to(*args, **kwargs), im.to(*args, **kwargs)))
+        return ComplexTensor._fitting(re.to(*args, **kwargs), im.to(*args, **kwargs))
+
+    @classmethod
+    def _fitting(cls, re: Tensor, im: Tensor) -> ComplexTensor:
+        """Return a tensor of these parts, held natively where that is possible."""
+        if re.dtype in NATIVE and has_complex(re.device):
+            return cls._around(torch.complex(re, im))
+        return cls._of(Parts(re, im))
 
     def cpu(self) -> ComplexTensor:
         """Return it on the CPU."""
         return self.to("cpu")
 
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> ComplexTensor:
+        """Return it on a CUDA device."""
+        return self.to("cuda" if device is None else device, non_blocking=non_blocking)
+
+    def share_memory_(self) -> ComplexTensor:
+        """Move the values to memory that processes share, and return this tensor."""
+        for tensor in self._tensors():
+            tensor.share_memory_()  # type: ignore[no-untyped-call]
+        return self
+
     def requires_grad_(self, requires_grad: bool = True) -> ComplexTensor:
         """Let autograd track this tensor, and return it; ``z.grad`` has the gradient later."""
-        for tensor in (self._native,) if self._native is not None else self._split():
+        for tensor in self._tensors():
             tensor.requires_grad_(requires_grad)
         return self
+
+    def backward(self, gradient: ComplexTensor | Tensor | None = None, **options: Any) -> None:
+        """Compute the gradients of what this tensor was made from.
+
+        Args:
+            gradient: That with respect to this tensor, in torch's convention for complex tensors.
+            **options: Those of ``Tensor.backward``.
+        """
+        given: tuple[Tensor, ...] | None = None
+        if gradient is not None:
+            wanted = ComplexTensor(gradient).to(self.part_dtype)
+            given = (wanted.to_torch_complex(),) if self.is_native else tuple(wanted._split())
+        torch.autograd.backward(self._tensors(), given, **options)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this tensor, also where it is no leaf."""
+        for tensor in self._tensors():
+            tensor.retain_grad()
 
     def _evaluate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return _evaluate(function, args, kwargs)
@@ -361,6 +440,13 @@ class ComplexTensor(ComplexMethods):
         return _evaluate(function, args, kwargs or {})
 
 
+def rebuilt(*tensors: Tensor) -> ComplexTensor:
+    """Return the ComplexTensor that holds these: one native tensor, or two parts."""
+    made = ComplexTensor.__new__(ComplexTensor)
+    made._native, made._parts = (tensors[0], None) if len(tensors) == 1 else (None, Parts(*tensors))
+    return made
+
+
 def complex_matmul(a: ComplexTensor | Tensor, b: ComplexTensor | Tensor) -> ComplexTensor:
     """Return the matrix product of ``a`` and ``b``, with the shapes of ``torch.matmul``.
 
@@ -377,10 +463,8 @@ def complex_matmul(a: ComplexTensor | Tensor, b: ComplexTensor | Tensor) -> Comp
     if z.dtype != w.dtype:
         raise DTypeError(f"complex_matmul: a and b must have one dtype, got {z.dtype}, {w.dtype}")
     check_product(z.shape, w.shape)
-    if z.dtype in NATIVE and z.device.type in COMPLEX_DEVICES:
-        return ComplexTensor.from_torch_complex(
-            torch.matmul(z.to_torch_complex(), w.to_torch_complex())
-        )
+    if z._native is not None and w._native is not None:
+        return ComplexTensor.from_torch_complex(torch.matmul(z._native, w._native))
     product = _evaluate(torch.matmul, (z, w), {})
     assert isinstance(product, ComplexTensor)
     return product
@@ -407,9 +491,13 @@ def _evaluate(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     result = function(*_to_native(args, product), **_to_native(kwargs, product))
     if args and result is args[0]:  # an in-place function of a native tensor
         return result
-    half = next((z.dtype for z in found if z.dtype in HALVES), None)
-    only_half = half is not None and all(z.dtype == half for z in found)
-    return _from_native(result, half if only_half else None)
+    parts = {_part_dtype(z) for z in found}
+    half = parts.pop() if len(parts) == 1 else None
+    return _from_native(result, half if half in HALVES else None)
+
+
+def _part_dtype(z: ComplexTensor | Tensor) -> torch.dtype:
+    return z.part_dtype if isinstance(z, ComplexTensor) else z.dtype.to_real()
 
 
 def _find(value: Any, found: list[ComplexTensor | Tensor]) -> None:
@@ -444,7 +532,7 @@ def _to_parts(value: Any) -> Any:
 
 def _from_parts(result: Any) -> Any:
     def change(leaf: Any) -> Any:
-        return ComplexTensor._of(leaf) if isinstance(leaf, Parts) else leaf
+        return ComplexTensor._fitting(*leaf) if isinstance(leaf, Parts) else leaf
 
     return _map(result, change)
 

@@ -73,10 +73,8 @@ def _shifted(name: str, shift: Any, input: T, dim: Dims) -> T:
             f"{name}: input must be a torch.Tensor or a ComplexTensor, got {type(input).__name__}"
         )
     if dim is not None:
-        dim = [axis(name, input.real, d) for d in several(name, "dim", dim)]
-    if isinstance(input, ComplexTensor):
-        return ComplexTensor(shift(input.real, dim), shift(input.imag, dim))
-    shifted: Tensor = shift(input, dim)
+        dim = [axis(name, input, d) for d in several(name, "dim", dim)]
+    shifted: T = shift(input, dim)
     return shifted
 
 

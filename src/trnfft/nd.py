@@ -36,7 +36,14 @@ Transform: TypeAlias = Callable[[Tensor, list[int], list[int], Norm, bool], Tens
 _LAST_TWO = (-2, -1)
 
 
-def fftn(input: Spectrum, s: Dims = None, dim: Dims = None, norm: Norm = None) -> Spectrum:
+def fftn(
+    input: Spectrum,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return the Fourier transform along several dimensions.
 
     Args:
@@ -45,31 +52,53 @@ def fftn(input: Spectrum, s: Dims = None, dim: Dims = None, norm: Norm = None) -
             the length it has.
         dim: The dimensions, each at most once; by default the last ``len(s)``, or all without s.
         norm: As :func:`trnfft.fft`, for the product of the lengths.
+        out: As there.
 
     Raises:
         ShapeError: s and dim differ in length, a dimension comes twice, or a length is below one.
         IndexError: There is no such dimension.
         FlagError: norm is none of torch's.
     """
-    return complex_of("fftn", input, _computed, c2c_nd, s, dim, norm, True)
+    return complex_of("fftn", input, out, _computed, c2c_nd, s, dim, norm, True)
 
 
-def ifftn(input: Spectrum, s: Dims = None, dim: Dims = None, norm: Norm = None) -> Spectrum:
+def ifftn(
+    input: Spectrum,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return the inverse of :func:`fftn`; args and errors are the same."""
-    return complex_of("ifftn", input, _computed, c2c_nd, s, dim, norm, False)
+    return complex_of("ifftn", input, out, _computed, c2c_nd, s, dim, norm, False)
 
 
-def rfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: Norm = None) -> Spectrum:
+def rfftn(
+    input: Tensor,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return :func:`fftn` of a real tensor with half the bins along the last of the dimensions.
 
     Raises:
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fftn`; also for no dimension at all.
     """
-    return halved_of("rfftn", input, _computed, r2c_nd, s, dim, norm, True)
+    return halved_of("rfftn", input, out, _computed, r2c_nd, s, dim, norm, True)
 
 
-def irfftn(input: Spectrum, s: Dims = None, dim: Dims = None, norm: Norm = None) -> Tensor:
+def irfftn(
+    input: Spectrum,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return the real tensor whose :func:`rfftn` is ``input``.
 
     The default of the last length is ``2 * (bins - 1)``; args are else those of :func:`fftn`.
@@ -77,51 +106,107 @@ def irfftn(input: Spectrum, s: Dims = None, dim: Dims = None, norm: Norm = None)
     Raises:
         ShapeError, IndexError, FlagError: As :func:`fftn`; also for no dimension at all.
     """
-    return real_of("irfftn", input, _computed, c2r_nd, s, dim, norm, False)
+    return real_of("irfftn", input, out, _computed, c2r_nd, s, dim, norm, False)
 
 
-def hfftn(input: Spectrum, s: Dims = None, dim: Dims = None, norm: Norm = None) -> Tensor:
+def hfftn(
+    input: Spectrum,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return the real :func:`fftn` of a signal that is the conjugate of its reverse.
 
     ``input`` has half its points along the last of the dimensions; args and errors are those of
     :func:`irfftn`.
     """
-    return real_of("hfftn", input, _computed, c2r_nd, s, dim, norm, True)
+    return real_of("hfftn", input, out, _computed, c2r_nd, s, dim, norm, True)
 
 
-def ihfftn(input: Tensor, s: Dims = None, dim: Dims = None, norm: Norm = None) -> Spectrum:
+def ihfftn(
+    input: Tensor,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return the inverse of :func:`hfftn`; args and errors are those of :func:`rfftn`."""
-    return halved_of("ihfftn", input, _computed, r2c_nd, s, dim, norm, False)
+    return halved_of("ihfftn", input, out, _computed, r2c_nd, s, dim, norm, False)
 
 
-def fft2(input: Spectrum, s: Dims = None, dim: Dims = _LAST_TWO, norm: Norm = None) -> Spectrum:
+def fft2(
+    input: Spectrum,
+    s: Dims = None,
+    dim: Dims = _LAST_TWO,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return :func:`fftn` along the last two dimensions."""
-    return complex_of("fft2", input, _computed, c2c_nd, s, dim, norm, True)
+    return complex_of("fft2", input, out, _computed, c2c_nd, s, dim, norm, True)
 
 
-def ifft2(input: Spectrum, s: Dims = None, dim: Dims = _LAST_TWO, norm: Norm = None) -> Spectrum:
+def ifft2(
+    input: Spectrum,
+    s: Dims = None,
+    dim: Dims = _LAST_TWO,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return :func:`ifftn` along the last two dimensions."""
-    return complex_of("ifft2", input, _computed, c2c_nd, s, dim, norm, False)
+    return complex_of("ifft2", input, out, _computed, c2c_nd, s, dim, norm, False)
 
 
-def rfft2(input: Tensor, s: Dims = None, dim: Dims = _LAST_TWO, norm: Norm = None) -> Spectrum:
+def rfft2(
+    input: Tensor,
+    s: Dims = None,
+    dim: Dims = _LAST_TWO,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return :func:`rfftn` along the last two dimensions."""
-    return halved_of("rfft2", input, _computed, r2c_nd, s, dim, norm, True)
+    return halved_of("rfft2", input, out, _computed, r2c_nd, s, dim, norm, True)
 
 
-def irfft2(input: Spectrum, s: Dims = None, dim: Dims = _LAST_TWO, norm: Norm = None) -> Tensor:
+def irfft2(
+    input: Spectrum,
+    s: Dims = None,
+    dim: Dims = _LAST_TWO,
+    norm: Norm = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return :func:`irfftn` along the last two dimensions."""
-    return real_of("irfft2", input, _computed, c2r_nd, s, dim, norm, False)
+    return real_of("irfft2", input, out, _computed, c2r_nd, s, dim, norm, False)
 
 
-def hfft2(input: Spectrum, s: Dims = None, dim: Dims = _LAST_TWO, norm: Norm = None) -> Tensor:
+def hfft2(
+    input: Spectrum,
+    s: Dims = None,
+    dim: Dims = _LAST_TWO,
+    norm: Norm = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return :func:`hfftn` along the last two dimensions."""
-    return real_of("hfft2", input, _computed, c2r_nd, s, dim, norm, True)
+    return real_of("hfft2", input, out, _computed, c2r_nd, s, dim, norm, True)
 
 
-def ihfft2(input: Tensor, s: Dims = None, dim: Dims = _LAST_TWO, norm: Norm = None) -> Spectrum:
+def ihfft2(
+    input: Tensor,
+    s: Dims = None,
+    dim: Dims = _LAST_TWO,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return :func:`ihfftn` along the last two dimensions."""
-    return halved_of("ihfft2", input, _computed, r2c_nd, s, dim, norm, False)
+    return halved_of("ihfft2", input, out, _computed, r2c_nd, s, dim, norm, False)
 
 
 def _computed(

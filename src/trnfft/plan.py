@@ -3,78 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from trnfft import nd, transforms
 from trnfft._arguments import Norm, checked_norm
-from trnfft._kernels.dft_constants import dft_constants, irfft_constants
 from trnfft._kernels.four_step_geometry import Geometry
-from trnfft._planning import (
-    DFT_BEST,
-    DFT_LARGEST,
-    LARGEST_IMAGE,
-    bluestein_constants,
-    find_geometry,
-    four_step_constants,
-    padded_length,
-    two_d_constants,
+from trnfft._kinds import Spectrum
+from trnfft._planning import find_geometry
+from trnfft._recipe import KINDS, FFTAlgorithm, Recipe, recipe
+from trnfft._tables import forget_tables
+from trnfft._work import (
+    Problem,
+    Work,
+    added,
+    bluestein_work,
+    dft_work,
+    four_step_work,
+    n_d_work,
+    two_d_work,
 )
-from trnfft._work import Problem, Work, bluestein_work, dft_work, four_step_work, two_d_work
 from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DimensionError, DTypeError, FlagError, ShapeError
 from trnsci.core.hardware import ITEMSIZE, Generation, resolve_generation
 from trnsci.core.plan import Cost, Plan, forget_plans, planned
 
-if TYPE_CHECKING:
-    import torch
-
-    from trnfft._kinds import Spectrum
-
 __all__ = ["FFTAlgorithm", "FFTPlan", "clear_plan_cache", "create_plan", "plan"]
 
-Kind = Literal["fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fft2", "ifft2", "rfft2", "irfft2"]
+# fmt: off
+Kind = Literal[
+    "fft", "ifft", "rfft", "irfft", "hfft", "ihfft",
+    "fft2", "ifft2", "rfft2", "irfft2", "hfft2", "ihfft2",
+    "fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn",
+]
+# fmt: on
 Array = npt.NDArray[np.float32]
 
-_SHAPES: dict[str, tuple[str, bool]] = {
-    "fft": ("full", False),
-    "ifft": ("full", True),
-    "rfft": ("half", False),
-    "irfft": ("hermitian", True),
-    "hfft": ("hermitian", False),
-    "ihfft": ("half", True),
-    "fft2": ("full", False),
-    "ifft2": ("full", True),
-    "rfft2": ("half", False),
-    "irfft2": ("hermitian", True),
-}
-"""What each kind reads and writes, and whether its angles are those of the inverse."""
-
 _PARTS = {"complex64": "float32"}
-
-
-class FFTAlgorithm(Enum):
-    """How a transform is computed.
-
-    Attributes:
-        COOLEY_TUKEY: By factors of at most 128, each a product with its DFT matrix.
-        FOUR_STEP: The same, by the name that the literature gives it.
-        BLUESTEIN: As a convolution with a chirp, by two transforms of ``padded_n`` points.
-        DFT_GEMM: As one product with the DFT matrix.
-        TWO_D: As two chained products, for both dimensions of an image.
-    """
-
-    COOLEY_TUKEY = "cooley_tukey"
-    FOUR_STEP = "cooley_tukey"
-    BLUESTEIN = "bluestein"
-    DFT_GEMM = "dft_gemm"
-    TWO_D = "two_d"
 
 
 @dataclass(frozen=True)
@@ -82,7 +54,7 @@ class FFTPlan(Plan):
     """How one transform runs; printing it shows a table.
 
     Attributes:
-        n: Points of the transform; of an image, those of both dimensions.
+        n: Points of the transform, over all of its dimensions.
         algorithm: How it is computed.
         inverse: Whether the sign of its angles is that of the inverse.
         padded_n: Points of the inner transforms of BLUESTEIN, else None.
@@ -126,8 +98,8 @@ class FFTPlan(Plan):
 
     @property
     def cost(self) -> Cost:
-        """What one execution takes: one launch."""
-        return Cost(self._work.flops, self._work.hbm_bytes, 1)
+        """What one execution takes; one launch, unless it goes by single dimensions."""
+        return Cost(self._work.flops, self._work.hbm_bytes, len(self._recipe.steps))
 
     @property
     def error_bound(self) -> float:
@@ -144,10 +116,7 @@ class FFTPlan(Plan):
     @property
     def scale(self) -> float:
         """What multiplies the sums."""
-        norm = self.norm or "backward"
-        if norm == "ortho":
-            return 1.0 / math.sqrt(self.n)
-        return 1.0 / self.n if (norm == "forward") != self.inverse else 1.0
+        return self._recipe.scale
 
     @property
     def batch(self) -> int:
@@ -183,63 +152,50 @@ class FFTPlan(Plan):
         name = _part_name(x.dtype)
         if name != self.dtype:
             raise DTypeError(f"execute: parts of x must be {self.dtype}, got {name}")
-        from trnfft import nd, transforms
-
-        if len(self.dim) == 2:
-            transform: Callable[..., Any] = getattr(nd, self.kind)
-            return transform(x, self.sizes, self.dim, self.norm)
+        if self.kind[-1] in "2n":
+            return getattr(nd, self.kind)(x, self.sizes, self.dim, self.norm)
         return getattr(transforms, self.kind)(x, self.n, self.dim[0], self.norm)
 
     def constants(self) -> tuple[Array, ...]:
-        """Return the float32 arrays that the kernel takes, in its order, made once for the plan."""
-        return self._constants
+        """Return the float32 arrays that the kernel takes, in its order.
+
+        They are made once for all plans that differ in the batch alone.
+        """
+        return self._recipe.constants
 
     @cached_property
-    def _constants(self) -> tuple[Array, ...]:
-        arrays = self._made()
-        for array in arrays:
-            array.setflags(write=False)
-        return arrays
-
-    def _made(self) -> tuple[Array, ...]:
-        kind = _SHAPES[self.kind][0]
-        if self.algorithm is FFTAlgorithm.TWO_D:
-            rows = two_d_constants(self.sizes[0], self.inverse, 1.0)
-            return rows, two_d_constants(self.sizes[1], self.inverse, self.scale, kind)
-        if self.algorithm is FFTAlgorithm.DFT_GEMM:
-            real, imaginary = self._matrix(kind)
-            return real.astype(np.float32), imaginary.astype(np.float32)
-        assert self.geometry is not None
-        if self.algorithm is FFTAlgorithm.BLUESTEIN:
-            args = self.n, self.geometry, self.inverse, self.scale, kind
-            return (bluestein_constants(*args),)
-        # A half spectrum is weighted by one half where a point stands for itself alone.
-        scale = 2.0 * self.scale if kind == "hermitian" else self.scale
-        return (four_step_constants(self.geometry, self.inverse, scale),)
-
-    def _matrix(self, kind: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Return the two parts of the matrix of DFT_GEMM."""
-        if kind == "hermitian":
-            cos, sin = irfft_constants(self.n, self.scale)
-            # The first row of the second part is that of a real bin, and keeps its sign.
-            signs = np.where(np.arange(len(sin)) == 0, 1.0, 1.0 if self.inverse else -1.0)
-            return cos, sin * signs[:, None]
-        real, imaginary = dft_constants(self.n, self.inverse, self.scale)
-        bins = self.n // 2 + 1 if kind == "half" else self.n
-        return real[:, :bins], imaginary[:, :bins]
+    def _recipe(self) -> Recipe:
+        return recipe(self.kind, self.sizes, self.norm)
 
     @cached_property
     def _work(self) -> Work:
+        if self.algorithm is FFTAlgorithm.SEPARABLE:
+            return self._work_by_dimension()
         length = self.shape[self.dim[-1]]
-        kind = _SHAPES[self.kind][0]
-        problem = Problem(self.batch, length, self.sizes[-1], kind, ITEMSIZE[self.dtype])
+        problem = self._problem(self.batch, length, self._recipe, ITEMSIZE[self.dtype])
         if self.algorithm is FFTAlgorithm.TWO_D:
             return two_d_work(problem, self.sizes[0], problem.points[0])
-        if self.geometry is None:
-            return dft_work(problem)
-        if self.algorithm is FFTAlgorithm.BLUESTEIN:
-            return bluestein_work(problem, self.geometry)
-        return four_step_work(problem, self.geometry)
+        if self.algorithm is FFTAlgorithm.N_D:
+            return n_d_work(problem, self.sizes, problem.points[0])
+        return _work_of(problem, self._recipe)
+
+    def _work_by_dimension(self) -> Work:
+        extents = [self.shape[d] for d in self.dim]
+        # The last dimension is the first of a half spectrum, which the others then have too.
+        order = list(range(len(extents)))
+        if self._recipe.form == "half":
+            order = [order[-1], *order[:-1]]
+        total, itemsize = Work(0, 0, 0.0), ITEMSIZE[self.dtype]
+        for place, step in zip(order, self._recipe.steps, strict=True):
+            others = math.prod(extents) // extents[place]
+            problem = self._problem(self.batch * others, extents[place], step, itemsize)
+            total = added(total, _work_of(problem, step))
+            extents[place], itemsize = problem.points[1], 4
+        return total
+
+    @staticmethod
+    def _problem(batch: int, length: int, step: Recipe, itemsize: int) -> Problem:
+        return Problem(batch, length, step.sizes[-1], step.form, itemsize)
 
 
 def plan(
@@ -256,7 +212,8 @@ def plan(
 
     Args:
         shape: Shape of the operand.
-        dim: Dimension to transform, two of them for an image; None takes the last.
+        dim: Dimensions to transform; None takes the last, the last two for kinds such as
+            ``"fft2"`` and all for kinds such as ``"fftn"``.
         dtype: float32 or bfloat16, or complex64 for parts of float32, as a torch dtype or a name.
         kind: The transform, by the name of its function.
         n: Points, as the function takes them; None derives them from the shape.
@@ -265,7 +222,7 @@ def plan(
             takes NEURON_PLATFORM_TARGET_OVERRIDE, and gen2 without it.
 
     Raises:
-        ShapeError: There are no points, or an image is too large for one launch.
+        ShapeError: There are no points, or no kernel for so many.
         DimensionError: There is no such dimension.
         DTypeError: The dtype has no kernel.
         FlagError: The kind or the norm is not known.
@@ -275,8 +232,8 @@ def plan(
         >>> plan((32, 4096)).factors
         (32, 128)
     """
-    if kind not in _SHAPES:
-        raise FlagError(f"plan: kind must be one of {', '.join(_SHAPES)}, got {kind!r}")
+    if kind not in KINDS:
+        raise FlagError(f"plan: kind must be one of {', '.join(KINDS)}, got {kind!r}")
     checked_norm("plan", norm)
     name = _part_name(dtype)
     if name not in ITEMSIZE:
@@ -304,6 +261,7 @@ def create_plan(n: int, inverse: bool = False) -> FFTPlan:
 def clear_plan_cache() -> None:
     """Forget all plans and, once their holders drop them, their constants."""
     forget_plans("trnfft")
+    forget_tables()
 
 
 @planned
@@ -316,12 +274,12 @@ def _cached(
     norm: Norm,
     generation: Generation,
 ) -> FFTPlan:
-    algorithm, padded, geometry = _chosen(sizes)
+    found = recipe(kind, sizes, norm)
     return FFTPlan(
-        math.prod(sizes),
-        algorithm,
-        _SHAPES[kind][1],
-        padded,
+        found.n,
+        found.algorithm,
+        found.inverse,
+        found.padded_n,
         sizes,
         shape,
         dim,
@@ -329,32 +287,17 @@ def _cached(
         kind,
         norm,
         generation,
-        geometry,
+        found.geometry,
     )
 
 
-def _chosen(sizes: tuple[int, ...]) -> tuple[FFTAlgorithm, int | None, Geometry | None]:
-    """Return the algorithm for the sizes, its padded length and its factors."""
-    if len(sizes) == 2:
-        if max(sizes) > LARGEST_IMAGE:
-            raise ShapeError(
-                f"plan: an image takes up to {LARGEST_IMAGE} points a dimension, got {sizes}; "
-                "plan each dimension for itself"
-            )
-        return FFTAlgorithm.TWO_D, None, None
-    n = sizes[0]
-    if n <= DFT_BEST:
-        return FFTAlgorithm.DFT_GEMM, None, None
-    geometry = find_geometry(n)
-    if geometry is not None:
-        return FFTAlgorithm.COOLEY_TUKEY, None, geometry
-    if n <= DFT_LARGEST:
-        return FFTAlgorithm.DFT_GEMM, None, None
-    padded = padded_length(n)
-    geometry = find_geometry(padded)
-    if geometry is None:
-        raise ShapeError(f"plan: no kernel transforms {n} points, which have a large prime factor")
-    return FFTAlgorithm.BLUESTEIN, padded, geometry
+def _work_of(problem: Problem, step: Recipe) -> Work:
+    """Return the work of a transform of one dimension."""
+    if step.geometry is None:
+        return dft_work(problem)
+    if step.algorithm is FFTAlgorithm.BLUESTEIN:
+        return bluestein_work(problem, step.geometry)
+    return four_step_work(problem, step.geometry)
 
 
 def _part_name(dtype: torch.dtype | str) -> str:
@@ -364,10 +307,11 @@ def _part_name(dtype: torch.dtype | str) -> str:
 
 def _dims(shape: tuple[int, ...], dim: int | Sequence[int] | None, kind: str) -> tuple[int, ...]:
     """Return the dimensions of a transform from the front."""
-    wanted = 2 if kind.endswith("2") else 1
+    wanted = {"2": 2, "n": 0}.get(kind[-1], 1)
     if dim is None:
-        dim = range(-wanted, 0)
+        dim = range(-(wanted or len(shape)), 0)
     given = [dim] if isinstance(dim, int) else list(dim)
+    wanted = wanted or max(len(given), 1)
     if len(given) != wanted:
         raise ShapeError(f"plan: {kind} takes {wanted} dimension(s), got dim {dim}")
     for d in given:
@@ -385,7 +329,7 @@ def _sizes(
     """Return the points along each transformed dimension."""
     if n is None:
         sizes = [shape[d] for d in dims]
-        if _SHAPES[kind][0] == "hermitian":
+        if KINDS[kind][0] == "hermitian":
             sizes[-1] = 2 * (sizes[-1] - 1)
     else:
         sizes = [n] if isinstance(n, int) else list(n)

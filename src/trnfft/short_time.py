@@ -15,6 +15,7 @@ from torch import Tensor
 from trnfft._arguments import Norm
 from trnfft._dispatch import c2c, c2r, kernels_wanted, short_time
 from trnfft._empty import empty_like
+from trnfft._interleaved import as_parts
 from trnfft._kinds import (
     Opened,
     Spectrum,
@@ -24,6 +25,7 @@ from trnfft._kinds import (
     rounded_native,
 )
 from trnfft._overlap import overlap_added
+from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
@@ -195,13 +197,14 @@ def _centred(window: Tensor, n_fft: int) -> Tensor:
     return torch.nn.functional.pad(window, (left, n_fft - window.shape[0] - left))
 
 
-def _returned(bins: Tensor, held: Opened, return_complex: bool | None) -> Spectrum:
+def _returned(bins: Spectrum, held: Opened, return_complex: bool | None) -> Spectrum:
     """Return the bins in the form that was asked for."""
     if return_complex is None:
         return closed(bins, held)
     if return_complex:
-        return rounded_native(bins, held)
-    return closed_real(torch.view_as_real(bins.resolve_conj()), held)
+        native = bins.to_torch_complex() if isinstance(bins, ComplexTensor) else bins
+        return rounded_native(native, held)
+    return closed_real(as_parts(bins), held)
 
 
 def _lengths(

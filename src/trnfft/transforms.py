@@ -23,7 +23,14 @@ __all__ = ["fft", "hfft", "ifft", "ihfft", "irfft", "rfft"]
 Transform: TypeAlias = Callable[[Tensor, int | None, int, Norm, bool], Tensor]
 
 
-def fft(input: Spectrum, n: int | None = None, dim: int = -1, norm: Norm = None) -> Spectrum:
+def fft(
+    input: Spectrum,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return the sums of ``input[j] exp(-2 pi i j k / n)`` over j.
 
     Args:
@@ -32,28 +39,44 @@ def fft(input: Spectrum, n: int | None = None, dim: int = -1, norm: Norm = None)
         dim: Dimension to transform.
         norm: ``"backward"`` (the default) scales by nothing, ``"forward"`` by 1/n and ``"ortho"``
             by the square root of it.
+        out: Tensor of the result's kind, shape and dtype that it is written to, and returned.
 
     Raises:
-        ShapeError: n is below one, or there are no points.
+        ShapeError: n is below one, there are no points, or out has another shape.
         IndexError: There is no such dimension.
         FlagError: norm is none of these.
+        DTypeError: input is no tensor, or out of another dtype.
 
     Example:
         >>> trnfft.fft(torch.tensor([1.0, 2.0, 3.0, 4.0])).to_torch_complex()
         tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
     """
-    return complex_of("fft", input, _computed, c2c, n, dim, norm, True)
+    return complex_of("fft", input, out, _computed, c2c, n, dim, norm, True)
 
 
-def ifft(input: Spectrum, n: int | None = None, dim: int = -1, norm: Norm = None) -> Spectrum:
+def ifft(
+    input: Spectrum,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return the sums of ``input[k] exp(2 pi i j k / n) / n`` over k: the inverse of :func:`fft`.
 
     Args and errors are those of :func:`fft`; each norm undoes the same norm there.
     """
-    return complex_of("ifft", input, _computed, c2c, n, dim, norm, False)
+    return complex_of("ifft", input, out, _computed, c2c, n, dim, norm, False)
 
 
-def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Norm = None) -> Spectrum:
+def rfft(
+    input: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return the first ``n // 2 + 1`` bins of :func:`fft` of a real tensor.
 
     The others are the conjugates of these.
@@ -62,10 +85,17 @@ def rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Norm = None) 
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
-    return halved_of("rfft", input, _computed, r2c, n, dim, norm, True)
+    return halved_of("rfft", input, out, _computed, r2c, n, dim, norm, True)
 
 
-def irfft(input: Spectrum, n: int | None = None, dim: int = -1, norm: Norm = None) -> Tensor:
+def irfft(
+    input: Spectrum,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Norm = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return the real tensor of n points with the bins ``input``: the inverse of :func:`rfft`.
 
     Bins are cut or padded with zeros to ``n // 2 + 1``. The imaginary parts of the first and, for
@@ -76,15 +106,23 @@ def irfft(input: Spectrum, n: int | None = None, dim: int = -1, norm: Norm = Non
         n: Points of the result, by default ``2 * (bins - 1)``: give it to get an odd number.
         dim: Dimension to transform.
         norm: As :func:`ifft`.
+        out: Real tensor that the result is written to.
 
     Raises:
         ShapeError: n is below one, or there is only one bin and no n.
         IndexError, FlagError: As :func:`fft`.
     """
-    return real_of("irfft", input, _computed, c2r, n, dim, norm, False)
+    return real_of("irfft", input, out, _computed, c2r, n, dim, norm, False)
 
 
-def hfft(input: Spectrum, n: int | None = None, dim: int = -1, norm: Norm = None) -> Tensor:
+def hfft(
+    input: Spectrum,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Norm = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """Return the real :func:`fft` of n points of a signal that is the conjugate of its reverse.
 
     ``input`` has the first ``n // 2 + 1`` points of the signal; cut or padded, and with the same
@@ -93,10 +131,17 @@ def hfft(input: Spectrum, n: int | None = None, dim: int = -1, norm: Norm = None
     Raises:
         ShapeError, IndexError, FlagError: As :func:`irfft`.
     """
-    return real_of("hfft", input, _computed, c2r, n, dim, norm, True)
+    return real_of("hfft", input, out, _computed, c2r, n, dim, norm, True)
 
 
-def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Norm = None) -> Spectrum:
+def ihfft(
+    input: Tensor,
+    n: int | None = None,
+    dim: int = -1,
+    norm: Norm = None,
+    *,
+    out: Spectrum | None = None,
+) -> Spectrum:
     """Return the first ``n // 2 + 1`` points of :func:`ifft` of a real tensor.
 
     It is the inverse of :func:`hfft`.
@@ -105,7 +150,7 @@ def ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: Norm = None)
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
-    return halved_of("ihfft", input, _computed, r2c, n, dim, norm, False)
+    return halved_of("ihfft", input, out, _computed, r2c, n, dim, norm, False)
 
 
 def _computed(

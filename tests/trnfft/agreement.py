@@ -7,9 +7,17 @@ import torch
 
 from oracles.fourier_kernels import relative_error
 from trnfft import ComplexTensor
+from trnfft._complex_parts import Parts
 
 COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+# What a ComplexTensor with such parts says about itself; bfloat16 has no complex dtype.
+DTYPES = {torch.float16: torch.complex32, torch.bfloat16: torch.bfloat16, **COMPLEX}
 ROUNDOFF = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
+
+
+def in_parts(re, im):
+    """A ComplexTensor that holds its two parts, as on a device without complex numbers."""
+    return ComplexTensor._of(Parts(re, im))
 
 
 def array(value):

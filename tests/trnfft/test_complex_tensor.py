@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from trnfft import _complex_arguments
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
 from trnsci.core.errors import DTypeError, ShapeError
+
+from .agreement import DTYPES, in_parts
 
 REAL_DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
@@ -37,7 +40,19 @@ class TestConstruction:
         re, im = parts(3, 4, dtype=dtype)
         z = ComplexTensor(re, im)
         assert_parts(z, re, im)
-        assert (z.shape, z.dtype, z.device) == (re.shape, dtype, re.device)
+        assert (z.shape, z.dtype, z.device) == (re.shape, DTYPES[dtype], re.device)
+        assert (z.part_dtype, z.real.dtype) == (dtype, dtype)
+
+    @pytest.mark.parametrize("dtype", REAL_DTYPES)
+    def test_is_native_where_there_are_complex_numbers(self, dtype, monkeypatch):
+        re, im = parts(3, 4, dtype=dtype)
+        has_complex_dtype = dtype in (torch.float32, torch.float64)
+        for z in (ComplexTensor(re, im), ComplexTensor(re), ComplexTensor(re, im) * 2):
+            assert z.is_native == has_complex_dtype
+        monkeypatch.setattr(_complex_arguments, "COMPLEX_DEVICES", ())
+        z = ComplexTensor(re, im)
+        assert not z.is_native
+        assert not (z * 2).is_native
         assert z.real.data_ptr() == re.data_ptr()
 
     def test_one_real_tensor_has_a_zero_imaginary_part(self):
@@ -54,6 +69,8 @@ class TestConstruction:
 
     def test_parts_are_made_contiguous(self):
         re, im = parts(3, 4)
+        assert_parts(ComplexTensor(re.T, im.T), re.T, im.T)
+        re, im = parts(3, 4, dtype=torch.bfloat16)
         z = ComplexTensor(re.T, im.T)
         assert z.real.is_contiguous()
         assert z.imag.is_contiguous()
@@ -61,7 +78,7 @@ class TestConstruction:
 
     def test_integers_become_the_default_dtype(self):
         z = ComplexTensor(torch.arange(3), torch.arange(3))
-        assert z.dtype == torch.get_default_dtype()
+        assert z.dtype == torch.complex64
         assert z.tolist() == [0, 1 + 1j, 2 + 2j]
 
     @pytest.mark.parametrize(
@@ -147,7 +164,7 @@ class TestNative:
     def test_complex_half_is_held_as_float16(self):
         z = native(3, dtype=torch.float16)
         w = ComplexTensor(z)
-        assert w.dtype == torch.float16
+        assert w.dtype == torch.complex32
         assert (w * w).real.dtype == torch.float16
         assert w.real.data_ptr() == z.data_ptr()
 
@@ -163,7 +180,7 @@ def make(request):
     def make(*shape, dtype=torch.float32):
         if request.param == "native":
             return ComplexTensor(native(*shape, dtype=dtype))
-        return ComplexTensor(*parts(*shape, dtype=dtype))
+        return in_parts(*parts(*shape, dtype=dtype))
 
     return make
 
@@ -197,7 +214,7 @@ class TestEitherForm:
     def test_repr_shows_shape_dtype_and_values(self, make):
         text = repr(make(2, 3).requires_grad_())
         assert text.startswith("ComplexTensor([[")
-        assert text.endswith("shape=(2, 3), dtype=torch.float32, requires_grad=True)")
+        assert text.endswith("shape=(2, 3), dtype=torch.complex64, requires_grad=True)")
         assert "3.8750" in repr(ComplexTensor(torch.tensor([3.875])))
 
     @pytest.mark.parametrize(
@@ -225,9 +242,9 @@ class TestEitherForm:
 
     def test_to_takes_what_tensors_take(self, make):
         z = make(4)
-        assert z.to(torch.complex128).dtype == torch.float64
-        assert z.to(make(2, dtype=torch.float64)).dtype == torch.float64
-        assert z.to(torch.ones(1).half()).dtype == torch.float16
+        assert z.to(torch.complex128).dtype == torch.complex128
+        assert z.to(make(2, dtype=torch.float64)).dtype == torch.complex128
+        assert z.to(torch.ones(1).half()).dtype == torch.complex32
         assert z.to("meta").device.type == "meta"
         assert z.cpu().tolist() == z.tolist()
 
@@ -278,7 +295,7 @@ class TestMatmul:
     def test_against_numpy(self, a, b, dtype):
         z, w = ComplexTensor(*parts(*a, dtype=dtype)), ComplexTensor(*parts(*b, dtype=dtype))
         got = complex_matmul(z, w)
-        assert got.dtype == dtype
+        assert got.part_dtype == dtype
         # Products of multiples of 1/8 below 4, and sums of 10 of them, fit 16 bits: exact in
         # float32, and one rounding of each real product and of their sum in the halves.
         u = 0 if dtype.itemsize > 2 else torch.finfo(dtype).eps / 2

@@ -112,13 +112,44 @@ def test_the_drop_in_reaches_the_kernels_too(kind):
     assert relative_error(got, getattr(torch.fft, kind)(wide(x))) <= FLOAT32_ERROR
 
 
-@pytest.mark.parametrize("kind", ["fft2", "ifft2", "rfft2", "irfft2"])
+@pytest.mark.parametrize("kind", [name for name in (*ND, *ND_REAL) if name.endswith("2")])
 def test_an_image_is_one_launch(kind):
-    x = random_tensor(2, 130, 20, dtype=torch.float32 if kind == "rfft2" else torch.complex64)
+    x = random_tensor(2, 130, 20, dtype=torch.float32 if kind in ND_REAL else torch.complex64)
     before = counts()
     got = getattr(trnfft, kind)(x, s=(100, 30))
     assert dict((counts() - before).launches) == {"two_d": 1}
     assert relative_error(got, getattr(torch.fft, kind)(wide(x), (100, 30))) <= FLOAT32_ERROR
+
+
+@pytest.mark.parametrize("kind", [name for name in (*ND, *ND_REAL) if name.endswith("n")])
+@pytest.mark.parametrize(
+    ("shape", "s", "dim"),
+    [
+        ((2, 5, 6, 7), None, (1, 2, 3)),
+        ((3, 4, 5, 6), (4, 7, 5, 3), None),
+        ((4, 2, 3, 5, 3), None, None),
+        ((4, 6, 5, 2), (5, 4, 8), (2, 0, 1)),
+        ((1, 1, 4), None, None),
+        ((3, 2, 2), None, (2, 1, 0)),
+    ],
+    ids=str,
+)
+def test_any_number_of_dimensions_is_one_launch(kind, shape, s, dim):
+    x = random_tensor(*shape, dtype=torch.float32 if kind in ND_REAL else torch.complex64)
+    before = counts()
+    got = getattr(trnfft, kind)(x, s, dim, "ortho")
+    assert dict((counts() - before).launches) == {"n_d": 1}
+    assert relative_error(got, getattr(torch.fft, kind)(wide(x), s, dim, "ortho")) <= FLOAT32_ERROR
+
+
+def test_a_dimension_too_long_for_one_launch_is_transformed_by_itself():
+    x = random_tensor(3, 4, 1030)
+    before = counts()
+    got = trnfft.rfftn(x)
+    assert dict((counts() - before).launches) == {"four_step": 1, "dft": 2}
+    assert relative_error(got, torch.fft.rfftn(wide(x))) <= FLOAT32_ERROR
+    back = trnfft.irfftn(got, x.shape)
+    assert relative_error(back, wide(x)) <= 2 * FLOAT32_ERROR
 
 
 STFT_OPTIONS = [

@@ -122,7 +122,7 @@ class TestEveryLayer:
         want = numbers(module(z))
         x = ComplexTensor(z).to(dtype)
         got = module.to(dtype)(x)
-        assert got.dtype == dtype
+        assert got.part_dtype == dtype
         # Input and weights are rounded, then up to 24 products and sums of size below 10; a
         # bias of modReLU near -|z| has no relative accuracy, hence the absolute bound.
         bound = 24 * 2 * 10 * torch.finfo(dtype).eps / 2

@@ -8,9 +8,9 @@ import pytest
 import trnfft
 from fresh_process import printed_by
 
-ONE = "(input, n=None, dim=-1, norm=None)"
-TWO = "(input, s=None, dim=(-2, -1), norm=None)"
-SEVERAL = "(input, s=None, dim=None, norm=None)"
+ONE = "(input, n=None, dim=-1, norm=None, *, out=None)"
+TWO = "(input, s=None, dim=(-2, -1), norm=None, *, out=None)"
+SEVERAL = "(input, s=None, dim=None, norm=None, *, out=None)"
 TRIGONOMETRIC = "(input, type=2, n=None, dim=-1, norm=None, orthogonalize=None)"
 FREQUENCIES = "(n, d=1.0, *, dtype=None, device=None, requires_grad=False)"
 

@@ -115,7 +115,10 @@ def test_flops_by_definition():
         (lambda: plan((8,), 1), IndexError, "plan: dim 1 is not one of the 1"),
         (lambda: plan((8, 8), (0, 0), kind="fft2"), ShapeError, "plan: dim must not repeat"),
         (lambda: plan((8, 8), 1, kind="fft2"), ShapeError, "plan: fft2 takes 2 dimension"),
-        (lambda: plan((8, 2048), kind="fft2"), ShapeError, "plan: an image takes up to 1024"),
+        (lambda: plan((8, 8), (), kind="fftn"), ShapeError, "plan: fftn takes 1 dimension"),
+        (lambda: plan((8, 8, 8), (0, 1, 1), kind="fftn"), ShapeError, "dim must not repeat"),
+        (lambda: plan((8, 8), kind="fftn", n=(8,)), ShapeError, "plan: n must give 2 size"),
+        (lambda: plan((8, 2**28 - 57), kind="fft2"), ShapeError, "plan: no kernel transforms"),
         (lambda: plan((2**28 - 57,)), ShapeError, "plan: no kernel transforms"),
         (lambda: plan((8,), generation="gen9"), ValueError, "generation: got 'gen9'"),
         (lambda: create_plan(8.5), DTypeError, "create_plan: n must be an integer"),
@@ -146,16 +149,71 @@ def test_execute_is_the_transform(kind, norm):
     assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("kind", ["fft2", "ifft2", "rfft2", "irfft2"])
-def test_execute_of_an_image(kind):
+@pytest.mark.parametrize("kind", [name + several for name in BACKWARD for several in "2n"])
+def test_execute_over_several_dimensions(kind):
     x = torch.from_numpy(np.random.default_rng(4).standard_normal((3, 6, 5)).astype(np.float32))
-    if kind != "rfft2":
+    if kind[:-1] not in ("rfft", "ihfft"):
         x = torch.complex(x, x.flip(0))
     got = plan(tuple(x.shape), kind=kind).execute(x)
     want = getattr(torch.fft, kind)(x)
     if isinstance(got, ComplexTensor):
         got = got.to_torch_complex()
     assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("kind", ["fftn", "irfftn", "ihfftn"])
+def test_execute_along_chosen_dimensions(kind):
+    x = torch.from_numpy(np.random.default_rng(5).standard_normal((4, 3, 5, 2)).astype(np.float32))
+    if kind != "ihfftn":
+        x = torch.complex(x, x.flip(0))
+    made = plan(x.shape, (2, 0), x.dtype, kind, n=(7, 6), norm="ortho")
+    assert (made.sizes, made.dim, made.n, made.batch) == ((7, 6), (2, 0), 42, 6)
+    got = made.execute(x)
+    if isinstance(got, ComplexTensor):
+        got = got.to_torch_complex()
+    assert torch.equal(got, getattr(torch.fft, kind)(x, (7, 6), (2, 0), "ortho"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "algorithm", "launches"),
+    [
+        ((4, 6), "fftn", FFTAlgorithm.TWO_D, 1),
+        ((4, 6, 8), "fftn", FFTAlgorithm.N_D, 1),
+        ((2, 3, 4, 5, 6), "ihfftn", FFTAlgorithm.N_D, 1),
+        ((8, 513), "hfft2", FFTAlgorithm.TWO_D, 1),
+        ((8, 1025), "fft2", FFTAlgorithm.SEPARABLE, 2),
+        ((2048, 4, 6), "rfftn", FFTAlgorithm.SEPARABLE, 3),
+        ((2, 2, 2, 2, 2, 2), "fftn", FFTAlgorithm.SEPARABLE, 6),
+        ((640,), "fftn", FFTAlgorithm.COOLEY_TUKEY, 1),
+    ],
+)
+def test_algorithms_of_several_dimensions(shape, kind, algorithm, launches):
+    made = plan(shape, kind=kind)
+    assert (made.algorithm, made.cost.launches) == (algorithm, launches)
+    assert " x ".join(map(str, made.sizes)) in str(made)
+
+
+def test_work_by_single_dimensions_is_that_of_their_plans():
+    # Half the bins first, in rows of 2048; then 1025 columns of 6 points, complex.
+    made = plan((3, 6, 2048), kind="rfft2")
+    steps = plan((18, 2048), kind="rfft"), plan((3 * 1025, 6))
+    assert made.cost.flops == sum(step.cost.flops for step in steps)
+    assert made.cost.hbm_bytes == sum(step.cost.hbm_bytes for step in steps)
+    assert made.error_bound == pytest.approx(np.hypot(*(step.error_bound for step in steps)))
+    # Back again: the columns first.
+    made = plan((3, 6, 1025), kind="irfft2")
+    steps = plan((3 * 1025, 6)), plan((18, 1025), kind="irfft")
+    assert made.cost.flops == sum(step.cost.flops for step in steps)
+
+
+def test_plans_that_differ_in_the_batch_share_their_constants():
+    for kind, shape in (("fft", (1000,)), ("irfft", (33,)), ("fft2", (12, 10)), ("rfftn", (4, 6))):
+        first, second = (
+            plan((batch, *shape), range(1, len(shape) + 1), kind=kind) for batch in (2, 7)
+        )
+        assert first is not second
+        pairs = zip(first.constants(), second.constants(), strict=True)
+        assert all(a is b for a, b in pairs)
 
 
 def test_constants_are_made_once_and_cannot_be_written():

@@ -76,7 +76,7 @@ def test_double_is_rounded_once_and_keeps_the_dtype(name):
     call = getattr(trnfft, name)
     with trnfft.precision("double"):
         got = call(x)
-    assert got.dtype is torch.float32
+    assert got.dtype is (torch.float32 if isinstance(got, torch.Tensor) else torch.complex64)
     np.testing.assert_array_equal(array(got), rounded(array(call(wide))))
 
 
@@ -100,8 +100,8 @@ def test_double_with_other_dtypes():
     with trnfft.precision("double"):
         assert trnfft.fft(randn(8).bfloat16()).dtype is torch.bfloat16
         assert trnfft.fft(randn(8, dtype=torch.complex64)).dtype is torch.complex64
-        assert trnfft.fft(randn(8, dtype=torch.float64)).dtype is torch.float64
-        assert trnfft.fft(torch.arange(8)).dtype is torch.float32
+        assert trnfft.fft(randn(8, dtype=torch.float64)).dtype is torch.complex128
+        assert trnfft.fft(torch.arange(8)).dtype is torch.complex64
         assert trnfft.stft(randn(40), 8, return_complex=False).dtype is torch.float32
         assert trnfft.stft(randn(40), 8, return_complex=True).dtype is torch.complex64
         assert trnfft.istft(trnfft.stft(randn(40), 8), 8).dtype is torch.float32

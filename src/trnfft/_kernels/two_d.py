@@ -21,7 +21,7 @@ from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiling import row_tiles
 
-__all__ = ["two_d"]
+__all__ = ["matrix_panel", "transform_images", "two_d"]
 
 _PANEL = BANK // 2
 
@@ -40,11 +40,23 @@ def two_d(
             operand, or n2 that of a real result.
         real: Whether the result is real; a single tensor is returned then.
     """
-    count = x_re.shape[0]
     heights, widths = rows_matrix.shape[2], columns_matrix.shape[2]
     out = []
     for _ in range(1 if real else 2):
-        out.append(nl.ndarray((count, heights, widths), dtype=nl.float32, buffer=nl.shared_hbm))
+        size = (x_re.shape[0], heights, widths)
+        out.append(nl.ndarray(size, dtype=nl.float32, buffer=nl.shared_hbm))
+    parts = [x_re] if x_im is None else [x_re, x_im]
+    transform_images(parts, rows_matrix, columns_matrix, out)
+    if real:
+        return out[0]
+    return out[0], out[1]
+
+
+def transform_images(
+    parts: list[Tile], rows_matrix: Tile, columns_matrix: Tile, out: list[Tile]
+) -> None:
+    """Transform the parts (batch, n1, n2) of all images into those of ``out``, one or two."""
+    heights, widths = rows_matrix.shape[2], columns_matrix.shape[2]
     tall, wide = even_step(heights, _PANEL), even_step(widths, _PANEL)
     stays = None
     if wide == widths:
@@ -52,8 +64,8 @@ def two_d(
     for r0 in range(0, heights, tall):
         r1 = min(r0 + tall, heights)
         left = matrix_panel(rows_matrix, r0, r1)
-        for s in range(count):
-            x = image(x_re, x_im, s)
+        for s in range(parts[0].shape[0]):
+            x = image(parts, s)
             between = chained(x, left, rows_matrix.shape[0])
             for c0 in range(0, widths, wide):
                 c1 = min(c0 + wide, widths)
@@ -71,9 +83,6 @@ def two_d(
                             dst=out[p][s, r0 + m : r0 + m + mw, c0:c1],
                             src=tile[0:mw, p, 0 : c1 - c0],
                         )
-    if real:
-        return out[0]
-    return out[0], out[1]
 
 
 def matrix_panel(matrix: Tile, c0: int, c1: int) -> Tile:
@@ -88,17 +97,16 @@ def matrix_panel(matrix: Tile, c0: int, c1: int) -> Tile:
     return panel
 
 
-def image(x_re: Tile, x_im: Tile | None, s: int) -> list[Tile]:
+def image(parts: list[Tile], s: int) -> list[Tile]:
     """Return the parts of one image, (128, tiles, columns) each."""
-    _, height, width = x_re.shape
-    parts = []
-    for x in (x_re, x_im):
-        if x is not None:
-            # DMA widens bfloat16, since a product takes operands of one width.
-            panel = nl.ndarray((TILE, row_tiles(height), width), dtype=nl.float32, buffer=nl.sbuf)
-            load_panel(panel, x[s], "rows", 0, height, 0, width, 1)
-            parts.append(panel)
-    return parts
+    _, height, width = parts[0].shape
+    panels = []
+    for part in parts:
+        # DMA widens bfloat16, since a product takes operands of one width.
+        panel = nl.ndarray((TILE, row_tiles(height), width), dtype=nl.float32, buffer=nl.sbuf)
+        load_panel(panel, part[s], "rows", 0, height, 0, width, 1)
+        panels.append(panel)
+    return panels
 
 
 def chained(x: list[Tile], left: Tile, depth: int) -> list[Tile]:

@@ -20,7 +20,7 @@ def complex_gemm(a: Spectrum, b: Spectrum) -> Spectrum:
         ShapeError: The operands are not matrices that fit.
         DTypeError: An operand is not complex, or the dtypes differ.
     """
-    left, right = _native("complex_gemm", "a", a), _native("complex_gemm", "b", b)
+    left, right = _operand("complex_gemm", "a", a), _operand("complex_gemm", "b", b)
     _agree("complex_gemm", "a", left, "b", right)
     if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
         raise ShapeError(
@@ -36,10 +36,8 @@ def complex_gemm_bf16(a: Spectrum, b: Spectrum) -> Spectrum:
     Raises:
         ShapeError, DTypeError: As ``complex_gemm``.
     """
-    operands = (_rounded(_native("complex_gemm_bf16", n, x)) for n, x in (("a", a), ("b", b)))
-    result = complex_gemm(*operands)
-    assert isinstance(result, Tensor)
-    return _like(result, a)
+    operands = (_rounded(_operand("complex_gemm_bf16", n, x)) for n, x in (("a", a), ("b", b)))
+    return _like(complex_gemm(*operands), a)
 
 
 def complex_linear(x: Spectrum, w_real: Tensor, w_imag: Tensor) -> Spectrum:
@@ -54,13 +52,13 @@ def complex_linear(x: Spectrum, w_real: Tensor, w_imag: Tensor) -> Spectrum:
         ShapeError: The shapes do not fit.
         DTypeError: x is not complex, or the dtypes differ.
     """
-    value = _native("complex_linear", "x", x)
+    value = _operand("complex_linear", "x", x)
     if w_real.ndim != 2 or w_real.shape != w_imag.shape or value.shape[-1:] != w_real.shape[1:]:
         raise ShapeError(
             f"complex_linear: w_real and w_imag must be (outputs, {value.shape[-1]}), "
             f"got {tuple(w_real.shape)} and {tuple(w_imag.shape)}"
         )
-    weight = torch.complex(w_real, w_imag)
+    weight = ComplexTensor(w_real, w_imag)
     _agree("complex_linear", "x", value, "w_real", weight)
     return _like(linear(value, weight, None), x)
 
@@ -73,34 +71,34 @@ def complex_mask_apply(mask_: Spectrum, spec: Spectrum) -> Spectrum:
         ShapeError: The shapes do not broadcast.
     """
     weights, spectrum = (
-        _native("complex_mask_apply", "mask", mask_),
-        _native("complex_mask_apply", "spec", spec),
+        _operand("complex_mask_apply", "mask", mask_),
+        _operand("complex_mask_apply", "spec", spec),
     )
     _agree("complex_mask_apply", "mask", weights, "spec", spectrum)
     return _like(mask(weights, spectrum), spec)
 
 
-def _native(function: str, name: str, value: Spectrum) -> Tensor:
-    native = value.to_torch_complex() if isinstance(value, ComplexTensor) else value
-    if not isinstance(native, Tensor) or not native.is_complex():
-        kind = native.dtype if isinstance(native, Tensor) else type(native).__name__
+def _operand(function: str, name: str, value: Spectrum) -> ComplexTensor:
+    if isinstance(value, ComplexTensor):
+        return value
+    if not isinstance(value, Tensor) or not value.is_complex():
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise DTypeError(f"{function}: {name} must be complex, got {kind}")
-    return native
+    return ComplexTensor(value)
 
 
-def _agree(function: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+def _agree(function: str, first: str, a: ComplexTensor, second: str, b: ComplexTensor) -> None:
     if a.dtype is not b.dtype:
         raise DTypeError(
             f"{function}: {first} and {second} must have one dtype, got {a.dtype} and {b.dtype}"
         )
 
 
-def _like(result: Tensor, operand: Spectrum) -> Spectrum:
+def _like(result: Spectrum, operand: Spectrum) -> Spectrum:
     if isinstance(operand, ComplexTensor):
-        return ComplexTensor.from_torch_complex(result)
-    return result
+        return ComplexTensor(result)
+    return result.to_torch_complex() if isinstance(result, ComplexTensor) else result
 
 
-def _rounded(value: Tensor) -> Tensor:
-    parts = torch.view_as_real(value.resolve_conj())
-    return torch.view_as_complex(parts.to(torch.bfloat16).to(torch.float32))
+def _rounded(value: ComplexTensor) -> ComplexTensor:
+    return value.to(torch.bfloat16).to(torch.float32)

@@ -1,0 +1,211 @@
+"""Where torch takes tensors it takes ComplexTensors: trees, transforms, files, loaders."""
+
+import io
+import json
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils.data import DataLoader, default_collate
+
+import trnfft
+from trnfft import ComplexTensor
+from trnsci.core.testing import random_tensor
+
+from .agreement import array, in_parts
+
+
+def native(*shape, seed=0):
+    return ComplexTensor(random_tensor(*shape, dtype=torch.complex64, seed=seed))
+
+
+def parts(*shape, seed=0):
+    z = native(*shape, seed=seed)
+    return in_parts(z.real.contiguous(), z.imag.contiguous())
+
+
+MADE = {"native": native, "parts": parts, "bfloat16": lambda *s, **k: native(*s, **k).bfloat16()}
+forms = pytest.mark.parametrize("make", MADE.values(), ids=list(MADE))
+
+
+def same(a, b):
+    assert (type(a), a.dtype) == (ComplexTensor, b.dtype)
+    assert torch.equal(a.real, b.real)
+    assert torch.equal(a.imag, b.imag)
+
+
+@forms
+def test_is_a_node_of_a_tree(make):
+    z = make(3, 4)
+    leaves, spec = pytree.tree_flatten({"z": [z, 1]})
+    assert all(isinstance(leaf, (torch.Tensor, int)) for leaf in leaves)
+    assert len(leaves) == (2 if z.is_native else 3)
+    again = pytree.tree_unflatten(leaves, spec)["z"][0]
+    same(again, z)
+    assert again.is_native == z.is_native
+    # A tree may hold anything in the place of tensors, as torch.func puts dimensions there.
+    pytree.tree_map(lambda leaf: None, z)
+    names = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(z)[0]]
+    assert names == ([".native"] if z.is_native else [".real", ".imag"])
+    assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
+
+
+@forms
+def test_vmap_and_grad(make):
+    z = make(3, 4)
+    got = torch.vmap(lambda row: row * 2 + row.conj())(z)
+    same(got, z * 2 + z.conj())
+    same(torch.vmap(lambda row: row.sum(), in_dims=1)(z), z.sum(0))
+    wide = make(5)
+    found = torch.func.grad(lambda w: (w.real.float() ** 2).sum())(wide)
+    assert isinstance(found, ComplexTensor)
+    assert torch.equal(found.real, 2 * wide.real)
+
+
+@forms
+def test_compiles_without_a_break(make):
+    def function(z, w):
+        return ((z * w + 1).conj().matmul(w.mT)).abs(), z.reshape(-1)[1:]
+
+    z, w = make(3, 4), make(3, 4, seed=1)
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    size, flat = compiled(z, w)
+    want_size, want_flat = function(z, w)
+    assert torch.equal(size, want_size)
+    same(flat, want_flat)
+
+
+class Spectral(torch.nn.Module):
+    def forward(self, z):
+        return trnfft.ifft(trnfft.fft(z) * 2)
+
+
+@forms
+def test_exports(make):
+    z = make(3, 4)
+    exported = torch.export.export(Spectral(), (z,))
+    same(exported.module()(z), Spectral()(z))
+
+
+@forms
+def test_files_are_read_with_weights_only(make):
+    z = make(3, 4)
+    file = io.BytesIO()
+    torch.save({"spectrum": z}, file)
+    file.seek(0)
+    again = torch.load(file, weights_only=True)["spectrum"]
+    same(again, z)
+    assert again.is_native == z.is_native
+
+
+@forms
+def test_batches_of_a_loader(make):
+    entries = [make(4, seed=seed) for seed in range(4)]
+    batch = default_collate([{"z": entry} for entry in entries])["z"]
+    same(batch, torch.stack(entries))
+    first = next(iter(DataLoader(entries, batch_size=2)))
+    same(first, torch.stack(entries[:2]))
+
+
+@forms
+def test_share_memory(make):
+    z = make(3)
+    assert z.share_memory_() is z
+    assert all(tensor.is_shared() for tensor in z._tensors())
+
+
+# Each method, with arguments that fit a (3, 3) matrix.
+METHODS = {
+    "sin": (), "cos": (), "tan": (), "sinh": (), "cosh": (), "tanh": (), "sigmoid": (),
+    "log2": (), "log10": (), "rsqrt": (), "sgn": (), "neg": (), "isnan": (), "isinf": (),
+    "isfinite": (), "all": (), "any": (), "cumprod": (0,), "trace": (), "ravel": (),
+    "unflatten": (0, (3, 1)), "swapaxes": (0, 1), "swapdims": (0, 1), "moveaxis": (0, 1),
+    "narrow": (0, 1, 2), "select": (0, 1), "index_select": (0, torch.tensor([2, 0])),
+    "masked_select": (torch.eye(3) > 0,), "gather": (0, torch.zeros(2, 3, dtype=torch.int64)),
+    "take": (torch.tensor([3, 5]),), "take_along_dim": (torch.zeros(1, 3, dtype=torch.int64), 0),
+    "repeat": (2, 1), "repeat_interleave": (2,), "tile": (2,), "broadcast_to": ((2, 3, 3),),
+    "diag": (), "diagonal": (), "diff": (), "tril": (), "triu": (), "rot90": (),
+    "unfold": (0, 2, 1), "nonzero": (), "adjoint": (), "var": (), "std": (), "norm": (),
+    "inverse": (), "det": (), "masked_fill": (torch.eye(3) > 0, 2.0), "new_zeros": ((2,),),
+    "new_ones": ((2,),), "new_full": ((2,), 3.0), "resolve_conj": (),
+}  # fmt: skip
+TWO = {"add", "sub", "mul", "div", "mm", "matmul", "eq", "ne", "isclose", "dist"}
+
+
+@pytest.mark.parametrize("make", [native, parts], ids=["native", "parts"])
+@pytest.mark.parametrize("name", [*METHODS, *sorted(TWO)])
+def test_methods_are_those_of_torch(make, name):
+    z = make(3, 3)
+    arguments = METHODS.get(name, (make(3, 3, seed=1),))
+    want = getattr(z.to_torch_complex(), name)(
+        *(a.to_torch_complex() if isinstance(a, ComplexTensor) else a for a in arguments)
+    )
+    got = getattr(z, name)(*arguments)
+    assert tuple(got.shape) == tuple(want.shape)
+    assert got.dtype is want.dtype
+    # Formulas on parts round a few times more than torch's; neither is cancelled here.
+    error = abs(array(got) - array(want)).max() if got.numel() else 0.0
+    assert error <= 16 * 2.0**-24 * max(1.0, float(abs(array(want)).max()))
+
+
+def test_vectors_and_batches():
+    a, b = native(4), native(4, seed=1)
+    x, y = a.to_torch_complex(), b.to_torch_complex()
+    assert torch.equal(a.dot(b).to_torch_complex(), x.dot(y))
+    assert torch.equal(a.vdot(b).to_torch_complex(), x.vdot(y))
+    assert torch.equal(a.outer(b).to_torch_complex(), x.outer(y))
+    m, n = native(2, 3, 3), native(2, 3, 3, seed=1)
+    assert torch.equal(m.bmm(n).to_torch_complex(), m.to_torch_complex().bmm(n.to_torch_complex()))
+    assert torch.equal(m[0].mv(n[0, 0]).to_torch_complex(), (m[0] @ n[0, 0]).to_torch_complex())
+    assert [len(p) for p in native(5).tensor_split(2)] == [3, 2]
+    assert a.allclose(a * (1 + 1e-7))
+    assert a.equal(a.clone())
+    assert not a.equal(b)
+
+
+@forms
+def test_dtypes_and_layout(make):
+    z = make(3, 4)
+    assert (z.float().dtype, z.double().dtype) == (torch.complex64, torch.complex128)
+    assert (z.half().dtype, z.bfloat16().dtype) == (torch.complex32, torch.bfloat16)
+    assert z.cfloat().dtype is torch.complex64
+    assert z.type_as(native(1).double()).dtype is torch.complex128
+    size = 2 * z.part_dtype.itemsize
+    assert (z.element_size(), z.nbytes) == (size, 12 * size)
+    assert z.is_contiguous()
+    assert not z.T.is_contiguous()
+    assert z.stride(-1) == z.stride()[-1] == z.real.stride(-1) // (2 if z.is_native else 1)
+    assert (z.is_cpu, z.is_cuda, z.get_device(), z.layout) == (True, False, -1, torch.strided)
+    assert z.expand_as(make(2, 3, 4)).shape == (2, 3, 4)
+    assert z.view_as(make(4, 3)).shape == z.reshape_as(make(4, 3)).shape == (4, 3)
+    assert z.is_complex()
+    assert not z.is_floating_point()
+
+
+@forms
+def test_backward_from_the_tensor_itself(make):
+    z = make(3).requires_grad_()
+    assert z.is_leaf
+    w = z * 2
+    assert not w.is_leaf
+    assert w.grad_fn is not None
+    w.retain_grad()
+    seed = make(3, seed=2)
+    w.backward(seed)
+    same(w.grad, seed)
+    same(z.grad, seed * 2)
+    z = make(2).requires_grad_()
+    (z * 2).backward(seed[:2].to_torch_complex())
+    same(z.grad, seed[:2] * 2)
+
+
+def test_importing_the_package_registers_once():
+    code = (
+        "import torch, trnfft\n"
+        "from trnfft import ComplexTensor\n"
+        "z = ComplexTensor(torch.ones(2))\n"
+        "print(json.dumps(len(torch.utils._pytree.tree_leaves([z, z]))))"
+    )
+    from fresh_process import printed_by
+
+    assert printed_by(code) == json.loads("2")

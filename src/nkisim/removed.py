@@ -1,13 +1,14 @@
-"""Names of other releases of NKI, and what happens when a kernel asks for them."""
+"""What NKI 0.3.0 does not have and kernels ask for: names of other releases, tensor operators."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from nkisim.diagnostics import NkiValidationError, Rule, declare, flag
+from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, declare, flag
 
-__all__ = ["BAD_CALL", "NkiRemovedError", "missing_method", "missing_name"]
+__all__ = ["BAD_CALL", "NkiRemovedError", "NoOperators", "missing_method", "missing_name"]
 
 BAD_CALL = declare(
     "A025",
@@ -40,6 +41,22 @@ REMOVED_ALLOCATOR = declare(
     "error",
     "Allocation decorators or allocators of nki.compiler are used.",
     "0.3.0 places tensors with address=",
+    meaningless=True,
+)
+MATRIX_OPERATOR = declare(
+    "L026",
+    "matrix-operator",
+    "error",
+    "The operator @ is applied to a tensor.",
+    "the compiler has no such operator",
+    meaningless=True,
+)
+TENSOR_OPERATOR = declare(
+    "L027",
+    "tensor-operator",
+    "error",
+    "A Python operator, or a function of NumPy, is applied to a tensor.",
+    "the compiler knows operators on numbers only",
     meaningless=True,
 )
 DYNAMIC_COPY = declare(
@@ -112,11 +129,15 @@ class NkiRemovedError(NkiValidationError, AttributeError):
 
 def missing_name(module: str) -> Callable[[str], NoReturn]:
     """Return the ``__getattr__`` of a module of NKI: removed names raise with the remedy."""
+    home = module.replace("nki", "nkisim", 1)
 
     def get(name: str) -> NoReturn:
         known = _RULES[module].get(name)
         if known is None:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            # Python looks for the nearest name in what is called the object.
+            raise AttributeError(
+                f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[home]
+            )
         rule, remedy = known
         _refuse(rule, f"{module}.{name}", name, remedy)
 
@@ -141,3 +162,59 @@ def _refuse(rule: Rule, full_name: str, name: str, remedy: str) -> NoReturn:
         error=NkiRemovedError,
     )
     raise AssertionError("unreachable: the rules of removed names always raise")
+
+
+def _operator(symbol: str, name: str) -> Callable[..., NoReturn]:
+    """Return a method that refuses an operator; ``name`` is the function to call instead."""
+
+    def refuse(self: Any, *others: Any) -> NoReturn:
+        kinds = " and ".join(f"{type(operand).__name__!r}" for operand in (self, *others))
+        _refuse_operator(
+            MATRIX_OPERATOR if symbol == "@" else TENSOR_OPERATOR,
+            f"unsupported operand type{'(s)' if others else ''} for {symbol}: {kinds}",
+            self,
+            f"nl.{name}, or an instruction of nki.isa with a dst=",
+        )
+
+    return refuse
+
+
+def _refuse_operator(rule: Rule, message: str, tensor: Any, fix: str) -> NoReturn:
+    flag(rule, message, operand=tensor.name, seen=tensor.describe(), fix=fix, error=NkiCallError)
+    raise AssertionError("unreachable: the rules of operators always raise")
+
+
+class NoOperators:
+    """Base class of tensors: operators and functions of NumPy are refused, with the remedy."""
+
+    __slots__ = ()
+
+    __add__ = __radd__ = _operator("+", "add")
+    __sub__ = __rsub__ = _operator("-", "subtract")
+    __mul__ = __rmul__ = _operator("*", "multiply")
+    __truediv__ = __rtruediv__ = _operator("/", "divide")
+    __floordiv__ = __rfloordiv__ = _operator("//", "divide and nl.floor")
+    __mod__ = __rmod__ = _operator("%", "mod")
+    __pow__ = __rpow__ = _operator("**", "power")
+    __matmul__ = __rmatmul__ = _operator("@", "matmul")
+    __and__ = __rand__ = _operator("&", "bitwise_and")
+    __or__ = __ror__ = _operator("|", "bitwise_or")
+    __xor__ = __rxor__ = _operator("^", "bitwise_xor")
+    __lshift__ = __rlshift__ = _operator("<<", "left_shift")
+    __rshift__ = __rrshift__ = _operator(">>", "right_shift")
+    __lt__ = _operator("<", "less")
+    __le__ = _operator("<=", "less_equal")
+    __gt__ = _operator(">", "greater")
+    __ge__ = _operator(">=", "greater_equal")
+    __neg__ = _operator("unary -", "negative")
+    __pos__ = _operator("unary +", "copy")
+    __invert__ = _operator("unary ~", "invert")
+    __abs__ = _operator("abs()", "abs")
+
+    def __array_ufunc__(self, ufunc: Any, *_: Any, **__: Any) -> NoReturn:
+        _refuse_operator(
+            TENSOR_OPERATOR,
+            f"unsupported operand type for np.{ufunc.__name__}: {type(self).__name__!r}",
+            self,
+            "a function of nki.language, or an instruction of nki.isa with a dst=",
+        )

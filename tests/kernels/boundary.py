@@ -129,6 +129,31 @@ def good_L060_number(a):
     return stored(nl.load(a))
 
 
+# -- Python on tensors ---------------------------------------------------------------------------
+
+
+@twin(f32(64, 32))
+def bad_L026(a):
+    tile = nl.load(a)
+    return stored(tile @ tile)  # here
+
+
+def good_L026(a):
+    tile = nl.load(a)
+    return stored(nl.matmul(tile, tile, transpose_x=True))
+
+
+@twin(f32(64, 32))
+def bad_L027(a):
+    tile = nl.load(a)
+    return stored(tile * 2.0)  # here
+
+
+def good_L027(a):
+    tile = nl.load(a)
+    return stored(nl.multiply(tile, 2.0))
+
+
 # -- host code -----------------------------------------------------------------------------------
 
 

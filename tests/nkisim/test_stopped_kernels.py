@@ -306,3 +306,11 @@ def test_an_integer_for_an_enum_member_only_warns():
     np.testing.assert_array_equal(sim(SOURCE), SOURCE)
     assert sim.report.ok
     assert [(f.rule.id, f.severity) for f in sim.report] == [("A013", "warning")]
+
+
+@pytest.mark.parametrize(("module", "name"), [(nl, "sofmax"), (nisa, "tensor_scaler")])
+def test_python_can_suggest_the_name_that_was_meant(module, name):
+    with pytest.raises(AttributeError, match=name) as caught:
+        getattr(module, name)
+    # From these two Python makes its "Did you mean".
+    assert (caught.value.name, caught.value.obj) == (name, module)

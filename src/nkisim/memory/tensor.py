@@ -20,7 +20,7 @@ from nkisim.memory.objects import NKIObject
 from nkisim.memory.psum import Region
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints
-from nkisim.removed import missing_method
+from nkisim.removed import NoOperators, missing_method
 
 if TYPE_CHECKING:
     from nkisim.memory.allocation import Allocation
@@ -34,7 +34,7 @@ _NO_SLICES: dict[tuple[Any, ...], NkiTensor] = {}
 """What a tensor has that was never sliced; stays empty."""
 
 
-class NkiTensor(NKIObject):
+class NkiTensor(NoOperators, NKIObject):
     """A tensor in HBM, SBUF or PSUM, or a view of one.
 
     Attributes:

@@ -45,15 +45,51 @@ def test_a_tensor_is_not_none():
     np.testing.assert_array_equal(nkisim.check(compared_with_none)(source).outputs, source)
 
 
+OPERATORS = [
+    lambda t, n: t + t,
+    lambda t, n: t + 1.0,
+    lambda t, n: 1.0 - t,
+    lambda t, n: n * t,
+    lambda t, n: t / n,
+    lambda t, n: np.float32(2) ** t,
+    lambda t, n: t // 2,
+    lambda t, n: t % 2,
+    lambda t, n: t & 1,
+    lambda t, n: t << 1,
+    lambda t, n: t > 0,
+    lambda t, n: n > t,
+    lambda t, n: -t,
+    lambda t, n: abs(t),
+    lambda t, n: sum([t, t]),
+    lambda t, n: np.exp(t),
+    lambda t, n: np.add(n, t),
+]
+
+
 @nkisim.jit
-def multiplied_by_python(source):
-    tile = loaded(source)
-    return tile * tile
+def operated(source, operator):
+    operator(loaded(source), np.ones((2, 2), np.float32))
+    return stored(loaded(source))
 
 
-def test_tensors_have_no_arithmetic():
-    with pytest.raises((TypeError, nkisim.NkiValidationError), match="unsupported operand"):
-        nkisim.simulate(multiplied_by_python)(np.ones((2, 2), np.float32))
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_tensors_have_no_operators(operator):
+    with pytest.raises(TypeError, match=r"unsupported operand.*'NkiTensor'") as caught:
+        nkisim.simulate(operated)(np.ones((2, 2), np.float32), operator)
+    assert caught.value.rule_id == "L027"
+    assert caught.value.finding.line == operator.__code__.co_firstlineno
+
+
+def test_tensors_in_place_and_as_matrices():
+    with pytest.raises(TypeError) as caught:
+        nkisim.simulate(operated)(np.ones((2, 2), np.float32), lambda t, n: t @ t)
+    assert caught.value.rule_id == "L026"
+
+    def in_place(tensor, _):
+        tensor += 1.0
+
+    with pytest.raises(TypeError, match="unsupported operand"):
+        nkisim.simulate(operated)(np.ones((2, 2), np.float32), in_place)
 
 
 @nkisim.jit

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnblas import _cuda
 from trnsci.core.eager import unwatched
 
 __all__ = ["moduli_sum", "two_norm"]
@@ -34,6 +35,10 @@ def two_norm(x: Tensor) -> Tensor:
         low, high = _SAFE_NORM
         if low < norm.item() < high:
             return norm
+    elif x.is_cuda:
+        found = _cuda.norm(x)
+        if found is not None:
+            return found
     if x.dtype is not torch.float64:
         # Squares of float32 neither overflow nor vanish in float64.
         return torch.linalg.vector_norm(x, dtype=torch.float64).to(x.dtype)

@@ -5,8 +5,9 @@ import torch
 
 import trnblas
 from oracles import blas as oracle
+from trnblas import _cuda
 
-from .agreement import FLOATING, array, assert_agrees
+from .agreement import FLOATING, ROUNDOFF, array, assert_agrees
 from .cases import CASES, unchanged
 
 pytestmark = [
@@ -57,3 +58,64 @@ def test_special_values_on_cuda():
 def test_two_devices_are_refused():
     with pytest.raises(RuntimeError, match=r"gemm: A and B must be on one device"):
         trnblas.gemm(1.0, torch.ones(2, 2), torch.ones(2, 2, device="cuda"))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 255, 257, 4095, 4097, 2**20 + 1, 5_000_003])
+def test_norms_in_one_launch(count):
+    generator = torch.Generator("cuda").manual_seed(count)
+    for offset in (0, 1):  # aligned to four numbers, and not
+        x = torch.randn(count + offset, device="cuda", generator=generator)[offset:]
+        want = float(torch.linalg.vector_norm(x.double()))
+        for scale in (1.0, 1e30, 1e-30):
+            for _ in range(3):  # the counter of blocks is ready for the next call
+                got = float(trnblas.nrm2(x * scale))
+                assert abs(got - scale * want) <= 4 * 2.0**-24 * scale * want
+    assert _cuda.norm(x) is not None, "torch computed them"
+
+
+def test_norms_of_special_values_on_cuda():
+    for values, want in (
+        ([0.0, 0.0], 0.0),
+        ([1.0, float("-inf")], float("inf")),
+        ([3.0, 4.0], 5.0),
+    ):
+        assert float(trnblas.nrm2(torch.tensor(values, device="cuda"))) == want
+    assert trnblas.nrm2(torch.tensor([1.0, float("nan")], device="cuda")).isnan()
+    assert trnblas.nrm2(torch.empty(0, device="cuda")) == 0
+    x = torch.tensor([3e30, 4e30], device="cuda", requires_grad=True)
+    trnblas.nrm2(x).backward()
+    assert torch.allclose(x.grad.cpu(), torch.tensor([0.6, 0.8]), rtol=4 * 2.0**-24)
+
+
+def test_norms_on_two_streams_do_not_meet():
+    x = torch.ones(2**22, device="cuda")
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    results = []
+    torch.cuda.synchronize()
+    for turn in range(40):
+        with torch.cuda.stream(streams[turn % 4]):
+            results.append(trnblas.nrm2(x))
+    torch.cuda.synchronize()
+    assert [float(r) for r in results] == [2.0**11] * 40
+
+
+@pytest.mark.parametrize("dtype", FLOATING, ids=str)
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 64, 129, 1000])
+def test_rank_k_updates_are_exactly_symmetric_on_cuda(n, dtype):
+    generator = torch.Generator("cuda").manual_seed(n)
+    a = torch.randn(3, n, 33, device="cuda", dtype=dtype, generator=generator)
+    for operand in (a, a[0]):
+        got = trnblas.syrk(0.5, operand)
+        assert torch.equal(got, got.mT)
+        want = operand.to(torch.complex128) @ operand.to(torch.complex128).mT / 2
+        moduli = operand.to(torch.complex128).abs()
+        bound = 40 * ROUNDOFF[dtype] * (moduli @ moduli.mT)
+        assert ((got.to(torch.complex128) - want).abs() <= bound).all()
+
+
+def test_the_mirror_copies_the_upper_triangle():
+    for dtype in (torch.bfloat16, torch.float32, torch.complex64, torch.complex128):
+        c = torch.randn(2, 70, 70, device="cuda", dtype=dtype)
+        upper = c.triu()
+        assert _cuda.mirror_in_place(c)
+        assert torch.equal(c, upper + c.triu(1).mT)

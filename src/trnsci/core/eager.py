@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-__all__ = ["readable", "unwatched"]
+__all__ = ["readable", "untracked", "unwatched"]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -39,6 +39,13 @@ def unwatched(tensor: Tensor) -> bool:
     if torch.compiler.is_compiling():
         return False
     return type(tensor) in _PLAIN and tensor.is_cpu and _untransformed()
+
+
+def untracked(tensor: Tensor) -> bool:
+    """Return whether an eager tensor, on any device, is neither differentiated nor transformed."""
+    if torch.compiler.is_compiling() or type(tensor) not in _PLAIN:
+        return False
+    return not (tensor.requires_grad and torch.is_grad_enabled()) and _untransformed()
 
 
 def _untransformed() -> bool:

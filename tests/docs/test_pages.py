@@ -14,6 +14,7 @@ from nkisim import api, collectives, isa, language, uninstall  # noqa: F401
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES
 from nkisim.spec import INSTRUCTIONS
+from trnsci.core import counters
 
 from .pages import DOCS, GENERATED, ROOT, Page, written_pages
 
@@ -30,6 +31,7 @@ def test_blocks_run_and_print_what_is_shown(path, tmp_path, monkeypatch):
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+    counters.reset()
     try:
         Page.read(path).run()
     finally:

@@ -172,13 +172,23 @@ def test_factors_that_are_tensors_stay_outside_of_the_kernel():
     )
 
 
-def test_what_no_kernel_takes_is_left_to_torch_and_explained():
+def test_what_no_kernel_takes_is_left_to_torch_counted_and_explained(monkeypatch):
     double = torch.ones(4, 4, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match=r"gemm: .* torch.float64, and TRNBLAS_REQUIRE_NKI"):
+        trnblas.gemm(1.0, double, double)
+    with pytest.raises(RuntimeError, match=r"symm: .* not batches, and TRNBLAS_REQUIRE_NKI"):
+        trnblas.symm(1.0, torch.ones(2, 4, 4), torch.ones(4, 4))
+    assert trnblas.gemm(1.0, torch.ones(0, 4), torch.ones(4, 4)).shape == (0, 4)
+    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
     before = counts()
     assert trnblas.gemm(1.0, double, double).dtype is torch.float64
     assert trnblas.symm(1.0, torch.ones(2, 4, 4), torch.ones(4, 4)).shape == (2, 4, 4)
-    assert trnblas.gemm(1.0, torch.ones(0, 4), torch.ones(4, 4)).shape == (0, 4)
-    assert not (counts() - before).launches
+    since = counts() - before
+    assert not since.launches
+    assert since.refusals == {
+        ("trnblas.gemm", "the kernel does not take torch.float64"): 1,
+        ("trnblas.symm", "the kernel takes single matrices, not batches"): 1,
+    }
     assert "does not take torch.float64" in str(explain(trnblas.gemm, 1.0, double, double))
     batch = explain(trnblas.symm, 1.0, torch.ones(2, 4, 4), torch.ones(4, 4))
     assert "single matrices" in str(batch)

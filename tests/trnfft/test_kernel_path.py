@@ -238,7 +238,7 @@ def test_gradients_are_those_of_torch(kind):
     assert relative_error(found[0], found[1]) <= 4 * FLOAT32_ERROR
 
 
-def test_precision_chooses_the_kernels_operands():
+def test_precision_chooses_the_kernels_operands(monkeypatch):
     x = operand("fft", 100, True)
     want = torch.fft.fft(wide(x))
     with trnfft.precision("fast"), launched("dft"):
@@ -246,6 +246,9 @@ def test_precision_chooses_the_kernels_operands():
     assert FLOAT32_ERROR < coarse <= BFLOAT16_ERROR
     before = counts()
     with trnfft.precision("double"):
+        with pytest.raises(RuntimeError, match=r"does not take torch.float64, and TRNFFT_REQUIRE"):
+            trnfft.fft(x)
+        monkeypatch.delenv("TRNFFT_REQUIRE_NKI")
         # One rounding of the result to float32.
         assert relative_error(trnfft.fft(x), want) <= 2.0**-24
     assert not (counts() - before).launches, "float64 is for the host"

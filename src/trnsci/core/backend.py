@@ -12,7 +12,7 @@ library.backend(...)`` holds for the current context, so that threads and tasks 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 try:
     import torch  # noqa: F401
@@ -29,6 +29,9 @@ from trnsci.core.errors import BackendError, FlagError
 from trnsci.core.explanation import RUNNING, recording
 from trnsci.core.provider import has_aws_nki
 from trnsci.core.setting import Setting
+
+if TYPE_CHECKING:
+    from trnsci.core.operation import Operation
 
 __all__ = ["Backend", "Library", "Path", "device_ready"]
 
@@ -50,13 +53,15 @@ class Library:
     Attributes:
         name: Import name, such as ``"trnblas"``.
         use_simulator: The variable that sends kernels to the simulator.
-        require_nki: The variable that makes a failing kernel raise.
+        require_nki: The variable that makes a call raise that no kernel computes.
+        operations: The operations declared so far, by name.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.use_simulator = library_switch(name, "USE_SIMULATOR")
         self.require_nki = library_switch(name, "REQUIRE_NKI")
+        self.operations: dict[str, Operation] = {}
         self._requested = Setting(f"{name}.backend", "auto")
 
     def __repr__(self) -> str:

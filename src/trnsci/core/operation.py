@@ -1,9 +1,9 @@
 """An operation that torch and an NKI kernel can both compute.
 
 The choice is made once, here, for every operation of every library. On the torch path the
-reference is called and nothing else happens. On a kernel path the call goes through a torch custom
-operator ``torch.ops.<library>.<name>``, so that autograd, FakeTensor, torch.compile and vmap know
-what it does without running it.
+reference is called and nothing else happens. On a kernel path the call goes through a torch
+operator ``torch.ops.<library>.<name>``, so that autograd, torch.func, FakeTensor, torch.compile,
+torch.export and vmap know what it does without running it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from threading import Lock
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
+from trnsci.core._autocast import Autocast, autocast_device, cast_arguments
+from trnsci.core._derivatives import each_entry, make_node
 from trnsci.core._tracing import constant_to_compile
 from trnsci.core.backend import Library, Path
-from trnsci.core.errors import KernelError
+from trnsci.core.counters import count_refusal
+from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.explanation import Step, note, recording
 from trnsci.core.fallback import report_fallback
 from trnsci.core.launch import Launcher
@@ -32,19 +36,27 @@ class Operation:
     Args:
         library: Whose backend decides.
         name: Name of the operation within the library.
-        reference: Torch function of the operation's arguments, differentiable and out of place; its
-            annotations (``Tensor``, ``Tensor | None``, ``float``, ``int``, ``bool``, ``str``) give
-            the custom operator its schema, unless ``fake`` does.
+        reference: Torch function of the operation's arguments, differentiable and out of place,
+            that returns a tensor or a tuple of them; its annotations (``Tensor``, ``Tensor |
+            None``, ``float``, ``int``, ``bool``, ``str``; ``tuple[Tensor, Tensor]`` for two
+            results) give the operator its schema, unless ``fake`` does.
         launch: A function, or ``"module:function"`` to be imported at the first kernel call. It
             gets a ``Launcher`` and the operation's arguments, calls ``launcher(kernel, *args)`` at
-            least once, and returns a tensor of the reference's shape and dtype.
-        fake: Function of the arguments that returns a tensor of the result's shape and dtype
+            least once, and returns what the reference would, in shape and dtype.
+        fake: Function of the arguments that returns tensors of the result's shape and dtype
             without computing; None runs the reference on tensors without values.
         backward: ``backward(grad, needed, *args)`` returns one gradient for each argument, None
-            where ``needed`` (one bool for each argument) is False; None differentiates the
-            reference.
-        dtypes: Names of the dtypes that the kernel takes; a call with a tensor of any other runs
-            on torch.
+            where ``needed`` (one bool for each argument) is False; with several results ``grad`` is
+            a tuple. None differentiates the reference.
+        jvp: ``jvp(tangents, *args)`` returns the tangent of each result for those of the
+            arguments, of which some are None; None differentiates the reference.
+        batched: ``batched(info, in_dims, *args)`` is the rule of ``torch.vmap``, as
+            ``torch.library.register_vmap`` has it; None computes entry after entry.
+        autocast: What automatic mixed precision makes of the arguments (see ``Autocast``):
+            ``"lower"`` for products, which run in the precision that it asks for, ``"float32"``
+            for what torch computes in float32 then, ``"keep"`` for what it does not touch.
+        dtypes: Names of the dtypes that the kernel takes; a call with a tensor of any other is
+            refused and runs on torch.
         flops: Function of the arguments that returns how much work a call is.
         min_flops: Work below which backend ``"auto"`` runs on torch even where a NeuronCore is
             present, since a launch would take longer.
@@ -57,10 +69,13 @@ class Operation:
         library: Library,
         name: str,
         *,
-        reference: Callable[..., Tensor],
-        launch: str | Callable[..., Tensor],
-        fake: Callable[..., Tensor] | None = None,
+        reference: Callable[..., Any],
+        launch: str | Callable[..., Any],
+        fake: Callable[..., Any] | None = None,
         backward: Callable[..., tuple[Tensor | None, ...]] | None = None,
+        jvp: Callable[..., Any] | None = None,
+        batched: Callable[..., tuple[Any, Any]] | None = None,
+        autocast: Autocast = "keep",
         dtypes: tuple[str, ...] = ("float32", "bfloat16"),
         flops: Callable[..., float] | None = None,
         min_flops: float = 2e9,
@@ -70,54 +85,55 @@ class Operation:
         self.name = name
         self.qualified_name = f"{library.name}.{name}"
         self.reference = reference
+        self.autocast = autocast
         self.dtypes = frozenset(getattr(torch, dtype) for dtype in dtypes)
         self.min_flops = min_flops
         self._launch = launch
         self._fake = fake or reference
-        self._backward = backward or self._reference_backward
+        self._backward = backward
+        self._jvp = jvp
+        self._batched = batched or self._each
         self._flops = flops
         self._unsuited = unsuited
         # torch.compile cannot format a number that may be dynamic to it.
         self._too_small = f"a launch is worth at least {min_flops:.3g} flops"
         self._operator: Any = None
+        self._node: Any = None
+        self._home: Any = None
         self._lock = Lock()
+        library.operations[name] = self
 
     def __repr__(self) -> str:
         return f"<operation {self.qualified_name}>"
 
-    def __call__(self, *args: Any) -> Tensor:
+    def __call__(self, *args: Any) -> Any:
         """Return the result, by the path that the backend and the arguments ask for."""
         if not self.library.kernels_wanted():
             return self.reference(*args)
-        path, reason = self.choose(*args)
-        if recording():
-            note(Step(self.qualified_name, path, reason))
-            return self.shape_of_result(*args)
-        if path == "pytorch":
-            return self.reference(*args)
-        self.register()
-        result: Tensor = self._operator(*args)
-        return result
+        device = autocast_device(args)
+        if device is None:
+            return self._called(args)
+        args = cast_arguments(self.autocast, device, args)
+        with torch.autocast(device, enabled=False):
+            return self._called(args)
 
     def choose(self, *args: Any) -> tuple[Path, str]:
         """Return the path that a call takes now, and why."""
-        path = self.library.path()
-        requested = self.library.get_backend()
-        if path == "pytorch":
-            return path, (
-                "backend 'pytorch' is set"
-                if requested == "pytorch"
-                else "backend 'auto' finds no NeuronCore with AWS's NKI"
-            )
-        for arg in args:
-            if isinstance(arg, Tensor):
-                if arg.dtype not in self.dtypes:
-                    return "pytorch", f"the kernel does not take {arg.dtype}"
-                if arg.numel() == 0:
-                    return "pytorch", "an operand is empty"
-        unsuited = self._unsuited(*args) if self._unsuited is not None else ""
-        if unsuited:
-            return "pytorch", unsuited
+        if self.library.path() == "pytorch":
+            return "pytorch", self._torch_reason()
+        if _any_empty(args):
+            return "pytorch", "an operand is empty"
+        refusal = self.refusal(*args)
+        return ("pytorch", refusal) if refusal else self._suited(args)
+
+    def _torch_reason(self) -> str:
+        if self.library.get_backend() == "pytorch":
+            return "backend 'pytorch' is set"
+        return "backend 'auto' finds no NeuronCore with AWS's NKI"
+
+    def _suited(self, args: tuple[Any, ...]) -> tuple[Path, str]:
+        """Return the path of arguments that the kernel takes, and why."""
+        path, requested = self.library.path(), self.library.get_backend()
         if requested == "auto" and path == "nki":
             if self._flops is not None and self._flops(*args) < self.min_flops:
                 return "pytorch", self._too_small
@@ -126,44 +142,104 @@ class Operation:
             return path, f"{self.library.use_simulator.name} or its umbrella is on"
         return path, f"backend {requested!r} is set"
 
-    def shape_of_result(self, *args: Any) -> Tensor:
-        """Return a dense tensor like the result; on tensors without values it computes nothing."""
-        return torch.empty_like(self._fake(*args), memory_format=torch.contiguous_format)
+    def refusal(self, *args: Any) -> str:
+        """Return why the kernel does not take the arguments, the empty string if it does."""
+        for arg in args:
+            if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:
+                return f"the kernel does not take {arg.dtype}"
+        return "" if self._unsuited is None else self._unsuited(*args)
+
+    def refuse(self, reason: str) -> None:
+        """Say that a call which asked for the kernel is about to be computed by torch.
+
+        For callers that find out before there are arguments of the operation. It is counted, shown
+        by ``explain``, and raises where kernels are required.
+
+        Raises:
+            BackendError: Kernels are required.
+        """
+        if recording():
+            wanted = self.library.path() != "pytorch"
+            note(Step(self.qualified_name, "pytorch", reason if wanted else self._torch_reason()))
+            return
+        if self.library.require_nki.is_on():
+            self._require(reason)
+        self._count_refusal(reason)
+
+    def shape_of_result(self, *args: Any) -> Any:
+        """Return dense tensors like the result; on tensors without values it computes nothing."""
+        return _each_of(self._fake(*args), _empty_like)
 
     def register(self) -> bool:
-        """Make the torch custom operator, if there is none yet; return True.
+        """Make the torch operator, if there is none yet; return True.
 
         torch.compile takes the answer for a constant, and so runs this while it traces.
         """
         with self._lock:
             if self._operator is None:
-                operator = torch.library.custom_op(
-                    f"{self.library.name}::{self.name}",
-                    self._run,
-                    mutates_args=(),
-                    schema=torch.library.infer_schema(self._fake, mutates_args=()),
-                )
-                operator.register_fake(self.shape_of_result)
-                operator.register_autograd(self._differentiate, setup_context=_save_arguments)
-                operator.register_vmap(self._each)
-                namespace = getattr(torch.ops, self.library.name)
-                self._operator = getattr(namespace, self.name).default
+                self._operator = self._registered()
         return True
 
-    def _run(self, *args: Any) -> Tensor:
+    def _called(self, args: tuple[Any, ...]) -> Any:
+        if recording():
+            note(Step(self.qualified_name, *self.choose(*args)))
+            return self.shape_of_result(*args)
+        if _any_empty(args):
+            return self.reference(*args)
+        refusal = self.refusal(*args)
+        if refusal:
+            self.refuse(refusal)
+        if refusal or self._suited(args)[0] == "pytorch":
+            return self.reference(*args)
+        self.register()
+        if is_compiling():
+            return self._operator(*args)
+        return self._node(*args)
+
+    def _require(self, reason: str) -> NoReturn:
+        raise BackendError(
+            f"{self.qualified_name}: {reason}, and {self.library.require_nki.name} or its umbrella "
+            f"is on"
+        )
+
+    def _count_refusal(self, reason: str) -> bool:
+        """Count a refusal; a compiled call counts it once, when it is compiled."""
+        count_refusal(self.qualified_name, reason)
+        return True
+
+    def _registered(self) -> Any:
+        name, space = self.name, self.library.name
+        # What is registered lasts as long as this object.
+        home = self._home = cast(Any, torch.library.Library)(space, "FRAGMENT")
+        schema = torch.library.infer_schema(self._fake, mutates_args=())
+        home.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+        operator = getattr(getattr(torch.ops, space), name).default
+        self._node, dispatched = make_node(
+            f"{space}_{name}", operator, self.reference, self._backward, self._jvp, self._batched
+        )
+        home.impl(name, self._run, "CompositeExplicitAutograd")
+        home.impl(name, dispatched, "Autograd")
+        torch.library.register_fake(f"{space}::{name}", self.shape_of_result, lib=home)
+        torch.library.register_vmap(f"{space}::{name}", self._batched, lib=home)
+        return operator
+
+    def _run(self, *args: Any) -> Any:
         """Compute the result with the kernel; if that fails, with torch."""
         path = self.library.path()
         if path == "pytorch":  # chosen after the call was compiled
-            return _own(self.reference(*args), args)
+            return self._by_reference(args)
         try:
-            return self._run_kernel(Launcher(path), *args).contiguous()
+            return _each_of(self._run_kernel(Launcher(path), *args), Tensor.contiguous)
         except Exception as error:
             if self.library.require_nki.is_on():
                 raise
             report_fallback(self.qualified_name, error, self.library.require_nki.name)
-            return _own(self.reference(*args), args)
+            return self._by_reference(args)
 
-    def _run_kernel(self, launcher: Launcher, *args: Any) -> Tensor:
+    def _by_reference(self, args: tuple[Any, ...]) -> Any:
+        return _each_of(self.reference(*args), lambda result: _own(result, args))
+
+    def _run_kernel(self, launcher: Launcher, *args: Any) -> Any:
         if launcher.path == "nki" and not self.library.has_nki:
             raise self.library.no_nki(self.name)
         launch = self._launch
@@ -173,56 +249,33 @@ class Operation:
         result: object = launch(launcher, *args)
         if not launcher.launches:
             raise KernelError(f"{self.qualified_name}: {self._launch!r} launched no kernel")
-        if not isinstance(result, Tensor):
-            raise KernelError(
-                f"{self.qualified_name}: {self._launch!r} returned a {type(result).__name__}, "
-                f"not a tensor"
-            )
+        for part in result if isinstance(result, tuple) else (result,):
+            if not isinstance(part, Tensor):
+                raise KernelError(
+                    f"{self.qualified_name}: {self._launch!r} returned a {type(part).__name__}, "
+                    f"not a tensor"
+                )
         return result
 
-    def _differentiate(self, ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        args = list(ctx.arguments)
-        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
-            args[place] = tensor
-        return self._backward(grad, ctx.needs_input_grad, *args)
-
-    def _reference_backward(
-        self, grad: Tensor, needed: tuple[bool, ...], *args: Any
-    ) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the reference, which is computed again for them."""
-        places = [place for place, wanted in enumerate(needed) if wanted]
-
-        def of_needed(*tensors: Tensor) -> Tensor:
-            full = list(args)
-            for place, tensor in zip(places, tensors, strict=True):
-                full[place] = tensor
-            return self.reference(*full)
-
-        pull = torch.func.vjp(of_needed, *(args[place] for place in places))[1]
-        grads: list[Tensor | None] = [None] * len(args)
-        for place, found in zip(places, pull(grad), strict=True):
-            grads[place] = found
-        return tuple(grads)
-
-    def _each(self, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
-        """Compute a batch made by vmap, one launch for each entry."""
-        results = []
-        for index in range(info.batch_size):
-            entry = [
-                arg if dim is None else arg.select(dim, index)
-                for arg, dim in zip(args, in_dims, strict=True)
-            ]
-            results.append(self(*entry))
-        return torch.stack(results), 0
+    def _each(self, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        return each_entry(self, info.batch_size, in_dims, args)
 
 
 constant_to_compile(Operation.register)
+constant_to_compile(Operation._count_refusal)
 
 
-def _save_arguments(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.places = [place for place, arg in enumerate(inputs) if isinstance(arg, Tensor)]
-    ctx.arguments = [None if isinstance(arg, Tensor) else arg for arg in inputs]
-    ctx.save_for_backward(*(inputs[place] for place in ctx.places))
+def _any_empty(args: tuple[Any, ...]) -> bool:
+    return any(isinstance(arg, Tensor) and arg.numel() == 0 for arg in args)
+
+
+def _each_of(result: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Return one result, or each of a tuple of them, with ``function`` applied."""
+    return tuple(map(function, result)) if isinstance(result, tuple) else function(result)
+
+
+def _empty_like(result: Tensor) -> Tensor:
+    return torch.empty_like(result, memory_format=torch.contiguous_format)
 
 
 def _own(result: Tensor, args: tuple[Any, ...]) -> Tensor:

@@ -71,3 +71,8 @@ def without_result(launch, x, y, alpha):
 
 def failing(launch, x, y, alpha):
     raise ArithmeticError(f"no tiles for {alpha}\nand a second line")
+
+
+def several_results(launch, x):
+    copied = launch(copy_kernel, x)
+    return 2 * copied, copied * copied, copied.argmax(-1)

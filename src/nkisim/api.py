@@ -99,7 +99,8 @@ class Kernel:
         self.bound = bound
 
     def __getitem__(self, grid: int) -> Kernel:
-        if isinstance(grid, bool) or not isinstance(grid, int) or grid not in (1, 2):
+        whole = isinstance(grid, (int, np.integer)) and not isinstance(grid, bool)
+        if not whole or grid not in (1, 2):
             flag(
                 LAUNCH_GRID,
                 f"kernel[{grid!r}]: the grid must be the number 1 or 2",
@@ -107,7 +108,7 @@ class Kernel:
                 allowed="1 or 2",
                 fix="launch with kernel[2] for both cores",
             )
-        return Kernel(self.function, grid, self.bound)
+        return Kernel(self.function, int(grid), self.bound)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel: inline inside another kernel, else on a simulated core of its own."""
@@ -182,7 +183,8 @@ class Simulation:
             if not self.report.ok and self.options.strictness == "simulate":
                 warnings.warn(
                     f"{self.kernel.__name__}: {self.report.summary()}; the device would refuse or "
-                    f"corrupt this (incorrect results on hardware). First: {self.report.errors[0]}",
+                    "corrupt this (incorrect results on hardware). nkisim.check shows all, the "
+                    f"first is {self.report.errors[0]}",
                     NkiFindingWarning,
                     stacklevel=user_stacklevel(),
                 )
@@ -240,10 +242,13 @@ def run(
                 report.outputs = _run_cluster(kernel, options, recorder, args, kwargs)
     except BaseException as error:
         report.stopped = _reason(error)
+        earlier = recorder.findings
         if isinstance(error, NkiValidationError):
             recorder.add(error.finding)
         # A check goes on after a finding, also after a deadlock, which it holds already.
         if options.strictness != "check" or not isinstance(error, (NkiValidationError, Stopped)):
+            for finding in earlier:
+                error.add_note(f"before: {finding.headline}: {finding.message}, {finding.place}")
             raise
     finally:
         report.findings = recorder.findings

@@ -181,6 +181,26 @@ def test_exceptions_of_the_kernel_keep_their_kind_cause_and_notes(launch):
     assert noted.value.__notes__ == ["a note"]
 
 
+@nkisim.jit
+def stumbles(source, how):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=tile, src=tile)  # M001
+    if how == "own":
+        raise KeyError("as written")
+    if how == "finding":
+        refuse(source)
+    return stored(tile)
+
+
+@pytest.mark.parametrize("how", ["own", "finding"])
+def test_findings_before_the_exception_are_noted(how):
+    with pytest.raises((KeyError, nkisim.NkiValidationError)) as caught:
+        stumbles(SOURCE, how)
+    (note,) = caught.value.__notes__
+    assert "M001" in note
+    assert f"{__file__}:{stumbles.function.__code__.co_firstlineno + 3}" in note
+
+
 def test_what_the_simulator_caught_itself_is_not_shown():
     with pytest.raises(TypeError) as caught:
         ends(SOURCE, "signature")

@@ -1,8 +1,8 @@
 """Who wrote and read shared memory, and when: accesses of two cores that nothing orders.
 
 Cores are ordered only by the synchronisations that both pass. An access after a core's n-th one
-comes after everything that the other did before its own n-th, and after nothing else. A clash can
-be missed where a later access hides an earlier one; none is invented.
+comes after everything that the other did before its own n-th, and after nothing else. Whatever the
+schedule, a clash of two cores is found, and none is invented.
 
 Two writes of the same bytes leave these bytes in any order, and whoever wrote them may read them:
 that is only a warning. A write of what was there before disturbs no reader. A run without values
@@ -84,7 +84,7 @@ class _Access(NamedTuple):
 
 
 class SharedAccess:
-    """The last writer and the last reader of every element of one shared storage.
+    """The last write and each core's last read of every element of one shared storage.
 
     An epoch is the number of synchronisations that a core had passed. The maps are made when first
     needed, with one stamp per ``grain`` bytes, the number of an access; a view with smaller
@@ -106,7 +106,7 @@ class SharedAccess:
         self._values = values
         self._before: np.ndarray | None = None
         self._writes: np.ndarray | None = None
-        self._reads: np.ndarray | None = None
+        self._reads: list[np.ndarray | None] = [None, None]
         self._accesses: list[_Access] = []
         self._numbers: dict[_Access, int] = {}
         self._since: list[int] = []
@@ -121,9 +121,10 @@ class SharedAccess:
             if clash is not None:
                 theirs = self._accesses[stamps[clash][0]]
                 _report(UNORDERED_READ, tensor, mine, theirs, instruction)
-        if self._reads is None:
-            self._reads = self._fresh()
-        self._view(self._reads, tensor)[...] = self._number(mine)
+        reads = self._reads[core]
+        if reads is None:
+            reads = self._reads[core] = self._fresh()
+        self._view(reads, tensor)[...] = self._number(mine)
 
     def write(
         self, tensor: NkiTensor, core: int, epoch: int, where: np.ndarray | None = None
@@ -137,9 +138,9 @@ class SharedAccess:
         stamps = all_stamps[chosen]
         mine = _Access(core, epoch, user_line())
         clash = self._unordered(stamps, epoch, lambda write: not write.may_be_overwritten(core))
-        late = None
-        if clash is None and self._reads is not None:
-            reads = self._view(self._reads, tensor)[chosen]
+        theirs, late = self._reads[1 - core], None
+        if theirs is not None:
+            reads = self._view(theirs, tensor)[chosen]
             late = self._unordered(reads, epoch, lambda read: read.core != core)
         now: Any = self._number(mine)
         if clash is not None or late is not None or self._may_hide(mine, stamps):
@@ -148,7 +149,8 @@ class SharedAccess:
                 worse = clash & changed
                 rule, worst = (UNORDERED_WRITE, worse) if worse.any() else (SAME_WRITE, clash)
                 _report(rule, tensor, mine, self._accesses[stamps[worst][0]])
-            elif late is not None and (late & changed).any():
+                late = late & ~clash if late is not None else None
+            if late is not None and (late & changed).any():
                 self._report_read(tensor, mine, reads, stamps, late & changed)
             if not changed.all():
                 now = self._stamped(mine, stamps, changed, clash)
@@ -244,10 +246,9 @@ class SharedAccess:
         unit = math.gcd(self._grain, tensor.itemsize, tensor.start, *tensor.strides)
         if unit == self._grain:
             return
-        if self._writes is not None:
-            self._writes = np.repeat(self._writes, self._grain // unit)
-        if self._reads is not None:
-            self._reads = np.repeat(self._reads, self._grain // unit)
+        by = self._grain // unit
+        self._writes = None if self._writes is None else np.repeat(self._writes, by)
+        self._reads = [None if reads is None else np.repeat(reads, by) for reads in self._reads]
         self._grain = unit
 
     def _view(self, stamps: np.ndarray, tensor: NkiTensor) -> np.ndarray:

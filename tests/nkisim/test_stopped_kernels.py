@@ -117,6 +117,7 @@ def test_a_report_shows_its_findings_in_notebooks_and_tests():
     report = nkisim.check(ends)(SOURCE, "unwritten")
     assert repr(report) == str(report)
     assert "M006" in repr(report)
+    assert repr(report.findings).startswith(f"[<error[M006] output-unwritten at {__file__}:")
     assert repr(nkisim.simulate(ends[2])) == "<simulation of <nki kernel ends[2]>>"
 
 
@@ -312,6 +313,18 @@ def test_an_array_that_is_no_argument_is_named_as_such():
     assert finding.rule.id == "A025"
     assert finding.seen == "float32 (4, 3) on the host"
     assert "argument of the kernel" in finding.fix
+
+
+@nkisim.jit
+def fills_with_an_array(source):
+    tile = loaded(source)
+    nisa.memset(dst=tile, value=SOURCE)
+    return stored(tile)
+
+
+def test_what_was_seen_takes_one_line():
+    (finding,) = nkisim.check(fills_with_an_array)(SOURCE)
+    assert finding.seen.startswith("array([[1., 1., 1.], [1., 1., 1.]")
 
 
 @nkisim.jit

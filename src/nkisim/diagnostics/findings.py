@@ -34,7 +34,7 @@ __all__ = [
 Strictness = Literal["simulate", "strict", "check"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Finding:
     """One rule found at one place; equal findings of a line fold into a count.
 
@@ -95,6 +95,9 @@ class Finding:
     def headline(self) -> str:
         """Severity, id and slug."""
         return f"{self.severity}[{self.rule.id}] {self.rule.slug}"
+
+    def __repr__(self) -> str:
+        return f"<{self.headline} at {self.place}>"
 
     def details(self) -> list[str]:
         """Return place, operands, reason and remedy, a line each."""
@@ -276,7 +279,7 @@ def flag(
         place or user_place(),
         instruction,
         operand,
-        str(seen),
+        " ".join(str(seen).split()),  # an array takes several lines
         str(allowed),
         fix,
         notes,

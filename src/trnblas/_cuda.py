@@ -10,6 +10,7 @@ does the work.
 from __future__ import annotations
 
 import ctypes
+import threading
 from functools import cache
 from typing import Any
 
@@ -90,25 +91,15 @@ _WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "
 
 def norm(x: Tensor) -> Tensor | None:
     """Return the 2-norm of float32 numbers, squared and summed in float64, in one launch."""
+    if x.dtype is not torch.float32 or not _suits(x):
+        return None
+    device = x.get_device()
+    stream: int = _current_stream(device)
     # A graph could be replayed beside a call that uses the same room.
-    if x.dtype is not torch.float32 or not _suits(x) or torch.cuda.is_current_stream_capturing():
+    if stream and torch.cuda.is_current_stream_capturing():
         return None
-    kernel = _compiled("norm_float32", _NORM, x.device.index)
-    count = x.numel()
-    if kernel is None or count == 0:
-        return None
-    out = x.new_empty(())
-    blocks = min(_MOST_BLOCKS, -(-count // (_THREADS * _PER_THREAD)))
-    stream = _stream(x.device.index)
-    partial, counter = _scratch(x.device.index, stream)
-    arguments = (
-        ctypes.c_void_p(x.data_ptr()),
-        ctypes.c_longlong(count),
-        partial,
-        counter,
-        ctypes.c_void_p(out.data_ptr()),
-    )
-    return out if _launched(kernel, (blocks, 1, 1), (_THREADS, 1), stream, arguments) else None
+    launcher = _norm_launcher(device, stream)
+    return None if launcher is None else launcher(x)
 
 
 def mirror_in_place(matrices: Tensor) -> bool:
@@ -119,34 +110,96 @@ def mirror_in_place(matrices: Tensor) -> bool:
     count = matrices.numel() // (order * order) if order else 0
     if not 0 < count <= _MOST_MATRICES:
         return False
-    source = _MIRROR.replace("WORD", _WORDS[matrices.element_size()])
-    kernel = _compiled("mirror", source, matrices.device.index)
+    device = matrices.get_device()
+    kernel = _mirror_kernel(matrices.element_size(), device)
     if kernel is None:
         return False
     tiles = -(-order // _TILE)
     arguments = ctypes.c_void_p(matrices.data_ptr()), ctypes.c_int(order)
-    stream = _stream(matrices.device.index)
-    return _launched(kernel, (tiles, tiles, count), (_TILE, _TILE_ROWS), stream, arguments)
+    pointers = (ctypes.c_void_p * 2)(*map(ctypes.addressof, arguments))
+    stream = ctypes.c_void_p(_current_stream(device))
+    grid, block = (tiles, tiles, count), (_TILE, _TILE_ROWS, 1)
+    code: int = _driver().cuLaunchKernel(kernel, *grid, *block, 0, stream, pointers, None)
+    return code == 0
+
+
+class _NormLauncher:
+    """Launches of one thread on one stream, with arguments that are set anew for each.
+
+    Making arguments for C takes as long as the launch. A launch copies them before it returns.
+    """
+
+    def __init__(self, kernel: Any, device: int, stream: int) -> None:
+        # Partial sums and, before them, a counter that every launch leaves at zero.
+        self._room = torch.zeros(_MOST_BLOCKS + 1, dtype=torch.float64, device=f"cuda:{device}")
+        room = self._room.data_ptr()
+        self._x, self._count, self._out = ctypes.c_void_p(), ctypes.c_longlong(), ctypes.c_void_p()
+        self._fixed = ctypes.c_void_p(room + 8), ctypes.c_void_p(room)
+        arguments = (self._x, self._count, *self._fixed, self._out)
+        self._pointers = (ctypes.c_void_p * 5)(*map(ctypes.addressof, arguments))
+        self._kernel, self._stream = kernel, ctypes.c_void_p(stream)
+        self._launch = _driver().cuLaunchKernel
+
+    def __call__(self, x: Tensor) -> Tensor | None:
+        count = x.numel()
+        if count == 0:
+            return None
+        out = x.new_empty(())
+        self._x.value, self._count.value, self._out.value = x.data_ptr(), count, out.data_ptr()
+        blocks = min(_MOST_BLOCKS, -(-count // (_THREADS * _PER_THREAD)))
+        code = self._launch(
+            self._kernel, blocks, 1, 1, _THREADS, 1, 1, 0, self._stream, self._pointers, None
+        )
+        return None if code else out
+
+
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.launchers: dict[tuple[int, int], _NormLauncher] = {}
+
+
+_OF_THREAD = _OfThread()
+
+
+def _norm_launcher(device: int, stream: int) -> _NormLauncher | None:
+    launchers = _OF_THREAD.launchers
+    found = launchers.get((device, stream))
+    if found is None:
+        kernel = _norm_kernel(device)
+        if kernel is None:
+            return None
+        found = launchers[device, stream] = _NormLauncher(kernel, device, stream)
+    return found
 
 
 def _suits(tensor: Tensor) -> bool:
-    return (
-        tensor.is_cuda
-        and torch.version.hip is None
-        and tensor.is_contiguous()
-        and not tensor.is_neg()
-        and untracked(tensor)
-        and tensor.device.index == torch.cuda.current_device()
-    )
+    """Return whether the memory is that of the tensor, and nobody needs to see what becomes of it.
+
+    On another device than the current one a launch fails, and torch does the work.
+    """
+    return tensor.is_contiguous() and not tensor.is_neg() and untracked(tensor)
 
 
-def _stream(device: int) -> int:
-    return int(torch._C._cuda_getCurrentRawStream(device))
+def _current_stream(device: int) -> int:
+    # torch.cuda.current_stream makes an object, which takes a microsecond.
+    found: int = torch._C._cuda_getCurrentRawStream(device)
+    return found
 
 
 @cache
-def _compiled(name: str, source: str, device: int) -> Any:
-    """Return the handle of a kernel, or None where it cannot be had."""
+def _norm_kernel(device: int) -> Any:
+    return _compiled("norm_float32", _NORM)
+
+
+@cache
+def _mirror_kernel(size: int, device: int) -> Any:
+    return _compiled("mirror", _MIRROR.replace("WORD", _WORDS[size]))
+
+
+def _compiled(name: str, source: str) -> Any:
+    """Return the handle of a kernel on the current device, or None where it cannot be had."""
+    if torch.version.hip is not None:
+        return None
     try:
         return torch.cuda._compile_kernel(source, name).func
     except Exception:
@@ -156,25 +209,3 @@ def _compiled(name: str, source: str, device: int) -> Any:
 @cache
 def _driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
-
-
-@cache
-def _scratch(device: int, stream: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
-    """Return room for partial sums and a counter at zero, of one stream and so of one call."""
-    room = torch.zeros(_MOST_BLOCKS + 1, dtype=torch.float64, device=f"cuda:{device}")
-    _KEPT.append(room)
-    start = room.data_ptr()
-    return ctypes.c_void_p(start + 8), ctypes.c_void_p(start)
-
-
-_KEPT: list[Tensor] = []
-
-
-def _launched(
-    kernel: Any, grid: tuple[int, int, int], block: tuple[int, int], stream: int, arguments: Any
-) -> bool:
-    pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-    code: int = _driver().cuLaunchKernel(
-        kernel, *grid, *block, 1, 0, ctypes.c_void_p(stream), pointers, None
-    )
-    return code == 0

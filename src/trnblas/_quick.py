@@ -14,9 +14,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trnblas import _scipy
+from trnblas import _cuda, _scipy
 from trnblas._arguments import Scalar
 from trnblas._flags import LEFT, UNIT, UPPER
+from trnblas._triangles import mirrored
 
 __all__ = [
     "quick_product",
@@ -173,11 +174,25 @@ def quick_rank_k(
         rows, columns = A.shape
         if UPPER.get(uplo) is None:
             return None
+        if A.is_cuda:
+            return _mirrored_product(alpha, A, trans)
         if not 0 < (columns if trans else rows) <= _scipy.NUMPY_SYRK or rows * columns == 0:
             return None
         return _scipy.small_syrk(alpha, A, trans)
     except _REFUSALS:
         return None
+
+
+def _mirrored_product(alpha: float, A: Tensor, trans: bool) -> Tensor | None:
+    """Return ``syrk`` on CUDA, as a product of which one triangle is copied to the other."""
+    if A.dtype not in _FIELDS:
+        return None
+    left, right = (A.mT, A) if trans else (A, A.mT)
+    if alpha == 1.0:
+        product = torch.mm(left, right)
+    else:
+        product = torch.addmm(A.new_empty(()), left, right, alpha=alpha, beta=0)
+    return product if _cuda.mirror_in_place(product) else mirrored(product, True)
 
 
 def quick_triangular(

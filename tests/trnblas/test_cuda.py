@@ -39,7 +39,8 @@ def test_agrees_with_the_definition_on_cuda(case, dtype):
     steps = case.steps * (4 if of_real else 1)
     assert_agrees(got, want, result, steps, case.magnitude(arrays))
     got.abs().sum().backward()
-    assert all(t.grad.isfinite().all() for t in on_device)
+    # Of swap, a result is a copy of one operand.
+    assert all(t.grad is None or t.grad.isfinite().all() for t in on_device)
 
 
 def test_special_values_on_cuda():

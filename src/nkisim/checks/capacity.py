@@ -8,9 +8,12 @@ a byte, with all of them if it is such a tile. The check may miss an overflow, i
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from nkisim.diagnostics import Place, Rule, declare, flag
+from nkisim.dtypes import DType
 from nkisim.machine import Core
 from nkisim.memory import Lifetime, MemoryRegion
 from nkisim.memory.rules import ADDRESSES_MIXED
@@ -41,11 +44,8 @@ ADDRESS_COLLISION = declare(
 
 _QUADRANT = 32
 
-# Each bounds the number of memories that tiles need, whatever their order, from below.
-_SHARES = (
-    {1: 1, 2: 2, 3: 3, 4: 4},
-    {1: 0, 2: 2, 3: 4, 4: 4},
-)
+# Both bound what tiles need together from below, however they are placed.
+_SHARES = ((0, 1, 2, 3, 4), (0, 0, 2, 4, 4))
 """Quarters of the partitions that a tile counts with, by the quarters that it needs."""
 
 
@@ -60,8 +60,7 @@ def check_capacity(core: Core) -> None:
             continue
         psum = region is MemoryRegion.psum
         limit = core.generation.psum_bytes if psum else core.generation.sbuf_usable_bytes
-        if sum(_device_bytes(a, unit) for a in tiles) > limit:
-            _check_peak(tiles, region, rule, unit, limit, core)
+        _check_peak(tiles, region, rule, unit, limit, core)
         _check_addresses([a for a in tiles if a.address is not None])
         placed = sum(a.address is not None for a in tiles)
         if 0 < placed < len(tiles):
@@ -79,18 +78,24 @@ def check_capacity(core: Core) -> None:
 
 def _device_bytes(tile: Lifetime, unit: int) -> int:
     """Return bytes per partition on the device, rounded up to whole units."""
-    count = 1
-    for extent in tile.shape[1:]:
-        count *= extent
-    return -(-count * tile.dtype.itemsize // unit) * unit
+    return -(-math.prod(tile.shape[1:]) * tile.dtype.itemsize // unit) * unit
 
 
 def _check_peak(
     tiles: list[Lifetime], region: MemoryRegion, rule: Rule, unit: int, limit: int, core: Core
 ) -> None:
     """Sweep over the live ranges and report the highest need if it is too high."""
-    peak, moment = max(_peak(tiles, unit, shares) for shares in _SHARES)
+    needs: dict[tuple[tuple[int, ...], DType], tuple[int, int]] = {}
     quarters = core.generation.partitions // _QUADRANT
+    for tile in tiles:
+        if (tile.shape, tile.dtype) not in needs:
+            rows = min(-(-tile.shape[0] // _QUADRANT), quarters)
+            needs[tile.shape, tile.dtype] = rows, _device_bytes(tile, unit)
+    rows, nbytes = np.array([needs[tile.shape, tile.dtype] for tile in tiles]).T
+    if nbytes.sum() <= limit:
+        return
+    first, last = np.array([(tile.first_use, tile.last_use) for tile in tiles]).T
+    peak, moment = max(_peak(first, last, np.take(shares, rows) * nbytes) for shares in _SHARES)
     if peak <= limit * quarters:
         return
     together = sorted(
@@ -115,20 +120,14 @@ def _check_peak(
     )
 
 
-def _peak(tiles: list[Lifetime], unit: int, shares: dict[int, int]) -> tuple[int, int]:
-    """Return the most that is live at a time, in quarters of the partitions, and when."""
-    changes: list[tuple[int, int, int]] = []
-    for tile in tiles:
-        share = shares[-(-tile.shape[0] // _QUADRANT)] * _device_bytes(tile, unit)
-        changes.append((tile.first_use, 1, share))
-        changes.append((tile.last_use, 2, -share))
-    changes.sort()
-    live = peak = moment = 0
-    for time, _, share in changes:
-        live += share
-        if live > peak:
-            peak, moment = live, time
-    return peak, moment
+def _peak(first: np.ndarray, last: np.ndarray, shares: np.ndarray) -> tuple[int, int]:
+    """Return the most that is live at a time, and when."""
+    # What an instruction begins to use is live beside what it uses for the last time.
+    times = np.concatenate([2 * first, 2 * last + 1])
+    order = np.argsort(times, kind="stable")
+    live = np.concatenate([shares, -shares])[order].cumsum()
+    at = int(live.argmax())
+    return int(live[at]), int(times[order[at]]) // 2
 
 
 def _check_addresses(placed: list[Lifetime]) -> None:

@@ -140,13 +140,14 @@ class Schedule:
             raise Stopped
         task = self._tasks[index]
         task.time += 1
-        if not shared:
+        row = self._rows[task.row]
+        if not shared or len(row) == 1:
             return
         if self._random is not None:
             if self._random.random() < 0.5:
                 self._pass_turn(task)
             return
-        for other in self._rows[task.row]:
+        for other in row:
             if other.precedes(task) and other.waiting is None and not other.finished:
                 self._pass_turn(task)
                 return

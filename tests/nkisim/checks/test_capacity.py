@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from nkisim.arch import resolve_target
 from nkisim.checks import capacity
+from nkisim.diagnostics import RECORDER, Recorder
+from nkisim.machine import Core
 from nkisim.memory import Lifetime, MemoryRegion
 from tiles import hbm, sbuf
 
@@ -66,6 +69,50 @@ def test_tiles_of_more_than_half_the_partitions_share_no_bank(heights, fits):
     assert (banks_needed(heights) <= 8) == fits
     codes = nkisim.check(live_banks)(np.zeros((1, 1), np.float32), tuple(heights)).codes
     assert codes == (set() if fits else {"M010"})
+
+
+def most_live(tiles):
+    """Bytes per partition that are in use together at most, instruction by instruction."""
+    end = max(last for _, last, _ in tiles) + 1
+    return max(
+        sum(size for first, last, size in tiles if first <= now <= last) for now in range(end)
+    )
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(0, 10), st.integers(1, 60)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_sbuf_overflows_when_more_is_live_than_there_is(drawn):
+    unit = 1024
+    lives = [(first, first + length, size * unit) for first, length, size in drawn]
+    core = Core(resolve_target("gen3"), Recorder("check"))
+    core.memory.log[:] = [
+        Lifetime(MemoryRegion.sbuf, (128, size), nl.uint8, "", None, ("", 1), first, last)
+        for first, last, size in lives
+    ]
+    token = RECORDER.set(core.recorder)
+    try:
+        capacity.check_capacity(core)
+    finally:
+        RECORDER.reset(token)
+    found = {finding.rule.id: finding for finding in core.recorder.findings}
+    peak, limit = most_live(lives), core.generation.sbuf_usable_bytes
+    assert set(found) == ({"M008"} if peak > limit else set())
+    if found:
+        assert found["M008"].seen == f"{peak} bytes"
+
+
+def test_an_empty_tile_needs_nothing():
+    def kernel(x):
+        tile = sbuf((0, 4))
+        nisa.memset(dst=tile, value=0.0)
+        return x
+
+    assert "M008" not in nkisim.check(kernel)(np.zeros((1, 1), np.float32)).codes
 
 
 # -- addresses -------------------------------------------------------------------------------------
@@ -191,3 +238,36 @@ def test_an_offset_tile_is_in_use_until_it_was_followed(instruction):
     x, index = np.ones((4, 16), np.float32), np.array([[3]], np.int32)
     for early in (True, False):
         assert ("M013" in nkisim.check(kernel)(x, index, early=early).codes) == early
+
+
+def one_after_the_other(a, b, upfront, explicit):
+    """Products in tiles that all have one address; each is read before the next is begun."""
+
+    def bank():
+        return nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum, address=(0, 2048))
+
+    out = hbm((4, 64, 64))
+    a_tile, b_tile = nl.load(a), nl.load(b)
+    banks = [bank() for _ in range(4 * upfront)]
+    for i in range(4):
+        acc = banks[i] if upfront else bank()
+        for k in range(2):
+            part = slice(64 * k, 64 * k + 64)
+            accumulate = k > 0 if explicit else None
+            nisa.nc_matmul(acc, a_tile[part], b_tile[part], accumulate=accumulate)
+        tile = sbuf((64, 64))
+        nisa.tensor_copy(dst=tile, src=acc)
+        nisa.dma_copy(dst=out[i], src=tile)
+    return out
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+@pytest.mark.parametrize("upfront", [False, True])
+def test_one_address_may_serve_many_tiles_one_after_the_other(upfront, explicit):
+    a, b = (np.random.default_rng(i).integers(-4, 5, (128, 64)) for i in range(2))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    report = nkisim.check(one_after_the_other)(a, b, upfront, explicit)
+    assert "M013" not in report.codes
+    if explicit:
+        assert report.codes == set()
+        np.testing.assert_array_equal(report.outputs, np.broadcast_to(a.T @ b, (4, 64, 64)))

@@ -207,7 +207,7 @@ def iota(
 ) -> Array:
     """Write an affine function of the position, computed in int32, as ``dst``'s type."""
     values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
-    for worst in (values.min(), values.max()) if values.size else ():
+    for worst in (values.min(), values.max()) if dst.dtype.bits < 32 and values.size else ():
         found = misfit(dst.dtype, int(worst))
         if found is not None:
             message = f"iota makes {worst}, which does not fit {dst.dtype}"

@@ -176,3 +176,31 @@ def test_strict_stops_at_a_float_for_an_integer_tile():
     for value in (0.0, float("nan")):
         with pytest.raises(NkiValidationError, match="A004"):
             nkisim.simulate(filled("int8", value), strictness="strict")(full(0.0))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "pattern", "offset", "step", "codes"),
+    [
+        ("int8", [[1, 16]], 0, 0, set()),
+        ("int8", [[1, 16]], 112, 0, set()),
+        ("int8", [[1, 16]], 113, 0, {"D019"}),
+        ("int8", [[-8, 16]], -8, 0, set()),
+        ("int8", [[-8, 16]], -9, 0, {"D019"}),
+        ("uint8", [[16, 16]], 0, 2, set()),
+        ("uint8", [[16, 16]], 0, 3, {"D019"}),
+        ("uint8", [[1, 16]], 0, -1, {"D019"}),
+        ("float8_e4m3", [[1, 16]], 225, 0, set()),
+        ("float8_e4m3", [[1, 16]], 1000, 0, {"D020"}),
+        ("int32", [[1, 16]], 2**31 - 10, 0, {"D019"}),
+        ("float32", [[1, 16]], 2**31 - 16, 0, set()),
+    ],
+)
+@pytest.mark.parametrize("values", [True, False])
+def test_iota_reports_numbers_that_do_not_fit(dtype, pattern, offset, step, codes, values):
+    def kernel(x):
+        tile = sbuf(x.shape, dtype)
+        nisa.iota(dst=tile, pattern=pattern, offset=offset, channel_multiplier=step)
+        return stored(tile)
+
+    report = nkisim.check(kernel, values=values)(full(0.0))
+    assert {code for code in report.codes if code[0] != "L"} == codes

@@ -12,6 +12,7 @@ import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.machine import Core
+from nkisim.memory import NkiTensor
 from nkisim.spec import as_op
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
@@ -99,32 +100,33 @@ def accumulate(
     command: ReduceCmd,
     op: Any,
     values: Array,
-    start: int,
+    dst: NkiTensor,
+    reduce_res: NkiTensor | None,
     load: Any = 0.0,
     *,
     name: str,
-    reads: bool,
-) -> Array:
-    """Fold ``values`` along the free dimension into the registers; return the registers.
+) -> Any:
+    """Fold ``values`` along the free dimension into the registers; return an instruction's results.
 
     Args:
         core: The core whose registers they are.
         engine: Whose set of registers.
         command: What happens to them.
         op: Operator of the reduction.
-        values: Float32, one row per lane.
-        start: Lane of the first row.
+        values: Float32, one row per lane; the result for ``dst``.
+        dst: Says which lanes work.
+        reduce_res: Where the registers go, as second result; None if they are not read out.
         load: What ``load_reduce`` puts into them first.
         name: The instruction, for the chain it belongs to.
-        reads: Whether the instruction reads the registers out.
     """
-    part = None
     function = as_op(op)
-    if function is not None and reduces(command, op):
+    part = None
+    if function is not None and command in _REDUCING:
         assert function.reduce is not None
         part = function.reduce(values)
-    lanes = start, values.shape[0]
-    return fold(core, engine, command, op, part, lanes, load, name=name, reads=reads)
+    lanes, reads = (dst.start_partition, values.shape[0]), reduce_res is not None
+    total = fold(core, engine, command, op, part, lanes, load, name=name, reads=reads)
+    return (values, total) if reads else values
 
 
 def fold(
@@ -142,7 +144,8 @@ def fold(
     """Join what each row was reduced to with the registers; return the registers.
 
     ``part`` has one float32 for each lane, and is None where the command does not reduce; ``lanes``
-    are the first and how many. The others are those of ``accumulate``.
+    are the first and how many, ``reads`` says whether the registers are read out. The others are
+    those of ``accumulate``.
     """
     follow_chain(core, engine, command, name, lanes, reads=reads)
     registers = core.accumulators(engine).rows(*lanes)

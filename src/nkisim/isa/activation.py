@@ -215,17 +215,9 @@ def activation(
     The running sum takes the float32 values, before they are rounded into ``dst``.
     """
     output = evaluate("activation", op, data, bias, scale)
-    total = accumulate(
-        core,
-        Engine.scalar,
-        reduce_cmd,
-        reduce_op,
-        output,
-        dst.start_partition,
-        name="activation",
-        reads=reduce_res is not None,
+    return accumulate(
+        core, Engine.scalar, reduce_cmd, reduce_op, output, dst, reduce_res, name="activation"
     )
-    return output if reduce_res is None else (output, total)
 
 
 @instruction(
@@ -257,17 +249,16 @@ def activation_reduce(
 ) -> Any:
     """Return ``op(data * scale + bias)`` and its reduction along the free dimension."""
     output = evaluate("activation_reduce", op, data, bias, scale)
-    total = accumulate(
+    return accumulate(
         core,
         Engine.scalar,
         ReduceCmd.reset_reduce,
         reduce_op,
         output,
-        dst.start_partition,
+        dst,
+        reduce_res,
         name="activation_reduce",
-        reads=True,
     )
-    return output, total
 
 
 def _exponential_arguments(call: Call) -> None:
@@ -329,15 +320,14 @@ def exponential(
 ) -> Any:
     """Return ``exp(src - max_value)``, and add it up along the free dimension when commanded."""
     output = np.exp(src - max_value)
-    total = accumulate(
+    return accumulate(
         core,
         Engine.vector,
         reduce_cmd,
         OPS["add"],
         output,
-        dst.start_partition,
-        load=reduce_init,
+        dst,
+        reduce_res,
+        reduce_init,
         name="exponential",
-        reads=reduce_res is not None,
     )
-    return output if reduce_res is None else (output, total)

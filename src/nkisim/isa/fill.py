@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import declare, flag
+from nkisim.diagnostics import declare
 from nkisim.dtypes import DType, decode, encode
 from nkisim.machine import instruction
 from nkisim.memory import NkiTensor
@@ -128,20 +129,30 @@ def stored_scalar(tensor: NkiTensor, value: Any) -> Any:
 
 def misfit(dtype: DType, value: Any) -> dict[str, Any] | None:
     """Return the finding of a number that ``dtype`` cannot hold, or None."""
-    rule, allowed = rules.FLOAT_OVERFLOW, f"magnitudes up to {dtype.max_finite}"
-    if dtype.is_integer:
-        limits: Any = np.iinfo(dtype.numpy)
-        fits = limits.min - 0.5 <= value <= limits.max + 0.5
-        rule, allowed = rules.INTEGER_RANGE, f"{limits.min} to {limits.max}"
-    elif dtype.max_finite is None or not dtype.max_finite < abs(value) < math.inf:
-        fits = True
-    else:
-        # A number just beyond the largest one is rounded to it.
-        fits = np.isfinite(decode(encode(np.array([value], np.float32), dtype), dtype)[0])
-    if fits:
+    low, high = _limits(dtype)
+    if low <= value <= high or (dtype.is_float and not math.isfinite(value)):
         return None
-    fix = "fill with a number that the type can hold, or use a wider type"
-    return {"rule": rule, "seen": value, "allowed": allowed, "fix": fix}
+    if dtype.is_float and np.isfinite(decode(encode(np.array([value], np.float32), dtype), dtype)):
+        return None  # just beyond the largest number, and rounded to it
+    return {
+        "rule": rules.FLOAT_OVERFLOW if dtype.is_float else rules.INTEGER_RANGE,
+        "seen": value,
+        "allowed": f"{math.ceil(low)} to {math.floor(high)}"
+        if dtype.is_integer
+        else f"up to {high}",
+        "fix": "fill with a number that the type can hold, or use a wider type",
+    }
+
+
+@cache
+def _limits(dtype: DType) -> tuple[float, float]:
+    """Return the range of numbers that surely fit a type."""
+    if dtype.max_finite is not None:
+        return -dtype.max_finite, dtype.max_finite
+    if not dtype.is_integer:
+        return -math.inf, math.inf
+    limits: Any = np.iinfo(dtype.numpy)
+    return limits.min - 0.5, limits.max + 0.5
 
 
 def constant_fits(call: Call, name: str) -> None:
@@ -182,6 +193,21 @@ def pattern_fits(call: Call) -> None:
         )
 
 
+def _range_fits(call: Call) -> None:
+    """Check that ``dst`` can hold the smallest and the largest number of a pattern."""
+    dst, offset, step = call.tensor("dst"), call["offset"], call["channel_multiplier"]
+    assert dst is not None
+    if not isinstance(offset, int) or not isinstance(step, int):
+        return  # known only when the call runs
+    ends = [int(s) * (int(count) - 1) for s, count in ((step, dst.shape[0]), *call["pattern"])]
+    for worst in (offset + sum(e for e in ends if e < 0), offset + sum(e for e in ends if e > 0)):
+        found = misfit(dst.dtype, worst)
+        if found is not None:
+            message = f"makes {worst}, which does not fit {dst.dtype}"
+            call.fail(message=message, operand="dst", **found)
+            return
+
+
 def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier: Any) -> Array:
     """Return ``offset + channel * multiplier + sum(index * step)`` in wrapping int32."""
     values = np.zeros(1, np.int64)
@@ -197,6 +223,9 @@ def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier
     require=(
         unpacked("dst"),
         Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),
+        Constraint(
+            "dst holds the numbers", (rules.INTEGER_RANGE, rules.FLOAT_OVERFLOW), _range_fits
+        ),
     ),
     arithmetic=unconverted,
     cost=startup_stream(over="dst"),
@@ -207,12 +236,6 @@ def iota(
 ) -> Array:
     """Write an affine function of the position, computed in int32, as ``dst``'s type."""
     values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
-    for worst in (values.min(), values.max()) if dst.dtype.bits < 32 and values.size else ():
-        found = misfit(dst.dtype, int(worst))
-        if found is not None:
-            message = f"iota makes {worst}, which does not fit {dst.dtype}"
-            flag(message=message, instruction="iota", operand="dst", **found)
-            break
     if dst.dtype.is_integer:
         limits = np.iinfo(dst.dtype.numpy)
         return np.clip(values.astype(np.int64), limits.min, limits.max).astype(dst.dtype.numpy)

@@ -31,7 +31,7 @@ from nkisim.dtypes.packed import unpack_planes
 from nkisim.isa import matmul_rules as broken
 from nkisim.isa.matmul import adding, note_sum, store_sum
 from nkisim.isa.matmul_rules import array_tile
-from nkisim.machine import Core, commit, instruction, prepare_read
+from nkisim.machine import Core, check_finite, commit, instruction, prepare_read
 from nkisim.machine.transfer import note_written, trace_read
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, Call, Constraint, In, Out, unconverted
@@ -418,11 +418,14 @@ def nc_matmul_mx(
     left = _dequantised(stationary, stationary_scale, "stationary")
     right = _dequantised(moving, moving_scale, "moving")
     adds = adding(core, dst, accumulate, "nc_matmul_mx")
+    watched = core.recorder.watches_values and np.isfinite(dst.array[adds]).all()
     if left.dtype == right.dtype == np.float32:
         product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
     else:
         product = np.matmul(left.T, right).astype(np.float32)
     store_sum(core, dst, product, accumulate=adds)
+    if watched:
+        check_finite("nc_matmul_mx", (left, right), dst.array)
 
 
 def _dequantised(tensor: NkiTensor, scale: NkiTensor, name: str) -> Array:

@@ -222,17 +222,9 @@ def select_reduce(
     """Select ``on_true`` or ``on_false`` by predicate, and take the maximum when commanded."""
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
     result = np.where(chosen, on_true, on_false)
-    total = accumulate(
-        core,
-        Engine.vector,
-        reduce_cmd,
-        reduce_op,
-        result,
-        dst.start_partition,
-        name="select_reduce",
-        reads=reduce_res is not None,
+    return accumulate(
+        core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res, name="select_reduce"
     )
-    return result if reduce_res is None else (result, total)
 
 
 _COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
@@ -341,17 +333,9 @@ def range_select(
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
     result = np.where(chosen, on_true_tile, np.float32(on_false_value))
-    total = accumulate(
-        core,
-        Engine.vector,
-        reduce_cmd,
-        reduce_op,
-        result,
-        dst.start_partition,
-        name="range_select",
-        reads=reduce_res is not None,
+    return accumulate(
+        core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res, name="range_select"
     )
-    return result if reduce_res is None else (result, total)
 
 
 def _affine_arguments(call: Call) -> None:

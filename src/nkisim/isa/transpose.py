@@ -162,17 +162,20 @@ def nc_transpose(
     stored = prepare_read(data, "nc_transpose", "data")
     if stored.ndim != 2:
         stored = stored.reshape(data.shape[0], -1)
-    chosen = _runs_on(data, dst, engine)
-    if core.generation.number == 2 and chosen is Engine.tensor and data.dtype.is_float:
+    generation = core.generation.number
+    if generation == 2 and data.dtype.is_float and _runs_on(data, dst, engine) is Engine.tensor:
         stored = contaminated(stored, data, "nc_transpose", "data")
-    if dst.dtype == data.dtype and dst.storage is not data.storage:
+    result: Any = stored.T
+    if dst.dtype != data.dtype:
+        spread = spreads(generation, _runs_on(data, dst, engine), data.dtype)
+        result = passed(result, data, dst, spread=spread)
+    elif suits_numba(stored) and dst.storage is not data.storage:
         target = dst.array
-        if suits_numba(stored) and _has_dense_rows(target) and _has_dense_rows(stored):
+        if _has_dense_rows(target) and _has_dense_rows(stored):
             transpose_rows(target, stored)
             note_written(dst)
             return
-    spread = spreads(core.generation.number, chosen, data.dtype)
-    commit(dst, passed(stored.T, data, dst, spread=spread).reshape(dst.shape))
+    commit(dst, result.reshape(dst.shape))
 
 
 def _has_dense_rows(array: Any) -> bool:

@@ -321,5 +321,8 @@ def _revisits(tensor: NkiTensor) -> bool:
 
 
 def _is_sink(call: Call, name: str, tensor: NkiTensor) -> bool:
-    """Tell whether a result is thrown away: steps of 0, beside a reduction that is kept."""
+    """Tell whether a result is thrown away: steps of 0, beside a reduction that is kept.
+
+    That nothing reads it later is taken for granted: such a read may be missed.
+    """
     return name == "dst" and call.values.get("reduce_res") is not None and 0 in tensor.strides[1:]

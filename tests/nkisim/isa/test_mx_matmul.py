@@ -269,7 +269,8 @@ def test_a_sum_beyond_float32_is_infinite():
         nc_matmul_mx(acc, tile, tile, scale, scale)
         return stored(acc)
 
-    assert np.isposinf(run(kernel, words, large)).all()
+    found = frozenset({"D042"})
+    assert np.isposinf(run(kernel, words, large, codes=found)).all()
 
 
 def test_the_scale_255_is_nan():

@@ -212,6 +212,15 @@ def test_every_engine_can_wait_at_a_barrier(engine):
     np.testing.assert_array_equal(on_two_cores(kernel, a), np.stack([a, a]))
 
 
+@pytest.mark.parametrize("cores", [2, None, (1, 0), (0,), (0, 2), "01"])
+def test_a_barrier_of_other_cores_is_refused(cores):
+    def kernel(a):
+        nisa.core_barrier(a, cores)
+        return a
+
+    assert report_of(kernel, numbers(8, 4)).codes == {"C009"}
+
+
 @pytest.mark.parametrize("buffer", [nl.sbuf, nl.psum, nl.private_hbm], ids=str)
 @pytest.mark.parametrize("seed", [None, *SEEDS])
 def test_cores_meet_at_a_barrier_on_data_of_their_own(buffer, seed):

@@ -64,7 +64,7 @@ _GPSIMD_BYTES = {4: 1024, 2: 512, 1: 256}
 
 def _barrier(call: Call) -> None:
     cores = call["cores"]
-    if tuple(cores) != (0, 1):
+    if not isinstance(cores, (list, tuple)) or tuple(cores) != (0, 1):
         call.fail(
             BARRIER,
             f"cores is {cores}, only (0, 1) is supported",

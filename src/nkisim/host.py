@@ -41,7 +41,7 @@ LIST_ARGUMENT = declare(
     "A018",
     "list-argument",
     "error",
-    "A kernel argument is a list.",
+    "A kernel argument, or the default of one, is a list.",
     "0.3.0 takes tuples only",
 )
 KEYWORD_ONLY = declare(
@@ -106,7 +106,7 @@ class HostBoundary:
         names = known[: len(args)] + [f"argument {i}" for i in range(len(known), len(args))]
         positional = [self._convert(name, value) for name, value in zip(names, args, strict=True)]
         named = {name: self._convert(name, value) for name, value in kwargs.items()}
-        self._check_signature()
+        self._check_signature(dict(zip(names, args, strict=True)) | kwargs)
         given = dict(zip(names, positional, strict=True)) | named
         self._check_annotations(given)
         if not self._inputs and given:
@@ -131,20 +131,9 @@ class HostBoundary:
             return self._tensor(name, value, array, dtype)
         if isinstance(value, (type, np.generic, np.dtype)):
             return value
-        if isinstance(value, list):
-            flag(
-                LIST_ARGUMENT,
-                f"argument {name} is a list",
-                operand=name,
-                seen="list",
-                allowed="a tuple",
-                fix=f"pass tuple({name})",
-                place=definition_place(self._function),
-            )
         if hasattr(value, "__array__") and hasattr(value, "shape"):
             return self._tensor(name, None, np.asarray(value), None)
-        parts = parts_of(value)
-        return with_parts(value, [self._convert(name + way, part) for way, part in parts.items()])
+        return with_parts(value, [self._convert(name + way, v) for way, v in parts_of(value)])
 
     def _tensor(
         self, name: str, original: Any, array: np.ndarray, dtype: DType | None
@@ -158,7 +147,19 @@ class HostBoundary:
         self._inputs.append((name, original, found))
         return found
 
-    def _check_signature(self) -> None:
+    def _check_signature(self, given: dict[str, Any]) -> None:
+        defaults = {p.name: p.default for p in self._parameters}
+        for name, value in (defaults | given).items():
+            if isinstance(value, list):
+                flag(
+                    LIST_ARGUMENT,
+                    f"argument {name} is a list",
+                    operand=name,
+                    seen="list",
+                    allowed="a tuple",
+                    fix=f"pass a tuple for {name}",
+                    place=definition_place(self._function),
+                )
         only = [p.name for p in self._parameters if p.kind is p.KEYWORD_ONLY]
         if only:
             flag(
@@ -232,13 +233,13 @@ class HostBoundary:
             if result.dtype.kind == "bool":
                 array = array.astype(bool)
             return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
-        return with_parts(result, map(self._export, parts_of(result).values()))
+        return with_parts(result, [self._export(part) for _, part in parts_of(result)])
 
 
 def _tensors(result: Any) -> list[NkiTensor]:
     if isinstance(result, NkiTensor):
         return [result]
-    return [tensor for part in parts_of(result).values() for tensor in _tensors(part)]
+    return [tensor for _, part in parts_of(result) for tensor in _tensors(part)]
 
 
 def _assign(original: Any, found: NkiTensor) -> None:

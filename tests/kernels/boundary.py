@@ -35,6 +35,15 @@ def good_A018(pair):
 
 
 @twin(f32(64, 32))  # here
+def bad_A018_default(a, factors=[2.0, 3.0]):  # here  # noqa: B006
+    return stored(nl.multiply(nl.load(a), factors[0] * factors[1]))
+
+
+def good_A018_default(a, factors=(2.0, 3.0)):
+    return stored(nl.multiply(nl.load(a), factors[0] * factors[1]))
+
+
+@twin(f32(64, 32))  # here
 def bad_L064(a: nt.tensor[128, 32]):  # here
     return stored(nl.load(a))
 

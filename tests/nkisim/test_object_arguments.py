@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import nkisim
+import nkisim.isa as nisa
 import nkisim.language as nl
-from tiles import loaded, stored
+from tiles import hbm, loaded, stored
 
 if TYPE_CHECKING:
     from somewhere import Absent
@@ -223,6 +224,57 @@ def test_what_a_kernel_does_to_a_list_or_dict_stays_in_the_kernel():
     assert nkisim.check(changes)(data, numbers, table).outputs is not None
     assert numbers == [1, 2]
     assert list(table) == ["old"]
+
+
+class Counter(nl.NKIObject):
+    rows: int = 0
+    seen: Any = None
+
+    def next(self) -> int:
+        self.rows += 1
+        self.seen.append(self.rows)
+        return self.rows
+
+
+@nkisim.jit
+def counts(source, counter):
+    out = hbm(source.shape)
+    core, cores = nl.program_id(0), nl.num_programs(0)
+    for row in range(core, source.shape[0], cores):
+        tile = loaded(source[row : row + 1])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=float(counter.next()))
+        nisa.dma_copy(dst=out[row : row + 1], src=tile)
+    assert len(counter.seen) == counter.rows == source.shape[0] // cores
+    return out
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_what_a_kernel_does_to_an_object_is_seen_by_no_other_core_and_no_later_launch(cores):
+    data, counter = np.ones((4, 3), np.float32), Counter(seen=[])
+    want = np.repeat(np.arange(1, 1 + 4 // cores), cores)
+    for _ in range(2):
+        got = nkisim.simulate(counts[cores])(data, counter)
+        np.testing.assert_array_equal(got[:, 0], want)
+    assert (counter.rows, counter.seen) == (0, [])
+
+
+class Key:
+    """One of several keys that look alike."""
+
+    def __repr__(self) -> str:
+        return "key"
+
+
+@nkisim.jit
+def of_keys(given):
+    assert len(given) == 2
+    return tuple(stored(loaded(part)) for part in given.values())
+
+
+def test_keys_that_look_alike_are_two():
+    data = [np.full((2, 3), value, np.float32) for value in (1, 2)]
+    got = nkisim.simulate(of_keys)({Key(): data[0], Key(): data[1]})
+    np.testing.assert_array_equal(got, data)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-__all__ = ["NKIObject", "parts_of", "with_parts"]
+__all__ = ["NKIObject", "parts_of", "twin_of", "with_parts"]
 
 
 class NKIObject:
@@ -51,26 +51,26 @@ class NKIObject:
             post_init()
 
 
-def parts_of(value: Any) -> dict[str, Any]:
-    """Return what a container or an object holds, by the way to reach it from ``value``.
+def parts_of(value: Any) -> list[tuple[str, Any]]:
+    """Return what a container or an object holds, each with the way to reach it from ``value``.
 
     Empty for everything that has no parts, enum members and classes among them.
     """
     if isinstance(value, Enum):
-        return {}
+        return []
     if isinstance(value, dict):
-        return {f"[{key!r}]": part for key, part in value.items()}
+        return [(f"[{key!r}]", part) for key, part in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {f".{name}": part for name, part in zip(value._fields, value, strict=True)}
+        return [(f".{name}", part) for name, part in zip(value._fields, value, strict=True)]
     if isinstance(value, (tuple, list)):
-        return {f"[{i}]": part for i, part in enumerate(value)}
-    return {f".{name}": getattr(value, name) for name in _held(value)}
+        return [(f"[{i}]", part) for i, part in enumerate(value)]
+    return [(f".{name}", getattr(value, name)) for name in _held(value)]
 
 
 def with_parts(value: Any, parts: Iterable[Any]) -> Any:
     """Return a twin of ``value`` that holds ``parts``, given in the order of ``parts_of``.
 
-    Only lists and dicts are copied where no part is another.
+    Tuples with the same parts, and what has none, are returned as they are.
     """
     new = list(parts)
     if type(value) is list:
@@ -79,14 +79,20 @@ def with_parts(value: Any, parts: Iterable[Any]) -> Any:
         twin = copy.copy(value)
         twin.update(zip(value, new, strict=True))
         return twin
-    if all(a is b for a, b in zip(parts_of(value).values(), new, strict=True)):
-        return value
     if isinstance(value, (tuple, list)):
-        return getattr(value, "_make", type(value))(new)
+        same = all(old is part for old, part in zip(value, new, strict=True))
+        return value if same else getattr(value, "_make", type(value))(new)
+    if not new:
+        return value
     twin = copy.copy(value)
     for name, part in zip(_held(value), new, strict=True):
         object.__setattr__(twin, name, part)  # which frozen dataclasses let pass
     return twin
+
+
+def twin_of(value: Any) -> Any:
+    """Return ``value`` with lists, dicts and objects of its own, and the same tensors."""
+    return with_parts(value, [twin_of(part) for _, part in parts_of(value)])
 
 
 def _held(value: Any) -> list[str]:

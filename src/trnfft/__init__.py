@@ -13,9 +13,11 @@ from trnfft._precision import (
     set_precision,
 )
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
-from trnfft.convolution import fftconvolve
-from trnfft.cosine import dct, dst, idct, idst
+from trnfft.convolution import correlate, fftconvolve, oaconvolve
+from trnfft.cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
 from trnfft.frequencies import fftfreq, fftshift, ifftshift, rfftfreq
+from trnfft.hankel import fht, fhtoffset, ifht
+from trnfft.lengths import next_fast_len
 from trnfft.nd import (
     fft2,
     fftn,
@@ -52,26 +54,34 @@ __all__ = [
     "backend",
     "clear_plan_cache",
     "complex_matmul",
+    "correlate",
     "create_plan",
     "dct",
+    "dctn",
     "dst",
+    "dstn",
     "fft",
     "fft2",
     "fftconvolve",
     "fftfreq",
     "fftn",
     "fftshift",
+    "fht",
+    "fhtoffset",
     "get_backend",
     "get_precision",
     "hfft",
     "hfft2",
     "hfftn",
     "idct",
+    "idctn",
     "idst",
+    "idstn",
     "ifft",
     "ifft2",
     "ifftn",
     "ifftshift",
+    "ifht",
     "ihfft",
     "ihfft2",
     "ihfftn",
@@ -79,6 +89,8 @@ __all__ = [
     "irfft2",
     "irfftn",
     "istft",
+    "next_fast_len",
+    "oaconvolve",
     "plan",
     "precision",
     "rfft",

@@ -82,8 +82,14 @@ def is_direct(input: Spectrum) -> TypeGuard[Tensor]:
     return type(input) is Tensor and input.dtype in _DIRECT and level() != "double"
 
 
-def opened(function: str, input: Spectrum, name: str = "input") -> Opened:
+def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool = False) -> Opened:
     """Return an input of any kind in the form that transforms are computed on.
+
+    Args:
+        function: Whose argument it is.
+        input: What was given.
+        name: The argument.
+        on_torch: Whether torch computes in any case, for want of a kernel.
 
     Raises:
         DTypeError: It is neither a tensor nor a ComplexTensor.
@@ -94,7 +100,7 @@ def opened(function: str, input: Spectrum, name: str = "input") -> Opened:
             f"got {type(input).__name__}"
         )
     home = None
-    if level() == "double" and not has_complex(input.device):
+    if (on_torch or level() == "double") and not has_complex(input.device):
         home, input = input.device, input.cpu()  # such a device has no float64 either
     if isinstance(input, ComplexTensor):
         x, rounded = _held(input)
@@ -121,13 +127,15 @@ def _held(input: ComplexTensor) -> tuple[Spectrum, torch.dtype | None]:
     return (wide.to_torch_complex() if wide.is_native else wide), rounded
 
 
-def opened_real(function: str, input: Spectrum, name: str = "input") -> Opened:
+def opened_real(
+    function: str, input: Spectrum, name: str = "input", on_torch: bool = False
+) -> Opened:
     """Return a real input in the form that transforms are computed on.
 
     Raises:
         DTypeError: It is complex, or not a tensor.
     """
-    found = opened(function, input, name)
+    found = opened(function, input, name, on_torch)
     if found.x.is_complex():
         kind = "a ComplexTensor" if isinstance(input, ComplexTensor) else str(input.dtype)
         raise DTypeError(f"{function}: {name} must be real, got {kind}")

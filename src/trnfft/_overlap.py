@@ -1,13 +1,16 @@
-"""Frames added where they overlap."""
+"""Frames added where they overlap, and the blocks that a convolution is cut into."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
+from trnfft.lengths import next_fast_len
 from trnsci.core.eager import unwatched
 
-__all__ = ["overlap_added"]
+__all__ = ["block_length", "overlap_added", "overlapped", "resized"]
 
 # Sums of squared windows up to this are taken as zero: a quotient by less would be rounding error.
 NEGLIGIBLE = 1e-8
@@ -44,6 +47,38 @@ def overlap_added(
     if length is not None and signal.shape[-1] < length:
         signal = torch.nn.functional.pad(signal, (0, length - signal.shape[-1]))
     return signal.reshape(*frames.shape[:-2], signal.shape[-1])
+
+
+def overlapped(blocks: Tensor, step: int) -> Tensor:
+    """Return blocks of shape (..., count, length) added up, each ``step`` behind the last one."""
+    count, length = blocks.shape[-2:]
+    samples = length + step * (count - 1)
+    flat = blocks.reshape(-1, count, length)
+    return _added(flat, samples, step).reshape(*blocks.shape[:-2], samples)
+
+
+def block_length(longer: int, shorter: int, real: bool) -> int:
+    """Return the length of transforms that convolves two signals in blocks with the least work.
+
+    A block of N points yields N - shorter + 1 sums. The work of all blocks is compared for lengths
+    that double, up to the one that needs a single block.
+    """
+    whole = next_fast_len(longer + shorter - 1, real)
+    best, least = whole, whole * math.log2(whole)
+    size = 1 << (2 * shorter - 1).bit_length()
+    while size < whole:
+        work = -(-longer // (size - shorter + 1)) * size * math.log2(size)
+        if work < least:
+            best, least = size, work
+        size *= 2
+    return best
+
+
+def resized(x: Tensor, dim: int, size: int) -> Tensor:
+    """Return a tensor padded with zeros at the end of a dimension."""
+    shape = list(x.shape)
+    shape[dim] = size - shape[dim]
+    return x if shape[dim] == 0 else torch.cat([x, x.new_zeros(shape)], dim)
 
 
 def _added(frames: Tensor, samples: int, hop_length: int) -> Tensor:

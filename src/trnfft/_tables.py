@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
+from torch.nn import Parameter
 
+from trnfft._angles import roots
 from trnfft._kernels.dft_constants import stft_constants
 from trnfft._recipe import Array, Recipe
 from trnsci.core.constants import Constants
 from trnsci.core.device import neuron_device
 
-__all__ = ["constants", "forget_tables", "frame_matrices"]
+__all__ = ["constants", "forget_tables", "frame_matrices", "hann_window", "keepable"]
 
 
 def constants(found: Recipe, path: str, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
@@ -31,10 +35,27 @@ def frame_matrices(
     return _FRAMES((values.tobytes(), onesided, scale), _home(path), dtype)
 
 
+def hann_window(length: int, like: Tensor) -> Tensor:
+    """Return the periodic Hann window in the precision and on the device of ``like``."""
+    dtype = like.dtype.to_real()
+    if keepable(like):
+        return _WINDOWS(length, like.device, dtype)[0]
+    return torch.hann_window(length, periodic=True, dtype=dtype, device=like.device)
+
+
+def keepable(like: Tensor) -> bool:
+    """Return whether what is computed with ``like`` may use a tensor that is kept.
+
+    A graph that is being traced must make its own.
+    """
+    return type(like) in _PLAIN and not is_compiling()
+
+
 def forget_tables() -> None:
     """Forget all tensors that are kept."""
     _RECIPES.clear()
     _FRAMES.clear()
+    _WINDOWS.clear()
 
 
 def _home(path: str) -> torch.device:
@@ -52,5 +73,12 @@ def _of_frames(key: tuple[bytes, bool, float]) -> list[Array]:
     return [matrix.astype(np.float32) for matrix in matrices]
 
 
+def _of_window(length: int) -> list[npt.NDArray[np.float64]]:
+    cosine, _ = roots(length, np.arange(length, dtype=np.int64))
+    return [0.5 - 0.5 * cosine]
+
+
+_PLAIN = (Tensor, Parameter)
 _RECIPES: Constants[Recipe] = Constants(_of_recipe)
 _FRAMES: Constants[tuple[bytes, bool, float]] = Constants(_of_frames)
+_WINDOWS: Constants[int] = Constants(_of_window, most_bytes=16 << 20)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from trnfft._angles import roots
 from trnfft._arguments import Norm
 from trnfft._single import scipy_fft
+from trnfft._tables import keepable
 from trnsci.core.arrays import array_of
+from trnsci.core.constants import Constants
 from trnsci.core.eager import readable
 
 __all__ = ["trigonometric"]
@@ -108,8 +113,20 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 
 def _roots(like: Tensor, count: int, order: int) -> Tensor:
     """Return ``exp(-2 pi i k / order)`` for k below ``count``, rounded once from float64."""
+    dtype = like.dtype.to_complex()
+    if keepable(like):
+        return _ROOTS((count, order), like.device, dtype)[0]
     angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / order)
-    return torch.polar(torch.ones_like(angle), angle).to(like.dtype.to_complex())
+    return torch.polar(torch.ones_like(angle), angle).to(dtype)
+
+
+def _made_roots(key: tuple[int, int]) -> list[npt.NDArray[np.complex128]]:
+    count, order = key
+    real, imaginary = roots(order, np.arange(count, dtype=np.int64))
+    return [real + 1j * imaginary]
+
+
+_ROOTS: Constants[tuple[int, int]] = Constants(_made_roots, most_bytes=64 << 20)
 
 
 def _scaled_points(x: Tensor, sine: bool, type: int) -> Tensor:

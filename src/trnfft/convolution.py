@@ -1,9 +1,8 @@
-"""Convolution by Fourier transforms, with the semantics of ``scipy.signal.fftconvolve``."""
+"""Convolution and correlation by Fourier transforms, with the semantics of ``scipy.signal``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
 import torch
@@ -13,16 +12,19 @@ from trnfft._arguments import Dims, axis
 from trnfft._dispatch import c2c_nd, c2r_nd, r2c_nd
 from trnfft._empty import empty_like
 from trnfft._kinds import Opened, Spectrum, closed, closed_real, opened
+from trnfft._overlap import block_length, overlapped, resized
 from trnfft.complex_tensor import ComplexTensor
+from trnfft.lengths import next_fast_len
 from trnsci.core.arguments import several
 from trnsci.core.errors import FlagError, ShapeError
 
-__all__ = ["fftconvolve"]
+__all__ = ["correlate", "fftconvolve", "oaconvolve"]
 
 Mode: TypeAlias = Literal["full", "same", "valid"]
 
 _MODES = ("full", "same", "valid")
-_NAME = "fftconvolve"
+
+Convolve: TypeAlias = Callable[[Tensor, Tensor, list[int]], Tensor]
 
 
 def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = None) -> Spectrum:
@@ -49,16 +51,54 @@ def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = 
         >>> trnfft.fftconvolve(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()
         tensor([1., 3., 2.])
     """
+    return _computed("fftconvolve", in1, in2, mode, axes, _convolved)
+
+
+def oaconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = None) -> Spectrum:
+    """Return the convolution of two tensors of which one is much longer, block by block.
+
+    Result, arguments and errors are those of :func:`fftconvolve`. The longer tensor is cut along
+    each axis into blocks, whose convolutions overlap and are added up: for n1 and n2 points the
+    work grows with ``n1 log n2`` and not with ``n1 log n1``, and transforms stay short.
+    """
+    return _computed("oaconvolve", in1, in2, mode, axes, _convolved_by_blocks)
+
+
+def correlate(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = None) -> Spectrum:
+    """Return the cross-correlation of two tensors with as many dimensions.
+
+    Along each dimension in ``axes``, and with n2 points in ``in2``, the result at k has the sum of
+    ``in1[j] * conj(in2[j - k + n2 - 1])`` over j: lag 0 is at ``n2 - 1``. It is the convolution
+    with ``in2`` reversed and conjugated; arguments and errors are those of :func:`fftconvolve`.
+
+    Example:
+        >>> trnfft.correlate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0])).round()
+        tensor([1., 2., 3., 0.])
+    """
+    return _computed("correlate", in1, in2, mode, axes, _convolved, reverse=True)
+
+
+def _computed(
+    name: str,
+    in1: Spectrum,
+    in2: Spectrum,
+    mode: Mode,
+    axes: Dims,
+    convolve: Convolve,
+    reverse: bool = False,
+) -> Spectrum:
     if mode not in _MODES:
-        raise FlagError(f"{_NAME}: mode must be one of {', '.join(_MODES)}, got {mode!r}")
-    first, second = opened(_NAME, in1, "in1"), opened(_NAME, in2, "in2")
+        raise FlagError(f"{name}: mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    first, second = opened(name, in1, "in1"), opened(name, in2, "in2")
     a, b = first.x, second.x
-    dims = _axes(a, b, axes)
+    dims = _axes(name, a, b, axes)
+    if reverse:
+        b = torch.conj(b).flip(dims)
     if mode == "valid":
-        a, b = _larger_first(a, b, dims)
+        a, b = _larger_first(name, a, b, dims)
     dtype = torch.promote_types(a.dtype, b.dtype)
     a, b = a.to(dtype), b.to(dtype)
-    result = _cut(_convolved(a, b, dims), a, b, dims, mode)
+    result = _cut(convolve(a, b, dims), a, b, dims, mode)
     split = isinstance(in1, ComplexTensor) or isinstance(in2, ComplexTensor)
     held = _joined(first, second, result, split)
     return closed(result, held) if result.is_complex() else closed_real(result, held)
@@ -66,25 +106,58 @@ def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = 
 
 def _convolved(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
     """Return the full convolution along ``dims``."""
-    full = [
-        a.shape[d] + b.shape[d] - 1 if d in dims else max(a.shape[d], b.shape[d])
-        for d in range(a.ndim)
-    ]
+    full = _full_shape(a, b, dims)
     if a.numel() == 0 or b.numel() == 0:
-        shape = [0 if 0 in (a.shape[d], b.shape[d]) else n for d, n in enumerate(full)]
         real = not a.is_complex()
-        return empty_like(a, shape, real) + empty_like(b, shape, real)
+        return empty_like(a, full, real) + empty_like(b, full, real)
     # Along a dimension of one element a convolution is a product, which broadcasting does.
     along = [d for d in dims if a.shape[d] != 1 and b.shape[d] != 1]
     if not along:
         return a * b
-    sizes = [_fast_length(full[d]) for d in along]
+    sizes = [next_fast_len(full[d], not a.is_complex()) for d in along]
+    return _multiplied(a, b, sizes, along)[tuple(slice(n) for n in full)]
+
+
+def _multiplied(a: Tensor, b: Tensor, sizes: list[int], dims: list[int]) -> Tensor:
+    """Return the cyclic convolution of these lengths along ``dims``."""
     if a.is_complex():
-        product = c2c_nd(a, sizes, along, None, True) * c2c_nd(b, sizes, along, None, True)
-        result = c2c_nd(product, sizes, along, None, False)
-    else:
-        product = r2c_nd(a, sizes, along, None, True) * r2c_nd(b, sizes, along, None, True)
-        result = c2r_nd(product, sizes, along, None, False)
+        product = c2c_nd(a, sizes, dims, None, True) * c2c_nd(b, sizes, dims, None, True)
+        return c2c_nd(product, sizes, dims, None, False)
+    product = r2c_nd(a, sizes, dims, None, True) * r2c_nd(b, sizes, dims, None, True)
+    return c2r_nd(product, sizes, dims, None, False)
+
+
+def _full_shape(a: Tensor, b: Tensor, dims: Sequence[int]) -> list[int]:
+    """Return the shape of the full convolution along ``dims``; empty where an operand is."""
+    shape = []
+    for d, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)):
+        size = m + n - 1 if d in dims else max(m, n)
+        shape.append(0 if 0 in (m, n) else size)
+    return shape
+
+
+def _convolved_by_blocks(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
+    """Return the full convolution along ``dims``, the longer operand cut into blocks."""
+    if a.numel() < b.numel():
+        a, b = b, a
+    full = _full_shape(a, b, dims)
+    along = [d for d in dims if a.shape[d] != 1 and b.shape[d] != 1]
+    sizes = [block_length(a.shape[d], b.shape[d], not a.is_complex()) for d in along]
+    steps = [size - b.shape[d] + 1 for size, d in zip(sizes, along, strict=True)]
+    if 0 in full or all(step >= a.shape[d] for step, d in zip(steps, along, strict=True)):
+        return _convolved(a, b, dims)
+    # Every dimension of a becomes two: which block, and the place in it.
+    places: list[int] = []
+    for d, step in zip(along, steps, strict=True):
+        at = d + len(places)
+        count = -(-a.shape[at] // step)
+        shape = (*a.shape[:at], count, step, *a.shape[at + 1 :])
+        a = resized(a, at, count * step).reshape(shape)
+        b = b.unsqueeze(at)
+        places.append(at + 1)
+    result = _multiplied(a, b, sizes, places)
+    for at, step in zip(reversed(places), reversed(steps), strict=True):
+        result = overlapped(result.movedim((at - 1, at), (-2, -1)), step).movedim(-1, at - 1)
     return result[tuple(slice(n) for n in full)]
 
 
@@ -98,36 +171,36 @@ def _cut(result: Tensor, a: Tensor, b: Tensor, dims: Sequence[int], mode: Mode) 
     return result.contiguous()
 
 
-def _axes(a: Tensor, b: Tensor, axes: Dims) -> list[int]:
+def _axes(name: str, a: Tensor, b: Tensor, axes: Dims) -> list[int]:
     if a.ndim != b.ndim:
         raise ShapeError(
-            f"{_NAME}: in1 and in2 must have as many dimensions, "
+            f"{name}: in1 and in2 must have as many dimensions, "
             f"got {tuple(a.shape)} and {tuple(b.shape)}"
         )
     if axes is None:
         return list(range(a.ndim))
-    dims = [axis(_NAME, a, d) for d in several(_NAME, "axes", axes)]
+    dims = [axis(name, a, d) for d in several(name, "axes", axes)]
     if len(set(dims)) != len(dims):
-        raise ShapeError(f"{_NAME}: axes must differ, got {axes}")
+        raise ShapeError(f"{name}: axes must differ, got {axes}")
     if any(
         d not in dims and m != n and 1 not in (m, n)
         for d, (m, n) in enumerate(zip(a.shape, b.shape, strict=True))
     ):
         raise ShapeError(
-            f"{_NAME}: in1 and in2 must broadcast outside of axes, "
+            f"{name}: in1 and in2 must broadcast outside of axes, "
             f"got {tuple(a.shape)} and {tuple(b.shape)}"
         )
     return dims
 
 
-def _larger_first(a: Tensor, b: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _larger_first(name: str, a: Tensor, b: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return the two in the order in which the first is at least as large along ``dims``."""
     if all(a.shape[d] >= b.shape[d] for d in dims):
         return a, b
     if all(a.shape[d] <= b.shape[d] for d in dims):
         return b, a
     raise ShapeError(
-        f"{_NAME}: for mode 'valid' one tensor must be at least as large as the other along all "
+        f"{name}: for mode 'valid' one tensor must be at least as large as the other along all "
         f"axes, got {tuple(a.shape)} and {tuple(b.shape)}"
     )
 
@@ -136,16 +209,3 @@ def _joined(a: Opened, b: Opened, result: Tensor, split: bool) -> Opened:
     """Return what the two inputs ask of their result: the wider dtype of theirs."""
     part = torch.promote_types(a.part or a.x.dtype.to_real(), b.part or b.x.dtype.to_real())
     return Opened(result, split, None if part is result.dtype.to_real() else part)
-
-
-@lru_cache(maxsize=4096)
-def _fast_length(n: int) -> int:
-    """Return the least length from n on without a prime factor above seven."""
-    while True:
-        rest = n
-        for factor in (2, 3, 5, 7):
-            while rest % factor == 0:
-                rest //= factor
-        if rest == 1:
-            return n
-        n += 1

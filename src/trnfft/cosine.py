@@ -12,7 +12,8 @@ type  cosine                               sine
 ===== ==================================== ====================================
 
 except that the first and last term of cosine 1, the first of cosine 3 and the last of sine 3 count
-half. A complex input is transformed part by part.
+half. A complex input is transformed part by part. Over several dimensions one transform follows the
+other.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-from trnfft._arguments import Norm, along
-from trnfft._kinds import Spectrum, closed, closed_real, opened
+from trnfft._arguments import Dims, Norm, along, axes
+from trnfft._kinds import Opened, Spectrum, closed, closed_real, opened
 from trnfft._trigonometric import trigonometric
 from trnsci.core.errors import FlagError, ShapeError
 
-__all__ = ["dct", "dst", "idct", "idst"]
+__all__ = ["dct", "dctn", "dst", "dstn", "idct", "idctn", "idst", "idstn"]
 
 Type: TypeAlias = Literal[1, 2, 3, 4]
 
@@ -112,6 +113,69 @@ def idst(
     return _computed("idst", input, type, n, dim, norm, orthogonalize)
 
 
+def dctn(
+    input: Spectrum,
+    type: Type = 2,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    orthogonalize: bool | None = None,
+) -> Spectrum:
+    """Return the discrete cosine transform along several dimensions.
+
+    Args:
+        input: Tensor.
+        type: 1, 2, 3 or 4, along all of them.
+        s: Lengths along these dimensions, to which the input is cut or padded with zeros; -1 for
+            the length it has.
+        dim: The dimensions, each at most once; by default the last ``len(s)``, or all without s.
+        norm: As :func:`dct`, along each.
+        orthogonalize: As :func:`dct`.
+
+    Raises:
+        ShapeError: s and dim differ in length, a dimension comes twice, or a length is too small.
+        DimensionError: There is no such dimension.
+        FlagError: type or norm is none of these.
+    """
+    return _computed_nd("dctn", input, type, s, dim, norm, orthogonalize)
+
+
+def idctn(
+    input: Spectrum,
+    type: Type = 2,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    orthogonalize: bool | None = None,
+) -> Spectrum:
+    """Return the inverse of :func:`dctn` with the same arguments; errors are the same."""
+    return _computed_nd("idctn", input, type, s, dim, norm, orthogonalize)
+
+
+def dstn(
+    input: Spectrum,
+    type: Type = 2,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    orthogonalize: bool | None = None,
+) -> Spectrum:
+    """Return the discrete sine transform along several dimensions; arguments as :func:`dctn`."""
+    return _computed_nd("dstn", input, type, s, dim, norm, orthogonalize)
+
+
+def idstn(
+    input: Spectrum,
+    type: Type = 2,
+    s: Dims = None,
+    dim: Dims = None,
+    norm: Norm = None,
+    orthogonalize: bool | None = None,
+) -> Spectrum:
+    """Return the inverse of :func:`dstn` with the same arguments; errors are the same."""
+    return _computed_nd("idstn", input, type, s, dim, norm, orthogonalize)
+
+
 def _computed(
     function: str,
     input: Spectrum,
@@ -121,18 +185,45 @@ def _computed(
     norm: Norm,
     orthogonalize: bool | None,
 ) -> Spectrum:
-    held = opened(function, input)
-    x = held.x
+    held = opened(function, input, on_torch=True)
+    n, dim = along(function, held.x, n, dim, norm)
+    return _transformed(function, held, type, [n], [dim], norm, orthogonalize)
+
+
+def _computed_nd(
+    function: str,
+    input: Spectrum,
+    type: Type,
+    s: Dims,
+    dim: Dims,
+    norm: Norm,
+    orthogonalize: bool | None,
+) -> Spectrum:
+    held = opened(function, input, on_torch=True)
+    sizes, dims = axes(function, held.x, s, dim, norm)
+    return _transformed(function, held, type, sizes, dims, norm, orthogonalize)
+
+
+def _transformed(
+    function: str,
+    held: Opened,
+    type: Type,
+    sizes: list[int],
+    dims: list[int],
+    norm: Norm,
+    orthogonalize: bool | None,
+) -> Spectrum:
+    """Return the transform along dimensions that were checked, in the kind that was given."""
     if type not in _INVERSE:
         raise FlagError(f"{function}: type must be 1, 2, 3 or 4, got {type!r}")
-    n, dim = along(function, x, n, dim, norm)
-    if n < 2 and type == 1 and function in ("dct", "idct"):
-        raise ShapeError(f"{function}: type 1 needs at least two points, got {n}")
+    sine = "dst" in function
+    if type == 1 and not sine and min(sizes, default=2) < 2:
+        raise ShapeError(f"{function}: type 1 needs at least two points, got {min(sizes)}")
     if orthogonalize is None:
         orthogonalize = norm == "ortho"
     if function.startswith("i"):
         type, norm = _INVERSE[type], _INVERSE_NORM[norm]
-    result: Tensor = trigonometric(
-        x, function.removeprefix("i") == "dst", type, n, dim, norm, orthogonalize
-    )
+    result: Tensor = held.x
+    for n, dim in zip(sizes, dims, strict=True):
+        result = trigonometric(result, sine, type, n, dim, norm, orthogonalize)
     return closed(result, held) if result.is_complex() else closed_real(result, held)

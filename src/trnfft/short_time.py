@@ -25,6 +25,7 @@ from trnfft._kinds import (
     rounded_native,
 )
 from trnfft._overlap import overlap_added
+from trnfft._tables import hann_window
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -230,7 +231,7 @@ def _window(
     """Return the window in the precision and on the device of ``x``, and whether it is complex."""
     real = x.dtype.to_real()
     if window is None:
-        return torch.hann_window(win_length, periodic=True, dtype=real, device=x.device), False
+        return hann_window(win_length, x), False
     native = opened(function, window, "window").x
     if native.shape != (win_length,):
         raise ShapeError(

@@ -8,6 +8,7 @@ import torch
 import trnfft
 from oracles import fourier as oracle
 from trnfft import ComplexTensor
+from trnfft._overlap import block_length
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 from .agreement import array, randn
@@ -104,3 +105,112 @@ def test_bad_arguments():
     ]:
         with pytest.raises(error, match=r"^fftconvolve: "):
             trnfft.fftconvolve(*args)
+
+
+LONG = [
+    ((1000,), (7,)),
+    ((7,), (1000,)),
+    ((200, 90), (5, 6)),
+    ((90, 200), (6, 1)),
+    ((3, 300), (1, 11)),
+    ((5, 400), (6, 9)),
+    ((400, 5), (9, 6)),
+    ((40,), (39,)),
+    ((1,), (300,)),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), LONG, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_blocks_agree_with_the_definition(first, second, dtype):
+    a, b = randn(*first, dtype=dtype), randn(*second, dtype=dtype, seed=1)
+    got = trnfft.oaconvolve(a, b)
+    assert got.dtype is dtype
+    want = scipy.signal.convolve(array(a), array(b), method="direct")
+    assert_convolved(got, want, a, b)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize(
+    ("first", "second", "axes"),
+    [
+        ((300, 7), (4, 3), None),
+        ((4, 3), (300, 7), None),
+        ((3, 500), (1, 4), 1),
+        ((300, 2),) * 2 + (0,),
+    ],
+    ids=str,
+)
+def test_blocks_have_the_modes_of_scipy(first, second, axes, mode):
+    a, b = randn(*first), randn(*second, seed=1)
+    want = scipy.signal.oaconvolve(array(a), array(b), mode, axes)
+    assert_convolved(trnfft.oaconvolve(a, b, mode, axes), want, a, b)
+
+
+@pytest.mark.parametrize("longer", [50, 1000, 20000])
+@pytest.mark.parametrize("shorter", [2, 3, 10, 49])
+def test_blocks_are_of_the_length_with_the_least_work(longer, shorter):
+    def work(size):
+        return -(-longer // (size - shorter + 1)) * size * np.log2(size)
+
+    whole = trnfft.next_fast_len(longer + shorter - 1, real=True)
+    doubling = [2**k for k in range(1, 16) if 2 * shorter <= 2**k < whole]
+    found = block_length(longer, shorter, True)
+    assert found in (*doubling, whole)
+    assert work(found) <= min(map(work, (*doubling, whole)))
+
+
+def test_blocks_are_differentiable():
+    a = randn(60, dtype=torch.float64).requires_grad_()
+    b = randn(3, dtype=torch.float64, seed=1).requires_grad_()
+    assert block_length(60, 3, True) < 62
+    assert torch.autograd.gradcheck(trnfft.oaconvolve, (a, b))
+
+
+def correlation(a, b):
+    """The sums by their definition, lag 0 at index n2 - 1."""
+    n, m = len(a), len(b)
+    sums = np.zeros(n + m - 1, np.result_type(a, b))
+    for k in range(n + m - 1):
+        for j in range(n):
+            if 0 <= j - k + m - 1 < m:
+                sums[k] += a[j] * np.conj(b[j - k + m - 1])
+    return sums
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize(("n", "m"), [(9, 4), (4, 9), (5, 5), (1, 3)])
+def test_correlation_agrees_with_the_definition(n, m, dtype):
+    a, b = randn(n, dtype=dtype), randn(m, dtype=dtype, seed=1)
+    assert_convolved(trnfft.correlate(a, b), correlation(array(a), array(b)), a, b)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize(("first", "second"), [((9, 7), (4, 3)), ((4, 3), (9, 7))], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_correlation_has_the_modes_of_scipy(first, second, mode, dtype):
+    a, b = randn(*first, dtype=dtype), randn(*second, dtype=dtype, seed=1)
+    want = scipy.signal.correlate(array(a), array(b), mode, method="direct")
+    assert_convolved(trnfft.correlate(a, b, mode), want, a, b)
+
+
+def test_correlation_along_an_axis_and_of_kinds():
+    a, b = randn(3, 9, dtype=torch.complex64), randn(3, 4, dtype=torch.complex64, seed=1)
+    want = np.stack([correlation(x, y) for x, y in zip(array(a), array(b), strict=True)])
+    got = trnfft.correlate(a, ComplexTensor(b), axes=1)
+    assert isinstance(got, ComplexTensor)
+    assert_convolved(got, want, a, b)
+
+
+@pytest.mark.parametrize("name", ["oaconvolve", "correlate"])
+def test_errors_name_the_function(name):
+    function, x = getattr(trnfft, name), torch.ones(4)
+    with pytest.raises(FlagError, match=f"^{name}: mode must be one of"):
+        function(x, x, "most")
+    with pytest.raises(ShapeError, match=f"^{name}: in1 and in2 must have as many"):
+        function(x, torch.ones(2, 2))
+    with pytest.raises(ShapeError, match=f"^{name}: for mode 'valid'"):
+        function(torch.ones(2, 5), torch.ones(5, 2), "valid")
+    with pytest.raises(DTypeError, match=f"^{name}: in2 must be"):
+        function(x, [1.0])
+    assert function(torch.ones(0), x).shape == (0,)

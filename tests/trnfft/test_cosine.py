@@ -89,3 +89,93 @@ def test_bad_arguments():
             with pytest.raises(error, match=f"^{name}: "):
                 getattr(trnfft, name)(*args)
     assert trnfft.dst(torch.ones(1), 1).tolist() == [2.0]
+
+
+SEVERAL = ("dctn", "idctn", "dstn", "idstn")
+
+
+@pytest.mark.parametrize("name", ["dctn", "dstn"])
+@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.parametrize("tracked", [False, True], ids=["scipy", "torch"])
+def test_several_dimensions_agree_with_the_matrices(name, type, tracked):
+    x = randn(3, 4, 5, dtype=torch.float64).requires_grad_(tracked)
+    want = array(x)
+    for dim in (0, 2):
+        matrix = oracle.trigonometric_matrix(name == "dstn", type, x.shape[dim])
+        want = np.moveaxis(np.moveaxis(want, dim, -1) @ matrix.T, -1, dim)
+    assert_near(getattr(trnfft, name)(x, type, dim=(0, 2)), want, 144, torch.float64, factor=2)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("type", TYPES)
+def test_arguments_of_several_dimensions_are_those_of_scipy(name, type):
+    x = randn(4, 5, 6, dtype=torch.float64)
+    for s, dim, norm, orthogonalize in [
+        (None, None, None, None),
+        ((3, 8), None, "ortho", None),
+        ((3, 8), (2, 0), "forward", None),
+        (None, (-1,), "ortho", False),
+        (None, 1, None, True),
+        (7, 1, None, None),
+    ]:
+        got = getattr(trnfft, name)(x, type, s, dim, norm, orthogonalize)
+        reference = getattr(scipy.fft, name)
+        want = reference(array(x), type, s, dim, norm, orthogonalize=orthogonalize)
+        assert_near(got, want, 120, torch.float64, factor=4)
+    kept = getattr(trnfft, name)(x, type, (-1, 8), (0, 1))
+    assert_near(kept, reference(array(x), type, (4, 8), (0, 1)), 32, torch.float64, factor=4)
+
+
+@pytest.mark.parametrize("name", ["dct", "dst"])
+@pytest.mark.parametrize("type", TYPES)
+def test_inverse_over_several_dimensions(name, type):
+    x = randn(3, 5, 4)
+    for norm in (None, "forward", "ortho"):
+        there = getattr(trnfft, f"{name}n")(x, type, norm=norm)
+        back = getattr(trnfft, f"i{name}n")(there, type, norm=norm)
+        assert_near(back, array(x), 60, factor=4)
+
+
+def test_kinds_of_several_dimensions():
+    z = randn(3, 4, dtype=torch.complex64)
+    want = scipy.fft.dctn(array(z))
+    assert_near(trnfft.dctn(z), want, 24)
+    assert isinstance(trnfft.dctn(ComplexTensor(z)), ComplexTensor)
+    assert trnfft.dstn(randn(3, 4).half()).dtype is torch.float16
+    assert torch.equal(trnfft.dctn(randn(2, 3), dim=()), randn(2, 3))
+    assert trnfft.dctn(torch.zeros(0, 4), dim=1).shape == (0, 4)
+
+
+def test_bad_arguments_of_several_dimensions():
+    x = torch.ones(4, 4)
+    for error, args in [
+        (FlagError, (x, 5)),
+        (FlagError, (x, 2, None, None, "none")),
+        (ShapeError, (x, 2, (0, 3))),
+        (ShapeError, (x, 1, (1, 4))),
+        (ShapeError, (x, 2, (4, 4), 0)),
+        (ShapeError, (x, 2, None, (0, 0))),
+        (IndexError, (x, 2, None, 2)),
+        (DTypeError, ([1.0],)),
+    ]:
+        with pytest.raises(error, match=r"^dctn: "):
+            trnfft.dctn(*args)
+    assert trnfft.dstn(torch.ones(1, 1), 1).tolist() == [[4.0]]
+
+
+@pytest.mark.parametrize("type", [2, 3, 4])
+def test_roots_are_kept_and_not_poisoned(type):
+    from torch._subclasses import FakeTensorMode
+
+    n = 46 + type  # a length that no other test has
+    x = randn(n).requires_grad_()
+    with FakeTensorMode() as mode:
+        assert trnfft.dct(mode.from_tensor(x), type).shape == (n,)
+    with torch.inference_mode():
+        trnfft.dct(randn(n), type)
+    first = trnfft.dct(x, type)
+    first.sum().backward()
+    again = trnfft.dct(x, type)
+    assert torch.equal(first, again)
+    want = array(x) @ oracle.trigonometric_matrix(False, type, n).T
+    assert_near(again, want, 2 * n, factor=2)

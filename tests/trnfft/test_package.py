@@ -12,6 +12,8 @@ ONE = "(input, n=None, dim=-1, norm=None, *, out=None)"
 TWO = "(input, s=None, dim=(-2, -1), norm=None, *, out=None)"
 SEVERAL = "(input, s=None, dim=None, norm=None, *, out=None)"
 TRIGONOMETRIC = "(input, type=2, n=None, dim=-1, norm=None, orthogonalize=None)"
+SEVERAL_TRIGONOMETRIC = "(input, type=2, s=None, dim=None, norm=None, orthogonalize=None)"
+HANKEL = "dln, mu, offset=0.0, bias=0.0)"
 FREQUENCIES = "(n, d=1.0, *, dtype=None, device=None, requires_grad=False)"
 
 # Names, order and defaults that callers rely on.
@@ -22,7 +24,14 @@ SIGNATURES = {
     **dict.fromkeys(["dct", "idct", "dst", "idst"], TRIGONOMETRIC),
     **dict.fromkeys(["fftfreq", "rfftfreq"], FREQUENCIES),
     **dict.fromkeys(["fftshift", "ifftshift"], "(input, dim=None)"),
-    "fftconvolve": "(in1, in2, mode='full', axes=None)",
+    **dict.fromkeys(["dctn", "idctn", "dstn", "idstn"], SEVERAL_TRIGONOMETRIC),
+    **dict.fromkeys(
+        ["fftconvolve", "oaconvolve", "correlate"], "(in1, in2, mode='full', axes=None)"
+    ),
+    "fht": f"(a, {HANKEL}",
+    "ifht": f"(A, {HANKEL}",
+    "fhtoffset": "(dln, mu, initial=0.0, bias=0.0)",
+    "next_fast_len": "(target, real=False)",
     "stft": "(input, n_fft, hop_length=None, win_length=None, window=None, center=True, "
     "pad_mode='reflect', normalized=False, onesided=None, return_complex=None, "
     "align_to_window=None)",

@@ -265,3 +265,34 @@ def test_one_bin_needs_a_length(name):
 
 def test_numpy_integers_are_integers():
     assert trnfft.fft(torch.ones(4), np.int64(3), np.int64(0)).shape == (3,)
+
+
+OUT = [name + several for name in NAMES for several in ("", "2", "n")]
+
+
+@pytest.mark.parametrize("name", OUT)
+@pytest.mark.parametrize("kind", [torch.Tensor, ComplexTensor])
+def test_results_are_written_to_out(name, kind):
+    of_real = name.startswith(("rfft", "ihfft"))
+    x = randn(3, 4, 6) if of_real else randn(3, 4, 6, dtype=torch.complex64)
+    x = ComplexTensor(x) if kind is ComplexTensor and not of_real else x
+    want = getattr(trnfft, name)(x)
+    to_real = isinstance(want, torch.Tensor) and not want.is_complex()
+    out = torch.full(want.shape, torch.nan, dtype=want.dtype)
+    out = ComplexTensor(out) if kind is ComplexTensor and not to_real else out
+    assert getattr(trnfft, name)(x, out=out) is out
+    np.testing.assert_array_equal(array(out), array(want))
+
+
+def test_out_that_does_not_fit_is_refused():
+    x = randn(8)
+    with pytest.raises(ShapeError, match=r"rfft: out must have shape \(5,\), got \(4,\)"):
+        trnfft.rfft(x, out=torch.empty(4, dtype=torch.complex64))
+    with pytest.raises(DTypeError, match=r"rfft: out must be torch.complex64, got torch.float32"):
+        trnfft.rfft(x, out=torch.empty(5))
+    with pytest.raises(DTypeError, match="fft: out must be a tensor, got list"):
+        trnfft.fft(x, out=[])
+    with pytest.raises(RuntimeError, match="irfft: out cannot be differentiated"):
+        trnfft.irfft(x.requires_grad_(), out=torch.empty(14))
+    with torch.no_grad():
+        assert trnfft.irfft(x, out=torch.empty(14)).shape == (14,)

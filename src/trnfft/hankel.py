@@ -1,0 +1,180 @@
+"""Hankel transforms of functions sampled at logarithmic steps, with the semantics of ``scipy.fft``.
+
+For a(r) at ``r_j = r_c exp((j - j_c) dln)``, with the middle ``j_c = (n - 1) / 2``, there is
+
+    A(k) = integral of a(r) J_mu(k r) k dr
+
+at ``k_j = k_c exp((j - j_c) dln)``, where ``k_c r_c = exp(offset)``. The logarithm turns the
+integral into a convolution: the transform of a power r^(i y) is the power k^(-i y) times a quotient
+of gamma functions, so that a Fourier transform, a product with these quotients and a transform back
+are all (A. J. S. Hamilton, Monthly Notices of the Royal Astronomical Society 312, 257, 2000). The
+function is taken as periodic over the sampled range, after ``r^bias`` was divided out.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from trnfft._arguments import along
+from trnfft._kinds import closed_real, opened_real
+from trnfft._tables import keepable
+from trnsci.core.constants import Constants
+from trnsci.core.errors import ShapeError
+
+__all__ = ["fht", "fhtoffset", "ifht"]
+
+Key = tuple[int, float, float, float, float]
+
+_LOG_2 = math.log(2.0)
+_SHIFT = 12
+"""Stirling's series is used from this real part on: its seventh term is below 1e-17 there."""
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+
+
+def fht(a: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> Tensor:
+    """Return the Hankel transform of real points at logarithmic steps, along the last dimension.
+
+    Args:
+        a: Shape (..., n).
+        dln: Step of the logarithm.
+        mu: Order of the Bessel function.
+        offset: Logarithm of ``k_c r_c``; :func:`fhtoffset` gives one without ringing.
+        bias: Exponent of the power law that is divided out before and multiplied after.
+
+    Raises:
+        DTypeError: a is complex.
+        ShapeError: There are no points, or dln is zero.
+
+    Warns:
+        RuntimeWarning: The transform is singular for these parameters; its constant is left out.
+
+    Example:
+        >>> r = torch.logspace(-4, 4, 128, dtype=torch.float64)
+        >>> dln = math.log(r[1] / r[0])
+        >>> found = trnfft.fht(r**2 * torch.exp(-(r**2) / 2), dln, mu=1.0)
+        >>> torch.allclose(found, r**2 * torch.exp(-(r**2) / 2), atol=1e-4)
+        True
+    """
+    return _computed("fht", a, dln, mu, offset, bias)
+
+
+def ifht(A: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> Tensor:
+    """Return the inverse of :func:`fht` with the same arguments, errors and warnings."""
+    return _computed("ifht", A, dln, mu, offset, bias)
+
+
+def fhtoffset(dln: float, mu: float, initial: float = 0.0, bias: float = 0.0) -> float:
+    """Return the offset nearest to ``initial`` at which the transform does not ring.
+
+    There the coefficient of the highest frequency is real, so that nothing of it is lost.
+    """
+    y = math.pi / (2 * dln)
+    turn = log_gamma(complex((mu + 1 + bias) / 2, y)) + log_gamma(complex((mu + 1 - bias) / 2, y))
+    steps = (_LOG_2 - initial) / dln + turn.imag / math.pi
+    return initial + (steps - round(steps)) * dln
+
+
+def _computed(name: str, a: Tensor, dln: float, mu: float, offset: float, bias: float) -> Tensor:
+    held = opened_real(name, a, "a" if name == "fht" else "A", on_torch=True)
+    x: Tensor = held.x
+    n, _ = along(name, x, None, -1, None)
+    if dln == 0:
+        raise ShapeError(f"{name}: dln must not be zero")
+    inverse = name == "ifht"
+    key = (n, float(dln), float(mu), float(offset), float(bias))
+    u = _table(x, key)
+    constant = _constant(mu, bias)
+    if constant == 0 if inverse else not math.isfinite(constant):
+        warnings.warn(
+            f"{name}: singular for mu {mu} and bias {bias}; the constant is left out",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    if bias:
+        x = x * _powers(x, n, bias * dln, bias * offset if inverse else 0.0, 1 if inverse else -1)
+    bins = torch.fft.rfft(x)
+    if inverse:
+        # The bin of a coefficient of zero has nothing in it.
+        inverted = torch.where(u == 0, 0, 1 / torch.where(u == 0, 1, u.conj()))
+        bins = bins * inverted
+    else:
+        bins = bins * u
+    y = torch.fft.irfft(bins, n).flip(-1)
+    if bias:
+        y = y * _powers(y, n, bias * dln, 0.0 if inverse else bias * offset, 1 if inverse else -1)
+    return closed_real(y, held)
+
+
+def _powers(like: Tensor, n: int, rate: float, shift: float, sign: int) -> Tensor:
+    """Return ``exp(sign * (rate (j - j_c) + shift))`` for every point j."""
+    j = torch.arange(n, dtype=torch.float64, device=like.device) - (n - 1) / 2
+    return torch.exp(sign * (rate * j + shift)).to(like.dtype)
+
+
+def _table(like: Tensor, key: Key) -> Tensor:
+    dtype = like.dtype.to_complex()
+    if keepable(like):
+        return _KEPT(key, like.device, dtype)[0]
+    return torch.tensor(coefficients(key)[0], dtype=dtype, device=like.device)
+
+
+def coefficients(key: Key) -> list[npt.NDArray[np.complex128]]:
+    """Return the transforms of the powers ``r^(i y)`` that n points have, in one array.
+
+    With ``x = bias + i y`` that is ``2^x G((mu + 1 + x) / 2) / G((mu + 1 - x) / 2)``, turned by
+    ``exp(-i y offset)``; G is the gamma function.
+    """
+    n, dln, mu, offset, bias = key
+    y = 2 * math.pi * np.arange(n // 2 + 1) / (n * dln)
+    plus, minus = (mu + 1 + bias) / 2 + 0.5j * y, (mu + 1 - bias) / 2 - 0.5j * y
+    found = np.empty(len(y), np.complex128)
+    for m in range(1, len(y)):
+        logarithm = log_gamma(complex(plus[m])) - log_gamma(complex(minus[m]))
+        found[m] = cmath.exp(logarithm + (bias + 1j * y[m]) * _LOG_2 - 1j * y[m] * offset)
+    constant = _constant(mu, bias)
+    found[0] = constant if math.isfinite(constant) else 0.0
+    if n % 2 == 0:  # the highest frequency of real points has no phase
+        found[-1] = found[-1].real
+    return [found]
+
+
+_KEPT: Constants[Key] = Constants(coefficients, most_bytes=16 << 20)
+
+
+def _constant(mu: float, bias: float) -> float:
+    """Return the coefficient of the constant: ``2^q G((mu+1+q)/2) / G((mu+1-q)/2)``, q the bias."""
+    plus, minus = (mu + 1 + bias) / 2, (mu + 1 - bias) / 2
+    if bias == int(bias):
+        # A quotient at whole distance is a product, which is finite also between two poles.
+        product = 1.0
+        for step in range(abs(int(bias))):
+            product *= min(plus, minus) + step
+        if bias >= 0:
+            return 2.0**bias * product
+        return 2.0**bias / product if product else math.inf
+    if _is_pole(minus):
+        return 0.0
+    if _is_pole(plus):
+        return math.inf
+    return cmath.exp(log_gamma(complex(plus)) - log_gamma(complex(minus)) + bias * _LOG_2).real
+
+
+def _is_pole(x: float) -> bool:
+    return x <= 0 and x == int(x)
+
+
+def log_gamma(z: complex) -> complex:
+    """Return a logarithm of the gamma function; its imaginary part may be off by a whole turn."""
+    down = 0j
+    while z.real < _SHIFT:
+        down += cmath.log(z)
+        z += 1
+    series = sum(c / z ** (2 * k + 1) for k, c in enumerate(_STIRLING))
+    return (z - 0.5) * cmath.log(z) - z + 0.5 * math.log(2 * math.pi) + series - down

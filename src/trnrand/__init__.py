@@ -33,6 +33,7 @@ from trnrand.generator import Generator
 from trnrand.into import exponential_into, normal_into, uniform_into
 from trnrand.permutations import choice, randperm, shuffle
 from trnrand.programs import GeneratorProgram
+from trnrand.torch_names import rand, rand_like, randint_like, randn, randn_like
 from trnrand.truncated import truncated_normal
 from trnrand.urns import hypergeometric, multinomial
 from trnrand.vectors import multivariate_normal
@@ -85,7 +86,12 @@ __all__ = [
     "normal",
     "normal_into",
     "poisson",
+    "rand",
+    "rand_like",
     "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
     "randperm",
     "set_backend",
     "set_rng_state",

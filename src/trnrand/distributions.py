@@ -12,6 +12,7 @@ from trnrand import (
     gammas,
     into,
     permutations,
+    torch_names,
     truncated,
     urns,
     vectors,
@@ -25,6 +26,7 @@ from trnrand.extremes import *  # noqa: F403
 from trnrand.gammas import *  # noqa: F403
 from trnrand.into import *  # noqa: F403
 from trnrand.permutations import *  # noqa: F403
+from trnrand.torch_names import *  # noqa: F403
 from trnrand.truncated import *  # noqa: F403
 from trnrand.urns import *  # noqa: F403
 from trnrand.vectors import *  # noqa: F403
@@ -39,6 +41,7 @@ __all__ = [
     *gammas.__all__,
     *into.__all__,
     *permutations.__all__,
+    *torch_names.__all__,
     *truncated.__all__,
     *urns.__all__,
     *vectors.__all__,

@@ -75,5 +75,5 @@ def test_the_backend_is_chosen_as_in_the_other_libraries(monkeypatch):
 
 
 def test_other_names_are_missing():
-    with pytest.raises(AttributeError, match="'trnrand' has no attribute 'rand'"):
-        _ = trnrand.rand
+    with pytest.raises(AttributeError, match="'trnrand' has no attribute 'random'"):
+        _ = trnrand.random

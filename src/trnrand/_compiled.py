@@ -15,18 +15,18 @@ import numpy as np
 from trnrand.engines import ENGINES, MASK
 from trnsci.core.compiled import compiled_loop
 
-__all__ = ["block_loop"]
+__all__ = ["block_loop", "philox_of_eight", "threefry_of_eight"]
 
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
 
 # By numba itself: what LLVM inlines keeps checks that stop it from vectorising.
 _inlined = partial(numba.njit, inline="always")
 _philox_block = ENGINES["philox"].make(np.uint64, _inlined)
-_threefry_block = ENGINES["threefry"].make(np.uint64, _inlined)
+threefry_of_eight = ENGINES["threefry"].make(np.uint64, _inlined)
 
 
 @_inlined
-def _philox(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any) -> Any:
+def philox_of_eight(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any) -> Any:
     return _philox_block(c0, c1, c2, c3, k0, k1)
 
 
@@ -54,13 +54,13 @@ def _fill(
 def _fill_philox(
     out: Any, steps: Any, low: Any, high: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any
 ) -> None:
-    _fill(_philox, out, steps, low, high, c2, c3, k0, k1, k2, k3)
+    _fill(philox_of_eight, out, steps, low, high, c2, c3, k0, k1, k2, k3)
 
 
 def _fill_threefry(
     out: Any, steps: Any, low: Any, high: Any, c2: Any, c3: Any, k0: Any, k1: Any, k2: Any, k3: Any
 ) -> None:
-    _fill(_threefry_block, out, steps, low, high, c2, c3, k0, k1, k2, k3)
+    _fill(threefry_of_eight, out, steps, low, high, c2, c3, k0, k1, k2, k3)
 
 
 @cache

@@ -20,10 +20,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from trnrand._laws import DOMAINS, GROUPS, TURN24, UNIFORM_BITS, Kind
+from trnrand._laws import (
+    DOMAINS,
+    GROUPS,
+    LEAST_SQUARE,
+    LOG,
+    LOG_SPLIT_BITS,
+    MINUS_TWO_LN2,
+    SINE,
+    TURN24,
+    UNIFORM_BITS,
+    Kind,
+)
+from trnrand._numba import compiled_wanted
 from trnrand._words import WIDE, Source, chunk_samples, paired, suits_triton, unit53
 from trnrand.engines import MASK
 
@@ -39,18 +52,31 @@ def torch_stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> 
 
 def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
     """Fill a one-dimensional tensor with standard samples from the start of a source."""
-    group, law_domain = GROUPS[kind], DOMAINS[kind]
-    wide = out.dtype is torch.float64
-    if not wide and suits_triton(out) and out.is_contiguous():
-        from trnrand import _triton
-
+    if out.dtype is not torch.float64 and out.is_contiguous():
         # Exponentials in half precision are made of float32's uniforms.
         bits = UNIFORM_BITS[out.dtype] if kind == "uniform" else 24
-        engine, seed, start = source.engine, source.seed, source.start
-        _triton.fill(kind, engine, seed, start, law_domain, out, bits)
-        return
-    domain, per_sample = (law_domain | WIDE, 2) if wide else (law_domain, 1)
-    # Enough samples that calling torch, twenty times per chunk, costs little beside the work.
+        stretch = (kind, source.engine, source.seed, source.start, DOMAINS[kind])
+        if suits_triton(out):
+            from trnrand import _triton
+
+            _triton.fill(*stretch, out, bits)
+            return
+        if out.is_cpu and kind != "words" and compiled_wanted(out.numel()):
+            from trnrand._compiled_samples import fill_samples
+
+            single = out if out.dtype is torch.float32 else out.float()
+            fill_samples(*stretch, single.numpy(), bits)
+            if single is not out:
+                out.copy_(single)
+            return
+    _fill_by_chunks(kind, source, out)
+
+
+def _fill_by_chunks(kind: Kind, source: Source, out: Tensor) -> None:
+    group, domain, per_sample = GROUPS[kind], int(DOMAINS[kind]), 1
+    if out.dtype is torch.float64:
+        domain, per_sample = domain | WIDE, 2
+    # Enough samples that calling torch, fifty times per chunk, costs little beside the work.
     count, chunk = out.numel(), 8 * chunk_samples(source.device)
     ahead = source.start % group
     aligned = source.later(-ahead)
@@ -77,17 +103,63 @@ def _uniforms(words: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _exponentials(words: Tensor, dtype: torch.dtype) -> Tensor:
-    working = torch.float64 if dtype is torch.float64 else torch.float32
-    return _uniforms(words, working).neg_().log1p_().neg_().to(dtype)
+    if dtype is torch.float64:
+        return _uniforms(words, dtype).neg_().log1p_().neg_()
+    rest = _top24(words).neg_().add_(2.0**24).mul_(2.0**-24)
+    # The sum makes 0 of -0.
+    return _minus_two_log(rest).mul_(0.5).add_(0.0).to(dtype)
 
 
 def _normals(words: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype is torch.float64:
         return _interleaved(*normals53(paired(words.view(-1, 4))))
-    pairs = paired(words)
-    radius = ((pairs & MASK) + 1).float().mul_(2.0**-32).log_().mul_(-2.0).sqrt_()
-    angle = ((pairs >> 40) & 0xFF_FFFF).float().mul_(TURN24)
-    return _interleaved(radius * angle.cos(), radius.mul_(angle.sin_())).to(dtype)
+    first, second = words.view(-1, 2).unbind(1)
+    # All 32 bits and one more value, so that no logarithm is of 0. Both halves are exact, so that
+    # their sum is rounded once.
+    upper = ((first >> 16) & 0xFFFF).float().mul_(2.0**16)
+    u = (first & 0xFFFF).float().add_(1.0).add_(upper).mul_(2.0**-32)
+    radius = _root(_minus_two_log(u).clamp_(min=LEAST_SQUARE))
+    # Distances in steps of the angle, all exact: from half a turn, then folded to quarters.
+    before = _top24(second).neg_().add_(2.0**23)
+    cosine = _sine(before.abs().sub_(2.0**22))
+    folded = torch.minimum(before, 2.0**23 - before)
+    sine = _sine(torch.maximum(folded, before.neg_().sub_(2.0**23)))
+    return _interleaved(cosine.mul_(radius), sine.mul_(radius)).to(dtype)
+
+
+def _top24(words: Tensor) -> Tensor:
+    return ((words >> 8) & 0xFF_FFFF).float()
+
+
+def _minus_two_log(u: Tensor) -> Tensor:
+    """Return -2 log(u) of positive float32, which are used up, as ``_laws`` defines it."""
+    bits = u.view(torch.int32)
+    exponent = (bits - LOG_SPLIT_BITS) >> 23
+    f = (bits - (exponent << 23)).view(torch.float32).sub_(1.0)
+    g = torch.full_like(f, LOG[0])
+    for coefficient in LOG[1:]:
+        g.mul_(f).add_(coefficient)
+    return exponent.float().mul_(MINUS_TWO_LN2).add_(g.mul_(f))
+
+
+def _root(square: Tensor) -> Tensor:
+    """Return correctly rounded square roots of float32, which are used up."""
+    if square.is_cpu:
+        # torch's own, of a vector library, is now and then off in the last place.
+        array = square.numpy()
+        np.sqrt(array, out=array)
+        return square
+    return square.sqrt_()
+
+
+def _sine(steps: Tensor) -> Tensor:
+    """Return the sine of steps of the angle up to a quarter of a turn, as ``_laws`` defines it."""
+    x = steps.mul_(TURN24)
+    square = x * x
+    p = torch.full_like(x, SINE[0])
+    for coefficient in SINE[1:]:
+        p.mul_(square).add_(coefficient)
+    return p.mul_(square).mul_(x).add_(x)
 
 
 def _interleaved(even: Tensor, odd: Tensor) -> Tensor:

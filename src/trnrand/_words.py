@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trnrand._arrays import write_blocks
 from trnrand._laws import WIDE, Domain
+from trnrand._numba import compiled_wanted
 from trnrand.engines import ENGINES, MASK, Block, EngineName
-from trnsci.core.compiled import numba_loaded
 
 __all__ = [
     "INDEX_LIMIT",
@@ -78,8 +79,7 @@ class Source:
         """
         first = self.start * per_sample
         skipped = first % 4
-        blocks = (skipped + count + 3) // 4
-        flat = self._blocks(first // 4, _steps(blocks, self.device), domain).view(-1)
+        flat = self._blocks(first // 4, (skipped + count + 3) // 4, domain).view(-1)
         return flat[skipped : skipped + count]
 
     def slots(self, domain: int, offsets: Tensor | int, attempt: int = 0) -> Tensor:
@@ -90,8 +90,7 @@ class Source:
             offsets: Distances of the samples from ``start``, or a number n for 0, 1, ..., n - 1.
             attempt: Which of the slots of each sample.
         """
-        steps = _steps(offsets, self.device) if isinstance(offsets, int) else offsets
-        return self._blocks(self.start, steps, domain | attempt << 8)
+        return self._blocks(self.start, offsets, domain | attempt << 8)
 
     def word_at(self, domain: int, offsets: Tensor, attempt: int) -> Tensor:
         """Return the word that a sample of one word has in an attempt."""
@@ -99,19 +98,30 @@ class Source:
         blocks = self._blocks(self.start // 4, inside >> 2, domain | attempt << 8)
         return blocks.gather(1, (inside & 3)[:, None])[:, 0]
 
-    def _blocks(self, first: int, steps: Tensor, domain: int) -> Tensor:
-        if self.device.type != "cpu":
-            if suits_triton(steps):
-                from trnrand import _triton
+    def _blocks(self, first: int, steps: Tensor | int, domain: int) -> Tensor:
+        """Return the blocks at ``first + steps``; a number is for steps from 0 up to it."""
+        if self.device.type == "cpu":
+            return torch.from_numpy(self._blocks_on_cpu(first, steps, domain).view(np.int32))
+        if isinstance(steps, int):
+            steps = torch.arange(steps, device=self.device)
+        if suits_triton(steps):
+            from trnrand import _triton
 
-                return _triton.blocks(self.engine, self.seed, first, steps.contiguous(), domain)
-            return _blocks_on_tensors(self.engine, self.seed, first, steps, domain)
-        out = np.empty((steps.numel(), 4), np.uint32)
-        array = steps.numpy()
-        for i in range(0, len(array), _CPU_CHUNK):
-            part = slice(i, i + _CPU_CHUNK)
-            _fill(self.engine, self.seed, first, array[part], domain, out[part])
-        return torch.from_numpy(out.view(np.int32))
+            return _triton.blocks(self.engine, self.seed, first, steps.contiguous(), domain)
+        return _blocks_on_tensors(self.engine, self.seed, first, steps, domain)
+
+    def _blocks_on_cpu(self, first: int, steps: Tensor | int, domain: int) -> NDArray[np.uint32]:
+        count = steps if isinstance(steps, int) else steps.numel()
+        chosen = None if isinstance(steps, int) else steps.numpy()
+        out = np.empty((count, 4), np.uint32)
+        for i in range(0, count, _CPU_CHUNK):
+            part = out[i : i + _CPU_CHUNK]
+            if chosen is None:
+                at, these = (first + i) % INDEX_LIMIT, _first_steps()[: len(part)]
+            else:
+                at, these = first, chosen[i : i + _CPU_CHUNK]
+            _fill(self.engine, self.seed, at, these, domain, part)
+        return out
 
 
 def unsigned(words: Tensor) -> Tensor:
@@ -132,14 +142,9 @@ def unit53(pairs: Tensor) -> Tensor:
 
 
 @cache
-def _first_steps() -> Tensor:
-    return torch.arange(_CPU_CHUNK)
-
-
-def _steps(count: int, device: torch.device) -> Tensor:
-    if device.type == "cpu" and count <= _CPU_CHUNK:
-        return _first_steps()[:count]
-    return torch.arange(count, device=device)
+def _first_steps() -> NDArray[np.int64]:
+    # An array, since what torch makes depends on modes that may be on at the first call.
+    return np.arange(_CPU_CHUNK)
 
 
 @cache
@@ -157,7 +162,7 @@ def _fill(
 ) -> None:
     """Write the blocks at ``first + steps`` into the rows of ``out``."""
     key = ENGINES[engine].key(seed)
-    if numba_loaded():
+    if compiled_wanted(out.size):
         from trnrand._compiled import block_loop
 
         numbers = (first & MASK, first >> 32, domain, 0, *key, 0, 0)[:8]
@@ -168,12 +173,7 @@ def _fill(
             at = first + step
             out[i] = _block_function(engine)(at & MASK, at >> 32 & MASK, domain, 0, *key)
         return
-    index = steps + (first & MASK)
-    rest = np.full_like(index, domain), np.zeros_like(index)
-    high = (index >> 32) + (first >> 32) & MASK
-    words = _block_function(engine)(index & MASK, high, *rest, *key)
-    for i, word in enumerate(words):
-        out[:, i] = word
+    write_blocks(engine, seed, first, steps, domain, out)
 
 
 @cache

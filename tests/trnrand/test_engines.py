@@ -1,6 +1,5 @@
 """Words of the engines: published answers, and streams against the definition on every path."""
 
-import sys
 
 import numpy as np
 import pytest
@@ -23,11 +22,11 @@ def path(request, monkeypatch):
     """Makes words with NumPy, with numba, and with torch as on a GPU."""
     if request.param == "compiled":
         pytest.importorskip("numba")
-    elif "numba" in sys.modules:
-        monkeypatch.delitem(sys.modules, "numba")
+    monkeypatch.setattr(_words, "compiled_wanted", lambda n: request.param == "compiled")
     if request.param == "tensors":
 
         def on_tensors(source, first, steps, domain):
+            steps = torch.arange(steps) if isinstance(steps, int) else steps
             return _words._blocks_on_tensors(source.engine, source.seed, first, steps, domain)
 
         monkeypatch.setattr(_words.Source, "_blocks", on_tensors)

@@ -1,17 +1,45 @@
 """Standard samples are the stated function of the words, in every dtype and from any start."""
 
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+import trnrand
+from fresh_process import printed_by
 from oracles import random_words as oracle
 from trnrand._dispatch import stream
 from trnrand._laws import FLOATS
+from trnrand._torch import _exponentials, _normals, torch_stream
 from trnrand._words import WIDE, Domain, Source
 
 CPU = torch.device("cpu")
 BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 COUNT = 20_000
+SOURCES = Path(trnrand.__file__).parents[1]
+
+NORMALS = [
+    "0x1.aa449a0000000p+2",
+    "0x0.0p+0",
+    "0x1.ce4ff60000000p-21",
+    "0x1.2651320000000p+1",
+    "0x1.2d6abe0000000p+0",
+    "-0x1.d976f40000000p-22",
+    "0x0.0p+0",
+    "0x1.6a09e60000000p-12",
+]
+EXPONENTIALS = [
+    "0x0.0p+0",
+    "0x0.0p+0",
+    "0x1.2e25620000000p-4",
+    "0x1.26961c0000000p-2",
+    "0x1.62e42c0000000p-1",
+    "0x1.0a2b240000000p+4",
+    "0x1.0a2b240000000p+4",
+    "0x1.2696200000000p-2",
+]
 
 
 def samples(kind, dtype, count=COUNT, start=0, seed=3):
@@ -89,6 +117,57 @@ def test_any_cut_of_a_stream_is_the_stream(kind, dtype):
         assert torch.equal(samples(kind, dtype, count, start), whole[start : start + count])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
+@pytest.mark.parametrize("engine", ["philox", "threefry"])
+def test_compiled_samples_are_equal_to_the_bit(engine, kind, dtype, monkeypatch):
+    pytest.importorskip("numba")
+    for start, count in [(0, 1), (1, 2), (2**34 - 5, 1001), (3, 40_000), (2**64 - 9, 9)]:
+        source = Source(engine, 2**64 - 3, start, CPU)
+        compiled = torch_stream(kind, source, count, dtype)
+        with monkeypatch.context() as without:
+            without.setattr("trnrand._torch.compiled_wanted", lambda samples: False)
+            without.setattr("trnrand._words.compiled_wanted", lambda samples: False)
+            plain = torch_stream(kind, source, count, dtype)
+        assert torch.equal(compiled.view(torch.uint8), plain.view(torch.uint8))
+
+
+def test_samples_of_known_words():
+    """What any implementation of the definition gives: products and sums of float32, in order."""
+    words = torch.tensor([0, 0, 0x12345678, 0x3FFFFFFF, 0x7FFFFFFF, -1, -0x100, 1 << 30])
+    got = _normals(words.int(), torch.float32)
+    assert [z.hex() for z in got.tolist()] == NORMALS
+    got = _exponentials(words.int(), torch.float32)
+    assert [x.hex() for x in got.tolist()] == EXPONENTIALS
+
+
+def test_loading_numba_is_for_large_draws():
+    sizes = printed_by(
+        """
+import sys, trnrand
+g = trnrand.Generator(1)
+found = []
+for size in (1000, 2**18 - 1, 2**18):
+    trnrand.uniform(size, generator=g)
+    found.append("numba" in sys.modules)
+print(json.dumps(found))
+""",
+        path=[SOURCES],
+    )
+    assert sizes == [False, False, importlib.util.find_spec("numba") is not None]
+
+
+def test_nothing_changes_where_numba_is_missing():
+    code = """
+import sys
+sys.modules["numba"] = None
+import trnrand
+print(json.dumps(trnrand.normal(2**18 + 5, generator=trnrand.Generator(1))[-5:].tolist()))
+"""
+    want = samples("normal", torch.float32, 5, 2**18, seed=1).tolist()
+    assert printed_by(code, path=[SOURCES]) == want
+
+
 @pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
 def test_samples_of_one_and_two_words_share_none(kind):
     domain = Domain[kind.upper()]
@@ -104,12 +183,11 @@ def test_domains_differ():
 
 def test_normals_use_all_32_bits_of_the_radius():
     """The smallest u is 2**-32, so that 6.66 is reached; 24 bits would end at 5.77."""
-    from trnrand._torch import _normals
-
     z = _normals(torch.tensor([0, 0], dtype=torch.int32), torch.float32)
     assert z[0].item() == pytest.approx(np.sqrt(64 * np.log(2)), rel=1e-6)
-    # u rounds to 1 for the largest words: the radius is 0, and never NaN.
-    assert _normals(torch.tensor([-1, 5], dtype=torch.int32), torch.float32).tolist() == [0, 0]
+    # u rounds to 1 for the largest words: the radius is next to 0, and never NaN.
+    z = _normals(torch.tensor([-1, 5], dtype=torch.int32), torch.float32)
+    assert z.tolist() == [2.0**-50, 0]
 
 
 def test_the_largest_words_stay_below_one():

@@ -42,5 +42,5 @@ def test_integers_like_a_tensor():
 
 
 def test_what_is_no_tensor_is_named():
-    with pytest.raises(ValueError, match="rand_like: input must be a torch.Tensor, got list"):
+    with pytest.raises(ValueError, match=r"rand_like: input must be a torch\.Tensor, got list"):
         trnrand.rand_like([1.0])

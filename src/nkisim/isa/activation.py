@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import declare, flag
+from nkisim.diagnostics import Severity, declare, flag
 from nkisim.isa.accumulate import accumulate
 from nkisim.isa.evaluation import evaluate, in_blocks
 from nkisim.machine import Core, instruction
@@ -86,7 +86,7 @@ def _is_activation(call: Call) -> None:
         )
 
 
-_IGNORED = "is ignored by the engine when op is nl.copy", "add it with nisa.tensor_scalar"
+_IGNORED = "is ignored by the engine when op is nl.copy", "add it with nisa.tensor_scalar first"
 
 
 def _is_copy(call: Call) -> bool:
@@ -95,53 +95,41 @@ def _is_copy(call: Call) -> bool:
 
 
 def _bias(call: Call) -> None:
-    bias, op = call["bias"], call.op("op")
+    bias, op, gen2 = call["bias"], call.op("op"), call.generation.number == 2
+    tile = call.tensor("bias")
+    severity: Severity | None = None
     if bias is None:
         return
-    tile = call.tensor("bias")
-    copies = _is_copy(call) and tile is None  # what a tile holds is seen when the call runs
-    if tile is None and call.generation.number == 2:
-        why, fix = (
-            "is a number, but gen2 takes a (P, 1) tile only",
-            "put the bias into a (P, 1) tile",
-        )
+    if tile is None and gen2:
+        why, fix = "is a number, but gen2 takes a (P, 1) tile only", "put it into a (P, 1) tile"
     elif tile is not None and tile.dtype == "tfloat32":
         why, fix = "is tfloat32", "use a float32 tile"
-    elif copies and bias != 0:
+    elif _is_copy(call) and (tile is not None or bias != 0):
         why, fix = _IGNORED
-    elif op is not None and op.name == "reciprocal" and call.generation.number == 2:
-        why, fix = (
-            "is not supported with nl.reciprocal on gen2",
-            "add it with nisa.tensor_scalar first",
-        )
+        severity = None if tile is None else "note"  # an error if it holds more than zeros
+    elif op is not None and op.name == "reciprocal" and gen2:
+        why, fix = "is not supported with nl.reciprocal on gen2", _IGNORED[1]
     else:
         return
-    call.fail(
-        BIAS_KIND,
-        f"bias {why}",
-        operand="bias",
-        seen=bias if tile is None else tile.describe(),
-        fix=fix,
-    )
+    seen = bias if tile is None else tile.describe()
+    call.fail(BIAS_KIND, f"bias {why}", operand="bias", seen=seen, fix=fix, severity=severity)
 
 
 def _watch_bias(call: Call) -> ValueWatch | None:
-    """Return what looks at the bias tile of a copy: zeros are harmless."""
+    """Return what looks at the bias tile of a copy: to ignore zeros is harmless."""
     if call.tensor("bias") is None or not _is_copy(call):
         return None
     name, index = call.name, call.instruction.parameters.index("bias")
 
     def check(arguments: Sequence[Any]) -> None:
-        zeros = not np.any(arguments[index])
-        flag(
-            BIAS_KIND,
-            f"{name} bias {_IGNORED[0]}",
-            instruction=name,
-            operand="bias",
-            seen="zeros" if zeros else "numbers other than 0",
-            fix="drop the bias" if zeros else _IGNORED[1],
-            severity="note" if zeros else None,
-        )
+        if np.any(arguments[index]):
+            flag(
+                BIAS_KIND,
+                f"{name} bias holds numbers other than 0 and {_IGNORED[0]}",
+                instruction=name,
+                operand="bias",
+                fix=_IGNORED[1],
+            )
 
     return check
 

@@ -6,6 +6,7 @@ from nkisim.dtypes.convert import (
     TORCH_ELEMENTS,
     decode,
     encode,
+    holds,
     suits_numba,
     torch_loaded,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "float8_e5m2_x4",
     "float16",
     "float32",
+    "holds",
     "int8",
     "int16",
     "int32",

@@ -14,6 +14,7 @@ NumPy's, do the 16-bit casts of large arrays; results are the same to the bit.
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import cache
 from typing import Any, cast
@@ -29,6 +30,7 @@ __all__ = [
     "TORCH_SERIAL_ELEMENTS",
     "decode",
     "encode",
+    "holds",
     "suits_numba",
     "suits_torch",
     "torch_loaded",
@@ -267,6 +269,28 @@ def _widen_float16(stored: Array) -> Float32Array:
 def _has_nan(values: Float32Array) -> bool:
     # A maximum with a NaN is NaN; one pass, and no array of flags.
     return bool(np.isnan(values.max()))
+
+
+def holds(dtype: DType, value: float) -> bool:
+    """Tell whether a type holds a number: no integer saturates, no finite float overflows."""
+    low, high = _limits(dtype)
+    if low <= value <= high:
+        return True
+    if not dtype.is_float or not math.isfinite(value):
+        return dtype.is_float
+    # A number just beyond the largest one is rounded to it.
+    return bool(np.isfinite(decode(encode(np.array([value], np.float32), dtype), dtype)[0]))
+
+
+@cache
+def _limits(dtype: DType) -> tuple[float, float]:
+    """Return the range of numbers that surely fit a type."""
+    if dtype.max_finite is not None:
+        return -dtype.max_finite, dtype.max_finite
+    if not dtype.is_integer:
+        return -math.inf, math.inf
+    limits: Any = np.iinfo(dtype.numpy)
+    return limits.min - 0.5, limits.max + 0.5
 
 
 def suits_numba(array: Array) -> bool:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import declare
-from nkisim.dtypes import DType, decode, encode
+from nkisim.dtypes import encode, holds
 from nkisim.machine import instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import ON_CHIP, SBUF, Call, Constraint, Out, rules, unconverted
-from nkisim.spec.constraints import unpacked
+from nkisim.spec.constraints import UNHELD, holds_constant, misfit, unpacked
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["affine_values", "constant_fits", "iota", "memset", "misfit", "pattern_fits"]
+__all__ = ["affine_values", "iota", "memset", "pattern_fits", "stored_scalar"]
 
 Array = np.ndarray
 
@@ -79,7 +78,6 @@ def _fill_value(call: Call) -> None:
             allowed="an int" if not dst.dtype.is_float else "an int or a float",
             fix=f"write value={stored_scalar(dst, value)}",
         )
-    constant_fits(call, "value")
     whole = isinstance(value, (int, np.integer))
     if dst.dtype.is_float and whole and float(np.float32(value)) != value:
         call.fail(
@@ -98,9 +96,10 @@ def _fill_value(call: Call) -> None:
     require=(
         Constraint(
             "value matches the dtype of dst",
-            (MEMSET_TYPE, MEMSET_PACKED, rules.INTEGER_RANGE, rules.FLOAT_OVERFLOW),
+            (MEMSET_TYPE, MEMSET_PACKED),
             _fill_value,
         ),
+        holds_constant("dst", "value"),
     ),
     arithmetic=unconverted,
     cost=stream(over="dst"),
@@ -125,43 +124,6 @@ def stored_scalar(tensor: NkiTensor, value: Any) -> Any:
         limits: Any = np.iinfo(storage)
         return storage.type(min(max(int(value), int(limits.min)), int(limits.max)))
     return encode(np.array([value], np.float32), dtype)[0]
-
-
-def misfit(dtype: DType, value: Any) -> dict[str, Any] | None:
-    """Return the finding of a number that ``dtype`` cannot hold, or None."""
-    low, high = _limits(dtype)
-    if low <= value <= high or (dtype.is_float and not math.isfinite(value)):
-        return None
-    if dtype.is_float and np.isfinite(decode(encode(np.array([value], np.float32), dtype), dtype)):
-        return None  # just beyond the largest number, and rounded to it
-    return {
-        "rule": rules.FLOAT_OVERFLOW if dtype.is_float else rules.INTEGER_RANGE,
-        "seen": value,
-        "allowed": f"{math.ceil(low)} to {math.floor(high)}"
-        if dtype.is_integer
-        else f"up to {high}",
-        "fix": "fill with a number that the type can hold, or use a wider type",
-    }
-
-
-@cache
-def _limits(dtype: DType) -> tuple[float, float]:
-    """Return the range of numbers that surely fit a type."""
-    if dtype.max_finite is not None:
-        return -dtype.max_finite, dtype.max_finite
-    if not dtype.is_integer:
-        return -math.inf, math.inf
-    limits: Any = np.iinfo(dtype.numpy)
-    return limits.min - 0.5, limits.max + 0.5
-
-
-def constant_fits(call: Call, name: str) -> None:
-    """Check that ``dst`` can hold a number that is written into it."""
-    dst = call.tensor("dst")
-    assert dst is not None
-    found = misfit(dst.dtype, call[name])
-    if found is not None:
-        call.fail(message=f"{name} {call[name]} does not fit {dst.dtype}", operand=name, **found)
 
 
 def pattern_fits(call: Call) -> None:
@@ -201,10 +163,8 @@ def _range_fits(call: Call) -> None:
         return  # known only when the call runs
     ends = [int(s) * (int(count) - 1) for s, count in ((step, dst.shape[0]), *call["pattern"])]
     for worst in (offset + sum(e for e in ends if e < 0), offset + sum(e for e in ends if e > 0)):
-        found = misfit(dst.dtype, worst)
-        if found is not None:
-            message = f"makes {worst}, which does not fit {dst.dtype}"
-            call.fail(message=message, operand="dst", **found)
+        if not holds(dst.dtype, worst):
+            call.fail(**misfit(dst.dtype, worst), operand="dst")
             return
 
 
@@ -223,9 +183,7 @@ def affine_values(partitions: int, pattern: Any, offset: Any, channel_multiplier
     require=(
         unpacked("dst"),
         Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),
-        Constraint(
-            "dst holds the numbers", (rules.INTEGER_RANGE, rules.FLOAT_OVERFLOW), _range_fits
-        ),
+        Constraint("dst holds the numbers", UNHELD, _range_fits),
     ),
     arithmetic=unconverted,
     cost=startup_stream(over="dst"),

@@ -7,18 +7,11 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.dtypes import int8, int16, uint8, uint16, uint32
+from nkisim.dtypes import holds, int8, int16, uint8, uint16, uint32
 from nkisim.isa.accumulate import accumulate
 from nkisim.isa.activation import reduce_res_fits
 from nkisim.isa.elementwise import apply, same_bits_or_fp32
-from nkisim.isa.fill import (
-    PATTERN_COUNT,
-    affine_values,
-    constant_fits,
-    misfit,
-    pattern_fits,
-    stored_scalar,
-)
+from nkisim.isa.fill import PATTERN_COUNT, affine_values, pattern_fits, stored_scalar
 from nkisim.machine import Core, commit_where, instruction, prepare_read
 from nkisim.memory import NkiTensor
 from nkisim.spec import (
@@ -37,6 +30,8 @@ from nkisim.spec import (
 from nkisim.spec.constraints import (
     at_most_one_in_psum,
     dtype_in,
+    holds_constant,
+    misfit,
     one_start_partition,
     same_dtype,
     same_free_size,
@@ -147,10 +142,9 @@ def tensor_copy_predicated(
         values = prepare_read(src, "tensor_copy_predicated", "src").reshape(dst.shape)
     else:
         values = np.asarray(stored_scalar(dst, src))
-        found = misfit(dst.dtype, src)
-        if found is not None:
-            message = f"tensor_copy_predicated src {src} does not fit {dst.dtype}"
-            flag(message=message, instruction="tensor_copy_predicated", operand="src", **found)
+        if not holds(dst.dtype, src):
+            found = misfit(dst.dtype, src)
+            flag(**found, instruction="tensor_copy_predicated", operand="src")
     commit_where(dst, values, chosen)
 
 
@@ -338,6 +332,9 @@ def range_select(
     )
 
 
+_HELD = holds_constant("dst", "on_false_value")
+
+
 def _affine_arguments(call: Call) -> None:
     if isinstance(call["on_false_value"], NkiTensor) or not isinstance(
         call["on_true_tile"], NkiTensor
@@ -355,7 +352,7 @@ def _affine_arguments(call: Call) -> None:
         )
     tile, dst = call.tensor("on_true_tile"), call.tensor("dst")
     if tile is not None and dst is not None and tile.dtype == dst.dtype:
-        constant_fits(call, "on_false_value")  # else float32 is rounded, with the finding due there
+        _HELD.check(call)  # else float32 is rounded, with the finding due there
     op = call.op("cmp_op")
     if op is None or op.kind != "compare" or op.name.startswith("logical"):
         call.fail(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import Rule
-from nkisim.dtypes import DType
+from nkisim.dtypes import DType, holds
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.call import Call
@@ -16,6 +17,7 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.ops import Op, as_op
 
 __all__ = [
+    "UNHELD",
     "Constraint",
     "alu_operator",
     "at_most_one_in_psum",
@@ -23,8 +25,10 @@ __all__ = [
     "dtype_in",
     "elements_per_partition",
     "engine_among",
+    "holds_constant",
     "int32_constant",
     "matches_bits",
+    "misfit",
     "number_constant",
     "one_start_partition",
     "reduction_operator",
@@ -192,6 +196,35 @@ def same_dtype(a: str, b: str, rule: Rule = rules.DTYPE_MISMATCH) -> Constraint:
             )
 
     return Constraint(f"{a} and {b} have one dtype", (rule,), check)
+
+
+UNHELD = (rules.INTEGER_RANGE, rules.FLOAT_OVERFLOW)
+"""Rules about a constant that a type cannot hold."""
+
+
+def holds_constant(name: str, constant: str) -> Constraint:
+    """The type of an operand holds a number that is written into it."""
+
+    def check(call: Call) -> None:
+        tensor, value = call.tensor(name), call[constant]
+        if tensor is not None and not holds(tensor.dtype, value):
+            call.fail(**misfit(tensor.dtype, value), operand=constant)
+
+    return Constraint(f"{name} holds {constant}", UNHELD, check)
+
+
+def misfit(dtype: DType, value: float) -> dict[str, Any]:
+    """Return rule and words of a constant that a type cannot hold."""
+    limits: Any = None if dtype.is_float else np.iinfo(dtype.numpy)
+    return {
+        "rule": rules.FLOAT_OVERFLOW if dtype.is_float else rules.INTEGER_RANGE,
+        "message": f"writes {value}, which does not fit {dtype}",
+        "seen": value,
+        "allowed": f"up to {dtype.max_finite}"
+        if dtype.is_float
+        else f"{limits.min} to {limits.max}",
+        "fix": "write a number that the type can hold, or use a wider type",
+    }
 
 
 def unpacked(name: str) -> Constraint:

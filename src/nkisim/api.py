@@ -33,7 +33,7 @@ from nkisim.diagnostics import (
 )
 from nkisim.host import HostBoundary, definition_place, kernel_name, kernel_parameters
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
-from nkisim.memory import MemoryRegion, SharedHbm, twin_of
+from nkisim.memory import MemoryRegion, SharedHbm, rebuilt
 from nkisim.options import SimOptions
 
 __all__ = ["Kernel", "Simulation", "check", "jit", "simulate"]
@@ -321,7 +321,8 @@ def _run_cluster(
         positional, named = host.bring_in(*kernel.arguments(rank_args, rank_kwargs))
         for member, core in zip(members, made, strict=True):
             # What one core does to an argument is not seen by the other; only tensors are shared.
-            body = functools.partial(_execute, kernel, core, *map(twin_of, (positional, named)))
+            own = rebuilt((positional, named), lambda _, part: part)
+            body = functools.partial(_execute, kernel, core, *own)
             bodies.append((member.label, body))
         by_rank.append((shared, made, host))
     results = cluster.schedule.run(bodies)

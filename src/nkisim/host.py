@@ -21,8 +21,8 @@ from nkisim.memory import (
     NkiTensor,
     is_hbm,
     parts_of,
+    rebuilt,
     require_dtype,
-    with_parts,
     with_sentinel,
 )
 from nkisim.typing import AnnotationError, TensorSpec, tensor
@@ -104,8 +104,12 @@ class HostBoundary:
         """Return the arguments with every array replaced by an HBM tensor."""
         known = [p.name for p in self._parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         names = known[: len(args)] + [f"argument {i}" for i in range(len(known), len(args))]
-        positional = [self._convert(name, value) for name, value in zip(names, args, strict=True)]
-        named = {name: self._convert(name, value) for name, value in kwargs.items()}
+        met: dict[int, Any] = {}
+        positional = [
+            rebuilt(value, self._convert, name, met)
+            for name, value in zip(names, args, strict=True)
+        ]
+        named = {name: rebuilt(v, self._convert, name, met) for name, v in kwargs.items()}
         self._check_signature(dict(zip(names, args, strict=True)) | kwargs)
         given = dict(zip(names, positional, strict=True)) | named
         self._check_annotations(given)
@@ -120,6 +124,7 @@ class HostBoundary:
         return positional, named
 
     def _convert(self, name: str, value: Any) -> Any:
+        """Return the tensor of an array, and everything else as it is."""
         if isinstance(value, np.ndarray):
             return self._tensor(name, value, value, None)
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -133,7 +138,7 @@ class HostBoundary:
             return value
         if hasattr(value, "__array__") and hasattr(value, "shape"):
             return self._tensor(name, None, np.asarray(value), None)
-        return with_parts(value, [self._convert(name + way, v) for way, v in parts_of(value)])
+        return value
 
     def _tensor(
         self, name: str, original: Any, array: np.ndarray, dtype: DType | None
@@ -196,7 +201,7 @@ class HostBoundary:
         if not self._core.values:
             return None
         self._update_inputs(result)
-        return self._export(result)
+        return rebuilt(result, self._export)
 
     def _update_inputs(self, result: Any) -> None:
         returned = {id(t.alloc) for t in _tensors(result)}
@@ -227,13 +232,13 @@ class HostBoundary:
             return tensor.array
         return np.array(with_sentinel(tensor, hidden))
 
-    def _export(self, result: Any) -> Any:
-        if isinstance(result, NkiTensor):
-            array = self._exported(result)
-            if result.dtype.kind == "bool":
-                array = array.astype(bool)
-            return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
-        return with_parts(result, [self._export(part) for _, part in parts_of(result)])
+    def _export(self, _: str, result: Any) -> Any:
+        if not isinstance(result, NkiTensor):
+            return result
+        array = self._exported(result)
+        if result.dtype.kind == "bool":
+            array = array.astype(bool)
+        return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
 
 
 def _tensors(result: Any) -> list[NkiTensor]:

@@ -258,6 +258,31 @@ def test_what_a_kernel_does_to_an_object_is_seen_by_no_other_core_and_no_later_l
     assert (counter.rows, counter.seen) == (0, [])
 
 
+class Node(nl.NKIObject):
+    a: Any
+    other: Any = None
+
+
+@nkisim.jit
+def of_one_object(first, second, third):
+    assert first is second.other
+    assert first is third[0]
+    assert first.other is second
+    second.a = 5
+    assert first.other.a == 5
+    return stored(loaded(third[0].a))
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_an_object_that_is_met_twice_stays_one(cores):
+    data = np.ones((2, 3), np.float32)
+    first = Node(a=data)
+    first.other = second = Node(a=4, other=first)  # a circle
+    report = nkisim.check(of_one_object[cores])(first, second, third=[first])
+    np.testing.assert_array_equal(report.outputs, data)
+    assert (first.a is data, second.a) == (True, 4)
+
+
 class Key:
     """One of several keys that look alike."""
 

@@ -4,7 +4,7 @@ from nkisim.memory.allocation import Allocation, CoreMemory, SharedHbm
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection, resolve_scalar, vector_rows
 from nkisim.memory.lifetime import Lifetime
-from nkisim.memory.objects import NKIObject, parts_of, twin_of, with_parts
+from nkisim.memory.objects import NKIObject, parts_of, rebuilt
 from nkisim.memory.psum import AccumulationState, Region
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
 from nkisim.memory.requests import require_dtype
@@ -31,11 +31,10 @@ __all__ = [
     "is_sbuf",
     "parts_of",
     "read_elements",
+    "rebuilt",
     "report_unwritten",
     "require_dtype",
     "resolve_scalar",
-    "twin_of",
     "vector_rows",
-    "with_parts",
     "with_sentinel",
 ]

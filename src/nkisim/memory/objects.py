@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Iterable
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-__all__ = ["NKIObject", "parts_of", "twin_of", "with_parts"]
+__all__ = ["NKIObject", "parts_of", "rebuilt"]
 
 
 class NKIObject:
@@ -67,32 +67,43 @@ def parts_of(value: Any) -> list[tuple[str, Any]]:
     return [(f".{name}", getattr(value, name)) for name in _held(value)]
 
 
-def with_parts(value: Any, parts: Iterable[Any]) -> Any:
-    """Return a twin of ``value`` that holds ``parts``, given in the order of ``parts_of``.
+def rebuilt(
+    value: Any,
+    convert: Callable[[str, Any], Any],
+    name: str = "",
+    memo: dict[int, Any] | None = None,
+) -> Any:
+    """Return a twin of ``value`` with ``convert(name, part)`` for all that has no parts itself.
 
-    Tuples with the same parts, and what has none, are returned as they are.
+    Lists, dicts and objects are new, and one that is met twice stays one; tuples whose parts do not
+    change are kept.
+
+    Args:
+        value: Anything.
+        convert: Called with the way to a part, ``name`` included, and the part.
+        name: What to call ``value``.
+        memo: Twins by the ``id`` of the original; one for calls whose twins belong together.
     """
-    new = list(parts)
-    if type(value) is list:
-        return new
-    if isinstance(value, dict):
-        twin = copy.copy(value)
-        twin.update(zip(value, new, strict=True))
-        return twin
-    if isinstance(value, (tuple, list)):
+    memo = {} if memo is None else memo
+    if id(value) in memo:
+        return memo[id(value)]
+    parts = parts_of(value)
+    if not parts and not isinstance(value, (list, dict)):
+        return convert(name, value)
+    if isinstance(value, tuple):
+        new = [rebuilt(part, convert, name + way, memo) for way, part in parts]
         same = all(old is part for old, part in zip(value, new, strict=True))
         return value if same else getattr(value, "_make", type(value))(new)
-    if not new:
-        return value
-    twin = copy.copy(value)
-    for name, part in zip(_held(value), new, strict=True):
-        object.__setattr__(twin, name, part)  # which frozen dataclasses let pass
+    twin = memo[id(value)] = copy.copy(value)
+    is_object = not isinstance(value, (list, dict))
+    keys = _held(value) if is_object else value if isinstance(value, dict) else range(len(value))
+    for key, (way, part) in zip(keys, parts, strict=True):
+        made = rebuilt(part, convert, name + way, memo)
+        if is_object:
+            object.__setattr__(twin, key, made)  # which frozen dataclasses let pass
+        else:
+            twin[key] = made
     return twin
-
-
-def twin_of(value: Any) -> Any:
-    """Return ``value`` with lists, dicts and objects of its own, and the same tensors."""
-    return with_parts(value, [twin_of(part) for _, part in parts_of(value)])
 
 
 def _held(value: Any) -> list[str]:

@@ -33,6 +33,8 @@ def accumulated(product: Tensor, beta: Scalar, accumulator: Tensor | None) -> Te
     """Return ``product + beta * accumulator`` without reading what ``beta == 0`` leaves out."""
     if accumulator is None:
         return product
+    if accumulator.dtype is not product.dtype:  # autocast has lowered the product
+        accumulator = accumulator.to(product.dtype)
     if isinstance(beta, Tensor):
         return product + scaled(beta, accumulator)
     if beta == 0:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from trnblas import _derivatives as rules
 from trnblas import _energies
 from trnblas._flags import Trans
 from trnblas._library import LIBRARY
@@ -66,37 +67,22 @@ def _gemm_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
     return 2.0 * a.numel() * columns * batch
 
 
-def _gemm_backward(
-    grad: Tensor,
-    needed: tuple[bool, ...],
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None,
-    alpha: float,
-    beta: float,
-    trans_a: str,
-    trans_b: str,
-) -> tuple[Tensor | None, ...]:
-    """Return the gradients as products of the same kind, which run on the same path."""
-    # With G the gradient: dA = G op(B)^T and dB = op(A)^T G, transposed where the operand is.
-    product = GEMM if grad.ndim == 2 else BATCHED_GEMM
-    for_a = for_b = for_c = None
-    if needed[0]:
-        turned = "T" if trans_b == "N" else "N"
-        operands = (grad, b, "N", turned) if trans_a == "N" else (b, grad, trans_b, "T")
-        for_a = product(*operands[:2], None, alpha, 0.0, *operands[2:]).sum_to_size(a.shape)
-    if needed[1]:
-        turned = "T" if trans_a == "N" else "N"
-        operands = (a, grad, turned, "N") if trans_b == "N" else (grad, a, "T", trans_a)
-        for_b = product(*operands[:2], None, alpha, 0.0, *operands[2:]).sum_to_size(b.shape)
-    if needed[2]:
-        for_c = grad * beta
-    return for_a, for_b, for_c, None, None, None, None
-
-
-GEMM = _operation("gemm", reference=_gemm, backward=_gemm_backward, flops=_gemm_flops)
+GEMM = _operation(
+    "gemm",
+    reference=_gemm,
+    backward=rules.gemm_backward,
+    jvp=rules.gemm_jvp,
+    batched=rules.gemm_batched,
+    autocast="lower",
+    flops=_gemm_flops,
+)
 BATCHED_GEMM = _operation(
-    "batched_gemm", reference=_gemm, backward=_gemm_backward, flops=_gemm_flops
+    "batched_gemm",
+    reference=_gemm,
+    backward=rules.gemm_backward,
+    jvp=rules.gemm_jvp,
+    autocast="lower",
+    flops=_gemm_flops,
 )
 
 
@@ -118,7 +104,15 @@ def _gemmt_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
     return _gemm_flops(a, b, *rest[:-1]) / 2
 
 
-GEMMT = _operation("gemmt", reference=_gemmt, flops=_gemmt_flops, unsuited=_one_matrix)
+GEMMT = _operation(
+    "gemmt",
+    reference=_gemmt,
+    backward=rules.gemmt_backward,
+    jvp=rules.gemmt_jvp,
+    autocast="lower",
+    flops=_gemmt_flops,
+    unsuited=_one_matrix,
+)
 
 
 # -- symmetric matrices ----------------------------------------------------------------------------
@@ -134,7 +128,15 @@ def _sided_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
     return 2.0 * b.numel() * a.shape[-1]
 
 
-SYMM = _operation("symm", reference=_symm, flops=_sided_flops, unsuited=_one_matrix)
+SYMM = _operation(
+    "symm",
+    reference=_symm,
+    backward=rules.symm_backward,
+    jvp=rules.symm_jvp,
+    autocast="lower",
+    flops=_sided_flops,
+    unsuited=_one_matrix,
+)
 
 
 def _syrk(a: Tensor, c: Tensor | None, alpha: float, beta: float, trans: str) -> Tensor:
@@ -145,7 +147,15 @@ def _syrk_flops(a: Tensor, c: Tensor | None, alpha: float, beta: float, trans: s
     return 1.0 * a.numel() * a.shape[-2 if trans == "N" else -1]
 
 
-SYRK = _operation("syrk", reference=_syrk, flops=_syrk_flops, unsuited=_one_matrix)
+SYRK = _operation(
+    "syrk",
+    reference=_syrk,
+    backward=rules.syrk_backward,
+    jvp=rules.syrk_jvp,
+    autocast="lower",
+    flops=_syrk_flops,
+    unsuited=_one_matrix,
+)
 
 
 def _syr2k(a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, trans: str) -> Tensor:
@@ -156,7 +166,15 @@ def _syr2k_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
     return 2.0 * a.numel() * a.shape[-2 if rest[-1] == "N" else -1]
 
 
-SYR2K = _operation("syr2k", reference=_syr2k, flops=_syr2k_flops, unsuited=_one_matrix)
+SYR2K = _operation(
+    "syr2k",
+    reference=_syr2k,
+    backward=rules.syr2k_backward,
+    jvp=rules.syr2k_jvp,
+    autocast="lower",
+    flops=_syr2k_flops,
+    unsuited=_one_matrix,
+)
 
 
 # -- triangular matrices ---------------------------------------------------------------------------
@@ -185,11 +203,25 @@ def _too_large_to_solve(a: Tensor, *rest: Any) -> str:
     return f"the kernel solves up to order {MAX_ORDER}, not {order}" if order > MAX_ORDER else ""
 
 
-TRSM = _operation("trsm", reference=_trsm, flops=_triangle_flops, unsuited=_too_large_to_solve)
-BATCHED_TRSM = _operation(
-    "batched_trsm", reference=_trsm, flops=_triangle_flops, unsuited=_too_large_to_solve
+_SOLUTION: dict[str, Any] = {
+    "reference": _trsm,
+    "backward": rules.trsm_backward,
+    "jvp": rules.trsm_jvp,
+    "from_result": True,
+    "flops": _triangle_flops,
+    "unsuited": _too_large_to_solve,
+}
+TRSM = _operation("trsm", batched=rules.trsm_batched, **_SOLUTION)
+BATCHED_TRSM = _operation("batched_trsm", **_SOLUTION)
+TRMM = _operation(
+    "trmm",
+    reference=_trmm,
+    backward=rules.trmm_backward,
+    jvp=rules.trmm_jvp,
+    autocast="lower",
+    flops=_triangle_flops,
+    unsuited=_one_matrix,
 )
-TRMM = _operation("trmm", reference=_trmm, flops=_triangle_flops, unsuited=_one_matrix)
 
 
 # -- energies --------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def torch_gemmt(
         product = scaled(alpha, triangle_product(left, right, upper))
     if C is None or is_number(beta, 0):
         return accumulated(product, beta, C)
-    C = C.expand(shape)
+    C = C.expand(shape).to(product.dtype)
     return product + one_triangle(scaled(beta, C), upper) + one_triangle(C, not upper, 1)
 
 

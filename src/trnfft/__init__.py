@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfft._library import LIBRARY  # first: it explains how to get torch where that is missing
+
+# isort: split
 from trnfft import _complex_protocols
-from trnfft._library import LIBRARY
 from trnfft._precision import (
     get_precision,
     precision,

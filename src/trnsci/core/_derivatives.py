@@ -35,6 +35,7 @@ def make_node(
     backward: Callable[..., Gradients] | None,
     jvp: Callable[..., Any] | None,
     batched: Callable[..., tuple[Any, Any]],
+    from_result: bool,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return an operation as a node of autograd's graph, in two forms.
 
@@ -49,6 +50,7 @@ def make_node(
         backward: ``backward(grad, needed, *args)``, or None for that of the reference.
         jvp: ``jvp(tangents, *args)``, or None for that of the reference.
         batched: ``batched(info, in_dims, *args)`` returns results and their batch dimensions.
+        from_result: Whether ``backward`` and ``jvp`` take the result too, as ``result``.
     """
 
     def node_forward(*args: Any) -> Any:
@@ -64,11 +66,11 @@ def make_node(
     def node_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.places = [place for place, arg in enumerate(inputs) if isinstance(arg, Tensor)]
         ctx.others = [None if isinstance(arg, Tensor) else arg for arg in inputs]
-        tensors = [inputs[place] for place in ctx.places]
+        outputs = output if isinstance(output, tuple) else (output,)
+        tensors = [*(inputs[place] for place in ctx.places), *(outputs if from_result else ())]
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
-        outputs = output if isinstance(output, tuple) else (output,)
         ctx.mark_non_differentiable(*(o for o in outputs if not _has_derivative(o.dtype)))
         ctx.single = not isinstance(output, tuple)
         ctx.blanks = [(o.shape, o.dtype, o.device) for o in outputs]
@@ -76,7 +78,7 @@ def make_node(
         ctx.settings = snapshot()
 
     def node_backward(ctx: Any, *grads: Tensor | None) -> Gradients:
-        args = _arguments(ctx)
+        args, results = _arguments(ctx)
         if all(grad is None for grad in grads):
             return (None,) * len(args)
         full = tuple(
@@ -87,15 +89,16 @@ def make_node(
         with restored(ctx.settings), without_autocast(args):
             if backward is None:
                 return pulled_back(reference, full, needed, args)
-            return backward(full[0] if ctx.single else full, needed, *args)
+            grad = full[0] if ctx.single else full
+            return backward(grad, needed, *args, **_named(ctx, results))
 
     def node_jvp(ctx: Any, *tangents: Tensor | None) -> Any:
         # Without forward mode in here, the derivative of this derivative would be zero, unsaid.
         with restored(ctx.settings), forward_ad._set_fwd_grad_enabled(True):
-            args = [_primal(arg) for arg in _arguments(ctx)]
+            args, results = ([_primal(arg) for arg in kept] for kept in _arguments(ctx))
             with without_autocast(args):
                 if jvp is not None:
-                    return jvp(tangents, *args)
+                    return jvp(tangents, *args, **_named(ctx, results))
                 pushed = pushed_forward(reference, tangents, args, ctx.blanks)
                 return pushed[0] if ctx.single else pushed
 
@@ -176,11 +179,19 @@ def each_entry(
     return torch.stack(results), 0
 
 
-def _arguments(ctx: Any) -> list[Any]:
-    args = list(ctx.others)
-    for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+def _arguments(ctx: Any) -> tuple[list[Any], list[Any]]:
+    """Return the arguments of a node, and its results if they are kept."""
+    args, kept = list(ctx.others), list(ctx.saved_tensors)
+    inputs = len(ctx.places)
+    for place, tensor in zip(ctx.places, kept[:inputs], strict=True):
         args[place] = tensor
-    return args
+    return args, kept[inputs:]
+
+
+def _named(ctx: Any, results: list[Any]) -> dict[str, Any]:
+    if not results:
+        return {}
+    return {"result": results[0] if ctx.single else tuple(results)}
 
 
 def _primal(arg: Any) -> Any:

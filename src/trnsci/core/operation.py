@@ -50,6 +50,8 @@ class Operation:
             a tuple. None differentiates the reference.
         jvp: ``jvp(tangents, *args)`` returns the tangent of each result for those of the
             arguments, of which some are None; None differentiates the reference.
+        from_result: Whether ``backward`` and ``jvp`` take the result as well, by the name
+            ``result``: derivatives of solutions are made of them.
         batched: ``batched(info, in_dims, *args)`` is the rule of ``torch.vmap``, as
             ``torch.library.register_vmap`` has it; None computes entry after entry.
         autocast: What automatic mixed precision makes of the arguments (see ``Autocast``):
@@ -74,6 +76,7 @@ class Operation:
         fake: Callable[..., Any] | None = None,
         backward: Callable[..., tuple[Tensor | None, ...]] | None = None,
         jvp: Callable[..., Any] | None = None,
+        from_result: bool = False,
         batched: Callable[..., tuple[Any, Any]] | None = None,
         autocast: Autocast = "keep",
         dtypes: tuple[str, ...] = ("float32", "bfloat16"),
@@ -92,6 +95,7 @@ class Operation:
         self._fake = fake or reference
         self._backward = backward
         self._jvp = jvp
+        self._from_result = from_result
         self._batched = batched or self._each
         self._flops = flops
         self._unsuited = unsuited
@@ -215,7 +219,13 @@ class Operation:
         home.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
         operator = getattr(getattr(torch.ops, space), name).default
         self._node, dispatched = make_node(
-            f"{space}_{name}", operator, self.reference, self._backward, self._jvp, self._batched
+            f"{space}_{name}",
+            operator,
+            self.reference,
+            self._backward,
+            self._jvp,
+            self._batched,
+            self._from_result,
         )
         home.impl(name, self._run, "CompositeExplicitAutograd")
         home.impl(name, dispatched, "Autograd")

@@ -1,0 +1,363 @@
+"""What every operation of every library promises on every backend, as tests to inherit.
+
+A library's tests declare one small call for each of its operations and inherit the rest::
+
+    class TestContract(DerivativeContract):
+        library = LIBRARY
+        samples = (
+            Sample("gemm", lambda a, b: trnblas.gemm(1.0, a, b), (random_tensor(2, 3), ...)),
+        )
+
+The truth that results and derivatives are held against is the same call on torch in float64.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.func import grad, jacfwd, jacrev, jvp, vmap
+
+from trnsci.core.backend import Library
+from trnsci.core.counters import counts
+from trnsci.core.errors import BackendError
+from trnsci.core.testing import BACKENDS, random_tensor, unit_roundoff
+
+__all__ = ["DerivativeContract", "OperationContract", "Sample"]
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A small call of an operation.
+
+    Attributes:
+        operation: Name of the operation that it reaches.
+        call: Function of real tensors that makes it; it returns a tensor or a tuple of them.
+        tensors: Its operands, in float32.
+        growth: Roundings on the longest way through the call and its second derivatives, times the
+            condition of the problem: results may be off by so many units of their largest element.
+        backward_launches: Whether gradients run kernels.
+    """
+
+    operation: str
+    call: Callable[..., Any]
+    tensors: tuple[Tensor, ...]
+    growth: float = 64.0
+    backward_launches: bool = True
+
+    def __str__(self) -> str:
+        return self.operation
+
+    def vector(self, *tensors: Tensor) -> Tensor:
+        """Return what of the result has derivatives, as one real vector."""
+        return torch.cat([_real(part) for part in _parts(self.call(*tensors))])
+
+    def energy(self, *tensors: Tensor) -> Tensor:
+        """Return a number whose gradient depends on the result."""
+        values = self.vector(*tensors)
+        return (values * values).sum()
+
+    @cached_property
+    def wide(self) -> tuple[Tensor, ...]:
+        """The operands in float64."""
+        return tuple(tensor.double() for tensor in self.tensors)
+
+    @cached_property
+    def tangents(self) -> tuple[Tensor, ...]:
+        """Directions to differentiate along."""
+        return tuple(random_tensor(*t.shape, seed=7 + i) for i, t in enumerate(self.tensors))
+
+    @cached_property
+    def batch(self) -> tuple[Tensor, ...]:
+        """Two problems, stacked in front."""
+        return tuple(torch.stack([tensor, 1.25 * tensor]) for tensor in self.tensors)
+
+
+class OperationContract:
+    """What holds for all operations; subclasses set ``library`` and ``samples``."""
+
+    library: ClassVar[Library]
+    samples: ClassVar[tuple[Sample, ...]]
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Run tests for each sample and each backend, as they ask."""
+        if "sample" in metafunc.fixturenames:
+            metafunc.parametrize("sample", self.samples, ids=str)
+        if "backend" in metafunc.fixturenames:
+            metafunc.parametrize("backend", BACKENDS)
+
+    @pytest.fixture(autouse=True)
+    def nothing_required(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Leave the environment out of it, and compiled graphs of other tests."""
+        for switch in (self.library.require_nki, self.library.use_simulator):
+            monkeypatch.setenv(switch.name, "0")
+        torch._dynamo.reset()
+        yield
+        torch._dynamo.reset()
+
+    def test_every_operation_has_a_sample(self) -> None:
+        missing = set(self.library.operations) - {sample.operation for sample in self.samples}
+        assert not missing, f"operations without a sample: {sorted(missing)}"
+
+    def test_the_result_is_that_of_torch_in_float64(self, sample: Sample, backend: str) -> None:
+        before = [(tensor.clone(), tensor._version) for tensor in sample.tensors]
+        with self.running(backend):
+            got = sample.call(*sample.tensors)
+        self.assert_close(sample, got, self.on_torch(sample.call, *sample.wide))
+        for tensor, (copy, version) in zip(sample.tensors, before, strict=True):
+            assert tensor._version == version, "an argument was written to"
+            assert torch.equal(tensor, copy)
+
+    @pytest.mark.parametrize("dtype", _DTYPES, ids=str)
+    def test_result_dtypes_are_those_of_torch(
+        self, sample: Sample, backend: str, dtype: torch.dtype
+    ) -> None:
+        tensors = [tensor.to(dtype) for tensor in sample.tensors]
+        assert self.dtypes(sample, tensors, backend) == self.dtypes(sample, tensors, "pytorch")
+
+    @pytest.mark.parametrize("lower", [True, False])
+    def test_autocast_decides_the_dtype_whatever_is_differentiated(
+        self, sample: Sample, backend: str, lower: bool
+    ) -> None:
+        found = set()
+        for differentiated in (True, False):
+            tensors = [t.clone().requires_grad_(differentiated) for t in sample.tensors]
+            for name in ("pytorch", backend):
+                with torch.autocast("cpu", torch.bfloat16, enabled=lower):
+                    found.add(self.dtypes(sample, tensors, name))
+        assert len(found) == 1, f"result dtypes differ: {found}"
+
+    def test_fake_tensors_have_shape_and_dtype_and_run_nothing(
+        self, sample: Sample, backend: str
+    ) -> None:
+        with self.library.backend(backend):
+            real = _parts(sample.call(*sample.tensors))
+            before = counts()
+            with FakeTensorMode() as mode:
+                fake = _parts(sample.call(*(mode.from_tensor(t) for t in sample.tensors)))
+        assert not (counts() - before).launches
+        assert [(f.shape, f.dtype) for f in fake] == [(r.shape, r.dtype) for r in real]
+
+    def test_inference_mode(self, sample: Sample, backend: str) -> None:
+        with torch.inference_mode(), self.running(backend):
+            got = sample.call(*sample.tensors)
+        self.assert_close(sample, got, self.on_torch(sample.call, *sample.wide))
+
+    def test_compiled_as_one_graph(self, sample: Sample, backend: str) -> None:
+        compiled = torch.compile(lambda *args: sample.call(*args), fullgraph=True, backend="eager")
+        with self.running(backend):
+            got = compiled(*sample.tensors)
+        self.assert_close(sample, got, self.on_torch(sample.call, *sample.wide))
+
+    def test_exported(self, sample: Sample, backend: str) -> None:
+        class Model(torch.nn.Module):
+            def forward(self, *args: Tensor) -> Any:
+                return sample.call(*args)
+
+        with self.library.backend(backend):
+            program = torch.export.export(Model(), sample.tensors)
+            with self.running(backend):
+                got = program.module()(*sample.tensors)
+        self.assert_close(sample, got, self.on_torch(sample.call, *sample.wide))
+
+    def test_a_thread_in_a_copied_context_runs_on_its_backend(
+        self, sample: Sample, backend: str
+    ) -> None:
+        with self.library.backend(backend):
+            context = contextvars.copy_context()
+        before = counts()
+        got = _in_thread(lambda: context.run(sample.call, *sample.tensors))
+        assert bool((counts() - before).launches) == (backend == "simulator")
+        before = counts()
+        with self.library.backend(backend):
+            _in_thread(lambda: sample.call(*sample.tensors))
+        assert not (counts() - before).launches, "a thread saw a block of another"
+        self.assert_close(sample, got, self.on_torch(sample.call, *sample.wide))
+
+    def test_what_the_kernel_refuses_is_counted_and_raises_where_required(
+        self, sample: Sample, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        refused = [t for t in _DTYPES if t not in self.library.operations[sample.operation].dtypes]
+        assert refused, "kernels of every dtype"
+        tensors = [tensor.to(refused[-1]) for tensor in sample.tensors]
+        with self.library.backend("simulator"):
+            before = counts()
+            sample.call(*tensors)
+            assert (counts() - before).refusals, "torch computed, and nobody was told"
+            monkeypatch.setenv(self.library.require_nki.name, "1")
+            with pytest.raises(BackendError, match=self.library.require_nki.name):
+                sample.call(*tensors)
+
+    # -- what the tests are made of ----------------------------------------------------------------
+
+    def running(self, backend: str) -> AbstractContextManager[None]:
+        """Return a block on a backend that asserts which path its calls take."""
+        return _Running(self.library, backend)
+
+    def on_torch(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return the truth: a function on torch, outside of all that a test is about."""
+        with self.library.backend("pytorch"):
+            return function(*args)
+
+    def dtypes(self, sample: Sample, tensors: list[Tensor], backend: str) -> tuple[str, ...]:
+        """Return the dtypes of a result, or the exception that the call raises."""
+        with self.library.backend(backend):
+            try:
+                return tuple(str(part.dtype) for part in _parts(sample.call(*tensors)))
+            except Exception as error:
+                return (type(error).__name__,)
+
+    def assert_close(self, sample: Sample, got: Any, want: Any) -> None:
+        """Assert that results agree to the rounding that the sample allows."""
+        for found, truth in zip(_parts(got), _parts(want), strict=True):
+            assert found.shape == truth.shape, f"shape {found.shape}, not {truth.shape}"
+            error = _size(found.detach() - truth.detach())
+            bound = sample.growth * unit_roundoff(torch.float32) * _size(truth)
+            assert error <= bound, f"off by {error:.3g} of {bound:.3g} allowed"
+
+
+class DerivativeContract(OperationContract):
+    """What holds for operations that have derivatives."""
+
+    pytestmark: ClassVar[list[Any]] = [
+        # What torch does when forward mode is first used.
+        pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+    ]
+
+    def test_jvp(self, sample: Sample, backend: str) -> None:
+        with self.running(backend):
+            got = jvp(sample.vector, sample.tensors, sample.tangents)
+        want = self.on_torch(jvp, sample.vector, sample.wide, _wide(sample.tangents))
+        self.assert_close(sample, got, want)
+
+    def test_forward_mode(self, sample: Sample, backend: str) -> None:
+        unpack: Any = forward_ad.unpack_dual
+
+        def tangent(tensors: Any, tangents: Any) -> Any:
+            with forward_ad.dual_level():
+                duals = map(forward_ad.make_dual, tensors, tangents)
+                return unpack(sample.vector(*duals)).tangent
+
+        with self.running(backend):
+            got = tangent(sample.tensors, sample.tangents)
+        self.assert_close(sample, got, self.on_torch(tangent, sample.wide, _wide(sample.tangents)))
+
+    @pytest.mark.parametrize("jacobian", [jacfwd, jacrev])
+    def test_jacobians(self, sample: Sample, backend: str, jacobian: Any) -> None:
+        places = tuple(range(len(sample.tensors)))
+        with self.running(backend):
+            got = jacobian(sample.vector, places)(*sample.tensors)
+        want = self.on_torch(jacrev(sample.vector, places), *sample.wide)
+        self.assert_close(sample, got, want)
+
+    def test_grad(self, sample: Sample, backend: str) -> None:
+        places = tuple(range(len(sample.tensors)))
+        with self.running(backend):
+            got = grad(sample.energy, places)(*sample.tensors)
+        self.assert_close(sample, got, self.on_torch(grad(sample.energy, places), *sample.wide))
+
+    def test_vmap(self, sample: Sample, backend: str) -> None:
+        with self.running(backend):
+            got = vmap(sample.vector)(*sample.batch)
+        self.assert_close(sample, got, self.each(sample, sample.vector))
+
+    def test_vmap_of_grad(self, sample: Sample, backend: str) -> None:
+        with self.running(backend):
+            got = vmap(grad(sample.energy))(*sample.batch)
+        self.assert_close(sample, got, self.each(sample, grad(sample.energy)))
+
+    def test_double_backward(self, sample: Sample, backend: str) -> None:
+        def second(tensors: Any) -> Any:
+            leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+            first = torch.autograd.grad(sample.energy(*leaves), leaves, create_graph=True)
+            total = torch.stack([(part * part).sum() for part in first]).sum()
+            return torch.autograd.grad(total, leaves)
+
+        with self.running(backend):
+            got = second(sample.tensors)
+        self.assert_close(sample, got, self.on_torch(second, sample.wide))
+
+    def test_backward_of_a_compiled_graph(self, sample: Sample, backend: str) -> None:
+        compiled = torch.compile(sample.energy, fullgraph=True, backend="aot_eager")
+        leaves = [tensor.clone().requires_grad_() for tensor in sample.tensors]
+        with self.running(backend):
+            got = torch.autograd.grad(compiled(*leaves), leaves)
+        places = tuple(range(len(leaves)))
+        self.assert_close(sample, got, self.on_torch(grad(sample.energy, places), *sample.wide))
+
+    def test_backward_in_another_thread_and_after_the_block(
+        self, sample: Sample, backend: str
+    ) -> None:
+        leaves = [tensor.clone().requires_grad_() for tensor in sample.tensors]
+        with self.library.backend(backend):
+            energy = sample.energy(*leaves)
+        before = counts()
+        got = _in_thread(lambda: torch.autograd.grad(energy, leaves))
+        launches = bool((counts() - before).launches)
+        assert launches == (backend == "simulator" and sample.backward_launches)
+        places = tuple(range(len(leaves)))
+        self.assert_close(sample, got, self.on_torch(grad(sample.energy, places), *sample.wide))
+
+    def each(self, sample: Sample, function: Callable[..., Any]) -> Tensor:
+        """Return a function of each problem of the batch, on torch in float64."""
+        problems = zip(*(tensor.double() for tensor in sample.batch), strict=True)
+        return torch.stack([self.on_torch(function, *problem) for problem in problems])
+
+
+class _Running:
+    """A block on a backend that asserts that kernels ran, or that none did."""
+
+    def __init__(self, library: Library, backend: str) -> None:
+        self._backend = backend
+        self._block: Any = library.backend(backend)
+
+    def __enter__(self) -> None:
+        self._before = counts()
+        self._block.__enter__()
+
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        self._block.__exit__(kind, value, trace)
+        if kind is None:
+            since = counts() - self._before
+            assert not since.fallbacks, f"fell back to torch: {dict(since.fallbacks)}"
+            assert not since.refusals, f"refused: {dict(since.refusals)}"
+            assert bool(since.launches) == (self._backend == "simulator"), dict(since.launches)
+
+
+def _in_thread(function: Callable[[], Any]) -> Any:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    assert found, "the thread raised"
+    return found[0]
+
+
+def _parts(result: Any) -> tuple[Tensor, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def _real(part: Tensor) -> Tensor:
+    if part.is_complex():
+        part = torch.view_as_real(part.resolve_conj())
+    return part.reshape(-1)
+
+
+def _wide(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(tensor.double() for tensor in tensors)
+
+
+def _size(values: Tensor) -> float:
+    return float(values.abs().max()) if values.numel() else 0.0

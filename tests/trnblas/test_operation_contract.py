@@ -1,0 +1,55 @@
+"""The contract of operations, for every operation of trnblas."""
+
+from __future__ import annotations
+
+import torch
+
+import trnblas
+from trnblas import _operations  # noqa: F401  (declares the operations)
+from trnblas import nki as low_level
+from trnblas._library import LIBRARY
+from trnsci.core.testing import random_tensor
+from trnsci.core.testing.contract import DerivativeContract, Sample
+
+A, B, C = random_tensor(3, 4), random_tensor(4, 2, seed=1), random_tensor(3, 2, seed=2)
+MANY_A, MANY_B = random_tensor(2, 3, 4), random_tensor(2, 4, 2, seed=1)
+SQUARE = random_tensor(3, 3, seed=3)
+WELL = torch.eye(3) * 3 + 0.25 * SQUARE  # its triangles are far from singular
+ENERGIES = -3 + 0.25 * random_tensor(2, seed=4), 2 + 0.25 * random_tensor(3, seed=5)
+
+
+class TestOperations(DerivativeContract):
+    library = LIBRARY
+    samples = (
+        Sample("gemm", lambda a, b, c: trnblas.gemm(1.5, a, b, 0.5, c), (A, B, C)),
+        Sample("batched_gemm", lambda a, b: trnblas.gemm(1.5, a, b), (MANY_A, MANY_B)),
+        Sample("gemmt", lambda a: trnblas.gemmt(2.0, a, a, transB=True), (A,)),
+        Sample("symm", lambda a, b, c: trnblas.symm(1.5, a, b, 0.5, c), (SQUARE, C, C + 1)),
+        Sample("syrk", lambda a: trnblas.syrk(1.5, a), (A,)),
+        Sample("syr2k", lambda a, b: trnblas.syr2k(1.5, a, b), (A, A + 1)),
+        Sample("trsm", lambda a, b: trnblas.trsm(1.5, a, b), (WELL, C)),
+        Sample(
+            "batched_trsm",
+            lambda a, b: trnblas.trsm(1.5, a, b, uplo="lower", trans=True),
+            (torch.stack([WELL, 2 * WELL]), torch.stack([C, C])),
+        ),
+        Sample("trmm", lambda a, b: trnblas.trmm(1.5, a, b), (SQUARE, C)),
+        Sample(
+            "mp2_energy",
+            low_level.nki_mp2_energy,
+            (random_tensor(6, 6), ENERGIES[0], ENERGIES[0], ENERGIES[1]),
+            backward_launches=False,
+        ),
+        Sample(
+            "pair_energy",
+            lambda i, j, e: low_level.nki_fused_gemm_energy(i, j, -3.0, -2.5, e),
+            (random_tensor(3, 4), random_tensor(3, 4, seed=1), ENERGIES[1]),
+            backward_launches=False,
+        ),
+        Sample(
+            "batched_pair_energy",
+            low_level.nki_batched_pair_energy,
+            (random_tensor(2, 3, 4), *ENERGIES),
+            backward_launches=False,
+        ),
+    )

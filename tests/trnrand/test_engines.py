@@ -1,6 +1,5 @@
 """Words of the engines: published answers, and streams against the definition on every path."""
 
-
 import numpy as np
 import pytest
 import torch

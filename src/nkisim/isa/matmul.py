@@ -50,8 +50,9 @@ _REMOVED = {
 
 def _trace(core: Core, dst: NkiTensor, *arguments: Any) -> None:
     """Follow the accumulation groups without computing the sums."""
-    accumulate = arguments[5]
-    adding(core, dst, accumulate)
+    is_transpose, accumulate = arguments[4:6]
+    if accumulate or not is_transpose or core.generation.number == 2:
+        adding(core, dst, accumulate)
     note_sum(dst)
 
 
@@ -94,9 +95,9 @@ def nc_matmul(
     rows = 2 * stationary.shape[0] if perf_mode is PerfMode.double_row else stationary.shape[0]
     left = prepare_read(stationary, "nc_matmul", "stationary").reshape(rows, -1)
     right = prepare_read(moving, "nc_matmul", "moving").reshape(rows, -1)
-    adds = adding(core, dst, accumulate)
-    if is_transpose and _passes(core, dst, stationary, moving, left, right, adds):
+    if is_transpose and _passes(core, dst, stationary, moving, left, right, accumulate):
         return
+    adds = adding(core, dst, accumulate)
     watched = core.recorder.watches_values and np.isfinite(dst.array[adds]).all()
     plain = dst.dtype is float32 and dst.ndim == 2
     if (
@@ -168,9 +169,12 @@ def _passes(
     moving: NkiTensor,
     left: Array,
     right: Array,
-    adds: Array | bool,
+    accumulate: bool | None,
 ) -> bool:
-    """Write what transpose mode passes through; False where the product is to be computed."""
+    """Write what transpose mode passes through; False where the product is to be computed.
+
+    What passes is no sum: it overwrites unless ``accumulate`` is True.
+    """
     if core.generation.number == 2:
         contaminated(left, stationary, "nc_matmul", "stationary")
         return False
@@ -179,7 +183,7 @@ def _passes(
         why = "holds columns other than those of an identity"
     elif (ones.sum(axis=1) > 1).any():
         why = "selects a row twice"
-    elif adds is not False:
+    elif accumulate:
         return False
     else:
         spread = spreads(core.generation.number, Engine.tensor, stationary.dtype)

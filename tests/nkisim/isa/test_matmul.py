@@ -315,6 +315,25 @@ def test_transpose_mode_adds_when_told(target, accumulate):
     assert np.array_equal(got.outputs, operands[1].T) != accumulate
 
 
+@pytest.mark.parametrize("values", [True, False])
+@pytest.mark.parametrize("target", ["gen3", "gen4"])
+def test_transpose_mode_overwrites_unless_told_to_add(target, values):
+    def kernel(data, identity):
+        one = load(identity, identity.dtype)
+        turned = nl.ndarray((24, 32), dtype=data.dtype, buffer=nl.psum)
+        for i in range(2):
+            a = load(data[i * 32 : (i + 1) * 32], data.dtype)
+            nisa.nc_matmul(dst=turned, stationary=a, moving=one, is_transpose=True)
+            out = store(turned)
+        return out
+
+    data = draw((64, 24), "bfloat16")
+    report = nkisim.check(kernel, target=target, values=values)(data, np.eye(32).astype(data.dtype))
+    assert {code for code in report.codes if code[0] != "L"} == set()
+    if values:
+        np.testing.assert_array_equal(report.outputs, data[32:].T)
+
+
 @pytest.mark.parametrize("out", ["bfloat16", "float16", "uint16", "int16"])
 @pytest.mark.parametrize("target", ["gen3", "gen4"])
 def test_transpose_mode_leaves_float8_in_16_bits_with_zeros_above(target, out):

@@ -1,8 +1,10 @@
 """Words and standard samples in one launch, for CUDA devices, where torch brings Triton along.
 
-torch's own operations would need a hundred launches for the same words. Each of the four words of
-a block is one sample, or two neighbours are a pair of normals. Importing this module imports
-Triton; a kernel is compiled when its engine, kind and dtype are first asked for.
+torch's own operations would need a hundred launches for the same words. Here words never leave the
+registers of a thread: it makes blocks of four, turns each into four neighbouring samples and writes
+them at once, 16 bytes at a time where the request begins at a block. Sums and products are not
+fused, so that samples are the same bits as elsewhere. Importing this module imports Triton; a
+kernel is compiled when its engine, kind and dtype are first asked for.
 """
 
 from __future__ import annotations
@@ -11,18 +13,21 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.language.extra import libdevice
 
-from trnrand._laws import TURN24
+from trnrand._laws import LEAST_SQUARE, LOG, LOG_SPLIT_BITS, MINUS_TWO_LN2, SINE, TURN24
 from trnrand.engines import ENGINES, MASK, THREEFRY_PARITY, THREEFRY_ROTATIONS, EngineName
 
 __all__ = ["blocks", "fill"]
 
-_LANES = 512
+# Blocks of a program: four for each thread of four warps, whose sixteen samples hide the latency
+# of the rounds; programs enough for all multiprocessors from 10**5 samples on.
+_LANES, _WARPS = 512, 4
 
 _PARITY = tl.constexpr(THREEFRY_PARITY)
 _ROTATIONS = tl.constexpr(tuple(left for pair in THREEFRY_ROTATIONS for left in pair))
-_TURN24 = tl.constexpr(TURN24)
+_LOG, _SINE = tl.constexpr(LOG), tl.constexpr(SINE)
+_SPLIT, _LN2 = tl.constexpr(LOG_SPLIT_BITS), tl.constexpr(MINUS_TWO_LN2)
+_LEAST, _TURN24 = tl.constexpr(LEAST_SQUARE), tl.constexpr(TURN24)
 
 # Words change from call to call, and a kernel is to serve them all.
 _ANY_VALUE = ["count", "skipped", "first_low", "first_high", "domain", "k0", "k1"]
@@ -110,30 +115,50 @@ def _blocks_kernel(
 
 
 @triton.jit
+def _minus_two_log(u):
+    """Return -2 log(u), as ``_laws`` defines it."""
+    bits = u.to(tl.int32, bitcast=True)
+    exponent = (bits - _SPLIT) >> 23
+    f = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
+    g = f * _LOG[0] + _LOG[1]
+    for i in tl.static_range(2, 10):
+        g = g * f + _LOG[i]
+    return exponent.to(tl.float32) * _LN2 + g * f
+
+
+@triton.jit
+def _sine(steps):
+    """Return the sine of steps of the angle up to a quarter of a turn, as ``_laws`` defines it."""
+    x = steps * _TURN24
+    square = x * x
+    p = square * _SINE[0] + _SINE[1]
+    p = p * square + _SINE[2]
+    p = p * square + _SINE[3]
+    return p * square * x + x
+
+
+@triton.jit
 def _samples(word, next_word, kind: tl.constexpr, bits: tl.constexpr):
     """Return two standard samples of neighbouring words."""
     if kind == "words":
         a = word.to(tl.int32, bitcast=True)
         b = next_word.to(tl.int32, bitcast=True)
     elif kind == "normal":
-        # All 32 bits and one more value, so that no logarithm is of 0.
-        u = (word.to(tl.int64) + 1).to(tl.float32) * (2.0**-32)
-        radius = tl.sqrt_rn(-2.0 * libdevice.log(u))
-        angle = (next_word >> 8).to(tl.float32) * _TURN24
-        a = radius * libdevice.cos(angle)
-        b = radius * libdevice.sin(angle)
+        # All 32 bits and one more value, so that no logarithm is of 0; the sum is rounded once.
+        lower = (word & 0xFFFF).to(tl.float32) + 1.0
+        u = ((word >> 16).to(tl.float32) * 65536.0 + lower) * (2.0**-32)
+        radius = tl.sqrt_rn(tl.maximum(_minus_two_log(u), _LEAST))
+        before = 8388608.0 - (next_word >> 8).to(tl.float32)
+        folded = tl.maximum(tl.minimum(before, 8388608.0 - before), -8388608.0 - before)
+        a = radius * _sine(tl.abs(before) - 4194304.0)
+        b = radius * _sine(folded)
+    elif kind == "exponential":
+        a = _minus_two_log((16777216.0 - (word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5 + 0.0
+        b = _minus_two_log((16777216.0 - (next_word >> 8).to(tl.float32)) * (2.0**-24)) * 0.5 + 0.0
     else:
         a = (word >> (32 - bits)).to(tl.float32) * (2.0**-bits)
         b = (next_word >> (32 - bits)).to(tl.float32) * (2.0**-bits)
-        if kind == "exponential":
-            a = -libdevice.log1p(-a)
-            b = -libdevice.log1p(-b)
     return a, b
-
-
-@triton.jit
-def _put(out, at, sample, count):
-    tl.store(out + at, sample.to(out.dtype.element_ty), mask=(at >= 0) & (at < count))
 
 
 @triton.jit(do_not_specialize=_ANY_VALUE)
@@ -149,18 +174,32 @@ def _fill_kernel(
     is_philox: tl.constexpr,
     kind: tl.constexpr,
     bits: tl.constexpr,
+    aligned: tl.constexpr,
     lanes: tl.constexpr,
 ):
-    """Write the samples of the blocks from ``first`` on, except for so many of the first block."""
-    i = tl.program_id(0).to(tl.int64) * lanes + tl.arange(0, lanes)
-    w0, w1, w2, w3 = _block(i, first_low, first_high, domain, k0, k1, is_philox)
+    """Write the samples of the blocks from ``first`` on, except for so many of the first block.
+
+    ``aligned`` says that it is all of the first block, which the compiler then knows.
+    """
+    begin = tl.program_id(0).to(tl.int64) * lanes
+    w0, w1, w2, w3 = _block(
+        begin + tl.arange(0, lanes), first_low, first_high, domain, k0, k1, is_philox
+    )
     s0, s1 = _samples(w0, w1, kind, bits)
     s2, s3 = _samples(w2, w3, kind, bits)
-    at = 4 * i - skipped
-    _put(out, at, s0, count)
-    _put(out, at + 1, s1, count)
-    _put(out, at + 2, s2, count)
-    _put(out, at + 3, s3, count)
+    # Neighbours in memory are neighbours in the registers of one thread.
+    samples = tl.interleave(tl.interleave(s0, s2), tl.interleave(s1, s3))
+    samples = samples.to(out.dtype.element_ty)
+    at = 4 * begin + tl.arange(0, 4 * lanes)
+    if aligned:
+        # Without a mask, stores are as wide as the hardware has them.
+        if 4 * (begin + lanes) <= count:
+            tl.store(out + at, samples)
+        else:
+            tl.store(out + at, samples, mask=at < count)
+    else:
+        at -= skipped
+        tl.store(out + at, samples, mask=(at >= 0) & (at < count))
 
 
 def blocks(engine: EngineName, seed: int, first: int, steps: Tensor, domain: int) -> Tensor:
@@ -180,7 +219,8 @@ def fill(
     """
     count, skipped = out.numel(), start % 4
     arguments = (out, count, skipped, *_words(engine, seed, start // 4, domain))
-    _launch(_fill_kernel, (skipped + count + 3) // 4, arguments, engine, kind=kind, bits=bits)
+    constants = {"kind": kind, "bits": bits, "aligned": skipped == 0}
+    _launch(_fill_kernel, (skipped + count + 3) // 4, arguments, engine, **constants)
 
 
 def _words(engine: EngineName, seed: int, first: int, domain: int) -> list[int]:
@@ -191,8 +231,22 @@ def _words(engine: EngineName, seed: int, first: int, domain: int) -> list[int]:
 
 def _launch(kernel, number: int, arguments: tuple, engine: EngineName, **constants) -> None:
     """Start a kernel on so many blocks, on the device of its first argument."""
-    if number:
-        with torch.cuda.device(arguments[0].device):
-            kernel[(triton.cdiv(number, _LANES),)](
-                *arguments, is_philox=engine == "philox", lanes=_LANES, **constants
-            )
+    if not number:
+        return
+    device = arguments[0].device
+    if device.index == torch.cuda.current_device():
+        _start(kernel, number, arguments, engine, constants)
+    else:
+        with torch.cuda.device(device):
+            _start(kernel, number, arguments, engine, constants)
+
+
+def _start(kernel, number: int, arguments: tuple, engine: EngineName, constants: dict) -> None:
+    kernel[(triton.cdiv(number, _LANES),)](
+        *arguments,
+        is_philox=engine == "philox",
+        lanes=_LANES,
+        num_warps=_WARPS,
+        enable_fp_fusion=False,
+        **constants,
+    )

@@ -177,18 +177,18 @@ class Simulation:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel; arrays in, arrays of the same kind out."""
-        self.report = Report()
+        self.report = report = Report()  # in other threads there are other last calls
         with _UsersTraceback():
-            run(self.kernel, self.options, args, kwargs, self.report)
-            if not self.report.ok and self.options.strictness == "simulate":
+            run(self.kernel, self.options, args, kwargs, report)
+            if not report.ok and self.options.strictness == "simulate":
                 warnings.warn(
-                    f"{self.kernel.__name__}: {self.report.summary()}; the device would refuse or "
+                    f"{self.kernel.__name__}: {report.summary()}; the device would refuse or "
                     "corrupt this (incorrect results on hardware). nkisim.check shows all, the "
-                    f"first is {self.report.errors[0]}",
+                    f"first is {report.errors[0]}",
                     NkiFindingWarning,
                     stacklevel=user_stacklevel(),
                 )
-        return self.report.outputs
+        return report.outputs
 
 
 class _UsersTraceback:

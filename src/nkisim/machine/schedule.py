@@ -115,9 +115,12 @@ class Schedule:
             self._stopping = self._stopping or (self._first_error is None and not self._all_ended())
         for thread in threads:
             thread.join()
+        results = [task.result for task in self._tasks]
+        # Cores know the schedule: what they hold would otherwise wait for the collector.
+        self._tasks, self._rows = [], []
         if self._first_error is not None:
             raise self._first_error
-        return [task.result for task in self._tasks]
+        return results
 
     def wait(self, index: int, ready: Callable[[], bool], what: str, rule: Rule) -> None:
         """Let others run until ``ready`` answers True; ``rule`` is broken if it never can."""

@@ -63,3 +63,27 @@ def test_dead_tiles_are_freed_while_the_kernel_runs():
 
     nkisim.simulate(loop)(np.ones((4, 4), np.float32))
     assert seen[-1] == seen[1]
+
+
+@pytest.mark.parametrize(("cores", "ranks"), [(None, 1), (2, 1), (None, 2), (2, 2)])
+def test_a_finished_run_waits_for_no_collector(cores, ranks):
+    def kernel(x):
+        out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        if nl.num_programs() == 2:
+            nisa.core_barrier(out, (0, 1))
+        for part in (0, 1) if nl.num_programs() == 1 else (nl.program_id(0),):
+            nl.store(out[part], tile)
+        return out
+
+    launched = kernel if cores is None else nkisim.jit(kernel)[cores]
+    simulation = nkisim.simulate(launched, ranks=ranks)
+    arguments = [np.ones((8, 8), np.float32)] if ranks == 1 else [[np.ones((8, 8), np.float32)] * 2]
+    simulation(*arguments)
+    before = living_storages()
+    gc.disable()
+    try:
+        simulation(*arguments)
+        assert sum(type(found) is Storage for found in gc.get_objects()) == before
+    finally:
+        gc.enable()

@@ -149,10 +149,14 @@ class PoissonHat(NamedTuple):
 
 
 def poisson_hat(mean: Tensor) -> PoissonHat:
-    """Return Hörmann's constants for means of at least 10."""
+    """Return constants for means of at least 10.
+
+    They are Hörmann's but for the numbers over b. With his, 1.1328 and 3.6224, the hat is passed
+    by 0.5 % at some means between 10 and 60, and the squeeze accepts a little too much.
+    """
     b = 0.931 + 2.53 * torch.sqrt(mean)
     a = -0.059 + 0.02483 * b
-    return PoissonHat(a, b, 1.1239 + 1.1328 / (b - 3.4), 0.9277 - 3.6224 / (b - 2))
+    return PoissonHat(a, b, 1.1239 + 1.2 / (b - 3.4), 0.9277 - 3.75 / (b - 2))
 
 
 def _ptrs(source: Source, offsets: Offsets, mean: Tensor) -> Tensor:

@@ -21,10 +21,12 @@ from trnsci.core.eager import untracked
 
 __all__ = ["mirror_in_place", "norm"]
 
+# torch.cuda.current_stream makes an object, which takes a microsecond; torch for CPUs has neither.
+_current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
 _THREADS = 256
 # Elements for each thread, and the most blocks: enough of both to keep the memory busy.
 _PER_THREAD, _MOST_BLOCKS = 16, 1024
-_TILE, _TILE_ROWS = 32, 8
 # Batches are the third dimension of a grid, which has no more.
 _MOST_MATRICES = 65535
 
@@ -72,21 +74,29 @@ extern "C" __global__ void norm_float32(
 """
 
 _MIRROR = """
-extern "C" __global__ void mirror(WORD* matrices, int n) {
+extern "C" __global__ void __launch_bounds__(256) mirror(WORD* matrices, int n) {
     if (blockIdx.x < blockIdx.y) return;
-    __shared__ WORD tile[32][33];
+    __shared__ WORD tile[SIDE][SIDE + 1];
     WORD* c = matrices + (long long)blockIdx.z * n * n;
-    int rows = blockIdx.y * 32, columns = blockIdx.x * 32, lane = threadIdx.x;
-    for (int k = threadIdx.y; k < 32; k += 8)
+    int rows = blockIdx.y * SIDE, columns = blockIdx.x * SIDE, lane = threadIdx.x;
+    #pragma unroll
+    for (int k = threadIdx.y; k < SIDE; k += 256 / SIDE)
         if (rows + k < n && columns + lane < n)
             tile[k][lane] = c[(long long)(rows + k) * n + columns + lane];
     __syncthreads();
-    for (int k = threadIdx.y; k < 32; k += 8)
+    #pragma unroll
+    for (int k = threadIdx.y; k < SIDE; k += 256 / SIDE)
         if (columns + k < n && rows + lane < columns + k)
             c[(long long)(columns + k) * n + rows + lane] = tile[lane][k];
 }
 """
-_WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "double2"}
+# The word of an element of so many bytes, and the side of a tile that fits in shared memory.
+_WORDS = {
+    2: ("unsigned short", 64),
+    4: ("unsigned int", 64),
+    8: ("unsigned long long", 64),
+    16: ("double2", 32),
+}
 
 
 def norm(x: Tensor) -> Tensor | None:
@@ -94,11 +104,11 @@ def norm(x: Tensor) -> Tensor | None:
     if x.dtype is not torch.float32 or not _suits(x):
         return None
     device = x.get_device()
-    stream: int = _current_stream(device)
+    stream = _current_stream(device)
     # A graph could be replayed beside a call that uses the same room.
     if stream and torch.cuda.is_current_stream_capturing():
         return None
-    launcher = _norm_launcher(device, stream)
+    launcher = _OF_THREAD.launchers.get((device, stream)) or _norm_launcher(device, stream)
     return None if launcher is None else launcher(x)
 
 
@@ -114,11 +124,12 @@ def mirror_in_place(matrices: Tensor) -> bool:
     kernel = _mirror_kernel(matrices.element_size(), device)
     if kernel is None:
         return False
-    tiles = -(-order // _TILE)
+    side = _WORDS[matrices.element_size()][1]
+    tiles = -(-order // side)
     arguments = ctypes.c_void_p(matrices.data_ptr()), ctypes.c_int(order)
     pointers = (ctypes.c_void_p * 2)(*map(ctypes.addressof, arguments))
     stream = ctypes.c_void_p(_current_stream(device))
-    grid, block = (tiles, tiles, count), (_TILE, _TILE_ROWS, 1)
+    grid, block = (tiles, tiles, count), (side, _THREADS // side, 1)
     code: int = _driver().cuLaunchKernel(kernel, *grid, *block, 0, stream, pointers, None)
     return code == 0
 
@@ -162,13 +173,10 @@ _OF_THREAD = _OfThread()
 
 
 def _norm_launcher(device: int, stream: int) -> _NormLauncher | None:
-    launchers = _OF_THREAD.launchers
-    found = launchers.get((device, stream))
-    if found is None:
-        kernel = _norm_kernel(device)
-        if kernel is None:
-            return None
-        found = launchers[device, stream] = _NormLauncher(kernel, device, stream)
+    kernel = _norm_kernel(device)
+    if kernel is None:
+        return None
+    found = _OF_THREAD.launchers[device, stream] = _NormLauncher(kernel, device, stream)
     return found
 
 
@@ -180,12 +188,6 @@ def _suits(tensor: Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.is_neg() and untracked(tensor)
 
 
-def _current_stream(device: int) -> int:
-    # torch.cuda.current_stream makes an object, which takes a microsecond.
-    found: int = torch._C._cuda_getCurrentRawStream(device)
-    return found
-
-
 @cache
 def _norm_kernel(device: int) -> Any:
     return _compiled("norm_float32", _NORM)
@@ -193,7 +195,8 @@ def _norm_kernel(device: int) -> Any:
 
 @cache
 def _mirror_kernel(size: int, device: int) -> Any:
-    return _compiled("mirror", _MIRROR.replace("WORD", _WORDS[size]))
+    word, side = _WORDS[size]
+    return _compiled("mirror", _MIRROR.replace("WORD", word).replace("SIDE", str(side)))
 
 
 def _compiled(name: str, source: str) -> Any:

@@ -124,16 +124,16 @@ def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
 
 def small_symv(alpha: float, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
     """Return ``symv`` of a matrix and a vector that fit; for small ones a copy costs nothing."""
-    routine = _found("symv", A.dtype)
-    if routine is None or not readable(A, x):
+    routine = _found("symv", A.dtype) if readable(A, x) else None
+    if routine is None:
         return None
     return torch.from_numpy(routine(alpha, A.numpy().T, x.numpy(), lower=upper))
 
 
 def small_symm(alpha: float, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor | None:
     """Return ``symm`` of matrices that fit."""
-    routine = _found("symm", A.dtype)
-    if routine is None or not readable(A, B):
+    routine = _found("symm", A.dtype) if readable(A, B) else None
+    if routine is None:
         return None
     product = routine(alpha, A.numpy().T, B.numpy().T, side=left, lower=upper)
     return torch.from_numpy(product.T)

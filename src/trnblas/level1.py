@@ -14,6 +14,7 @@ from torch import Tensor
 from trnblas import _cuda
 from trnblas._accumulation import scaled, vanished
 from trnblas._arguments import Scalar, number
+from trnblas._autocast import keeps_dtype
 from trnblas._output import delivered
 from trnblas._sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
@@ -22,6 +23,7 @@ from trnsci.core.errors import DimensionError, ShapeError
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
 
 
+@keeps_dtype
 def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * x + y``.
 
@@ -47,6 +49,7 @@ def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> T
     return result if out is None else delivered("axpy", result, out)
 
 
+@keeps_dtype
 def dot(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sum of ``x[i] * y[i]``, nothing conjugated, as a 0-d tensor.
 
@@ -59,6 +62,7 @@ def dot(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("dot", result, out)
 
 
+@keeps_dtype
 def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sum of ``conj(x[i]) * y[i]``, as a 0-d tensor; for real vectors this is ``dot``.
 
@@ -71,6 +75,7 @@ def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("dotc", result, out)
 
 
+@keeps_dtype
 def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the square root of the sum of ``|x[i]|**2``, as a real 0-d tensor.
 
@@ -90,6 +95,7 @@ def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("nrm2", result, out)
 
 
+@keeps_dtype
 def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * x``; at ``alpha == 0`` x is not read.
 
@@ -105,6 +111,7 @@ def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("scal", result, out)
 
 
+@keeps_dtype
 def asum(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sum of ``|x[i]|``, as a real 0-d tensor, right to a few roundings.
 
@@ -116,6 +123,7 @@ def asum(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("asum", result, out)
 
 
+@keeps_dtype
 def iamax(x: Tensor) -> int:
     """Return the index of the first element with the largest modulus; NaN counts as largest.
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
+from trnblas._autocast import keeps_dtype
 from trnblas._dispatch import kernels_wanted, run_gemm, run_gemmt, run_symm, run_trmm, run_trsm
 from trnblas._flags import flipped, is_left, is_unit, is_upper, transposition
 from trnblas._operands import product_arguments, sided_arguments
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 
+@keeps_dtype
 def gemm(
     alpha: Scalar,
     A: Tensor,
@@ -118,11 +120,7 @@ def symm(
         quick = quick_symmetric(alpha, A, B, beta, side, uplo)
         if quick is not None:
             return quick
-    agree("symm", "A", A, "B", B)
-    left, upper = is_left("symm", side), is_upper("symm", uplo)
-    square("symm", "A", A)
-    alpha, beta = sided_arguments("symm", alpha, A, B, beta, C, left)
-    return delivered("symm", run_symm(alpha, A, B, beta, C, left, upper), out)
+    return delivered("symm", _symmetric("symm", alpha, A, B, beta, C, side, uplo), out)
 
 
 def hemm(
@@ -146,14 +144,10 @@ def hemm(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
-    agree("hemm", "A", A, "B", B)
-    left, upper = is_left("hemm", side), is_upper("hemm", uplo)
-    square("hemm", "A", A)
-    alpha, beta = sided_arguments("hemm", alpha, A, B, beta, C, left)
-    product = torch_hemm if A.is_complex() else run_symm
-    return delivered("hemm", product(alpha, A, B, beta, C, left, upper), out)
+    return delivered("hemm", _symmetric("hemm", alpha, A, B, beta, C, side, uplo), out)
 
 
+@keeps_dtype
 def gemmt(
     alpha: Scalar,
     A: Tensor,
@@ -198,6 +192,7 @@ def gemmt(
     return delivered("gemmt", result, out)
 
 
+@keeps_dtype
 def trsm(
     alpha: Scalar,
     A: Tensor,
@@ -237,6 +232,7 @@ def trsm(
     return delivered("trsm", solved("trsm", alpha, A, B, side, uplo, trans, diag), out)
 
 
+@keeps_dtype
 def trmm(
     alpha: Scalar,
     A: Tensor,
@@ -294,3 +290,24 @@ def solved(
     square(function, "A", A)
     alpha, _ = sided_arguments(function, alpha, A, B, 0, None, left)
     return run_trsm(alpha, A, B, left, upper, op, unit)
+
+
+@keeps_dtype
+def _symmetric(
+    function: str,
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    side: str,
+    uplo: str,
+) -> Tensor:
+    """Return ``symm``, or ``hemm``, which differs from it for complex matrices."""
+    agree(function, "A", A, "B", B)
+    left, upper = is_left(function, side), is_upper(function, uplo)
+    square(function, "A", A)
+    alpha, beta = sided_arguments(function, alpha, A, B, beta, C, left)
+    hermitian = function == "hemm" and A.is_complex()
+    product = torch_hemm if hermitian else run_symm
+    return product(alpha, A, B, beta, C, left, upper)

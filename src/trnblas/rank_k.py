@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnblas._accumulation import is_number
 from trnblas._arguments import Scalar
+from trnblas._autocast import keeps_dtype
 from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
 from trnblas._flags import Trans, is_upper, transposition
 from trnblas._operands import product_arguments, rank_k_arguments, square_accumulator
@@ -55,14 +56,10 @@ def syrk(
         quick = quick_rank_k(alpha, A, beta, trans, uplo)
         if quick is not None:
             return quick
-    tensor("syrk", "A", A)
-    upper = is_upper("syrk", uplo)
-    op = _transposed("syrk", A, trans)
-    alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
-    below = _accumulator(C, beta, upper)
-    return delivered("syrk", run_syrk(alpha, A, beta, below, op), out)
+    return delivered("syrk", _symmetric(alpha, A, beta, C, trans, uplo), out)
 
 
+@keeps_dtype
 def herk(
     alpha: Scalar,
     A: Tensor,
@@ -103,6 +100,7 @@ def herk(
     return delivered("herk", product(alpha, A, beta, below, op), out)
 
 
+@keeps_dtype
 def syr2k(
     alpha: Scalar,
     A: Tensor,
@@ -140,6 +138,7 @@ def syr2k(
     return delivered("syr2k", run_syr2k(alpha, A, B, beta, below, op), out)
 
 
+@keeps_dtype
 def her2k(
     alpha: Scalar,
     A: Tensor,
@@ -180,6 +179,18 @@ def her2k(
     below = _accumulator(C, beta, upper, A.is_complex())
     product = torch_her2k if A.is_complex() else run_syr2k
     return delivered("her2k", product(alpha, A, B, beta, below, op), out)
+
+
+@keeps_dtype
+def _symmetric(
+    alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, trans: bool | str, uplo: str
+) -> Tensor:
+    """Return ``syrk``."""
+    tensor("syrk", "A", A)
+    upper = is_upper("syrk", uplo)
+    op = _transposed("syrk", A, trans)
+    alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
+    return run_syrk(alpha, A, beta, _accumulator(C, beta, upper), op)
 
 
 def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:

@@ -138,6 +138,58 @@ def test_compile_as_one_graph(case):
     agree(torch.compile(function, backend="eager", fullgraph=True)(*tensors), function(*tensors))
 
 
+SHORT = {
+    "gemm": lambda a, x: trnblas.gemm(2.0, a, a),
+    "symm": lambda a, x: trnblas.symm(1.0, a, a),
+    "syrk": lambda a, x: trnblas.syrk(1.0, a),
+    "trmm": lambda a, x: trnblas.trmm(1.0, a, a),
+    "symv": lambda a, x: trnblas.symv(1.0, a, x),
+    "trmv": lambda a, x: trnblas.trmv(a, x),
+    "gemv": lambda a, x: trnblas.gemv(1.0, a, x),
+    "trsm": lambda a, x: trnblas.trsm(1.0, a + 4 * torch.eye(3, dtype=a.dtype), a),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_plain_calls_under_every_transform(name):
+    """Without accumulators calls go a shorter way, which no transform may miss."""
+    torch.compiler.reset()
+    function = SHORT[name]
+    a, x = draw((3, 3), torch.float64, 0), draw((3,), torch.float64, 1)
+    value = function(a, x)
+    agree(torch.compile(function, backend="eager", fullgraph=True)(a, x), value)
+    agree(torch.vmap(function)(torch.stack([a, a]), torch.stack([x, x]))[1], value)
+    tangents = draw((3, 3), torch.float64, 2), draw((3,), torch.float64, 3)
+    forward = torch.func.jvp(function, (a, x), tangents)[1]
+    assert forward.any()
+    # Central differences: the routines are at most quadratic but for trsm, where the next term
+    # is of third order in a step of 2^-17.
+    step = 2.0**-17
+    ahead = function(a + step * tangents[0], x + step * tangents[1])
+    behind = function(a - step * tangents[0], x - step * tangents[1])
+    torch.testing.assert_close(forward, (ahead - behind) / (2 * step), rtol=1e-8, atol=1e-8)
+    assert torch.autograd.gradcheck(function, (a.requires_grad_(), x.requires_grad_()))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_autocast_leaves_the_dtype_alone(case, grad):
+    tensors = [t.requires_grad_(grad) for t in case.operands(torch.float32)]
+    want = case.call(trnblas, unchanged, *tensors)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = case.call(trnblas, unchanged, *tensors)
+    assert torch.equal(got, want)
+    assert got.dtype is torch.float32
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_autocast_leaves_plain_calls_alone(name):
+    a, x = draw((3, 3), torch.float32, 0), draw((3,), torch.float32, 1)
+    want = SHORT[name](a, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(SHORT[name](a, x), want)
+
+
 def test_every_compiled_case_exists():
     assert {*COMPILED, *COMPLEX} <= {case.name for case in CASES}
 

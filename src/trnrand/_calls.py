@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.compiler import is_compiling
 
 from trnrand._ahead import drawn_ahead
-from trnrand._dispatch import note_stream
+from trnrand._dispatch import fill_stream, note_stream
 from trnrand._laws import Kind
 from trnrand.defaults import get_default_generator
 from trnrand.generator import Generator
@@ -58,6 +58,7 @@ class _Law:
             parameters broadcast to.
         dtype: Of the result, if none is asked for; None for that of the first argument, or int64.
         kind: The standard samples with a kernel that it is made of.
+        standard: Whether it is those, in float32, where no option is given.
         has_dtype: Whether it takes one.
     """
 
@@ -66,6 +67,7 @@ class _Law:
     shape: Callable[..., Shape] | None
     dtype: torch.dtype | None
     kind: Kind | None
+    standard: bool
     has_dtype: bool
 
     @property
@@ -82,12 +84,13 @@ def distribution(
     shape: Callable[..., Shape] | None = None,
     dtype: torch.dtype | None = torch.float32,
     kind: Kind | None = None,
+    standard: bool = False,
 ) -> Callable[[Callable[_P, Tensor]], Callable[_P, Tensor]]:
     """Return a decorator for functions that draw; its arguments are the attributes of ``_Law``."""
 
     def decorated(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
         takes_dtype = "dtype" in inspect.signature(function).parameters
-        law = _Law(function, leading, shape, dtype, kind, takes_dtype)
+        law = _Law(function, leading, shape, dtype, kind, standard, takes_dtype)
         _LAWS[law.name] = law
         elementwise = leading == 0 and shape is None
 
@@ -101,6 +104,8 @@ def distribution(
                 generator = get_default_generator()
             if elementwise and type(generator) is Generator:
                 found = drawn_ahead(function, args, generator, options)
+                if found is None and standard and not options:
+                    found = _standard_samples(law, args, generator)
                 if found is not None:
                     return found
             if _without_values(args, generator, options):
@@ -110,6 +115,28 @@ def distribution(
         return cast(Callable[_P, Tensor], call)
 
     return decorated
+
+
+def _standard_samples(law: _Law, size: Sequence[Any], generator: Generator) -> Tensor | None:
+    """Return the samples of a call that asks for no more than a size; None to go the long way."""
+    assert law.kind is not None
+    if len(size) == 1 and type(size[0]) in _SEQUENCES:
+        size = size[0]
+    count = 1
+    for n in size:
+        if type(n) is not int or n < 0:
+            return None
+        count *= n
+    device = generator.torch_device
+    if not size or not count or device.type == "meta":
+        return None
+    try:
+        out = torch.empty(size, dtype=torch.float32, device=device)
+    except RuntimeError:  # which the long way names
+        return None
+    source = generator.reserve(law.name, count, out.device)
+    fill_stream(law.kind, source, out if len(size) == 1 else out.view(-1))
+    return out
 
 
 def _watched(law: _Law, args: Any, generator: Any, options: dict[str, Any]) -> Tensor:

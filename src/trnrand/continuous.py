@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-@distribution(kind="uniform")
+@distribution(kind="uniform", standard=True)
 def uniform(
     *size: Size,
     low: Parameter = 0.0,
@@ -81,7 +81,7 @@ def uniform(
     return request.result(torch.minimum(values.to(request.dtype), below))
 
 
-@distribution(kind="normal")
+@distribution(kind="normal", standard=True)
 def normal(
     *size: Size,
     mean: Parameter = 0.0,
@@ -102,7 +102,7 @@ def normal(
     return request.result(_normals(request, **parameters))
 
 
-@distribution(kind="normal")
+@distribution(kind="normal", standard=True)
 def standard_normal(
     *size: Size,
     dtype: torch.dtype | None = None,

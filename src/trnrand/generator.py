@@ -92,6 +92,7 @@ class Generator:
         self._state = state
         self._slots = slots_of(state)
         self._device = device
+        self._torch_device: torch.device | None = None
         self._torch: torch.Generator | None = None
         self._ahead: dict[Any, Any] = {}
 
@@ -129,6 +130,13 @@ class Generator:
     def device(self) -> str | torch.device:
         """Where samples are made when a function is not told, as it was given."""
         return self._device
+
+    @property
+    def torch_device(self) -> torch.device:
+        """The device as torch has it."""
+        if self._torch_device is None:
+            self._torch_device = torch.device(self._device)
+        return self._torch_device
 
     @property
     def partition_rank(self) -> int:

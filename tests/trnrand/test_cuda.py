@@ -87,6 +87,22 @@ def test_samples_take_one_launch(kind, monkeypatch):
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("position", [2**34 - 1, 2**63 + 5, 2**64 - 2000])
+def test_launches_by_hand_are_those_of_triton(engine, position):
+    """The second call of a kind does not go through Triton's own search for what it compiled."""
+    drawn = []
+    for _ in range(3):
+        generator = Generator(11, "cuda", engine=engine)
+        generator.seek(position)
+        drawn.append(trnrand.normal(1001, generator=generator))
+    other = Generator(12, "cuda", engine=engine)
+    other.seek(position)
+    assert torch.equal(drawn[0], drawn[1])
+    assert torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[0], trnrand.normal(1001, generator=other))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("position", [2**34 - 1, 2**63 + 5, 2**64 - 2000])
 def test_words_far_out_agree(engine, position):
     found = []
     for device in ("cpu", "cuda"):

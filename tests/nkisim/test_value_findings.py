@@ -204,3 +204,22 @@ def test_iota_reports_numbers_that_do_not_fit(dtype, pattern, offset, step, code
 
     report = nkisim.check(kernel, values=values)(full(0.0))
     assert {code for code in report.codes if code[0] != "L"} == codes
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "rule"),
+    [
+        ("int8", "a", "A048"),
+        ("int8", None, "A048"),
+        ("float8_e4m3fn_x4", 1.0, "D032"),
+    ],
+)
+def test_affine_select_refuses_what_is_no_fill(dtype, fill, rule):
+    def kernel(x):
+        tile = nl.zeros((8, 4), dtype=dtype, buffer=nl.sbuf)
+        nisa.affine_select(tile, [[1, 4]], 0, tile, fill, cmp_op=nl.less)
+        return stored(tile)
+
+    with pytest.raises(NkiValidationError) as caught:
+        nkisim.simulate(kernel)(full(0.0))
+    assert caught.value.rule_id == rule

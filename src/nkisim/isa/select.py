@@ -32,7 +32,9 @@ from nkisim.spec.constraints import (
     dtype_in,
     holds_constant,
     misfit,
+    number_constant,
     one_start_partition,
+    refuse_pack,
     same_dtype,
     same_free_size,
     same_partitions,
@@ -335,6 +337,15 @@ def range_select(
 _HELD = holds_constant("dst", "on_false_value")
 
 
+def _fill_fits(call: Call) -> None:
+    tile, dst = call.tensor("on_true_tile"), call.tensor("dst")
+    assert tile is not None and dst is not None
+    if dst.dtype.kind == "packed" and call["on_false_value"] != 0:
+        refuse_pack(call, "dst", dst)
+    if tile.dtype == dst.dtype:
+        _HELD.check(call)  # else float32 is rounded, with the finding due there
+
+
 def _affine_arguments(call: Call) -> None:
     if isinstance(call["on_false_value"], NkiTensor) or not isinstance(
         call["on_true_tile"], NkiTensor
@@ -350,9 +361,6 @@ def _affine_arguments(call: Call) -> None:
             allowed="a tile and a number",
             fix="pass offset=... by keyword",
         )
-    tile, dst = call.tensor("on_true_tile"), call.tensor("dst")
-    if tile is not None and dst is not None and tile.dtype == dst.dtype:
-        _HELD.check(call)  # else float32 is rounded, with the finding due there
     op = call.op("cmp_op")
     if op is None or op.kind != "compare" or op.name.startswith("logical"):
         call.fail(
@@ -374,6 +382,8 @@ def _affine_arguments(call: Call) -> None:
         Constraint(
             "cmp_op a comparison", (AFFINE_SELECT_ORDER, rules.OPERATOR_KIND), _affine_arguments
         ),
+        number_constant("on_false_value"),
+        Constraint(_HELD.says, _HELD.rules, _fill_fits),
         same_partitions("dst", "on_true_tile"),
         same_free_size("dst", "on_true_tile"),
         Constraint("the pattern has one value per element", (PATTERN_COUNT,), pattern_fits),

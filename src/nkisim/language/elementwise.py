@@ -430,15 +430,15 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     out = fresh(mask.shape, result_dtype(dtype, x, y))
     predicate = fresh(mask.shape, uint8)
     tensor_scalar(predicate, mask, op0=OPS["not_equal"], operand0=0.0)
-    _fill(out, y)
+    _fill(out, "y", y)
     chosen = fresh(mask.shape, out.dtype)
-    _fill(chosen, x)
+    _fill(chosen, "x", x)
     tensor_copy_predicated(out, chosen, predicate)
     return out
 
 
-def _fill(out: NkiTensor, value: Any) -> None:
+def _fill(out: NkiTensor, name: str, value: Any) -> None:
     if is_tile(value):
-        tensor_copy(out, value)
+        tensor_copy(out, need_tile("where", name, value))
     else:
         memset(out, value if out.dtype.is_float else int(value))

@@ -130,7 +130,7 @@ def test_an_operand_in_hbm_is_loaded_with_a_finding(number):
         if loads:
             x, other = nl.load(x), other if number else nl.load(other)
         out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-        nl.store(out, nl.multiply(nl.exp(x), nl.add(x, other)))
+        nl.store(out, nl.where(x, nl.multiply(nl.exp(x), nl.add(x, other)), other))
         return out
 
     x = np.random.default_rng(0).standard_normal((6, 5), dtype=np.float32)

@@ -50,10 +50,14 @@ _REMOVED = {
 
 def _trace(core: Core, dst: NkiTensor, *arguments: Any) -> None:
     """Follow the accumulation groups without computing the sums."""
-    is_transpose, accumulate = arguments[4:6]
-    if accumulate or not is_transpose or core.generation.number == 2:
-        adding(core, dst, accumulate)
+    adding(core, dst, _asked(core, *arguments[4:6]))
     note_sum(dst)
+
+
+def _asked(core: Core, is_transpose: bool, accumulate: bool | None) -> bool | None:
+    """Return whether a call adds; transpose mode is no sum and adds only when told to."""
+    passes = is_transpose and core.generation.number >= 3
+    return False if passes and accumulate is None else accumulate
 
 
 @instruction(
@@ -95,9 +99,9 @@ def nc_matmul(
     rows = 2 * stationary.shape[0] if perf_mode is PerfMode.double_row else stationary.shape[0]
     left = prepare_read(stationary, "nc_matmul", "stationary").reshape(rows, -1)
     right = prepare_read(moving, "nc_matmul", "moving").reshape(rows, -1)
-    if is_transpose and _passes(core, dst, stationary, moving, left, right, accumulate):
+    adds = adding(core, dst, _asked(core, is_transpose, accumulate))
+    if is_transpose and _passes(core, dst, stationary, moving, left, right, adds):
         return
-    adds = adding(core, dst, accumulate)
     watched = core.recorder.watches_values and np.isfinite(dst.array[adds]).all()
     plain = dst.dtype is float32 and dst.ndim == 2
     if (
@@ -169,12 +173,9 @@ def _passes(
     moving: NkiTensor,
     left: Array,
     right: Array,
-    accumulate: bool | None,
+    adds: Array | bool,
 ) -> bool:
-    """Write what transpose mode passes through; False where the product is to be computed.
-
-    What passes is no sum: it overwrites unless ``accumulate`` is True.
-    """
+    """Write what transpose mode passes through; False where the product is to be computed."""
     if core.generation.number == 2:
         contaminated(left, stationary, "nc_matmul", "stationary")
         return False
@@ -183,7 +184,7 @@ def _passes(
         why = "holds columns other than those of an identity"
     elif (ones.sum(axis=1) > 1).any():
         why = "selects a row twice"
-    elif accumulate:
+    elif adds is not False:
         return False
     else:
         spread = spreads(core.generation.number, Engine.tensor, stationary.dtype)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnfft import _derivatives as rules
 from trnfft._complex_arguments import HALVES, has_complex
 from trnfft._interleaved import as_complex, as_parts
 from trnfft._library import LIBRARY
@@ -80,7 +81,15 @@ def _refusal(kind: str, n: int) -> str:
     return ""
 
 
-TRANSFORM = _operation("transform", reference=_transform, flops=_transform_flops, unsuited=_no_plan)
+TRANSFORM = _operation(
+    "transform",
+    reference=_transform,
+    backward=rules.transform_backward,
+    jvp=rules.transform_jvp,
+    batched=rules.transform_batched,
+    flops=_transform_flops,
+    unsuited=_no_plan,
+)
 
 
 def _transform_nd(
@@ -98,7 +107,14 @@ def _transform_nd_flops(
     return 5.0 * x.shape[0] * points * max(math.log2(points), 1.0)
 
 
-TRANSFORM_ND = _operation("transform_nd", reference=_transform_nd, flops=_transform_nd_flops)
+TRANSFORM_ND = _operation(
+    "transform_nd",
+    reference=_transform_nd,
+    backward=rules.transform_nd_backward,
+    jvp=rules.transform_nd_jvp,
+    batched=rules.transform_nd_batched,
+    flops=_transform_nd_flops,
+)
 
 
 # -- short-time transforms -------------------------------------------------------------------------
@@ -136,7 +152,13 @@ def _too_long(x: Tensor, is_complex: bool, window: Tensor, *rest: Any) -> str:
 
 
 SHORT_TIME = _operation(
-    "short_time", reference=_short_time, flops=_short_time_flops, unsuited=_too_long
+    "short_time",
+    reference=_short_time,
+    backward=rules.short_time_backward,
+    jvp=rules.short_time_jvp,
+    batched=rules.short_time_batched,
+    flops=_short_time_flops,
+    unsuited=_too_long,
 )
 
 
@@ -151,7 +173,13 @@ def _gemm_flops(a: Tensor, b: Tensor) -> float:
     return 4.0 * a.numel() * b.shape[-2]
 
 
-COMPLEX_GEMM = _operation("complex_gemm", reference=_complex_gemm, flops=_gemm_flops)
+COMPLEX_GEMM = _operation(
+    "complex_gemm",
+    reference=_complex_gemm,
+    backward=rules.gemm_backward,
+    jvp=rules.gemm_jvp,
+    flops=_gemm_flops,
+)
 
 
 def _complex_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -163,7 +191,13 @@ def _linear_flops(x: Tensor, weight: Tensor, bias: Tensor | None) -> float:
     return 4.0 * x.numel() * weight.shape[0]
 
 
-COMPLEX_LINEAR = _operation("complex_linear", reference=_complex_linear, flops=_linear_flops)
+COMPLEX_LINEAR = _operation(
+    "complex_linear",
+    reference=_complex_linear,
+    backward=rules.linear_backward,
+    jvp=rules.linear_jvp,
+    flops=_linear_flops,
+)
 
 
 def _complex_mask(mask: Tensor, spectrum: Tensor) -> Tensor:
@@ -174,4 +208,10 @@ def _mask_flops(mask: Tensor, spectrum: Tensor) -> float:
     return 3.0 * spectrum.numel()
 
 
-COMPLEX_MASK = _operation("complex_mask", reference=_complex_mask, flops=_mask_flops)
+COMPLEX_MASK = _operation(
+    "complex_mask",
+    reference=_complex_mask,
+    backward=rules.mask_backward,
+    jvp=rules.mask_jvp,
+    flops=_mask_flops,
+)

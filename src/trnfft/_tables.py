@@ -14,6 +14,7 @@ from trnfft._kernels.dft_constants import stft_constants
 from trnfft._recipe import Array, Recipe
 from trnsci.core.constants import Constants
 from trnsci.core.device import neuron_device
+from trnsci.core.dtypes import real_dtype
 
 __all__ = ["constants", "forget_tables", "frame_matrices", "hann_window", "keepable"]
 
@@ -37,7 +38,7 @@ def frame_matrices(
 
 def hann_window(length: int, like: Tensor) -> Tensor:
     """Return the periodic Hann window in the precision and on the device of ``like``."""
-    dtype = like.dtype.to_real()
+    dtype = real_dtype(like.dtype)
     if keepable(like):
         return _WINDOWS(length, like.device, dtype)[0]
     return torch.hann_window(length, periodic=True, dtype=dtype, device=like.device)

@@ -28,6 +28,7 @@ from trnfft._overlap import overlap_added
 from trnfft._tables import hann_window
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import whole
+from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 __all__ = ["istft", "stft"]
@@ -229,7 +230,7 @@ def _window(
     function: str, window: Spectrum | None, win_length: int, x: Tensor
 ) -> tuple[Tensor, bool]:
     """Return the window in the precision and on the device of ``x``, and whether it is complex."""
-    real = x.dtype.to_real()
+    real = real_dtype(x.dtype)
     if window is None:
         return hann_window(win_length, x), False
     native = opened(function, window, "window").x

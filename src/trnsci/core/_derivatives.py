@@ -160,13 +160,13 @@ def pushed_forward(
 
 
 def each_entry(
-    operation: Callable[..., Any], size: int, in_dims: Sequence[int | None], args: Sequence[Any]
+    operation: Callable[..., Any], size: int, in_dims: Sequence[Any], args: Sequence[Any]
 ) -> tuple[Any, Any]:
     """Return the results for the entries of a batch, one after the other, stacked in front."""
     results = [
         operation(
             *(
-                arg if dim is None else arg.select(dim, index)
+                arg.select(dim, index) if isinstance(dim, int) else arg
                 for arg, dim in zip(args, in_dims, strict=True)
             )
         )

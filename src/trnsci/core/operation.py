@@ -27,7 +27,7 @@ from trnsci.core.explanation import Step, note, recording
 from trnsci.core.fallback import report_fallback
 from trnsci.core.launch import Launcher
 
-__all__ = ["Operation"]
+__all__ = ["Operation", "each_entry"]
 
 
 class Operation:

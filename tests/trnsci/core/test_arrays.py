@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trnsci.core.arrays import array_of, read_only_array_of, tensor_of
-from trnsci.core.dtypes import dtype_name
+from trnsci.core.dtypes import dtype_name, real_dtype
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int32])
@@ -51,3 +51,9 @@ def test_a_tensor_never_shares_memory_that_is_read_only():
 
 def test_names_of_dtypes():
     assert dtype_name(torch.bfloat16) == dtype_name("bfloat16") == "bfloat16"
+
+
+@pytest.mark.parametrize("dtype", [torch.complex32, torch.complex64, torch.complex128])
+def test_real_dtypes(dtype):
+    assert real_dtype(dtype) is dtype.to_real()
+    assert real_dtype(torch.bfloat16) is torch.bfloat16

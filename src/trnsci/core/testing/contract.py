@@ -233,7 +233,9 @@ class DerivativeContract(OperationContract):
 
     pytestmark: ClassVar[list[Any]] = [
         # What torch does when forward mode is first used.
-        pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+        pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
+        # What it says of functions of its own that vmap calls for each entry.
+        pytest.mark.filterwarnings("ignore:There is a performance drop"),
     ]
 
     def test_jvp(self, sample: Sample, backend: str) -> None:

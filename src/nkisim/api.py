@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import inspect
+import operator
 import warnings
 from collections.abc import Callable
 from types import TracebackType
@@ -129,9 +131,22 @@ class Kernel:
         """Return a call's arguments, the bound ones included."""
         return (*self.bound[0], *args), {**self.bound[1], **kwargs}
 
+    def __reduce__(self) -> Any:
+        # By name: pickle would look the function up and find the kernel in its place.
+        name = getattr(self.function, "__qualname__", "<object>")
+        if "<" in name:
+            return super().__reduce__()
+        return _named_kernel, (self.__module__, name, self.cores, self.bound)
+
     def __repr__(self) -> str:
         grid = "" if self.cores is None else f"[{self.cores}]"
         return f"<nki kernel {self.__name__}{grid}>"
+
+
+def _named_kernel(module: str, name: str, cores: int | None, bound: Any) -> Kernel:
+    """Return the kernel that a module has under a name."""
+    found = operator.attrgetter(name)(importlib.import_module(module))
+    return Kernel(_as_kernel(found).function, cores, bound)
 
 
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
@@ -167,7 +182,7 @@ class Simulation:
     """
 
     def __init__(self, kernel: Kernel, options: SimOptions) -> None:
-        functools.update_wrapper(self, kernel)
+        functools.update_wrapper(self, kernel, updated=())
         self.kernel = kernel
         self.options = options
         self.report = Report()

@@ -1,6 +1,8 @@
 """What crosses between the host and a kernel: arrays, scalars, objects, results and exceptions."""
 
+import copy
 import inspect
+import pickle
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -421,6 +423,26 @@ def test_a_partial_runs_inside_a_kernel_and_keeps_its_cores():
     both = nkisim.jit(partial(nkisim.jit(grid_of)[2], ndim=1))
     assert (both.cores, both[1].cores, both[1].bound) == (2, 1, both.bound)
     assert repr(both) == "<nki kernel grid_of[2]>"
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [doubled, doubled[1], nkisim.jit(plain), nkisim.jit(partial(with_default, scale=2.0))],
+    ids=["jit", "grid", "under-its-name", "partial"],
+)
+def test_kernels_and_simulations_go_to_other_processes(kernel):
+    source = np.ones((4, 3), np.float32)
+    for run in (kernel, nkisim.simulate(kernel, target="gen3")):
+        again = pickle.loads(pickle.dumps(run))
+        assert type(again) is type(run)
+        np.testing.assert_array_equal(again(source), run(source))
+    assert repr(pickle.loads(pickle.dumps(kernel))) == repr(kernel)
+
+
+def test_a_local_kernel_can_be_copied():
+    for kernel in (nkisim.jit(lambda source: doubled_by(source, 3.0)), nkisim.jit(Scaling(3.0))):
+        for again in (copy.copy(kernel), copy.deepcopy(kernel)):
+            np.testing.assert_array_equal(again(np.ones((4, 3), np.float32)), 3)
 
 
 class Scaling:

@@ -150,10 +150,12 @@ class Schedule:
             if self._random.random() < 0.5:
                 self._pass_turn(task)
             return
+        following = task
         for other in row:
-            if other.precedes(task) and other.waiting is None and not other.finished:
-                self._pass_turn(task)
-                return
+            if other.waiting is None and not other.finished and other.precedes(following):
+                following = other
+        if following is not task:
+            self._hand_over(task, following)
 
     def notice(self, index: int) -> None:
         """Note that a core may have brought what others wait for: they go on from its time."""
@@ -182,10 +184,16 @@ class Schedule:
 
     def _pass_turn(self, task: _Task) -> None:
         following = self._next(after=task)
+        assert following is not None
         if following is not task:
-            assert following is not None
-            following.turn.release()
-            task.turn.acquire()
+            self._hand_over(task, following)
+        elif self._stopping:
+            raise Stopped
+
+    def _hand_over(self, task: _Task, following: _Task) -> None:
+        """Let another core move until the turn comes back."""
+        following.turn.release()
+        task.turn.acquire()
         if self._stopping:
             raise Stopped
 

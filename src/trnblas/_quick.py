@@ -16,7 +16,6 @@ from torch import Tensor
 
 from trnblas import _cuda, _scipy
 from trnblas._arguments import Scalar
-from trnblas._autocast import keeps_dtype
 from trnblas._flags import LEFT, UNIT, UPPER
 from trnblas._triangles import mirrored
 
@@ -184,7 +183,6 @@ def quick_rank_k(
         return None
 
 
-@keeps_dtype
 def _mirrored_product(alpha: float, A: Tensor, trans: bool) -> Tensor | None:
     """Return ``syrk`` on CUDA, as a product of which one triangle is copied to the other."""
     if A.dtype not in _FIELDS:

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
-from trnblas._autocast import keeps_dtype
 from trnblas._dispatch import kernels_wanted, run_gemm
 from trnblas._flags import transposition
 from trnblas._operands import product_arguments
@@ -23,7 +22,6 @@ from trnsci.core.errors import ShapeError
 __all__ = ["batched_gemm", "batched_trsm", "grouped_gemm"]
 
 
-@keeps_dtype
 def batched_gemm(
     alpha: Scalar,
     A: Tensor,
@@ -71,7 +69,6 @@ def batched_gemm(
     return delivered("batched_gemm", run_gemm(alpha, A, B, beta, C, trans_a, trans_b), out)
 
 
-@keeps_dtype
 def grouped_gemm(
     alpha: Scalar | Sequence[Scalar],
     A: Sequence[Tensor],
@@ -129,7 +126,6 @@ def grouped_gemm(
     return [delivered("grouped_gemm", *pair) for pair in zip(results, out, strict=True)]
 
 
-@keeps_dtype
 def batched_trsm(
     alpha: Scalar,
     A: Tensor,

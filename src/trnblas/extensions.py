@@ -7,7 +7,6 @@ from torch import Tensor
 
 from trnblas._accumulation import accumulated, scaled, vanished
 from trnblas._arguments import Scalar, number
-from trnblas._autocast import keeps_dtype
 from trnblas._flags import applied, is_left, transposition
 from trnblas._output import delivered
 from trnsci.core.arguments import agree, broadcast, matrix
@@ -16,7 +15,6 @@ from trnsci.core.errors import ShapeError
 __all__ = ["dgmm", "geam"]
 
 
-@keeps_dtype
 def geam(
     alpha: Scalar,
     A: Tensor,
@@ -65,7 +63,6 @@ def geam(
     return delivered("geam", result, out)
 
 
-@keeps_dtype
 def dgmm(A: Tensor, x: Tensor, side: str = "left", *, out: Tensor | None = None) -> Tensor:
     """Return ``diag(x) @ A``, or ``A @ diag(x)`` with the diagonal matrix on the right.
 

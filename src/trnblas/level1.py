@@ -14,7 +14,6 @@ from torch import Tensor
 from trnblas import _cuda
 from trnblas._accumulation import scaled, vanished
 from trnblas._arguments import Scalar, number
-from trnblas._autocast import keeps_dtype
 from trnblas._output import delivered
 from trnblas._sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
@@ -23,7 +22,6 @@ from trnsci.core.errors import DimensionError, ShapeError
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
 
 
-@keeps_dtype
 def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * x + y``.
 
@@ -49,7 +47,6 @@ def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> T
     return result if out is None else delivered("axpy", result, out)
 
 
-@keeps_dtype
 def dot(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sum of ``x[i] * y[i]``, nothing conjugated, as a 0-d tensor.
 
@@ -62,7 +59,6 @@ def dot(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("dot", result, out)
 
 
-@keeps_dtype
 def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sum of ``conj(x[i]) * y[i]``, as a 0-d tensor; for real vectors this is ``dot``.
 
@@ -75,7 +71,6 @@ def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("dotc", result, out)
 
 
-@keeps_dtype
 def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the square root of the sum of ``|x[i]|**2``, as a real 0-d tensor.
 
@@ -95,7 +90,6 @@ def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("nrm2", result, out)
 
 
-@keeps_dtype
 def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * x``; at ``alpha == 0`` x is not read.
 
@@ -111,7 +105,6 @@ def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("scal", result, out)
 
 
-@keeps_dtype
 def asum(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the sum of ``|x[i]|``, as a real 0-d tensor, right to a few roundings.
 
@@ -123,7 +116,6 @@ def asum(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else delivered("asum", result, out)
 
 
-@keeps_dtype
 def iamax(x: Tensor) -> int:
     """Return the index of the first element with the largest modulus; NaN counts as largest.
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from trnblas import _scipy
 from trnblas._accumulation import accumulated, is_number
 from trnblas._arguments import Scalar
-from trnblas._autocast import keeps_dtype
 from trnblas._dispatch import run_trsm
 from trnblas._flags import applied, is_unit, is_upper, transposition
 from trnblas._operands import contracted, vector_arguments
@@ -39,7 +38,6 @@ __all__ = [
 ]
 
 
-@keeps_dtype
 def gemv(
     alpha: Scalar,
     A: Tensor,
@@ -133,7 +131,6 @@ def hemv(
     return delivered("hemv", _symmetric("hemv", alpha, A, x, beta, y, uplo), out)
 
 
-@keeps_dtype
 def trmv(
     A: Tensor,
     x: Tensor,
@@ -178,7 +175,6 @@ def trmv(
     return delivered("trmv", product, out)
 
 
-@keeps_dtype
 def trsv(
     A: Tensor,
     x: Tensor,
@@ -207,7 +203,6 @@ def trsv(
     return delivered("trsv", run_trsm(1.0, A, x[..., None], True, upper, op, unit)[..., 0], out)
 
 
-@keeps_dtype
 def _symmetric(
     function: str,
     alpha: Scalar,

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
-from trnblas._autocast import keeps_dtype
 from trnblas._dispatch import kernels_wanted, run_gemm, run_gemmt, run_symm, run_trmm, run_trsm
 from trnblas._flags import flipped, is_left, is_unit, is_upper, transposition
 from trnblas._operands import product_arguments, sided_arguments
@@ -44,7 +43,6 @@ __all__ = [
 ]
 
 
-@keeps_dtype
 def gemm(
     alpha: Scalar,
     A: Tensor,
@@ -147,7 +145,6 @@ def hemm(
     return delivered("hemm", _symmetric("hemm", alpha, A, B, beta, C, side, uplo), out)
 
 
-@keeps_dtype
 def gemmt(
     alpha: Scalar,
     A: Tensor,
@@ -192,7 +189,6 @@ def gemmt(
     return delivered("gemmt", result, out)
 
 
-@keeps_dtype
 def trsm(
     alpha: Scalar,
     A: Tensor,
@@ -232,7 +228,6 @@ def trsm(
     return delivered("trsm", solved("trsm", alpha, A, B, side, uplo, trans, diag), out)
 
 
-@keeps_dtype
 def trmm(
     alpha: Scalar,
     A: Tensor,
@@ -292,7 +287,6 @@ def solved(
     return run_trsm(alpha, A, B, left, upper, op, unit)
 
 
-@keeps_dtype
 def _symmetric(
     function: str,
     alpha: Scalar,

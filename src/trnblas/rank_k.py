@@ -11,7 +11,6 @@ from torch import Tensor
 
 from trnblas._accumulation import is_number
 from trnblas._arguments import Scalar
-from trnblas._autocast import keeps_dtype
 from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
 from trnblas._flags import Trans, is_upper, transposition
 from trnblas._operands import product_arguments, rank_k_arguments, square_accumulator
@@ -59,7 +58,6 @@ def syrk(
     return delivered("syrk", _symmetric(alpha, A, beta, C, trans, uplo), out)
 
 
-@keeps_dtype
 def herk(
     alpha: Scalar,
     A: Tensor,
@@ -100,7 +98,6 @@ def herk(
     return delivered("herk", product(alpha, A, beta, below, op), out)
 
 
-@keeps_dtype
 def syr2k(
     alpha: Scalar,
     A: Tensor,
@@ -138,7 +135,6 @@ def syr2k(
     return delivered("syr2k", run_syr2k(alpha, A, B, beta, below, op), out)
 
 
-@keeps_dtype
 def her2k(
     alpha: Scalar,
     A: Tensor,
@@ -181,7 +177,6 @@ def her2k(
     return delivered("her2k", product(alpha, A, B, beta, below, op), out)
 
 
-@keeps_dtype
 def _symmetric(
     alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, trans: bool | str, uplo: str
 ) -> Tensor:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from trnblas._accumulation import accumulated, is_number, scaled, vanished
 from trnblas._arguments import Scalar, number
-from trnblas._autocast import keeps_dtype
 from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
 from trnblas._flags import is_upper
 from trnblas._operands import square_accumulator
@@ -24,7 +23,6 @@ from trnsci.core.errors import DTypeError, ShapeError
 __all__ = ["ger", "gerc", "her", "her2", "syr", "syr2"]
 
 
-@keeps_dtype
 def ger(
     alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -44,7 +42,6 @@ def ger(
     return delivered("ger", _outer_sum("ger", alpha, x, y, A, conjugated=False), out)
 
 
-@keeps_dtype
 def gerc(
     alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -57,7 +54,6 @@ def gerc(
     return delivered("gerc", _outer_sum("gerc", alpha, x, y, A, conjugated=True), out)
 
 
-@keeps_dtype
 def syr(
     alpha: Scalar,
     x: Tensor,
@@ -84,7 +80,6 @@ def syr(
     return delivered("syr", _symmetric_one(alpha, x, A, upper), out)
 
 
-@keeps_dtype
 def syr2(
     alpha: Scalar,
     x: Tensor,
@@ -113,7 +108,6 @@ def syr2(
     return delivered("syr2", _symmetric_two(alpha, x, y, A, upper), out)
 
 
-@keeps_dtype
 def her(
     alpha: Scalar,
     x: Tensor,
@@ -142,7 +136,6 @@ def her(
     return delivered("her", accumulated(product, 1, below), out)
 
 
-@keeps_dtype
 def her2(
     alpha: Scalar,
     x: Tensor,

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar, number
-from trnblas._autocast import keeps_dtype
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import DTypeError, ShapeError
 
@@ -35,7 +34,6 @@ class Rotation(NamedTuple):
     s: Tensor
 
 
-@keeps_dtype
 def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
     """Return ``c * x + s * y`` and ``c * y - conj(s) * x``.
 
@@ -65,7 +63,6 @@ def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
     return x * cosine + y * sine, y * cosine - x * mirrored
 
 
-@keeps_dtype
 def rotg(a: Tensor, b: Tensor) -> Rotation:
     """Return the rotation that takes (a, b) to (r, 0), element by element.
 

@@ -171,23 +171,23 @@ def test_plain_calls_under_every_transform(name):
     assert torch.autograd.gradcheck(function, (a.requires_grad_(), x.requires_grad_()))
 
 
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_autocast_leaves_the_dtype_alone(case, grad):
-    tensors = [t.requires_grad_(grad) for t in case.operands(torch.float32)]
-    want = case.call(trnblas, unchanged, *tensors)
-    with torch.autocast("cpu", torch.bfloat16):
-        got = case.call(trnblas, unchanged, *tensors)
-    assert torch.equal(got, want)
-    assert got.dtype is torch.float32
+@by_name
+def test_autocast_gives_one_dtype_whether_differentiated_or_not(case):
+    dtypes = set()
+    for grad in (False, True):
+        tensors = [t.requires_grad_(grad) for t in case.operands(torch.float32)]
+        with torch.autocast("cpu", torch.bfloat16):
+            dtypes.add(case.call(trnblas, unchanged, *tensors).dtype)
+    assert len(dtypes) == 1
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_autocast_leaves_plain_calls_alone(name):
+def test_autocast_reaches_plain_calls_as_it_does_others(name):
     a, x = draw((3, 3), torch.float32, 0), draw((3,), torch.float32, 1)
-    want = SHORT[name](a, x)
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(SHORT[name](a, x), want)
+        plain = SHORT[name](a, x).dtype
+        differentiated = SHORT[name](a.requires_grad_(), x).dtype
+    assert plain is differentiated
 
 
 def test_every_compiled_case_exists():

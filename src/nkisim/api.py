@@ -134,7 +134,7 @@ class Kernel:
     def __reduce__(self) -> Any:
         # By name: pickle would look the function up and find the kernel in its place.
         name = getattr(self.function, "__qualname__", "<object>")
-        if "<" in name:
+        if "<" in name or inspect.ismethod(self.function):
             return super().__reduce__()
         return _named_kernel, (self.__module__, name, self.cores, self.bound)
 

@@ -440,7 +440,8 @@ def test_kernels_and_simulations_go_to_other_processes(kernel):
 
 
 def test_a_local_kernel_can_be_copied():
-    for kernel in (nkisim.jit(lambda source: doubled_by(source, 3.0)), nkisim.jit(Scaling(3.0))):
+    for function in (lambda source: doubled_by(source, 3.0), Scaling(3.0), Scaling(3.0).run):
+        kernel = nkisim.jit(function)
         for again in (copy.copy(kernel), copy.deepcopy(kernel)):
             np.testing.assert_array_equal(again(np.ones((4, 3), np.float32)), 3)
 

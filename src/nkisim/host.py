@@ -138,6 +138,8 @@ class HostBoundary:
             return value
         if hasattr(value, "__array__") and hasattr(value, "shape"):
             return self._tensor(name, None, np.asarray(value), None)
+        if hasattr(value, "__dlpack__"):
+            return self._tensor(name, None, np.from_dlpack(value), None)
         return value
 
     def _tensor(

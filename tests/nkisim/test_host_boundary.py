@@ -170,6 +170,24 @@ def test_a_written_read_only_input_comes_back_in_the_result_only():
     assert target.max() == 0
 
 
+class Foreign:
+    """An array of another library, which offers one protocol."""
+
+    def __init__(self, data, protocol):
+        self.shape = data.shape
+        for name in protocol:
+            setattr(type(self), name, staticmethod(getattr(data, name)))
+
+
+@pytest.mark.parametrize("protocol", [("__array__",), ("__dlpack__", "__dlpack_device__")])
+def test_arrays_of_other_libraries(protocol):
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    kind = type("Other", (Foreign,), {})
+    got = nkisim.simulate(copied)(kind(data, protocol))
+    assert type(got) is np.ndarray
+    np.testing.assert_array_equal(got, data)
+
+
 # torch
 
 

@@ -328,6 +328,55 @@ def test_what_was_seen_takes_one_line():
 
 
 @nkisim.jit
+def with_numpy_scalars(scores, low, high, zero, one):
+    """``zero`` and ``one`` are Python integers or their NumPy twins."""
+    tile, shown = loaded(scores), nl.ndarray((4 * one, 3), dtype=nl.float32, buffer=nl.sbuf)
+    peaks = nl.ndarray((4, 1), dtype=nl.float32, buffer=nl.sbuf)
+    count = nl.ndarray((4, 3), dtype=nl.int32, buffer=nl.sbuf)
+    least = np.finfo(np.float32).min if isinstance(one, np.integer) else -3.4028235e38
+    nisa.range_select(
+        dst=shown,
+        on_true_tile=tile,
+        comp_op0=nl.greater_equal,
+        comp_op1=nl.less,
+        bound0=loaded(low),
+        bound1=loaded(high),
+        reduce_res=peaks,
+        range_start=zero,
+        on_false_value=least,
+    )
+    nisa.iota(dst=count, pattern=[[one, 3]], offset=zero, channel_multiplier=one)
+    for _ in nl.affine_range(zero, one, one):
+        nisa.tensor_tensor(dst=shown, data1=tile, data2=count, op=nl.add)
+    return stored(shown), stored(peaks)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.int8])
+def test_a_numpy_scalar_is_as_good_as_a_number(kind):
+    bounds = np.zeros((4, 1), np.float32), np.full((4, 1), 2, np.float32)
+    report = nkisim.check(with_numpy_scalars)(SOURCE, *bounds, kind(0), kind(1))
+    assert not report.findings, str(report)
+    rows, cols = np.indices(SOURCE.shape)
+    np.testing.assert_array_equal(report.outputs[0], SOURCE + rows + cols)
+    np.testing.assert_array_equal(report.outputs[1], 1)
+
+
+@nkisim.jit
+def with_fractions(source, count):
+    tile = loaded(source)
+    for _ in nl.affine_range(count):
+        nl.ndarray((count, 2), dtype=nl.float32, buffer=nl.sbuf)
+    return stored(tile)
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32])
+def test_a_count_that_is_a_float_is_found(kind):
+    report = nkisim.check(with_fractions)(SOURCE, kind(2))
+    assert len(report.findings) == 2
+    assert len(report.codes) == 1
+
+
+@nkisim.jit
 def with_a_number_for_a_member(source):
     tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=source, dge_mode=3)

@@ -251,7 +251,8 @@ def activation_reduce(
 
 def _exponential_arguments(call: Call) -> None:
     init, command = call["reduce_init"], call["reduce_cmd"]
-    if command is not ReduceCmd.load_reduce and not (isinstance(init, (int, float)) and init == 0):
+    is_zero = isinstance(init, (int, float, np.number)) and init == 0
+    if command is not ReduceCmd.load_reduce and not is_zero:
         call.fail(
             EXPONENTIAL_INIT,
             f"reduce_init is used only with load_reduce, got {command}",

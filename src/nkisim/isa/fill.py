@@ -159,8 +159,10 @@ def _range_fits(call: Call) -> None:
     """Check that ``dst`` can hold the smallest and the largest number of a pattern."""
     dst, offset, step = call.tensor("dst"), call["offset"], call["channel_multiplier"]
     assert dst is not None
-    if not isinstance(offset, int) or not isinstance(step, int):
+    whole = (int, np.integer)
+    if not isinstance(offset, whole) or not isinstance(step, whole):
         return  # known only when the call runs
+    offset = int(offset)
     ends = [int(s) * (int(count) - 1) for s, count in ((step, dst.shape[0]), *call["pattern"])]
     for worst in (offset + sum(e for e in ends if e < 0), offset + sum(e for e in ends if e > 0)):
         if not holds(dst.dtype, worst):

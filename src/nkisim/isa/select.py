@@ -243,7 +243,7 @@ def _range_select_fields(call: Call) -> None:
     if op is None or op.name != "maximum":
         problems.append(("reduce_op", repr(call["reduce_op"]), "nl.maximum"))
     fill = call["on_false_value"]
-    if not isinstance(fill, (int, float)) or np.float32(fill) != np.float32(FP32_MIN):
+    if not isinstance(fill, (int, float, np.number)) or np.float32(fill) != np.float32(FP32_MIN):
         problems.append(("on_false_value", fill, FP32_MIN))
     for name, seen, allowed in problems:
         call.fail(
@@ -266,7 +266,7 @@ def _range_select_fields(call: Call) -> None:
             fix="keep reduce_res in float32",
         )
     start = call["range_start"]
-    if not isinstance(start, int):
+    if not isinstance(start, (int, np.integer)):
         call.fail(
             rules.STATIC_ARGUMENT,
             f"range_start must be a compile-time integer, got {type(start).__name__}",
@@ -275,7 +275,7 @@ def _range_select_fields(call: Call) -> None:
             allowed="an int",
             fix="pass a Python int",
         )
-    elif tile is not None and start + tile.free_size > 2**24:
+    elif tile is not None and int(start) + tile.free_size > 2**24:
         call.fail(
             RANGE_SELECT_POSITION,
             f"positions reach {start + tile.free_size - 1}",

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from nkisim.diagnostics import declare, flag
 from nkisim.isa import VirtualRegister
 from nkisim.machine import CORE, current_core
@@ -70,7 +72,7 @@ def _range(function: str, start: Any, stop: Any, step: Any) -> range:
     bounds = (0, start) if stop is None else (start, stop)
     whole = []
     for bound in (*bounds, step):
-        if isinstance(bound, float):
+        if isinstance(bound, (float, np.floating)):
             flag(
                 FRACTIONAL_EXTENT,
                 f"nl.{function}: bound {bound} is a float",
@@ -105,7 +107,7 @@ def static_range(start: Any, stop: Any = None, step: Any = 1) -> range:
 @checked_call("nl.dynamic_range", _RETIRED)
 def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> range:
     """Return the iterations of a loop that runs on the device; bounds may be registers."""
-    if isinstance(step, bool) or not isinstance(step, int) or step < 1:
+    if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 1:
         flag(
             DYNAMIC_STEP,
             f"nl.dynamic_range: step must be a positive compile-time integer, got {step!r}",

@@ -73,7 +73,7 @@ def whole_shape(shape: Any, where: str) -> tuple[int, ...]:
     entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     extents = []
     for entry in entries:
-        if isinstance(entry, float):
+        if isinstance(entry, (float, np.floating)):
             flag(
                 rules.FRACTIONAL_EXTENT,
                 f"{where}: shape entry {entry} is a float",

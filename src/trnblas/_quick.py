@@ -55,7 +55,7 @@ def quick_product(
     if type(alpha) is not float or alpha == 0.0:
         return None
     try:
-        if A.device != B.device:
+        if A.is_meta != B.is_meta:
             return None
         A, B = _turned(A, trans_a), _turned(B, trans_b)
         dimensions = A.ndim, B.ndim
@@ -117,7 +117,7 @@ def quick_solution(
         if left is None or upper is None or unit is None:
             return None
         A, upper = _turned(A, trans), upper != trans
-        if A.dtype is not B.dtype or A.device != B.device:
+        if A.dtype is not B.dtype or A.is_meta != B.is_meta:
             return None
         right = B if alpha == 1.0 else B * alpha
         solve = torch.linalg.solve_triangular
@@ -206,7 +206,7 @@ def quick_triangular(
         rows, columns = A.shape
         if left is None or upper is None or rows != columns or rows >= _scipy.TRIANGLE:
             return None
-        if A.device != B.device:
+        if A.is_meta != B.is_meta:
             return None
         full = _turned(torch.triu(A) if upper else torch.tril(A), trans)
         if B.ndim == 1:

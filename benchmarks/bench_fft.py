@@ -5,9 +5,11 @@
     python benchmarks/bench_fft.py --cuda        batches and images on a CUDA device
     python benchmarks/bench_fft.py --record      also append to benchmarks/results/
 
-The rival of a batch or an image is ``torch.fft``; that of a single transform the faster of it and
-``scipy.fft`` on an array. Contenders take turns, so that noise is shared; small problems are
-repeated within a turn. The error is the L2 norm of the difference from the result in float64,
+The rival of a batch or an image is ``torch.fft``, that of frames ``torch.stft``, that of a layer
+the product of native matrices; that of a single transform the faster of torch and ``scipy.fft`` on
+an array. Each batch comes twice: as a native tensor, and as a ComplexTensor, of which the second is
+also what a real tensor results in. Contenders take turns, so that noise is shared; small problems
+are repeated within a turn. The error is the L2 norm of the difference from the result in float64,
 relative to that result; goals are 5e-7 log2(N) + 2e-7.
 
 A second table has what the plans predict for a NeuronCore: nothing in it was measured.
@@ -19,23 +21,32 @@ import argparse
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import scipy.fft
 import torch
 from runner import Timing, measure, record, show
 from torch import Tensor
+from torch.nn import functional
 
 import trnfft
 from trnfft import ComplexTensor
-from trnfft._planning import LARGEST_IMAGE
+from trnfft.nn import ComplexLinear
 
 Call = Callable[[], object]
 Row = tuple[str, str, str, str]
 
 SINGLE = (64, 256, 509, 1024, 2048, 4096, 8191, 16384, 44100, 65536, 65537, 1 << 17, 1 << 20)
-BATCHES = ((32, 1024), (128, 1024), (64, 997), (16, 44100))
-IMAGES = ((64, 64), (256, 256), (1024, 1024), (32, 64, 64))
-LARGE = 1 << 12
+BATCHES = ((16, 256), (32, 1024), (128, 1024), (64, 997), (16, 44100))
+IMAGES = ((64, 64), (256, 256), (1024, 1024))
+VOLUMES = ((32, 64, 64), (64, 64, 64))
+SIGNALS = ((1, 16000), (8, 16000))
+FRAME, HOP = 512, 128
+LAYERS = ((1, 512, 512), (32, 256, 256), (800, 257, 64))
+# Elements from which on the ratio counts; below, a call takes ten microseconds, and what is added
+# to it counts.
+LARGE = 1 << 14
 TURN_S = 5e-3
 GOAL_RATIO, GOAL_US = 1.05, 5.0
 
@@ -49,13 +60,31 @@ class Problem:
     x: Tensor
     points: int
     single: bool = False
+    split: bool = False
 
-    def ours(self) -> object:
-        """Return our transform."""
-        return getattr(trnfft, self.function)(self.x)
+    def ours(self) -> Call:
+        """Return our transform, with its operand in the kind that is asked for."""
+        x = ComplexTensor(self.x) if self.split and self.x.is_complex() else self.x
+        transform = getattr(trnfft, self.function)
+        if self.function != "stft":
+            return lambda: transform(x)
+        native = None if self.split else True
+        return lambda: transform(x, FRAME, HOP, return_complex=native)
+
+    def torchs(self, x: Tensor) -> object:
+        """Return what torch makes of an operand."""
+        if self.function != "stft":
+            return getattr(torch.fft, self.function)(x)
+        window = torch.hann_window(FRAME, dtype=x.dtype, device=x.device)
+        return torch.stft(x, FRAME, HOP, window=window, return_complex=True)
 
     def rivals(self) -> dict[str, Call]:
         """Return the direct calls that do the same."""
+        if self.function == "stft":
+            window = torch.hann_window(FRAME, device=self.x.device)
+            return {
+                "torch": lambda: torch.stft(self.x, FRAME, HOP, window=window, return_complex=True)
+            }
         transform = getattr(torch.fft, self.function)
         found: dict[str, Call] = {"torch": lambda: transform(self.x)}
         if self.single:
@@ -67,8 +96,9 @@ class Problem:
     def error(self) -> float:
         """Return the relative error of our result in the L2 norm."""
         wide = torch.complex128 if self.x.is_complex() else torch.float64
-        want = getattr(torch.fft, self.function)(self.x.to(wide))
-        got = self.ours()
+        want = self.torchs(self.x.to(wide))
+        assert isinstance(want, Tensor)
+        got = self.ours()()
         native = got.to_torch_complex() if isinstance(got, ComplexTensor) else got
         assert isinstance(native, Tensor)
         return float(torch.linalg.vector_norm(native - want) / torch.linalg.vector_norm(want))
@@ -86,12 +116,44 @@ def problems(device: str) -> list[Problem]:
         found.append(Problem(f"fft {n}", "fft", draw(n), n, True))
         found.append(Problem(f"rfft {n}", "rfft", draw(n, dtype=torch.float32), n, True))
         found.append(Problem(f"irfft {n}", "irfft", draw(n // 2 + 1), 2 * (n // 2), True))
+    several = []
     for batch, n in BATCHES:
-        found.append(Problem(f"fft {batch} x {n}", "fft", draw(batch, n), n))
-        found.append(Problem(f"rfft {batch} x {n}", "rfft", draw(batch, n, dtype=torch.float32), n))
+        several.append(("fft", draw(batch, n), n))
+        several.append(("rfft", draw(batch, n, dtype=torch.float32), n))
     for shape in IMAGES:
-        found.append(Problem(f"fftn {shape}", "fftn", draw(*shape), math.prod(shape)))
+        several.append(("fft2", draw(*shape), math.prod(shape)))
+        several.append(("rfft2", draw(*shape, dtype=torch.float32), math.prod(shape)))
+    several += [("fftn", draw(*shape), math.prod(shape)) for shape in VOLUMES]
+    several += [("stft", draw(*shape, dtype=torch.float32), FRAME) for shape in SIGNALS]
+    for function, x, points in several:
+        name = f"{function} {' x '.join(map(str, x.shape))}"
+        if x.is_complex() or function == "stft":
+            found.append(Problem(f"{name}, native", function, x, points))
+        found.append(Problem(f"{name}, ComplexTensor", function, x, points, split=True))
     return found
+
+
+def layer_rows(device: str) -> list[Row]:
+    """Return the ratios of complex layers to the product of native matrices, weights included."""
+    rows = []
+    for rows_, inputs, outputs in LAYERS:
+        generator = torch.Generator().manual_seed(1)
+        x = torch.randn(rows_, inputs, dtype=torch.complex64, generator=generator).to(device)
+        layer = ComplexLinear(inputs, outputs).to(device).requires_grad_(False)
+        assert layer.bias_re is not None
+        assert layer.bias_im is not None
+        weight = torch.complex(layer.W_re.weight, layer.W_im.weight)
+        bias = torch.complex(layer.bias_re, layer.bias_im)
+        for name, operand in (("native", x), ("ComplexTensor", ComplexTensor(x))):
+            pair: dict[str, Call] = {
+                "trnfft": partial(layer, operand),
+                "torch": partial(functional.linear, x, weight, bias),
+            }
+            timed = measure({k: repeated(f, 20, device) for k, f in pair.items()})
+            ratio = timed["trnfft"].p50 / timed["torch"].p50
+            shown = f"{ratio:.3f} of {timed['torch'].p50 / 20 * 1e6:.0f} us (torch)"
+            rows.append((f"linear {rows_} x {inputs} x {outputs}, {name}", shown, "", ""))
+    return rows
 
 
 def repeated(call: Call, times: int, device: str) -> Call:
@@ -108,13 +170,14 @@ def repeated(call: Call, times: int, device: str) -> Call:
 
 def timings_of(problem: Problem, device: str) -> tuple[str, dict[str, Timing]]:
     """Return the fastest rival, and its seconds per call and ours beside it."""
-    once = measure({"": repeated(problem.ours, 1, device)}, rounds=3)[""].p50
+    ours = problem.ours()
+    once = measure({"": repeated(ours, 1, device)}, rounds=3)[""].p50
     times = max(1, min(500, int(TURN_S / once)))
     # One rival at a time: where a third contender takes its turn, the one that follows it gets its
     # memory from the system and not from the last turn, which for 2^20 points costs 40 percent.
     duels = {}
     for name, rival in problem.rivals().items():
-        pair = {"trnfft": problem.ours, name: rival}
+        pair = {"trnfft": ours, name: rival}
         measured = measure({k: repeated(f, times, device) for k, f in pair.items()})
         duels[name] = {
             k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()
@@ -142,9 +205,9 @@ def predicted_rows(found: list[Problem]) -> list[Row]:
     """Return launches, bytes and error by the plans of the problems that are one transform."""
     rows = []
     for problem in found:
-        kind = {"fftn": "fft2"}.get(problem.function, problem.function)
-        if kind == "fft2" and (problem.x.ndim != 2 or max(problem.x.shape) > LARGEST_IMAGE):
-            continue
+        if (problem.split and problem.x.is_complex()) or problem.function == "stft":
+            continue  # the same transform again, or none that has a plan
+        kind: Any = problem.function
         plan = trnfft.plan(tuple(problem.x.shape), dtype=problem.x.dtype, kind=kind)
         cost = plan.cost
         text = (
@@ -172,7 +235,7 @@ def main() -> None:
         rows.append(row_of(problem, rival, timings))
         if options.record:
             record("fft", f"{problem.name} float32 {machine}", timings)
-    show(rows)
+    show(rows + layer_rows(device))
     print("\npredicted for a NeuronCore, gen2")
     show(predicted_rows(chosen), ("problem", "predicted", "error bound", ""))
 

@@ -32,7 +32,6 @@ __all__ = [
     "linear",
     "mask",
     "product",
-    "quick",
     "r2c",
     "r2c_nd",
     "short_time",
@@ -104,30 +103,6 @@ def short_time(x: Value, window: Tensor, hop: int, onesided: bool, normalized: b
 
     parts = SHORT_TIME(as_parts(x), x.is_complex(), window, hop, onesided, normalized)
     return as_spectrum(parts).mT
-
-
-def quick(transform: Callable[..., Any], *arguments: Any) -> Tensor | None:
-    """Return what torch makes of arguments that nobody looked at, None where it refuses them.
-
-    Looking takes as long as a short transform. The caller looks after a refusal, and its errors
-    name the argument.
-    """
-    if kernels_wanted():
-        return None
-    try:
-        return _ON_TORCH[transform](*arguments)
-    except (IndexError, RuntimeError, TypeError, ValueError):
-        return None
-
-
-_ON_TORCH: dict[Callable[..., Any], Callable[..., Tensor]] = {
-    c2c: _torch.c2c,
-    c2r: _torch.c2r,
-    r2c: _torch.r2c,
-    c2c_nd: _torch.c2c_nd,
-    c2r_nd: _torch.c2r_nd,
-    r2c_nd: _torch.r2c_nd,
-}
 
 
 def product(a: Value, b: Value) -> Value:

@@ -11,24 +11,27 @@ and what torch has to compute it computes on the host.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
+from trnfft._arguments import Norm
 from trnfft._complex_arguments import has_complex
+from trnfft._library import LIBRARY
 from trnfft._precision import level
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = [
+    "Direct",
     "Opened",
     "Spectrum",
     "closed",
     "closed_real",
     "complex_of",
+    "direct",
     "halved_of",
-    "is_direct",
     "opened",
     "opened_real",
     "real_of",
@@ -38,7 +41,13 @@ __all__ = [
 
 Spectrum: TypeAlias = Tensor | ComplexTensor
 
-_DIRECT = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
+# The dtypes of transforms, and whether they are complex.
+_DIRECT = {
+    torch.float32: False,
+    torch.float64: False,
+    torch.complex64: True,
+    torch.complex128: True,
+}
 _WIDE = {
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
@@ -61,6 +70,9 @@ _COMPLEX = {
 }
 
 
+kernels_wanted = LIBRARY.kernels_wanted
+
+
 class Opened(NamedTuple):
     """An input in the form that transforms are computed on.
 
@@ -77,9 +89,58 @@ class Opened(NamedTuple):
     home: torch.device | None = None
 
 
-def is_direct(input: Spectrum) -> TypeGuard[Tensor]:
-    """Return whether an input is computed on as it is and has a result of its own dtype."""
-    return type(input) is Tensor and input.dtype in _DIRECT and level() != "double"
+class Direct(NamedTuple):
+    """How torch computes a transform from arguments that nobody looked at.
+
+    Attributes:
+        function: Torch's function.
+        dim: Its default for ``dim``, the very object.
+        wrap: Whether a complex result is always a ``ComplexTensor``: for real input.
+        real: Whether the result is real.
+        single: What computes the transform of one vector, forward or not; None for torch.
+        forward: Of this.
+    """
+
+    function: Callable[..., Tensor]
+    dim: Any
+    wrap: bool = False
+    real: bool = False
+    single: Callable[..., Tensor] | None = None
+    forward: bool = True
+
+
+def direct(way: Direct, input: Spectrum, n: Any, dim: Any, norm: Norm) -> Any:
+    """Return what torch makes of arguments that nobody looked at, or None.
+
+    None means that the input needs another form, or that torch refuses the arguments: the caller
+    then looks at them, and its errors name them. Looking takes as long as a short transform, and so
+    does filling in arguments that have their defaults.
+    """
+    function, default, wrap, real, single, forward = way
+    if type(input) is Tensor:
+        x: Any = input
+        is_complex = _DIRECT.get(x.dtype)
+        if is_complex is None:
+            return None
+    elif type(input) is ComplexTensor:
+        x = input._native
+        is_complex = False  # what counts is the kind of the result
+        if x is None or wrap:
+            return None
+    else:
+        return None
+    if kernels_wanted() or level() == "double":
+        return None
+    try:
+        if single is not None and x.ndim == 1:
+            result = single(x, n, dim, norm, forward)
+        elif n is None and norm is None and dim is default:
+            result = function(x)
+        else:
+            result = function(x, n, dim, norm)
+    except (IndexError, RuntimeError, TypeError, ValueError):
+        return None
+    return result if real or (is_complex and not wrap) else ComplexTensor._around(result)
 
 
 def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool = False) -> Opened:
@@ -192,17 +253,9 @@ def stored(function: str, result: Spectrum, out: Spectrum) -> Spectrum:
 def complex_of(
     function: str, input: Spectrum, out: Spectrum | None, compute: Callable[..., Any], *args: Any
 ) -> Spectrum:
-    """Return ``compute(function, x, *args)``, complex, for an input of any kind.
-
-    What needs no change of form, and that is most of what comes, takes the short way.
-    """
-    if is_direct(input):
-        result = compute(function, input, *args)
-        if not input.is_complex():
-            result = _wrapped(result)
-    else:
-        held = opened(function, input)
-        result = closed(compute(function, held.x, *args), held)
+    """Return ``compute(function, x, *args)``, complex, for an input of any kind."""
+    held = opened(function, input)
+    result = closed(compute(function, held.x, *args), held)
     return result if out is None else stored(function, result, out)
 
 
@@ -214,12 +267,8 @@ def halved_of(
     Raises:
         DTypeError: It is complex.
     """
-    result: Spectrum
-    if is_direct(input) and not input.is_complex():
-        result = _wrapped(compute(function, input, *args))
-    else:
-        held = opened_real(function, input)
-        result = closed(compute(function, held.x, *args), held)
+    held = opened_real(function, input)
+    result = closed(compute(function, held.x, *args), held)
     return result if out is None else stored(function, result, out)
 
 
@@ -227,19 +276,12 @@ def real_of(
     function: str, input: Spectrum, out: Tensor | None, compute: Callable[..., Any], *args: Any
 ) -> Tensor:
     """Return ``compute(function, x, *args)``, real, for an input of any kind."""
-    if is_direct(input):
-        result = compute(function, input, *args)
-    else:
-        held = opened(function, input)
-        result = closed_real(compute(function, held.x, *args), held)
+    held = opened(function, input)
+    result = closed_real(compute(function, held.x, *args), held)
     if out is None:
         return result
     stored(function, result, out)
     return out
-
-
-def _wrapped(result: Spectrum) -> ComplexTensor:
-    return result if isinstance(result, ComplexTensor) else ComplexTensor._around(result)
 
 
 def _widened(x: Tensor) -> tuple[Tensor, torch.dtype | None]:

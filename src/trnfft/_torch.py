@@ -17,7 +17,19 @@ from torch import Tensor
 from trnfft._arguments import Norm
 from trnfft._single import single
 
-__all__ = ["c2c", "c2c_nd", "c2r", "c2r_nd", "r2c", "r2c_nd"]
+__all__ = [
+    "c2c",
+    "c2c_nd",
+    "c2r",
+    "c2r_nd",
+    "hfft2",
+    "hfftn",
+    "ihfft",
+    "ihfft2",
+    "ihfftn",
+    "r2c",
+    "r2c_nd",
+]
 
 # From this many points on SciPy can be the faster one; below, calling it costs more than it gains.
 SINGLE = 192
@@ -38,9 +50,7 @@ def r2c(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor
         result = single("rfft" if forward else "ihfft", x, n, dim, norm)
         if result is not None:
             return result
-    if forward:
-        return torch.fft.rfft(x, n, dim, norm)
-    return torch.fft.ihfft(x, n, dim, norm).resolve_conj()  # which torch leaves to be done later
+    return (torch.fft.rfft if forward else ihfft)(x, n, dim, norm)
 
 
 def c2r(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:
@@ -59,16 +69,33 @@ def c2c_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward
 
 def r2c_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Tensor:
     """Return the transform of a real ``x``, with half the bins along the last of the dimensions."""
-    if forward:
-        return torch.fft.rfftn(x, s, dims, norm)
-    found: Tensor = _ihfftn(x, s, dims, norm)
-    return found.resolve_conj()
+    return (torch.fft.rfftn if forward else ihfftn)(x, s, dims, norm)
 
 
 def c2r_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Tensor:
     """Return the real tensor of which ``x`` has half the bins along the last of the dimensions."""
-    return (_hfftn if forward else torch.fft.irfftn)(x, s, dims, norm)
+    return (hfftn if forward else torch.fft.irfftn)(x, s, dims, norm)
 
 
-_hfftn: Any = torch.fft.hfftn
+def ihfft(*args: Any) -> Tensor:
+    """Return ``torch.fft.ihfft`` with its conjugation done, which torch leaves for later."""
+    found: Tensor = torch.fft.ihfft(*args)
+    return found.resolve_conj()
+
+
+def ihfft2(*args: Any) -> Tensor:
+    """Return ``torch.fft.ihfft2`` with its conjugation done."""
+    found: Tensor = _ihfft2(*args)
+    return found.resolve_conj()
+
+
+def ihfftn(*args: Any) -> Tensor:
+    """Return ``torch.fft.ihfftn`` with its conjugation done."""
+    found: Tensor = _ihfftn(*args)
+    return found.resolve_conj()
+
+
+hfft2: Any = torch.fft.hfft2
+hfftn: Any = torch.fft.hfftn
+_ihfft2: Any = torch.fft.ihfft2
 _ihfftn: Any = torch.fft.ihfftn

@@ -124,8 +124,11 @@ class ComplexLinear(_ComplexLayer):
             bias = None if b_re is None or b_im is None else torch.complex(b_re, b_im)
             native = functional.linear(z.to_torch_complex(), torch.complex(w_re, w_im), bias)
             return ComplexTensor.from_torch_complex(native)
-        re = functional.linear(z.real, w_re, b_re) - functional.linear(z.imag, w_im)
-        im = functional.linear(z.imag, w_re, b_im) + functional.linear(z.real, w_im)
+        both = torch.stack((z.real, z.imag))  # so that each part of the weights is read once
+        (re_re, im_re), (re_im, im_im) = (functional.linear(both, w) for w in (w_re, w_im))
+        re, im = re_re - im_im, im_re + re_im
+        if b_re is not None and b_im is not None:
+            re, im = re + b_re, im + b_im
         return ComplexTensor(re, im)
 
     def extra_repr(self) -> str:

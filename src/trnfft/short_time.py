@@ -7,7 +7,7 @@ accepted and kept.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -94,31 +94,33 @@ def stft(
             1 + (x.shape[-1] + 2 * pad - n_fft) // hop_length,
         )
         return _returned(empty_like(x, (*x.shape[:-1], *shape), False), held, return_complex)
-    if kernels_wanted() and align_to_window is None and not complex_window:
-        framed = _continued(x, n_fft // 2, pad_mode) if center else x
-        weights = _centred(window, n_fft)
-        bins = short_time(
-            framed.reshape(-1, framed.shape[-1]), weights, hop_length, onesided, normalized
+    flat = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    if align_to_window is None:
+        if center:
+            flat = torch.nn.functional.pad(flat, (n_fft // 2, n_fft // 2), mode=pad_mode)
+        if win_length < n_fft:
+            window = _centred(window, n_fft)
+        if kernels_wanted() and not complex_window:
+            bins = short_time(flat, window, hop_length, onesided, normalized)
+        else:
+            transform = torch.fft.rfft if onesided else torch.fft.fft
+            frames = flat.unfold(-1, n_fft, hop_length) * window
+            bins = (transform(frames, norm="ortho") if normalized else transform(frames)).mT
+    else:
+        bins = torch.stft(
+            flat,
+            n_fft,
+            hop_length,
+            win_length,
+            window,
+            center,
+            pad_mode,
+            normalized,
+            onesided,
+            True,
+            align_to_window=align_to_window,
         )
-        bins = bins.reshape(*x.shape[:-1], *bins.shape[-2:])
-        return _returned(bins, held, return_complex)
-    aligned: dict[str, Any] = {}
-    if align_to_window is not None:  # unknown to older releases of torch
-        aligned["align_to_window"] = align_to_window
-    bins = torch.stft(
-        x if x.ndim <= 2 else x.reshape(-1, x.shape[-1]),
-        n_fft,
-        hop_length,
-        win_length,
-        window,
-        center,
-        pad_mode,
-        normalized,
-        onesided,
-        True,
-        **aligned,
-    )
-    if x.ndim > 2:
+    if x.ndim != 2:
         bins = bins.reshape(*x.shape[:-1], *bins.shape[-2:])
     return _returned(bins, held, return_complex)
 
@@ -184,13 +186,6 @@ def istft(
     window = _centred(window, n_fft)
     signal = overlap_added(frames, window, hop_length, n_fft // 2 if center else 0, length)
     return closed(signal, held) if return_complex else closed_real(signal, held)
-
-
-def _continued(x: Tensor, by: int, pad_mode: PadMode) -> Tensor:
-    """Return signals continued at both ends."""
-    flat = x.reshape(-1, 1, x.shape[-1])
-    longer = torch.nn.functional.pad(flat, (by, by), mode=pad_mode)
-    return longer.reshape(*x.shape[:-1], -1)
 
 
 def _centred(window: Tensor, n_fft: int) -> Tensor:

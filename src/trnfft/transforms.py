@@ -11,14 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
+from trnfft import _torch
 from trnfft._arguments import Norm, along
-from trnfft._dispatch import c2c, c2r, quick, r2c
+from trnfft._dispatch import c2c, c2r, r2c
 from trnfft._empty import empty_result
-from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
+from trnfft._kinds import Direct, Spectrum, complex_of, direct, halved_of, real_of
 
 __all__ = ["fft", "hfft", "ifft", "ihfft", "irfft", "rfft"]
+
+_LAST = -1
+_FFT = Direct(torch.fft.fft, _LAST, single=_torch.c2c)
+_IFFT = Direct(torch.fft.ifft, _LAST, single=_torch.c2c, forward=False)
+_RFFT = Direct(torch.fft.rfft, _LAST, wrap=True, single=_torch.r2c)
+_IRFFT = Direct(torch.fft.irfft, _LAST, real=True, single=_torch.c2r, forward=False)
+_HFFT = Direct(torch.fft.hfft, _LAST, real=True, single=_torch.c2r)
+_IHFFT = Direct(_torch.ihfft, _LAST, wrap=True, single=_torch.r2c, forward=False)
 
 Transform: TypeAlias = Callable[[Tensor, int | None, int, Norm, bool], Tensor]
 
@@ -26,7 +36,7 @@ Transform: TypeAlias = Callable[[Tensor, int | None, int, Norm, bool], Tensor]
 def fft(
     input: Spectrum,
     n: int | None = None,
-    dim: int = -1,
+    dim: int = _LAST,
     norm: Norm = None,
     *,
     out: Spectrum | None = None,
@@ -51,13 +61,17 @@ def fft(
         >>> trnfft.fft(torch.tensor([1.0, 2.0, 3.0, 4.0])).to_torch_complex()
         tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
     """
+    if out is None:
+        found = direct(_FFT, input, n, dim, norm)
+        if found is not None:
+            return found
     return complex_of("fft", input, out, _computed, c2c, n, dim, norm, True)
 
 
 def ifft(
     input: Spectrum,
     n: int | None = None,
-    dim: int = -1,
+    dim: int = _LAST,
     norm: Norm = None,
     *,
     out: Spectrum | None = None,
@@ -66,13 +80,17 @@ def ifft(
 
     Args and errors are those of :func:`fft`; each norm undoes the same norm there.
     """
+    if out is None:
+        found = direct(_IFFT, input, n, dim, norm)
+        if found is not None:
+            return found
     return complex_of("ifft", input, out, _computed, c2c, n, dim, norm, False)
 
 
 def rfft(
     input: Tensor,
     n: int | None = None,
-    dim: int = -1,
+    dim: int = _LAST,
     norm: Norm = None,
     *,
     out: Spectrum | None = None,
@@ -85,13 +103,17 @@ def rfft(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
+    if out is None:
+        found = direct(_RFFT, input, n, dim, norm)
+        if found is not None:
+            return found
     return halved_of("rfft", input, out, _computed, r2c, n, dim, norm, True)
 
 
 def irfft(
     input: Spectrum,
     n: int | None = None,
-    dim: int = -1,
+    dim: int = _LAST,
     norm: Norm = None,
     *,
     out: Tensor | None = None,
@@ -112,13 +134,17 @@ def irfft(
         ShapeError: n is below one, or there is only one bin and no n.
         IndexError, FlagError: As :func:`fft`.
     """
+    if out is None:
+        found = direct(_IRFFT, input, n, dim, norm)
+        if found is not None:
+            return found
     return real_of("irfft", input, out, _computed, c2r, n, dim, norm, False)
 
 
 def hfft(
     input: Spectrum,
     n: int | None = None,
-    dim: int = -1,
+    dim: int = _LAST,
     norm: Norm = None,
     *,
     out: Tensor | None = None,
@@ -131,13 +157,17 @@ def hfft(
     Raises:
         ShapeError, IndexError, FlagError: As :func:`irfft`.
     """
+    if out is None:
+        found = direct(_HFFT, input, n, dim, norm)
+        if found is not None:
+            return found
     return real_of("hfft", input, out, _computed, c2r, n, dim, norm, True)
 
 
 def ihfft(
     input: Tensor,
     n: int | None = None,
-    dim: int = -1,
+    dim: int = _LAST,
     norm: Norm = None,
     *,
     out: Spectrum | None = None,
@@ -150,6 +180,10 @@ def ihfft(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
+    if out is None:
+        found = direct(_IHFFT, input, n, dim, norm)
+        if found is not None:
+            return found
     return halved_of("ihfft", input, out, _computed, r2c, n, dim, norm, False)
 
 
@@ -163,9 +197,6 @@ def _computed(
     forward: bool,
 ) -> Tensor:
     """Return the transform of a tensor whose other arguments are still to be checked."""
-    found = quick(transform, x, n, dim, norm, forward)
-    if found is not None:
-        return found
     size, dim = along(function, x, n, dim, norm, bins=transform is c2r)
     if x.numel() == 0:
         result = empty_result(x, [size], [dim], transform is r2c, transform is c2r)

@@ -7,12 +7,13 @@ from torch import Tensor
 
 from trnrand._laws import Kind
 from trnrand._library import LIBRARY
-from trnrand._operations import draw
+from trnrand._operations import DRAW, draw
 from trnrand._torch import torch_fill
 from trnrand._words import Source
-from trnsci.core.explanation import Step, note
 
 __all__ = ["fill_stream", "note_stream", "stream"]
+
+_TOO_WIDE = "the kernel does not take torch.float64"
 
 
 def stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
@@ -30,15 +31,17 @@ def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
         source: Engine, seed, position and device.
         out: Where they go; its dtype is theirs, and is one of ``FLOATS``, or int32 for words.
     """
-    if out.dtype is not torch.float64 and LIBRARY.kernels_wanted():
-        out.copy_(draw(kind, source, out.numel(), out.dtype))
-    else:
-        torch_fill(kind, source, out)
+    if LIBRARY.kernels_wanted():
+        if out.dtype is not torch.float64:
+            out.copy_(draw(kind, source, out.numel(), out.dtype))
+            return
+        DRAW.refuse(_TOO_WIDE)
+    torch_fill(kind, source, out)
 
 
 def note_stream(kind: Kind, count: int, dtype: torch.dtype) -> None:
     """Say to ``explain`` where standard samples would be made."""
     if dtype is torch.float64:
-        note(Step("trnrand.draw", "pytorch", "the kernel does not take torch.float64"))
+        DRAW.refuse(_TOO_WIDE)
     else:
         draw(kind, Source("philox", 0, 0, torch.device("cpu")), count, dtype)

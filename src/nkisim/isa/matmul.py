@@ -50,14 +50,9 @@ _REMOVED = {
 
 def _trace(core: Core, dst: NkiTensor, *arguments: Any) -> None:
     """Follow the accumulation groups without computing the sums."""
-    adding(core, dst, _asked(core, *arguments[4:6]))
+    accumulate = arguments[5]
+    adding(core, dst, accumulate)
     note_sum(dst)
-
-
-def _asked(core: Core, is_transpose: bool, accumulate: bool | None) -> bool | None:
-    """Return whether a call adds; transpose mode is no sum and adds only when told to."""
-    passes = is_transpose and core.generation.number >= 3
-    return False if passes and accumulate is None else accumulate
 
 
 @instruction(
@@ -99,7 +94,7 @@ def nc_matmul(
     rows = 2 * stationary.shape[0] if perf_mode is PerfMode.double_row else stationary.shape[0]
     left = prepare_read(stationary, "nc_matmul", "stationary").reshape(rows, -1)
     right = prepare_read(moving, "nc_matmul", "moving").reshape(rows, -1)
-    adds = adding(core, dst, _asked(core, is_transpose, accumulate))
+    adds = adding(core, dst, accumulate)
     if is_transpose and _passes(core, dst, stationary, moving, left, right, adds):
         return
     watched = core.recorder.watches_values and np.isfinite(dst.array[adds]).all()

@@ -8,7 +8,7 @@ from nkisim.diagnostics import declare
 from nkisim.dtypes import DType
 from nkisim.memory import NkiTensor
 from nkisim.spec import Call, Constraint, rules
-from nkisim.spec.constraints import one_start_partition
+from nkisim.spec.constraints import one_start_partition, unpacked
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
@@ -384,6 +384,8 @@ def _dtypes(call: Call) -> None:
     if call["is_transpose"]:
         if call.generation.number > 2 or dst.dtype != "float32":
             transpose_dtype(call, "stationary", Engine.tensor)
+        if call.generation.number > 2 and call["accumulate"] is None:
+            call.mend("accumulate", False)  # bits that pass through are no sum
         return
     allowed = ("float32", "bfloat16") if call.generation.number >= 4 else ("float32",)
     if dst.dtype not in allowed:
@@ -458,6 +460,7 @@ def bank_fits(call: Call) -> None:
 
 
 MATMUL_CONSTRAINTS = (
+    unpacked("dst"),
     one_start_partition("stationary", "moving"),
     Constraint("array tiles: sizes and starts", (ARRAY_TILE,), array_tile),
     Constraint(

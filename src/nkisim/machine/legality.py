@@ -15,7 +15,7 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
 from nkisim.spec.signatures import call_text
 
-__all__ = ["check_call", "enum_member"]
+__all__ = ["check_call"]
 
 _ENUMERATED = 1 << 20
 """Elements up to which the addresses of an interleaved pattern are compared one by one."""
@@ -82,7 +82,7 @@ def _check_enums(call: Call) -> None:
         if not isinstance(default, Enum) or isinstance(value, type(default)):
             continue
         kind = type(default)
-        member = enum_member(kind, value)
+        member = _enum_member(kind, value)
         choices = ", ".join(f"nisa.{kind.__name__}.{m.name}" for m in kind)
         if member is None:
             call.fail_call(
@@ -94,7 +94,7 @@ def _check_enums(call: Call) -> None:
                 fix=f"pass a member of nisa.{kind.__name__}",
             )
         else:
-            call.values[name] = member
+            call.mend(name, member)
             call.fail(
                 rules.INTEGER_ENUM,
                 f"{name} is the integer {value}, which stands for "
@@ -106,7 +106,7 @@ def _check_enums(call: Call) -> None:
             )
 
 
-def enum_member(kind: type[Enum], value: object) -> Enum | None:
+def _enum_member(kind: type[Enum], value: object) -> Enum | None:
     """Return the member that a raw integer stands for, or None."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return next((m for m in kind if m.value == value), None)

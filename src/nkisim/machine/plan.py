@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from nkisim.diagnostics import flag, user_place
 from nkisim.dtypes import blocks_of_rows
 from nkisim.machine.core import Core, Event
-from nkisim.machine.legality import check_call, enum_member
+from nkisim.machine.legality import check_call
 from nkisim.machine.transfer import (
     Convert,
     Loader,
@@ -396,15 +395,13 @@ def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> 
 
 
 def _converters(call: Call) -> list[tuple[int, Callable[[Any], Any]]]:
-    """Return what replaces raw integers by enum members in every call of the signature."""
-    found: list[tuple[int, Callable[[Any], Any]]] = []
-    for index, (name, parameter) in enumerate(call.instruction.signature.parameters.items()):
-        kind = type(parameter.default)
-        if issubclass(kind, Enum) and any(
-            v.rule is rules.INTEGER_ENUM and v.operand == name for v in call.violations
-        ):
-            found.append((index, functools.partial(enum_member, kind)))
-    return found
+    """Return what replaces mended arguments in every call of the signature."""
+    index = call.instruction.parameters.index
+    return [(index(name), functools.partial(_always, value)) for name, value in call.mended.items()]
+
+
+def _always(value: Any, given: Any) -> Any:
+    return value
 
 
 def _is_shared(value: Any) -> bool:

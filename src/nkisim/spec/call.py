@@ -56,6 +56,7 @@ class Call:
         generation: Target of the run.
         engine: Engine that executes the call; set once the operands are known to be sound.
         violations: What was found so far.
+        mended: Arguments that every call of the signature has in place of the given ones.
     """
 
     instruction: Instruction
@@ -63,6 +64,7 @@ class Call:
     generation: Generation
     engine: Engine = Engine.unknown
     violations: list[Violation] = field(default_factory=list)
+    mended: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -84,6 +86,10 @@ class Call:
     def op(self, name: str) -> Op | None:
         """Return an argument as an operator."""
         return as_op(self.values[name])
+
+    def mend(self, name: str, value: Any) -> None:
+        """Replace an argument by what it stands for."""
+        self.values[name] = self.mended[name] = value
 
     def fail(
         self,

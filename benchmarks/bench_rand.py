@@ -2,21 +2,22 @@
 
     python benchmarks/bench_rand.py              print the table
     python benchmarks/bench_rand.py --count 10000000
+    python benchmarks/bench_rand.py --all        every law that torch has, too
     python benchmarks/bench_rand.py --cuda       the same on a CUDA device, against torch
     python benchmarks/bench_rand.py --record     also append to benchmarks/results/
 
 The rivals are torch's own generator, numpy.random.Generator with SFC64 and with Philox, randomgen's
 Philox where that package is installed, and
-scipy.stats.qmc for Sobol points. trnrand is measured with numba loaded and without: a process that
-has not imported numba makes its words with NumPy. All fill float32 with one thread. Contenders take
-turns, so that noise is shared.
+scipy.stats.qmc for Sobol points. trnrand is measured with the loops that numba compiles, which it
+loads by itself for draws of this size, and without, as where numba is not installed. All fill with
+one thread. Contenders take turns, so that noise is shared. Small draws are measured by themselves.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from runner import measure, record, show
 from torch import Tensor
 
 import trnrand
+from trnrand import _torch, _words
 
 try:
     import randomgen
@@ -33,21 +35,49 @@ except ImportError:  # pip install '.[bench]'
 Call = Callable[[], object]
 Row = tuple[str, str, str, str]
 
-# Least ratio of our speed to the rival's: with numba, and without.
-GOALS = {"uniform": (0.5, 0.1), "normal": (0.5, 0.1), "sobol": (1.0, 1.0)}
+# Least ratio of our speed to the rival's on a CPU: with numba, and without; then on a CUDA device.
+GOALS = {"uniform": (1.0, 0.25, 0.8), "normal": (0.7, 0.25, 0.8), "sobol": (1.0, 1.0, 0.0)}
+OTHERS = (0.5, 0.25, 0.0)
+MOST_MICROSECONDS = 10.0  # of a draw of one sample
 DIMENSIONS = 16
+CORE = ("uniform", "normal", "exponential")
+
+TORCH: dict[str, Callable[[Tensor], object]] = {
+    "uniform": Tensor.uniform_,
+    "normal": Tensor.normal_,
+    "exponential": Tensor.exponential_,
+    "lognormal": Tensor.log_normal_,
+    "cauchy": Tensor.cauchy_,
+    "geometric": lambda out: out.geometric_(0.2),
+    "bernoulli": lambda out: out.bernoulli_(0.3),
+    "randint": lambda out: torch.randint(-5, 1000, out.shape, device=out.device),
+    "randperm": lambda out: torch.randperm(out.numel(), device=out.device),
+    "poisson": lambda out: torch.poisson(out.fill_(2.5)),
+    "poisson 25": lambda out: torch.poisson(out.fill_(25.0)),
+    "binomial": lambda out: torch.binomial(out.fill_(200.0), torch.full_like(out, 0.7)),
+    "gamma": lambda out: torch._standard_gamma(out.fill_(3.0)),
+}
+PARAMETERS: dict[str, dict[str, float]] = {
+    "geometric": {"p": 0.2},
+    "bernoulli": {"p": 0.3},
+    "randint": {"low": -5, "high": 1000},
+    "poisson": {"lam": 2.5},
+    "poisson 25": {"lam": 25.0},
+    "binomial": {"n": 200, "p": 0.7},
+    "gamma": {"shape": 3.0},
+}
 
 
 def without_numba(call: Call) -> Call:
     """Return the call as a process without numba makes it."""
 
     def run() -> None:
-        numba = sys.modules.pop("numba", None)
+        before = _torch.compiled_wanted
+        _torch.compiled_wanted = _words.compiled_wanted = lambda samples: False
         try:
             call()
         finally:
-            if numba is not None:
-                sys.modules["numba"] = numba
+            _torch.compiled_wanted = _words.compiled_wanted = before
 
     return run
 
@@ -68,19 +98,17 @@ def numpy_rivals(law: str, count: int) -> dict[str, Call]:
 
 def contenders(law: str, count: int, device: str) -> dict[str, Call]:
     """Return by name the calls that draw ``count`` samples of a law."""
-    torch_draw = {"uniform": Tensor.uniform_, "normal": Tensor.normal_}
-    torch_draw["exponential"] = Tensor.exponential_
-    draw = getattr(trnrand, law)
+    draw = partial(getattr(trnrand, law.partition(" ")[0]), **PARAMETERS.get(law, {}))
     found: dict[str, Call] = {}
-    for engine in ("philox", "threefry"):
+    for engine in ("philox", "threefry") if law in CORE else ("philox",):
         generator = trnrand.Generator(1, device, engine=engine)
         found[engine] = lambda generator=generator: draw(count, generator=generator)
-    fill = torch_draw[law]
+    fill = TORCH[law]
     rivals: dict[str, Call] = {"torch": lambda: fill(torch.empty(count, device=device))}
     if device != "cpu":
         return {name: synchronised(call) for name, call in {**found, **rivals}.items()}
     found |= {f"{name} plain": without_numba(call) for name, call in found.items()}
-    return {**found, **rivals, **numpy_rivals(law, count)}
+    return {**found, **rivals, **(numpy_rivals(law, count) if law in CORE else {})}
 
 
 def synchronised(call: Call) -> Call:
@@ -105,7 +133,9 @@ def sobol_contenders(count: int) -> dict[str, Call]:
 
 def rows_of(law: str, count: int, seconds: dict[str, float], rival: str, device: str) -> list[Row]:
     """Return a row per contender: speed, ratio to the rival, and the goal of ours on a CPU."""
-    with_numba, plain = GOALS.get(law, (0.0, 0.0)) if device == "cpu" else (0.0, 0.0)
+    with_numba, plain, cuda = GOALS.get(law, OTHERS)
+    if device != "cpu":
+        with_numba = plain = cuda
     rows = []
     for name, time in seconds.items():
         ratio = seconds[rival] / time
@@ -122,9 +152,24 @@ def rows_of(law: str, count: int, seconds: dict[str, float], rival: str, device:
     return rows
 
 
+def small_rows() -> list[Row]:
+    """Return a row per law: microseconds of a draw of one sample, in a row of draws."""
+    calls: dict[str, Call] = {"torch.rand": lambda: [torch.rand(1) for _ in range(1000)]}
+    for law in ("uniform", "normal", "poisson"):
+        draw = getattr(trnrand, law)
+        calls[law] = lambda draw=draw: [draw(1) for _ in range(1000)]
+    rows = []
+    for name, timing in measure(calls).items():
+        goal = 0.0 if name == "torch.rand" else MOST_MICROSECONDS
+        over = "over" if goal and timing.p50 * 1e3 > goal else ""
+        rows.append((f"{name}(1)", f"{timing.p50 * 1e3:.1f} us", f"{goal}" if goal else "", over))
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--all", action="store_true", help="every law that torch has, too")
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
@@ -136,7 +181,7 @@ def main() -> None:
         print(f"CPU, torch {torch.__version__}, numpy {np.__version__}, numba {numba.__version__}")
     problems = {
         law: (contenders(law, options.count, device), "torch")
-        for law in ("uniform", "normal", "exponential")
+        for law in (TORCH if options.all else CORE)
     }
     if not options.cuda:
         problems["sobol"] = (sobol_contenders(options.count), "scipy")
@@ -146,6 +191,8 @@ def main() -> None:
         rows += rows_of(law, options.count, {k: t.p50 for k, t in timings.items()}, rival, device)
         if options.record:
             record("rand", f"{law} {options.count} {device}", timings)
+    if not options.cuda:
+        rows += small_rows()
     show(rows)
 
 

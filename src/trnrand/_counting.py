@@ -165,9 +165,12 @@ def _ptrs(source: Source, offsets: Offsets, mean: Tensor) -> Tensor:
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         m, a, b, c, r = (at(p, places) for p in (mean, *hat))
         v, us, k = _transformed(source, Domain.POISSON, some, attempt, a, b, m + 0.43)
-        exact = torch.log(v * c / (a / (us * us) + b)) <= log_poisson(k, m)
-        worth = (k >= 0) & ((us >= 0.013) | (v <= us))
-        return k, (us >= 0.07) & (v <= r) | worth & exact
+        good = (us >= 0.07) & (v <= r)
+        # The squeeze decides six of seven; for the rest, logarithms.
+        rest = ((k >= 0) & ((us >= 0.013) | (v <= us)) & ~good).nonzero()[:, 0]
+        v, us, m, a, b, c = (at(x, rest) for x in (v, us, m, a, b, c))
+        good[rest] = torch.log(v * c / (a / (us * us) + b)) <= log_poisson(at(k, rest), m)
+        return k, good
 
     return accepted(offsets, propose)
 
@@ -220,10 +223,13 @@ def _btrs(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -> Tensor:
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         n1, p1, top, a, b, c, r = (at(x, places) for x in (n, p, peak, *hat))
         v, us, k = _transformed(source, Domain.BINOMIAL, some, attempt, a, b, n1 * p1 + 0.5)
-        possible = (k >= 0) & (k <= n1)
-        inside = torch.where(possible, k, torch.zeros_like(k))
-        exact = torch.log(v * c / (a / (us * us) + b)) <= log_binomial(inside, n1, p1) - top
-        return k, (us >= 0.07) & (v <= r) | possible & exact
+        good = (us >= 0.07) & (v <= r)
+        # The squeeze decides six of seven; for the rest, logarithms.
+        rest = ((k >= 0) & (k <= n1) & ~good).nonzero()[:, 0]
+        v, us, n1, p1, top, a, b, c = (at(x, rest) for x in (v, us, n1, p1, top, a, b, c))
+        exact = log_binomial(at(k, rest), n1, p1) - top
+        good[rest] = torch.log(v * c / (a / (us * us) + b)) <= exact
+        return k, good
 
     return accepted(offsets, propose)
 

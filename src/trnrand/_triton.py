@@ -23,7 +23,8 @@ __all__ = ["blocks", "fill"]
 
 # Blocks of a program: four for each thread of four warps, whose sixteen samples hide the latency
 # of the rounds; programs enough for all multiprocessors from 10**5 samples on.
-_LANES, _WARPS = 512, 4
+_LANES = 512
+_OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 
 _PARITY = tl.constexpr(THREEFRY_PARITY)
 _ROTATIONS = tl.constexpr(tuple(left for pair in THREEFRY_ROTATIONS for left in pair))
@@ -225,18 +226,20 @@ def fill(
     _launch(_fill_kernel, (skipped + count + 3) // 4, arguments, constants)
 
 
-def _words(engine: EngineName, seed: int, first: int, domain: int) -> tuple[int, ...]:
-    """Return the words of counter and key as int32."""
+def _words(
+    engine: EngineName, seed: int, first: int, domain: int
+) -> tuple[int, int, int, int, int]:
+    """Return the words of counter and key as int32, which the domain is far from."""
     k0, k1 = ENGINES[engine].key(seed)[:2]
-    return _signed(first & MASK), _signed(first >> 32 & MASK), domain, _signed(k0), _signed(k1)
+    return _signed(first & MASK), _signed(first >> 32 & MASK), int(domain), _signed(k0), _signed(k1)
 
 
 def _signed(word: int) -> int:
     return word - (1 << 32) if word >> 31 else word
 
 
-# What Triton made for calls alike in all that it compiles for. Starting that takes a fifth of the
-# 25 microseconds that Triton takes to find it again, which is what 10**6 samples take, too.
+# What Triton made for fills alike in all that it compiles for. Starting that takes a third of the
+# 25 microseconds that Triton takes to find it again, in which 10**6 samples are made four times.
 _made: dict[Any, Any] = {}
 
 
@@ -246,22 +249,21 @@ def _launch(kernel, number: int, arguments: tuple, constants: tuple) -> None:
         return
     out = arguments[0]
     device = out.get_device()
-    if device != torch.cuda.current_device():
+    if device != torch._C._cuda_getDevice():
         with torch.cuda.device(device):
             _launch(kernel, number, arguments, constants)
         return
     programs = (number + _LANES - 1) // _LANES
-    wide = number >> 29 != 0  # counts of elements that may not fit 32 bits
-    aligned = all(a.data_ptr() % 16 == 0 for a in arguments[:2] if isinstance(a, Tensor))
-    key = (kernel, out.dtype, device, wide, aligned, constants)
-    made = None if wide else _made.get(key)
+    if kernel is not _fill_kernel or number >> 29:  # a count that may not fit 32 bits
+        kernel[(programs,)](*arguments, *constants, **_OPTIONS)
+        return
+    pointer = out.data_ptr()
+    key = (constants, out.dtype, device, pointer % 16)
+    made = _made.get(key)
     if made is None:
-        options = {"num_warps": _WARPS, "enable_fp_fusion": False}
-        _made[key] = kernel[(programs,)](*arguments, *constants, **options)
+        _made[key] = kernel[(programs,)](*arguments, *constants, **_OPTIONS)
     else:
         stream = torch._C._cuda_getCurrentRawStream(device)
-        function, metadata = made.function, made.packed_metadata
-        # The three after the metadata are for profilers of Triton's own.
-        made.run(
-            programs, 1, 1, stream, function, metadata, None, None, None, *arguments, *constants
-        )
+        # The three before the arguments are for profilers of Triton's own.
+        place = (programs, 1, 1, stream, made.function, made.packed_metadata, None, None, None)
+        made.run(*place, pointer, *arguments[1:], *constants)

@@ -15,6 +15,7 @@ from trnrand._arguments import Device, Parameter, Size, parsed_size, real
 from trnrand._calls import Shape, distribution
 from trnrand._requests import Request, prepared
 from trnrand._sampling import open_units, sampled
+from trnrand._sorting import sorting_order
 from trnrand._weights import INDICES, check_holds, of_weights, scaled_weights
 from trnrand._words import WIDE, Domain, Source, paired
 from trnrand.discrete import randint
@@ -147,7 +148,7 @@ def _order(source: Source, length: int, weights: Tensor | None = None) -> Tensor
     """Return a random order; with weights, that in which weighted draws come."""
     if weights is None:
         keys = paired(source.words(Domain.PERMUTATION | WIDE, 2 * length, 2))
-        return torch.argsort(keys, stable=True)
+        return sorting_order(keys)
     # Whose exponential clock of rate w rings first, second, ...: drawn without putting back
     # (Efraimidis and Spirakis, 2006).
     rings = torch.log(-torch.log1p(-open_units(source, Domain.PERMUTATION, length)))

@@ -1,0 +1,38 @@
+"""The order of random keys, by sorting numbers instead of indices where that is the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["sorting_order"]
+
+
+def sorting_order(keys: Tensor) -> Tensor:
+    """Return the stable ascending order of a tensor of int64, as indices."""
+    if keys.is_cpu and keys.numel() > 1:
+        order = _packed_order(keys)
+        if order is not None:
+            return order
+    return torch.argsort(keys, stable=True)
+
+
+def _packed_order(keys: Tensor) -> Tensor | None:
+    """Return the order, or None where two keys differ in their last bits at most.
+
+    Indices ride in the low bits: NumPy sorts numbers ten times as fast as torch sorts indices.
+    """
+    count = keys.numel()
+    bits = np.uint64((count - 1).bit_length())
+    low = (np.uint64(1) << bits) - np.uint64(1)
+    # In the order of numbers with a sign, once the sign bit is turned over.
+    numbers = keys.numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    numbers &= ~low
+    numbers |= np.arange(count, dtype=np.uint64)
+    numbers.sort()
+    upper = numbers >> bits
+    if (upper[1:] == upper[:-1]).any():
+        return None
+    numbers &= low
+    return torch.from_numpy(numbers.view(np.int64))

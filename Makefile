@@ -6,7 +6,7 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c 
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check docs format clean
+.PHONY: help setup demo test test-all check docs format mutants clean
 
 help:
 	@echo "make demo      run a kernel on the simulator and break it on purpose"
@@ -15,6 +15,7 @@ help:
 	@echo "make check     tools/check as it is; ARGS goes to pytest"
 	@echo "make docs      write the reference pages and, where mkdocs is installed, the site"
 	@echo "make format    rewrite the sources the way make test wants them"
+	@echo "make mutants   plant faults and see which the tests notice; ARGS goes to tools/mutants.py"
 	@echo "make clean     remove .venv and every cache"
 
 # hatchling comes first because the project is then built in .venv itself: a build in isolation
@@ -55,6 +56,14 @@ docs: $(READY)
 format: $(READY)
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+# Cosmic Ray is a large package for a report now and then.
+$(VENV)/.mutants: $(READY)
+	$(PIP) --no-build-isolation -e '.[dev,mutants]'
+	touch $@
+
+mutants: $(VENV)/.mutants
+	$(VENV)/bin/python tools/mutants.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

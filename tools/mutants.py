@@ -5,7 +5,9 @@
 Faults are those of Cosmic Ray's operators: another operator, comparison, number or truth value. A
 sample of a package's places is drawn from a seed, which the report names, so that a run can be
 repeated. Everything happens in a copy of the tree. Tests of the changed module run first, then
-those of its package, until one fails.
+those of its package, until one fails; with ``--files`` only so many files that speak most of the
+module. A file whose tests fail without the fault, too, has noticed nothing, and ends the run. What
+runs out of time counts as noticed, and is marked.
 """
 
 import argparse
@@ -17,9 +19,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from queue import Queue
 from typing import NamedTuple
 
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
@@ -103,23 +104,43 @@ def ordered_tests(copy: Path, module: str, tests: str) -> list[str]:
     return [str(p.relative_to(copy)) for p in files]
 
 
-def noticed(copy: Path, fault: Fault, tests: str, timeout: float) -> tuple[str, str]:
-    """Whether the tests notice a fault, and the line that it makes."""
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += ["-p", "no:randomly", "-m", "not slow", *ordered_tests(copy, fault.module, tests)]
+def failing(copy: Path, files: list[str], timeout: float | None) -> str:
+    """The first test file of a copy that fails, or nothing."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     settings = {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     settings |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    path = copy / fault.module
-    with use_mutation(path, get_operator(fault.operator)(), fault.occurrence) as (before, after):
-        pairs = zip(before.splitlines(), (after or before).splitlines(), strict=False)
-        line = next((new.strip() for old, new in pairs if old != new), "")
+    run = subprocess.run(
+        [*command, "-m", "not slow", *files],
+        cwd=copy,
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    named = re.search(r"^(?:FAILED|ERROR) (\S+?\.py)", run.stdout, re.MULTILINE)
+    return "" if run.returncode == 0 else named[1] if named else files[0]
+
+
+@cache
+def passes(copy: Path, file: str) -> bool:
+    """Whether a test file passes without a fault."""
+    return not failing(copy, [file], None)
+
+
+def noticed(copy: Path, fault: Fault, files: list[str], timeout: float) -> bool:
+    """Report whether the tests notice a fault, and the line that it makes."""
+    with use_mutation(copy / fault.module, get_operator(fault.operator)(), fault.occurrence) as two:
+        before, after = (code.splitlines() for code in two)
+        line = next(new.strip() for old, new in zip(before, after, strict=False) if old != new)
         try:
-            run = subprocess.run(
-                command, cwd=copy, env=os.environ | settings, capture_output=True, timeout=timeout
-            )
+            failed = failing(copy, files, timeout)
         except subprocess.TimeoutExpired:
-            return "noticed", line + "   (ran out of time)"
-        return {0: "SURVIVED", 1: "noticed"}.get(run.returncode, "noticed"), line
+            failed, line = "time", line + "   (ran out of time)"
+    if failed.endswith(".py") and not passes(copy, failed):
+        sys.exit(f"{failed} fails without a fault")
+    outcome = "noticed" if failed else "SURVIVED"
+    print(f"  {outcome:8}  {fault.module}:{fault.line}  {line}", flush=True)
+    return bool(failed)
 
 
 def main() -> None:
@@ -127,29 +148,21 @@ def main() -> None:
     parser.add_argument("packages", nargs="*", help=f"of {', '.join(PACKAGES)}; all by default")
     parser.add_argument("--sample", type=int, default=10, help="faults per package")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--files", type=int, help="test files for each fault; all by default")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one fault")
     parser.add_argument("--matching", default="", help="expression that paths of modules match")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copies: Queue[Path] = Queue()
-        for i in range(options.jobs):
-            ignored = shutil.ignore_patterns("__pycache__", ".*", "site", "results")
-            copies.put(Path(shutil.copytree(ROOT, Path(folder) / str(i), ignore=ignored)))
+        ignored = shutil.ignore_patterns("__pycache__", ".*", "site", "results")
+        copy = Path(shutil.copytree(ROOT, Path(folder) / "tree", ignore=ignored))
         for package in options.packages or PACKAGES:
             sources, tests = PACKAGES[package]
             sample = sampled(sources, options.sample, options.seed, options.matching)
             print(f"{package}: {len(sample)} faults of seed {options.seed}", flush=True)
-
-            def tried(fault: Fault, tests: str = tests) -> bool:
-                copy = copies.get()
-                outcome, line = noticed(copy, fault, tests, options.timeout)
-                copies.put(copy)
-                print(f"  {outcome:8}  {fault.module}:{fault.line}  {line}", flush=True)
-                return outcome == "noticed"
-
-            with ThreadPoolExecutor(options.jobs) as pool:
-                found = sum(pool.map(tried, sample))
+            found = 0
+            for fault in sample:
+                files = ordered_tests(copy, fault.module, tests)[: options.files]
+                found += noticed(copy, fault, files, options.timeout)
             print(f"{package}: {found} of {len(sample)} noticed", flush=True)
 
 

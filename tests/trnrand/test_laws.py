@@ -181,8 +181,9 @@ def test_the_end_of_a_row_of_weights_is_never_passed(monkeypatch):
         Source, "words", lambda self, domain, n, each=1: torch.full((n,), -1, dtype=torch.int32)
     )
     weights = torch.tensor([[0.1, 0.2, 0.7, 0.0], [0.3, 0.0, 0.0, 0.0]])
-    assert trnrand.categorical(3, p=weights[0]).tolist() == [2, 2, 2]
-    assert trnrand.categorical(p=weights).tolist() == [2, 0]
+    generator = Generator(1)
+    assert trnrand.categorical(3, p=weights[0], generator=generator).tolist() == [2, 2, 2]
+    assert trnrand.categorical(p=weights, generator=generator).tolist() == [2, 0]
 
 
 def test_shuffle_is_an_order_of_slices():

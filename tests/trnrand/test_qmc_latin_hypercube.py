@@ -144,7 +144,7 @@ def test_empty_samples():
     [
         ({"n_dims": 0}, "n_dims must be an integer from 1 to 21201, got 0"),
         ({"n_points": -1}, "n_points must be an integer from 0 to 4294967296, got -1"),
-        ({"n_points": 1.0}, "n_points must be an integer from 0 to 4294967296, got 1.0"),
+        ({"n_points": 1.0}, "n_points must be an integer from 0 to 4294967296, got float"),
         ({"seed": 2**64}, "seed must be an integer from 0 to"),
         ({"centered": 1}, "centered must be True or False, got 1"),
         ({"dtype": torch.long}, "dtype must be one of torch.float64"),

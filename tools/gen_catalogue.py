@@ -54,7 +54,7 @@ ARITHMETIC = {
 # What serves the command line and pytest declares nothing and needs what a user may not have.
 ENTRY_POINTS = ("nkisim.__main__", "nkisim.cli", "nkisim.pytest_plugin")
 
-ROLES = {"in": "read", "out": "written", "inout": "read and written"}
+ROLES = {"in": "read", "out": "written", "sum": "summed into", "named": "named only"}
 
 
 def main(folder: Path = ROOT / "docs") -> None:
@@ -272,8 +272,6 @@ def instruction_page(instruction: Instruction) -> str:
 
 def arithmetic(instruction: Instruction) -> str:
     """Return how values pass through, read from what the declaration can answer."""
-    if instruction.memory:
-        return "reads and writes memory itself; see Meaning"
     known = [kind for kind in ARITHMETIC if kind in constants(instruction.arithmetic.__code__)]
     text = "; or ".join(ARITHMETIC[kind] for kind in known)
     if instruction.raw_results:
@@ -308,11 +306,11 @@ def linked(rules: Iterable[Rule]) -> str:
 
 
 def meaning(instruction: Instruction) -> str:
-    if instruction.memory:
-        return "The body takes the core and the tensors themselves."
-    if instruction.stateful:
-        return "The body takes the core, for its state, and arrays; it returns arrays."
-    return "The body takes arrays, by default of shape (partitions, elements), and returns arrays."
+    core = "the core, for its state, and " if instruction.stateful else ""
+    return (
+        f"The body takes {core}the elements of what it reads, by default of shape (partitions, "
+        "elements), and the views that it writes; it returns the results."
+    )
 
 
 def signature(found: inspect.Signature) -> str:

@@ -200,10 +200,8 @@ class HostBoundary:
 
     def carry_out(self, result: Any) -> Any:
         """Update the inputs that were written and return the results in the caller's kind."""
-        if not self._core.values:
-            return None
         self._update_inputs(result)
-        return rebuilt(result, self._export)
+        return rebuilt(result, self._export) if self._core.values else None
 
     def _update_inputs(self, result: Any) -> None:
         returned = {id(t.alloc) for t in _tensors(result)}
@@ -211,7 +209,7 @@ class HostBoundary:
             if not found.alloc.written or original is None:
                 continue
             lost = isinstance(original, np.ndarray) and not original.flags.writeable
-            if not lost:
+            if self._core.values and not lost:
                 _assign(original, found)
             if id(found.alloc) not in returned:
                 flag(

@@ -1,5 +1,7 @@
 """Every rule finds its bad twin at the marked line, tells the mend, and spares the good twin."""
 
+import inspect
+
 import pytest
 
 from kernels import (
@@ -56,6 +58,11 @@ NOT_WATCHED_IN_SIMULATE = {"D042"}  # looking at every value of every result cos
 
 IN_KERNELS = [twin for twin in TWINS if not twin.on_host]
 ON_HOST = [twin for twin in TWINS if twin.on_host]
+
+
+def needs_values(twin):
+    """Whether a kernel loads a value into a register, which a run without values refuses."""
+    return "register_load" in inspect.getsource(twin.bad) + inspect.getsource(twin.good)
 
 
 def on_targets(cases):
@@ -204,3 +211,18 @@ def test_a_rule_is_described(rule):
     assert rule.slug.replace("-", "").isalnum()
     assert rule.checks.endswith(".")
     assert rule.matters
+
+
+@each_twin
+def test_a_run_without_values_finds_the_same(twin, target):
+    """Among the rules that do not look at values."""
+    if needs_values(twin):
+        pytest.skip("the kernel branches or addresses by a value that it loads")
+
+    def codes(kernel, inputs, values):
+        checked = check(twin.launched(kernel), target=target, ranks=twin.ranks, values=values)
+        report = checked(*twin.arguments(inputs))
+        return {f.rule.id for f in report.findings if not f.rule.on_values}
+
+    for kernel, inputs in ((twin.bad, twin.inputs), (twin.good, twin.mended)):
+        assert codes(kernel, inputs, True) == codes(kernel, inputs, False)

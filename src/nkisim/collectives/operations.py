@@ -14,9 +14,9 @@ import numpy as np
 from nkisim.collectives import rules
 from nkisim.collectives.meeting import Seat, Table, complain, exchange, seat, world
 from nkisim.isa import VirtualRegister
-from nkisim.machine import commit, commit_where, current_core, prepare_read
+from nkisim.machine import admit_static, commit, commit_where, current_core, prepare_read
 from nkisim.machine.transfer import make_narrower, make_widener, overlaps
-from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, resolve_scalar
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec import as_op
 from nkisim.spec import rules as spec_rules
 from nkisim.spec.signatures import checked_call
@@ -90,10 +90,8 @@ def _tensors(
 
 
 def _static(name: str, tensor: NkiTensor) -> NkiTensor:
-    """Return a view with its register offset applied; rows cannot be gathered by index."""
-    if tensor.indirect is None:
-        return tensor
-    if tensor.indirect.kind == "vector":
+    """Return a view behind the door; rows cannot be gathered by index."""
+    if tensor.indirect is not None and tensor.indirect.kind == "vector":
         complain(
             spec_rules.INDIRECT_OPERAND,
             name,
@@ -101,9 +99,7 @@ def _static(name: str, tensor: NkiTensor) -> NkiTensor:
             "gather with nisa.dma_copy first",
             "srcs",
         )
-    resolved = resolve_scalar(tensor, skip=False, instruction=name, operand="srcs")
-    assert resolved is not None
-    return resolved
+    return admit_static(current_core(name), tensor, name, "srcs")
 
 
 def _read(at: Seat, tensor: NkiTensor, name: str, operand: str) -> Array:
@@ -318,7 +314,7 @@ def all_to_all_v(
     def bring() -> list[Array]:
         meta = _read(at, metadata_tensor, name, "metadata_tensor")
         sends = meta[0].astype(np.int64) + meta[1]
-        if (sends[list(at.group)] > src.size).any():
+        if at.core.values and (sends[list(at.group)] > src.size).any():
             complain(
                 rules.ALL_TO_ALL_V,
                 name,
@@ -329,6 +325,9 @@ def all_to_all_v(
         return [_read(at, src, name, "srcs[0]"), meta]
 
     def take(table: Table) -> None:
+        if not at.core.values:  # who sends how much is not known
+            _write(at, dst, dst.array)
+            return
         meta = table[at.rank].arrays[1]
         target = np.array(dst.array).reshape(-1)
         touched = np.zeros(target.size, bool)

@@ -7,8 +7,8 @@ from nkisim.diagnostics import Rule, declare
 __all__: list[str] = []
 
 
-def _declare(id: str, slug: str, checks: str, matters: str) -> Rule:
-    return declare(id, slug, "error", checks, matters, meaningless=True)
+def _declare(id: str, slug: str, checks: str, matters: str, *, on_values: bool = False) -> Rule:
+    return declare(id, slug, "error", checks, matters, meaningless=True, on_values=on_values)
 
 
 REMOVED_CHANNELS = _declare(
@@ -101,6 +101,7 @@ ALL_TO_ALL_V = _declare(
     "all-to-all-v",
     "all_to_all_v has several tensors, metadata of the wrong kind, or counts that do not fit.",
     "elements land outside the buffers or are not received",
+    on_values=True,
 )
 PARTIAL_OVERLAP = _declare(
     "C032",

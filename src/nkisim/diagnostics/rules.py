@@ -33,6 +33,7 @@ class Rule:
         checks: One sentence: what is found.
         matters: One sentence: what the compiler or the device would do.
         meaningless: True when no natural result exists, so that every strictness level stops there.
+        on_values: True when it looks at values, so that a run without values does not find it.
         since: Version of nkisim that introduced the rule.
     """
 
@@ -42,6 +43,7 @@ class Rule:
     checks: str
     matters: str
     meaningless: bool = False
+    on_values: bool = False
     since: str = "0.1.0"
 
     def __str__(self) -> str:
@@ -56,10 +58,11 @@ def declare(
     matters: str,
     *,
     meaningless: bool = False,
+    on_values: bool = False,
 ) -> Rule:
     """Register and return a rule; an id can be declared only once."""
     if id in _REGISTRY:
         raise ValueError(f"rule {id} is declared twice: {_REGISTRY[id].slug} and {slug}")
-    rule = Rule(id, slug, severity, checks, matters, meaningless)
+    rule = Rule(id, slug, severity, checks, matters, meaningless, on_values)
     _REGISTRY[id] = rule
     return rule

@@ -6,6 +6,7 @@ registers at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy as np
 from nkisim.diagnostics import declare, flag
 from nkisim.machine import Core
 from nkisim.memory import NkiTensor
-from nkisim.spec import as_op
+from nkisim.spec import Call, as_op
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
+from nkisim.spec.instruction import Follow
 
 __all__ = ["accumulate", "fold", "follow_chain", "reduces"]
 
@@ -54,6 +56,30 @@ CHAIN_LANES = declare(
 
 
 def follow_chain(
+    engine: Engine, command: ReduceCmd | None = None
+) -> Callable[[Call], Follow | None]:
+    """Return what follows the chain that an instruction's calls belong to, on its engine.
+
+    ``command`` is what every call does; None takes the call's own ``reduce_cmd``.
+    """
+
+    def make(call: Call) -> Follow | None:
+        does = call["reduce_cmd"] if command is None else command
+        reads = "reduce_res" in call.values and call["reduce_res"] is not None
+        if does is ReduceCmd.idle and not reads and engine is not Engine.vector:
+            return None
+        dst, name = call.instruction.parameters.index("dst"), call.name
+
+        def follow(core: Core, arguments: Sequence[Any]) -> None:
+            tile = arguments[dst]
+            _follow(core, engine, does, name, (tile.start_partition, tile.shape[0]), reads=reads)
+
+        return follow
+
+    return make
+
+
+def _follow(
     core: Core,
     engine: Engine,
     command: ReduceCmd,
@@ -103,8 +129,6 @@ def accumulate(
     dst: NkiTensor,
     reduce_res: NkiTensor | None,
     load: Any = 0.0,
-    *,
-    name: str,
 ) -> Any:
     """Fold ``values`` along the free dimension into the registers; return an instruction's results.
 
@@ -117,7 +141,6 @@ def accumulate(
         dst: Says which lanes work.
         reduce_res: Where the registers go, as second result; None if they are not read out.
         load: What ``load_reduce`` puts into them first.
-        name: The instruction, for the chain it belongs to.
     """
     function = as_op(op)
     part = None
@@ -125,7 +148,7 @@ def accumulate(
         assert function.reduce is not None
         part = function.reduce(values)
     lanes, reads = (dst.start_partition, values.shape[0]), reduce_res is not None
-    total = fold(core, engine, command, op, part, lanes, load, name=name, reads=reads)
+    total = fold(core, engine, command, op, part, lanes, load, reads=reads)
     return (values, total) if reads else values
 
 
@@ -138,7 +161,6 @@ def fold(
     lanes: tuple[int, int],
     load: Any = 0.0,
     *,
-    name: str,
     reads: bool,
 ) -> Array:
     """Join what each row was reduced to with the registers; return the registers.
@@ -147,7 +169,6 @@ def fold(
     are the first and how many, ``reads`` says whether the registers are read out. The others are
     those of ``accumulate``.
     """
-    follow_chain(core, engine, command, name, lanes, reads=reads)
     registers = core.accumulators(engine).rows(*lanes)
     if command is ReduceCmd.idle and not reads:
         return registers

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import Severity, declare, flag
-from nkisim.isa.accumulate import accumulate
-from nkisim.isa.evaluation import evaluate, in_blocks
+from nkisim.isa.accumulate import accumulate, follow_chain
+from nkisim.isa.evaluation import evaluate, in_blocks, small_activation
 from nkisim.machine import Core, instruction
 from nkisim.spec import ON_CHIP, OPS, Call, Column, Constraint, In, Op, Out, rules
 from nkisim.spec.constraints import columns_are_float32, same_free_size, same_partitions
@@ -28,6 +28,7 @@ BIAS_KIND = declare(
     "error",
     "An activation's bias is of a kind that the engine does not take.",
     "gen2 needs a (P, 1) tile, tfloat32 is not supported, and nl.copy ignores the bias",
+    on_values=True,
 )
 ACTIVATION_REDUCTION = declare(
     "D024",
@@ -181,6 +182,8 @@ _COMMON = (
     require=_COMMON,
     moves=_is_copy,
     stateful=True,
+    follow=follow_chain(Engine.scalar),
+    function=small_activation,
     shortcut=in_blocks,
     watch_values=_watch_bias,
     cost=stream(over="data"),
@@ -203,9 +206,7 @@ def activation(
     The running sum takes the float32 values, before they are rounded into ``dst``.
     """
     output = evaluate("activation", op, data, bias, scale)
-    return accumulate(
-        core, Engine.scalar, reduce_cmd, reduce_op, output, dst, reduce_res, name="activation"
-    )
+    return accumulate(core, Engine.scalar, reduce_cmd, reduce_op, output, dst, reduce_res)
 
 
 @instruction(
@@ -219,6 +220,7 @@ def activation(
     },
     require=_COMMON,
     stateful=True,
+    follow=follow_chain(Engine.scalar, ReduceCmd.reset_reduce),
     shortcut=in_blocks,
     watch_values=_watch_bias,
     cost=stream(over="data", extra=64),
@@ -245,7 +247,6 @@ def activation_reduce(
         output,
         dst,
         reduce_res,
-        name="activation_reduce",
     )
 
 
@@ -294,6 +295,7 @@ def _exponential_arguments(call: Call) -> None:
     ),
     since=4,
     stateful=True,
+    follow=follow_chain(Engine.vector),
     cost=stream(over="src", factor=0.25),
     source="nki.isa.exponential, 0.3.0",
 )
@@ -318,5 +320,4 @@ def exponential(
         dst,
         reduce_res,
         reduce_init,
-        name="exponential",
     )

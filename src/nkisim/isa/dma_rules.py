@@ -94,6 +94,7 @@ TRANSPOSE_MIXED_BOUNDS = declare(
     "warning",
     "An indirect dma_transpose in skip mode mixes valid and out-of-bounds indices.",
     "the DMA was seen to abort",
+    on_values=True,
 )
 TRANSPOSE_WIDTH = declare(
     "D034",
@@ -124,6 +125,7 @@ REPEATED_INDEX = declare(
     "error",
     "A scatter that declares its indices unique repeats one.",
     "updates of the same row are lost",
+    on_values=True,
 )
 COMPUTE_INTEGER = declare(
     "D047",
@@ -131,6 +133,7 @@ COMPUTE_INTEGER = declare(
     "error",
     "dma_compute adds integers beyond 2^24.",
     "DMA engines add in float32",
+    on_values=True,
 )
 
 

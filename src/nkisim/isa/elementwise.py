@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import flag
+from nkisim.dtypes import NUMBA_ELEMENTS
 from nkisim.isa.shortcuts import chained, either, stored
 from nkisim.machine import instruction
 from nkisim.memory import MemoryRegion
@@ -47,6 +48,37 @@ def apply(op: Any, left: Any, right: Any, reverse: bool = False) -> Array:
     if reverse and not function.unary:
         left, right = right, left
     return function.binary(left, right)
+
+
+def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., Array] | None]:
+    """Return what makes one function of the ufuncs that a call names, applied one after another.
+
+    Args:
+        steps: Parameters of each step: the operator, and what exchanges its operands, if there is
+            such a parameter. An operator that is None is left out.
+    """
+
+    def make(call: Call) -> Callable[..., Array] | None:
+        dst, parts = call.tensor("dst"), []
+        for operator, reverse in steps:
+            op = call.op(operator)
+            if op is not None:
+                if not isinstance(op.binary, np.ufunc):
+                    return None
+                exchanged = reverse is not None and bool(call[reverse])
+                parts.append(_exchanged(op.binary) if exchanged else op.binary)
+        if len(parts) == 1:
+            return parts[0]
+        if len(parts) != 2 or dst is None or dst.size >= NUMBA_ELEMENTS:
+            return None
+        first, second = parts
+        return lambda x, y, z, out: second(first(x, y), z, out=out)
+
+    return make
+
+
+def _exchanged(ufunc: np.ufunc) -> Callable[..., Array]:
+    return lambda x, y, out: ufunc(y, x, out=out)
 
 
 def _bits_or_fp32(*op_names: str) -> Any:
@@ -149,6 +181,7 @@ def _two_operands(*names: str) -> Constraint:
     ),
     choose_engine=_tensor_tensor_engine,
     arithmetic=_tensor_tensor_arithmetic,
+    function=combined(("op", None)),
     rowwise=True,
     shortcut=either(stored("data1", "data2", "op"), chained("data1", ("op", "data2", None))),
     watch_values=_watch_shift("data1", "op"),
@@ -229,6 +262,7 @@ def _second_operator(call: Call) -> None:
     ),
     choose_engine=_tensor_scalar_engine,
     arithmetic=_bits_or_fp32("op0", "op1"),
+    function=combined(("op0", "reverse0"), ("op1", "reverse1")),
     rowwise=True,
     shortcut=chained("data", ("op0", "operand0", "reverse0"), ("op1", "operand1", "reverse1")),
     watch_values=_watch_shift("data", "op0", "op1"),
@@ -269,6 +303,7 @@ def tensor_scalar(
         columns_are_float32("operand0"),
         small_immediate("operand0"),
     ),
+    function=combined(("op0", "reverse0"), ("op1", "reverse1")),
     rowwise=True,
     shortcut=chained("data", ("op0", "operand0", "reverse0"), ("op1", "operand1", "reverse1")),
     cost=stream(over="data", factor=2),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 from nkisim.spec.instruction import Shortcut
 
-__all__ = ["evaluate", "in_blocks"]
+__all__ = ["evaluate", "in_blocks", "small_activation"]
 
 Array = np.ndarray
 
@@ -42,6 +42,7 @@ OUT_OF_DOMAIN = declare(
     "An activation's input lies outside the interval where the engine's function is valid.",
     "the Scalar engine evaluates piecewise polynomials; outside the interval the result is "
     "wrong, not NaN",
+    on_values=True,
 )
 
 
@@ -57,6 +58,34 @@ def evaluate(name: str, op: Any, data: Array, bias: Any, scale: Any) -> Array:
     if not _is_inside(function, x):
         _flag_outside(name, function, x)
     return function.activation(x)
+
+
+def small_activation(call: Call) -> Callable[..., Array] | None:
+    """Return a small activation without a reduction as one function; see ``combined``."""
+    op, dst, name = call.op("op"), call["dst"], call.name
+    if op is None or op.activation is None or dst.size >= NUMBA_ELEMENTS:
+        return None
+    if call["reduce_res"] is not None or call["reduce_cmd"] is not ReduceCmd.idle:
+        return None
+    plain = op.activation
+    if call["bias"] is None and op.domain is None and isinstance(plain, np.ufunc):
+        # A number as scale may differ from call to call.
+        return lambda x, scale, out: plain(_scaled(x, scale), out=out)
+
+    def function(x: Array, *given: Any, out: Array | None) -> Array:
+        numbers = [n if isinstance(n, np.ndarray) else np.float32(n) for n in given]
+        y = evaluate(name, op, x, numbers[0] if len(numbers) == 2 else None, numbers[-1])
+        if out is not None:
+            out[...] = y
+        return y
+
+    return function
+
+
+def _scaled(x: Array, scale: Any) -> Array:
+    if isinstance(scale, float) and scale == 1.0:
+        return x
+    return np.multiply(x, scale)
 
 
 def _steps(bias: Any, scale: Any) -> list[Step]:
@@ -133,9 +162,7 @@ def in_blocks(call: Call) -> Shortcut | None:
         steps = _steps(_column(given["bias"]), _column(given["scale"]))
         out, x = as_rows(given["dst"]), as_rows(given["data"])
         part = _evaluate_rows(core, name, op, out, x, steps, reduction)
-        total = fold(
-            core, Engine.scalar, command, reduce_op, part, lanes, name=name, reads=reads_registers
-        )
+        total = fold(core, Engine.scalar, command, reduce_op, part, lanes, reads=reads_registers)
         return (None, total) if reads_registers else (None,)
 
     return Shortcut(lambda: True, compute)

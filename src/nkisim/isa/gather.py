@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import float32, int32, uint16, uint32
-from nkisim.machine import Core, commit, commit_where, instruction, prepare_read
-from nkisim.memory import NkiTensor, with_sentinel
+from nkisim.machine import instruction
+from nkisim.memory import NkiTensor
 from nkisim.memory.written import INTEGER_SENTINEL
 from nkisim.spec import ON_CHIP, SBUF, Call, Constraint, In, Out, rules, unconverted
 from nkisim.spec.constraints import (
@@ -52,6 +53,7 @@ GATHER_INDEX = declare(
     "error",
     "A gather index lies outside the source.",
     "the data that is read is undefined",
+    on_values=True,
 )
 SHUFFLE_MASK = declare(
     "S051",
@@ -152,9 +154,16 @@ def _local_gather_sizes(call: Call) -> None:
         )
 
 
+def _gathered_part(call: Call) -> Array:
+    """Return which elements of dst there are indices for: the first of each partition."""
+    dst, valid = call["dst"], call["num_valid_indices"] or LANES * call["index"].free_size
+    touched = np.arange(dst.free_size) < valid * call["num_elem_per_idx"]
+    return np.broadcast_to(touched, (dst.shape[0], dst.free_size)).reshape(dst.shape)
+
+
 @instruction(
     engines=(Engine.gpsimd,),
-    operands={"dst": Out(SBUF), "src_buffer": In(SBUF), "index": In(SBUF)},
+    operands={"dst": Out(SBUF, part=_gathered_part), "src_buffer": In(SBUF), "index": In(SBUF)},
     require=(
         same_dtype("dst", "src_buffer"),
         dtype_in("index", (uint16,)),
@@ -163,47 +172,36 @@ def _local_gather_sizes(call: Call) -> None:
         ),
     ),
     arithmetic=unconverted,
-    memory=True,
     cost=startup_stream(over="dst"),
     source="nki.isa.local_gather, 0.3.0",
 )
 def local_gather(
-    core: Core,
     dst: NkiTensor,
-    src_buffer: NkiTensor,
-    index: NkiTensor,
+    src_buffer: Any,
+    index: Any,
     num_elem_per_idx: int = 1,
     num_valid_indices: int | None = None,
     name: str | None = None,
-) -> None:
+) -> Array:
     """Gather runs of elements with indices shared by the 16 partitions of each GpSimd core.
 
     The indices of a core run down its partitions first. Elements of ``dst`` beyond the gathered
     ones keep their bytes.
     """
-    rows = src_buffer.shape[0]
-    source = prepare_read(src_buffer, "local_gather", "src_buffer").reshape(rows, -1)
-    table = prepare_read(index, "local_gather", "index").reshape(rows, -1)
-    count = num_valid_indices or LANES * table.shape[1]
+    rows, columns = src_buffer.shape
+    count = num_valid_indices or LANES * index.shape[1]
     run = np.arange(num_elem_per_idx)
-    result = np.empty((rows, count * num_elem_per_idx), source.dtype)
+    result = np.empty((rows, dst.free_size), src_buffer.dtype)
     for first in range(0, rows, LANES):
         lanes = slice(first, first + LANES)
-        flat = table[lanes].T.reshape(-1)[:count].astype(np.int64)
+        flat = index[lanes].T.reshape(-1)[:count].astype(np.int64)
         at = (flat[:, None] + run).reshape(-1)
-        _flag_index("local_gather", at, source.shape[1])
-        outside = at >= source.shape[1]
-        gathered = source[lanes][:, np.where(outside, 0, at)]
+        _flag_index("local_gather", at, columns)
+        outside = at >= columns
+        gathered = src_buffer[lanes][:, np.where(outside, 0, at)]
         _undefined(gathered, np.broadcast_to(outside, gathered.shape))
-        result[lanes] = gathered
-    if result.shape[1] == dst.free_size:
-        commit(dst, result.reshape(dst.shape))
-        return
-    target = np.array(dst.array).reshape(rows, -1)
-    target[:, : result.shape[1]] = result
-    touched = np.zeros(target.shape, bool)
-    touched[:, : result.shape[1]] = True
-    commit_where(dst, target.reshape(dst.shape), touched.reshape(dst.shape))
+        result[lanes, : at.size] = gathered
+    return result
 
 
 def _is_entry(value: Any) -> bool:
@@ -244,9 +242,31 @@ def _shuffle(call: Call) -> None:
         )
 
 
+def _moves(rows: int, mask: Any) -> dict[int, int]:
+    """Return the source row of each row that a mask moves."""
+    return {
+        row: row // QUADRANT * QUADRANT + int(mask[row % QUADRANT])
+        for row in range(rows)
+        if int(mask[row % QUADRANT]) != KEEP
+    }
+
+
+def _shuffled(call: Call) -> dict[int, int]:
+    return _moves(call["dst"].shape[0], call["shuffle_mask"])
+
+
+def _rows_part(tensor: NkiTensor, rows: Iterable[int]) -> Array:
+    """Return a mask of some rows of a tensor."""
+    touched = np.isin(np.arange(tensor.shape[0]), list(rows))
+    return np.broadcast_to(touched.reshape(-1, *(1,) * (tensor.ndim - 1)), tensor.shape)
+
+
 @instruction(
     engines=(Engine.vector,),
-    operands={"dst": Out(ON_CHIP), "src": In(ON_CHIP)},
+    operands={
+        "dst": Out(ON_CHIP, part=lambda call: _rows_part(call["dst"], _shuffled(call))),
+        "src": In(ON_CHIP, part=lambda call: _rows_part(call["src"], _shuffled(call).values())),
+    },
     require=(
         same_dtype("dst", "src"),
         same_free_size("dst", "src"),
@@ -255,42 +275,28 @@ def _shuffle(call: Call) -> None:
         ),
     ),
     arithmetic=unconverted,
-    memory=True,
     reads_first=True,
     cost=stream(over="src"),
     source="nki.isa.nc_stream_shuffle, 0.3.0",
 )
 def nc_stream_shuffle(
-    core: Core, dst: NkiTensor, src: NkiTensor, shuffle_mask: Any, name: str | None = None
-) -> None:
+    dst: NkiTensor, src: Any, shuffle_mask: Any, name: str | None = None
+) -> Array:
     """Copy rows within each quadrant of 32 partitions as the mask says; 255 keeps a row."""
-    rows = dst.shape[0]
-    mask = [int(m) for m in shuffle_mask]
-    used = {row // QUADRANT * QUADRANT + mask[row % QUADRANT] for row in range(rows)}
-    for source in used if not src.storage.complete else ():
-        # Rows that the mask does not name may be unwritten.
-        if source < src.shape[0]:
-            prepare_read(src[source : source + 1], "nc_stream_shuffle", "src")
-    hidden = src.storage.unwritten(*src.region)
-    stored = np.array(with_sentinel(src, hidden)).reshape(src.shape[0], -1)
-    result = np.empty((rows, stored.shape[1]), stored.dtype)
-    written = np.zeros(rows, bool)
-    for row in range(rows):
-        entry = mask[row % QUADRANT]
-        if entry == KEEP:
-            continue
-        source = row // QUADRANT * QUADRANT + entry
-        written[row] = True
-        if source < stored.shape[0]:
-            result[row] = stored[source]
-        else:
-            _undefined(result[row : row + 1], np.ones((1, stored.shape[1]), bool))
-            _flag_index("nc_stream_shuffle", np.array([source]), stored.shape[0])
-    if written.all():
-        commit(dst, result.reshape(dst.shape))
-        return
-    where = np.broadcast_to(written[:, None], result.shape).reshape(dst.shape)
-    commit_where(dst, result.reshape(dst.shape), where)
+    moves = _moves(dst.shape[0], shuffle_mask)
+    to, of = np.array(list(moves), np.int64), np.array(list(moves.values()), np.int64)
+    _flag_index("nc_stream_shuffle", of, src.shape[0])
+    outside = of >= src.shape[0]
+    result = np.empty((dst.shape[0], src.shape[1]), src.dtype)
+    moved = src[np.where(outside, 0, of)]
+    _undefined(moved, np.broadcast_to(outside[:, None], moved.shape))
+    result[to] = moved
+    return result
+
+
+def _first_lanes(name: str) -> Callable[[Call], Array]:
+    """Return what gives a mask of the first partition of each GpSimd core."""
+    return lambda call: _rows_part(call[name], range(0, call[name].shape[0], LANES))
 
 
 def _extra_element(call: Call) -> None:
@@ -309,7 +315,10 @@ def _extra_element(call: Call) -> None:
 
 @instruction(
     engines=(Engine.gpsimd,),
-    operands={"dst": Out(SBUF), "src": In(SBUF)},
+    operands={
+        "dst": Out(SBUF, part=_first_lanes("dst")),
+        "src": In(SBUF, part=_first_lanes("src")),
+    },
     require=(
         same_partitions("dst", "src"),
         dtype_in("src", (float32, int32)),
@@ -319,31 +328,26 @@ def _extra_element(call: Call) -> None:
     ),
     since=3,
     arithmetic=unconverted,
-    memory=True,
     cost=startup_stream(over="src", factor=4),
     source="nki.isa.nonzero_with_count, 0.3.0",
 )
 def nonzero_with_count(
-    core: Core,
     dst: NkiTensor,
-    src: NkiTensor,
+    src: Any,
     index_offset: int = 0,
     padding_val: int = -1,
     name: str | None = None,
-) -> None:
+) -> Array:
     """Write the positions of nonzero elements, padding, and their count, on every 16th partition.
 
     The other partitions of ``dst`` keep their bytes.
     """
-    for first in range(0, src.shape[0], LANES):
-        row = src[first : first + 1]
-        values = prepare_read(row, "nonzero_with_count", "src").reshape(-1)
-        positions = np.flatnonzero(values) + index_offset
-        line = np.full(values.size + 1, padding_val, np.int32)
-        line[: positions.size] = positions
-        line[-1] = positions.size
-        target = dst[first : first + 1]
-        commit(target, line.reshape(target.shape))
+    result = np.full((src.shape[0], src.shape[1] + 1), padding_val, np.int32)
+    for row in range(0, src.shape[0], LANES):
+        positions = np.flatnonzero(src[row]) + index_offset
+        result[row, : positions.size] = positions
+        result[row, -1] = positions.size
+    return result
 
 
 def _bounds_shape(call: Call) -> None:

@@ -22,14 +22,14 @@ from nkisim.dtypes import DType, bfloat16, decode, encode, float32
 from nkisim.isa import matmul_rules as broken
 from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS, spreads
 from nkisim.isa.transpose import contaminated, passed
-from nkisim.machine import Core, check_finite, instruction, prepare_read
-from nkisim.memory import NkiTensor, with_sentinel
-from nkisim.spec import PSUM, SBUF, In, Out, rules
+from nkisim.machine import Core, Loaded, check_finite, instruction
+from nkisim.memory import NkiTensor
+from nkisim.spec import PSUM, SBUF, In, Sum, rules
 from nkisim.spec.cost import matmul
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
 
-__all__ = ["adding", "nc_matmul", "note_sum", "store_sum"]
+__all__ = ["nc_matmul", "store_sum"]
 
 Array = np.ndarray
 
@@ -48,23 +48,15 @@ _REMOVED = {
 }
 
 
-def _trace(core: Core, dst: NkiTensor, *arguments: Any) -> None:
-    """Follow the accumulation groups without computing the sums."""
-    accumulate = arguments[5]
-    adding(core, dst, accumulate)
-    note_sum(dst)
-
-
 @instruction(
     engines=(Engine.tensor,),
     operands={
-        "dst": Out(PSUM, buffer_rule=broken.RESULT_BUFFER),
-        "stationary": In(SBUF, buffer_rule=broken.OPERAND_BUFFER),
-        "moving": In(SBUF, buffer_rule=broken.OPERAND_BUFFER),
+        "dst": Sum(PSUM, buffer_rule=broken.RESULT_BUFFER),
+        "stationary": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, as_view=True),
+        "moving": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, as_view=True),
     },
     require=MATMUL_CONSTRAINTS,
-    memory=True,
-    trace=_trace,
+    stateful=True,
     cost=matmul(),
     removed=_REMOVED,
     source="nki.isa.nc_matmul, 0.3.0",
@@ -72,12 +64,12 @@ def _trace(core: Core, dst: NkiTensor, *arguments: Any) -> None:
 def nc_matmul(
     core: Core,
     dst: NkiTensor,
-    stationary: NkiTensor,
-    moving: NkiTensor,
+    stationary: Loaded,
+    moving: Loaded,
     is_stationary_onezero: bool = False,
     is_moving_onezero: bool = False,
     is_transpose: bool = False,
-    accumulate: bool | None = None,
+    accumulate: Any = None,
     tile_position: Any = (),
     tile_size: Any = (),
     perf_mode: PerfMode = PerfMode.none,
@@ -91,29 +83,23 @@ def nc_matmul(
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
     """
-    rows = 2 * stationary.shape[0] if perf_mode is PerfMode.double_row else stationary.shape[0]
-    left = prepare_read(stationary, "nc_matmul", "stationary").reshape(rows, -1)
-    right = prepare_read(moving, "nc_matmul", "moving").reshape(rows, -1)
-    adds = adding(core, dst, accumulate)
-    if is_transpose and _passes(core, dst, stationary, moving, left, right, adds):
+    rows = stationary.view.shape[0] * (2 if perf_mode is PerfMode.double_row else 1)
+    left, right = stationary.stored.reshape(rows, -1), moving.stored.reshape(rows, -1)
+    if is_transpose and _passes(core, dst, stationary.view, moving.view, left, right, accumulate):
         return
-    watched = core.recorder.watches_values and np.isfinite(dst.array[adds]).all()
+    watched = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
     plain = dst.dtype is float32 and dst.ndim == 2
-    if (
-        plain
-        and (adds is True or adds is False)
-        and _multiply_on_unit(stationary, moving, left, right, dst.array, add=adds)
+    on_unit = plain and (accumulate is True or accumulate is False)
+    if not on_unit or not _multiply_on_unit(
+        stationary.view, moving.view, left, right, dst.array, add=accumulate
     ):
-        note_sum(dst)
-    else:
-        left = _widened(stationary, left, "stationary", is_stationary_onezero)
-        right = _widened(moving, right, "moving", is_moving_onezero)
-        if plain and adds is False:
+        left = _widened(stationary.view, left, "stationary", is_stationary_onezero)
+        right = _widened(moving.view, right, "moving", is_moving_onezero)
+        if plain and accumulate is False:
             np.matmul(left.T, right, out=dst.array)
-            note_sum(dst)
         else:
             product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
-            store_sum(core, dst, product, accumulate=adds)
+            store_sum(dst, product, accumulate)
     if watched:
         check_finite("nc_matmul", (left, right), dst.array)
 
@@ -185,7 +171,6 @@ def _passes(
         spread = spreads(core.generation.number, Engine.tensor, stationary.dtype)
         moved = left[ones.argmax(axis=0)].T
         dst.array[...] = passed(moved, stationary, dst, spread=spread).reshape(dst.shape)
-        note_sum(dst)
         return True
     flag(
         broken.TRANSPOSE_MOVING,
@@ -229,77 +214,7 @@ def _check_onezero(values: Array, name: str) -> None:
         )
 
 
-def adding(
-    core: Core, dst: NkiTensor, accumulate: bool | None, name: str = "nc_matmul"
-) -> Array | bool:
-    """Decide which elements of ``dst`` are added to, and flag broken accumulation groups."""
-    state = dst.storage.psum
-    assert state is not None
-    region = dst.region
-    if accumulate is not None and not accumulate:
-        return False
-    if region is state.current:
-        return True
-    if accumulate and state.interrupted(region):
-        _flag_interrupted(name, dst, "written by another engine or another matmul")
-        return True
-    opened = state.opened(region)
-    if accumulate is None:
-        if opened is True and state.evicted(region):
-            flag(
-                broken.REUSED_GROUP,
-                f"{name} adds to `{dst.name}`, whose sum was already read out",
-                instruction=name,
-                operand="dst",
-                seen="accumulate=None on a tile that was read since its last matmul",
-                fix="write accumulate=(k > 0), or allocate the PSUM tile inside the outer loop",
-            )
-        return opened
-    if opened is not True:
-        _not_begun(name, core, dst)
-    elif state.evicted(region):
-        _flag_interrupted(name, dst, "read")
-    return True
-
-
-def _flag_interrupted(name: str, dst: NkiTensor, how: str) -> None:
-    flag(
-        broken.INTERRUPTED_GROUP,
-        f"{name} continues an accumulation in `{dst.name}` that was {how} in between",
-        instruction=name,
-        operand="dst",
-        seen=f"dst was {how} between two accumulating matmuls",
-        fix="finish the accumulation first, or begin a new one with accumulate=False",
-    )
-
-
-def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
-    hidden = dst.storage.unwritten(*dst.region)
-    if hidden is not None:
-        # The sum that follows overwrites dst, so the sentinel may stand in the memory itself.
-        dst.array[...] = with_sentinel(dst, hidden)
-        flag(
-            broken.ACCUMULATE_UNWRITTEN,
-            f"{name} adds to `{dst.name}`, which nothing has written",
-            instruction=name,
-            operand="dst",
-            seen=f"{int(hidden.sum())} unwritten elements",
-            fix="pass accumulate=(k > 0), or leave accumulate=None",
-            notes=(f"dst   {dst.describe()}",),
-        )
-    elif core.generation.number <= 3:
-        flag(
-            broken.ACCUMULATE_AFTER_FILL,
-            f"{name} adds to `{dst.name}`, an accumulation that no matmul has begun",
-            instruction=name,
-            operand="dst",
-            seen="dst was last written by another engine",
-            fix="drop the fill and pass accumulate=(k > 0)",
-            notes=(f"dst   {dst.describe()}",),
-        )
-
-
-def store_sum(core: Core, dst: NkiTensor, product: Array, accumulate: Array | bool) -> None:
+def store_sum(dst: NkiTensor, product: Array, accumulate: Array | bool) -> None:
     """Put a product into PSUM, adding where told; sums are rounded to ``dst``'s type."""
     target = dst.array
     product = product.reshape(dst.shape)
@@ -313,16 +228,3 @@ def store_sum(core: Core, dst: NkiTensor, product: Array, accumulate: Array | bo
             total = np.where(accumulate, old + product, product)
         if total is not target:
             target[...] = total if target.dtype == np.float32 else encode(total, dst.dtype)
-    note_sum(dst)
-
-
-def note_sum(dst: NkiTensor) -> None:
-    """Note that a matmul wrote all of ``dst``."""
-    storage = dst.storage
-    storage.version += 1
-    dst.alloc.written = True
-    if not storage.complete:
-        storage.mark_written(*dst.region)
-    assert storage.psum is not None
-    if dst.region is not storage.psum.current:
-        storage.psum.open(dst.region)

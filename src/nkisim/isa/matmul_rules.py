@@ -154,38 +154,14 @@ TRANSPOSE_MOVING = _declare(
     "transpose-moving",
     "nc_matmul in transpose mode has a moving operand that is no identity or permutation.",
     "the mode passes bits through and neither scales nor sums",
+    on_values=True,
 )
 ONEZERO_HINT = _declare(
     "D010",
     "onezero-hint",
     "A float32 operand hinted as ones and zeros holds other values.",
     "the engine skips the passes for the low-order parts",
-)
-ACCUMULATE_UNWRITTEN = _declare(
-    "M003",
-    "accumulate-unwritten",
-    "A matmul adds to PSUM that nothing has written.",
-    "the sum starts from whatever was left there",
-)
-ACCUMULATE_AFTER_FILL = _declare(
-    "M004",
-    "accumulate-after-fill",
-    "A matmul adds to a PSUM tile whose accumulation was not begun by a matmul.",
-    "on gen2 and gen3 only a matmul can begin an accumulation; adding onto a filled tile is "
-    "undefined",
-)
-INTERRUPTED_GROUP = _declare(
-    "M042",
-    "interrupted-accumulation",
-    "PSUM is read or written by another engine between two matmuls that accumulate into it.",
-    "a partial sum is consumed, or lost",
-)
-REUSED_GROUP = _declare(
-    "M043",
-    "reused-accumulation",
-    "accumulate=None adds to a PSUM tile whose earlier sum was already read out.",
-    "the second use of the tile continues the first sum",
-    severity="warning",
+    on_values=True,
 )
 
 

@@ -7,6 +7,7 @@ that quadrant, at row 0, 4, 8 or 12 of it; where the view of the scales starts s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -29,12 +30,11 @@ from nkisim.dtypes import (
 )
 from nkisim.dtypes.packed import unpack_planes
 from nkisim.isa import matmul_rules as broken
-from nkisim.isa.matmul import adding, note_sum, store_sum
+from nkisim.isa.matmul import store_sum
 from nkisim.isa.matmul_rules import array_tile
-from nkisim.machine import Core, check_finite, commit, instruction, prepare_read
-from nkisim.machine.transfer import note_written, trace_read
+from nkisim.machine import Core, Loaded, check_finite, instruction
 from nkisim.memory import NkiTensor
-from nkisim.spec import PSUM, SBUF, Call, Constraint, In, Out, unconverted
+from nkisim.spec import PSUM, SBUF, Call, Constraint, In, Operand, Out, Sum, unconverted
 from nkisim.spec.constraints import dtype_in, one_start_partition, unpacked
 from nkisim.spec.cost import matmul, stream
 from nkisim.spec.enums import engine as Engine
@@ -169,20 +169,28 @@ def _quantize_sizes(call: Call) -> None:
     _check_scale(call, "dst_scale", "src", elements // PACKED)
 
 
-def _trace_quantize(
-    core: Core, dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str | None
-) -> None:
-    """Note what is written without computing it."""
-    note_written(dst)
-    note_written(_scale_rows(dst_scale, src.shape[0]))
+def _scale_rows(rows: int) -> Array:
+    """Return the rows that hold the scales of ``rows`` partitions of data: 4 in each quadrant."""
+    return np.flatnonzero(np.arange(rows) % QUADRANT < SCALE_ROWS)
+
+
+def _scales_part(name: str, data: str) -> Callable[[Call], Array]:
+    """Return what gives a mask of the scales in a tile of them."""
+
+    def part(call: Call) -> Array:
+        touched = np.zeros(call[name].shape, bool)
+        touched[_scale_rows(call[data].shape[0])] = True
+        return touched
+
+    return part
 
 
 @instruction(
     engines=(Engine.vector,),
     operands={
         "dst": Out(SBUF),
-        "src": In(SBUF),
-        "dst_scale": Out(SBUF, any_start=True, partial=True),
+        "src": In(SBUF, as_view=True),
+        "dst_scale": Out(SBUF, any_start=True, part=_scales_part("dst_scale", "src")),
     },
     require=(
         dtype_in("src", (float16, bfloat16), MX_DTYPE),
@@ -197,14 +205,13 @@ def _trace_quantize(
     ),
     since=4,
     arithmetic=unconverted,
-    memory=True,
-    trace=_trace_quantize,
+    stateful=True,
     cost=stream(over="src", factor=0.25),
     source="nki.isa.quantize_mx, 0.3.0",
 )
 def quantize_mx(
-    core: Core, dst: NkiTensor, src: NkiTensor, dst_scale: NkiTensor, name: str | None = None
-) -> None:
+    core: Core, dst: NkiTensor, src: Any, dst_scale: NkiTensor, name: str | None = None
+) -> tuple[Array, Array]:
     """Round blocks of 8 partitions by 4 elements to packed float8 and one scale each.
 
     The scale of a block with largest magnitude a is 2^(floor(log2 a) - E), where E is the exponent
@@ -222,8 +229,8 @@ def quantize_mx(
     """
     element, largest = _ELEMENTS[dst.dtype]
     rows, words = dst.shape[0], dst.free_size
-    stored = prepare_read(src, "quantize_mx", "src")
-    values = stored if stored.dtype == np.float32 else decode(stored, src.dtype)
+    tile, stored = src
+    values = stored if stored.dtype == np.float32 else decode(stored, tile.dtype)
     blocks = values.reshape(rows // BLOCK_ROWS, BLOCK_ROWS, words, PACKED)
     saturates = core.release < "0.5.0"
     largest -= not saturates
@@ -233,9 +240,9 @@ def quantize_mx(
         assert element.max_finite is not None
         np.clip(scaled, -element.max_finite, element.max_finite, out=scaled)
     elements = encode(scaled, element)
-    commit(dst, elements.view(dst.dtype.numpy).reshape(dst.shape))
-    scales = _scale_rows(dst_scale, rows)
-    commit(scales, (exponent + BIAS).astype(np.uint8).reshape(scales.shape))
+    scales = np.zeros((dst_scale.shape[0], words), np.uint8)
+    scales[_scale_rows(rows)] = exponent + BIAS
+    return elements.view(dst.dtype.numpy).reshape(rows, words), scales
 
 
 def _scale_exponents(magnitude: Array, largest: int) -> Array:
@@ -244,14 +251,6 @@ def _scale_exponents(magnitude: Array, largest: int) -> Array:
     exponent = np.where(np.isfinite(magnitude), np.frexp(magnitude)[1] - 1, 128) - largest
     exponent[magnitude == 0] = -BIAS
     return np.asarray(np.maximum(exponent, -BIAS))
-
-
-def _scale_rows(scale: NkiTensor, rows: int) -> NkiTensor:
-    """Return the scales for ``rows`` partitions of data: (quadrants, 4, words)."""
-    shape = (rows // QUADRANT, SCALE_ROWS, *scale.shape[1:])
-    step = scale.strides[0]
-    strides = (QUADRANT * step, step, *scale.strides[1:])
-    return NkiTensor(scale.alloc, shape, scale.dtype, scale.start, strides, trusted=scale.trusted)
 
 
 def _matmul_sizes(call: Call) -> None:
@@ -333,36 +332,23 @@ def _row_tile(call: Call) -> None:
         )
 
 
-def _trace_matmul(
-    core: Core,
-    dst: NkiTensor,
-    stationary: NkiTensor,
-    moving: NkiTensor,
-    stationary_scale: NkiTensor,
-    moving_scale: NkiTensor,
-    tile_position: Any,
-    tile_size: Any,
-    accumulate: bool | None,
-    name: str | None,
-) -> None:
-    """Follow the scales and the accumulation groups without computing the sums."""
-    rows = stationary.shape[0]
-    trace_read(_scale_rows(stationary_scale, rows), "nc_matmul_mx", "stationary_scale")
-    trace_read(_scale_rows(moving_scale, rows), "nc_matmul_mx", "moving_scale")
-    adding(core, dst, accumulate, "nc_matmul_mx")
-    note_sum(dst)
+def _scale_of(data: str) -> Operand:
+    return In(
+        SBUF,
+        buffer_rule=broken.OPERAND_BUFFER,
+        any_start=True,
+        part=_scales_part(f"{data}_scale", data),
+    )
 
 
 @instruction(
     engines=(Engine.tensor,),
     operands={
-        "dst": Out(PSUM, buffer_rule=broken.RESULT_BUFFER),
-        "stationary": In(SBUF, buffer_rule=broken.OPERAND_BUFFER),
-        "moving": In(SBUF, buffer_rule=broken.OPERAND_BUFFER),
-        "stationary_scale": In(
-            SBUF, buffer_rule=broken.OPERAND_BUFFER, any_start=True, partial=True
-        ),
-        "moving_scale": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, any_start=True, partial=True),
+        "dst": Sum(PSUM, buffer_rule=broken.RESULT_BUFFER),
+        "stationary": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, as_view=True),
+        "moving": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, as_view=True),
+        "stationary_scale": _scale_of("stationary"),
+        "moving_scale": _scale_of("moving"),
     },
     require=(
         dtype_in("stationary", tuple(_EXPONENTS), MX_DTYPE),
@@ -392,21 +378,20 @@ def _trace_matmul(
     ),
     since=4,
     arithmetic=unconverted,
-    memory=True,
-    trace=_trace_matmul,
+    stateful=True,
     cost=matmul(),
     source="nki.isa.nc_matmul_mx, 0.3.0",
 )
 def nc_matmul_mx(
     core: Core,
     dst: NkiTensor,
-    stationary: NkiTensor,
-    moving: NkiTensor,
-    stationary_scale: NkiTensor,
-    moving_scale: NkiTensor,
+    stationary: Loaded,
+    moving: Loaded,
+    stationary_scale: Array,
+    moving_scale: Array,
     tile_position: Any = None,
     tile_size: Any = None,
-    accumulate: bool | None = None,
+    accumulate: Any = None,
     name: str | None = None,
 ) -> None:
     """Write or add ``stationary.T @ moving`` of scaled blocks to a PSUM tile.
@@ -415,27 +400,25 @@ def nc_matmul_mx(
     and are summed in float32, in an order that is not specified; ``accumulate`` is that of
     nc_matmul. A block with the scale 255 is NaN.
     """
-    left = _dequantised(stationary, stationary_scale, "stationary")
-    right = _dequantised(moving, moving_scale, "moving")
-    adds = adding(core, dst, accumulate, "nc_matmul_mx")
-    watched = core.recorder.watches_values and np.isfinite(dst.array[adds]).all()
+    left, right = _dequantised(stationary, stationary_scale), _dequantised(moving, moving_scale)
+    watched = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
     if left.dtype == right.dtype == np.float32:
         product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
     else:
         product = np.matmul(left.T, right).astype(np.float32)
-    store_sum(core, dst, product, accumulate=adds)
+    store_sum(dst, product, accumulate)
     if watched:
         check_finite("nc_matmul_mx", (left, right), dst.array)
 
 
-def _dequantised(tensor: NkiTensor, scale: NkiTensor, name: str) -> Array:
+def _dequantised(operand: Loaded, scale: Array) -> Array:
     """Return the values of an operand as (contraction, words).
 
     They are float32, or float64 where the scale would take a number beyond float32, although its
     product with a small one is not.
     """
-    words = prepare_read(tensor, "nc_matmul_mx", name)
-    stored = prepare_read(_scale_rows(scale, tensor.shape[0]), "nc_matmul_mx", f"{name}_scale")
+    tensor, words = operand
+    stored = scale[_scale_rows(tensor.shape[0])]
     rows, columns = tensor.shape[0], tensor.free_size
     key = (*tensor.region, tensor.dtype)
     planes = tensor.storage.decoded(key)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.machine import CORE, commit, current_core, prepare_read
+from nkisim.machine import CORE, admit_static, commit, current_core, prepare_read
 from nkisim.memory import MemoryRegion, NKIObject, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
@@ -168,8 +168,8 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
     core = current_core(name)
     if not core.values:
         raise ValueError(f"{name}: the loaded value decides what follows; run with values=True")
-    source = _one_element(name, argument, tensor)
-    core.begin(shared=source.buffer is MemoryRegion.shared_hbm)
+    core.begin(shared=tensor.buffer is MemoryRegion.shared_hbm)
+    source = admit_static(core, _one_element(name, argument, tensor), name, argument)
     source.alloc.life.read(core.clock)
     return prepare_read(source, name, argument).reshape(-1)[0]
 
@@ -217,7 +217,7 @@ def register_load(dst: Any, src: Any) -> None:
 def register_store(dst: Any, src: Any) -> None:
     """Write the value of a register to a tensor with one element."""
     core = current_core("nisa.register_store")
-    target = _one_element("register_store", "dst", dst)
+    target = admit_static(core, _one_element("register_store", "dst", dst), "register_store", "dst")
     value = _register("register_store", "src", src).read()
     core.begin(shared=target.buffer is MemoryRegion.shared_hbm)
     storage = target.alloc.storage_dtype(target.dtype)

@@ -29,8 +29,8 @@ from nkisim.dtypes import (
     uint32,
 )
 from nkisim.isa.generators import LANES, XORWOW_WORDS, Generator, Lfsr, Xorwow, uniform
-from nkisim.machine import Core, instruction, prepare_read
-from nkisim.memory import NkiTensor, resolve_scalar
+from nkisim.machine import Core, Loaded, instruction
+from nkisim.memory import NkiTensor
 from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Column, Constraint, In, Out, unconverted
 from nkisim.spec.constraints import (
     dtype_in,
@@ -41,7 +41,7 @@ from nkisim.spec.constraints import (
 )
 from nkisim.spec.cost import fixed, stream
 from nkisim.spec.enums import engine as Engine
-from nkisim.spec.instruction import ValueWatch
+from nkisim.spec.instruction import Follow, ValueWatch
 
 __all__ = ["dropout", "rand2", "rand_get_state", "rand_set_state", "rng", "set_rng_seed"]
 
@@ -53,6 +53,7 @@ DROP_PROBABILITY = declare(
     "error",
     "dropout has a probability outside 0 to 1, or one of a type that its data does not allow.",
     "the engine compares random numbers with it as a fraction, in float32 for integer data",
+    on_values=True,
 )
 RANDOM_ARGUMENT = declare(
     "D039",
@@ -61,6 +62,7 @@ RANDOM_ARGUMENT = declare(
     "A seed, state, range or destination of a random number instruction is not of its form.",
     "seeds are one 32-bit word, states 6 or 24 words per partition, ranges float32 with min < max",
     meaningless=True,
+    on_values=True,
 )
 UNSEEDED = declare(
     "R012",
@@ -109,8 +111,8 @@ def _lanes(tensor: NkiTensor) -> Array:
     return (tensor.start_partition + np.arange(tensor.shape[0])) % LANES
 
 
-def _read_source(core: Core, engine: Engine, lanes: Array, name: str) -> Generator:
-    """Return the generator of an engine to read numbers or states; flags lanes without a seed."""
+def _check_seeded(core: Core, engine: Engine, lanes: Array, name: str) -> None:
+    """Flag, once, lanes of an engine that are used without a seed."""
     source = _source(core, engine)
     unseeded = int((~source.seeded[lanes]).sum())
     if unseeded and not source.told:
@@ -126,13 +128,17 @@ def _read_source(core: Core, engine: Engine, lanes: Array, name: str) -> Generat
             if engine is Engine.vector
             else "set a state with nisa.rand_set_state on gpsimd first, or use the vector engine",
         )
-    return source.generator
 
 
-def _draw(core: Core, engine: Engine, dst: NkiTensor, name: str) -> Array:
+def _draws(call: Call) -> Follow:
+    """Return what looks for seeds in the lanes that a call draws from."""
+    dst, name, engine = call.instruction.parameters.index("dst"), call.name, call.engine
+    return lambda core, arguments: _check_seeded(core, engine, _lanes(arguments[dst]), name)
+
+
+def _draw(core: Core, engine: Engine, dst: NkiTensor) -> Array:
     """Return one uint32 number per element of ``dst``, from the lanes of its partitions."""
-    lanes = _lanes(dst)
-    return _read_source(core, engine, lanes, name).draw(lanes, dst.free_size)
+    return _source(core, engine).generator.draw(_lanes(dst), dst.free_size)
 
 
 def _bits(call: Call) -> Arithmetic:
@@ -157,6 +163,7 @@ def _rng_engines(call: Call) -> tuple[Engine, ...]:
     ),
     arithmetic=_bits,
     stateful=True,
+    follow=_draws,
     cost=stream(over="dst"),
     source="nki.isa.rng, 0.3.0",
 )
@@ -167,7 +174,7 @@ def rng(core: Core, dst: Any, engine: Engine = Engine.unknown, name: str | None 
     ``set_rng_seed`` seeds and that reaches PSUM.
     """
     drawing = Engine.vector if engine is Engine.unknown else engine
-    return _draw(core, drawing, dst, "rng")
+    return _draw(core, drawing, dst)
 
 
 def _range(call: Call) -> ValueWatch:
@@ -205,6 +212,7 @@ def _range(call: Call) -> ValueWatch:
     ),
     since=4,
     stateful=True,
+    follow=_draws,
     # Integers beyond 2^24 are coarse here as every uniform float32 is, not the result of arithmetic
     # that lost digits.
     moves=True,
@@ -217,7 +225,7 @@ def rand2(core: Core, dst: Any, min: Any, max: Any, name: str | None = None) -> 
 
     Narrow types may round up to ``max``.
     """
-    return uniform(_draw(core, Engine.vector, dst, "rand2"), min, max)
+    return uniform(_draw(core, Engine.vector, dst), min, max)
 
 
 def _probability_type(call: Call) -> None:
@@ -271,6 +279,7 @@ def _probability_value(call: Call) -> ValueWatch:
     ),
     arithmetic=unconverted,
     stateful=True,
+    follow=_draws,
     watch_values=_probability_value,
     cost=stream(over="data"),
     source="nki.isa.dropout, 0.3.0",
@@ -281,8 +290,8 @@ def dropout(core: Core, dst: Any, data: Any, prob: Any, name: str | None = None)
     An element is dropped when its random number is below ``prob`` * 2^32, so 0 keeps and 1 drops
     everything.
     """
-    threshold = np.asarray(prob).astype(np.float64) * 2.0**32
-    dropped = _draw(core, Engine.vector, dst, "dropout") < threshold
+    threshold = np.asarray(prob).astype(np.float32).astype(np.float64) * 2.0**32
+    dropped = _draw(core, Engine.vector, dst) < threshold
     result = np.array(data)
     result[dropped] = 0
     return result
@@ -305,12 +314,22 @@ def _one_word(call: Call) -> None:
         )
 
 
+def _seeds_all(call: Call) -> Follow:
+    """Return what notes that every lane of the Vector engine has a seed."""
+
+    def follow(core: Core, arguments: Sequence[Any]) -> None:
+        _source(core, Engine.vector).seeded[:] = True
+
+    return follow
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={"src_seeds": In(ON_CHIP)},
     require=(Constraint("src_seeds is one 32-bit word", (RANDOM_ARGUMENT,), _one_word),),
     arithmetic=_bits,
     stateful=True,
+    follow=_seeds_all,
     cost=fixed(),
     source="nki.isa.set_rng_seed, 0.3.0",
 )
@@ -318,7 +337,6 @@ def set_rng_seed(core: Core, src_seeds: Any, name: str | None = None) -> tuple[(
     """Seed the Vector engine: all lanes, from the bits of one 32-bit word."""
     source = _source(core, Engine.vector)
     source.generator.seed(int(src_seeds[0, 0]))
-    source.seeded[:] = True
     return ()
 
 
@@ -363,37 +381,42 @@ def _state_of(name: str) -> tuple[Callable[[Call], Engine], Constraint]:
     return engine, Constraint(text, (RANDOM_ARGUMENT,), check)
 
 
+def _seeds_lanes(call: Call) -> Follow:
+    """Return what notes that the lanes of ``src_seeds`` have a seed."""
+    engine = call.engine
+
+    def follow(core: Core, arguments: Sequence[Any]) -> None:
+        _source(core, engine).seeded[_lanes(arguments[0])] = True
+
+    return follow
+
+
 _SEEDS_ENGINE, _SEEDS_FORM = _state_of("src_seeds")
 _DST_ENGINE, _DST_FORM = _state_of("dst")
 
 
 @instruction(
     engines=(Engine.gpsimd, Engine.vector),
-    operands={"src_seeds": In(SBUF)},
+    operands={"src_seeds": In(SBUF, as_view=True)},
     require=(engine_among(_state_engines, "on the Vector engine from gen4"), _SEEDS_FORM),
     since=3,
     choose_engine=_SEEDS_ENGINE,
-    # The body needs to know which partitions it reads, not only what is in them.
-    memory=True,
+    arithmetic=_bits,
+    stateful=True,
+    follow=_seeds_lanes,
     cost=fixed(),
     source="nki.isa.rand_set_state, 0.3.0",
 )
 def rand_set_state(
-    core: Core, src_seeds: NkiTensor, engine: Engine = Engine.unknown, name: str | None = None
+    core: Core, src_seeds: Loaded, engine: Engine = Engine.unknown, name: str | None = None
 ) -> None:
     """Set the generator states of the lanes that ``src_seeds`` covers.
 
     Without ``engine=`` the number of words decides: 24 are for the Vector engine, 6 for GpSimd.
     """
-    tile: NkiTensor | None = src_seeds
-    here = {"instruction": "rand_set_state", "operand": "src_seeds"}
-    if src_seeds.indirect is not None:
-        tile = resolve_scalar(src_seeds, skip=False, **here)
-    assert tile is not None
-    lanes = _lanes(tile)
+    tile, stored = src_seeds
     source = _source(core, _state_engine(core.generation.number, engine, tile.free_size))
-    source.generator.set_state(lanes, prepare_read(tile, **here))
-    source.seeded[lanes] = True
+    source.generator.set_state(_lanes(tile), stored)
 
 
 @instruction(
@@ -404,6 +427,7 @@ def rand_set_state(
     choose_engine=_DST_ENGINE,
     arithmetic=_bits,
     stateful=True,
+    follow=_draws,
     cost=fixed(),
     source="nki.isa.rand_get_state, 0.3.0",
 )
@@ -414,6 +438,5 @@ def rand_get_state(
 
     Without ``engine=`` the number of words decides: 24 are for the Vector engine, 6 for GpSimd.
     """
-    lanes = _lanes(dst)
     owner = _state_engine(core.generation.number, engine, dst.free_size)
-    return _read_source(core, owner, lanes, "rand_get_state").get_state(lanes)
+    return _source(core, owner).generator.get_state(_lanes(dst))

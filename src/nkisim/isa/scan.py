@@ -102,6 +102,7 @@ def _no_wide_integers(call: Call) -> None:
         Constraint("no 32-bit integers", (rules.RESTRICTED_DTYPE,), _no_wide_integers),
     ),
     stateful=True,
+    follow=follow_chain(Engine.vector),
     cost=stream(over="src"),
     source="nki.isa.tensor_scalar_cumulative, 0.3.0",
 )
@@ -119,9 +120,7 @@ def tensor_scalar_cumulative(
     """Return the running ``reg = (src[i] <op0> imm0) <op1> reg``; registers persist."""
     function = as_op(op1)
     assert function is not None
-    lanes = (dst.start_partition, src.shape[0])
-    follow_chain(core, Engine.vector, reduce_cmd, "tensor_scalar_cumulative", lanes, reads=False)
-    registers = core.accumulators(Engine.vector).rows(*lanes)
+    registers = core.accumulators(Engine.vector).rows(dst.start_partition, src.shape[0])
     if reduce_cmd in (ReduceCmd.reset, ReduceCmd.reset_reduce):
         registers[...] = function.identity
     elif reduce_cmd is ReduceCmd.load_reduce:

@@ -8,11 +8,11 @@ import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import holds, int8, int16, uint8, uint16, uint32
-from nkisim.isa.accumulate import accumulate
+from nkisim.isa.accumulate import accumulate, follow_chain
 from nkisim.isa.activation import reduce_res_fits
 from nkisim.isa.elementwise import apply, same_bits_or_fp32
 from nkisim.isa.fill import PATTERN_COUNT, affine_values, pattern_fits, stored_scalar
-from nkisim.machine import Core, commit_where, instruction, prepare_read
+from nkisim.machine import Core, Partial, instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import (
     ON_CHIP,
@@ -22,10 +22,10 @@ from nkisim.spec import (
     Column,
     Constraint,
     In,
-    InOut,
     Op,
     Out,
     rules,
+    unconverted,
 )
 from nkisim.spec.constraints import (
     at_most_one_in_psum,
@@ -107,12 +107,18 @@ def _predicate_fits(data: str) -> Constraint:
     return Constraint(f"predicate and {data} have one size", (PREDICATE_SHAPE,), check)
 
 
+def _number_fits(call: Call) -> None:
+    dst = call.tensor("dst")
+    if dst is not None and call.tensor("src") is None and dst.dtype.kind == "packed":
+        refuse_pack(call, "dst", dst)
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={
-        "dst": InOut(ON_CHIP),
-        "src": In(ON_CHIP, scalar=True),
-        "predicate": In(ON_CHIP),
+        "dst": Out(ON_CHIP, flat=True, masked=True),
+        "src": In(ON_CHIP, scalar=True, flat=True),
+        "predicate": In(ON_CHIP, flat=True),
     },
     require=(
         _predicate_fits("dst"),
@@ -122,32 +128,26 @@ def _predicate_fits(data: str) -> Constraint:
         same_dtype("dst", "src"),
         at_most_one_in_psum("src", "predicate"),
         one_start_partition("src", "predicate"),
+        Constraint("a number goes into no x4 tile", (rules.OPERAND_DTYPE,), _number_fits),
     ),
-    arithmetic=same_bits_or_fp32("dst", "src"),
-    memory=True,
+    arithmetic=unconverted,
     cost=stream(over="dst", factor=2),
     source="nki.isa.tensor_copy_predicated, 0.3.0",
 )
 def tensor_copy_predicated(
-    core: Core,
     dst: NkiTensor,
     src: Any,
     predicate: Any,
     reverse_pred: bool = False,
     name: str | None = None,
-) -> None:
+) -> Partial:
     """Copy elements where the predicate is true; the others keep their bytes."""
-    chosen = prepare_read(predicate, "tensor_copy_predicated", "predicate").reshape(dst.shape) != 0
-    if reverse_pred:
-        chosen = ~chosen
-    if isinstance(src, NkiTensor):
-        values = prepare_read(src, "tensor_copy_predicated", "src").reshape(dst.shape)
-    else:
-        values = np.asarray(stored_scalar(dst, src))
-        if not holds(dst.dtype, src):
-            found = misfit(dst.dtype, src)
-            flag(**found, instruction="tensor_copy_predicated", operand="src")
-    commit_where(dst, values, chosen)
+    chosen = (predicate == 0) if reverse_pred else (predicate != 0)
+    if isinstance(src, np.ndarray):
+        return Partial(src, chosen)
+    if not holds(dst.dtype, src):
+        flag(**misfit(dst.dtype, src), instruction="tensor_copy_predicated", operand="src")
+    return Partial(np.asarray(stored_scalar(dst, src)), chosen)
 
 
 _SELECT_DTYPES = "any type but tfloat32, int32 and uint32"
@@ -200,6 +200,7 @@ def _maximum_only(call: Call) -> None:
         reduce_res_fits("reduce_res", "on_true"),
     ),
     stateful=True,
+    follow=follow_chain(Engine.vector),
     cost=stream(over="dst", factor=2),
     source="nki.isa.select_reduce, 0.3.0",
 )
@@ -218,9 +219,7 @@ def select_reduce(
     """Select ``on_true`` or ``on_false`` by predicate, and take the maximum when commanded."""
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
     result = np.where(chosen, on_true, on_false)
-    return accumulate(
-        core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res, name="select_reduce"
-    )
+    return accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res)
 
 
 _COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
@@ -307,6 +306,7 @@ def _range_select_fields(call: Call) -> None:
     ),
     since=3,
     stateful=True,
+    follow=follow_chain(Engine.vector),
     cost=stream(over="dst"),
     source="nki.isa.range_select, 0.3.0",
 )
@@ -329,9 +329,7 @@ def range_select(
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
     result = np.where(chosen, on_true_tile, np.float32(on_false_value))
-    return accumulate(
-        core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res, name="range_select"
-    )
+    return accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res)
 
 
 _HELD = holds_constant("dst", "on_false_value")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.machine import Core, commit, instruction, prepare_read
+from nkisim.machine import Core, instruction
 from nkisim.memory import MemoryRegion, NkiTensor
-from nkisim.spec import HBM, ON_CHIP, SBUF, Call, Constraint, In, Out, rules, unconverted
+from nkisim.spec import HBM, ON_CHIP, SBUF, Call, Constraint, In, Named, Out, rules, unconverted
 from nkisim.spec.constraints import same_dtype, same_free_size, same_partitions
 from nkisim.spec.cost import fixed, transfer
 from nkisim.spec.enums import dma_engine as DmaEngine
@@ -77,10 +77,10 @@ def _barrier(call: Call) -> None:
 
 @instruction(
     engines=(Engine.gpsimd, Engine.vector, Engine.scalar, Engine.tensor, Engine.sync),
-    operands={"data": In(HBM, ON_CHIP, flat=True)},
+    operands={"data": Named(HBM, ON_CHIP)},
     require=(Constraint("cores (0, 1)", (BARRIER,), _barrier),),
     since=3,
-    memory=True,
+    stateful=True,
     synchronises=True,
     cost=fixed(),
     source="nki.isa.core_barrier, 0.3.0",
@@ -152,7 +152,7 @@ def _gpsimd_size(call: Call) -> None:
 
 @instruction(
     engines=(Engine.dma,),
-    operands={"src": In(SBUF), "dst": Out(SBUF)},
+    operands={"src": In(SBUF, flat=True), "dst": Out(SBUF, flat=True)},
     require=(
         same_dtype("src", "dst"),
         same_partitions("src", "dst"),
@@ -162,7 +162,7 @@ def _gpsimd_size(call: Call) -> None:
     ),
     since=3,
     arithmetic=unconverted,
-    memory=True,
+    stateful=True,
     synchronises=True,
     cost=transfer(over="src"),
     removed={
@@ -175,14 +175,14 @@ def _gpsimd_size(call: Call) -> None:
 )
 def sendrecv(
     core: Core,
-    src: NkiTensor,
+    src: Any,
     dst: NkiTensor,
     send_to_rank: int,
     recv_from_rank: int,
     pipe_id: int,
     dma_engine: DmaEngine = DmaEngine.dma,
     name: str | None = None,
-) -> None:
+) -> Any:
     """Send a tile to the other core and receive one from it; both sides have copied on return."""
     member = core.member
     if member is None or core.num_programs != 2:
@@ -208,8 +208,7 @@ def sendrecv(
         )
     number = member.count(("sendrecv", pipe_id))
     mail = member.cluster.mail
-    stored = np.array(prepare_read(src, "sendrecv", "src"))
-    mail[member.rank, send_to_rank, pipe_id, number] = stored
+    mail[member.rank, send_to_rank, pipe_id, number] = np.array(src)
     arrives = (member.rank, member.core, pipe_id, number)
     member.wait(
         lambda: arrives in mail,
@@ -229,4 +228,4 @@ def sendrecv(
             allowed=f"{dst.dtype} {dst.shape}",
             fix="exchange tiles of one shape and dtype",
         )
-    commit(dst, received.reshape(dst.shape))
+    return received.reshape(dst.shape)

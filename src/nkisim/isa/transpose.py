@@ -16,8 +16,7 @@ from nkisim.isa.matmul_rules import (
     spreads,
     transpose_dtype,
 )
-from nkisim.machine import Core, commit, instruction, prepare_read
-from nkisim.machine.transfer import note_written
+from nkisim.machine import Core, instruction
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
 from nkisim.spec.cost import stream
@@ -49,6 +48,7 @@ TRANSPOSE_SPECIALS = declare(
     "warning",
     "The Tensor engine of gen2 transposes data with NaN or infinity.",
     "gen2 multiplies by the identity, and 0 * inf spreads NaN over the row",
+    on_values=True,
 )
 TRANSPOSE_ENGINE = declare(
     "A046",
@@ -132,7 +132,7 @@ def _dtypes(call: Call) -> None:
 
 @instruction(
     engines=(Engine.tensor, Engine.vector),
-    operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP)},
+    operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP, as_view=True)},
     require=(
         Constraint(
             "up to 128x128 from SBUF to PSUM on Tensor, 32x32 on Vector; free dimensions flattened",
@@ -147,21 +147,21 @@ def _dtypes(call: Call) -> None:
     ),
     choose_engine=_chosen,
     arithmetic=same_bits_or_fp32("dst", "data"),
-    memory=True,
+    raw_results=("dst",),
+    stateful=True,
     cost=stream(over="data"),
     source="nki.isa.nc_transpose, 0.3.0",
 )
 def nc_transpose(
     core: Core,
     dst: NkiTensor,
-    data: NkiTensor,
+    data: Any,
     engine: Engine = Engine.unknown,
     name: str | None = None,
-) -> None:
+) -> Any:
     """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity spread."""
-    stored = prepare_read(data, "nc_transpose", "data")
-    if stored.ndim != 2:
-        stored = stored.reshape(data.shape[0], -1)
+    data, stored = data
+    stored = stored.reshape(data.shape[0], -1)
     generation = core.generation.number
     if generation == 2 and data.dtype.is_float and _runs_on(data, dst, engine) is Engine.tensor:
         stored = contaminated(stored, data, "nc_transpose", "data")
@@ -173,9 +173,8 @@ def nc_transpose(
         target = dst.array
         if _has_dense_rows(target) and _has_dense_rows(stored):
             transpose_rows(target, stored)
-            note_written(dst)
-            return
-    commit(dst, result.reshape(dst.shape))
+            return None
+    return result
 
 
 def _has_dense_rows(array: Any) -> bool:

@@ -64,8 +64,7 @@ def _filled(where: str, shape: Any, value: Any, dtype: Any, buffer: Any, name: s
     else:
         tile = memory.allocate((1, 1), tensor.dtype, MemoryRegion.sbuf, where=where)
         memset(tile, number)
-        repeated = NkiTensor(tile.alloc, tensor.shape, tile.dtype, tile.start, (0,) * tensor.ndim)
-        dma_copy(tensor, repeated)
+        dma_copy(tensor, tile.repeated(tensor.shape))
     return tensor
 
 

@@ -115,11 +115,10 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
             allowed="kernel arguments",
             fix="nisa.dma_transpose, or nl.load and a transpose on the Tensor engine",
         )
-    shape = source.shape
-    while len(shape) > 2 and shape[-1] == 1:
-        shape = shape[:-1]
-    flat = NkiTensor(source.alloc, shape, source.dtype, source.start, source.strides[: len(shape)])
-    tile = fresh(tuple(reversed(shape)), source.dtype)
+    flat = source
+    while flat.ndim > 2 and flat.shape[-1] == 1:
+        flat = flat[..., 0]
+    tile = fresh(tuple(reversed(flat.shape)), source.dtype)
     dma_transpose(tile, flat)
     kind = source.dtype if dtype is None else require_dtype(dtype, "nl.load_transpose2d")
     if kind == source.dtype:

@@ -58,19 +58,13 @@ def expand_tile(tile: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
 
     Partitions are repeated by a DMA with stride 0, free dimensions by a stride-0 read.
     """
-    padded = (*tile.shape, *(1,) * (len(shape) - len(tile.shape)))
-    strides = (*tile.strides, *(tile.itemsize,) * (len(shape) - len(tile.shape)))
-    if padded == shape and tile.shape == shape:
+    if tile.shape == shape:
         return tile
     if tile.buffer is MemoryRegion.psum:
         staged = fresh(tile.shape, tile.dtype)
         tensor_copy(staged, tile)
         return expand_tile(staged, shape)
-    repeated = tuple(
-        0 if old != new else stride for old, new, stride in zip(padded, shape, strides, strict=True)
-    )
-    view = NkiTensor(tile.alloc, shape, tile.dtype, tile.start, repeated)
-    out = fresh(shape, tile.dtype)
+    view, out = tile.repeated(shape), fresh(shape, tile.dtype)
     if shape[0] != tile.shape[0]:
         dma_copy(out, view)
     else:
@@ -88,9 +82,7 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
         raise ValueError(
             f"nl.expand_dims: axis {axis} is not a free axis of a tile with {ndim} dimensions"
         )
-    shape = (*tile.shape[:position], 1, *tile.shape[position:])
-    strides = (*tile.strides[:position], tile.itemsize, *tile.strides[position:])
-    return NkiTensor(tile.alloc, shape, tile.dtype, tile.start, strides, whole=tile.whole)
+    return tile.with_axis(position)
 
 
 @checked_call("nl.transpose")

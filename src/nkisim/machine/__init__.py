@@ -1,12 +1,14 @@
 """The machine: cores that execute instructions and let clients watch."""
 
+from nkisim.machine.accesses import commit, commit_where, prepare_read
 from nkisim.machine.blas import one_blas_thread
 from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import CORE, RELEASES, Core, Event, current_core
 from nkisim.machine.dispatch import instruction
+from nkisim.machine.door import Rows, admit_static
 from nkisim.machine.plan import Plan, check_finite, make_plan
 from nkisim.machine.schedule import Schedule, Stopped
-from nkisim.machine.transfer import commit, commit_where, prepare_read
+from nkisim.machine.transfer import Loaded, Partial
 
 __all__ = [
     "CORE",
@@ -14,10 +16,14 @@ __all__ = [
     "Cluster",
     "Core",
     "Event",
+    "Loaded",
     "Member",
+    "Partial",
     "Plan",
+    "Rows",
     "Schedule",
     "Stopped",
+    "admit_static",
     "check_finite",
     "commit",
     "commit_where",

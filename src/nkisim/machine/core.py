@@ -75,6 +75,7 @@ class Core:
         generators: Random number generators of the engines, made by the instructions that use them.
         watchers: Called with an ``Event`` after every instruction.
         values: False when no numbers are computed.
+        plain: True when numbers are computed and nobody looks at them or waits for a turn.
         release: NKI release whose meaning instructions have.
         member: Place among several cores, or None for a core on its own.
         tick: Called when an instruction begins, with whether other cores can see what it touches;
@@ -94,6 +95,7 @@ class Core:
         "memory",
         "no_reorder_depth",
         "num_programs",
+        "plain",
         "plans",
         "program_id",
         "recorder",
@@ -123,8 +125,9 @@ class Core:
         self.values = values
         self.release = release
         self.recorder = recorder
+        self.plain = values and member is None and not watchers and not recorder.watches_values
         self.clock = 0
-        self.plans: dict[Any, Any] = _PLANS.setdefault((generation.number, precise), {})
+        self.plans = _PLANS.setdefault((generation.number, precise), Plans())
         self.watchers = watchers
         self.program_id = 0 if member is None else member.core
         self.num_programs = 1 if member is None else member.cluster.cores
@@ -154,7 +157,20 @@ class Core:
         return found
 
 
-_PLANS: dict[tuple[int, bool], dict[Any, Any]] = {}
+class Plans(dict[Any, Any]):
+    """Checked calls by signature, as many as are worth keeping."""
+
+    def add(self, key: Any, plan: Any) -> Any:
+        """Keep a plan, and return it."""
+        if len(self) >= _MOST_PLANS:
+            self.clear()  # those in use are made again
+        self[key] = plan
+        return plan
+
+
+_MOST_PLANS = 1 << 14
+
+_PLANS: dict[tuple[int, bool], Plans] = {}
 
 CORE: ContextVar[Core | None] = ContextVar("nkisim_core", default=None)
 """The core that the kernel in this context runs on; None outside a kernel."""

@@ -24,9 +24,6 @@ _BY_VALUE = frozenset(
 )
 """Types whose values are their own keys."""
 
-# True, 1 and 1.0 are equal keys but different arguments.
-_FALSE, _TRUE = (bool, False), (bool, True)
-
 _EVERYWHERE: Removed = {
     "mask": (rules.REMOVED_MASK, "slice every operand to the valid extent"),
     "dtype": (rules.REMOVED_DTYPE, "allocate dst with the wanted dtype"),
@@ -38,14 +35,14 @@ def instruction(
 ) -> Callable[[Callable[..., Any]], Any]:
     """Declare an instruction; the decorated function is its body.
 
-    Bodies of ``memory`` and ``stateful`` instructions take the core first; it is not part of the
-    public signature.
+    Bodies of ``stateful`` instructions take the core first; it is not part of the public
+    signature.
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., None]:
         signature = inspect.signature(body)
         parameters = list(signature.parameters.values())
-        if declaration.get("memory") or declaration.get("stateful"):
+        if declaration.get("stateful"):
             parameters = parameters[1:]
         public = inspect.Signature(
             [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
@@ -71,25 +68,52 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         for p in declared.signature.parameters.values()
         if p.default is not p.empty
     }
-    scope = dict(globals())
+    scope: dict[str, Any] = {
+        "CORE": CORE,
+        "NkiTensor": NkiTensor,
+        "Op": Op,
+        "_FLOAT": _FLOAT,
+        "_operand_key": _operand_key,
+        "_static_key": _static_key,
+        "__name__": __name__,  # frames of this module are not the user's
+        "current_core": current_core,
+        "declared": declared,
+        "make_plan": make_plan,
+    }
     parts = [repr(declared.name)]
     for p in declared.parameters:
         if p in declared.operands:
             parts.append(
                 f"({p}._layout if type({p}) is NkiTensor and {p}._layout >= 0 "
-                f"else _operand_key({p}))"
+                f"else _FLOAT if type({p}) is float and {p} != 0.0 else _operand_key({p}))"
             )
-        else:
+        elif p != "name":  # which is for people
             scope |= {f"default_{p}": defaults.get(p), f"key_{p}": _static_key(defaults.get(p))}
-            parts.append(f"(key_{p} if {p} is default_{p} else _static_key({p}))")
-    # A generated lambda binds the arguments and builds the plan's key at the speed of a plain call.
-    bind: Any = eval(f"lambda {names}: (({names},), ({', '.join(parts)},))", scope)
-    bind.__defaults__ = tuple(defaults.values())
+            parts.append(
+                f"({p} if type({p}) is Op else key_{p} if {p} is default_{p} else _static_key({p}))"
+            )
+    # Generated code binds the arguments, builds the plan's key and runs it at the speed of a plain
+    # call.
+    source = f"""
+def {declared.name}({names}):
+    core = CORE.get()
+    if core is None:
+        current_core("nisa.{declared.name}")
+    values = ({names},)
+    key = ({", ".join(parts)},)
+    plan = core.plans.get(key)
+    if plan is None:
+        plan = core.plans.add(key, make_plan(declared, values, core))
+    plan.run(core, values)
+"""
+    exec(compile(source, __file__, "exec"), scope)
+    execute: Any = scope[declared.name]
+    execute.__defaults__ = tuple(defaults.values())
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
     def call(*args: Any, **kwargs: Any) -> None:
         try:
-            values, key = bind(*args, **kwargs)
+            execute(*args, **kwargs)
         except TypeError as error:
             try:
                 declared.signature.bind(*args, **kwargs)
@@ -98,15 +122,6 @@ def _callable(declared: Instruction) -> Callable[..., None]:
                     declared.name, declared.signature, args, kwargs, declared.removed, error, tiles
                 )
             raise
-        core = CORE.get()
-        if core is None:
-            current_core(f"nisa.{declared.name}")
-            return
-        plan = core.plans.get(key)
-        if plan is None:
-            plan = make_plan(declared, values, core)
-            core.plans[key] = plan
-        plan.run(core, values)
 
     functools.update_wrapper(call, declared.body)
     del call.__wrapped__  # type: ignore[attr-defined]
@@ -115,29 +130,30 @@ def _callable(declared: Instruction) -> Callable[..., None]:
     return call
 
 
+_FLOAT, _ZERO = (float, False), (float, True)
+_EXACT = 1 << 24
+
+
 def _operand_key(value: Any) -> Any:
     """Return what of a tensor operand can influence legality: its layout, or the kind of number.
 
-    Numbers change from call to call of a loop, so of a float only whether it is 0 counts. Layouts
-    are numbers too: what is no tensor is therefore never a bare number here.
+    Numbers change from call to call of a loop, so of a float, and of an integer that float32 holds,
+    only whether it is 0 counts. Layouts are numbers too: what is no tensor is therefore never a
+    bare number here.
     """
     kind = type(value)
     if kind is NkiTensor:
         return value.layout
     if kind is float:
-        return (float, value == 0.0)
-    return None if value is None else (kind, _static_key(value))
+        return _ZERO if value == 0.0 else _FLOAT
+    if kind is int and -_EXACT <= value <= _EXACT:
+        return (int, value == 0)
+    return None if value is None else _static_key(value)
 
 
 def _static_key(value: Any) -> Any:
     """Return what of any other argument can influence legality: all of it."""
-    if value is True:
-        return _TRUE
-    if value is False:
-        return _FALSE
     kind = type(value)
-    if kind is float:
-        return (float, value)
     if kind in _BY_VALUE:
         return value
     if kind is NkiTensor:
@@ -145,9 +161,12 @@ def _static_key(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return (kind, *map(_static_key, value))
     if isinstance(value, np.ndarray):
-        return (kind, value.shape, value.tobytes())
+        return (kind, value.shape, value.dtype.str, value.tobytes())
+    if value != value:  # every NaN is another key
+        return (kind, "nan")
     try:
         hash(value)
     except TypeError:
         return kind
-    return value
+    # True, 1, 1.0 and NumPy's ones are equal keys but different arguments.
+    return (kind, value)

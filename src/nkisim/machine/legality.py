@@ -12,6 +12,7 @@ from nkisim.spec import rules
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import refuse_pack
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.instruction import Instruction
 from nkisim.spec.operands import Operand
 from nkisim.spec.signatures import call_text
 
@@ -23,13 +24,12 @@ _ENUMERATED = 1 << 20
 _COMPUTE = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd)
 
 
-def check_call(call: Call) -> None:
+def check_call(instruction: Instruction, call: Call) -> None:
     """Check a call against its declaration, and settle the engine that runs it.
 
     Raises:
         NkiValidationError: The call breaks a rule that leaves no natural result.
     """
-    instruction = call.instruction
     if call.generation.number < instruction.since:
         call.fail(
             rules.GENERATION,
@@ -46,7 +46,7 @@ def check_call(call: Call) -> None:
     for constraint in instruction.require:
         constraint.check(call)
     _check_packs(call)
-    call.engine = _engine(call)
+    call.engine = _engine(instruction, call)
     for name, operand in instruction.operands.items():
         tensor = call.tensor(name)
         if tensor is not None:
@@ -63,8 +63,7 @@ def _check_packs(call: Call) -> None:
                 return
 
 
-def _engine(call: Call) -> Engine:
-    instruction = call.instruction
+def _engine(instruction: Instruction, call: Call) -> Engine:
     if instruction.choose_engine is not None:
         return instruction.choose_engine(call)
     asked = call.values.get("engine", Engine.unknown)
@@ -118,6 +117,8 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
     value = call.values[name]
     if value is None and operand.optional:
         return
+    if operand.many:  # which the instruction's own constraints check
+        return
     if not isinstance(value, NkiTensor):
         if operand.scalar and isinstance(value, (int, float, np.number)):
             return
@@ -134,11 +135,7 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
             else f"pass {accepted} for {name}; the signature is "
             f"{call_text(call.name, call.instruction.signature)}",
         )
-    if (
-        value.indirect is not None
-        and value.indirect.kind == "vector"
-        and not call.instruction.memory
-    ):
+    if value.indirect is not None and value.indirect.kind == "vector" and not operand.gathers:
         call.fail(
             rules.INDIRECT_OPERAND,
             f"{name} has a vector_offset, but {call.name} cannot gather",

@@ -15,8 +15,12 @@ import numpy as np
 
 from nkisim.diagnostics import flag, user_place
 from nkisim.dtypes import blocks_of_rows
+from nkisim.machine.accesses import note_written, prepare_read, trace_read
 from nkisim.machine.core import Core, Event
+from nkisim.machine.door import Rows, admit
 from nkisim.machine.legality import check_call
+from nkisim.machine.quick import Quick, make_quick
+from nkisim.machine.sums import begin_sum, note_sum
 from nkisim.machine.transfer import (
     Convert,
     Loader,
@@ -25,72 +29,89 @@ from nkisim.machine.transfer import (
     make_narrower,
     make_storer,
     make_widener,
-    note_written,
     overlaps,
-    prepare_read,
-    trace_read,
 )
-from nkisim.memory import MemoryRegion, NkiTensor, resolve_scalar
+from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
-from nkisim.spec.instruction import Instruction, Shortcut
+from nkisim.spec.enums import oob_mode as OobMode
+from nkisim.spec.instruction import Arithmetic, Instruction, Shortcut
 from nkisim.spec.operands import Operand
 
 __all__ = ["Plan", "check_finite", "make_plan"]
+
+
+Note = Callable[[Any], object]
+"""Notes the effect of a call on one operand."""
+
+
+def _note_read(instruction: str, operand: str, part: np.ndarray | None, tensor: NkiTensor) -> None:
+    """Note a read of an operand, unless its offset is not known."""
+    storage = tensor.storage
+    if storage.complete and storage.psum is None and storage.shared is None:
+        return  # nothing to note and nothing to find
+    if tensor.indirect is None:
+        trace_read(tensor, instruction, operand, part)
 
 
 class Plan:
     """How to execute every call of one signature."""
 
     __slots__ = (
+        "admits",
         "blocks",
         "body",
         "converters",
         "engine",
+        "follow",
         "inexact",
         "instruction",
+        "lists",
         "loads",
         "may_overlap",
-        "memory",
-        "offsets",
+        "notes",
+        "quick",
         "reads",
-        "scalar_offsets",
         "shared",
         "shortcut",
+        "skips",
         "stores",
         "streams",
+        "sums",
         "synchronises",
-        "trace",
         "violations",
         "watch",
-        "whole_reads",
         "widened",
         "writes",
     )
 
-    def __init__(self, call: Call) -> None:
-        instruction = call.instruction
+    def __init__(self, instruction: Instruction, call: Call) -> None:
         self.instruction = instruction
         self.engine = call.engine
         self.violations: tuple[Violation, ...] = tuple(call.violations)
         self.body = instruction.body
-        self.memory = instruction.memory
-        self.trace = instruction.trace
         self.synchronises = instruction.synchronises
         self.shared = any(_is_shared(value) for value in call.values.values())
-        self.offsets = [i for i, v in enumerate(call.values.values()) if _index_tiles(v)]
+        self.follow = None if instruction.follow is None else instruction.follow(call)
         self.converters = _converters(call)
-        self.scalar_offsets: list[tuple[int, str]] = []
+        self.skips = call.values.get("oob_mode") is OobMode.skip
+        self.admits: list[tuple[int, str]] = []
         self.reads: list[tuple[int, str]] = []
         self.writes: list[tuple[int, str]] = []
         self.streams: list[tuple[int, str]] = []
+        self.lists: list[int] = []
+        self.sums: tuple[int, int] | None = None
+        self.notes: list[tuple[int, Note]] = []
         self.loads: list[tuple[int, Loader]] = []
-        self.stores: list[tuple[int, Storer]] = []
+        self.stores: list[tuple[int, Storer, Note]] = []
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
         moves = instruction.moves(call) if callable(instruction.moves) else instruction.moves
-        self.inexact = rules.INEXACT_MOVE if moves else rules.INEXACT_INTEGER
+        self.inexact = instruction.inexact or (
+            rules.INEXACT_MOVE if moves else rules.INEXACT_INTEGER
+        )
         arithmetic = instruction.arithmetic(call)
-        self.widened = arithmetic == "fp32"
+        viewed = any(operand.as_view for operand in instruction.operands.values())
+        self.widened = arithmetic == "fp32" and not viewed
         self.shortcut = None if instruction.shortcut is None else instruction.shortcut(call)
         for index, name in enumerate(instruction.parameters):
             operand = instruction.operands.get(name)
@@ -98,52 +119,83 @@ class Plan:
             if operand is None:
                 continue
             if isinstance(value, NkiTensor):
-                self._add_tensor(index, name, operand, value, arithmetic)
-            elif (
-                operand.scalar
-                and isinstance(value, (int, float, np.number))
-                and not instruction.memory
-            ):
+                self._add_tensor(call, index, name, operand, arithmetic)
+            elif operand.many:
+                self._add_list(index, name, operand, value, arithmetic)
+            elif arithmetic != "copy" and isinstance(value, (int, float, np.number)):
                 convert: Callable[[Any], Any] = _as_bits if arithmetic == "bits" else np.float32
                 self.converters.append((index, convert))
         written = {call[name].buffer for _, name in self.writes}
-        self.may_overlap = len(self.writes) > 1 or any(
-            call[name].buffer in written for _, name in self.streams
+        self.may_overlap = (
+            len(self.writes) > 1
+            or bool(self.lists)
+            or any(call[name].buffer in written for _, name in self.streams)
         )
-        self.whole_reads = [(i, n) for i, n in self.reads if not instruction.operands[n].partial]
         self.blocks = _blocks(call, self) if self.widened and self.watch is None else None
+        self.quick: Quick | None = None
+        if self.blocks is None and self.is_plain:
+            self.quick = make_quick(instruction, call, self.writes[0], self.inexact)
+
+    @property
+    def is_plain(self) -> bool:
+        """True when a call does nothing but compute its one result in float32."""
+        return (
+            self.widened
+            and len(self.writes) == 1
+            and not (self.violations or self.admits or self.lists or self.shared)
+            and self.watch is None
+            and self.follow is None
+            and self.sums is None
+        )
 
     def _add_tensor(
-        self, index: int, name: str, operand: Operand, tensor: NkiTensor, arithmetic: Any
+        self, call: Call, index: int, name: str, operand: Operand, arithmetic: Arithmetic
     ) -> None:
-        instruction = self.instruction
-        if (
-            tensor.indirect is not None
-            and tensor.indirect.kind == "scalar"
-            and not instruction.memory
-        ):
-            self.scalar_offsets.append((index, name))
+        instruction, tensor = self.instruction, call[name]
+        if tensor.indirect is not None or not tensor.trusted:
+            self.admits.append((index, name))
+        part = None if operand.part is None else operand.part(call)
+        made: Any = {"inexact": self.inexact, "part": part}
         if operand.reads:
             self.reads.append((index, name))
             if not operand.column:
                 self.streams.append((index, name))
-            if not instruction.memory:
-                loader = make_loader(
-                    tensor, operand, name, instruction.name, arithmetic, inexact=self.inexact
-                )
-                self.loads.append((index, loader))
+            self.loads.append(
+                (index, make_loader(tensor, operand, name, instruction.name, arithmetic, **made))
+            )
+            self.notes.append((index, functools.partial(_note_read, instruction.name, name, part)))
         if operand.writes:
             self.writes.append((index, name))
-            if not instruction.memory:
-                if name in instruction.raw_results:
-                    arithmetic = "copy"
-                storer = make_storer(
-                    tensor, operand, name, instruction.name, arithmetic, inexact=self.inexact
-                )
-                self.stores.append((index, storer))
+            if name in instruction.raw_results:
+                arithmetic = "copy"
+            note: Note = (
+                note_written if part is None else functools.partial(note_written, where=part)
+            )
+            if operand.role == "sum":
+                self.sums = (index, instruction.parameters.index("accumulate"))
+                note = note_sum
+            store = make_storer(tensor, operand, name, instruction.name, arithmetic, **made)
+            self.stores.append((index, store, note))
+
+    def _add_list(
+        self, index: int, name: str, operand: Operand, tensors: Any, arithmetic: Arithmetic
+    ) -> None:
+        """Add an operand that is a list of tensors; each is read."""
+        self.lists.append(index)
+        self.admits.append((index, name))
+        names = [f"{name}[{i}]" for i in range(len(tensors))]
+        loads = [
+            make_loader(t, operand, n, self.instruction.name, arithmetic, inexact=self.inexact)
+            for t, n in zip(tensors, names, strict=True)
+        ]
+        notes = [functools.partial(_note_read, self.instruction.name, n, None) for n in names]
+        self.loads.append((index, lambda ts: [f(t) for f, t in zip(loads, ts, strict=True)]))
+        self.notes.append((index, lambda ts: [f(t) for f, t in zip(notes, ts, strict=True)]))
 
     def run(self, core: Core, values: tuple[Any, ...]) -> None:
         """Execute a call of this signature."""
+        if core.plain and self.quick is not None and self.quick(core, values):
+            return
         core.clock = clock = core.clock + 1
         if core.tick is not None:
             core.tick(self.shared)
@@ -151,55 +203,62 @@ class Plan:
             for violation in self.violations:
                 violation.flag()
         arguments: Sequence[Any] = values
-        if self.converters or self.scalar_offsets:
-            arguments = self._converted(core, values)
+        if self.converters or self.admits:
+            admitted = self._admitted(core, values)
+            if admitted is None:  # out of bounds, and to be skipped
+                return
+            arguments = admitted
         for index, _ in self.reads:
-            arguments[index].alloc.life.last_use = clock
-        for index in self.offsets:
-            for tile in _index_tiles(values[index]):
-                tile.alloc.life.last_use = clock
+            values[index].alloc.life.last_use = clock
         for index, _ in self.writes:
-            life = arguments[index].alloc.life
+            life = values[index].alloc.life
             life.last_use = clock
             if life.first_use < 0:
                 life.first_use = clock
+        for index in self.lists:
+            for tensor in values[index]:
+                tensor.alloc.life.last_use = clock
         if self.may_overlap:
             self._check_overlap(arguments)
-        if not core.values and not self.synchronises:
-            self._trace(core, arguments)
-        elif self.memory:
-            self.body(core, *arguments)
-        else:
+        if self.follow is not None:
+            self.follow(core, arguments)
+        if core.values or self.synchronises:
             self._compute(core, list(arguments), arguments)
+        else:
+            self._note(core, arguments)
         if core.watchers:
             self._emit(core, arguments)
 
-    def _converted(self, core: Core, values: tuple[Any, ...]) -> list[Any]:
-        """Return the arguments with numbers as the engines take them and offsets resolved."""
+    def _admitted(self, core: Core, values: tuple[Any, ...]) -> list[Any] | None:
+        """Return the arguments with numbers as the engines take them and operands resolved."""
         arguments = list(values)
         for index, convert in self.converters:
             arguments[index] = convert(arguments[index])
-        for index, name in self.scalar_offsets if core.values else ():
-            arguments[index] = resolve_scalar(
-                arguments[index], skip=False, instruction=self.instruction.name, operand=name
-            )
+        instruction, skip = self.instruction.name, self.skips
+        for index, name in self.admits:
+            value = values[index]
+            if index in self.lists:
+                arguments[index] = [
+                    admit(core, tensor, instruction, f"{name}[{i}]")
+                    for i, tensor in enumerate(value)
+                ]
+                continue
+            found = admit(core, value, instruction, name, skip=skip)
+            if found is None:
+                return None
+            arguments[index] = found
         return arguments
 
-    def _trace(self, core: Core, arguments: Sequence[Any]) -> None:
+    def _note(self, core: Core, arguments: Sequence[Any]) -> None:
         """Do all but compute: note what is read and written."""
-        for index, operand in self.whole_reads:
-            tensor = arguments[index]
-            storage = tensor.storage
-            if storage.complete and storage.psum is None and storage.shared is None:
-                continue  # nothing to note and nothing to find
-            if tensor.indirect is None:
-                trace_read(tensor, self.instruction.name, operand)
-        if self.trace is not None:
-            self.trace(core, *arguments)
-            return
-        for index, _ in self.writes:
+        for index, note in self.notes:
+            note(arguments[index])
+        if self.sums is not None:
+            dst, accumulate = (arguments[index] for index in self.sums)
+            begin_sum(core, dst, accumulate, self.instruction.name)
+        for index, _, note in self.stores:
             if arguments[index].indirect is None:
-                note_written(arguments[index])
+                note(arguments[index])
 
     def _compute(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> None:
         watched = core.recorder.watches_values
@@ -215,16 +274,26 @@ class Plan:
             arguments[index] = load(tensors[index])
         if self.watch is not None:
             self.watch(arguments)
+        if self.sums is not None:
+            index, accumulate = self.sums
+            arguments[accumulate] = begin_sum(
+                core, tensors[index], arguments[accumulate], self.instruction.name
+            )
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
         if self.widened and watched:
             check_finite(self.instruction.name, arguments, result)
         stores = self.stores
         if len(stores) == 1 and type(result) is not tuple:
-            index, store = stores[0]
-            store(tensors[index], result)
+            index, store, note = stores[0]
+            if result is None:
+                note(tensors[index])
+            else:
+                store(tensors[index], result)
             return
-        for (index, store), part in zip(stores, result, strict=True):
-            if part is not None:
+        for (index, store, note), part in zip(stores, result or (), strict=True):
+            if part is None:
+                note(tensors[index])
+            else:
                 store(tensors[index], part)
 
     def _take_shortcut(
@@ -237,9 +306,9 @@ class Plan:
         for index, _ in self.writes:
             arguments[index] = tensors[index].array
         results = shortcut.compute(core, arguments)
-        for (index, store), part in zip(self.stores, results, strict=True):
+        for (index, store, note), part in zip(self.stores, results, strict=True):
             if part is None:
-                note_written(tensors[index])
+                note(tensors[index])
             else:
                 store(tensors[index], part)
 
@@ -281,44 +350,45 @@ class Plan:
                     seen=f"both in `{first.name}`",
                     fix="give each result a tile of its own",
                 )
+        sources = [(name, tensors[index]) for index, name in self.streams]
+        for index in self.lists:
+            sources += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
         for index, name in self.writes:
-            written = tensors[index]
-            storage = written.storage
-            for other, source_name in self.streams:
-                source = tensors[other]
-                if (
-                    source.storage is not storage
-                    or source is written
-                    or source.region == written.region
-                    or (self.instruction.reads_first and _same_columns(source, written))
-                ):
-                    continue
-                if (
-                    written.indirect is None
-                    and source.indirect is None
-                    and overlaps(written, source)
-                ):
-                    flag(
-                        rules.OVERLAP,
-                        f"{self.instruction.name} {name} overlaps {source_name} with a different "
-                        f"access pattern",
-                        instruction=self.instruction.name,
-                        operand=name,
-                        seen=f"{name} {written.get_pattern()} at {written.offset}, "
-                        f"{source_name} {source.get_pattern()} at {source.offset}",
-                        allowed="disjoint, or the identical pattern",
-                        fix="write into a temporary tile",
-                    )
+            for source_name, source in sources:
+                self._check_pair(name, tensors[index], source_name, source)
+
+    def _check_pair(self, name: str, written: Any, source_name: str, source: Any) -> None:
+        """Flag a source that shares bytes with a destination of another pattern."""
+        if source is written or type(source) is Rows or type(written) is Rows:
+            return
+        if source.storage is not written.storage or source.region == written.region:
+            return
+        if self.instruction.reads_first and _same_columns(source, written):
+            return
+        if written.indirect is None and source.indirect is None and overlaps(written, source):
+            flag(
+                rules.OVERLAP,
+                f"{self.instruction.name} {name} overlaps {source_name} with a different "
+                f"access pattern",
+                instruction=self.instruction.name,
+                operand=name,
+                seen=f"{name} {written.get_pattern()} at {written.offset}, "
+                f"{source_name} {source.get_pattern()} at {source.offset}",
+                allowed="disjoint, or the identical pattern",
+                fix="write into a temporary tile",
+            )
 
     def _emit(self, core: Core, tensors: Sequence[Any]) -> None:
-        event = Event(
-            core.clock,
-            self.instruction.name,
-            self.engine,
-            tuple((name, tensors[index]) for index, name in self.reads),
-            tuple((name, tensors[index]) for index, name in self.writes),
-            user_place(),
+        reads = [(name, tensors[index]) for index, name in self.reads]
+        for index in self.lists:
+            reads += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
+        writes = [(name, tensors[index]) for index, name in self.writes]
+        # Rows that indices name count as the whole table.
+        read, written = (
+            tuple((name, t.table if type(t) is Rows else t) for name, t in part)
+            for part in (reads, writes)
         )
+        event = Event(core.clock, self.instruction.name, self.engine, read, written, user_place())
         for watcher in core.watchers:
             watcher(event)
 
@@ -335,10 +405,11 @@ def _same_columns(a: NkiTensor, b: NkiTensor) -> bool:
 def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:
     """Flag NaN and infinity that an instruction made from finite arguments."""
     for part in result if type(result) is tuple else (result,):
-        if part is None or np.isfinite(part).all():
+        if not isinstance(part, np.ndarray) or np.isfinite(part).all():
             continue
         numbers = (float, np.floating, np.ndarray)
-        inputs = [value for value in arguments if isinstance(value, numbers)]
+        listed = [value for values in arguments if type(values) is list for value in values]
+        inputs = [value for value in (*arguments, *listed) if isinstance(value, numbers)]
         if all(np.isfinite(value).all() for value in inputs):
             at = np.unravel_index(int(np.argmax(~np.isfinite(part))), part.shape)
             flag(
@@ -366,7 +437,7 @@ class Blocks(NamedTuple):
 
 def _blocks(call: Call, plan: Plan) -> Blocks | None:
     """Return the blocks of rows to compute a large tile in, or None to compute it at once."""
-    instruction = call.instruction
+    instruction = plan.instruction
     dst = call.tensor("dst") if instruction.rowwise else None
     if dst is None or dst.size < 2 * _BLOCK_ELEMENTS:
         return None
@@ -390,8 +461,8 @@ def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> 
     """
     arguments = dict(zip(instruction.parameters, values, strict=True))
     call = Call(instruction, arguments, core.generation)
-    check_call(call)
-    return Plan(call)
+    check_call(instruction, call)
+    return Plan(instruction, call)
 
 
 def _converters(call: Call) -> list[tuple[int, Callable[[Any], Any]]]:
@@ -409,15 +480,6 @@ def _is_shared(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(map(_is_shared, value))
     return isinstance(value, NkiTensor) and value.buffer is MemoryRegion.shared_hbm
-
-
-def _index_tiles(value: Any) -> list[NkiTensor]:
-    """Return the tiles that hold dynamic offsets of an argument, or of its parts."""
-    if isinstance(value, (list, tuple)):
-        return [tile for part in value for tile in _index_tiles(part)]
-    indirect = value.indirect if isinstance(value, NkiTensor) else None
-    source = None if indirect is None else indirect.source
-    return [source] if isinstance(source, NkiTensor) else []
 
 
 def _as_bits(value: Any) -> np.uint32:

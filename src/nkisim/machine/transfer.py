@@ -7,115 +7,66 @@ what its dtype and layout need.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nkisim.diagnostics import Rule, flag
 from nkisim.dtypes import UNSIGNED, DType, decode, encode
-from nkisim.machine.core import CORE
-from nkisim.memory import NkiTensor, read_elements, report_unwritten
+from nkisim.machine.accesses import commit, commit_where, note_written, prepare_read
+from nkisim.machine.door import Rows
+from nkisim.memory import NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.instruction import Arithmetic
 from nkisim.spec.operands import Operand
 
 __all__ = [
     "Convert",
+    "Loaded",
     "Loader",
+    "Partial",
     "Storer",
-    "commit",
-    "commit_where",
     "make_loader",
     "make_narrower",
     "make_storer",
     "make_widener",
-    "note_written",
     "overlaps",
-    "prepare_read",
-    "trace_read",
+    "unconverted",
 ]
 
 Convert = Callable[[np.ndarray], np.ndarray]
-Loader = Callable[[NkiTensor], np.ndarray]
-Storer = Callable[[NkiTensor, Any], None]
+Loader = Callable[[Any], Any]
+Storer = Callable[[Any, Any], None]
 
 _FLOAT32 = np.dtype(np.float32)
 _EXACT = 2.0**24
 _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
 
-def prepare_read(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray:
-    """Note a read, check that it was written, and return the elements in storage form."""
-    storage = tensor.storage
-    if storage.psum is not None or storage.shared is not None:
-        _note_read(tensor, instruction)
-    return tensor.array if storage.complete else read_elements(tensor, instruction, operand)
+class Partial(NamedTuple):
+    """Some elements of an operand or a result.
+
+    Attributes:
+        values: All elements; those that are not there hold anything.
+        where: Which of them are there, in the same shape.
+    """
+
+    values: np.ndarray
+    where: np.ndarray
 
 
-def trace_read(tensor: NkiTensor, instruction: str, operand: str) -> None:
-    """Note a read and check that it was written, without looking at the elements."""
-    _note_read(tensor, instruction)
-    report_unwritten(tensor, instruction, operand)
+class Loaded(NamedTuple):
+    """An operand as its view and its elements in storage form."""
 
-
-def _note_read(tensor: NkiTensor, instruction: str) -> None:
-    storage = tensor.storage
-    if storage.psum is not None:
-        storage.psum.read(tensor.region)
-    if storage.shared is not None:
-        core, epoch = _sharer()
-        storage.shared.read(tensor, core, epoch, instruction)
-
-
-def commit(tensor: NkiTensor, stored: Any) -> None:
-    """Put elements in storage form into a tensor and note that they were written."""
-    tensor.array[...] = stored
-    note_written(tensor)
-
-
-def commit_where(tensor: NkiTensor, stored: np.ndarray, where: np.ndarray) -> None:
-    """Put elements in storage form into a tensor where ``where`` is true; the others stay."""
-    tensor.array[where] = stored[where] if stored.ndim else stored
-    storage = tensor.storage
-    storage.mark_written_where(where, tensor.start, tensor.strides, tensor.itemsize)
-    storage.version += 1
-    tensor.alloc.written = True
-    _tell_watchers(tensor, where)
-
-
-def note_written(tensor: NkiTensor) -> None:
-    """Note that every element of a tensor was written."""
-    storage = tensor.storage
-    if not storage.complete:
-        storage.mark_written(*tensor.region)
-    storage.version += 1
-    tensor.alloc.written = True
-    if storage.psum is not None or storage.shared is not None:
-        _tell_watchers(tensor)
-
-
-def _tell_watchers(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
-    """Tell those who follow the writes to a storage."""
-    storage = tensor.storage
-    if storage.psum is not None:
-        storage.psum.write(tensor.region)
-    if storage.shared is not None:
-        core, epoch = _sharer()
-        storage.shared.write(tensor, core, epoch, where)
-
-
-def _sharer() -> tuple[int, int]:
-    """Return the running core's number in its pair and how often it has synchronised."""
-    core = CORE.get()
-    assert core is not None and core.member is not None
-    return core.member.core, core.member.synchronised
+    view: NkiTensor
+    stored: np.ndarray
 
 
 def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:
     """Return what turns elements of this type from storage form into float32."""
     dtype = tensor.dtype
     if tensor.alloc.storage_dtype(dtype) == _FLOAT32:
-        return _same
+        return unconverted
     if dtype.bits == 32 and dtype.is_integer:
 
         def widen_integers(stored: np.ndarray) -> np.ndarray:
@@ -131,7 +82,7 @@ def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Ru
     """Return what rounds float32 values into the storage form of this type."""
     dtype = tensor.dtype
     if _keeps_float32(tensor):
-        return _same
+        return unconverted
     if dtype.is_integer:
 
         def narrow_to_integers(values: np.ndarray) -> np.ndarray:
@@ -159,9 +110,16 @@ def make_loader(
     arithmetic: Arithmetic,
     *,
     inexact: Rule,
+    part: np.ndarray | None = None,
 ) -> Loader:
     """Return the function that reads an operand of this layout for this arithmetic."""
     flatten = _flattener(tensor, operand)
+    if tensor.indirect is not None and tensor.indirect.kind == "vector":
+        widen = make_widener(tensor, name, instruction, inexact=inexact)
+        convert = widen if arithmetic == "fp32" else unconverted
+        return lambda rows: _gathered(rows, convert, instruction, name)
+    if operand.as_view:
+        return lambda t: Loaded(t, prepare_read(t, instruction, name, part))
     if arithmetic == "bits":
         unsigned = UNSIGNED[tensor.dtype.itemsize]
         return lambda t: flatten(prepare_read(t, instruction, name).view(unsigned)).astype(
@@ -169,12 +127,34 @@ def make_loader(
         )
     if arithmetic == "integer":
         return lambda t: flatten(prepare_read(t, instruction, name)).astype(np.int64)
-    widen: Convert = _same
+    widen = unconverted
     if arithmetic == "fp32":
         widen = make_widener(tensor, name, instruction, inexact=inexact)
-    if widen is _same and flatten is _same:
+    if part is not None:
+        return lambda t: widen(flatten(prepare_read(t, instruction, name, part)))
+    if widen is unconverted and flatten is unconverted:
         return lambda t: prepare_read(t, instruction, name)
     return lambda t: widen(flatten(prepare_read(t, instruction, name)))
+
+
+def _gathered(rows: Rows, widen: Convert, instruction: str, name: str) -> Any:
+    """Return the rows that an index tile names; a ``Partial`` when some are out of bounds."""
+    table, indices, inside = rows
+    if not inside.any():
+        found = np.zeros((len(indices), *table.shape[1:]), table.array.dtype)
+    else:
+        wanted = np.where(inside, indices, indices[inside][0])
+        if table.storage.complete and table.storage.shared is None:
+            found = table.array[wanted]
+        else:
+            found = np.concatenate(
+                [prepare_read(table[int(row) : int(row) + 1], instruction, name) for row in wanted]
+            )
+    values = widen(found)
+    if inside.all():
+        return values
+    where = inside.reshape(-1, *(1,) * (values.ndim - 1))
+    return Partial(values, np.broadcast_to(where, values.shape))
 
 
 def make_storer(
@@ -185,20 +165,53 @@ def make_storer(
     arithmetic: Arithmetic,
     *,
     inexact: Rule,
+    part: np.ndarray | None = None,
 ) -> Storer:
     """Return the function that rounds a result into an operand of this layout."""
     shape = tensor.shape
     if arithmetic in ("bits", "integer"):
         unsigned, stored_as = UNSIGNED[tensor.dtype.itemsize], tensor.dtype.numpy
         return lambda t, result: commit(t, result.astype(unsigned).view(stored_as).reshape(shape))
-    narrow: Convert = _same
+    narrow: Convert = unconverted
     if arithmetic == "fp32":
         narrow = make_narrower(tensor, name, instruction, inexact=inexact)
+    if operand.gathers or operand.masked:
+        return lambda t, result: _put(t, result, narrow)
+    if part is not None:
+        return lambda t, result: commit_where(t, narrow(result).reshape(shape), part)
     if len(shape) != 2 and not operand.flat:
         return lambda t, result: commit(t, narrow(result).reshape(shape))
-    if narrow is _same:
+    if narrow is unconverted:
         return commit
     return lambda t, result: commit(t, narrow(result))
+
+
+def _put(target: NkiTensor | Rows, result: Any, narrow: Convert) -> None:
+    """Write a result where it goes: everywhere, in part, or to the rows that indices name."""
+    values, where = result if type(result) is Partial else (result, None)
+    stored = narrow(values)
+    if isinstance(target, Rows):
+        _scatter(target, stored, where)
+    elif where is None:
+        commit(target, stored if stored.shape == target.shape else stored.reshape(target.shape))
+    else:
+        stored = stored.reshape(target.shape) if stored.ndim else stored
+        commit_where(target, stored, where.reshape(target.shape))
+
+
+def _scatter(rows: Rows, stored: np.ndarray, where: np.ndarray | None) -> None:
+    """Write rows to where an index tile says; those that are out of bounds are left out."""
+    table, indices, keep = rows
+    if where is not None:
+        keep = keep & where.reshape(len(indices), -1).all(axis=1)
+    stored = stored.reshape(len(indices), *table.shape[1:])
+    if table.storage.complete and table.storage.shared is None:
+        table.array[indices[keep]] = stored[keep]
+        note_written(table, np.zeros(table.shape, bool))
+        return
+    for i in np.flatnonzero(keep):
+        row = int(indices[i])
+        commit(table[row : row + 1], stored[i : i + 1])
 
 
 def overlaps(a: NkiTensor, b: NkiTensor) -> bool:
@@ -213,14 +226,15 @@ def _keeps_float32(tensor: NkiTensor) -> bool:
     )
 
 
-def _same(array: np.ndarray) -> np.ndarray:
+def unconverted(array: np.ndarray) -> np.ndarray:
+    """Return elements as they are stored."""
     return array
 
 
 def _flattener(tensor: NkiTensor, operand: Operand) -> Callable[[np.ndarray], np.ndarray]:
     """Return what brings an operand into the form (partitions, elements)."""
     if operand.flat or len(tensor.shape) == 2:
-        return _same
+        return unconverted
     rows, free = tensor.shape[0], tensor.free_size
     return lambda array: array.reshape(rows, free)
 

@@ -1,8 +1,9 @@
 """Device memory: tensors, access patterns, allocation, and what is known about each byte."""
 
-from nkisim.memory.allocation import Allocation, CoreMemory, SharedHbm
+from nkisim.memory.allocation import Allocation
+from nkisim.memory.core_memory import CoreMemory, SharedHbm
 from nkisim.memory.indexing import DynSlice
-from nkisim.memory.indirect import Indirection, resolve_scalar, vector_rows
+from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime
 from nkisim.memory.objects import NKIObject, parts_of, rebuilt
 from nkisim.memory.psum import AccumulationState, Region
@@ -10,7 +11,7 @@ from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_s
 from nkisim.memory.requests import require_dtype
 from nkisim.memory.storage import Storage
 from nkisim.memory.tensor import NkiTensor
-from nkisim.memory.written import read_elements, report_unwritten, with_sentinel
+from nkisim.memory.written import report_unwritten, with_sentinel
 
 __all__ = [
     "AccumulationState",
@@ -30,11 +31,8 @@ __all__ = [
     "is_psum",
     "is_sbuf",
     "parts_of",
-    "read_elements",
     "rebuilt",
     "report_unwritten",
     "require_dtype",
-    "resolve_scalar",
-    "vector_rows",
     "with_sentinel",
 ]

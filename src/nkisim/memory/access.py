@@ -1,77 +1,96 @@
-"""Views made by ``ap``, ``reshape`` and ``view``."""
+"""The geometry of ``ap``, ``reshape`` and ``view``: start, shape and strides of the new view."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import flag
+from nkisim.dtypes import DType
 from nkisim.memory import rules
-from nkisim.memory.indirect import make_indirection
-from nkisim.memory.region import is_on_chip
+from nkisim.memory.indirect import Indirection
+from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip
 from nkisim.memory.requests import require_dtype
-from nkisim.memory.tensor import NkiTensor
+from nkisim.memory.view import View
 
-if TYPE_CHECKING:
-    from nkisim.dtypes import DType
+__all__ = [
+    "bad_offset",
+    "indirection",
+    "pattern_geometry",
+    "reinterpreted_geometry",
+    "reshaped_strides",
+]
 
-__all__ = ["access_view", "dtype_view", "reshape_view"]
+Geometry = tuple[tuple[int, ...], DType, int, tuple[int, ...]]
+"""Shape, type, byte start and byte strides."""
 
 
-def access_view(
-    tensor: NkiTensor,
-    pattern: Sequence[Sequence[int]],
-    offset: int,
-    scalar_offset: Any,
-    vector_offset: Any,
-    indirect_dim: int,
-    dtype: Any,
-) -> NkiTensor:
-    """Return ``tensor.ap(...)``; the extent of the pattern is checked when the view is used."""
-    if not tensor.whole:
+def pattern_geometry(
+    view: View, pattern: Sequence[Sequence[int]], offset: int, dtype: Any
+) -> Geometry:
+    """Return the geometry of ``view.ap(pattern, offset, dtype=dtype)``.
+
+    Pattern and offset count elements of the view in its own layout, row by row. On a part of a
+    tensor that is a finding, and counts as if the part were a tensor.
+    """
+    shape, kind, start, strides = view.shape, view.dtype, view.start, view.strides
+    if view.whole:
+        shape, start, strides = _allocated(view)
+    else:
         flag(
             rules.NESTED_PATTERN,
             "cannot specify an access pattern on an already indexed tensor",
-            operand=tensor.name,
-            seen=tensor.describe(),
+            operand=view.name,
+            seen=view.describe(),
             fix="call ap() on the base tensor and put the position into offset=",
         )
-    kind = tensor.dtype if dtype is None else require_dtype(dtype, "ap()")
-    itemsize = tensor.alloc.itemsize(kind)
+    if dtype is not None:
+        kind = require_dtype(dtype, "ap()")
+        shape, strides = _reinterpreted(view, shape, start, strides, kind)
     steps = [(int(step), int(count)) for step, count in pattern]
-    pitch = tensor.storage.pitch
-    row = tensor.alloc.row_bytes // itemsize
-    if is_on_chip(tensor.buffer):
-        _check_partition_step(tensor, steps, row, dtype)
-        rows, rest = divmod(int(offset), row) if row else (0, int(offset))
-        start = tensor.alloc.start + rows * pitch + rest * itemsize
-        strides = (pitch, *(step * itemsize for step, _ in steps[1:]))
+    if is_on_chip(view.buffer):
+        _check_partition_step(view, steps, math.prod(shape[1:]), dtype)
+        free = tuple(_bytes(step, shape[1:], strides[1:]) for step, _ in steps[1:])
+        new_strides = (view.storage.pitch, *free)
     else:
-        start = tensor.alloc.start + int(offset) * itemsize
-        strides = tuple(step * itemsize for step, _ in steps)
-    indirect = make_indirection(tensor, scalar_offset, vector_offset, indirect_dim)
-    shape = tuple(count for _, count in steps)
-    return NkiTensor(tensor.alloc, shape, kind, start, strides, indirect=indirect, trusted=False)
+        new_strides = tuple(_bytes(step, shape, strides) for step, _ in steps)
+    start += _bytes(int(offset), shape, strides)
+    return tuple(count for _, count in steps), kind, start, new_strides
 
 
-def _check_partition_step(
-    tensor: NkiTensor, steps: list[tuple[int, int]], row: int, dtype: Any
-) -> None:
+def _allocated(view: View) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    """Return shape, start and strides of all that a whole tensor's allocation holds."""
+    alloc, itemsize = view.alloc, view.itemsize
+    if is_on_chip(view.buffer):
+        return (alloc.shape[0], alloc.row_bytes // itemsize), alloc.start, (alloc.pitch, itemsize)
+    return (alloc.row_bytes // itemsize,), alloc.start, (itemsize,)
+
+
+def _bytes(step: int, shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many bytes lie between elements that are ``step`` apart, counted row by row."""
+    rest, distance, elements = abs(step), 0, math.prod(shape)
+    for extent, stride in zip(shape, strides, strict=True):
+        elements //= max(extent, 1)
+        count, rest = divmod(rest, max(elements, 1))
+        distance += count * stride
+    return distance if step >= 0 else -distance
+
+
+def _check_partition_step(view: View, steps: list[tuple[int, int]], row: int, dtype: Any) -> None:
     step, count = steps[0]
-    if step == row or count == 1:
+    if step == row or count == 1 or (not view.whole and step == view.get_pattern()[0][0]):
         return
     shown = [list(entry) for entry in steps]
-    old_row = tensor.free_size
-    if dtype is not None and step == old_row:
+    if dtype is not None and step == view.free_size:
         flag(
             rules.PATTERN_DTYPE,
             f"ap() pattern has invalid partition stride. Partition step {step} counts elements of "
-            f"{tensor.dtype}, but the pattern is in elements of {dtype}: {row} per partition. "
+            f"{view.dtype}, but the pattern is in elements of {dtype}: {row} per partition. "
             f"Pattern: {shown}",
-            operand=tensor.name,
+            operand=view.name,
             seen=step,
             allowed=row,
             fix=f"count in elements of {dtype}: [[{row}, {count}], ...]",
@@ -80,90 +99,140 @@ def _check_partition_step(
         rules.PARTITION_STEP,
         f"ap() pattern has invalid partition stride. Partition step {step} must equal tensor free "
         f"dimension size {row}. Pattern: {shown}",
-        operand=tensor.name,
+        operand=view.name,
         seen=step,
         allowed=row,
         fix=f"start the pattern with [{row}, {count}]",
     )
 
 
-def reshape_view(tensor: NkiTensor, shape: Sequence[int]) -> NkiTensor:
-    """Return ``tensor.reshape(shape)``."""
+def indirection(
+    view: View, scalar_offset: Any, vector_offset: Any, indirect_dim: int
+) -> Indirection | None:
+    """Check the offset arguments of ``view.ap`` and return what they describe."""
+    if scalar_offset is None and vector_offset is None:
+        return None
+    if scalar_offset is not None and vector_offset is not None:
+        flag(
+            rules.TWO_OFFSETS,
+            "ap() takes scalar_offset or vector_offset, not both",
+            operand=view.name,
+            fix="keep one of them",
+        )
+    if not 0 <= indirect_dim < len(view.shape):
+        bad_offset(view, f"indirect_dim {indirect_dim} is not a dimension of {view.shape}")
+    stride, extent = view.strides[indirect_dim], view.shape[indirect_dim]
+    if scalar_offset is not None:
+        if isinstance(scalar_offset, View):
+            if scalar_offset.buffer is not MemoryRegion.sbuf or scalar_offset.size != 1:
+                bad_offset(
+                    view, f"scalar_offset is {scalar_offset.describe()}, needs a 1x1 SBUF tile"
+                )
+        elif not hasattr(scalar_offset, "__index__"):
+            bad_offset(view, f"scalar_offset is a {type(scalar_offset).__name__}")
+        return Indirection("scalar", scalar_offset, stride, extent)
+    if not isinstance(vector_offset, View):
+        bad_offset(view, f"vector_offset is a {type(vector_offset).__name__}")
+    if vector_offset.buffer is not MemoryRegion.sbuf or not vector_offset.dtype.is_integer:
+        bad_offset(view, f"vector_offset is {vector_offset.describe()}, needs integers in SBUF")
+    if not is_hbm(view.buffer):
+        bad_offset(view, f"vector_offset indexes {view.describe()}, which is not in HBM")
+    if indirect_dim != 0:
+        bad_offset(view, f"vector_offset with indirect_dim {indirect_dim}")
+    return Indirection("vector", vector_offset, stride, extent)
+
+
+def bad_offset(view: View, why: str) -> None:
+    """Raise S025: an offset is not of a kind that ``ap`` takes."""
+    flag(
+        rules.OFFSET_KIND,
+        f"ap() on tensor `{view.name}`: {why}",
+        operand=view.name,
+        seen=why,
+        allowed="scalar: register or 1x1 SBUF tile; vector: (P, 1) integer SBUF tile on an HBM "
+        "tensor, dim 0",
+        fix="load the offset into such a register or tile first",
+    )
+
+
+def reshaped_strides(view: View, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return shape and strides of ``view.reshape(shape)``."""
     extents = (int(shape),) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
-    if math.prod(extents) != tensor.size or any(extent < 0 for extent in extents):
+    if math.prod(extents) != view.size or any(extent < 0 for extent in extents):
         flag(
             rules.RESHAPE_COUNT,
-            f"cannot reshape tensor of shape {tensor.shape} into shape {extents}: "
-            f"{tensor.size} elements into {math.prod(extents)}",
-            operand=tensor.name,
+            f"cannot reshape tensor of shape {view.shape} into shape {extents}: "
+            f"{view.size} elements into {math.prod(extents)}",
+            operand=view.name,
             seen=extents,
-            allowed=f"{tensor.size} elements, every extent given",
+            allowed=f"{view.size} elements, every extent given",
             fix="write every extent so that their product is the number of elements",
         )
-    if is_on_chip(tensor.buffer) and (not extents or extents[0] != tensor.shape[0]):
+    fixed = is_on_chip(view.buffer) or (
+        view.indirect is not None and view.indirect.kind == "vector"
+    )
+    if fixed and (not extents or extents[0] != view.shape[0]):
         got = extents[0] if extents else "nothing"
         flag(
             rules.RESHAPE_PARTITIONS,
-            f"Partition dim size must be preserved, got {tensor.shape[0]} -> {got}",
-            operand=tensor.name,
+            f"Partition dim size must be preserved, got {view.shape[0]} -> {got}",
+            operand=view.name,
             seen=extents,
-            allowed=f"({tensor.shape[0]}, ...)",
+            allowed=f"({view.shape[0]}, ...)",
             fix="allocate with the wanted shape, or move the data with a DMA or a transpose",
         )
-    if not tensor.whole:
+    if not view.whole:
         flag(
             rules.RESHAPE_OF_SLICE,
-            f"reshape of an indexed tensor {tensor.describe()}",
-            operand=tensor.name,
+            f"reshape of an indexed tensor {view.describe()}",
+            operand=view.name,
             fix="reshape the base tensor, then slice it",
         )
-    void = np.empty(1, np.dtype((np.void, tensor.itemsize)))
-    template = np.lib.stride_tricks.as_strided(void, tensor.shape, tensor.strides)
-    return _adopt(tensor, template, extents)
-
-
-def _adopt(tensor: NkiTensor, template: np.ndarray, extents: tuple[int, ...]) -> NkiTensor:
-    """Let NumPy find the strides of the new shape without copying."""
-    try:
-        strides = np.reshape(template, extents, copy=False).strides
+    void = np.empty(1, np.dtype((np.void, view.itemsize)))
+    template = np.lib.stride_tricks.as_strided(void, view.shape, view.strides)
+    try:  # NumPy finds the strides of the new shape without copying
+        return extents, np.reshape(template, extents, copy=False).strides
     except ValueError:
         flag(
             rules.RESHAPE_COUNT,
-            f"cannot reshape {tensor.describe()} into shape {extents} without moving data",
-            operand=tensor.name,
+            f"cannot reshape {view.describe()} into shape {extents} without moving data",
+            operand=view.name,
             seen=extents,
             fix="reshape the base tensor, then slice it",
         )
         raise
-    return NkiTensor(tensor.alloc, extents, tensor.dtype, tensor.start, strides, whole=tensor.whole)
 
 
-def dtype_view(tensor: NkiTensor, dtype: Any) -> NkiTensor:
-    """Return ``tensor.view(dtype)``."""
-    kind: DType = require_dtype(dtype, "view()")
-    old, new = tensor.itemsize, tensor.alloc.itemsize(kind)
-    if not tensor.alloc.precise and tensor.dtype.itemsize != old:
+def reinterpreted_geometry(view: View, dtype: Any) -> Geometry:
+    """Return the geometry of ``view.view(dtype)``."""
+    kind = require_dtype(dtype, "view()")
+    shape, strides = _reinterpreted(view, view.shape, view.start, view.strides, kind)
+    return shape, kind, view.start, strides
+
+
+def _reinterpreted(
+    view: View, shape: tuple[int, ...], start: int, strides: tuple[int, ...], kind: DType
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return shape and strides of the same bytes as another type."""
+    old, new = view.itemsize, view.alloc.itemsize(kind)
+    if kind is not view.dtype and not view.alloc.precise and view.dtype.itemsize != old:
         raise ValueError(
-            f"view({kind}) of a {tensor.dtype} tensor needs real {tensor.dtype} bytes; "
+            f"view({kind}) of a {view.dtype} tensor needs real {view.dtype} bytes; "
             "run with NKI_PRECISE_FP=1"
         )
     if old == new:
-        return NkiTensor(
-            tensor.alloc, tensor.shape, kind, tensor.start, tensor.strides, whole=tensor.whole
-        )
-    row = tensor.shape[-1] * old if tensor.shape else old
-    dense = not tensor.shape or tensor.strides[-1] == old or tensor.shape[-1] == 1
-    aligned = tensor.start % new == 0 and all(stride % new == 0 for stride in tensor.strides[:-1])
-    if not dense or row % new or not aligned or not tensor.shape:
+        return shape, strides
+    row = shape[-1] * old if shape else old
+    dense = not shape or strides[-1] == old or shape[-1] == 1
+    aligned = start % new == 0 and all(stride % new == 0 for stride in strides[:-1])
+    if not dense or row % new or not aligned or not shape:
         flag(
             rules.VIEW_SIZE,
-            f"view({kind}) of {tensor.describe()}: the last dimension holds {row} "
+            f"view({kind}) of {view.describe()}: the last dimension holds {row} "
             f"{'contiguous ' if dense else 'strided '}bytes, one {kind} takes {new}",
-            operand=tensor.name,
-            seen=f"{row} bytes, start byte {tensor.start}",
+            operand=view.name,
+            seen=f"{row} bytes, start byte {start}",
             allowed=f"contiguous, aligned and a multiple of {new}",
             fix="view the whole tensor first, then slice it",
         )
-    shape = (*tensor.shape[:-1], row // new)
-    strides = (*tensor.strides[:-1], new)
-    return NkiTensor(tensor.alloc, shape, kind, tensor.start, strides, whole=tensor.whole)
+    return (*shape[:-1], row // new), (*strides[:-1], new)

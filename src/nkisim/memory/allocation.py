@@ -1,34 +1,19 @@
-"""Allocation: where a tensor's bytes are, and the memories of one core that hold them."""
+"""Allocation: the bytes and the name behind one ``nl.ndarray`` or kernel argument."""
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from nkisim.arch import Generation
-from nkisim.diagnostics import flag
 from nkisim.dtypes import DType
-from nkisim.memory import rules
-from nkisim.memory.form import Form
-from nkisim.memory.lifetime import Address, Lifetime
-from nkisim.memory.recycling import placeholder, take
-from nkisim.memory.region import MemoryRegion, is_on_chip
-from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
-from nkisim.memory.sharing import SharedAccess
+from nkisim.memory.lifetime import Lifetime
+from nkisim.memory.region import is_on_chip
 from nkisim.memory.storage import Storage
-from nkisim.memory.tensor import NkiTensor
 
-__all__ = ["Allocation", "CoreMemory", "SharedHbm"]
+__all__ = ["Allocation", "wide"]
 
 _FLOAT32 = np.dtype(np.float32)
-
-_FORMS: dict[tuple[int, bool], dict[tuple[tuple[int, ...], DType, MemoryRegion], Form]] = {}
-"""Forms of the tiles allocated so far, by generation and by whether types are kept precisely."""
 
 
 class Allocation:
@@ -36,25 +21,22 @@ class Allocation:
 
     Attributes:
         storage: The bytes, possibly shared with other explicitly placed tensors.
-        start: First byte in the storage.
+        life: What was allocated where and when it was used; outlives the bytes.
+        region: Memory that it is in.
         row_bytes: Bytes of the tensor in one partition; all of them in HBM.
-        address: Explicit (partition, byte) address, or None.
-        life: When it was used.
-        line: File and line that made it.
+        start: First byte in the storage.
+        precise: Whether narrow floats are kept in their own type, not as float32.
         is_argument: True for arrays that the caller passed in.
+        written: True once something wrote to it.
     """
 
     __slots__ = (
-        "address",
-        "dtype",
+        "__weakref__",
         "is_argument",
         "life",
-        "line",
-        "name",
         "precise",
         "region",
         "row_bytes",
-        "shape",
         "start",
         "storage",
         "written",
@@ -63,31 +45,40 @@ class Allocation:
     def __init__(
         self,
         storage: Storage,
-        region: MemoryRegion,
-        shape: tuple[int, ...],
-        dtype: DType,
-        *,
+        life: Lifetime,
         row_bytes: int,
-        name: str = "",
         start: int = 0,
-        address: Address | None = None,
         precise: bool = True,
         is_argument: bool = False,
-        line: tuple[str, int] = ("", 0),
     ) -> None:
         self.storage = storage
-        self.region = region
-        self.shape = shape
-        self.dtype = dtype
+        self.life = life
+        self.region = life.region
         self.row_bytes = row_bytes
-        self.name = name
         self.start = start
-        self.address = address
         self.precise = precise
         self.is_argument = is_argument
-        self.line = line
-        self.life = Lifetime(region, shape, dtype, name, address, line)
         self.written = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape that was asked for."""
+        return self.life.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type that was asked for."""
+        return self.life.dtype
+
+    @property
+    def name(self) -> str:
+        """Name that was given, or the empty string."""
+        return self.life.name
+
+    @property
+    def line(self) -> tuple[str, int]:
+        """File and line that made it."""
+        return self.life.line
 
     @property
     def pitch(self) -> int:
@@ -96,7 +87,7 @@ class Allocation:
 
     def storage_dtype(self, dtype: DType) -> np.dtype[Any]:
         """Return the NumPy type that holds ``dtype`` here."""
-        return dtype.numpy if self.precise else _wide(dtype)
+        return dtype.numpy if self.precise else wide(dtype)
 
     def itemsize(self, dtype: DType) -> int:
         """Return the bytes of one element of ``dtype`` here."""
@@ -107,354 +98,7 @@ class Allocation:
         rows = self.shape[0] if is_on_chip(self.region) else 1
         return rows * self.row_bytes // itemsize
 
-    def tensor(self) -> NkiTensor:
-        """Return the tensor that covers the whole allocation."""
-        itemsize = self.itemsize(self.dtype)
-        strides = _dense_strides(self.shape, itemsize)
-        if is_on_chip(self.region):
-            strides = (self.storage.pitch, *strides[1:])
-        return NkiTensor(self, self.shape, self.dtype, self.start, strides, whole=True)
 
-
-class SharedHbm:
-    """HBM tensors that the cores of one rank share, matched by the order of their allocation."""
-
-    def __init__(self) -> None:
-        self._allocations: list[Allocation] = []
-
-    def allocate(self, number: int, made: Allocation, *, values: bool) -> Allocation:
-        """Return the ``number``-th shared tensor; the first core to ask makes it."""
-        if number == len(self._allocations):
-            self._allocations.append(made)
-            grain = made.itemsize(made.dtype)
-            made.storage.shared = SharedAccess(made.storage.data.size, grain, values=values)
-            return made
-        known = self._allocations[number]
-        if (known.shape, known.dtype, known.name) != (made.shape, made.dtype, made.name):
-            flag(
-                rules.SHARED_MISMATCH,
-                f"shared_hbm tensor {number} is {made.dtype} {made.shape} `{made.name}` here and "
-                f"{known.dtype} {known.shape} `{known.name}` on the other core",
-                operand=made.name or "unnamed",
-                seen=f"{made.dtype} {made.shape}",
-                allowed=f"{known.dtype} {known.shape}",
-                fix="create shared tensors in the same order with the same shapes on both cores",
-                notes=(f"the other core made it at {known.line[0]}:{known.line[1]}",),
-            )
-        return known
-
-    def unmatched(self, counts: list[int]) -> list[Allocation]:
-        """Return the tensors that not every core made."""
-        return self._allocations[min(counts) :]
-
-
-class CoreMemory:
-    """SBUF, PSUM and HBM of one core, and a log of what was allocated in them.
-
-    Attributes:
-        generation: Whose sizes they have.
-        precise: Whether narrow floats are kept in their own type, not as float32.
-        values: False when no numbers are computed; tiles then share bytes that nobody looks at.
-        shared_count: How many of the tensors that two cores share this core has made.
-        log: Every allocation, in order.
-    """
-
-    def __init__(
-        self,
-        generation: Generation,
-        *,
-        precise: bool,
-        values: bool = True,
-        shared: SharedHbm | None = None,
-    ) -> None:
-        self.generation = generation
-        self.precise = precise
-        self.values = values
-        self.shared_count = 0
-        self._shared = shared
-        self.log: list[Lifetime] = []
-        self._arenas: dict[MemoryRegion, Storage] = {}
-        self._names: dict[str, tuple[str, int]] = {}
-        self._forms = _FORMS.setdefault((generation.number, precise), {})
-
-    def allocate(
-        self,
-        shape: Sequence[int],
-        dtype: Any,
-        region: Any,
-        name: str = "",
-        address: Address | None = None,
-        *,
-        where: str = "nl.ndarray",
-    ) -> NkiTensor:
-        """Return a new, unwritten tensor.
-
-        Raises:
-            NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
-        """
-        line = _caller_line()
-        if address is None and type(dtype) is DType and is_tuple_of_ints(shape):
-            form = self._forms.get((shape, dtype, region))
-            if form is not None:
-                if name:
-                    self._remember_name(name, line, where)
-                return self._tile(form, region, name, line)
-        region = require_region(region, where)
-        extents = whole_shape(shape, where)
-        found = require_dtype(dtype, where)
-        if name:
-            self._remember_name(name, line, where)
-        if is_on_chip(region):
-            allocation = self._on_chip(extents, found, region, name, address, where, line)
-        else:
-            allocation = self._in_hbm(extents, found, region, name, line)
-            if self._shared is not None and region is MemoryRegion.shared_hbm:
-                allocation = self._shared.allocate(
-                    self.shared_count, allocation, values=self.values
-                )
-                self.shared_count += 1
-        self.log.append(allocation.life)
-        tensor = allocation.tensor()
-        if is_on_chip(region) and address is None and self._is_legal(extents, found, region):
-            self._forms[extents, found, region] = tensor.form
-        return tensor
-
-    def _storage(self, partitions: int, pitch: int, region: MemoryRegion) -> Storage:
-        """Return the storage of an on-chip tile that lies alone."""
-        psum = region is MemoryRegion.psum
-        if self.values:
-            return Storage.fresh(partitions, pitch, psum=psum)
-        return Storage(placeholder(partitions * pitch), pitch, psum=psum)
-
-    def _is_legal(self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion) -> bool:
-        """Tell whether an on-chip tile that could be allocated broke no rule either."""
-        nbytes = math.prod(shape[1:]) * dtype.itemsize
-        return 0 not in shape and len(shape) <= 5 and nbytes <= self._usable_bytes(region)
-
-    def _usable_bytes(self, region: MemoryRegion) -> int:
-        """Return the bytes that a kernel may use in one partition."""
-        psum = region is MemoryRegion.psum
-        return self.generation.psum_bytes if psum else self.generation.sbuf_usable_bytes
-
-    def _tile(
-        self, form: Form, region: MemoryRegion, name: str, line: tuple[str, int]
-    ) -> NkiTensor:
-        """Return a tile like one that was allocated before, and so broke no rule."""
-        shape, pitch = form.shape, form.strides[0]
-        allocation = Allocation(
-            self._storage(shape[0], pitch, region),
-            region,
-            shape,
-            form.dtype,
-            row_bytes=pitch,
-            name=name,
-            precise=self.precise,
-            line=line,
-        )
-        self.log.append(allocation.life)
-        return NkiTensor.formed(allocation, form)
-
-    def argument(
-        self,
-        array: np.ndarray,
-        region: MemoryRegion,
-        name: str,
-        dtype: DType | None = None,
-    ) -> NkiTensor:
-        """Return an HBM tensor with a copy of a host array; every byte counts as written.
-
-        Without values the bytes are only reserved.
-        """
-        found = dtype or require_dtype(str(array.dtype), f"argument {name}")
-        storage_dtype = found.numpy if self.precise else _wide(found)
-        data = take(array.size * storage_dtype.itemsize)
-        if self.values:
-            np.copyto(data.view(storage_dtype).reshape(array.shape), array, casting="unsafe")
-        allocation = Allocation(
-            Storage(data, data.size, written=True),
-            region,
-            array.shape,
-            found,
-            row_bytes=data.size,
-            name=name,
-            precise=self.precise,
-            is_argument=True,
-        )
-        if self._shared is not None:
-            grain = max(storage_dtype.itemsize, 1)
-            allocation.storage.shared = SharedAccess(
-                data.size, grain, written=True, values=self.values
-            )
-        self.log.append(allocation.life)
-        return allocation.tensor()
-
-    def _in_hbm(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        region: MemoryRegion,
-        name: str,
-        line: tuple[str, int],
-    ) -> Allocation:
-        itemsize = dtype.itemsize if self.precise else _wide(dtype).itemsize
-        nbytes = math.prod(shape) * itemsize
-        return Allocation(
-            Storage.fresh(1, nbytes),
-            region,
-            shape,
-            dtype,
-            row_bytes=nbytes,
-            name=name,
-            precise=self.precise,
-            line=line,
-        )
-
-    def _on_chip(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        region: MemoryRegion,
-        name: str,
-        address: Address | None,
-        where: str,
-        line: tuple[str, int],
-    ) -> Allocation:
-        generation = self.generation
-        if len(shape) < 2:
-            flag(
-                rules.ON_CHIP_RANK,
-                "SBUF and PSUM tensors must have at least 2 dimensions (partition-dim and "
-                "free-dim), "
-                f"got shape {shape}",
-                instruction=where,
-                seen=shape,
-                allowed="(partitions, free, ...)",
-                fix="use (n, 1) or (1, n), depending on which dimension is the partition",
-            )
-        if shape[0] > generation.partitions:
-            flag(
-                rules.PARTITION_LIMIT,
-                f"{where} partition dimension {shape[0]} exceeds maximum {generation.partitions}",
-                instruction=where,
-                seen=shape[0],
-                allowed=f"at most {generation.partitions}",
-                fix="tile the first dimension by nl.tile_size.pmax and put the rest in the free "
-                "dimensions",
-            )
-        elements = math.prod(shape[1:])
-        device_bytes = elements * dtype.itemsize
-        row_bytes = device_bytes if self.precise else elements * _wide(dtype).itemsize
-        usable = self._usable_bytes(region)
-        if device_bytes > usable:
-            flag(
-                rules.TILE_TOO_LARGE,
-                f"tile {shape} of {dtype} needs {device_bytes} bytes per partition, "
-                f"{region.value} has {usable} on {generation}",
-                instruction=where,
-                seen=device_bytes,
-                allowed=f"at most {usable}",
-                fix="split the free dimension",
-            )
-        arena, start = None, 0
-        if address is not None:
-            self._check_address(shape, dtype, device_bytes, region, address, where)
-            # Widened elements do not fit the device's addresses; such a tensor has its own bytes.
-            if row_bytes == device_bytes:
-                arena = self._arena(region)
-                start = address[0] * arena.pitch + address[1]
-        allocation = Allocation(
-            self._storage(shape[0], row_bytes, region) if arena is None else arena,
-            region,
-            shape,
-            dtype,
-            row_bytes=row_bytes,
-            name=name,
-            start=start,
-            address=address,
-            precise=self.precise,
-            line=line,
-        )
-        if arena is not None and arena.psum is not None:
-            arena.psum.write(allocation.tensor().region)
-        return allocation
-
-    def _check_address(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        nbytes: int,
-        region: MemoryRegion,
-        address: Address,
-        where: str,
-    ) -> None:
-        generation = self.generation
-        partition, offset = address
-        psum = region is MemoryRegion.psum
-        limit = generation.psum_bytes if psum else generation.sbuf_bytes
-        end = (partition + shape[0], offset + nbytes)
-        if partition < 0 or offset < 0 or end[0] > generation.partitions or end[1] > limit:
-            flag(
-                rules.ADDRESS_OUTSIDE,
-                f"address {address} with shape {shape} ends at partition {end[0]}, byte {end[1]}; "
-                f"{region.value} ends at partition {generation.partitions}, byte {limit}",
-                instruction=where,
-                seen=address,
-                allowed=f"inside {generation.partitions} partitions of {limit} bytes",
-                fix="place the tensor inside the memory",
-            )
-        grain = 4 if psum else dtype.itemsize
-        if partition % 32 or offset % grain:
-            flag(
-                rules.ADDRESS_MISALIGNED,
-                f"address {address} is misaligned for {dtype} in {region.value}",
-                instruction=where,
-                seen=address,
-                allowed=f"partition 0, 32, 64 or 96 and a byte offset that is a multiple of "
-                f"{grain}",
-                fix="align the address",
-            )
-
-    def _arena(self, region: MemoryRegion) -> Storage:
-        """Return the storage that explicitly placed tensors of a memory share."""
-        if region not in self._arenas:
-            generation = self.generation
-            psum = region is MemoryRegion.psum
-            pitch = generation.psum_bytes if psum else generation.sbuf_bytes
-            self._arenas[region] = Storage.fresh(generation.partitions, pitch, psum=psum)
-        return self._arenas[region]
-
-    def _remember_name(self, name: str, line: tuple[str, int], where: str) -> None:
-        known = self._names.setdefault(name, line)
-        if known is not line:
-            flag(
-                rules.DUPLICATE_NAME,
-                f"{where}: the name {name!r} is used twice",
-                instruction=where,
-                operand=name,
-                seen=f"first at {known[0]}:{known[1]}",
-                fix="make names unique, for instance with the loop index",
-            )
-
-
-def _wide(dtype: DType) -> np.dtype[Any]:
+def wide(dtype: DType) -> np.dtype[Any]:
     """Return the storage type when bfloat16 and float8 are kept as float32."""
     return _FLOAT32 if dtype.kind == "float" and dtype.numpy != np.float16 else dtype.numpy
-
-
-@lru_cache(maxsize=4096)
-def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    strides = []
-    step = itemsize
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(strides))
-
-
-def _caller_line() -> tuple[str, int]:
-    """Return file and line of the first frame outside nkisim; cheaper than a full place."""
-    # The two nearest frames, of the memory and of a function of nkisim, are never the caller's.
-    frame = sys._getframe(3)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nkisim."):
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno

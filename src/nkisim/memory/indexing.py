@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import index as as_int
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 from nkisim.diagnostics import flag
 from nkisim.memory import rules
 from nkisim.memory.region import is_on_chip
-
-if TYPE_CHECKING:
-    from nkisim.memory.tensor import NkiTensor
+from nkisim.memory.view import View
 
 __all__ = ["DynSlice", "Index", "index_view"]
 
@@ -31,7 +29,7 @@ Selection = tuple[int, tuple[int, ...], tuple[int, ...]]
 _FULL = slice(None)
 
 
-def index_view(tensor: NkiTensor, index: Any) -> Selection:
+def index_view(tensor: View, index: Any) -> Selection:
     """Return byte start, shape and strides of ``tensor[index]``."""
     entries = index if type(index) is tuple else (index,)
     shape, strides = tensor.shape, tensor.strides
@@ -81,7 +79,7 @@ def index_view(tensor: NkiTensor, index: Any) -> Selection:
 
 
 def _keep_two_dimensions(
-    tensor: NkiTensor, dropped_rows: tuple[int, int] | None, shape: list[int], strides: list[int]
+    tensor: View, dropped_rows: tuple[int, int] | None, shape: list[int], strides: list[int]
 ) -> None:
     """Give an on-chip result its partition and free dimension back when integers removed them."""
     if dropped_rows is not None:
@@ -102,7 +100,7 @@ def _keep_two_dimensions(
         strides.append(tensor.itemsize)
 
 
-def _expand(tensor: NkiTensor, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+def _expand(tensor: View, entries: tuple[Any, ...]) -> tuple[Any, ...]:
     """Replace the ellipsis and missing trailing indices by full slices."""
     ellipses = sum(entry is Ellipsis for entry in entries)
     given = len(entries) - ellipses
@@ -123,7 +121,7 @@ def _expand(tensor: NkiTensor, entries: tuple[Any, ...]) -> tuple[Any, ...]:
     return entries[:at] + fill + entries[at + 1 :]
 
 
-def _slice(tensor: NkiTensor, dim: int, extent: int, entry: slice) -> tuple[int, int, int]:
+def _slice(tensor: View, dim: int, extent: int, entry: slice) -> tuple[int, int, int]:
     try:
         first = 0 if entry.start is None else as_int(entry.start)
         stop = extent if entry.stop is None else as_int(entry.stop)
@@ -152,7 +150,7 @@ def _slice(tensor: NkiTensor, dim: int, extent: int, entry: slice) -> tuple[int,
     return first, (stop - first + step - 1) // step, step
 
 
-def _dyn_slice(tensor: NkiTensor, dim: int, extent: int, entry: DynSlice) -> tuple[int, int, int]:
+def _dyn_slice(tensor: View, dim: int, extent: int, entry: DynSlice) -> tuple[int, int, int]:
     try:
         first, size = as_int(entry.start), as_int(entry.size)
     except TypeError:
@@ -166,7 +164,7 @@ def _dyn_slice(tensor: NkiTensor, dim: int, extent: int, entry: DynSlice) -> tup
     return first, size, 1
 
 
-def _integer(tensor: NkiTensor, dim: int, extent: int, entry: Any) -> int:
+def _integer(tensor: View, dim: int, extent: int, entry: Any) -> int:
     try:
         position = as_int(entry)
     except TypeError:
@@ -195,7 +193,7 @@ def _integer(tensor: NkiTensor, dim: int, extent: int, entry: Any) -> int:
     return position
 
 
-def _out_of_bounds(tensor: NkiTensor, dim: int, extent: int, first: int, last: int) -> None:
+def _out_of_bounds(tensor: View, dim: int, extent: int, first: int, last: int) -> None:
     flag(
         rules.INDEX_OUT_OF_BOUNDS,
         f"Out-of-bound access for tensor `{tensor.name}` on dimension {dim}: "
@@ -207,7 +205,7 @@ def _out_of_bounds(tensor: NkiTensor, dim: int, extent: int, first: int, last: i
     )
 
 
-def _empty(tensor: NkiTensor, dim: int, first: int, stop: int) -> None:
+def _empty(tensor: View, dim: int, first: int, stop: int) -> None:
     flag(
         rules.EMPTY_SLICE,
         f"slice {first}:{stop} in dimension {dim} of tensor `{tensor.name}` is empty",
@@ -217,7 +215,7 @@ def _empty(tensor: NkiTensor, dim: int, first: int, stop: int) -> None:
     )
 
 
-def _bad_index(tensor: NkiTensor, dim: int, entry: Any) -> None:
+def _bad_index(tensor: View, dim: int, entry: Any) -> None:
     kind = type(entry).__name__
     flag(
         rules.INDEX_KIND,

@@ -1,14 +1,18 @@
 """What the Tensor engine knows about PSUM: which elements an accumulation group has opened.
 
-``accumulate=None`` means that the first matmul into an element since its allocation overwrites and
-later ones add. The state is kept per byte so that overlapping regions are right, behind a table of
+``accumulate=None`` means that the first matmul into an element of a tensor since its allocation
+overwrites and later ones add. Tensors that were placed at one address share bytes, but each has a
+history of its own. It is kept per byte so that overlapping regions are right, behind a table of
 whole regions, because nearly every matmul returns to exactly the region it wrote before; the bytes
 are only looked at when that table has no answer.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import lru_cache
+from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -19,12 +23,17 @@ __all__ = ["AccumulationState", "Region"]
 Region = tuple[int, tuple[int, ...], tuple[int, ...], int]
 """Byte start, shape, byte strides and item size of a view."""
 
+Owner = ref[Any]
+Group = tuple[Owner, Region]
+
 _NEVER, _OTHER, _OPENED = 0, 1, 2
 _SPREAD = {1: 0x01, 2: 0x0101, 4: 0x01010101}
 
 
 class AccumulationState:
     """Who wrote which bytes of one PSUM storage: nobody, another engine, or a matmul.
+
+    Groups belong to an owner, the allocation through which their matmuls wrote.
 
     Attributes:
         current: The region of the last matmul, while nothing else touched the storage. Sums go on
@@ -39,6 +48,7 @@ class AccumulationState:
         "_opened",
         "_pitch",
         "_replay",
+        "_room",
         "_size",
         "current",
     )
@@ -46,76 +56,96 @@ class AccumulationState:
     def __init__(self, nbytes: int, pitch: int) -> None:
         self._size = nbytes
         self._pitch = pitch
-        self._bytes: np.ndarray | None = None
-        self._replay: list[tuple[Region, int]] = []
-        self._opened: set[Region] = set()
-        self._ever_opened: set[Region] = set()
-        self._evicted: set[Region] = set()
-        self._interrupted: set[Region] = set()
+        self._bytes: dict[Owner, np.ndarray] = {}
+        self._replay: list[tuple[Owner, Region, int]] = []
+        self._opened: set[Group] = set()
+        self._ever_opened: dict[Owner, set[Region]] = defaultdict(set)
+        self._evicted: set[Group] = set()
+        self._interrupted: set[Group] = set()
+        self._room = 64
         self.current: Region | None = None
 
-    def opened(self, region: Region) -> np.ndarray | bool:
-        """Tell which elements of ``region`` a matmul has opened: all, none, or a mask."""
-        if region in self._opened:
+    def opened(self, owner: Any, region: Region) -> np.ndarray | bool:
+        """Tell which elements of ``region`` a matmul of its owner has opened: all, none, a mask."""
+        who = ref(owner)
+        if (who, region) in self._opened:
             return True
-        if not any(self._touch(known, region) for known in self._ever_opened):
+        if not any(self._touch(known, region) for known in self._ever_opened.get(who, ())):
             return False
-        mask: np.ndarray = self._view(region) == _OPENED * _SPREAD[region[3]]
+        mask: np.ndarray = self._view(who, region) == _OPENED * _SPREAD[region[3]]
         if mask.all():
             return True
         return mask if mask.any() else False
 
-    def open(self, region: Region) -> None:
+    def open(self, owner: Any, region: Region) -> None:
         """Note that a matmul wrote ``region``."""
         self.current = region
-        if region not in self._opened:
+        group = (ref(owner), region)
+        if group not in self._opened:
+            if len(self._opened) > self._room:
+                self._forget_the_dead()
             self._interrupt(region)
-            self._replay.append((region, _OPENED))
-            self._opened.add(region)
-            self._ever_opened.add(region)
-        self._interrupted.discard(region)
-        self._evicted.discard(region)
+            self._replay.append((*group, _OPENED))
+            self._opened.add(group)
+            self._ever_opened[group[0]].add(region)
+        self._interrupted.discard(group)
+        self._evicted.discard(group)
 
-    def write(self, region: Region) -> None:
-        """Note that another engine wrote ``region``."""
+    def write(self, owner: Any, region: Region) -> None:
+        """Note that another engine wrote ``region``; it closes its owner's groups there."""
         self.current = None
         if not self._ever_opened:
             return  # there is no group that it could interrupt
-        if self._replay and self._replay[-1] == (region, _OTHER):
+        who = ref(owner)
+        if self._replay and self._replay[-1] == (who, region, _OTHER):
             return
-        self._replay.append((region, _OTHER))
+        self._replay.append((who, region, _OTHER))
         self._interrupt(region)
-        self._opened -= self._interrupted
-        self._evicted -= self._interrupted
+        closed = {group for group in self._interrupted if group[0] == who}
+        self._opened -= closed
+        self._evicted -= closed
 
     def read(self, region: Region) -> None:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self.current = None
         if self._opened:
-            self._evicted.update(known for known in self._opened if self._touch(known, region))
+            self._evicted.update(group for group in self._opened if self._touch(group[1], region))
 
     def _interrupt(self, region: Region) -> None:
         """Note that the groups which ``region`` touches no longer hold what their matmuls left."""
-        self._interrupted.update(known for known in self._opened if self._touch(known, region))
+        self._interrupted.update(group for group in self._opened if self._touch(group[1], region))
 
-    def interrupted(self, region: Region) -> bool:
+    def interrupted(self, owner: Any, region: Region) -> bool:
         """Tell whether something else wrote part of ``region`` since its last matmul."""
-        return region in self._interrupted
+        return (ref(owner), region) in self._interrupted
 
-    def evicted(self, region: Region) -> bool:
+    def evicted(self, owner: Any, region: Region) -> bool:
         """Tell whether the open group of ``region`` was read since its last matmul."""
-        return region in self._evicted
+        return (ref(owner), region) in self._evicted
 
-    def _view(self, region: Region) -> np.ndarray:
-        if self._bytes is None:
-            self._bytes = np.zeros(self._size, np.uint8)
-        for known, state in self._replay:
-            start, shape, strides, itemsize = known
-            marks = np.ndarray(shape, UNSIGNED[itemsize], self._bytes, start, strides)
+    def _forget_the_dead(self) -> None:
+        """Drop the groups of tensors that no longer exist."""
+        dead = {who for who in self._ever_opened if who() is None}
+        for groups in (self._opened, self._evicted, self._interrupted):
+            groups -= {group for group in groups if group[0] in dead}
+        for who in dead:
+            del self._ever_opened[who]
+            self._bytes.pop(who, None)
+        self._replay = [entry for entry in self._replay if entry[0] not in dead]
+        self._room = 64 + 2 * len(self._opened)
+
+    def _view(self, who: Owner, region: Region) -> np.ndarray:
+        for writer, (start, shape, strides, itemsize), state in self._replay:
+            marks = np.ndarray(shape, UNSIGNED[itemsize], self._map(writer), start, strides)
             marks[...] = state * _SPREAD[itemsize]
         self._replay.clear()
         start, shape, strides, itemsize = region
-        return np.ndarray(shape, UNSIGNED[itemsize], self._bytes, start, strides)
+        return np.ndarray(shape, UNSIGNED[itemsize], self._map(who), start, strides)
+
+    def _map(self, who: Owner) -> np.ndarray:
+        if who not in self._bytes:
+            self._bytes[who] = np.zeros(self._size, np.uint8)
+        return self._bytes[who]
 
     def _touch(self, a: Region, b: Region) -> bool:
         """Tell whether two regions may share bytes; generous for odd strides."""
@@ -130,14 +160,12 @@ class AccumulationState:
 def _box(region: Region, pitch: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the first and last rows and bytes in a row that a region may reach, ends excluded."""
     start, shape, strides, itemsize = region
-    row, first = divmod(start, pitch)
-    rows, reach = 0, 0
+    row, byte = divmod(start, pitch)
+    rows, columns = [row, row + 1], [byte, byte + itemsize]
     for extent, stride in zip(shape, strides, strict=True):
-        if stride >= pitch:
-            rows += (extent - 1) * (stride // pitch)
-        else:
-            reach += (extent - 1) * stride
-    return (row, row + rows + 1), (first, first + reach + itemsize)
+        span, unit = (columns, 1) if abs(stride) < pitch else (rows, pitch)
+        span[stride > 0] += (extent - 1) * (stride // unit)
+    return (rows[0], rows[1]), (columns[0], columns[1])
 
 
 def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:

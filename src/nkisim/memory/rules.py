@@ -223,7 +223,6 @@ NESTED_PATTERN = declare(
     "error",
     "ap() is called on an indexed tensor or on another access pattern.",
     "0.3.0 builds access patterns on whole tensors only",
-    meaningless=True,
 )
 PATTERN_OUT_OF_BOUNDS = declare(
     "S021",
@@ -281,6 +280,7 @@ OFFSET_OUT_OF_BOUNDS = declare(
     "A data-dependent index is out of bounds with oob_mode.error.",
     "the device aborts the execution",
     meaningless=True,
+    on_values=True,
 )
 SKIPPED_UNWRITTEN = declare(
     "M037",
@@ -288,6 +288,7 @@ SKIPPED_UNWRITTEN = declare(
     "warning",
     "oob_mode.skip leaves destination rows that nobody wrote.",
     "skipped rows keep the old contents of the memory",
+    on_values=True,
 )
 
 # -- reading what nobody wrote ---------------------------------------------------------------------

@@ -36,6 +36,7 @@ UNORDERED_WRITE = declare(
     "error",
     "Both cores write the same part of a shared tensor, with no barrier between.",
     "which write comes last is not specified",
+    on_values=True,
 )
 
 UNORDERED_REUSE = declare(
@@ -51,6 +52,7 @@ SAME_WRITE = declare(
     "warning",
     "Both cores write the same bytes to the same part of a shared tensor, with no barrier between.",
     "the result is the same in any order, the transfer is made twice",
+    on_values=True,
 )
 
 _NEVER = -1

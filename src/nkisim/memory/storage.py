@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,10 +22,17 @@ from nkisim.memory.marks import Marks, runs_of
 from nkisim.memory.psum import AccumulationState
 from nkisim.memory.recycling import Buffer, take
 
-if TYPE_CHECKING:
-    from nkisim.memory.sharing import SharedAccess
-
 __all__ = ["Storage"]
+
+
+class Sharing(Protocol):
+    """Follows the accesses of several cores to one storage; tensors are views of it."""
+
+    def read(self, tensor: Any, core: int, epoch: int, instruction: str) -> None:
+        """Note a read."""
+
+    def write(self, tensor: Any, core: int, epoch: int, where: np.ndarray | None) -> None:
+        """Note a write, of the elements where ``where`` is true."""
 
 
 class Storage(Buffer):
@@ -58,7 +65,7 @@ class Storage(Buffer):
         self.pitch = pitch
         self.complete = written or data.size == 0
         self.version = 0
-        self.shared: SharedAccess | None = None
+        self.shared: Sharing | None = None
         self.psum = AccumulationState(data.size, pitch) if psum else None
         self._written: Marks | None = None
         self._pending = data.size

@@ -2,11 +2,15 @@
 
 No view copies. A tensor is a byte start and byte strides in a storage; slicing, ``ap``, ``reshape``
 and ``view`` only compute new ones. On chip the first dimension is the partition dimension.
+
+Views are made here and nowhere else, so each knows what its parent knew: the allocation, the offset
+that is read when it is used, and whether its extent was checked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -14,17 +18,20 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType, decode
 from nkisim.memory import rules
-from nkisim.memory.form import Form, layout_id
+from nkisim.memory.access import (
+    bad_offset,
+    indirection,
+    pattern_geometry,
+    reinterpreted_geometry,
+    reshaped_strides,
+)
+from nkisim.memory.allocation import Allocation
+from nkisim.memory.form import Form
 from nkisim.memory.indexing import Index, index_view
-from nkisim.memory.objects import NKIObject
-from nkisim.memory.psum import Region
-from nkisim.memory.region import MemoryRegion, is_on_chip
+from nkisim.memory.indirect import Indirection
 from nkisim.memory.requests import is_tuple_of_ints
+from nkisim.memory.view import View
 from nkisim.removed import NoOperators, missing_method
-
-if TYPE_CHECKING:
-    from nkisim.memory.allocation import Allocation
-    from nkisim.memory.indirect import Indirection
 
 __all__ = ["NkiTensor"]
 
@@ -34,64 +41,15 @@ _NO_SLICES: dict[tuple[Any, ...], NkiTensor] = {}
 """What a tensor has that was never sliced; stays empty."""
 
 
-class NkiTensor(NoOperators, NKIObject):
-    """A tensor in HBM, SBUF or PSUM, or a view of one.
+class NkiTensor(NoOperators, View):
+    """A tensor in HBM, SBUF or PSUM, or a view of one."""
 
-    Attributes:
-        shape: Extents; on chip the first one counts partitions.
-        dtype: Element type.
-        buffer: Memory it lives in.
-        region: Byte start, shape, strides and item size: the footprint in the storage.
-        form: What it has in common with tensors like it.
-
-    A view that was made by an access pattern is not ``trusted``: its extent is checked when used.
-    """
-
-    __slots__ = (
-        "_array",
-        "_layout",
-        "_slices",
-        "alloc",
-        "buffer",
-        "dtype",
-        "form",
-        "indirect",
-        "itemsize",
-        "region",
-        "shape",
-        "start",
-        "storage",
-        "strides",
-        "trusted",
-        "whole",
-    )
+    __slots__ = ("_slices",)
 
     assign: ClassVar[Callable[[NkiTensor, Any], None]]
     """What ``t[...] = value`` does; the instruction set provides it."""
 
     def __init__(
-        self,
-        alloc: Allocation,
-        shape: tuple[int, ...],
-        dtype: DType,
-        start: int,
-        strides: tuple[int, ...],
-        *,
-        whole: bool = False,
-        indirect: Indirection | None = None,
-        trusted: bool = True,
-    ) -> None:
-        form = Form(shape, dtype, start, strides, alloc.itemsize(dtype), whole=whole)
-        self._adopt(alloc, form, indirect, trusted)
-
-    @classmethod
-    def formed(cls, alloc: Allocation, form: Form) -> NkiTensor:
-        """Return the tensor of a form in an allocation."""
-        self: NkiTensor = object.__new__(cls)
-        self._adopt(alloc, form)
-        return self
-
-    def _adopt(
         self,
         alloc: Allocation,
         form: Form,
@@ -100,55 +58,20 @@ class NkiTensor(NoOperators, NKIObject):
     ) -> None:
         self.alloc = alloc
         self.storage = alloc.storage
-        self.buffer: MemoryRegion = alloc.region
+        self.buffer = alloc.region
         self.form = form
         self.shape = form.shape
         self.dtype = form.dtype
         self.itemsize = form.itemsize
         self.start = form.start
         self.strides = form.strides
-        self.region: Region = form.region
+        self.region = form.region
         self.whole = form.whole
         self.indirect = indirect
         self.trusted = trusted
-        self._array: np.ndarray | None = None
+        self._array = None
         self._layout = form.layout
         self._slices: dict[tuple[Any, ...], NkiTensor] = _NO_SLICES
-
-    # -- what kernels read -------------------------------------------------------------------------
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
-
-    @property
-    def name(self) -> str:
-        """Name given at allocation, or ``"unnamed"``."""
-        return self.alloc.name or "unnamed"
-
-    @property
-    def offset(self) -> int:
-        """Start of the access in elements from the beginning of the tensor it views."""
-        rows, rest = divmod(self.start - self.alloc.start, self.alloc.pitch)
-        return rows * self._free_elements + rest // self.itemsize
-
-    def get_pattern(self) -> list[list[int]]:
-        """Return the access pattern: one ``[step, count]`` in elements per dimension."""
-        pitch = self.alloc.pitch
-        pattern = []
-        for extent, stride in zip(self.shape, self.strides, strict=True):
-            rows, rest = divmod(stride, pitch) if is_on_chip(self.buffer) else (0, stride)
-            pattern.append([rows * self._free_elements + rest // self.itemsize, extent])
-        return pattern
 
     # -- other views -------------------------------------------------------------------------------
 
@@ -175,14 +98,10 @@ class NkiTensor(NoOperators, NKIObject):
             columns.start,
             columns.stop,
         )
-        # 8.0 would find what 8 has left, but is no index.
-        if (
-            type(first) is float
-            or type(last) is float
-            or type(left) is float
-            or type(right) is float
-        ):
-            return self._view(index)
+        # 8.0 and True would find what 8 and 1 have left, but are no indices.
+        for bound in (first, last, left, right):
+            if type(bound) is not int and bound is not None:
+                return self._view(index)
         view = self._slices.get(key)
         if view is None:
             form = self.form.views.get(key)
@@ -190,7 +109,7 @@ class NkiTensor(NoOperators, NKIObject):
                 form = self._sliced(*key)
                 if form is None:
                     return self._view(index)
-            view = NkiTensor.formed(self.alloc, form)
+            view = NkiTensor(self.alloc, form)
             if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
                 self._slices = {}
             self._slices[key] = view
@@ -230,23 +149,41 @@ class NkiTensor(NoOperators, NKIObject):
         return form
 
     def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
-        if self.indirect is not None and self.indirect.kind == "vector":
-            flag(
-                rules.NESTED_PATTERN,
-                "cannot index an access pattern that has a vector_offset",
-                operand=self.name,
-                fix="put the selection into the pattern and slice the index tile",
-            )
-        start, shape, strides = index_view(self, index)
-        return NkiTensor(
-            self.alloc,
-            shape,
-            self.dtype,
-            start,
-            strides,
-            indirect=self.indirect,
-            trusted=self.trusted,
+        indirect = self.indirect
+        if indirect is None or indirect.kind == "scalar":
+            start, shape, strides = index_view(self, index)
+            return self._derived(shape, start, strides, indirect=indirect)
+        flag(
+            rules.NESTED_PATTERN,
+            "cannot index an access pattern that has a vector_offset",
+            operand=self.name,
+            fix="put the selection into the pattern and slice the index tile",
         )
+        # The rows of such a view are those that the index tile names: its rows are selected.
+        rows, *columns = index if type(index) is tuple else (index,)
+        if type(rows) is not slice or indirect.source.free_size != 1:
+            bad_offset(self, f"rows {rows} of a view with a vector_offset")
+        start, shape, strides = index_view(self, (slice(None), *columns))
+        source = indirect.source[rows]
+        return self._derived(
+            (source.shape[0], *shape[1:]), start, strides, indirect=replace(indirect, source=source)
+        )
+
+    def _derived(
+        self,
+        shape: tuple[int, ...],
+        start: int,
+        strides: tuple[int, ...],
+        *,
+        dtype: DType | None = None,
+        whole: bool = False,
+        indirect: Indirection | None = None,
+        trusted: bool = True,
+    ) -> NkiTensor:
+        """Return another view of the same allocation, no more trusted than this one."""
+        kind = self.dtype if dtype is None else dtype
+        form = Form(shape, kind, start, strides, self.alloc.itemsize(kind), whole=whole)
+        return NkiTensor(self.alloc, form, indirect, trusted and self.trusted)
 
     def __setitem__(self, index: Index | tuple[Index, ...], value: Any) -> None:
         """Copy ``value`` into a view; a finding, for the compiler has no such statement."""
@@ -280,124 +217,52 @@ class NkiTensor(NoOperators, NKIObject):
             indirect_dim: Dimension of the tensor that the offsets count in.
             dtype: Reinterpret the bytes as this type.
         """
-        from nkisim.memory.access import access_view
-
-        return access_view(self, pattern, offset, scalar_offset, vector_offset, indirect_dim, dtype)
+        shape, kind, start, strides = pattern_geometry(self, pattern, offset, dtype)
+        if self.indirect is not None and (scalar_offset is not None or vector_offset is not None):
+            bad_offset(self, "the tensor has a dynamic offset already")
+        indirect = self.indirect or indirection(self, scalar_offset, vector_offset, indirect_dim)
+        return self._derived(shape, start, strides, dtype=kind, indirect=indirect, trusted=False)
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Return the same elements under another shape; on chip the partition count stays."""
-        from nkisim.memory.access import reshape_view
-
-        return reshape_view(self, shape)
+        extents, strides = reshaped_strides(self, shape)
+        return self._derived(extents, self.start, strides, whole=self.whole, indirect=self.indirect)
 
     def view(self, dtype: Any) -> NkiTensor:
         """Return the same bytes as another type; the last dimension absorbs the change of size."""
-        from nkisim.memory.access import dtype_view
+        shape, kind, start, strides = reinterpreted_geometry(self, dtype)
+        return self._derived(
+            shape, start, strides, dtype=kind, whole=self.whole, indirect=self.indirect
+        )
 
-        return dtype_view(self, dtype)
+    def with_axis(self, axis: int) -> NkiTensor:
+        """Return the view with a dimension of extent 1 inserted."""
+        shape = (*self.shape[:axis], 1, *self.shape[axis:])
+        strides = (*self.strides[:axis], self.itemsize, *self.strides[axis:])
+        return self._derived(shape, self.start, strides, whole=self.whole, indirect=self.indirect)
+
+    def repeated(self, shape: tuple[int, ...]) -> NkiTensor:
+        """Return a view that repeats extents of 1, with further dimensions behind the last."""
+        steps = (*zip(self.shape, self.strides, strict=True), *((1, 0),) * len(shape))
+        strides = tuple(
+            stride if old == new else 0 for (old, stride), new in zip(steps, shape, strict=False)
+        )
+        return self._derived(shape, self.start, strides, indirect=self.indirect)
+
+    def settled(self, shift: int) -> NkiTensor:
+        """Return the view ``shift`` bytes further, as one without a dynamic offset."""
+        return self._derived(self.shape, self.start + shift, self.strides, trusted=False)
+
+    def table(self, indirect: Indirection, rows: int) -> NkiTensor:
+        """Return all rows that a vector offset can select, as one view."""
+        return self._derived(
+            (rows, *self.shape[1:]), self.start, (indirect.stride, *self.strides[1:]), trusted=False
+        )
 
     if not TYPE_CHECKING:  # type checkers shall know misspelt attributes
 
         def __getattr__(self, name: str) -> NoReturn:
             missing_method(name)
-
-    # -- what the machine reads --------------------------------------------------------------------
-
-    @property
-    def array(self) -> np.ndarray:
-        """The elements in storage form; shares memory."""
-        if self._array is None:
-            if not self.trusted:
-                self._check_bounds()
-            storage_dtype = self.alloc.storage_dtype(self.dtype)
-            self._array = self.storage.view(self.start, self.shape, self.strides, storage_dtype)
-        return self._array
-
-    @property
-    def layout(self) -> int:
-        """Number that is equal for tensors which every static check treats alike."""
-        if self._layout < 0:
-            psum_offset = self.free_byte_offset if self.buffer is MemoryRegion.psum else 0
-            self._layout = layout_id(
-                (
-                    self.shape,
-                    self.dtype,
-                    self.buffer,
-                    self.strides,
-                    self.start_partition,
-                    psum_offset,
-                    None if self.indirect is None else self.indirect.layout,
-                    self.alloc.is_argument,
-                )
-            )
-            self.form.layout = self._layout
-        return self._layout
-
-    @property
-    def start_partition(self) -> int:
-        """First partition touched; 0 in HBM."""
-        if not is_on_chip(self.buffer):
-            return 0
-        return self.start // self.storage.pitch
-
-    @property
-    def free_byte_offset(self) -> int:
-        """First byte touched inside a partition."""
-        return self.start % self.storage.pitch
-
-    @property
-    def partitions(self) -> int:
-        """Extent of the first dimension."""
-        return self.shape[0]
-
-    @property
-    def free_size(self) -> int:
-        """Elements per partition."""
-        count = 1
-        for extent in self.shape[1:]:
-            count *= extent
-        return count
-
-    @property
-    def last_byte(self) -> int:
-        """Offset of the last byte touched in the storage."""
-        return self.start + _reach(self.shape, self.strides)[1] + self.itemsize - 1
-
-    @property
-    def _free_elements(self) -> int:
-        """Elements of this dtype in one row of the allocation; everything for HBM."""
-        return self.alloc.row_bytes // self.itemsize
-
-    def _check_bounds(self) -> None:
-        if 0 in self.shape:
-            return
-        before, _ = _reach(self.shape, self.strides)
-        if self.start + before < 0 or self.last_byte >= self.storage.data.size:
-            self._out_of_bounds()
-        elif is_on_chip(self.buffer):
-            pitch = self.storage.pitch
-            row = self.start % pitch - self.alloc.start % pitch
-            low, high = _reach(self.shape[1:], self.strides[1:])
-            rows_ok = self.strides[0] % pitch == 0 or self.shape[0] == 1
-            if rows_ok and (row + low < 0 or row + high + self.itemsize > self.alloc.row_bytes):
-                self._out_of_bounds()
-
-    def _out_of_bounds(self) -> None:
-        size = self.alloc.elements(self.itemsize)
-        first = self.offset
-        low, high = _reach(
-            *zip(*((count, step) for step, count in self.get_pattern()), strict=True)
-        )
-        flag(
-            rules.PATTERN_OUT_OF_BOUNDS,
-            f"access pattern of tensor `{self.name}` touches elements [{first + low}, "
-            f"{first + high}], "
-            f"but the tensor has {size} ({self._free_elements} per row)",
-            operand=self.name,
-            seen=f"pattern {self.get_pattern()} with offset {first}",
-            allowed=f"elements 0 to {size - 1}, inside each row",
-            fix="correct the count, the step or the offset",
-        )
 
     # -- Python protocol ---------------------------------------------------------------------------
 
@@ -416,11 +281,6 @@ class NkiTensor(NoOperators, NKIObject):
 
     __hash__ = object.__hash__
 
-    def describe(self) -> str:
-        """Return dtype, shape, buffer and name in one line."""
-        named = f" `{self.alloc.name}`" if self.alloc.name else ""
-        return f"{self.dtype} {self.shape} in {self.buffer.value}{named}"
-
     def __repr__(self) -> str:
         head = f"NkiTensor(shape={self.shape}, dtype={self.dtype}, buffer={self.buffer.value}"
         if self.alloc.name:
@@ -432,14 +292,3 @@ class NkiTensor(NoOperators, NKIObject):
             values = decode(values, self.dtype)
         hidden = self.storage.unwritten(*self.region)
         return f"{head},\n{values if hidden is None else np.ma.array(values, mask=hidden)})"
-
-
-def _reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Return how far a pattern reaches before and behind its start."""
-    low = high = 0
-    for extent, stride in zip(shape, strides, strict=True):
-        if stride < 0:
-            low += (extent - 1) * stride
-        else:
-            high += (extent - 1) * stride
-    return low, high

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.memory import rules
 from nkisim.memory.region import MemoryRegion
+from nkisim.memory.view import View
 
-if TYPE_CHECKING:
-    from nkisim.memory.tensor import NkiTensor
-
-__all__ = ["INTEGER_SENTINEL", "read_elements", "report_unwritten", "with_sentinel"]
+__all__ = ["INTEGER_SENTINEL", "report_unwritten", "with_sentinel"]
 
 INTEGER_SENTINEL = 4
 """What unwritten integers read as; unwritten floats read as NaN."""
@@ -26,18 +22,21 @@ _RULES = {
 }
 
 
-def read_elements(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray:
-    """Return the stored elements; unwritten ones are a finding and read as NaN or 4."""
-    return with_sentinel(tensor, report_unwritten(tensor, instruction, operand))
+def report_unwritten(
+    tensor: View, instruction: str, operand: str, part: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Flag a read of elements that nobody wrote, and return the mask of all such, or None.
 
-
-def report_unwritten(tensor: NkiTensor, instruction: str, operand: str) -> np.ndarray | None:
-    """Flag a read of elements that nobody wrote, and return their mask, or None."""
+    Of a read that takes ``part`` of the elements only, the others are no reason for a finding.
+    """
     if tensor.storage.complete:
         return None
-    hidden = tensor.storage.unwritten(*tensor.region)
-    if hidden is None:
+    unwritten = tensor.storage.unwritten(*tensor.region)
+    if unwritten is None:
         return None
+    hidden = unwritten if part is None else unwritten & part
+    if not hidden.any():
+        return unwritten
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
     flag(
@@ -54,15 +53,15 @@ def report_unwritten(tensor: NkiTensor, instruction: str, operand: str) -> np.nd
             f"{tensor.alloc.line[0]}:{tensor.alloc.line[1]}",
         ),
     )
-    return hidden
+    return unwritten
 
 
-def _called(tensor: NkiTensor, operand: str) -> str:
+def _called(tensor: View, operand: str) -> str:
     """Return how to name a tensor: by its own name, else by its role."""
     return f"`{tensor.alloc.name}`" if tensor.alloc.name else operand
 
 
-def with_sentinel(tensor: NkiTensor, hidden: np.ndarray | None) -> np.ndarray:
+def with_sentinel(tensor: View, hidden: np.ndarray | None) -> np.ndarray:
     """Return the elements with the sentinel where ``hidden`` is true; the memory stays as it is."""
     if hidden is None:
         return tensor.array

@@ -3,7 +3,7 @@
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import Constraint
 from nkisim.spec.instruction import INSTRUCTIONS, Arithmetic, Instruction, unconverted
-from nkisim.spec.operands import HBM, ON_CHIP, PSUM, SBUF, Column, In, InOut, Operand, Out
+from nkisim.spec.operands import HBM, ON_CHIP, PSUM, SBUF, Column, In, Named, Operand, Out, Sum
 from nkisim.spec.ops import OPS, Op, as_op
 
 __all__ = [
@@ -18,11 +18,12 @@ __all__ = [
     "Column",
     "Constraint",
     "In",
-    "InOut",
     "Instruction",
+    "Named",
     "Op",
     "Operand",
     "Out",
+    "Sum",
     "as_op",
     "unconverted",
 ]

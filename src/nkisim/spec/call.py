@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from inspect import Signature
+from typing import Any, Protocol
 
 from nkisim.arch import Generation
 from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, Severity, flag
 from nkisim.memory import NkiTensor
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.operands import Operand
 from nkisim.spec.ops import Op, as_op
-
-if TYPE_CHECKING:
-    from nkisim.spec.instruction import Instruction
 
 __all__ = ["Call", "Violation"]
 
@@ -46,6 +46,23 @@ class Violation:
         )
 
 
+class Declaration(Protocol):
+    """What a call knows of the instruction that is called: see ``Instruction``."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def signature(self) -> Signature: ...
+    @property
+    def parameters(self) -> tuple[str, ...]: ...
+    @property
+    def engines(self) -> tuple[Engine, ...]: ...
+    @property
+    def operands(self) -> Mapping[str, Operand]: ...
+    @property
+    def arithmetic(self) -> Callable[[Call], str]: ...
+
+
 @dataclass(slots=True)
 class Call:
     """The arguments of a call, by name, with what is known about the target.
@@ -59,7 +76,7 @@ class Call:
         mended: Arguments that every call of the signature has in place of the given ones.
     """
 
-    instruction: Instruction
+    instruction: Declaration
     values: dict[str, Any]
     generation: Generation
     engine: Engine = Engine.unknown

@@ -7,13 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from nkisim.diagnostics import Rule
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import Constraint
 from nkisim.spec.cost import Cost
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
 
-__all__ = ["INSTRUCTIONS", "Arithmetic", "Instruction", "Shortcut", "ValueWatch", "unconverted"]
+__all__ = [
+    "INSTRUCTIONS",
+    "Arithmetic",
+    "Follow",
+    "Instruction",
+    "Shortcut",
+    "ValueWatch",
+    "unconverted",
+]
 
 Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 """How values pass through an instruction.
@@ -39,6 +48,9 @@ class Shortcut(NamedTuple):
 
 ValueWatch = Callable[[Sequence[Any]], None]
 """Looks at the arguments of a call, tensors replaced by arrays, and flags what it finds."""
+
+Follow = Callable[[Any, Sequence[Any]], None]
+"""Takes the core and the arguments of a call, tensors as views, whether or not values are known."""
 
 INSTRUCTIONS: dict[str, Instruction] = {}
 """Every declared instruction by name."""
@@ -69,15 +81,18 @@ class Instruction:
         arithmetic: Picks how values are converted.
         moves: True when it, or the call at hand, only moves data, so that lossy integer paths
             are D017 and not D016.
+        inexact: The rule for integers that float32 cannot hold, where it has one of its own.
         cost: What it costs the engine.
         source: Where its meaning is documented.
-        body: Pure function of arrays, or, when ``memory`` is set, a function of the core and
-            the tensors.
-        memory: True when the body reads and writes tensors itself.
-        stateful: True when the body also takes the core's accumulator state first.
+        body: Function of arrays: what is read comes as elements, what is written as the view. It
+            returns each result, or None for one that it has put into the view itself.
+        stateful: True when the body also takes the core first.
         synchronises: True when the body must run even where no values are computed.
-        trace: What a run without values does instead of writing the results, or None.
+        follow: Returns what notes the effects of each call on its engine, such as on a chain of
+            accumulations, or None.
         raw_results: Results that the body returns in storage form, such as indices.
+        function: Returns the body of a call as a function of the elements that it reads, in the
+            order of the parameters, and of an array for the result, or None; for small tiles.
         rowwise: True when the body treats every row by itself, so that large tiles can be computed
             in blocks of rows that stay in the processor's cache.
         reads_first: True when all partitions are read before one is written, column by column, so
@@ -97,14 +112,15 @@ class Instruction:
     choose_engine: Callable[[Call], Engine] | None = None
     arithmetic: Callable[[Call], Arithmetic] = _always_fp32
     moves: bool | Callable[[Call], bool] = False
+    inexact: Rule | None = None
     cost: Cost | None = None
     source: str = ""
     body: Callable[..., Any]
-    memory: bool = False
     stateful: bool = False
     synchronises: bool = False
-    trace: Callable[..., None] | None = None
+    follow: Callable[[Call], Follow | None] | None = None
     raw_results: tuple[str, ...] = ()
+    function: Callable[[Call], Callable[..., Any] | None] | None = None
     rowwise: bool = False
     reads_first: bool = False
     shortcut: Callable[[Call], Shortcut | None] | None = None

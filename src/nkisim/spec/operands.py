@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
 
 from nkisim.diagnostics import Rule
 from nkisim.memory import MemoryRegion
 
-__all__ = ["HBM", "ON_CHIP", "PSUM", "SBUF", "Column", "In", "InOut", "Operand", "Out"]
+__all__ = ["HBM", "ON_CHIP", "PSUM", "SBUF", "Column", "In", "Named", "Operand", "Out", "Sum"]
 
 SBUF = (MemoryRegion.sbuf,)
 PSUM = (MemoryRegion.psum,)
 ON_CHIP = SBUF + PSUM
 HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 
-Role = Literal["in", "out", "inout"]
+Role = Literal["in", "out", "sum", "named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Operand:
     """What an instruction expects of one tensor argument.
 
     Attributes:
-        role: Read, written, or both.
+        role: Read, written, summed into as the call's ``accumulate`` says, or only named.
         buffers: Memories it may live in.
         optional: True when None is accepted.
         scalar: True when a number is accepted in place of a tile.
@@ -31,7 +34,12 @@ class Operand:
         flat: True when the body wants the tensor's own shape instead of (partitions, elements).
         any_start: True when it may start at any partition, because the instruction has a rule of
             its own for that.
-        partial: True when the instruction touches only some rows of it, and notes those itself.
+        many: True when the argument is a list of tensors.
+        gathers: True when its rows may be named by an index tile.
+        as_view: True when the body wants the view beside its elements.
+        masked: True when values decide which elements are written.
+        part: Returns which elements a call touches, as a mask of the tensor's shape; None when it
+            touches all.
         buffer_rule: Rule to name when it lives elsewhere; None takes the general one.
     """
 
@@ -42,18 +50,22 @@ class Operand:
     column: bool = False
     flat: bool = False
     any_start: bool = False
-    partial: bool = False
+    many: bool = False
+    gathers: bool = False
+    as_view: bool = False
+    masked: bool = False
+    part: Callable[[Any], np.ndarray | None] | None = None
     buffer_rule: Rule | None = None
 
     @property
     def reads(self) -> bool:
         """True when the instruction reads the operand."""
-        return self.role != "out"
+        return self.role == "in"
 
     @property
     def writes(self) -> bool:
         """True when the instruction writes the operand."""
-        return self.role != "in"
+        return self.role == "out" or self.role == "sum"
 
 
 def In(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
@@ -66,9 +78,14 @@ def Out(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
     return Operand("out", _join(buffers), **options)
 
 
-def InOut(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
-    """Describe an operand whose old contents matter and that is written."""
-    return Operand("inout", _join(buffers), **options)
+def Sum(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
+    """Describe a destination that matmuls add up in."""
+    return Operand("sum", _join(buffers), **options)
+
+
+def Named(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
+    """Describe an operand that is neither read nor written."""
+    return Operand("named", _join(buffers), **options)
 
 
 def Column(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:

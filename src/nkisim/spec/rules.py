@@ -342,6 +342,7 @@ NAN_CREATED = declare(
     "warning",
     "An instruction creates NaN or infinity from finite inputs.",
     "the runtime may stop with a numerical error",
+    on_values=True,
 )
 
 # -- values ----------------------------------------------------------------------------------------
@@ -352,6 +353,7 @@ SIGNED_SHIFT = declare(
     "warning",
     "A negative integer is shifted right.",
     "only the logical shift exists: zeros come in from the left, the sign is lost",
+    on_values=True,
 )
 NOT_BOOLEAN = declare(
     "D040",
@@ -359,6 +361,7 @@ NOT_BOOLEAN = declare(
     "error",
     "nl.logical_not is applied to values other than 0 and 1.",
     "it is an exclusive or with 1, not a comparison with 0",
+    on_values=True,
 )
 INEXACT_INTEGER = declare(
     "D016",
@@ -366,6 +369,7 @@ INEXACT_INTEGER = declare(
     "error",
     "Integer arithmetic goes through float32 with values beyond 2^24.",
     "the Vector and Scalar engines compute in float32, which holds integers exactly up to 2^24",
+    on_values=True,
 )
 INEXACT_MOVE = declare(
     "D017",
@@ -373,6 +377,7 @@ INEXACT_MOVE = declare(
     "error",
     "Integers beyond 2^24 are moved by a path that converts through float32.",
     "float32 holds integers exactly up to 2^24",
+    on_values=True,
 )
 INTEGER_RANGE = declare(
     "D019",
@@ -380,6 +385,7 @@ INTEGER_RANGE = declare(
     "warning",
     "A float outside the range of the integer destination, or NaN, is converted.",
     "the device rounds to nearest even and saturates; NumPy truncates and wraps",
+    on_values=True,
 )
 FLOAT_OVERFLOW = declare(
     "D020",
@@ -387,4 +393,5 @@ FLOAT_OVERFLOW = declare(
     "warning",
     "A finite value is beyond the largest finite number of the destination.",
     "it becomes infinity or NaN where some libraries saturate",
+    on_values=True,
 )

@@ -92,7 +92,7 @@ def reject_call(
         )
     flag(
         misfit or rules.BAD_CALL,
-        f"{name}: {str(error).replace('<lambda>', name)}",
+        f"{name}: {error}",
         instruction=name,
         seen=f"{len(args)} positional arguments and {sorted(kwargs)}",
         allowed=f"{written}",

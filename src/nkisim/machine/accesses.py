@@ -1,0 +1,81 @@
+"""Reads and writes as the memory keeps them: who read what, and what was written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.machine.core import CORE
+from nkisim.memory import NkiTensor, report_unwritten, with_sentinel
+
+__all__ = ["commit", "commit_where", "note_read", "note_written", "prepare_read", "trace_read"]
+
+
+def prepare_read(
+    tensor: NkiTensor, instruction: str, operand: str, part: np.ndarray | None = None
+) -> np.ndarray:
+    """Note a read, check that it was written, and return the elements in storage form.
+
+    Of a read that takes ``part`` of the elements only, those are checked.
+    """
+    storage = tensor.storage
+    if storage.psum is not None or storage.shared is not None:
+        note_read(tensor, instruction)
+    if storage.complete:
+        return tensor.array
+    return with_sentinel(tensor, report_unwritten(tensor, instruction, operand, part))
+
+
+def trace_read(
+    tensor: NkiTensor, instruction: str, operand: str, part: np.ndarray | None = None
+) -> None:
+    """Note a read and check that it was written, without looking at the elements."""
+    note_read(tensor, instruction)
+    report_unwritten(tensor, instruction, operand, part)
+
+
+def note_read(tensor: NkiTensor, instruction: str) -> None:
+    """Tell those who follow the reads of a storage."""
+    storage = tensor.storage
+    if storage.psum is not None:
+        storage.psum.read(tensor.region)
+    if storage.shared is not None:
+        core, epoch = _sharer()
+        storage.shared.read(tensor, core, epoch, instruction)
+
+
+def commit(tensor: NkiTensor, stored: Any) -> None:
+    """Put elements in storage form into a tensor and note that they were written."""
+    tensor.array[...] = stored
+    note_written(tensor)
+
+
+def commit_where(tensor: NkiTensor, stored: np.ndarray, where: np.ndarray) -> None:
+    """Put elements in storage form into a tensor where ``where`` is true; the others stay."""
+    tensor.array[where] = stored[where] if stored.ndim else stored
+    note_written(tensor, where)
+
+
+def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
+    """Note that a tensor was written, all of it or the elements where ``where`` is true."""
+    storage = tensor.storage
+    if not storage.complete:
+        if where is None:
+            storage.mark_written(*tensor.region)
+        else:
+            storage.mark_written_where(where, tensor.start, tensor.strides, tensor.itemsize)
+    storage.version += 1
+    tensor.alloc.written = True
+    if storage.psum is not None:
+        storage.psum.write(tensor.alloc, tensor.region)
+    if storage.shared is not None:
+        core, epoch = _sharer()
+        storage.shared.write(tensor, core, epoch, where)
+
+
+def _sharer() -> tuple[int, int]:
+    """Return the running core's number in its pair and how often it has synchronised."""
+    core = CORE.get()
+    assert core is not None and core.member is not None
+    return core.member.core, core.member.synchronised

@@ -1,0 +1,133 @@
+"""The door: what every operand passes before an instruction sees it.
+
+A kernel hands over views, some with an offset that lies in a register or a tile, some made by a
+pattern that nobody has checked. Behind the door an operand is a static view inside its own
+allocation, or rows of such a view that an index tile has named. Index tiles pass the door too.
+"""
+
+from __future__ import annotations
+
+from operator import index as as_int
+from typing import NamedTuple
+
+import numpy as np
+
+from nkisim.diagnostics import flag
+from nkisim.machine.accesses import prepare_read, trace_read
+from nkisim.machine.core import Core
+from nkisim.memory import Indirection, NkiTensor, is_hbm
+from nkisim.memory import rules as memory_rules
+from nkisim.memory.access import bad_offset
+
+__all__ = ["Rows", "admit", "admit_static"]
+
+
+class Rows(NamedTuple):
+    """Rows of a table that an index tile has named.
+
+    Attributes:
+        table: Static view; its first dimension is what the indices select from.
+        indices: Row of the table for each row of the operand.
+        inside: Which of the indices are in bounds.
+    """
+
+    table: NkiTensor
+    indices: np.ndarray
+    inside: np.ndarray
+
+
+def admit(
+    core: Core, tensor: NkiTensor, instruction: str, operand: str, *, skip: bool = False
+) -> NkiTensor | Rows | None:
+    """Return an operand with its offset applied and its bounds checked.
+
+    Where no values are computed, an offset that lies in a tile is not known: the view comes back as
+    it is.
+
+    Args:
+        core: The core that runs the instruction.
+        tensor: The operand as the kernel wrote it.
+        instruction: Its name, for messages.
+        operand: The operand's name, for messages.
+        skip: Whether what lies out of bounds is left out; a scalar offset then gives None.
+    """
+    indirect = tensor.indirect
+    if indirect is None:
+        tensor.check_bounds()
+        return tensor
+    offsets = _offsets(core, indirect, instruction, operand)
+    if offsets is None:
+        return tensor
+    if indirect.kind == "vector":
+        return _rows(tensor, indirect, offsets, instruction, operand, skip=skip)
+    value = int(offsets.flat[0])
+    static = tensor.settled(value * indirect.stride)
+    if not 0 <= value < indirect.extent or (is_hbm(tensor.buffer) and not static.fits()):
+        if skip:
+            return None
+        _out_of_bounds(indirect, instruction, operand, 0, value)
+    static.check_bounds()
+    return static
+
+
+def admit_static(core: Core, tensor: NkiTensor, instruction: str, operand: str) -> NkiTensor:
+    """Return an operand that may have a scalar offset, of something other than an instruction."""
+    found = admit(core, tensor, instruction, operand)
+    assert isinstance(found, NkiTensor)
+    return found
+
+
+def _offsets(
+    core: Core, indirect: Indirection, instruction: str, operand: str
+) -> np.ndarray | None:
+    """Read a register or an index tile; None when its values are not computed."""
+    source = indirect.source
+    if not isinstance(source, NkiTensor):
+        return np.array([as_int(source)])
+    name = f"{indirect.kind}_offset of {operand}"
+    tile = admit_static(core, source, instruction, name)
+    tile.alloc.life.read(core.clock)
+    if not core.values:
+        if tile.indirect is None:
+            trace_read(tile, instruction, name)
+        return None
+    return prepare_read(tile, instruction, name)
+
+
+def _rows(
+    tensor: NkiTensor,
+    indirect: Indirection,
+    stored: np.ndarray,
+    instruction: str,
+    operand: str,
+    *,
+    skip: bool,
+) -> Rows:
+    # Several index columns are consumed column by column, as the descriptor generator reads them.
+    indices = stored.reshape(stored.shape[0], -1).T.reshape(-1).astype(np.int64)
+    rows = tensor.shape[0]
+    if indices.size < rows:
+        bad_offset(tensor, f"vector_offset holds {indices.size} indices for {rows} rows")
+    indices = indices[:rows]
+    extent = min(indirect.extent, tensor.room(indirect.stride))
+    table = tensor.table(indirect, extent)
+    inside = (indices >= 0) & (indices < extent)
+    if not skip and not inside.all():
+        first = int(np.argmin(inside))
+        _out_of_bounds(indirect, instruction, operand, first, int(indices[first]))
+    return Rows(table, indices, inside)
+
+
+def _out_of_bounds(
+    indirect: Indirection, instruction: str, operand: str, row: int, value: int
+) -> None:
+    flag(
+        memory_rules.OFFSET_OUT_OF_BOUNDS,
+        f"{instruction} {operand}: index {value} of row {row} is out of bounds for size "
+        f"{indirect.extent}",
+        instruction=instruction,
+        operand=operand,
+        seen=value,
+        allowed=f"0 to {indirect.extent - 1}",
+        fix="clip the indices, or use oob_mode.skip with a destination that was filled before",
+    )

@@ -1,0 +1,226 @@
+"""Where a tensor lies: a byte start and byte strides in a storage, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nkisim.diagnostics import flag
+from nkisim.dtypes import DType
+from nkisim.memory import rules
+from nkisim.memory.allocation import Allocation
+from nkisim.memory.form import Form, layout_id
+from nkisim.memory.indirect import Indirection
+from nkisim.memory.objects import NKIObject
+from nkisim.memory.psum import Region
+from nkisim.memory.region import MemoryRegion, is_on_chip
+from nkisim.memory.storage import Storage
+
+__all__ = ["View"]
+
+
+class View(NKIObject):
+    """A part of an allocation, as kernels and instructions see it.
+
+    Attributes:
+        shape: Extents; on chip the first one counts partitions.
+        dtype: Element type.
+        buffer: Memory it lives in.
+        region: Byte start, shape, strides and item size: the footprint in the storage.
+        form: What it has in common with tensors like it.
+        whole: True when it covers its allocation as that was made, or in another shape.
+        indirect: An offset that is read when an instruction uses the view, or None.
+        trusted: False for what an access pattern made, until its extent was checked.
+    """
+
+    __slots__ = (
+        "_array",
+        "_layout",
+        "alloc",
+        "buffer",
+        "dtype",
+        "form",
+        "indirect",
+        "itemsize",
+        "region",
+        "shape",
+        "start",
+        "storage",
+        "strides",
+        "trusted",
+        "whole",
+    )
+
+    alloc: Allocation
+    storage: Storage
+    buffer: MemoryRegion
+    form: Form
+    shape: tuple[int, ...]
+    dtype: DType
+    itemsize: int
+    start: int
+    strides: tuple[int, ...]
+    region: Region
+    whole: bool
+    indirect: Indirection | None
+    trusted: bool
+    _array: np.ndarray | None
+    _layout: int
+
+    # -- what kernels read -------------------------------------------------------------------------
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return _product(self.shape)
+
+    @property
+    def name(self) -> str:
+        """Name given at allocation, or ``"unnamed"``."""
+        return self.alloc.name or "unnamed"
+
+    @property
+    def offset(self) -> int:
+        """Start of the access in elements from the beginning of the tensor it views."""
+        rows, rest = divmod(self.start - self.alloc.start, self.alloc.pitch)
+        return rows * self._row_elements + rest // self.itemsize
+
+    def get_pattern(self) -> list[list[int]]:
+        """Return the access pattern: one ``[step, count]`` in elements per dimension."""
+        pitch = self.alloc.pitch
+        pattern = []
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            rows, rest = divmod(stride, pitch) if is_on_chip(self.buffer) else (0, stride)
+            pattern.append([rows * self._row_elements + rest // self.itemsize, extent])
+        return pattern
+
+    def describe(self) -> str:
+        """Return dtype, shape, buffer and name in one line."""
+        named = f" `{self.alloc.name}`" if self.alloc.name else ""
+        return f"{self.dtype} {self.shape} in {self.buffer.value}{named}"
+
+    # -- what the machine reads --------------------------------------------------------------------
+
+    @property
+    def array(self) -> np.ndarray:
+        """The elements in storage form; shares memory."""
+        if self._array is None:
+            self.check_bounds()
+            storage_dtype = self.alloc.storage_dtype(self.dtype)
+            self._array = self.storage.view(self.start, self.shape, self.strides, storage_dtype)
+        return self._array
+
+    @property
+    def layout(self) -> int:
+        """Number that is equal for tensors which every static check treats alike."""
+        if self._layout < 0:
+            psum_offset = self.free_byte_offset if self.buffer is MemoryRegion.psum else 0
+            self._layout = layout_id(
+                (
+                    self.shape,
+                    self.dtype,
+                    self.buffer,
+                    self.strides,
+                    self.start_partition,
+                    psum_offset,
+                    None if self.indirect is None else self.indirect.layout,
+                    self.alloc.is_argument,
+                    self.trusted,
+                )
+            )
+            self.form.layout = self._layout
+        return self._layout
+
+    @property
+    def start_partition(self) -> int:
+        """First partition touched; 0 in HBM."""
+        return self.start // self.storage.pitch if is_on_chip(self.buffer) else 0
+
+    @property
+    def free_byte_offset(self) -> int:
+        """First byte touched inside a partition."""
+        return self.start % self.storage.pitch
+
+    @property
+    def partitions(self) -> int:
+        """Extent of the first dimension."""
+        return self.shape[0]
+
+    @property
+    def free_size(self) -> int:
+        """Elements per partition."""
+        return _product(self.shape[1:])
+
+    @property
+    def _row_elements(self) -> int:
+        """Elements of this dtype in one row of the allocation; everything for HBM."""
+        return self.alloc.row_bytes // self.itemsize
+
+    def fits(self) -> bool:
+        """Tell whether every element lies inside the allocation, in its own rows on chip."""
+        if 0 in self.shape:
+            return True
+        row, byte = divmod(self.start - self.alloc.start, self.alloc.pitch)
+        rows, last_row = 0, 0
+        shape, strides = self.shape, self.strides
+        if is_on_chip(self.buffer) and strides[0] % self.alloc.pitch == 0:
+            rows = (shape[0] - 1) * (strides[0] // self.alloc.pitch)
+            shape, strides, last_row = shape[1:], strides[1:], self.alloc.shape[0] - 1
+        elif is_on_chip(self.buffer):
+            last_row = self.alloc.shape[0] - 1
+        low, high = _reach(shape, strides)
+        return (
+            byte + low >= 0
+            and byte + high + self.itemsize <= self.alloc.row_bytes
+            and row + min(rows, 0) >= 0
+            and row + max(rows, 0) <= last_row
+        )
+
+    def room(self, stride: int) -> int:
+        """Return how many rows that lie ``stride`` bytes apart fit behind the start, in HBM."""
+        reach = _reach(self.shape[1:], self.strides[1:])[1] + self.itemsize
+        behind = self.alloc.start + self.alloc.row_bytes - self.start - reach
+        return max(behind // stride + 1, 0)
+
+    def check_bounds(self) -> None:
+        """Make sure that the view lies inside its allocation; S021 where it does not."""
+        if self.trusted:
+            return
+        if not self.fits():
+            size, first = self.alloc.elements(self.itemsize), self.offset
+            pattern = self.get_pattern()
+            low, high = _reach(*zip(*((count, step) for step, count in pattern), strict=True))
+            flag(
+                rules.PATTERN_OUT_OF_BOUNDS,
+                f"access pattern of tensor `{self.name}` touches elements [{first + low}, "
+                f"{first + high}], but the tensor has {size} ({self._row_elements} per row)",
+                operand=self.name,
+                seen=f"pattern {pattern} with offset {first}",
+                allowed=f"elements 0 to {size - 1}, inside each row",
+                fix="correct the count, the step or the offset",
+            )
+        self.trusted = True
+
+
+def _product(extents: Sequence[int]) -> int:
+    count = 1
+    for extent in extents:
+        count *= extent
+    return count
+
+
+def _reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """Return how far a pattern reaches before and behind its start."""
+    low = high = 0
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    return low, high

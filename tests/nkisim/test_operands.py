@@ -1,0 +1,197 @@
+"""Properties of operands, for every operand of every instruction.
+
+What an instruction computes and what is found in its call depend on the elements that an operand
+names, not on how they are named: by a slice, by an offset in a register or a tile, by a view of
+such a view. Values, and plans of earlier calls, change no finding.
+"""
+
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from comparing import assert_same_bits
+from nkisim.machine import core as machine
+
+from .samples import SAMPLES, Tile, fill, run, whole
+
+OPERANDS = [
+    pytest.param(sample, name, id=f"{sample.name}-{name}")
+    for sample in SAMPLES
+    for name in sample.tiles
+]
+
+# What the compiler says about dynamic addresses as such.
+DYNAMIC = {"A036", "M039"}
+
+
+def wide_of(tile: Tile, source):
+    """A tensor three times as wide (on chip) or long (in HBM), with the contents in its middle."""
+    rows, columns = tile.shape
+    if tile.buffer == "hbm":
+        wide = nl.ndarray((3 * rows, columns), dtype=tile.dtype, buffer=nl.shared_hbm)
+        middle = wide[rows : 2 * rows, :]
+        pattern, dim, offset = [[columns, rows], [1, columns]], 0, rows
+    else:
+        wide = nl.ndarray((rows, 3 * columns), dtype=tile.dtype, buffer=tile.region)
+        middle = wide[:, columns : 2 * columns]
+        pattern, dim, offset = [[3 * columns, rows], [1, columns]], 1, columns
+    fill(middle, source)
+    return wide, middle, pattern, dim, offset
+
+
+def register(offset):
+    return nisa.register_alloc(offset)
+
+
+def tile_offset(offset):
+    tile = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=offset)
+    return tile
+
+
+def placed(chosen, how):
+    """Place the chosen operand as ``how`` says, all others whole."""
+
+    def place(name, tile, source):
+        return how(tile, source) if name == chosen else whole(name, tile, source)
+
+    return place
+
+
+def sliced(tile, source):
+    return wide_of(tile, source)[1]
+
+
+def dynamic(make_offset):
+    def how(tile, source):
+        wide, middle, pattern, dim, offset = wide_of(tile, source)
+        view = wide.ap(pattern=pattern, scalar_offset=make_offset(offset), indirect_dim=dim)
+        return view, middle
+
+    return how
+
+
+def outcome(sample, place, **options):
+    found = run(sample, place, **options)
+    return found.outputs, sorted(f.rule.id for f in found.findings if f.rule.id not in DYNAMIC)
+
+
+def assert_same(one, other):
+    assert one[1] == other[1]
+    assert one[0].keys() == other[0].keys()
+    for name in one[0]:
+        assert_same_bits(one[0][name], other[0][name])
+
+
+@pytest.mark.parametrize("entry", [nkisim.check, nkisim.simulate], ids=["check", "simulate"])
+@pytest.mark.parametrize("offset", [register, tile_offset])
+@pytest.mark.parametrize(("sample", "name"), OPERANDS)
+def test_an_operand_with_a_dynamic_offset_equals_its_slice(sample, name, offset, entry):
+    static = outcome(sample, placed(name, sliced), entry=entry)
+    moved = outcome(sample, placed(name, dynamic(offset)), entry=entry)
+    assert_same(static, moved)
+
+
+def reshaped(view):
+    rows, columns = view.shape
+    return view.reshape((rows, columns, 1)).reshape((rows, columns))
+
+
+def reinterpreted(view):
+    bits = {1: nl.uint8, 2: nl.uint16, 4: nl.uint32}[view.dtype.itemsize]
+    return view.view(bits).view(view.dtype)
+
+
+def expanded(view):
+    return nl.expand_dims(view, 2)[:, :, 0] if view.buffer in (nl.sbuf, nl.psum) else view
+
+
+def sliced_again(view):
+    rows, columns = view.shape
+    return view[0:rows, 0:columns]
+
+
+def patterned(view):
+    rows, columns = view.shape
+    return view.ap(pattern=[[columns, rows], [1, columns]])
+
+
+VIEWS = [reshaped, reinterpreted, expanded, sliced_again, patterned]
+
+
+@pytest.mark.parametrize("again", VIEWS)
+@pytest.mark.parametrize(("sample", "name"), OPERANDS)
+def test_a_view_of_a_dynamic_view_keeps_its_offset(sample, name, again):
+    def views_of(how):
+        def place(tile, source):
+            made = how(tile, source)
+            view, static = made if isinstance(made, tuple) else (made, made)
+            return again(view), static
+
+        return place
+
+    static = outcome(sample, placed(name, views_of(sliced)))
+    moved = outcome(sample, placed(name, views_of(dynamic(register))))
+    assert_same(static, moved)
+
+
+@pytest.mark.parametrize("offset", [register, tile_offset])
+@pytest.mark.parametrize(("sample", "name"), OPERANDS)
+def test_a_dynamic_offset_that_leaves_the_tensor_is_refused(sample, name, offset):
+    """Also one that would reach into the next partition."""
+
+    def how(tile, source):
+        wide, middle, pattern, dim, _ = wide_of(tile, source)
+        extent = wide.shape[dim]
+        start = extent - 1 if tile.shape[dim] > 1 else extent
+        view = wide.ap(pattern=pattern, scalar_offset=offset(start), indirect_dim=dim)
+        return view, middle
+
+    if sample.declaration.operands[name.split("[")[0]].role == "named":
+        pytest.skip("a tensor that is only named has no elements to reach")
+    with pytest.raises(nkisim.NkiValidationError, match=r"S021|M036"):
+        run(sample, placed(name, how), entry=nkisim.simulate)
+
+
+@pytest.mark.parametrize(("sample", "name"), OPERANDS)
+def test_a_run_without_values_finds_the_same(sample, name):
+    """Among the rules that do not look at values; here on operands that nobody has written."""
+    if sample.grid > 1:
+        pytest.skip("what two cores exchange is values")
+    operand = sample.declaration.operands[name.split("[")[0]]
+
+    def unwritten(tile, source):
+        return whole(name, tile, None)
+
+    for place in (whole, placed(name, unwritten), placed(name, dynamic(register))):
+        computed, noted = (
+            {f.rule for f in run(sample, place, values=values).findings if not f.rule.on_values}
+            for values in (True, False)
+        )
+        if operand.masked:  # what was written is not known without values
+            assert noted <= computed
+        else:
+            assert noted == computed
+
+
+@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+def test_a_warm_plan_equals_a_cold_one(sample, monkeypatch):
+    monkeypatch.setattr(machine, "_PLANS", {})
+    for entry in (nkisim.check, nkisim.simulate):
+        cold = outcome(sample, whole, entry=entry)
+        assert_same(cold, outcome(sample, whole, entry=entry))
+
+
+def test_a_wide_tensor_is_wider_than_its_operand():
+    tile = Tile((4, 8), nl.float32, np.zeros((4, 8), np.float32))
+
+    def kernel(x):
+        wide, middle, pattern, _, offset = wide_of(tile, x)
+        assert wide.shape == (4, 24)
+        assert middle.offset == offset == 8
+        assert pattern == [[24, 4], [1, 8]]
+        return x
+
+    nkisim.simulate(kernel)(tile.values)

@@ -168,8 +168,9 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
     core = current_core(name)
     if not core.values:
         raise ValueError(f"{name}: the loaded value decides what follows; run with values=True")
-    core.begin(shared=tensor.buffer is MemoryRegion.shared_hbm)
-    source = admit_static(core, _one_element(name, argument, tensor), name, argument)
+    element = _one_element(name, argument, tensor)
+    core.begin(shared=element.buffer is MemoryRegion.shared_hbm)
+    source = admit_static(core, element, name, argument)
     source.alloc.life.read(core.clock)
     return prepare_read(source, name, argument).reshape(-1)[0]
 

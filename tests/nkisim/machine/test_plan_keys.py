@@ -45,3 +45,70 @@ def test_an_integer_is_not_taken_for_a_tensor_whose_layout_has_that_number():
 def test_numbers_of_every_kind_keep_their_value(first, second):
     assert (run(first) == 1 + first).all()
     assert (run(second) == 1 + second).all()
+
+
+def plans_after(count, call):
+    """How many plans a kernel adds that makes ``count`` calls."""
+    added = []
+
+    def kernel(x):
+        tile = nl.load(x)
+        plans = nkisim.machine.CORE.get().plans
+        call(tile, 0)
+        before = len(plans)
+        for i in range(1, count):
+            call(tile, i)
+        added.append(len(plans) - before)
+        return x
+
+    nkisim.check(kernel)(np.ones((4, 8), np.float32))
+    return added[0]
+
+
+CALLS = {
+    "name": lambda t, i: nisa.tensor_copy(dst=t, src=t, name=f"copy {i}"),
+    "float": lambda t, i: nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=0.5 + i),
+    "integer": lambda t, i: nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1 + i),
+    "nan": lambda t, i: nisa.memset(dst=t, value=float("nan")),
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_what_changes_in_a_loop_makes_no_new_plans(kind):
+    assert plans_after(20, CALLS[kind]) == 0
+
+
+def test_as_many_plans_are_kept_as_there_is_room_for(monkeypatch):
+    from nkisim.machine import core
+
+    monkeypatch.setattr(core, "_PLANS", {})
+    monkeypatch.setattr(core, "_MOST_PLANS", 8)
+
+    def kernel(x):
+        tile = nl.load(x)
+        for i in range(1, 40):
+            nisa.memset(dst=tile, value=float(i))
+            assert len(nkisim.machine.CORE.get().plans) <= 8
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, tile)
+        return out
+
+    assert (nkisim.simulate(kernel)(np.ones((4, 8), np.float32)) == 39).all()
+
+
+def test_an_argument_is_checked_although_an_equal_one_of_another_type_passed():
+    def kernel(x, offset):
+        nisa.range_select(
+            dst=nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.sbuf),
+            on_true_tile=nl.load(x),
+            comp_op0=nl.greater_equal,
+            comp_op1=nl.less,
+            bound0=0.0,
+            bound1=4.0,
+            range_start=offset,
+        )
+        return x
+
+    x = np.ones((4, 8), np.float32)
+    nkisim.check(kernel)(x, 8)
+    assert "A048" in nkisim.check(kernel)(x, np.float64(8.0)).codes

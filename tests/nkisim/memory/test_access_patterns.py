@@ -266,8 +266,6 @@ def test_any_pattern_inside_the_rows(drawn):
         ([("ap", [[48, 4], [1, 24]], 0, None)], "S022"),
         ([("ap", [[1, 8], [24, 8]], 0, None)], "S022"),
         ([("ap", [[24, 8], [1, 24]], 0, "int16")], "S027"),
-        ([("index", ("slice", 0, 4, None)), ("ap", [[24, 4], [1, 24]], 0, None)], "S020"),
-        ([("ap", [[24, 8], [1, 24]], 0, None), ("ap", [[24, 8], [1, 24]], 0, None)], "S020"),
     ],
 )
 def test_a_pattern_without_meaning_stops_the_kernel(steps, rule):

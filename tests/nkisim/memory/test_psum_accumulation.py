@@ -282,3 +282,77 @@ def test_gen4_rounds_a_bfloat16_group_after_every_product():
         want = (want.astype(np.float32) + product).astype(got.dtype)
     np.testing.assert_array_equal(got.view(np.uint16), want.view(np.uint16))
     assert np.any(want.astype(np.float32) != 5 * product)
+
+
+# Several tensors at one address
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_the_first_matmul_through_each_tensor_overwrites(values):
+    """Tensors made up front at one address, and used one after the other, are no mistake."""
+
+    def kernel(stationary, moving):
+        a, b = loaded(stationary), loaded(moving)
+        banks = [
+            nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum, address=(0, 0))
+            for _ in range(3)
+        ]
+        out = nl.ndarray((3, ROWS, COLUMNS), dtype=nl.float32, buffer=nl.shared_hbm)
+        for i, bank in enumerate(banks):
+            for _ in range(2):
+                nisa.nc_matmul(dst=bank, stationary=a, moving=b)
+            tile = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=tile, src=bank)
+            nisa.dma_copy(dst=out[i], src=tile)
+        return out
+
+    a, b = whole((4, ROWS), 4), whole((4, COLUMNS), 5)
+    report = nkisim.check(kernel, values=values)(a, b)
+    assert not report.codes & {"M003", "M004", "M013", "M042", "M043"}
+    if values:
+        twice = 2 * oracle.matmul(a, b).value
+        np.testing.assert_array_equal(report.outputs, np.stack([twice] * 3))
+
+
+def test_a_tensor_adds_to_what_another_left_at_its_address():
+    def kernel(stationary, moving):
+        a, b = loaded(stationary), loaded(moving)
+        first, second = (
+            nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum, address=(0, 0))
+            for _ in range(2)
+        )
+        for bank in (first, second, first):
+            nisa.nc_matmul(dst=bank, stationary=a, moving=b)
+        return stored(first)
+
+    a, b = whole((4, ROWS), 6), whole((4, COLUMNS), 7)
+    got = nkisim.check(kernel)(a, b).outputs
+    np.testing.assert_array_equal(got, 2 * oracle.matmul(a, b).value)
+
+
+def test_none_adds_after_a_reversed_view():
+    def kernel(stationary, moving):
+        a, b = loaded(stationary), loaded(moving)
+        acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+        back = acc.ap([[COLUMNS, ROWS], [-1, COLUMNS]], offset=COLUMNS - 1)
+        nisa.nc_matmul(dst=back, stationary=a, moving=b)
+        nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+        return stored(acc)
+
+    a, b = whole((4, ROWS), 8), whole((4, COLUMNS), 9)
+    product = oracle.matmul(a, b).value
+    got = nkisim.check(kernel)(a, b).outputs
+    np.testing.assert_array_equal(got, product + product[:, ::-1])
+
+
+def test_many_short_lived_tensors_at_one_address_leave_nothing_behind():
+    def kernel(stationary, moving):
+        a, b = loaded(stationary), loaded(moving)
+        for _ in range(300):
+            acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum, address=(0, 0))
+            nisa.nc_matmul(dst=acc, stationary=a, moving=b)
+        assert len(acc.storage.psum._opened) < 100
+        return stored(acc)
+
+    a, b = whole((4, ROWS), 1), whole((4, COLUMNS), 2)
+    np.testing.assert_array_equal(nkisim.check(kernel)(a, b).outputs, oracle.matmul(a, b).value)

@@ -18,9 +18,9 @@ from trnfft._complex_arguments import HALVES, has_complex
 from trnfft._interleaved import as_complex, as_parts
 from trnfft._library import LIBRARY
 from trnfft._recipe import recipe
-from trnsci.core._tracing import constant_to_compile
 from trnsci.core.errors import ShapeError
 from trnsci.core.operation import Operation
+from trnsci.core.tracing import constant_to_compile
 
 __all__ = [
     "COMPLEX_GEMM",

@@ -22,13 +22,13 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
-from trnsci.core._tracing import constant_to_compile
 from trnsci.core.device import neuron_device
 from trnsci.core.environment import library_switch
 from trnsci.core.errors import BackendError, FlagError
 from trnsci.core.explanation import RUNNING, recording
 from trnsci.core.provider import has_aws_nki
 from trnsci.core.setting import Setting
+from trnsci.core.tracing import constant_to_compile
 
 if TYPE_CHECKING:
     from trnsci.core.operation import Operation

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trnsci.core._tracing import constant_to_compile
 from trnsci.core.errors import FlagError
+from trnsci.core.tracing import constant_to_compile
 
 __all__ = ["UMBRELLA", "Switch", "flag_value", "library_switch"]
 

@@ -19,13 +19,13 @@ from torch.compiler import is_compiling
 
 from trnsci.core._autocast import Autocast, autocast_device, cast_arguments
 from trnsci.core._derivatives import each_entry, make_node
-from trnsci.core._tracing import constant_to_compile
 from trnsci.core.backend import Library, Path
 from trnsci.core.counters import count_refusal
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.explanation import Step, note, recording
 from trnsci.core.fallback import report_fallback
 from trnsci.core.launch import Launcher
+from trnsci.core.tracing import constant_to_compile
 
 __all__ = ["Operation", "each_entry"]
 

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from torch.compiler import is_compiling
 
-from trnsci.core._tracing import constant_to_compile
+from trnsci.core.tracing import constant_to_compile
 
 __all__ = ["Setting", "Snapshot", "restored", "snapshot"]
 

@@ -95,6 +95,7 @@ def test_vectors_are_shared(size, n):
     for draw in (
         lambda n, g: trnrand.multivariate_normal(mean, covariance, n, generator=g),
         lambda n, g: trnrand.dirichlet(weights, n, generator=g),
+        lambda n, g: trnrand.multinomial(30, weights, n, generator=g),
         lambda n, g: trnrand.choice(7, n, p=torch.arange(7.0), generator=g),
         lambda n, g: trnrand.choice(torch.arange(5.0), n, generator=g),
     ):
@@ -102,6 +103,36 @@ def test_vectors_are_shared(size, n):
         parts = torch.cat([draw(n, rank) for rank in ranks])
         # Products of matrices round by their size, so that the sum of two terms may differ.
         assert torch.allclose(parts, draw(n * size, one), rtol=0, atol=2**-20)
+
+
+def test_uneven_shares_of_vectors():
+    """``total`` counts vectors, not their components."""
+    weights = torch.tensor([0.5, 1.0, 2.0])
+    for draw in (
+        lambda n, **k: trnrand.dirichlet(weights, n, **k),
+        lambda n, **k: trnrand.multinomial(30, weights, n, **k),
+    ):
+        one, ranks = ranks_of("philox", 3, 5, 3)
+        shares = [rank.share(10) for rank in ranks]
+        parts = [
+            draw(stop - start, total=10, generator=rank)
+            for (start, stop), rank in zip(shares, ranks, strict=True)
+        ]
+        assert torch.equal(torch.cat(parts), draw(10, generator=one))
+        assert {rank.offset for rank in ranks} == {one.offset}
+        with pytest.raises(ValueError, match="total needs a size with a first dimension"):
+            draw((), total=10, generator=one)
+
+
+def test_long_requests_for_vectors_are_cut_without_a_trace():
+    p = torch.rand(7, generator=torch.Generator().manual_seed(3))
+    whole, tail = Generator(8), Generator(8)
+    tail.seek(7 * 3_000)
+    got = trnrand.multinomial(20, p, 12_000, generator=whole)
+    assert torch.equal(got[3_000:], trnrand.multinomial(20, p, 9_000, generator=tail))
+    n = torch.arange(12_000) % 5
+    each = trnrand.multinomial(n, p.expand(12_000, 7), generator=Generator(8))
+    assert torch.equal(each.sum(1), n.float())
 
 
 def test_parameters_of_a_sample_are_all_that_matters():

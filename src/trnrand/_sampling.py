@@ -98,8 +98,9 @@ def many(offsets: Offsets) -> int:
 
 def at(parameter: _P, offsets: Offsets) -> _P:
     """Return the values that a parameter has for some samples; a single one it has for all."""
-    single = isinstance(offsets, int) or not isinstance(parameter, Tensor) or not parameter.ndim
-    return parameter if single else cast(_P, cast(Tensor, parameter).index_select(0, offsets))
+    if isinstance(offsets, int) or not isinstance(parameter, Tensor) or not parameter.ndim:
+        return parameter
+    return cast(_P, parameter.index_select(0, offsets))
 
 
 def accepted(

@@ -1,11 +1,13 @@
 """From random words to samples, on the chip: uniform, normal and exponential.
 
 Layout   words as (P, F), samples in the same places; a normal pair is two neighbours
-Limits   every integer that meets arithmetic is at most 2^24; the arguments of transcendental
-         functions stay in the intervals where the Scalar engine's are valid
-Cost     instructions per tile: uniform 2, exponential 4, normal 14 of half the width
-Lever    samples are made where their words are, and only they leave the chip; conversions,
-         logarithms, roots and sines run on the Scalar engine beside the next words
+Limits   every integer that meets arithmetic is at most 2^24. Logarithm and sine are the
+         polynomials of ``trnrand._laws``, one rounding for each product and sum, so that samples
+         are the bits of every other backend; the root is the Scalar engine's
+Cost     instructions per tile: uniform 2, exponential 20, normal 39, most of half the width,
+         beside the 218 or 327 of the words
+Lever    samples are made where their words are, and only they leave the chip; a step of Horner's
+         rule is one instruction, (s + c) f, and cosines and sines are one tile
 """
 
 from __future__ import annotations
@@ -13,16 +15,13 @@ from __future__ import annotations
 from typing import Any
 
 from trnrand._kernels.words import Tile, bits
+from trnrand._laws import LEAST_SQUARE, LOG, LOG_SPLIT, MINUS_TWO_LN2, SINE, TURN24
 from trnsci.core.nki import nisa, nl
 
-__all__ = ["STEP", "exponentials", "normals", "uniforms"]
+__all__ = ["exponentials", "normals", "uniforms"]
 
-STEP = 13176794 * 2.0**-21 * 2.0**-24
-"""2 pi / 2^24 rounded down to float32: half a turn must not pass pi."""
 _HALF_TURN = 2.0**23
 _QUARTER_TURN = 2.0**22
-# The root's argument at u = 1, where the logarithm is 0; the root is only valid above 2^-116.
-_LEAST = 2.0**-100
 
 
 def _new(x: Tile, dtype: Any) -> Tile:
@@ -52,14 +51,14 @@ def uniforms(words: Tile, dtype: str) -> Tile:
 def exponentials(words: Tile) -> Tile:
     """Return -log(1 - u) for the uniform float32 u of each word; 1 - u is exact."""
     above = bits(words, nl.right_shift, 8)
-    rest, logs, result = _new(words, nl.float32), _new(words, nl.float32), _new(words, nl.float32)
+    rest = _new(words, nl.float32)
     nisa.tensor_scalar(
         dst=rest, data=above, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=2.0**24
     )
-    nisa.activation(dst=logs, op=nl.log, data=rest, scale=2.0**-24)
-    # 0 - x and not -x: the logarithm of 1 gives 0 and not -0.
-    nisa.tensor_scalar(dst=result, data=logs, op0=nl.subtract, operand0=0.0, reverse0=True)
-    return result
+    logs = _minus_two_log(rest, 24)
+    # The sum makes 0 of the -0 that the logarithm of 1 is.
+    nisa.tensor_scalar(dst=logs, data=logs, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=0.0)
+    return logs
 
 
 def normals(words: Tile) -> Tile:
@@ -68,18 +67,20 @@ def normals(words: Tile) -> Tile:
     r is sqrt(-2 log(u)) with u = (a + 1) / 2^32 rounded to float32, so |z| reaches 6.66; t is
     2 pi (b >> 8) / 2^24.
     """
-    half = words.shape[1] // 2
-    pairs = words.reshape((words.shape[0], half, 2))
-    result = nl.ndarray((words.shape[0], half, 2), dtype=nl.float32, buffer=nl.sbuf)
-    radii = _radii(pairs[0 : words.shape[0], 0:half, 0])
-    cosines, sines = _directions(pairs[0 : words.shape[0], 0:half, 1])
-    nisa.tensor_tensor(
-        dst=result[0 : words.shape[0], 0:half, 0], data1=radii, data2=cosines, op=nl.multiply
-    )
-    nisa.tensor_tensor(
-        dst=result[0 : words.shape[0], 0:half, 1], data1=radii, data2=sines, op=nl.multiply
-    )
-    return result.reshape((words.shape[0], 2 * half))
+    rows, half = words.shape[0], words.shape[1] // 2
+    pairs = words.reshape((rows, half, 2))
+    radii = _radii(pairs[0:rows, 0:half, 0])
+    result = nl.ndarray((rows, half, 2), dtype=nl.float32, buffer=nl.sbuf)
+    _folded_turns(pairs[0:rows, 0:half, 1], result)
+    sines = _sines(result.reshape((rows, 2 * half))).reshape((rows, half, 2))
+    for side in range(2):
+        nisa.tensor_tensor(
+            dst=result[0:rows, 0:half, side],
+            data1=radii,
+            data2=sines[0:rows, 0:half, side],
+            op=nl.multiply,
+        )
+    return result.reshape((rows, 2 * half))
 
 
 def _radii(words: Tile) -> Tile:
@@ -89,37 +90,94 @@ def _radii(words: Tile) -> Tile:
     """
     low = bits(words, nl.bitwise_and, 0xFFFF)
     high = _scaled(bits(words, nl.right_shift, 16), 2.0**16, nl.float32)
-    total, logs = _new(words, nl.float32), _new(words, nl.float32)
-    squares, radii = _new(words, nl.float32), _new(words, nl.float32)
+    total = _new(words, nl.float32)
     nisa.scalar_tensor_tensor(
         dst=total, data=low, op0=nl.add, operand0=1.0, op1=nl.add, operand1=high
     )
-    nisa.activation(dst=logs, op=nl.log, data=total, scale=2.0**-32)
-    nisa.tensor_scalar(
-        dst=squares, data=logs, op0=nl.multiply, operand0=-2.0, op1=nl.maximum, operand1=_LEAST
+    squares = _minus_two_log(total, 32)
+    nisa.tensor_scalar(dst=squares, data=squares, op0=nl.maximum, operand0=LEAST_SQUARE)
+    nisa.activation(dst=squares, op=nl.sqrt, data=squares)
+    return squares
+
+
+def _minus_two_log(x: Tile, less: int) -> Tile:
+    """Return -2 log(x / 2^less) of float32 of at least 1, in the steps of ``trnrand._laws``."""
+    pattern = x.view(nl.uint32)
+    exponents, f = bits(pattern, nl.right_shift, 23), _new(x, nl.float32)
+    # From 1 to 2; what is not below twice LOG_SPLIT is halved, and its exponent one more.
+    m = bits(pattern, nl.bitwise_and, 0x7F_FFFF, nl.bitwise_or, 0x3F80_0000).view(nl.float32)
+    large = _new(x, nl.float32)
+    nisa.tensor_scalar(dst=large, data=m, op0=nl.greater_equal, operand0=2 * LOG_SPLIT)
+    nisa.scalar_tensor_tensor(
+        dst=f, data=large, op0=nl.multiply, operand0=-0.5, op1=nl.multiply, operand1=m
     )
-    nisa.activation(dst=radii, op=nl.sqrt, data=squares)
-    return radii
+    nisa.scalar_tensor_tensor(dst=f, data=m, op0=nl.subtract, operand0=1.0, op1=nl.add, operand1=f)
+    nisa.scalar_tensor_tensor(
+        dst=large,
+        data=exponents,
+        op0=nl.subtract,
+        operand0=127.0 + less,
+        op1=nl.add,
+        operand1=large,
+    )
+    s = _new(x, nl.float32)
+    nisa.tensor_scalar(dst=s, data=f, op0=nl.multiply, operand0=LOG[0])
+    for coefficient in LOG[1:]:
+        _horner(s, coefficient, f)
+    nisa.scalar_tensor_tensor(
+        dst=s, data=large, op0=nl.multiply, operand0=MINUS_TWO_LN2, op1=nl.add, operand1=s
+    )
+    return s
 
 
-def _directions(words: Tile) -> tuple[Tile, Tile]:
-    """Return the cosine and the sine of 2 pi (w >> 8) / 2^24.
+def _horner(s: Tile, coefficient: float, x: Tile) -> None:
+    """Make (s + coefficient) x of s."""
+    nisa.scalar_tensor_tensor(
+        dst=s, data=s, op0=nl.add, operand0=coefficient, op1=nl.multiply, operand1=x
+    )
 
-    The sine is valid in [-pi, pi] only. With d the distance from half a turn, sin(t) = sin(-d)
-    and cos(t) = sin(|d| - pi/2).
+
+def _folded_turns(words: Tile, into: Tile) -> None:
+    """Write the two distances, up to a quarter turn, whose sines are cosine and sine of words.
+
+    With d = half a turn - (w >> 8), they are |d| - a quarter and d folded at the quarters.
     """
+    rows, half = words.shape[0], words.shape[1]
     turns = bits(words, nl.right_shift, 8)
-    distance, folded = _new(words, nl.float32), _new(words, nl.float32)
-    cosines, sines = _new(words, nl.float32), _new(words, nl.float32)
-    nisa.tensor_scalar(dst=distance, data=turns, op0=nl.subtract, operand0=_HALF_TURN)
+    before, rest = _new(words, nl.float32), _new(words, nl.float32)
     nisa.tensor_scalar(
-        dst=folded,
-        data=distance,
+        dst=before, data=turns, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=_HALF_TURN
+    )
+    nisa.tensor_scalar(
+        dst=into[0:rows, 0:half, 0],
+        data=before,
         op0=nl.abs,
         operand0=0.0,
         op1=nl.subtract,
         operand1=_QUARTER_TURN,
     )
-    nisa.activation(dst=cosines, op=nl.sin, data=folded, scale=STEP)
-    nisa.activation(dst=sines, op=nl.sin, data=distance, scale=-STEP)
-    return cosines, sines
+    nisa.tensor_scalar(
+        dst=rest, data=before, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=_HALF_TURN
+    )
+    nisa.tensor_tensor(dst=before, data1=before, data2=rest, op=nl.minimum)
+    nisa.scalar_tensor_tensor(
+        dst=into[0:rows, 0:half, 1],
+        data=rest,
+        op0=nl.subtract,
+        operand0=2 * _HALF_TURN,
+        op1=nl.maximum,
+        operand1=before,
+    )
+
+
+def _sines(steps: Tile) -> Tile:
+    """Return the sines of steps of the angle, in the steps of ``trnrand._laws``."""
+    square, s = _new(steps, nl.float32), _new(steps, nl.float32)
+    nisa.tensor_scalar(dst=steps, data=steps, op0=nl.multiply, operand0=TURN24)
+    nisa.tensor_tensor(dst=square, data1=steps, data2=steps, op=nl.multiply)
+    nisa.tensor_scalar(dst=s, data=square, op0=nl.multiply, operand0=SINE[0])
+    for coefficient in SINE[1:]:
+        _horner(s, coefficient, square)
+    nisa.tensor_tensor(dst=s, data1=s, data2=steps, op=nl.multiply)
+    nisa.tensor_tensor(dst=s, data1=s, data2=steps, op=nl.add)
+    return s

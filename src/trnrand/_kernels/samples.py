@@ -9,7 +9,7 @@ Limits   1 to 2^33 elements. Loops are unrolled: beyond 7e8 elements the program
          ``first_block`` and ``drawn_words`` of ``operands`` say what to draw, and what to leave
          away, for a request that begins inside one.
 Cost     per tile, the words (327 instructions for Philox, 218 for Threefry) and the samples (0
-         for words, 2 for uniform, 4 for exponential, 14 for normal); one DMA out, one more for
+         for words, 2 for uniform, 20 for exponential, 39 for normal); one DMA out, one more for
          a ragged end. A full tile of 2^19 words takes 6.2e-4 (Philox) or 4.2e-4 (Threefry)
          instructions per word.
 Lever    one launch per request; nothing is read but one row of parameters, and nothing but samples

@@ -16,7 +16,7 @@ TILE = 4 * ROWS * COLUMNS
 
 # Instructions per tile on the Vector, GpSimd and Scalar engines.
 BLOCKS = {"philox": (172, 155, 0), "threefry": (155, 63, 0)}
-LAWS = {"words": (0, 0, 0), "uniform": (1, 0, 1), "exponential": (3, 0, 1), "normal": (9, 0, 5)}
+LAWS = {"words": (0, 0, 0), "uniform": (1, 0, 1), "exponential": (20, 0, 0), "normal": (37, 0, 2)}
 
 
 def engines_used(engine, law, count, generation):

@@ -40,8 +40,7 @@ class SharedHbm:
         """Return the ``number``-th shared tensor; the first core to ask makes it."""
         if number == len(self._allocations):
             self._allocations.append(made)
-            grain = made.itemsize(made.dtype)
-            made.storage.shared = SharedAccess(made.storage.data.size, grain, values=values)
+            made.storage.shared = SharedAccess(made.storage.data.size, values=values)
             return made
         known = self._allocations[number]
         if (known.shape, known.dtype, known.name) != (made.shape, made.dtype, made.name):
@@ -184,10 +183,8 @@ class CoreMemory:
             is_argument=True,
         )
         if self._shared is not None:
-            grain = max(storage_dtype.itemsize, 1)
-            allocation.storage.shared = SharedAccess(
-                data.size, grain, written=True, values=self.values
-            )
+            shared = SharedAccess(data.size, written=True, values=self.values)
+            allocation.storage.shared = shared
         self.log.append(allocation.life)
         return _whole(allocation)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from nkisim.diagnostics import Place, Rule, declare, flag, user_line
 from nkisim.dtypes import UNSIGNED
+from nkisim.memory.marks import Runs, runs_of
 from nkisim.memory.tensor import NkiTensor
 
 __all__ = ["SharedAccess"]
@@ -57,6 +58,9 @@ SAME_WRITE = declare(
 
 _NEVER = -1
 
+Grains = tuple[tuple[int, ...], tuple[int, ...]]
+"""Extents and steps of a view in grains; the last dimension is along its dense runs."""
+
 
 class _Access(NamedTuple):
     """What stamps stand for.
@@ -89,21 +93,18 @@ class SharedAccess:
     """The last write and each core's last read of every element of one shared storage.
 
     An epoch is the number of synchronisations that a core had passed. The maps are made when first
-    needed, with one stamp per ``grain`` bytes, the number of an access; a view with smaller
-    elements splits them.
+    needed, of stamps that are numbers of accesses. Most views are made of long dense runs, so a
+    stamp stands for as many bytes as the first view allows; one that ends inside splits them.
 
     Args:
         nbytes: Size of the storage.
-        grain: Bytes of an element.
         written: Whether they were all written before the cores began.
         values: Whether the bytes mean anything.
     """
 
-    def __init__(
-        self, nbytes: int, grain: int, *, written: bool = False, values: bool = True
-    ) -> None:
+    def __init__(self, nbytes: int, *, written: bool = False, values: bool = True) -> None:
         self._nbytes = nbytes
-        self._grain = grain
+        self._grain = nbytes
         self._written = written
         self._values = values
         self._before: np.ndarray | None = None
@@ -115,10 +116,12 @@ class SharedAccess:
 
     def read(self, tensor: NkiTensor, core: int, epoch: int, instruction: str) -> None:
         """Note a read, and flag it if the other core's write is not ordered before it."""
-        self._split(tensor)
+        if not tensor.size:
+            return
+        grains = self._suit(runs_of(*tensor.region))
         mine = _Access(core, epoch, user_line())
         if self._writes is not None:
-            stamps = self._view(self._writes, tensor)
+            stamps = self._view(self._writes, tensor, grains)
             clash = self._unordered(stamps, epoch, lambda write: not write.may_be_read(core))
             if clash is not None:
                 theirs = self._accesses[stamps[clash][0]]
@@ -126,27 +129,29 @@ class SharedAccess:
         reads = self._reads[core]
         if reads is None:
             reads = self._reads[core] = self._fresh()
-        self._view(reads, tensor)[...] = self._number(mine)
+        self._view(reads, tensor, grains)[...] = self._number(mine)
 
     def write(
         self, tensor: NkiTensor, core: int, epoch: int, where: np.ndarray | None = None
     ) -> None:
         """Note a write that was made, and flag it if the other core's accesses are not ordered."""
-        self._split(tensor)
+        if not tensor.size or (where is not None and not where.any()):
+            return
+        grains = self._suit(runs_of(*tensor.region) if where is None else _elements_of(tensor))
         if self._writes is None:
             self._writes = self._fresh()
         chosen: Any = ... if where is None else where
-        all_stamps = self._view(self._writes, tensor)
+        all_stamps = self._view(self._writes, tensor, grains)
         stamps = all_stamps[chosen]
         mine = _Access(core, epoch, user_line())
         clash = self._unordered(stamps, epoch, lambda write: not write.may_be_overwritten(core))
         theirs, late = self._reads[1 - core], None
         if theirs is not None:
-            reads = self._view(theirs, tensor)[chosen]
+            reads = self._view(theirs, tensor, grains)[chosen]
             late = self._unordered(reads, epoch, lambda read: read.core != core)
         now: Any = self._number(mine)
         if clash is not None or late is not None or self._may_hide(mine, stamps):
-            changed = self._changed(tensor, stamps, chosen)
+            changed = self._changed(tensor, grains, stamps, chosen)
             if clash is not None:
                 worse = clash & changed
                 rule, worst = (UNORDERED_WRITE, worse) if worse.any() else (SAME_WRITE, clash)
@@ -180,7 +185,7 @@ class SharedAccess:
 
     def _may_hide(self, mine: _Access, stamps: np.ndarray) -> bool:
         """Tell whether a write may have left bytes that the other core can count on."""
-        if self._before is None or not stamps.size:
+        if self._before is None:
             return False
         low, high = int(stamps.min()), int(stamps.max())
         if low != high:
@@ -188,14 +193,18 @@ class SharedAccess:
         last = mine if low == _NEVER else self._accesses[low]
         return last.hidden or last[:2] != mine[:2]
 
-    def _changed(self, tensor: NkiTensor, stamps: np.ndarray, chosen: Any) -> np.ndarray:
+    def _changed(
+        self, tensor: NkiTensor, grains: Grains, stamps: np.ndarray, chosen: Any
+    ) -> np.ndarray:
         """Return where a write left other bytes than the last one, a mask like its stamps."""
         if self._before is None:
             return np.ones(stamps.shape, bool)
-        changed = _bits(self._before, tensor)[chosen] != _bits(tensor.storage.data, tensor)[chosen]
-        if changed.ndim != stamps.ndim:
-            changed = changed[..., None]
-        return np.asarray(changed | (stamps == _NEVER))
+        extents, steps = (*grains[0], self._grain), (*(n * self._grain for n in grains[1]), 1)
+        old, new = (
+            np.ndarray(extents, np.uint8, data, tensor.start, steps)[chosen]
+            for data in (self._before, tensor.storage.data)
+        )
+        return np.asarray((old != new).any(axis=-1) | (stamps == _NEVER))
 
     def _stamped(
         self, mine: _Access, stamps: np.ndarray, changed: np.ndarray, clash: np.ndarray | None
@@ -229,7 +238,7 @@ class SharedAccess:
             return None
         first = self._since[epoch]  # all before are ordered
         bad = [access.epoch >= epoch and counts(access) for access in self._accesses[first:]]
-        if not stamps.size or not any(bad):
+        if not any(bad):
             return None
         low, high = int(stamps.min()), int(stamps.max())
         if high < first or (low == high and not bad[low - first]):
@@ -243,24 +252,34 @@ class SharedAccess:
     def _fresh(self) -> np.ndarray:
         return np.full(self._nbytes // self._grain, _NEVER, np.int32)
 
-    def _split(self, tensor: NkiTensor) -> None:
-        """Make a stamp stand for so few bytes that it suits a view."""
-        unit = math.gcd(self._grain, tensor.itemsize, tensor.start, *tensor.strides)
-        if unit == self._grain:
-            return
-        by = self._grain // unit
-        self._writes = None if self._writes is None else np.repeat(self._writes, by)
-        self._reads = [None if reads is None else np.repeat(reads, by) for reads in self._reads]
-        self._grain = unit
+    def _suit(self, runs: Runs) -> Grains:
+        """Return how a view lies in grains, after splitting those in which it ends."""
+        unit, extents, steps = runs[:3]
+        grain = math.gcd(unit, self._grain)
+        if grain != self._grain:
+            by = self._grain // grain
+            self._writes = None if self._writes is None else np.repeat(self._writes, by)
+            self._reads = [None if reads is None else np.repeat(reads, by) for reads in self._reads]
+            self._grain = grain
+        more = unit // grain
+        if more == 1:
+            return extents, steps
+        return (*extents[:-1], extents[-1] * more), (*(step * more for step in steps[:-1]), 1)
 
-    def _view(self, stamps: np.ndarray, tensor: NkiTensor) -> np.ndarray:
-        """Return the stamps of a view; several of an element lie along one more dimension."""
-        width, grain = stamps.itemsize, self._grain
-        strides = tuple(stride // grain * width for stride in tensor.strides)
-        extents = tensor.shape
-        if tensor.itemsize != grain:
-            strides, extents = (*strides, width), (*extents, tensor.itemsize // grain)
-        return np.ndarray(extents, np.int32, stamps, tensor.start // grain * width, strides)
+    def _view(self, stamps: np.ndarray, tensor: NkiTensor, grains: Grains) -> np.ndarray:
+        """Return the stamps of a view."""
+        width = stamps.itemsize
+        steps = tuple(step * width for step in grains[1])
+        return np.ndarray(grains[0], np.int32, stamps, tensor.start // self._grain * width, steps)
+
+
+def _elements_of(tensor: NkiTensor) -> Runs:
+    """Return a view as runs of one element each."""
+    itemsize = tensor.itemsize
+    unit = math.gcd(itemsize, tensor.start, *tensor.strides)
+    steps = (*(stride // unit for stride in tensor.strides), 1)
+    nbytes = tensor.size * itemsize
+    return Runs(unit, (*tensor.shape, itemsize // unit), steps, nbytes, dense=False)
 
 
 def _bits(data: np.ndarray, tensor: NkiTensor) -> np.ndarray:

@@ -1,0 +1,122 @@
+"""Parts of trnblas that no result shows: how much work a call is, and who computes it."""
+
+import pytest
+import torch
+
+import trnblas
+from oracles import blas as oracle
+from trnblas import _operations, _quick, _scipy, _sums
+from trnblas.plans import plan_gemm
+
+from .agreement import array, assert_agrees, draw
+
+M, N, K, BATCH = 2, 3, 5, 4
+
+
+def e(*shape):
+    return torch.empty(shape)
+
+
+# Two operations, a product and a sum, for every term; half of the terms where a triangle is known.
+FLOPS = [
+    ("gemm", (e(M, K), e(K, N), None, 1.0, 0.0, "N", "N"), 2 * M * N * K),
+    ("gemm", (e(K, M), e(N, K), None, 1.0, 0.0, "T", "T"), 2 * M * N * K),
+    ("batched_gemm", (e(BATCH, M, K), e(K, N), None, 1.0, 0.0, "N", "N"), 2 * M * N * K * BATCH),
+    ("batched_gemm", (e(M, K), e(BATCH, K, N), None, 1.0, 0.0, "N", "N"), 2 * M * N * K * BATCH),
+    (
+        "batched_gemm",
+        (e(BATCH, K, M), e(BATCH, N, K), None, 1.0, 0.0, "T", "T"),
+        2 * M * N * K * BATCH,
+    ),
+    ("gemmt", (e(M, K), e(K, M), None, 1.0, 0.0, "N", "N", True), M * M * K),
+    ("gemmt", (e(M, K), e(M, K), None, 1.0, 0.0, "N", "T", True), M * M * K),
+    ("symm", (e(K, K), e(K, N), None, 1.0, 0.0, True, True), 2 * K * K * N),
+    ("syrk", (e(M, K), None, 1.0, 0.0, "N"), M * M * K),
+    ("syrk", (e(K, M), None, 1.0, 0.0, "T"), M * M * K),
+    ("syr2k", (e(M, K), e(M, K), None, 1.0, 0.0, "N"), 2 * M * M * K),
+    ("syr2k", (e(K, M), e(K, M), None, 1.0, 0.0, "T"), 2 * M * M * K),
+    ("trsm", (e(K, K), e(K, N), 1.0, True, True, "N", False), K * K * N),
+    ("batched_trsm", (e(K, K), e(BATCH, K, N), 1.0, True, True, "N", False), K * K * N * BATCH),
+    ("trmm", (e(K, K), e(K, N), 1.0, True, True, "N", False), K * K * N),
+    # Of energies: three products and sums for every entry of T; or the product that makes T.
+    ("mp2_energy", (e(M * N, K * N), e(M), e(K), e(N)), 6 * M * N * K * N),
+    ("pair_energy", (e(N, K), e(N, K), -1.0, -1.0, e(N)), 2 * N * N * K),
+    ("batched_pair_energy", (e(M, N, K), e(M), e(N)), 2 * M * M * N * N * K),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "want"), FLOPS, ids=lambda v: v if type(v) is str else "")
+def test_the_work_of_a_call(name, args, want):
+    assert getattr(_operations, name.upper())._flops(*args) == want
+
+
+def test_scipy_computes_triangular_products_from_its_crossover_on():
+    n = _scipy.TRIANGLE
+    for order, wanted in ((n, True), (n - 1, False)):
+        a, b, x = torch.ones(order, order), torch.ones(order, 3), torch.ones(order)
+        options = True, "N", False
+        assert (_scipy.trmv(a, x, *options) is not None) == wanted
+        assert (_scipy.trmm(1.0, a, b, True, *options) is not None) == wanted
+
+
+def test_scipy_leaves_what_it_cannot_do():
+    a, b = torch.ones(60, 60), torch.ones(60, 3)
+    assert _scipy.symv(1.0, a, torch.ones(2, 60), True) is None
+    assert _scipy.trmv(a, torch.ones(2, 60), True, "N", False) is None
+    assert _scipy.trmv(a, torch.ones(60), True, "C", False) is None
+    assert _scipy.symm(torch.tensor(1.0), a, b, True, True) is None
+    assert _scipy.symm(1.0, a.expand(2, 60, 60), b, True, True) is None
+    assert _scipy.symm(1.0, a, b.expand(2, 60, 3), True, True) is None
+    assert _scipy.symm(1.0, a, torch.ones(60, 0), True, True) is None
+    assert _scipy.syrk(1.0, torch.ones(0, 3), False) is None
+    assert _scipy.symm(1.0, a.bfloat16(), b.bfloat16(), True, True) is None
+    assert _scipy.symm(1.0, a.requires_grad_(), b, True, True) is None
+
+
+@pytest.mark.parametrize("name", ["symv", "hemv", "trmv", "trsv"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_batches_of_vectors_at_sizes_of_scipy(name, dtype):
+    n = 60
+    a, x = draw((n, n), dtype, 0) / n + 2 * torch.eye(n, dtype=dtype), draw((3, n), dtype, 1)
+    alpha = () if name.startswith("tr") else (2.0,)
+    want = getattr(oracle, name)(*alpha, array(a), array(x))
+    # Matrices of a norm below 8 with inverses below 1; sums of 60 terms.
+    assert_agrees(getattr(trnblas, name)(*alpha, a, x), want, dtype, 8 * n, abs(array(x)).max())
+
+
+def test_an_accumulator_of_a_batch_that_shares_an_operand():
+    a, b, c = (draw(s, torch.float64, i) for i, s in enumerate([(3, 2, 4), (4, 5), (3, 2, 5)]))
+    for left, right in ((a, b), (b.mT, a.mT)):
+        below = c if left is a else c.mT
+        want = array(left) @ array(right) * 2 - array(below)
+        got = trnblas.batched_gemm(2.0, left, right, -1.0, below)
+        assert_agrees(got, want, torch.float64, 12, 40.0)
+        with pytest.raises(ValueError, match="C must broadcast"):
+            trnblas.batched_gemm(2.0, left, right, -1.0, below[:2])
+
+
+def test_a_norm_is_taken_again_where_squares_may_have_been_lost(monkeypatch):
+    low, high = _sums._SAFE_NORM
+    seen = []
+    original = torch.linalg.vector_norm
+
+    def watched(x, *args, **options):
+        seen.append(options.get("dtype"))
+        return original(x, *args, **options)
+
+    monkeypatch.setattr(torch.linalg, "vector_norm", watched)
+    for value, again in ((low, True), (low * 2, False), (high / 2, False), (high, True)):
+        seen.clear()
+        assert float(trnblas.nrm2(torch.tensor([value]))) == value
+        assert (torch.float64 in seen) == again
+
+
+def test_the_plan_of_a_single_number():
+    assert "transposed product" not in plan_gemm(1, 1, 300).describe()
+    assert "transposed product" in plan_gemm(300, 1, 300).describe()
+    assert "transposed product" not in plan_gemm(1, 300, 300).describe()
+
+
+def test_integers_have_no_short_way_with_factors():
+    assert not {torch.int32, torch.int64, torch.uint8} & _quick._FIELDS
+    assert {torch.float16, torch.bfloat16, torch.complex64, torch.float64} <= _quick._FIELDS

@@ -29,8 +29,8 @@ __all__ = [
     "quick_vector",
 ]
 
-# What torch, and the attributes of something that is no tensor, raise.
-_REFUSALS = (AttributeError, IndexError, RuntimeError, TypeError, ValueError)
+# What torch, unknown options and the attributes of something that is no tensor raise.
+_REFUSALS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 # Below this order the layout of a matrix does not matter, since copying it costs nothing.
 _SMALL = 64
 
@@ -113,9 +113,7 @@ def quick_solution(
     if type(alpha) is not float or alpha == 0.0:
         return None
     try:
-        left, upper, unit = LEFT.get(side), UPPER.get(uplo), UNIT.get(diag)
-        if left is None or upper is None or unit is None:
-            return None
+        left, upper, unit = LEFT[side], UPPER[uplo], UNIT[diag]
         A, upper = _turned(A, trans), upper != trans
         if A.dtype is not B.dtype or A.is_meta != B.is_meta:
             return None
@@ -133,14 +131,14 @@ def quick_symmetric(
     if type(alpha) is not float or alpha == 0.0 or type(beta) is not float or beta != 0.0:
         return None
     try:
-        left, upper = LEFT.get(side), UPPER.get(uplo)
+        left, upper = LEFT[side], UPPER[uplo]
         order, same = A.shape
-        rows, columns = B.shape
-        if left is None or upper is None or order != same or A.dtype is not B.dtype:
+        beside, other = B.shape if left else B.mT.shape
+        if order != same or order != beside or A.dtype is not B.dtype:
             return None
-        if order != (rows if left else columns) or not 0 < rows * columns < _SMALL * _SMALL:
+        if not (0 < order < _SMALL and 0 < other < _SMALL):
             return None
-        return _scipy.small_symm(alpha, A, B, left, upper) if 0 < order < _SMALL else None
+        return _scipy.small_symm(alpha, A, B, left, upper)
     except _REFUSALS:
         return None
 
@@ -152,10 +150,10 @@ def quick_symmetric_vector(
     if type(alpha) is not float or alpha == 0.0 or type(beta) is not float or beta != 0.0:
         return None
     try:
-        upper = UPPER.get(uplo)
+        upper = UPPER[uplo]
         order, same = A.shape
         (length,) = x.shape
-        if upper is None or order != same or order != length or A.dtype is not x.dtype:
+        if order != same or order != length or A.dtype is not x.dtype:
             return None
         return _scipy.small_symv(alpha, A, x, upper) if 0 < order < _SMALL else None
     except _REFUSALS:
@@ -172,7 +170,7 @@ def quick_rank_k(
         return None
     try:
         rows, columns = A.shape
-        if UPPER.get(uplo) is None:
+        if uplo not in UPPER:
             return None
         if A.is_cuda:
             return _mirrored_product(alpha, A, trans)
@@ -202,11 +200,9 @@ def quick_triangular(
     if type(alpha) is not float or alpha == 0.0:
         return None
     try:
-        left, upper = LEFT.get(side), UPPER.get(uplo)
+        left, upper = LEFT[side], UPPER[uplo]
         rows, columns = A.shape
-        if left is None or upper is None or rows != columns or rows >= _scipy.TRIANGLE:
-            return None
-        if A.is_meta != B.is_meta:
+        if rows != columns or rows >= _scipy.TRIANGLE or A.is_meta != B.is_meta:
             return None
         full = _turned(torch.triu(A) if upper else torch.tril(A), trans)
         if B.ndim == 1:

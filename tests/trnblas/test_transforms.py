@@ -150,6 +150,7 @@ SHORT = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
 @pytest.mark.parametrize("name", SHORT)
 def test_plain_calls_under_every_transform(name):
     """Without accumulators calls go a shorter way, which no transform may miss."""

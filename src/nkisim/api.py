@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.checks import check_capacity, check_outputs
+from nkisim.compiled import load_numba
 from nkisim.diagnostics import (
     RECORDER,
     NkiFindingWarning,
@@ -35,8 +36,10 @@ from nkisim.diagnostics import (
 )
 from nkisim.host import HostBoundary, definition_place, kernel_name, kernel_parameters
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
-from nkisim.memory import MemoryRegion, SharedHbm, rebuilt
+from nkisim.machine.sharing import SharedAccess
+from nkisim.memory import MemoryRegion, SharedHbm
 from nkisim.options import SimOptions
+from nkisim.parts import rebuilt
 
 __all__ = ["Kernel", "Simulation", "check", "jit", "simulate"]
 
@@ -278,10 +281,12 @@ def _reason(error: BaseException) -> str:
 
 
 def _core(options: SimOptions, recorder: Recorder, kernel: Kernel, **place: Any) -> Core:
+    fast = options.may_round_otherwise() and load_numba()
     return Core(
         options.generation(),
         recorder,
         precise=options.precise(),
+        fast=fast,
         watchers=options.watchers,
         values=options.values,
         release=options.release,
@@ -329,7 +334,7 @@ def _run_cluster(
     bodies: list[tuple[str, Callable[[], Any]]] = []
     by_rank: list[tuple[SharedHbm | None, list[Core], HostBoundary]] = []
     for rank, (rank_args, rank_kwargs) in enumerate(_arguments_by_rank(options, args, kwargs)):
-        shared = SharedHbm() if cores > 1 else None
+        shared = SharedHbm(SharedAccess) if cores > 1 else None
         members = [Member(cluster, rank, number) for number in range(cores)]
         made = [_core(options, recorder, kernel, member=m, shared=shared) for m in members]
         host = HostBoundary(kernel.function, kernel.parameters, made[0], MemoryRegion.shared_hbm)

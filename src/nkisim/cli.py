@@ -13,7 +13,7 @@ import runpy
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import metadata
 from importlib.util import find_spec
 from types import TracebackType
 
@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nkisim import shim
+from nkisim.options import FAST_VARIABLE
 
 __all__ = ["ScriptCall", "commands", "main"]
 
@@ -31,7 +32,7 @@ _VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRID
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """A script, its arguments, whether a real ``nki`` is displaced and numba loaded for it."""
+    """A script, its arguments, whether a real ``nki`` is displaced, and whether it runs fast."""
 
     path: str
     arguments: tuple[str, ...]
@@ -44,7 +45,7 @@ class ScriptCall:
         sys.argv = [self.path, *self.arguments]
         sys.path[:1] = [os.path.dirname(path)]
         if self.fast:
-            import_module("numba")
+            os.environ[FAST_VARIABLE] = "1"
         shim.install(force=self.force)
         if not self.force and shim.real_nki_found():
             click.echo(
@@ -77,7 +78,7 @@ def commands() -> None:
 
 @commands.command()
 @click.option("--force", is_flag=True, help="Use nkisim even where AWS's nki is installed.")
-@click.option("--fast", is_flag=True, help="Load numba, which compiles loops over large tiles.")
+@click.option("--fast", is_flag=True, help="Let products round otherwise, on a matrix unit.")
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, readable=True))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(script: str, arguments: tuple[str, ...], force: bool, fast: bool) -> ScriptCall:
@@ -87,7 +88,7 @@ def run(script: str, arguments: tuple[str, ...], force: bool, fast: bool) -> Scr
     """
     if fast and find_spec("numba") is None:
         raise click.UsageError(
-            f"--fast needs numba, which is not installed: pip install '{_DISTRIBUTION}[fast]'"
+            "--fast needs numba, which is not installed: pip install '.[fast]' in the checkout"
         )
     return ScriptCall(script, arguments, force, fast)
 

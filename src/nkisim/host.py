@@ -20,11 +20,10 @@ from nkisim.memory import (
     MemoryRegion,
     NkiTensor,
     is_hbm,
-    parts_of,
-    rebuilt,
     require_dtype,
     with_sentinel,
 )
+from nkisim.parts import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 
 __all__ = ["HostBoundary", "definition_place", "kernel_name", "kernel_parameters"]

@@ -10,9 +10,10 @@ from nkisim.arch import Generation, resolve_target
 from nkisim.diagnostics import RULES, Strictness
 from nkisim.machine import RELEASES, Event
 
-__all__ = ["PRECISE_VARIABLE", "SimOptions"]
+__all__ = ["FAST_VARIABLE", "PRECISE_VARIABLE", "SimOptions"]
 
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
+FAST_VARIABLE = "NKISIM_FAST"
 
 _LEVELS = ("simulate", "strict", "check")
 
@@ -30,6 +31,9 @@ class SimOptions:
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
             NKI_PRECISE_FP at each call, where only ``0`` turns precision off.
         watchers: Called with an ``Event`` after every instruction.
+        fast: True allows arithmetic that rounds otherwise than the default, for speed: matmuls of
+            bfloat16 and float8 on the processor's matrix unit, if it has one. It needs numba. None
+            reads NKISIM_FAST at each call, where ``1`` turns it on.
         values: False computes no numbers: shapes, addresses, initialisation, capacity and
             synchronisation are checked, at a fraction of the time; there are no outputs.
         ranks: Number of ranks; with more than one, a call takes a list with the arguments of each
@@ -46,6 +50,7 @@ class SimOptions:
     strictness: Strictness = "simulate"
     target: str | None = None
     precise_fp: bool | None = None
+    fast: bool | None = None
     watchers: tuple[Callable[[Event], None], ...] = ()
     values: bool = True
     ranks: int = 1
@@ -75,3 +80,7 @@ class SimOptions:
         if self.precise_fp is not None:
             return self.precise_fp
         return os.environ.get(PRECISE_VARIABLE, "1") != "0"
+
+    def may_round_otherwise(self) -> bool:
+        """Tell whether a call made now may take faster arithmetic with other rounding."""
+        return os.environ.get(FAST_VARIABLE) == "1" if self.fast is None else self.fast

@@ -119,3 +119,20 @@ def test_a_value_that_decides_the_program_is_asked_for():
 
     with pytest.raises(ValueError, match="values=True"):
         nkisim.simulate(loop, values=False)(np.ones((1, 1), np.int32))
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_rows_that_are_scattered_by_index_count_as_written(values):
+    def scatter(x, rows):
+        tile, index = nl.load(x), nl.load(rows)
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        view = out.ap([[x.shape[1], x.shape[0]], [1, x.shape[1]]], vector_offset=index)
+        nisa.dma_copy(dst=view, src=tile)
+        return out
+
+    x = np.arange(32, dtype=np.float32).reshape(8, 4)
+    order = np.arange(8, dtype=np.uint32)[::-1].reshape(8, 1)
+    report = nkisim.check(scatter, values=values)(x, np.ascontiguousarray(order))
+    assert report.findings == []
+    if values:
+        np.testing.assert_array_equal(report.outputs, x[::-1])

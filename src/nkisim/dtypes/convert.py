@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from nkisim.compiled import numba_loaded
+from nkisim.compiled import repays
 from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
 
 __all__ = [
@@ -295,7 +295,7 @@ def _limits(dtype: DType) -> tuple[float, float]:
 
 def suits_numba(array: Array) -> bool:
     """Whether numba is loaded and ``array`` large enough for a compiled pass."""
-    return array.size >= NUMBA_ELEMENTS and numba_loaded()
+    return array.size >= NUMBA_ELEMENTS and repays(array.size)
 
 
 def torch_loaded() -> bool:

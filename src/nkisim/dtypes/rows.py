@@ -3,7 +3,7 @@
 Results are those of NumPy's way over float32, to the bit; only where both operands of a sum or
 product are NaN, NumPy gives now the one and now the other, compiled code the first. Arrays are
 two-dimensional with dense rows, which may be apart, and are writable. All but ``combine_rows`` need
-numba: callers ask ``numba_loaded`` first.
+numba: callers ask ``repays`` first.
 """
 
 from __future__ import annotations

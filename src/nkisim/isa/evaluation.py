@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import numba_loaded
+from nkisim.compiled import repays
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import (
     NUMBA_ELEMENTS,
@@ -223,5 +223,7 @@ def _reduced(reduction: Op | None, values: Array) -> Array:
     """Return the reduction of each row."""
     assert reduction is not None and reduction.reduce is not None
     return (
-        row_sums(values) if reduction.name == "add" and numba_loaded() else reduction.reduce(values)
+        row_sums(values)
+        if reduction.name == "add" and repays(values.size)
+        else reduction.reduce(values)
     )

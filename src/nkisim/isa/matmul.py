@@ -89,7 +89,7 @@ def nc_matmul(
         return
     watched = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
     plain = dst.dtype is float32 and dst.ndim == 2
-    on_unit = plain and (accumulate is True or accumulate is False)
+    on_unit = core.fast and plain and (accumulate is True or accumulate is False)
     if not on_unit or not _multiply_on_unit(
         stationary.view, moving.view, left, right, dst.array, add=accumulate
     ):

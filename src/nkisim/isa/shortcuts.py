@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import numba_loaded
+from nkisim.compiled import numba_loaded, repays
 from nkisim.dtypes import (
     BFLOAT16_OPERATIONS,
     NUMBA_ELEMENTS,
@@ -121,7 +121,8 @@ def chained(data: str, *steps: tuple[str, str, str | None]) -> MakeShortcut:
             combine_rows(out, as_rows(arguments[of]), operations)
             return (None,)
 
-        return Shortcut(lambda: large or numba_loaded(), compute)
+        size = dst.size
+        return Shortcut(lambda: repays(size) or large, compute)
 
     return make
 

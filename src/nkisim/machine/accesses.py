@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 
 from nkisim.machine.core import CORE
-from nkisim.memory import NkiTensor, report_unwritten, with_sentinel
+from nkisim.memory import NkiTensor, is_on_chip, report_unwritten, with_sentinel
 
-__all__ = ["commit", "commit_where", "note_read", "note_written", "prepare_read", "trace_read"]
+__all__ = [
+    "commit",
+    "commit_where",
+    "note_read",
+    "note_written",
+    "note_written_somewhere",
+    "prepare_read",
+    "trace_read",
+]
 
 
 def prepare_read(
@@ -72,6 +80,15 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
     if storage.shared is not None:
         core, epoch = _sharer()
         storage.shared.write(tensor, core, epoch, where)
+
+
+def note_written_somewhere(tensor: NkiTensor) -> None:
+    """Note a write whose place is not known, so that nothing of the tensor counts as unwritten."""
+    alloc = tensor.alloc
+    rows = alloc.shape[0] if is_on_chip(alloc.region) else 1
+    alloc.storage.mark_written(alloc.start, (rows, alloc.row_bytes), (alloc.pitch, 1), 1)
+    alloc.storage.version += 1
+    alloc.written = True
 
 
 def _sharer() -> tuple[int, int]:

@@ -76,6 +76,7 @@ class Core:
         watchers: Called with an ``Event`` after every instruction.
         values: False when no numbers are computed.
         plain: True when numbers are computed and nobody looks at them or waits for a turn.
+        fast: True when arithmetic may round otherwise for speed.
         release: NKI release whose meaning instructions have.
         member: Place among several cores, or None for a core on its own.
         tick: Called when an instruction begins, with whether other cores can see what it touches;
@@ -88,6 +89,7 @@ class Core:
         "_accumulators",
         "_scratch",
         "clock",
+        "fast",
         "generation",
         "generators",
         "has_grid",
@@ -114,6 +116,7 @@ class Core:
         watchers: tuple[Callable[[Event], None], ...] = (),
         has_grid: bool = False,
         values: bool = True,
+        fast: bool = False,
         release: str = RELEASES[0],
         member: Member | None = None,
         shared: SharedHbm | None = None,
@@ -123,6 +126,7 @@ class Core:
         self.member = member
         self.tick = None if member is None else member.tick
         self.values = values
+        self.fast = fast
         self.release = release
         self.recorder = recorder
         self.plain = values and member is None and not watchers and not recorder.watches_values

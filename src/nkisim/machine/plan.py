@@ -15,7 +15,12 @@ import numpy as np
 
 from nkisim.diagnostics import flag, user_place
 from nkisim.dtypes import blocks_of_rows
-from nkisim.machine.accesses import note_written, prepare_read, trace_read
+from nkisim.machine.accesses import (
+    note_written,
+    note_written_somewhere,
+    prepare_read,
+    trace_read,
+)
 from nkisim.machine.core import Core, Event
 from nkisim.machine.door import Rows, admit
 from nkisim.machine.legality import check_call
@@ -257,8 +262,8 @@ class Plan:
             dst, accumulate = (arguments[index] for index in self.sums)
             begin_sum(core, dst, accumulate, self.instruction.name)
         for index, _, note in self.stores:
-            if arguments[index].indirect is None:
-                note(arguments[index])
+            known = arguments[index].indirect is None
+            (note if known else note_written_somewhere)(arguments[index])
 
     def _compute(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> None:
         watched = core.recorder.watches_values

@@ -5,7 +5,7 @@ from nkisim.memory.core_memory import CoreMemory, SharedHbm
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime
-from nkisim.memory.objects import NKIObject, parts_of, rebuilt
+from nkisim.memory.objects import NKIObject
 from nkisim.memory.psum import AccumulationState, Region
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
 from nkisim.memory.requests import require_dtype
@@ -30,8 +30,6 @@ __all__ = [
     "is_on_chip",
     "is_psum",
     "is_sbuf",
-    "parts_of",
-    "rebuilt",
     "report_unwritten",
     "require_dtype",
     "with_sentinel",

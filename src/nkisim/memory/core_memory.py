@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +20,7 @@ from nkisim.memory.lifetime import Address, Lifetime
 from nkisim.memory.recycling import placeholder, take
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
-from nkisim.memory.sharing import SharedAccess
-from nkisim.memory.storage import Storage
+from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
 
 __all__ = ["CoreMemory", "SharedHbm"]
@@ -31,16 +30,21 @@ _FORMS: dict[tuple[int, bool], dict[tuple[tuple[int, ...], DType, MemoryRegion],
 
 
 class SharedHbm:
-    """HBM tensors that the cores of one rank share, matched by the order of their allocation."""
+    """HBM tensors that the cores of one rank share, matched by the order of their allocation.
 
-    def __init__(self) -> None:
+    Attributes:
+        follow: Makes what follows the accesses to a storage, from its size.
+    """
+
+    def __init__(self, follow: Callable[..., Sharing]) -> None:
+        self.follow = follow
         self._allocations: list[Allocation] = []
 
     def allocate(self, number: int, made: Allocation, *, values: bool) -> Allocation:
         """Return the ``number``-th shared tensor; the first core to ask makes it."""
         if number == len(self._allocations):
             self._allocations.append(made)
-            made.storage.shared = SharedAccess(made.storage.data.size, values=values)
+            made.storage.shared = self.follow(made.storage.data.size, values=values)
             return made
         known = self._allocations[number]
         if (known.shape, known.dtype, known.name) != (made.shape, made.dtype, made.name):
@@ -183,8 +187,9 @@ class CoreMemory:
             is_argument=True,
         )
         if self._shared is not None:
-            shared = SharedAccess(data.size, written=True, values=self.values)
-            allocation.storage.shared = shared
+            allocation.storage.shared = self._shared.follow(
+                data.size, written=True, values=self.values
+            )
         self.log.append(allocation.life)
         return _whole(allocation)
 

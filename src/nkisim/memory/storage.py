@@ -22,7 +22,7 @@ from nkisim.memory.marks import Marks, runs_of
 from nkisim.memory.psum import AccumulationState
 from nkisim.memory.recycling import Buffer, take
 
-__all__ = ["Storage"]
+__all__ = ["Sharing", "Storage"]
 
 
 class Sharing(Protocol):

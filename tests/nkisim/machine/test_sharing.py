@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import nkisim.language as nl
 from nkisim.arch import resolve_target
 from nkisim.diagnostics import RECORDER, Recorder
+from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import CoreMemory, SharedHbm
 
 ROWS, COLUMNS = 4, 6
@@ -59,7 +60,9 @@ def test_accesses_clash_as_their_bytes_do(drawn):
     recorder = Recorder("check")
     token = RECORDER.set(recorder)
     try:
-        memory = CoreMemory(resolve_target("gen3"), precise=True, values=False, shared=SharedHbm())
+        memory = CoreMemory(
+            resolve_target("gen3"), precise=True, values=False, shared=SharedHbm(SharedAccess)
+        )
         whole = memory.allocate((ROWS, COLUMNS), nl.float32, nl.shared_hbm)
         shared, oracle, epoch = whole.storage.shared, Bytes(whole.storage.data.size), 0
         places = np.arange(whole.storage.data.size)

@@ -12,12 +12,12 @@ from trnblas._arguments import Scalar
 from trnblas._dispatch import kernels_wanted, run_gemm
 from trnblas._flags import transposition
 from trnblas._operands import product_arguments
-from trnblas._output import delivered
 from trnblas._quick import quick_product
 from trnblas._wide import widened
 from trnblas.level3 import gemm, solved
 from trnsci.core.arguments import agree, matrix, tensor
 from trnsci.core.errors import ShapeError
+from trnsci.core.output import delivered
 
 __all__ = ["batched_gemm", "batched_trsm", "grouped_gemm"]
 

@@ -8,9 +8,9 @@ from torch import Tensor
 from trnblas._accumulation import accumulated, scaled, vanished
 from trnblas._arguments import Scalar, number
 from trnblas._flags import applied, is_left, transposition
-from trnblas._output import delivered
 from trnsci.core.arguments import agree, broadcast, matrix
 from trnsci.core.errors import ShapeError
+from trnsci.core.output import delivered
 
 __all__ = ["dgmm", "geam"]
 

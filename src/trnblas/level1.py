@@ -14,10 +14,10 @@ from torch import Tensor
 from trnblas import _cuda
 from trnblas._accumulation import scaled, vanished
 from trnblas._arguments import Scalar, number
-from trnblas._output import delivered
 from trnblas._sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
 from trnsci.core.errors import DimensionError, ShapeError
+from trnsci.core.output import delivered
 
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
 

@@ -16,12 +16,12 @@ from trnblas._arguments import Scalar
 from trnblas._dispatch import run_trsm
 from trnblas._flags import applied, is_unit, is_upper, transposition
 from trnblas._operands import contracted, vector_arguments
-from trnblas._output import delivered
 from trnblas._products import vector_product
 from trnblas._quick import quick_symmetric_vector, quick_triangular, quick_vector
 from trnblas._triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
 from trnsci.core.arguments import agree, floating, square
+from trnsci.core.output import delivered
 
 __all__ = [
     "gemv",

@@ -21,13 +21,13 @@ from trnblas._arguments import Scalar
 from trnblas._dispatch import kernels_wanted, run_gemm, run_gemmt, run_symm, run_trmm, run_trsm
 from trnblas._flags import flipped, is_left, is_unit, is_upper, transposition
 from trnblas._operands import product_arguments, sided_arguments
-from trnblas._output import delivered
 from trnblas._quick import quick_product, quick_solution, quick_symmetric, quick_triangular
 from trnblas._torch import torch_hemm
 from trnblas._wide import widened
 from trnblas.rank_k import her2k, herk, syr2k, syrk
 from trnsci.core.arguments import agree, floating, square
 from trnsci.core.errors import ShapeError
+from trnsci.core.output import delivered
 
 __all__ = [
     "gemm",

@@ -14,12 +14,12 @@ from trnblas._arguments import Scalar
 from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
 from trnblas._flags import Trans, is_upper, transposition
 from trnblas._operands import product_arguments, rank_k_arguments, square_accumulator
-from trnblas._output import delivered
 from trnblas._quick import quick_rank_k
 from trnblas._torch import torch_her2k, torch_herk
 from trnblas._triangles import mirrored
 from trnsci.core.arguments import agree, tensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.output import delivered
 
 __all__ = ["her2k", "herk", "syr2k", "syrk"]
 

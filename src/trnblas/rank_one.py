@@ -15,10 +15,10 @@ from trnblas._arguments import Scalar, number
 from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
 from trnblas._flags import is_upper
 from trnblas._operands import square_accumulator
-from trnblas._output import delivered
 from trnblas._triangles import mirrored
 from trnsci.core.arguments import agree, broadcast, expandable, tensor
 from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.output import delivered
 
 __all__ = ["ger", "gerc", "her", "her2", "syr", "syr2"]
 

@@ -21,6 +21,8 @@ from collections.abc import Callable, Hashable
 import numpy as np
 import numpy.typing as npt
 
+from trnsci.core.errors import DTypeError, ShapeError
+
 CACHE_BYTES = 128 * 1024 * 1024
 
 Array = npt.NDArray[np.float64]
@@ -72,7 +74,7 @@ def roots(n: int, numerators: npt.ArrayLike) -> Pair:
     _check_length("roots", "n", n)
     k = np.asarray(numerators)
     if k.dtype.kind not in "iu":
-        raise TypeError(f"roots: numerators must be integers, got dtype {k.dtype}")
+        raise DTypeError(f"roots: numerators must be integers, got dtype {k.dtype}")
     octant, into = np.divmod(8 * np.mod(k.astype(np.int64), n), n)
     # Odd octants are measured back from their far end, so that the angle stays within [0, pi/4].
     odd = (octant & 1).astype(bool)
@@ -158,4 +160,4 @@ def _turned(pair: Pair, inverse: bool) -> Pair:
 
 def _check_length(function: str, argument: str, value: int) -> None:
     if not 1 <= value < _LARGEST_N:
-        raise ValueError(f"{function}: {argument} must be from 1 to {_LARGEST_N - 1}, got {value}")
+        raise ShapeError(f"{function}: {argument} must be from 1 to {_LARGEST_N - 1}, got {value}")

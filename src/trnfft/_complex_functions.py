@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from trnfft import _complex_parts as parts
 from trnfft._complex_parts import Parts, split
+from trnsci.core.errors import DTypeError
 
 __all__ = ["ON_PARTS_ALWAYS", "RULES", "Rule", "matrix_product"]
 
@@ -85,7 +86,9 @@ def formula(compute: Callable[..., Any]) -> Rule:
 def refuse_in_place(function: Function, z: Any, *args: Any, **kwargs: Any) -> Any:
     """Raise where ``function`` would change a copy of ``z`` in place of ``z``."""
     if isinstance(z, Parts):
-        raise TypeError(f"{function.__name__}: in place, use a method or operator of ComplexTensor")
+        raise DTypeError(
+            f"{function.__name__}: in place, use a method or operator of ComplexTensor"
+        )
     return NotImplemented
 
 

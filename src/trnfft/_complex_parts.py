@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from trnsci.core.errors import DTypeError
+
 __all__ = [
     "Operand",
     "Parts",
@@ -85,7 +87,7 @@ def multiply(a: Operand, b: Operand) -> Operand:
 def divide(a: Operand, b: Operand, *, rounding_mode: None = None) -> Operand:
     """Return ``a / b`` without overflow or underflow of ``|b|**2``."""
     if rounding_mode is not None:
-        raise TypeError("div: a complex quotient has no rounding_mode")
+        raise DTypeError("div: a complex quotient has no rounding_mode")
     if not isinstance(b, Parts):
         return Parts(a.re / b, a.im / b) if isinstance(a, Parts) else a / b
     if not isinstance(b.re, Tensor):

@@ -21,7 +21,7 @@ from trnfft._complex_arguments import has_complex
 from trnfft._library import LIBRARY
 from trnfft._precision import level
 from trnfft.complex_tensor import ComplexTensor
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
 __all__ = [
     "Direct",
@@ -244,7 +244,7 @@ def stored(function: str, result: Spectrum, out: Spectrum) -> Spectrum:
             f"{function}: out must have shape {tuple(result.shape)}, got {tuple(out.shape)}"
         )
     if torch.is_grad_enabled() and (out.requires_grad or result.requires_grad):
-        raise RuntimeError(f"{function}: out cannot be differentiated; use torch.no_grad()")
+        raise DerivativeError(f"{function}: out cannot be differentiated; use torch.no_grad()")
     if isinstance(out, ComplexTensor):
         return out.copy_(result)
     return out.copy_(result.to_torch_complex() if isinstance(result, ComplexTensor) else result)

@@ -486,7 +486,7 @@ def _evaluate(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
         if result is not NotImplemented:
             return _from_parts(result)
     if "out" in kwargs:
-        raise TypeError(f"{function.__name__}: out= is not supported with a ComplexTensor")
+        raise DTypeError(f"{function.__name__}: out= is not supported with a ComplexTensor")
     product = rule is matrix_product
     result = function(*_to_native(args, product), **_to_native(kwargs, product))
     if args and result is args[0]:  # an in-place function of a native tensor

@@ -29,7 +29,7 @@ from trnfft._tables import hann_window
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import whole
 from trnsci.core.dtypes import real_dtype
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError
 
 __all__ = ["istft", "stft"]
 
@@ -234,7 +234,7 @@ def _window(
             f"{function}: window must have shape ({win_length},), got {tuple(native.shape)}"
         )
     if native.device != x.device:
-        raise RuntimeError(
+        raise DeviceError(
             f"{function}: input and window must be on one device, "
             f"got {x.device} and {native.device}"
         )

@@ -6,7 +6,7 @@ import torch
 
 import trnblas
 from oracles import blas as oracle
-from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
 from .agreement import array, assert_agrees, draw
 from .cases import CASES, unchanged
@@ -58,7 +58,9 @@ def test_out_is_never_made_to_fit(case):
         case.call(Into([]), unchanged, *tensors)
     tensors[0].requires_grad_()
     out = torch.zeros(want.shape)
-    with pytest.raises(FlagError, match=rf"^{name}: out must be None where a gradient is asked"):
+    with pytest.raises(
+        DerivativeError, match=rf"^{name}: out must be None where a gradient is asked"
+    ):
         case.call(Into(out), unchanged, *tensors)
     assert not out.any()
     with torch.no_grad():
@@ -72,7 +74,7 @@ def test_out_may_be_an_operand():
     assert torch.equal(c, want)
     want = trnblas.gemm(1.0, a, b)
     assert torch.equal(trnblas.gemm(1.0, a, b, out=a), want)
-    with pytest.raises(FlagError, match="gradient is asked for"):
+    with pytest.raises(DerivativeError, match="gradient is asked for"):
         trnblas.scal(2.0, b, out=b.clone().requires_grad_())
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE, Generation, resolve_generation
 from trnsci.core.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
 from trnsci.core.tiling_gemm import DEPTH_TILES, best, part, splits, stage_tiles
@@ -48,9 +49,9 @@ def syrk_tiling(
         ValueError: A size is below 1, or the dtype or the generation is not known.
     """
     if min(size, depth) < 1:
-        raise ValueError(f"syrk_tiling: sizes must be at least 1, got M={size}, K={depth}")
+        raise ShapeError(f"syrk_tiling: sizes must be at least 1, got M={size}, K={depth}")
     if dtype not in ITEMSIZE:
-        raise ValueError(f"syrk_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
+        raise FlagError(f"syrk_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
     return _chosen(size, depth, dtype, resolve_generation(generation), layout, operands)
 
 

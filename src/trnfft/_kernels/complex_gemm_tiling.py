@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trnsci.core.errors import ShapeError
 from trnsci.core.hardware import BANK, ITEMSIZE, TILE
 from trnsci.core.tiling import Blocks, Layout, row_tiles
 from trnsci.core.tiling_gemm import gemm_tiling
@@ -68,7 +69,7 @@ def parts_tiling(
         ValueError: A size is below 1, or the dtype or the generation is not known.
     """
     if min(rows, columns, depth) < 1:
-        raise ValueError(
+        raise ShapeError(
             f"parts_tiling: sizes must be at least 1, got M={rows}, N={columns}, K={depth}"
         )
     tiles = row_tiles(depth)

@@ -8,6 +8,7 @@
         ├── DimensionError  (also an IndexError)   a dimension or an element that is not there
         ├── DTypeError      (also a TypeError)     operands whose dtypes do not fit
         ├── DeviceError     (also a RuntimeError)  operands that are not on one device
+        ├── DerivativeError (also a RuntimeError)  a derivative asked of what cannot have one
         ├── FlagError       (also a ValueError)    an option that is none of the accepted ones
         ├── ParameterError  (also a ValueError     a number, size or dtype without a meaning, where
         │                    and AssertionError)    random numbers are asked for
@@ -24,6 +25,7 @@ from __future__ import annotations
 __all__ = [
     "BackendError",
     "DTypeError",
+    "DerivativeError",
     "DeviceError",
     "DimensionError",
     "FlagError",
@@ -53,6 +55,10 @@ class DTypeError(TrnsciError, TypeError):
 
 class DeviceError(TrnsciError, RuntimeError):
     """The operands are not on one device."""
+
+
+class DerivativeError(TrnsciError, RuntimeError):
+    """A derivative is asked of something that cannot have one, such as an ``out`` argument."""
 
 
 class FlagError(TrnsciError, ValueError):

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE, Core, Generation, resolve_generation
 from trnsci.core.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
 
@@ -120,12 +121,12 @@ def gemm_tiling(
         ValueError: A size is below 1, or the dtype or the generation is not known.
     """
     if min(rows, columns, depth, batch) < 1:
-        raise ValueError(
+        raise ShapeError(
             f"gemm_tiling: sizes must be at least 1, got M={rows}, N={columns}, K={depth}, "
             f"batch={batch}"
         )
     if dtype not in ITEMSIZE:
-        raise ValueError(f"gemm_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
+        raise FlagError(f"gemm_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
     if columns == 1 and rows > 1:
         rows, columns, a_layout, b_layout = columns, rows, b_layout, a_layout
         shared = {"a": "b", "b": "a"}.get(shared, "")

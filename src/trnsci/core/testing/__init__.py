@@ -65,11 +65,12 @@ def sum_bound(magnitudes: np.ndarray, length: int, dtype: torch.dtype) -> np.nda
 
 @contextmanager
 def launched(*kernels: str) -> Iterator[None]:
-    """Assert that the block launches each of ``kernels``, and that nothing in it falls back."""
+    """Assert that the block launches each of ``kernels``, and that nothing else computes in it."""
     before = counts()
     yield
     since = counts() - before
     assert not since.fallbacks, f"fell back to torch: {dict(since.fallbacks)}"
+    assert not since.refusals, f"refused, and left to torch: {dict(since.refusals)}"
     missing = [name for name in kernels if not since.launches[name]]
     assert not missing, f"not launched: {missing}; launched were {dict(since.launches)}"
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree
-from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.errors import DerivativeError, ShapeError
 
 __all__ = ["delivered"]
 
@@ -19,7 +19,7 @@ def delivered(function: str, result: Tensor, out: Tensor | None) -> Tensor:
     Raises:
         ShapeError: ``out`` has another shape than the result; it is never made to fit.
         DTypeError: ``out`` has another dtype.
-        FlagError: A gradient is asked for, which ``out`` could not carry.
+        DerivativeError: A gradient is asked for, which ``out`` could not carry.
     """
     if out is None:
         return result
@@ -30,5 +30,5 @@ def delivered(function: str, result: Tensor, out: Tensor | None) -> Tensor:
             f"got {tuple(out.shape)}"
         )
     if torch.is_grad_enabled() and (result.requires_grad or out.requires_grad):
-        raise FlagError(f"{function}: out must be None where a gradient is asked for")
+        raise DerivativeError(f"{function}: out must be None where a gradient is asked for")
     return out.copy_(result)

@@ -64,9 +64,51 @@ def test_cosine_and_sine_transforms(name, type):
     agree(getattr(trnfft, name)(x.cuda(), type), getattr(trnfft, name)(x, type))
 
 
-def test_convolution():
-    a, b = random_tensor(50), random_tensor(20, seed=1)
-    agree(trnfft.fftconvolve(a.cuda(), b.cuda()), trnfft.fftconvolve(a, b))
+@pytest.mark.parametrize("name", ["dctn", "dstn", "idctn", "idstn"])
+def test_cosine_and_sine_transforms_of_several_dimensions(name):
+    x = random_tensor(3, 8, 10)
+    agree(getattr(trnfft, name)(x.cuda()), getattr(trnfft, name)(x), 2 * ERROR)
+
+
+@pytest.mark.parametrize("name", ["fftconvolve", "oaconvolve", "correlate"])
+def test_convolution(name):
+    a, b = random_tensor(500), random_tensor(20, seed=1)
+    agree(getattr(trnfft, name)(a.cuda(), b.cuda()), getattr(trnfft, name)(a, b))
+
+
+@pytest.mark.parametrize("name", ["fht", "ifht"])
+def test_hankel(name):
+    a = random_tensor(2, 64)
+    function = getattr(trnfft, name)
+    agree(function(a.cuda(), 0.1, 1.0, 0.2, 0.1), function(a, 0.1, 1.0, 0.2, 0.1), 4 * ERROR)
+
+
+@pytest.mark.parametrize("name", [*ONE, *SEVERAL])
+def test_complex_tensors_stay_native(name):
+    if name.startswith(("rfft", "ihfft")):
+        x = random_tensor(4, 12, 10)
+    else:
+        x = trnfft.ComplexTensor(random_tensor(4, 12, 10, dtype=torch.complex64))
+    got = getattr(trnfft, name)(x.to("cuda"))
+    if isinstance(got, trnfft.ComplexTensor):
+        assert got.is_native
+    agree(got, getattr(trnfft, name)(x))
+
+
+def test_parts_given_on_the_device_are_joined_there():
+    z = random_tensor(5, 6, dtype=torch.complex64)
+    made = trnfft.ComplexTensor(z.real.cuda(), z.imag.cuda())
+    assert made.is_native
+    assert made.is_cuda
+    agree(made, trnfft.ComplexTensor(z), 0.0)
+    agree(made.cpu().cuda().bfloat16().float(), trnfft.ComplexTensor(z).bfloat16().float(), 0.0)
+
+
+def test_results_are_written_to_out():
+    x = random_tensor(4, 64, dtype=torch.complex64).cuda()
+    out = torch.empty_like(x)
+    assert trnfft.fft(x, out=out) is out
+    assert torch.equal(out, trnfft.fft(x))
 
 
 def test_gradients():

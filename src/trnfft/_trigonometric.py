@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnfft._angles import roots
 from trnfft._arguments import Norm
+from trnfft._complex_arguments import NATIVE
 from trnfft._single import scipy_fft
 from trnfft._tables import keepable
 from trnsci.core.arrays import array_of
@@ -113,7 +114,7 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 
 def _roots(like: Tensor, count: int, order: int) -> Tensor:
     """Return ``exp(-2 pi i k / order)`` for k below ``count``, rounded once from float64."""
-    dtype = like.dtype.to_complex()
+    dtype = NATIVE[like.dtype]
     if keepable(like):
         return _ROOTS((count, order), like.device, dtype)[0]
     angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / order)

@@ -16,6 +16,7 @@ from trnfft._overlap import block_length, overlapped, resized
 from trnfft.complex_tensor import ComplexTensor
 from trnfft.lengths import next_fast_len
 from trnsci.core.arguments import several
+from trnsci.core.dtypes import real_dtype
 from trnsci.core.errors import FlagError, ShapeError
 
 __all__ = ["correlate", "fftconvolve", "oaconvolve"]
@@ -207,5 +208,5 @@ def _larger_first(name: str, a: Tensor, b: Tensor, dims: Sequence[int]) -> tuple
 
 def _joined(a: Opened, b: Opened, result: Tensor, split: bool) -> Opened:
     """Return what the two inputs ask of their result: the wider dtype of theirs."""
-    part = torch.promote_types(a.part or a.x.dtype.to_real(), b.part or b.x.dtype.to_real())
-    return Opened(result, split, None if part is result.dtype.to_real() else part)
+    part = torch.promote_types(a.part or real_dtype(a.x.dtype), b.part or real_dtype(b.x.dtype))
+    return Opened(result, split, None if part is real_dtype(result.dtype) else part)

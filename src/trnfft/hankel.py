@@ -21,10 +21,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnfft._arguments import along
+from trnfft._complex_arguments import NATIVE
 from trnfft._kinds import closed_real, opened_real
 from trnfft._tables import keepable
+from trnsci.core._tracing import constant_to_compile
 from trnsci.core.constants import Constants
 from trnsci.core.errors import ShapeError
 
@@ -90,7 +93,7 @@ def _computed(name: str, a: Tensor, dln: float, mu: float, offset: float, bias: 
     inverse = name == "ifht"
     key = (n, float(dln), float(mu), float(offset), float(bias))
     u = _table(x, key)
-    constant = _constant(mu, bias)
+    constant = _constant(float(mu), float(bias))
     if constant == 0 if inverse else not math.isfinite(constant):
         warnings.warn(
             f"{name}: singular for mu {mu} and bias {bias}; the constant is left out",
@@ -119,10 +122,15 @@ def _powers(like: Tensor, n: int, rate: float, shift: float, sign: int) -> Tenso
 
 
 def _table(like: Tensor, key: Key) -> Tensor:
-    dtype = like.dtype.to_complex()
-    if keepable(like):
-        return _KEPT(key, like.device, dtype)[0]
+    dtype = NATIVE[like.dtype]
+    if is_compiling() or keepable(like):
+        return _kept(key, like.device, dtype)
     return torch.tensor(coefficients(key)[0], dtype=dtype, device=like.device)
+
+
+@constant_to_compile
+def _kept(key: Key, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return _KEPT(key, device, dtype)[0]
 
 
 def coefficients(key: Key) -> list[npt.NDArray[np.complex128]]:
@@ -148,6 +156,7 @@ def coefficients(key: Key) -> list[npt.NDArray[np.complex128]]:
 _KEPT: Constants[Key] = Constants(coefficients, most_bytes=16 << 20)
 
 
+@constant_to_compile
 def _constant(mu: float, bias: float) -> float:
     """Return the coefficient of the constant: ``2^q G((mu+1+q)/2) / G((mu+1-q)/2)``, q the bias."""
     plus, minus = (mu + 1 + bias) / 2, (mu + 1 - bias) / 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from trnsci.core._tracing import constant_to_compile
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ShapeError
 
@@ -35,7 +36,12 @@ def next_fast_len(target: int, real: bool = False) -> int:
     target = whole("next_fast_len", "target", target)
     if target < 1:
         raise ShapeError(f"next_fast_len: target must be at least 1, got {target}")
-    return _found(target, bool(real))
+    return _kept(target, bool(real))
+
+
+@constant_to_compile
+def _kept(target: int, real: bool) -> int:
+    return _found(target, real)
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from trnfft._arguments import Norm
+from trnfft._complex_arguments import NATIVE
 from trnfft._dispatch import c2c, c2r, kernels_wanted, short_time
 from trnfft._empty import empty_like
 from trnfft._interleaved import as_parts
@@ -239,7 +240,7 @@ def _window(
             f"got {x.device} and {native.device}"
         )
     is_complex = native.is_complex()
-    return native.to(real.to_complex() if is_complex else real), is_complex
+    return native.to(NATIVE[real] if is_complex else real), is_complex
 
 
 def _check_signal(

@@ -382,3 +382,18 @@ def test_compiles_in_one_graph(form):
     for got, want in zip(compiled(x, y), compute(x, y), strict=True):
         assert type(got) is type(want)
         assert np.array_equal(np.asarray(got), np.asarray(want))
+
+
+@forms
+@pytest.mark.parametrize("options", [{}, {"value": 2.0}, {"mode": "reflect"}, {"mode": "circular"}])
+def test_padding(form, options):
+    z = drawn((2, 3, 5), 3)
+    pads = (2, 1)
+    got = torch.nn.functional.pad(HELD[form](z), pads, **options)
+    mode = {"reflect": "reflect", "circular": "wrap"}.get(options.get("mode"))
+    width = [(0, 0), (0, 0), pads]
+    if mode:
+        want = np.pad(z, width, mode=mode)
+    else:
+        want = np.pad(z, width, constant_values=options.get("value", 0.0))
+    np.testing.assert_array_equal(np.asarray(got), want)

@@ -103,6 +103,32 @@ def test_flops_by_definition():
     assert plan((100,), kind="rfft").cost.flops == 4 * 100 * 51
 
 
+def test_flops_of_chirps_and_chains_term_by_term():
+    # Products of 4096 = 32 x 128 points: rows with points times factors, and 6 for each turn.
+    there = 8 * 9 * 4096 + 8 * 128 * 4096 + 6 * 4096  # 1031 points lie in 9 rows of 128
+    back = 8 * 32 * 4096 + 8 * 33 * 4096 + 6 * 4096  # and 1031 results in 33 rows of 32
+    assert plan((2, 1031)).geometry[:2] == (32, 128)
+    assert plan((2, 1031)).cost.flops == 2 * (there + back + 6 * (1031 + 4096 + 1031))
+    # A real operand halves the first product of 1024 = 16 x 64, a half spectrum the last one.
+    half = 4 * 16 * 1024 + 8 * 33 * 1024 + 6 * 1024
+    assert plan((3, 1024), kind="rfft").cost.flops == 3 * half
+    back = 8 * 9 * 1024 + 4 * 64 * 1024 + 6 * 1024  # 513 bins lie in 9 rows of 64
+    assert plan((3, 513), kind="irfft").cost.flops == 3 * back
+    # Images: the matrix of 20 rows, then that of 30 columns.
+    assert plan((2, 20, 30), (1, 2), kind="fft2").cost.flops == 2 * (
+        8 * 20**2 * 30 + 8 * 20 * 30**2
+    )
+    assert plan((2, 20, 30), (1, 2), kind="rfft2").cost.flops == 2 * (
+        4 * 20**2 * 30 + 8 * 20 * 30 * 16
+    )
+    # Volumes: 4 planes first, real or complex, then 8 complex images.
+    planes = 2 * 4 * 4**2 * 5 * 6
+    images = 8 * (8 * 5**2 * 6 + 8 * 5 * 6 * 4)
+    assert plan((2, 4, 5, 6), (1, 2, 3), kind="rfftn").cost.flops == planes + images
+    images = 8 * (8 * 5**2 * 6 + 4 * 5 * 6 * 10)
+    assert plan((2, 4, 5, 6), (1, 2, 3), kind="irfftn").cost.flops == 2 * planes + images
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [

@@ -120,7 +120,7 @@ class Library:
         """
         # What holds on a machine without a NeuronCore, at half the cost of asking for the path.
         if (
-            neuron_device() is None
+            not device_ready()
             and self._requested.get() in ("auto", "pytorch")
             and not self.use_simulator.is_on()
         ):

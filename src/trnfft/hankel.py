@@ -27,9 +27,9 @@ from trnfft._arguments import along
 from trnfft._complex_arguments import NATIVE
 from trnfft._kinds import closed_real, opened_real
 from trnfft._tables import keepable
-from trnsci.core._tracing import constant_to_compile
 from trnsci.core.constants import Constants
 from trnsci.core.errors import ShapeError
+from trnsci.core.tracing import constant_to_compile
 
 __all__ = ["fht", "fhtoffset", "ifht"]
 

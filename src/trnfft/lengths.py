@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from trnsci.core._tracing import constant_to_compile
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ShapeError
+from trnsci.core.tracing import constant_to_compile
 
 __all__ = ["next_fast_len"]
 

@@ -164,6 +164,24 @@ def test_vectors_and_batches():
 
 
 @forms
+def test_dimensions_by_default(make):
+    z = make(4, 6)
+    assert [tuple(piece.shape) for piece in z.unbind()] == [(6,)] * 4
+    assert [tuple(piece.shape) for piece in z.chunk(2)] == [(2, 6)] * 2
+    assert [tuple(piece.shape) for piece in z.split(3)] == [(3, 6), (1, 6)]
+    assert [tuple(piece.shape) for piece in z.split((1, 3))] == [(1, 6), (3, 6)]
+    assert z.flatten().shape == (24,)
+    assert make(2, 3, 4).flatten(1).shape == (2, 12)
+    assert make(2, 3, 4).flatten(0, 1).shape == (6, 4)
+    assert torch.equal(z.sum().real, z.sum((0, 1)).real)
+    assert z.sum(0, keepdim=True).shape == z.mean(0, True).shape == (1, 6)
+    assert z.prod(1, keepdim=True).shape == (4, 1)
+    assert z.prod(1).shape == (4,)
+    assert torch.equal(z.roll(1, 0).real, z.real.roll(1, 0))
+    assert torch.equal(z.roll(1).real, z.real.roll(1))
+
+
+@forms
 def test_dtypes_and_layout(make):
     z = make(3, 4)
     assert (z.float().dtype, z.double().dtype) == (torch.complex64, torch.complex128)

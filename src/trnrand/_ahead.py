@@ -69,6 +69,8 @@ def drawn_ahead(
         generator: Where samples come from.
         options: Keyword arguments, without the generator.
     """
+    if generator._device not in _CPU:
+        return None
     if len(size) == 1 and type(size[0]) in _SEQUENCES:
         size = size[0]
     count = 1
@@ -79,7 +81,7 @@ def drawn_ahead(
     slots = generator._slots
     if count > MOST or not size or slots[SIZE] != 1 or slots[OFFSET_HIGH]:
         return None
-    if generator._device not in _CPU or LIBRARY.kernels_wanted():
+    if LIBRARY.kernels_wanted():
         return None
     key: tuple[Any, ...] = (function,)
     for name, value in options.items():

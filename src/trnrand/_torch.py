@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import torch
@@ -57,9 +58,7 @@ def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
         bits = UNIFORM_BITS[out.dtype] if kind == "uniform" else 24
         stretch = (kind, source.engine, source.seed, source.start, DOMAINS[kind])
         if suits_triton(out):
-            from trnrand import _triton
-
-            _triton.fill(*stretch, out, bits)
+            _triton_fill()(*stretch, out, bits)
             return
         if out.is_cpu and kind != "words" and compiled_wanted(out.numel()):
             from trnrand._compiled_samples import fill_samples
@@ -70,6 +69,13 @@ def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
                 out.copy_(single)
             return
     _fill_by_chunks(kind, source, out)
+
+
+@cache
+def _triton_fill() -> Callable[..., None]:
+    from trnrand._triton import fill
+
+    return fill
 
 
 def _fill_by_chunks(kind: Kind, source: Source, out: Tensor) -> None:
@@ -136,8 +142,8 @@ def _minus_two_log(u: Tensor) -> Tensor:
     bits = u.view(torch.int32)
     exponent = (bits - LOG_SPLIT_BITS) >> 23
     f = (bits - (exponent << 23)).view(torch.float32).sub_(1.0)
-    g = torch.full_like(f, LOG[0])
-    for coefficient in LOG[1:]:
+    g = (f * LOG[0]).add_(LOG[1])
+    for coefficient in LOG[2:]:
         g.mul_(f).add_(coefficient)
     return exponent.float().mul_(MINUS_TWO_LN2).add_(g.mul_(f))
 
@@ -156,8 +162,8 @@ def _sine(steps: Tensor) -> Tensor:
     """Return the sine of steps of the angle up to a quarter of a turn, as ``_laws`` defines it."""
     x = steps.mul_(TURN24)
     square = x * x
-    p = torch.full_like(x, SINE[0])
-    for coefficient in SINE[1:]:
+    p = (square * SINE[0]).add_(SINE[1])
+    for coefficient in SINE[2:]:
         p.mul_(square).add_(coefficient)
     return p.mul_(square).mul_(x).add_(x)
 

@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from trnrand._laws import LEAST_SQUARE, LOG, LOG_SPLIT_BITS, MINUS_TWO_LN2, SINE, TURN24
-from trnrand.engines import ENGINES, MASK, THREEFRY_PARITY, THREEFRY_ROTATIONS, EngineName
+from trnrand.engines import MASK, THREEFRY_PARITY, THREEFRY_ROTATIONS, EngineName
 
 __all__ = ["blocks", "fill"]
 
@@ -31,6 +31,8 @@ _ROTATIONS = tl.constexpr(tuple(left for pair in THREEFRY_ROTATIONS for left in 
 _LOG, _SINE = tl.constexpr(LOG), tl.constexpr(SINE)
 _SPLIT, _LN2 = tl.constexpr(LOG_SPLIT_BITS), tl.constexpr(MINUS_TWO_LN2)
 _LEAST, _TURN24 = tl.constexpr(LEAST_SQUARE), tl.constexpr(TURN24)
+
+_SIGN = 1 << 31
 
 # Words change from call to call, and a kernel is to serve them all.
 _ANY_VALUE = ["count", "skipped", "first_low", "first_high", "domain", "k0", "k1"]
@@ -208,7 +210,7 @@ def _fill_kernel(
 def blocks(engine: EngineName, seed: int, first: int, steps: Tensor, domain: int) -> Tensor:
     """Return the blocks at ``first + steps``, int64 on a CUDA device, as int32 of shape (n, 4)."""
     out = torch.empty((steps.numel(), 4), dtype=torch.int32, device=steps.device)
-    arguments = (out, steps, steps.numel(), *_words(engine, seed, first, domain))
+    arguments = (out, steps, steps.numel(), *_words(seed, first, domain))
     _launch(_blocks_kernel, steps.numel(), arguments, (engine == "philox", _LANES))
     return out
 
@@ -221,21 +223,21 @@ def fill(
     ``bits`` of a word make a uniform, and the uniform of an exponential.
     """
     count, skipped = out.numel(), start % 4
-    arguments = (out, count, skipped, *_words(engine, seed, start // 4, domain))
+    arguments = (out, count, skipped, *_words(seed, start // 4, domain))
     constants = (engine == "philox", kind, bits, skipped == 0, _LANES)
     _launch(_fill_kernel, (skipped + count + 3) // 4, arguments, constants)
 
 
-def _words(
-    engine: EngineName, seed: int, first: int, domain: int
-) -> tuple[int, int, int, int, int]:
+def _words(seed: int, first: int, domain: int) -> tuple[int, int, int, int, int]:
     """Return the words of counter and key as int32, which the domain is far from."""
-    k0, k1 = ENGINES[engine].key(seed)[:2]
-    return _signed(first & MASK), _signed(first >> 32 & MASK), int(domain), _signed(k0), _signed(k1)
+    # The first two words of a key are the halves of the seed, whatever the engine.
+    return *_halves(first), int(domain), *_halves(seed)
 
 
-def _signed(word: int) -> int:
-    return word - (1 << 32) if word >> 31 else word
+def _halves(number: int) -> tuple[int, int]:
+    """Return the low and the high 32 bits as int32."""
+    low, high = number & MASK, number >> 32 & MASK
+    return (low ^ _SIGN) - _SIGN, (high ^ _SIGN) - _SIGN
 
 
 # What Triton made for fills alike in all that it compiles for. Starting that takes a third of the

@@ -341,7 +341,7 @@ class Generator:
         else:
             start, whole = self.share(total)[0] * each, total * each
         with _lock:
-            offset = self.offset
+            offset = slots[OFFSET] | slots[OFFSET_HIGH] << 64
             after = offset + whole
             if after > INDEX_LIMIT:
                 raise ParameterError(

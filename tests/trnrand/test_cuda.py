@@ -131,3 +131,9 @@ def test_results_go_where_they_are_asked_for():
     counts = trnrand.poisson(2, lam=lam, device="cuda", generator=generator).cpu()
     # Within 6 deviations of sqrt(lam).
     assert ((counts - lam).abs() <= 6 * lam.sqrt()).all()
+
+
+def test_keys_and_halves_of_launches():
+    halves = pytest.importorskip("trnrand._triton")._halves
+    assert halves(0x8000_0000_7FFF_FFFF) == (0x7FFF_FFFF, -(2**31))
+    assert halves(2**64 - 1) == (-1, -1)

@@ -8,7 +8,7 @@ import trnrand
 from oracles import random123
 from oracles.random_words import BLOCKS as VECTORISED
 from oracles.random_words import stream_words
-from trnrand import _words
+from trnrand import _arrays, _words
 from trnrand.engines import ENGINES, philox4x32, threefry4x32
 
 FUNCTIONS = {"philox": philox4x32, "threefry": threefry4x32}
@@ -132,3 +132,20 @@ def test_counters_and_keys_broadcast():
 def test_wrong_counters_and_keys(counter, key, match):
     with pytest.raises(ValueError, match=match):
         philox4x32(counter, key)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("first", [0, 5, 2**32 - 3, 2**40 + 1, 2**64 - 4])
+@pytest.mark.parametrize("seed", [0, 7, 2**32, 2**64 - 1])
+def test_blocks_of_arrays_are_those_of_the_definition(engine, first, seed):
+    """Both halves of seed, index and domain are where the definition has them, past 2**64 too."""
+    steps = np.array([0, 1, 2, 3, 9, 6], np.int64)
+    out = np.empty((len(steps), 4), np.uint32)
+    domain = 0x8123_4587
+    _arrays.write_blocks(engine, seed, first, steps, domain, out)
+    for row, step in zip(out.tolist(), steps.tolist(), strict=True):
+        at = (first + step) % 2**64
+        counter = (at % 2**32, at // 2**32, domain, 0)
+        key = (seed % 2**32, seed // 2**32, 0, 0)[: ENGINES[engine].key_words]
+        rounds = 10 if engine == "philox" else 20
+        assert tuple(row) == random123.BLOCKS[engine](counter, key, rounds)

@@ -250,3 +250,21 @@ def test_a_size_that_memory_cannot_hold_is_named_and_nothing_is_drawn(name, monk
     with pytest.raises(ValueError, match=rf"^{name}: size must fit in the memory of cpu, got \(7"):
         getattr(trnrand, name)(7, generator=generator, **options)
     assert generator.offset == 0
+
+
+@pytest.mark.parametrize("size", [(-1,), (2, -1), ((3, -1),), (0, -1), (-1, 0)])
+@pytest.mark.parametrize("name", ["uniform", "normal", "exponential", "poisson", "rand"])
+def test_sizes_below_zero_are_refused(name, size):
+    generator = trnrand.Generator(0)
+    with pytest.raises(ValueError, match=r"size must be non-negative, got"):
+        getattr(trnrand, name)(*size, generator=generator)
+    assert generator.offset == 0
+
+
+@pytest.mark.parametrize("size", [(0,), (3, 0), ((0, 2),)])
+@pytest.mark.parametrize("name", ["uniform", "normal", "exponential", "poisson", "rand"])
+def test_sizes_of_nothing_draw_nothing(name, size):
+    generator = trnrand.Generator(0)
+    drawn = getattr(trnrand, name)(*size, generator=generator)
+    assert tuple(drawn.shape) == (size[0] if isinstance(size[0], tuple) else size)
+    assert generator.offset == 0

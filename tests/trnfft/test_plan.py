@@ -129,6 +129,28 @@ def test_flops_of_chirps_and_chains_term_by_term():
     assert plan((2, 4, 5, 6), (1, 2, 3), kind="irfftn").cost.flops == 2 * planes + images
 
 
+def test_stated_errors_term_by_term():
+    # A sum of t terms errs by u sqrt(t / 6) and is rounded once more from the table's entries; a
+    # turn by a table has squared error 2. Squares add up.
+    def error(*squares):
+        return 2.0**-24 * sum(squares) ** 0.5
+
+    def total(terms):
+        return terms / 6 + 1
+
+    assert plan((100,)).error_bound == pytest.approx(error(total(2 * 100)))
+    assert plan((100,), kind="rfft").error_bound == pytest.approx(error(total(100)))
+    assert plan((51,), kind="irfft").error_bound == pytest.approx(error(total(2 * 50)))
+    factors = total(2 * 16) + total(2 * 64) + 2  # of 1024 points
+    assert plan((1024,)).error_bound == pytest.approx(error(factors))
+    factors = total(2 * 32) + total(2 * 128) + 2  # of 4096; a chirp keeps half of the squares
+    assert plan((1031,)).error_bound == pytest.approx(error(2 * (2 * factors + 3 * 2)))
+    assert plan((20, 30), kind="fft2").error_bound == pytest.approx(error(total(40), total(60)))
+    assert plan((20, 30), kind="rfft2").error_bound == pytest.approx(error(total(20), total(60)))
+    chain = plan((4, 20, 30), kind="rfftn")
+    assert chain.error_bound == pytest.approx(error(total(4), total(40), total(60)))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [

@@ -86,12 +86,14 @@ def test_bfloat16_is_read_as_float32():
 
 
 @pytest.mark.parametrize("shape", [(3, 64, 200), (2, 300, 100), (2, 300, 520)])
-@pytest.mark.parametrize("kind", ["fft2", "rfft2"])
+@pytest.mark.parametrize("kind", ["fft2", "rfft2", "irfft2"])
 def test_bytes_are_those_of_the_plan(shape, kind):
-    plan = trnfft.plan(shape, kind=kind)
+    if kind == "irfft2":
+        shape = (*shape[:-1], shape[-1] // 2 + 1)
+    plan = trnfft.plan(shape, (1, 2), kind=kind)
     x = [np.zeros(shape, np.float32)] * 2
     parts = (x[0], None) if kind == "rfft2" else x
-    count = Count(two_d, "gen3", *parts, *plan.constants(), False)
+    count = Count(two_d, "gen3", *parts, *plan.constants(), kind == "irfft2")
     assert count.hbm_bytes == plan.cost.hbm_bytes
     assert "nc_transpose" not in count.instructions
     assert count.psum_banks <= 8

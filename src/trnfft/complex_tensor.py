@@ -254,8 +254,10 @@ class ComplexTensor(ComplexMethods):
     @property
     def grad(self) -> ComplexTensor | None:
         """The gradient that ``backward`` left, in torch's convention for complex tensors."""
-        if self._native is not None:
-            grad = self._native.grad
+        native = self._native
+        if native is not None:
+            # Asking a tensor that keeps none makes torch warn.
+            grad = native.grad if native.is_leaf or native.retains_grad else None
             return None if grad is None else ComplexTensor.from_torch_complex(grad)
         re, im = self._split()
         if re.grad is None and im.grad is None:

@@ -134,3 +134,14 @@ def test_the_parts_of_a_tracked_native_tensor_are_in_its_history():
     t.grad = None
     (again * 2).imag.sum().backward()
     assert t.grad.tolist() == [2j]
+
+
+def test_gradients_reach_the_parts_that_were_joined():
+    re, im = leaves(3)
+    z = ComplexTensor(re, im)
+    assert z.grad is None
+    (z * (2 - 1j)).abs().pow(2).sum().backward()
+    assert z.grad is None
+    # |(2 - i) z|^2 is 5 |z|^2.
+    torch.testing.assert_close(re.grad, 10 * re.detach())
+    torch.testing.assert_close(im.grad, 10 * im.detach())

@@ -2,8 +2,8 @@
 
     python examples/df_mp2_pyscf.py --mol glycine --basis cc-pvdz
 
-Needs PySCF: ``pip install trnsci[pyscf]``. In float64 both agree to rounding; float32 is what an
-accelerator would compute.
+Needs PySCF: in the checkout, ``pip install ".[pyscf]"``. In float64 both agree to rounding; float32
+is what an accelerator would compute.
 """
 
 from __future__ import annotations

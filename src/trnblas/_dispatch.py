@@ -32,6 +32,7 @@ __all__ = [
     "kernels_wanted",
     "run_gemm",
     "run_gemmt",
+    "run_hermitian",
     "run_symm",
     "run_syr2k",
     "run_syrk",
@@ -84,10 +85,13 @@ def run_gemmt(
     """Return one triangle of ``alpha * op(A) @ op(B) + beta * C``, the other of C."""
     # A tensor as factor cannot stay outside: it would reach the other triangle too.
     numbers = not isinstance(alpha, Tensor) and not isinstance(beta, Tensor)
-    if not kernels_wanted() or is_number(alpha, 0) or not numbers:
+    if not kernels_wanted() or is_number(alpha, 0):
         return torch_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
     from trnblas._operations import GEMMT
 
+    if not numbers:
+        GEMMT.refuse("a factor is a tensor whose value the kernel cannot know")
+        return torch_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
     size = A.shape[-1 if flipped(trans_a) else -2]
     batch = broadcast_batch("gemmt", A, B)
     shape = (*batch, size, size)
@@ -127,6 +131,20 @@ def run_syr2k(
     size = A.shape[-1 if flipped(op) else -2]
     shape = (*broadcast_batch("syr2k", A, B), size, size)
     return _with_factors(SYR2K, (A, B), alpha, beta, C, shape, op)
+
+
+def run_hermitian(
+    name: str, function: Callable[..., Tensor], alpha: Scalar, A: Tensor, *rest: Any
+) -> Tensor:
+    """Return what ``function`` computes of complex matrices.
+
+    The operation ``name`` takes real ones only, which is said where kernels are wanted.
+    """
+    if kernels_wanted():
+        from trnblas import _operations  # noqa: F401  (declares it)
+
+        LIBRARY.operations[name].refuse(f"the kernel does not take {A.dtype}")
+    return function(alpha, A, *rest)
 
 
 def run_trsm(

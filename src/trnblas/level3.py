@@ -18,7 +18,15 @@ import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
-from trnblas._dispatch import kernels_wanted, run_gemm, run_gemmt, run_symm, run_trmm, run_trsm
+from trnblas._dispatch import (
+    kernels_wanted,
+    run_gemm,
+    run_gemmt,
+    run_hermitian,
+    run_symm,
+    run_trmm,
+    run_trsm,
+)
 from trnblas._flags import flipped, is_left, is_unit, is_upper, transposition
 from trnblas._operands import product_arguments, sided_arguments
 from trnblas._quick import quick_product, quick_solution, quick_symmetric, quick_triangular
@@ -302,6 +310,6 @@ def _symmetric(
     left, upper = is_left(function, side), is_upper(function, uplo)
     square(function, "A", A)
     alpha, beta = sided_arguments(function, alpha, A, B, beta, C, left)
-    hermitian = function == "hemm" and A.is_complex()
-    product = torch_hemm if hermitian else run_symm
-    return product(alpha, A, B, beta, C, left, upper)
+    if function == "hemm" and A.is_complex():
+        return run_hermitian("symm", torch_hemm, alpha, A, B, beta, C, left, upper)
+    return run_symm(alpha, A, B, beta, C, left, upper)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnblas._accumulation import is_number
 from trnblas._arguments import Scalar
-from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
+from trnblas._dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
 from trnblas._flags import Trans, is_upper, transposition
 from trnblas._operands import product_arguments, rank_k_arguments, square_accumulator
 from trnblas._quick import quick_rank_k
@@ -94,8 +94,11 @@ def herk(
     _check_real("herk", "alpha", alpha)
     _check_real("herk", "beta", beta)
     below = _accumulator(C, beta, upper, A.is_complex())
-    product = torch_herk if A.is_complex() else run_syrk
-    return delivered("herk", product(alpha, A, beta, below, op), out)
+    if A.is_complex():
+        result = run_hermitian("syrk", torch_herk, alpha, A, beta, below, op)
+    else:
+        result = run_syrk(alpha, A, beta, below, op)
+    return delivered("herk", result, out)
 
 
 def syr2k(
@@ -173,8 +176,11 @@ def her2k(
     alpha, beta = _two_arguments("her2k", alpha, A, B, beta, C, op)
     _check_real("her2k", "beta", beta)
     below = _accumulator(C, beta, upper, A.is_complex())
-    product = torch_her2k if A.is_complex() else run_syr2k
-    return delivered("her2k", product(alpha, A, B, beta, below, op), out)
+    if A.is_complex():
+        result = run_hermitian("syr2k", torch_her2k, alpha, A, B, beta, below, op)
+    else:
+        result = run_syr2k(alpha, A, B, beta, below, op)
+    return delivered("her2k", result, out)
 
 
 def _symmetric(

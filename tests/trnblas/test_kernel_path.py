@@ -210,7 +210,7 @@ def test_composed_routines_say_which_kernel_they_reach():
         assert found.path == "simulator"
         assert kernel in str(found)
     z = a + 0j
-    assert explain(trnblas.hemm, 1.0, z, z).path == "torch only"
+    assert "does not take torch.complex64" in str(explain(trnblas.hemm, 1.0, z, z))
     assert explain(trnblas.geam, 1.0, a, 1.0, a).path == "torch only"
 
 
@@ -228,6 +228,30 @@ def test_grouped_products_of_one_shape_are_one_launch():
         assert got[i].shape == (m, n)
         size = alpha * (np.abs(array(a[i])) @ np.abs(array(b[i]))) + 0.5 * np.abs(array(c[i]))
         assert_agrees(got[i], want, torch.float32, k + 4, size)
+
+
+@pytest.mark.parametrize(
+    ("routine", "operation", "operands"),
+    [("herk", "syrk", 1), ("her2k", "syr2k", 2), ("hemm", "symm", 2)],
+)
+def test_complex_hermitian_products_are_refused(monkeypatch, routine, operation, operands):
+    z = random_tensor(3, 3, dtype=torch.complex64)
+    with pytest.raises(RuntimeError, match=rf"{operation}: .* torch.complex64, and TRN"):
+        getattr(trnblas, routine)(1.0, *[z] * operands)
+    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
+    before = counts()
+    getattr(trnblas, routine)(1.0, *[z] * operands)
+    assert sum((counts() - before).refusals.values()) == 1
+
+
+def test_gemmt_with_a_factor_that_is_a_tensor_is_refused(monkeypatch):
+    alpha, a = torch.tensor(2.0, requires_grad=True), random_tensor(3, 3)
+    with pytest.raises(RuntimeError, match=r"gemmt: a factor is a tensor .* TRNBLAS_REQUIRE_NKI"):
+        trnblas.gemmt(alpha, a, a)
+    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
+    before = counts()
+    trnblas.gemmt(alpha, a, a)
+    assert [name for name, _ in (counts() - before).refusals] == ["trnblas.gemmt"]
 
 
 def test_strided_operands_reach_the_kernel_as_they_are_meant():

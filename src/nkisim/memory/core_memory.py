@@ -17,7 +17,7 @@ from nkisim.memory import rules
 from nkisim.memory.allocation import Allocation, wide
 from nkisim.memory.form import Form
 from nkisim.memory.lifetime import Address, Lifetime
-from nkisim.memory.recycling import placeholder, take
+from nkisim.memory.recycling import placeholder
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
@@ -176,20 +176,19 @@ class CoreMemory:
         """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         storage_dtype = found.numpy if self.precise else wide(found)
-        data = take(array.size * storage_dtype.itemsize)
+        storage = Storage.fresh(1, array.size * storage_dtype.itemsize, written=True)
         if self.values:
-            np.copyto(data.view(storage_dtype).reshape(array.shape), array, casting="unsafe")
+            held = storage.data.view(storage_dtype).reshape(array.shape)
+            np.copyto(held, array, casting="unsafe")
         allocation = Allocation(
-            Storage(data, data.size, written=True),
+            storage,
             Lifetime(region, array.shape, found, name, None, ("", 0)),
-            data.size,
+            storage.pitch,
             precise=self.precise,
             is_argument=True,
         )
         if self._shared is not None:
-            allocation.storage.shared = self._shared.follow(
-                data.size, written=True, values=self.values
-            )
+            storage.shared = self._shared.follow(storage.pitch, written=True, values=self.values)
         self.log.append(allocation.life)
         return _whole(allocation)
 
@@ -345,8 +344,9 @@ def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 def _caller_line() -> tuple[str, int]:
     """Return file and line of the first frame outside nkisim; cheaper than a full place."""
-    # The two nearest frames, of the memory and of a function of nkisim, are never the caller's.
-    frame = sys._getframe(3)
+    # The nearest frames, of the memory, of a function of nkisim and of its wrapper, are never the
+    # caller's.
+    frame = sys._getframe(4)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nkisim."):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

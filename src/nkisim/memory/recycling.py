@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from sys import getrefcount
+from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Buffer", "give_back", "placeholder", "take"]
+__all__ = ["Buffer", "give_back", "is_kept", "placeholder", "take"]
 
 # Small arrays are quick to make, and large ones not worth keeping.
 _LEAST, _MOST = 1 << 14, 1 << 22
@@ -52,6 +53,11 @@ def take(nbytes: int) -> np.ndarray:
     return _new(nbytes)
 
 
+def is_kept(nbytes: int) -> bool:
+    """Tell whether memory of a size is used again."""
+    return _LEAST <= nbytes <= _MOST
+
+
 @lru_cache(maxsize=256)
 def placeholder(nbytes: int) -> np.ndarray:
     """Return an array of bytes that stands for memory which nobody will look at."""
@@ -62,6 +68,12 @@ def _new(nbytes: int) -> np.ndarray:
     room = np.empty(nbytes + _SLACK, np.uint8)
     skipped = -room.ctypes.data % _LINE
     return room[skipped : skipped + nbytes]
+
+
+class Holder(Protocol):
+    """Who holds bytes that were taken here."""
+
+    data: np.ndarray
 
 
 class Buffer:
@@ -80,12 +92,12 @@ class Buffer:
         give_back(self)
 
 
-def give_back(holder: Buffer) -> None:
+def give_back(holder: Holder) -> None:
     """Keep the ``data`` of a dying holder for the next who needs that size.
 
     Only memory that was taken here, and that nothing but the holder refers to: a view counts.
     """
-    if _LEAST <= holder.data.nbytes <= _MOST and _references(holder) == _ALONE:
+    if is_kept(holder.data.nbytes) and _references(holder) == _ALONE:
         data = holder.data
         taken_here = data.base is not None and data.base.nbytes - data.nbytes == _SLACK
         if taken_here and _pool.nbytes + data.nbytes <= _KEPT_BYTES:
@@ -93,7 +105,7 @@ def give_back(holder: Buffer) -> None:
             _pool.free.setdefault(data.nbytes, []).append(data)
 
 
-def _references(holder: Buffer) -> tuple[int, int]:
+def _references(holder: Holder) -> tuple[int, int]:
     # Views of views refer to the array that owns the memory.
     return getrefcount(holder.data), getrefcount(holder.data.base)
 

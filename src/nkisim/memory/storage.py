@@ -20,7 +20,7 @@ import numpy as np
 
 from nkisim.memory.marks import Marks, runs_of
 from nkisim.memory.psum import AccumulationState
-from nkisim.memory.recycling import Buffer, take
+from nkisim.memory.recycling import Buffer, give_back, is_kept, take
 
 __all__ = ["Sharing", "Storage"]
 
@@ -35,7 +35,7 @@ class Sharing(Protocol):
         """Note a write, of the elements where ``where`` is true."""
 
 
-class Storage(Buffer):
+class Storage:
     """A block of memory with its map of written bytes.
 
     Attributes:
@@ -52,6 +52,7 @@ class Storage(Buffer):
         "_pending",
         "_written",
         "complete",
+        "data",
         "pitch",
         "psum",
         "shared",
@@ -59,7 +60,7 @@ class Storage(Buffer):
     )
 
     def __init__(
-        self, data: np.ndarray, pitch: int, *, psum: bool = False, written: bool = False
+        self, data: np.ndarray, pitch: int, psum: bool = False, written: bool = False
     ) -> None:
         self.data = data
         self.pitch = pitch
@@ -72,9 +73,13 @@ class Storage(Buffer):
         self._decoded: dict[Hashable, tuple[Buffer | None, int, Any]] = {}
 
     @classmethod
-    def fresh(cls, partitions: int, pitch: int, *, psum: bool = False) -> Storage:
-        """Return an unwritten storage of ``partitions`` rows."""
-        return cls(take(partitions * pitch), pitch, psum=psum)
+    def fresh(
+        cls, partitions: int, pitch: int, *, psum: bool = False, written: bool = False
+    ) -> Storage:
+        """Return a storage of ``partitions`` rows; what is in it is anything."""
+        nbytes = partitions * pitch
+        kind = _Recycled if is_kept(nbytes) else Storage
+        return kind(take(nbytes), pitch, psum, written)
 
     def view(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
@@ -144,3 +149,12 @@ class Storage(Buffer):
     def keep_decoded(self, key: Hashable, values: Any) -> None:
         """Keep what was made of a view elsewhere until the next write."""
         self._decoded[key] = (None, self.version, values)
+
+
+class _Recycled(Storage):
+    """A storage whose bytes the next one of its size takes over."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        give_back(self)

@@ -9,6 +9,8 @@ goes the general way; results and findings are the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from nkisim.diagnostics import Rule
@@ -86,6 +88,12 @@ def make_quick(
         + ("    s.psum.write(alloc, t.region)\n" if psum else "")
         + "    return True\n"
     )
-    exec(compile(source, __file__, "exec"), scope)
+    exec(_compiled(source), scope)
     made: Quick = scope["quick"]
     return made
+
+
+@lru_cache(maxsize=1024)
+def _compiled(source: str) -> CodeType:
+    """Return the code of a short way; plans differ in what they compute more than in how."""
+    return compile(source, __file__, "exec")

@@ -29,6 +29,7 @@ from trnblas._dispatch import (
 )
 from trnblas._flags import flipped, is_left, is_unit, is_upper, transposition
 from trnblas._operands import product_arguments, sided_arguments
+from trnblas._output import written_product
 from trnblas._quick import quick_product, quick_solution, quick_symmetric, quick_triangular
 from trnblas._torch import torch_hemm
 from trnblas._wide import widened
@@ -91,6 +92,10 @@ def gemm(
     trans_a = transposition("gemm", "transA", transA, A)
     trans_b = transposition("gemm", "transB", transB, B)
     alpha, beta = product_arguments("gemm", alpha, A, B, beta, C, trans_a, trans_b)
+    if not kernels_wanted():
+        written = written_product(alpha, A, B, beta, C, trans_a, trans_b, out)
+        if written is not None:
+            return written
     return delivered("gemm", run_gemm(alpha, A, B, beta, C, trans_a, trans_b), out)
 
 

@@ -6,6 +6,7 @@ import torch
 
 import trnblas
 from oracles import blas as oracle
+from trnblas import batched, level3
 from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
 from .agreement import array, assert_agrees, draw
@@ -76,6 +77,42 @@ def test_out_may_be_an_operand():
     assert torch.equal(trnblas.gemm(1.0, a, b, out=a), want)
     with pytest.raises(DerivativeError, match="gradient is asked for"):
         trnblas.scal(2.0, b, out=b.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("lead", [(), (3,)], ids=str)
+def test_products_are_written_at_once(lead, monkeypatch):
+    """No tensor is made for the result of a product that torch can write where it is wanted."""
+
+    def refused(*args):
+        raise AssertionError("the result was made elsewhere")
+
+    a, b, c = (draw((*lead, *s), torch.float64, i) for i, s in enumerate([(2, 4), (4, 5), (2, 5)]))
+    wants = [trnblas.gemm(0.5, a, b), trnblas.gemm(0.5, a, b, -2.0, c), trnblas.gemm(1.0, a, b)]
+    for module, name in ((level3, "gemm"), (batched, "batched_gemm")):
+        if name == "batched_gemm" and not lead:
+            continue
+        monkeypatch.setattr(module, "run_gemm", refused)
+        call, below = getattr(trnblas, name), c.clone()
+        for want, args in zip(wants, [(0.5,), (0.5, -2.0, below), (1.0,)], strict=True):
+            out = torch.full_like(want, float("nan"))
+            assert call(args[0], a, b, *args[1:], out=out) is out
+            assert torch.equal(out, want)
+        assert torch.equal(call(0.5, a.mT, b, -2.0, below, transA=True, out=below), wants[1])
+
+
+def test_products_are_not_written_over_their_operands():
+    square = draw((3, 3), torch.float64, 0)
+    want = trnblas.gemm(1.0, square, square, 1.0, square)
+    assert torch.equal(trnblas.gemm(1.0, square, square, 1.0, square, out=square), want)
+    both = draw((2, 3, 3), torch.float64, 1)
+    want = trnblas.gemm(0.5, both[0], both[1], 2.0, both[0])
+    assert torch.equal(trnblas.gemm(0.5, both[0], both[1], 2.0, both[0], out=both[1]), want)
+    nan = torch.full((3, 3), float("nan"), dtype=torch.float64)
+    out = torch.empty(3, 3, dtype=torch.float64)
+    assert torch.equal(trnblas.gemm(1.0, square, square, 0.0, nan, out=out), square @ square)
+    assert torch.equal(trnblas.gemm(0.0, nan, nan, 1.0, square, out=out), square)
+    shared = trnblas.batched_gemm(1.0, both, square)
+    assert torch.equal(trnblas.batched_gemm(1.0, both, square, out=both), shared)
 
 
 def test_grouped_results_go_into_out():

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeAlias, cast
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.compiler import is_compiling
@@ -28,7 +29,7 @@ from trnrand.defaults import get_default_generator
 from trnrand.generator import Generator
 from trnsci.core.explanation import Step, note, recording
 
-__all__ = ["Shape", "broadcast_shape", "distribution"]
+__all__ = ["Shape", "broadcast_shape", "distribution", "untraced"]
 
 _P = ParamSpec("_P")
 Shape: TypeAlias = Sequence[int]
@@ -115,6 +116,18 @@ def distribution(
         return cast(Callable[_P, Tensor], call)
 
     return decorated
+
+
+def untraced(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
+    """Return a function that torch.compile leaves alone: it ends the graph, and begins another."""
+    # Made for torch's own use: unlike torch.compiler.disable it loads the compiler when called.
+    apart = _disable_dynamo(function)
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **options: _P.kwargs) -> Tensor:
+        return apart(*args, **options) if is_compiling() else function(*args, **options)
+
+    return call
 
 
 def _standard_samples(law: _Law, size: Sequence[Any], generator: Generator) -> Tensor | None:

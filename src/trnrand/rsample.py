@@ -19,6 +19,7 @@ from torch import Tensor
 
 from trnrand import continuous, extremes
 from trnrand._arguments import Device, Parameter, Size
+from trnrand._calls import untraced
 from trnrand._gammas import log_gammas, student_normals
 from trnrand._moving import (
     detached,
@@ -62,6 +63,7 @@ __all__ = [
 ]
 
 
+@untraced
 def uniform(
     *size: Size,
     low: Parameter = 0.0,
@@ -88,6 +90,7 @@ def uniform(
     return torch.minimum(values.to(request.dtype), below)
 
 
+@untraced
 def normal(
     *size: Size,
     mean: Parameter = 0.0,
@@ -102,6 +105,7 @@ def normal(
     return values.to(request.dtype)
 
 
+@untraced
 def lognormal(
     *size: Size,
     mean: Parameter = 0.0,
@@ -116,6 +120,7 @@ def lognormal(
     return powers.exp().to(request.dtype)
 
 
+@untraced
 def exponential(
     *size: Size,
     rate: Parameter = 1.0,
@@ -133,6 +138,7 @@ def exponential(
     return values.clamp(min=limits.tiny * limits.eps).to(request.dtype)
 
 
+@untraced
 def laplace(
     *size: Size,
     loc: Parameter = 0.0,
@@ -146,6 +152,7 @@ def laplace(
     return located(continuous.laplace, size, loc, scale, dtype, generator, device, total)
 
 
+@untraced
 def cauchy(
     *size: Size,
     loc: Parameter = 0.0,
@@ -159,6 +166,7 @@ def cauchy(
     return located(continuous.cauchy, size, loc, scale, dtype, generator, device, total)
 
 
+@untraced
 def gumbel(
     *size: Size,
     loc: Parameter = 0.0,
@@ -172,6 +180,7 @@ def gumbel(
     return located(extremes.gumbel, size, loc, scale, dtype, generator, device, total)
 
 
+@untraced
 def weibull(
     *size: Size,
     shape: Parameter,
@@ -195,6 +204,7 @@ def weibull(
     return (torch.exp(powers) * live(scale, request)).to(request.dtype)
 
 
+@untraced
 def truncated_normal(
     *size: Size,
     mean: Parameter = 0.0,
@@ -228,6 +238,7 @@ def truncated_normal(
     return (z * live(std, request) + live(mean, request)).to(request.dtype)
 
 
+@untraced
 def von_mises(
     *size: Size,
     loc: Parameter = 0.0,
@@ -248,6 +259,7 @@ def von_mises(
     return torch.where(turned.abs() <= math.pi, turned, wrapped(turned)).to(request.dtype)
 
 
+@untraced
 def gamma(
     *size: Size,
     shape: Parameter,
@@ -266,6 +278,7 @@ def gamma(
     return (moving_gammas(request, shape) * live(scale, request)).to(request.dtype)
 
 
+@untraced
 def chi_squared(
     *size: Size,
     df: Parameter,
@@ -280,6 +293,7 @@ def chi_squared(
     return (moving_gammas(request, live(df, request) / 2) * 2.0).to(request.dtype)
 
 
+@untraced
 def beta(
     *size: Size,
     alpha: Parameter,
@@ -310,6 +324,7 @@ def beta(
     return inside.clamp(limits.tiny, 1 - limits.eps / 2)
 
 
+@untraced
 def student_t(
     *size: Size,
     df: Parameter,
@@ -332,6 +347,7 @@ def student_t(
     return (z * torch.exp(-0.5 * excess)).to(request.dtype)
 
 
+@untraced
 def dirichlet(
     concentration: Tensor,
     *size: Size,
@@ -354,6 +370,7 @@ def dirichlet(
     return torch.softmax(moved, dim=-1).to(request.dtype)
 
 
+@untraced
 def multivariate_normal(
     mean: Tensor,
     covariance: Tensor,

@@ -104,6 +104,28 @@ def test_compiled_code_fills_a_tensor_and_takes_parameters_of_any_type():
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of a graph's input, torch's
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda p: trnrand.rsample.normal(5, 2, mean=p),
+        lambda p: trnrand.rsample.gamma(5, 2, shape=p),
+    ],
+)
+def test_draws_with_gradients_compile_in_parts(draw):
+    def gradient(function):
+        trnrand.manual_seed(2)
+        p = torch.tensor([1.0, 2.0], requires_grad=True)
+        drawn = function(p)
+        drawn.square().sum().backward()
+        return drawn.detach(), p.grad
+
+    torch._dynamo.reset()
+    got = gradient(torch.compile(lambda p: draw(p) * 2, backend="aot_eager"))
+    want = gradient(lambda p: draw(p) * 2)
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
 def test_a_seed_taken_later_needs_no_new_graph():
     run = compiled(lambda x: x + trnrand.uniform(6), backend="aot_eager")
     run(torch.zeros(6))

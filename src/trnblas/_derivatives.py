@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._triangles import one_triangle
+from trnsci.core.operation import total
 
 __all__ = [
     "gemm_backward",
@@ -45,14 +46,6 @@ def _product(a: Tensor, b: Tensor, trans_a: str, trans_b: str, alpha: float = 1.
     name = "gemm" if a.ndim == b.ndim == 2 else "batched_gemm"
     result: Tensor = LIBRARY.operations[name](a, b, None, alpha, 0.0, trans_a, trans_b)
     return result
-
-
-def _sum(parts: list[Tensor]) -> Tensor:
-    """Return the sum of the tangents that there are; of one at least."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
 
 
 # -- products --------------------------------------------------------------------------------------
@@ -103,7 +96,7 @@ def gemm_jvp(
         parts.append(_product(a, of_b, trans_a, trans_b, alpha))
     if of_c is not None:
         parts.append(beta * of_c)
-    return _sum(parts)
+    return total(parts)
 
 
 def gemm_batched(
@@ -170,7 +163,7 @@ def gemmt_jvp(
         parts.append(product(a, of_b, *flags))
     if of_c is not None:
         parts.append(beta * one_triangle(of_c, upper) + one_triangle(of_c, not upper, 1))
-    return _sum(parts)
+    return total(parts)
 
 
 # -- symmetric matrices ----------------------------------------------------------------------------
@@ -219,7 +212,7 @@ def symm_jvp(
         parts.append(product(a, of_b, *flags))
     if of_c is not None:
         parts.append(beta * of_c)
-    return _sum(parts)
+    return total(parts)
 
 
 def syrk_backward(
@@ -246,7 +239,7 @@ def syrk_jvp(
         parts.append(LIBRARY.operations["syr2k"](of_a, a, None, alpha, 0.0, trans))
     if of_c is not None:
         parts.append(beta * of_c)
-    return _sum(parts)
+    return total(parts)
 
 
 def syr2k_backward(
@@ -285,7 +278,7 @@ def syr2k_jvp(
         parts.append(product(a, of_b, None, alpha, 0.0, trans))
     if of_c is not None:
         parts.append(beta * of_c)
-    return _sum(parts)
+    return total(parts)
 
 
 def _beside(symmetric: Tensor, a: Tensor, trans: str, alpha: float) -> Tensor:
@@ -335,7 +328,7 @@ def trmm_jvp(
         parts.append(product(_read(of_a, upper, unit), b, alpha, left, upper, trans, False))
     if of_b is not None:
         parts.append(product(a, of_b, alpha, left, upper, trans, unit))
-    return _sum(parts)
+    return total(parts)
 
 
 def trsm_backward(
@@ -381,7 +374,7 @@ def trsm_jvp(
         inside = _read(of_a, upper, unit)
         operands = (inside, result, trans, "N") if left else (result, inside, "N", trans)
         parts.append(_product(*operands, -1.0))
-    return _solved(a, _sum(parts), 1.0, left, upper, trans, unit)
+    return _solved(a, total(parts), 1.0, left, upper, trans, unit)
 
 
 def trsm_batched(

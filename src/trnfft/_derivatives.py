@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnfft._interleaved import resized
 from trnfft._library import LIBRARY
-from trnsci.core.operation import each_entry
+from trnsci.core.operation import each_entry, total
 
 __all__ = [
     "gemm_backward",
@@ -119,18 +120,8 @@ def _adapted(
             weights[-1] = 1.0
         found = found * weights
     for place in range(1, 1 + len(sizes)):
-        found = _resized(found, place, x.shape[place])
+        found = resized(found, place, x.shape[place])
     return found if is_complex else found[..., 0]
-
-
-def _resized(x: Tensor, dim: int, size: int) -> Tensor:
-    """Return the tensor cut, or padded with zeros, at the end of a dimension."""
-    length = x.shape[dim]
-    if length >= size:
-        return x.narrow(dim, 0, size)
-    shape = list(x.shape)
-    shape[dim] = size - length
-    return torch.cat([x, x.new_zeros(shape)], dim)
 
 
 def _in_one(operation: Any, dim: int, x: Tensor, flags: tuple[Any, ...]) -> tuple[Tensor, int]:
@@ -179,7 +170,7 @@ def short_time_jvp(
         parts.append(transform(tangents[0], is_complex, window, *flags))
     if tangents[2] is not None:
         parts.append(transform(x, is_complex, tangents[2], *flags))
-    return _sum(parts)
+    return total(parts)
 
 
 def short_time_batched(
@@ -237,7 +228,7 @@ def linear_jvp(tangents: Tangents, x: Tensor, weight: Tensor, bias: Tensor | Non
         parts.append(product(x, of_weight, None))
     if of_bias is not None:
         parts.append(of_bias.expand(x.shape[0], *of_bias.shape))
-    return _sum(parts)
+    return total(parts)
 
 
 def mask_backward(grad: Tensor, needed: Needed, mask: Tensor, spectrum: Tensor) -> Gradients:
@@ -260,16 +251,8 @@ def _bilinear(name: str, tangents: Tangents, a: Tensor, b: Tensor) -> Tensor:
         parts.append(product(tangents[0], b))
     if tangents[1] is not None:
         parts.append(product(a, tangents[1]))
-    return _sum(parts)
+    return total(parts)
 
 
 def _conjugate(parts: Tensor) -> Tensor:
     return torch.stack([parts[..., 0], -parts[..., 1]], -1)
-
-
-def _sum(parts: list[Tensor]) -> Tensor:
-    """Return the sum of the tangents that there are; of one at least."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total

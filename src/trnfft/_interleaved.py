@@ -13,7 +13,7 @@ from trnfft._complex_arguments import NATIVE, has_complex
 from trnfft._complex_parts import Parts
 from trnfft.complex_tensor import ComplexTensor
 
-__all__ = ["as_complex", "as_parts", "as_spectrum"]
+__all__ = ["as_complex", "as_parts", "as_spectrum", "resized"]
 
 
 def as_parts(value: Tensor | ComplexTensor) -> Tensor:
@@ -35,3 +35,13 @@ def as_spectrum(parts: Tensor) -> Tensor | ComplexTensor:
     if parts.dtype in NATIVE and has_complex(parts.device):
         return as_complex(parts)
     return ComplexTensor._of(Parts(*parts.unbind(-1)))
+
+
+def resized(x: Tensor, dim: int, size: int) -> Tensor:
+    """Return the tensor cut, or padded with zeros, at the end of a dimension."""
+    length = x.shape[dim]
+    if length >= size:
+        return x.narrow(dim, 0, size)
+    shape = list(x.shape)
+    shape[dim] = size - length
+    return torch.cat([x, x.new_zeros(shape)], dim)

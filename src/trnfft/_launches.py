@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnfft._interleaved import resized
 from trnfft._kernels import bluestein, complex_gemm_tiling, dft, four_step, linear, mask
 from trnfft._kernels import complex_gemm as gemm_kernels
 from trnfft._kernels import n_d as n_d_kernels
@@ -41,7 +42,7 @@ def transform(
 ) -> Tensor:
     chosen = recipe(kind, (n,), norm)
     if chosen.algorithm is FFTAlgorithm.DFT_GEMM:
-        return _matrix_transform(launch, _resized(x, 1, _points(chosen, n)), is_complex, chosen)
+        return _matrix_transform(launch, resized(x, 1, _points(chosen, n)), is_complex, chosen)
     re, im = _parts(x, is_complex)
     (table,) = constants(chosen, launch.path)
     if chosen.algorithm is FFTAlgorithm.BLUESTEIN:
@@ -73,8 +74,8 @@ def transform_nd(
 ) -> Tensor:
     chosen = recipe(kind, tuple(sizes), norm)
     for dim, size in enumerate(sizes[:-1], start=1):
-        x = _resized(x, dim, size)
-    re, im = _parts(_resized(x, len(sizes), _points(chosen, sizes[-1])), is_complex)
+        x = resized(x, dim, size)
+    re, im = _parts(resized(x, len(sizes), _points(chosen, sizes[-1])), is_complex)
     *leading, rows, columns = constants(chosen, launch.path)
     real = chosen.form == "hermitian"
     if not leading:
@@ -136,16 +137,6 @@ def complex_mask(launch: Launcher, mask_: Tensor, spectrum: Tensor) -> Tensor:
 def _points(chosen: Recipe, n: int) -> int:
     """Return how many points of its operand a transform of length n reads."""
     return n // 2 + 1 if chosen.form == "hermitian" else n
-
-
-def _resized(x: Tensor, dim: int, size: int) -> Tensor:
-    """Return the tensor cut, or padded with zeros, at the end of a dimension."""
-    length = x.shape[dim]
-    if length >= size:
-        return x.narrow(dim, 0, size)
-    shape = list(x.shape)
-    shape[dim] = size - length
-    return torch.cat([x, x.new_zeros(shape)], dim)
 
 
 def _parts(x: Tensor, is_complex: bool) -> tuple[Tensor, Tensor | None]:

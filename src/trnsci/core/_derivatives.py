@@ -20,7 +20,7 @@ from torch.autograd.function import _SingleLevelFunction
 from trnsci.core._autocast import without_autocast
 from trnsci.core.setting import restored, snapshot
 
-__all__ = ["each_entry", "make_node", "pulled_back", "pushed_forward"]
+__all__ = ["each_entry", "make_node", "pulled_back", "pushed_forward", "total"]
 
 _unpack_dual: Any = forward_ad.unpack_dual
 
@@ -177,6 +177,14 @@ def each_entry(
             results[0]
         )
     return torch.stack(results), 0
+
+
+def total(tangents: Sequence[Tensor]) -> Tensor:
+    """Return the sum of the parts of a tangent, one for each argument that has one."""
+    found = tangents[0]
+    for tangent in tangents[1:]:
+        found = found + tangent
+    return found
 
 
 def _arguments(ctx: Any) -> tuple[list[Any], list[Any]]:

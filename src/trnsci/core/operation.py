@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core._autocast import Autocast, autocast_device, cast_arguments
-from trnsci.core._derivatives import each_entry, make_node
+from trnsci.core._derivatives import each_entry, make_node, total
 from trnsci.core.backend import Library, Path
 from trnsci.core.counters import count_refusal
 from trnsci.core.errors import BackendError, KernelError
@@ -27,7 +27,7 @@ from trnsci.core.fallback import report_fallback
 from trnsci.core.launch import Launcher
 from trnsci.core.tracing import constant_to_compile
 
-__all__ = ["Operation", "each_entry"]
+__all__ = ["Operation", "each_entry", "total"]
 
 
 class Operation:

@@ -99,12 +99,12 @@ def {declared.name}({names}):
     core = CORE.get()
     if core is None:
         current_core("nisa.{declared.name}")
-    values = ({names},)
     key = ({", ".join(parts)},)
     plan = core.plans.get(key)
     if plan is None:
-        plan = core.plans.add(key, make_plan(declared, values, core))
-    plan.run(core, values)
+        plan = core.plans.add(key, make_plan(declared, ({names},), core))
+    if not core.plain or plan.quick is None or not plan.quick(core, {names}):
+        plan.run(core, ({names},))
 """
     exec(compile(source, __file__, "exec"), scope)
     execute: Any = scope[declared.name]

@@ -21,71 +21,71 @@ from nkisim.spec.instruction import Instruction
 
 __all__ = ["Quick", "make_quick"]
 
-Quick = Callable[[Any, tuple[Any, ...]], bool]
-"""Executes a call, or answers False for one that must go the general way."""
+Quick = Callable[..., bool]
+"""Executes a call, from the core and the arguments, or answers False: it must go the other way."""
 
 
-def make_quick(
-    instruction: Instruction, call: Call, result: tuple[int, str], inexact: Rule
-) -> Quick | None:
+def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule) -> Quick | None:
     """Return the short way through calls that compute one result in float32, or None.
 
     Args:
         instruction: What is called.
         call: A call of the signature.
-        result: Position and name of the operand that is written.
+        result: Name of the operand that is written.
         inexact: The rule for integers that float32 cannot hold.
     """
     function = None if instruction.function is None else instruction.function(call)
     if function is None:
         return None
-    to, dst = result[0], call[result[1]]
-    scope: dict[str, Any] = {"__name__": __name__, "function": function}
+    dst = call[result]
+    scope: dict[str, Any] = {"__name__": __name__, "_function": function}
     checks, notes, arguments = [], [], []
-    for index, name in enumerate(instruction.parameters):
-        operand = instruction.operands.get(name)
-        if operand is None or index == to:
+    for name in instruction.parameters:
+        if name not in instruction.operands or name == result:
             continue
         value = call[name]
         if not isinstance(value, NkiTensor):
             if type(value) not in (float, int, type(None)):
                 return None
             if value is not None:
-                arguments.append(f"v[{index}]")
+                arguments.append(name)
             continue
         widen = make_widener(value, name, instruction.name, inexact=inexact)
-        scope[f"widen{index}"] = widen
+        scope[f"_widen_{name}"] = widen
         checks.append(
-            f"    t{index} = v[{index}]\n    s{index} = t{index}.storage\n"
-            f"    if not s{index}.complete or (\n"
-            f"        s{index} is s and t{index} is not t and t{index}.region != t.region\n"
+            f"    _storage = {name}.storage\n"
+            "    if not _storage.complete or (\n"
+            f"        _storage is _to and {name} is not {result}\n"
+            f"        and {name}.region != {result}.region\n"
             "    ):\n        return False\n"
         )
-        notes.append(f"    t{index}.alloc.life.last_use = clock\n")
+        notes.append(f"    {name}.alloc.life.last_use = _clock\n")
         if value.buffer is MemoryRegion.psum:
-            notes.append(f"    s{index}.psum.read(t{index}.region)\n")
-        array = f"t{index}._array if t{index}._array is not None else t{index}.array"
+            notes.append(f"    {name}.storage.psum.read({name}.region)\n")
+        array = f"{name}._array if {name}._array is not None else {name}.array"
         if value.ndim != 2:
-            array = f"t{index}.array.reshape{(value.shape[0], value.free_size)}"
-        arguments.append(f"({array})" if widen is unconverted else f"widen{index}({array})")
-    narrow = make_narrower(dst, "dst", instruction.name, inexact=inexact)
-    scope["narrow"] = narrow
+            array = f"{name}.array.reshape{(value.shape[0], value.free_size)}"
+        arguments.append(f"({array})" if widen is unconverted else f"_widen_{name}({array})")
+    narrow = make_narrower(dst, result, instruction.name, inexact=inexact)
+    scope["_narrow"] = narrow
     given = "".join(f"{argument}, " for argument in arguments)
     if narrow is unconverted and dst.ndim == 2:
-        compute = f"    function({given}out=t._array if t._array is not None else t.array)\n"
+        into = f"{result}._array if {result}._array is not None else {result}.array"
+        compute = f"    _function({given}out={into})\n"
     else:
         shaped = "" if dst.ndim == 2 else f".reshape({dst.shape})"
-        compute = f"    t.array[...] = narrow(function({given}out=None)){shaped}\n"
+        compute = f"    {result}.array[...] = _narrow(_function({given}out=None)){shaped}\n"
     psum = dst.buffer is MemoryRegion.psum
     source = (
-        f"def quick(core, v):\n    t = v[{to}]\n    s = t.storage\n{''.join(checks)}"
-        f"    core.clock = clock = core.clock + 1\n{''.join(notes)}"
-        "    alloc = t.alloc\n    life = alloc.life\n    life.last_use = clock\n"
-        "    if life.first_use < 0:\n        life.first_use = clock\n"
+        f"def quick(_core, {', '.join(instruction.parameters)}):\n"
+        f"    _to = {result}.storage\n{''.join(checks)}"
+        f"    _core.clock = _clock = _core.clock + 1\n{''.join(notes)}"
+        f"    _alloc = {result}.alloc\n    _life = _alloc.life\n    _life.last_use = _clock\n"
+        "    if _life.first_use < 0:\n        _life.first_use = _clock\n"
         f"{compute}"
-        "    if not s.complete:\n        s.mark_written(*t.region)\n"
-        "    s.version += 1\n    alloc.written = True\n"
-        + ("    s.psum.write(alloc, t.region)\n" if psum else "")
+        f"    if not _to.complete:\n        _to.mark_written(*{result}.region)\n"
+        "    _to.version += 1\n    _alloc.written = True\n"
+        + (f"    _to.psum.write(_alloc, {result}.region)\n" if psum else "")
         + "    return True\n"
     )
     exec(_compiled(source), scope)

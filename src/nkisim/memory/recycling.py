@@ -16,10 +16,10 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["Buffer", "give_back", "is_kept", "placeholder", "take"]
+__all__ = ["LEAST", "Buffer", "give_back", "is_kept", "placeholder", "take"]
 
 # Small arrays are quick to make, and large ones not worth keeping.
-_LEAST, _MOST = 1 << 14, 1 << 22
+LEAST, _MOST = 1 << 14, 1 << 22
 _KEPT_BYTES = 1 << 25
 
 _LINE = 64
@@ -40,7 +40,7 @@ _pool = _Pool()
 
 def take(nbytes: int) -> np.ndarray:
     """Return an array of bytes that nobody else holds; what is in it is anything."""
-    if nbytes < _LEAST:
+    if nbytes < LEAST:
         return np.empty(nbytes, np.uint8)
     dead = _pool.free.get(nbytes)
     if dead:
@@ -55,7 +55,7 @@ def take(nbytes: int) -> np.ndarray:
 
 def is_kept(nbytes: int) -> bool:
     """Tell whether memory of a size is used again."""
-    return _LEAST <= nbytes <= _MOST
+    return LEAST <= nbytes <= _MOST
 
 
 @lru_cache(maxsize=256)

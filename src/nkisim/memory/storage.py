@@ -20,7 +20,7 @@ import numpy as np
 
 from nkisim.memory.marks import Marks, runs_of
 from nkisim.memory.psum import AccumulationState
-from nkisim.memory.recycling import Buffer, give_back, is_kept, take
+from nkisim.memory.recycling import LEAST, Buffer, give_back, is_kept, take
 
 __all__ = ["Sharing", "Storage"]
 
@@ -78,6 +78,8 @@ class Storage:
     ) -> Storage:
         """Return a storage of ``partitions`` rows; what is in it is anything."""
         nbytes = partitions * pitch
+        if nbytes < LEAST:
+            return Storage(np.empty(nbytes, np.uint8), pitch, psum, written)
         kind = _Recycled if is_kept(nbytes) else Storage
         return kind(take(nbytes), pitch, psum, written)
 

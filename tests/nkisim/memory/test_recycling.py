@@ -68,7 +68,7 @@ def test_borrowed_memory_is_never_kept(own_pool):
     assert not own_pool.free
 
 
-@pytest.mark.parametrize("size", [0, 8, recycling._LEAST - 1, recycling._MOST + 1])
+@pytest.mark.parametrize("size", [0, 8, recycling.LEAST - 1, recycling._MOST + 1])
 def test_small_and_large_memory_is_not_kept(size, own_pool):
     Buffer(take(size))
     assert not own_pool.free
@@ -101,7 +101,7 @@ def test_threads_never_hold_the_same_memory():
     assert not clashes
 
 
-@pytest.mark.parametrize("size", [recycling._LEAST, SIZE, SIZE + 4, recycling._MOST + 1])
+@pytest.mark.parametrize("size", [recycling.LEAST, SIZE, SIZE + 4, recycling._MOST + 1])
 def test_tiles_begin_with_a_cache_line(size):
     buffer = Buffer(take(size))
     assert buffer.data.nbytes == size

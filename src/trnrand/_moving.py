@@ -57,7 +57,9 @@ def plain(
 
 def live(value: Parameter, request: Request, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return a parameter with its gradient, on the device of the request."""
-    return torch.as_tensor(value, device=request.device).to(dtype)
+    if isinstance(value, Tensor):
+        return value.to(request.device, dtype)
+    return torch.tensor(value, dtype=dtype, device=request.device)
 
 
 def every(value: Parameter, request: Request) -> Tensor:

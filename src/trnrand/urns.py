@@ -65,7 +65,7 @@ def hypergeometric(
         "draws": whole_numbers(function, "draws", draws),
     }
     request = prepared(function, size, dtype, generator, device, out, total, parameters, COUNTS)
-    of_good, of_bad, taken = (torch.as_tensor(p).double() for p in parameters.values())
+    of_good, of_bad, taken = (torch.as_tensor(p, dtype=torch.float64) for p in parameters.values())
     if (taken > of_good + of_bad).any():
         raise ParameterError(f"{function}: draws must be at most good + bad, got {draws}")
     check_fits(request, torch.minimum(of_good, taken))

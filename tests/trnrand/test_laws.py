@@ -98,6 +98,14 @@ def test_hypergeometric_at_the_ends():
     assert trnrand.hypergeometric(2, good=0, bad=0, draws=0).tolist() == [0, 0]
 
 
+def test_more_draws_than_members_by_one_of_many():
+    """Numbers that float32 does not have."""
+    most = 2**24 + 2
+    assert float(trnrand.hypergeometric(good=most, bad=1, draws=most + 1, dtype=I64)) == most
+    with pytest.raises(ValueError, match="draws must be at most"):
+        trnrand.hypergeometric(good=most, bad=0, draws=most + 1)
+
+
 def test_hypergeometric_of_tensors_is_that_of_each():
     good, draws = torch.tensor([3, 300, 40, 800]), torch.tensor([50, 400, 5, 900])
     got = trnrand.hypergeometric(good=good, bad=400, draws=draws, generator=Generator(8))

@@ -1,0 +1,126 @@
+"""Where rules begin: the last call that a limit allows, and the first that it does not.
+
+The limits are those of the access-pattern fields, of the partitions where an engine may start, and
+of the elements that one instruction covers. What a pattern visits twice is counted element by
+element.
+"""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+
+WIDTH = 70_000  # bytes of a partition; more than one instruction's fields reach
+
+
+def codes(write, target="gen3"):
+    """What is found when a kernel makes a tile and writes to it."""
+
+    def kernel():
+        write()
+
+    return nkisim.check(kernel, target=target, values=False)().codes
+
+
+def patterned(pattern, offset=0, engine=nisa.engine.gpsimd):
+    """A fill of part of a tile of bytes with one partition, by GpSimd, which has no size limit."""
+
+    def write():
+        tile = nl.ndarray((1, WIDTH), dtype=nl.uint8, buffer=nl.sbuf)
+        view = tile.ap([[WIDTH, 1], *pattern], offset=offset)
+        nisa.memset(dst=view, value=0, engine=engine)
+
+    return write
+
+
+# Steps of thirds never merge: each is more than the extent of the next.
+FOUR = [[81, 2], [27, 2], [9, 2], [3, 2]]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "offset", "fits"),
+    [
+        (FOUR, 0, True),
+        ([*FOUR, [1, 2]], 0, False),
+        ([*FOUR[:3], [2, 2], [1, 2]], 0, True),  # the last two are one run of four
+        ([*FOUR[:2], [5, 1], *FOUR[2:]], 0, True),  # a single element needs no field
+        ([[32767, 2]], 0, True),
+        ([[32768, 2]], 0, False),
+        ([[-32767, 2]], 32767, True),
+        ([[-32768, 2]], 32768, False),
+        ([[1, 65536]], 0, True),
+        ([[1, 65537]], 0, False),
+    ],
+)
+def test_fields_of_an_access_pattern(pattern, offset, fits):
+    assert ("S023" not in codes(patterned(pattern, offset))) == fits
+
+
+@pytest.mark.parametrize(
+    ("region", "engine", "limit"),
+    [
+        (nl.sbuf, nisa.engine.vector, 65536),
+        (nl.psum, nisa.engine.vector, 4096),
+        (nl.sbuf, nisa.engine.gpsimd, None),
+    ],
+)
+def test_elements_of_one_instruction(region, engine, limit):
+    def fill(columns):
+        def write():
+            tile = nl.ndarray((1, columns), dtype=nl.uint8, buffer=region)
+            nisa.memset(dst=tile, value=0, engine=engine)
+
+        return write
+
+    if limit is None:
+        assert "S060" not in codes(fill(65537))
+    else:
+        assert "S060" not in codes(fill(limit))
+        assert "S060" in codes(fill(limit + 1))
+
+
+def legal_starts(count):
+    """Whole quarters for up to 32 partitions, halves for up to 64, else all of them."""
+    return {0, 32, 64, 96} if count <= 32 else {0, 64} if count <= 64 else {0}
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 63, 64, 65, 127])
+def test_partitions_where_an_instruction_starts(count):
+    def fill(start):
+        def write():
+            tile = nl.ndarray((128, 4), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.memset(dst=tile[start : start + count], value=0)
+
+        return write
+
+    for start in (0, 1, 16, 31, 32, 33, 63, 64, 65, 95, 96, 97):
+        if start + count <= 128:
+            legal = start in legal_starts(count)
+            assert ("S004" not in codes(fill(start))) == legal, start
+
+
+def visits(pattern):
+    """Offsets of all elements of a pattern, with repetitions."""
+    ranges = [range(0, step * count, step) if step else [0] * count for step, count in pattern]
+    return [sum(offsets) for offsets in itertools.product(*ranges)]
+
+
+patterns = st.lists(st.tuples(st.integers(-7, 7), st.integers(1, 4)), min_size=1, max_size=3).map(
+    lambda dims: [list(dim) for dim in dims]
+)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(patterns, st.sampled_from([nl.uint8, nl.float32]))
+def test_an_element_is_written_twice_when_a_pattern_visits_it_twice(pattern, dtype):
+    def write():
+        tile = nl.ndarray((2, 64), dtype=dtype, buffer=nl.sbuf)
+        nisa.memset(dst=tile.ap([[64, 2], *pattern], offset=-min(visits(pattern))), value=0)
+
+    offsets = visits(pattern)
+    assert ("M031" in codes(write)) == (len(set(offsets)) < len(offsets))

@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from trnsci.core.arguments import agree, broadcast, expandable, several, square, tensor, whole
+from trnsci.core.arguments import (
+    agree,
+    broadcast,
+    expandable,
+    floating,
+    matrix,
+    several,
+    square,
+    tensor,
+    vector,
+    whole,
+)
 from trnsci.core.errors import DeviceError, DTypeError, ParameterError, ShapeError
 
 
@@ -79,6 +90,28 @@ def test_operands_agree_in_dtype_and_device():
         agree("dot", "x", a, "y", [1.0])
     with pytest.raises(DTypeError, match="x must hold numbers"):
         tensor("dot", "x", a > 0)
+    with pytest.raises(DTypeError, match="x must hold numbers"):
+        agree("dot", "x", a > 0, "y", b > 0)
+
+
+def test_dimensions_and_kinds_are_asked_for_by_name():
+    x = torch.ones(2, 2, 2)
+    vector("dot", "x", x[0, 0])
+    matrix("gemm", "A", x[0])
+    matrix("gemm", "A", x)
+    matrix("gemm", "A", x[0], batches=False)
+    for wrong in (x[0], x[0, 0, 0]):
+        with pytest.raises(ShapeError, match="dot: x must be 1-D"):
+            vector("dot", "x", wrong)
+    with pytest.raises(ShapeError, match=r"A must be at least 2-D, got shape \(2,\)"):
+        matrix("gemm", "A", x[0, 0])
+    for wrong in (x, x[0, 0]):
+        with pytest.raises(ShapeError, match="A must be 2-D"):
+            matrix("gemm", "A", wrong, batches=False)
+    for kind in (torch.bfloat16, torch.float64, torch.complex64):
+        floating("nrm2", "x", x.to(kind))
+    with pytest.raises(DTypeError, match=r"nrm2: x must be floating .*got torch\.int64"):
+        floating("nrm2", "x", x.long())
 
 
 def test_a_square_matrix_is_asked_for_by_name():

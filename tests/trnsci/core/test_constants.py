@@ -76,6 +76,24 @@ def test_the_tables_not_used_for_longest_are_dropped():
     assert made == [10, 12, 5]
     tables(12)
     assert made == [10, 12, 5, 12]
-    tables(1000)
+    tables(1000)  # too large for all others, and kept itself
     assert tables(1000)[0].numel() == 1000
-    assert made[-1] == 1000
+    assert made == [10, 12, 5, 12, 1000]
+    tables(12)
+    assert made == [10, 12, 5, 12, 1000, 12]
+
+
+def test_the_memory_may_be_full_and_is_empty_when_cleared():
+    made = []
+
+    def make(size):
+        made.append(size)
+        return (np.zeros(size, np.float32),)
+
+    tables = Constants(make, most_bytes=100)
+    for _ in range(2):
+        for size in (15, 10, 15, 10):  # 60 + 40 bytes
+            tables(size)
+        assert made == [15, 10]
+        tables.clear()
+        made.clear()

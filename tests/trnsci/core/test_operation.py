@@ -124,8 +124,9 @@ class TestTheSizeThatIsWorthALaunch:
 
     def test_large_calls_run_on_the_device_in_auto(self, operation, fake_neuron):
         fake_neuron()
-        x = torch.ones(8, 8)
-        assert operation.choose(x, x, 1.0)[0] == "nki"
+        for shape in ((5, 10), (8, 8)):  # of exactly 100 flops, and of more
+            x = torch.ones(shape)
+            assert operation.choose(x, x, 1.0)[0] == "nki"
 
     def test_size_does_not_matter_where_kernels_were_asked_for(self, library, operation):
         x = torch.ones(2, 2)

@@ -41,6 +41,13 @@ def test_a_block_that_raises_ends_too(setting):
     assert setting.get() == "plain"
 
 
+def test_after_a_block_a_choice_is_the_processes_again(setting):
+    with setting.scope("block"):
+        pass
+    setting.set("later")
+    assert setting.get() == in_thread(setting.get) == "later"
+
+
 def test_a_snapshot_is_in_force_again_in_another_thread(setting):
     other = Setting("test.other", 1)
     with setting.scope("block"):

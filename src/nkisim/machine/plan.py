@@ -50,7 +50,7 @@ Note = Callable[[Any], object]
 """Notes the effect of a call on one operand."""
 
 
-def _note_read(instruction: str, operand: str, part: np.ndarray | None, tensor: NkiTensor) -> None:
+def _note_read(tensor: NkiTensor, instruction: str, operand: str, part: np.ndarray | None) -> None:
     """Note a read of an operand, unless its offset is not known."""
     storage = tensor.storage
     if storage.complete and storage.psum is None and storage.shared is None:
@@ -67,6 +67,7 @@ class Plan:
         "blocks",
         "body",
         "converters",
+        "dynamic",
         "engine",
         "follow",
         "inexact",
@@ -106,7 +107,8 @@ class Plan:
         self.streams: list[tuple[int, str]] = []
         self.lists: list[int] = []
         self.sums: tuple[int, int] | None = None
-        self.notes: list[tuple[int, Note]] = []
+        self.dynamic = False
+        self.notes: list[tuple[int, str, np.ndarray | None]] = []
         self.loads: list[tuple[int, Loader]] = []
         self.stores: list[tuple[int, Storer, Note]] = []
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
@@ -147,7 +149,7 @@ class Plan:
         return (
             self.widened
             and len(self.writes) == 1
-            and not (self.violations or self.admits or self.lists or self.shared)
+            and not (self.violations or self.dynamic or self.lists or self.shared)
             and self.watch is None
             and self.follow is None
             and self.sums is None
@@ -159,6 +161,7 @@ class Plan:
         instruction, tensor = self.instruction, call[name]
         if tensor.indirect is not None or not tensor.trusted:
             self.admits.append((index, name))
+            self.dynamic = self.dynamic or tensor.indirect is not None
         part = None if operand.part is None else operand.part(call)
         made: Any = {"inexact": self.inexact, "part": part}
         if operand.reads:
@@ -168,7 +171,7 @@ class Plan:
             self.loads.append(
                 (index, make_loader(tensor, operand, name, instruction.name, arithmetic, **made))
             )
-            self.notes.append((index, functools.partial(_note_read, instruction.name, name, part)))
+            self.notes.append((index, name, part))
         if operand.writes:
             self.writes.append((index, name))
             if name in instruction.raw_results:
@@ -193,9 +196,7 @@ class Plan:
             make_loader(t, operand, n, self.instruction.name, arithmetic, inexact=self.inexact)
             for t, n in zip(tensors, names, strict=True)
         ]
-        notes = [functools.partial(_note_read, self.instruction.name, n, None) for n in names]
         self.loads.append((index, lambda ts: [f(t) for f, t in zip(loads, ts, strict=True)]))
-        self.notes.append((index, lambda ts: [f(t) for f, t in zip(notes, ts, strict=True)]))
 
     def run(self, core: Core, values: tuple[Any, ...]) -> None:
         """Execute a call of this signature, the general way."""
@@ -254,8 +255,12 @@ class Plan:
 
     def _note(self, core: Core, arguments: Sequence[Any]) -> None:
         """Do all but compute: note what is read and written."""
-        for index, note in self.notes:
-            note(arguments[index])
+        name = self.instruction.name
+        for index, operand, part in self.notes:
+            _note_read(arguments[index], name, operand, part)
+        for index in self.lists:
+            for i, tensor in enumerate(arguments[index]):
+                _note_read(tensor, name, f"srcs[{i}]", None)
         if self.sums is not None:
             dst, accumulate = (arguments[index] for index in self.sums)
             begin_sum(core, dst, accumulate, self.instruction.name)
@@ -353,18 +358,23 @@ class Plan:
                     seen=f"both in `{first.name}`",
                     fix="give each result a tile of its own",
                 )
-        sources = [(name, tensors[index]) for index, name in self.streams]
-        for index in self.lists:
-            sources += [(f"srcs[{i}]", tensor) for i, tensor in enumerate(tensors[index])]
         for index, name in self.writes:
-            for source_name, source in sources:
-                self._check_pair(name, tensors[index], source_name, source)
+            written = tensors[index]
+            if type(written) is Rows:
+                continue
+            storage = written.storage
+            for other, source_name in self.streams:
+                source = tensors[other]
+                if source is not written and type(source) is not Rows and source.storage is storage:
+                    self._check_pair(name, written, source_name, source)
+            for listed in self.lists:
+                for i, source in enumerate(tensors[listed]):
+                    if type(source) is not Rows and source.storage is storage:
+                        self._check_pair(name, written, f"srcs[{i}]", source)
 
     def _check_pair(self, name: str, written: Any, source_name: str, source: Any) -> None:
-        """Flag a source that shares bytes with a destination of another pattern."""
-        if source is written or type(source) is Rows or type(written) is Rows:
-            return
-        if source.storage is not written.storage or source.region == written.region:
+        """Flag a source in the memory of a destination that shares bytes in another pattern."""
+        if source.region == written.region:
             return
         if self.instruction.reads_first and _same_columns(source, written):
             return

@@ -52,6 +52,8 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
             continue
         widen = make_widener(value, name, instruction.name, inexact=inexact)
         scope[f"_widen_{name}"] = widen
+        if not value.trusted:
+            checks.append(f"    {name}.check_bounds()\n")
         checks.append(
             f"    _storage = {name}.storage\n"
             "    if not _storage.complete or (\n"
@@ -78,7 +80,8 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
     psum = dst.buffer is MemoryRegion.psum
     source = (
         f"def quick(_core, {', '.join(instruction.parameters)}):\n"
-        f"    _to = {result}.storage\n{''.join(checks)}"
+        + ("" if dst.trusted else f"    {result}.check_bounds()\n")
+        + f"    _to = {result}.storage\n{''.join(checks)}"
         f"    _core.clock = _clock = _core.clock + 1\n{''.join(notes)}"
         f"    _alloc = {result}.alloc\n    _life = _alloc.life\n    _life.last_use = _clock\n"
         "    if _life.first_use < 0:\n        _life.first_use = _clock\n"

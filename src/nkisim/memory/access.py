@@ -37,6 +37,8 @@ def pattern_geometry(
     tensor that is a finding, and counts as if the part were a tensor.
     """
     shape, kind, start, strides = view.shape, view.dtype, view.start, view.strides
+    if view.whole and dtype is None:
+        return _whole_pattern(view, pattern, int(offset))
     if view.whole:
         shape, start, strides = _allocated(view)
     else:
@@ -59,6 +61,21 @@ def pattern_geometry(
         new_strides = tuple(_bytes(step, shape, strides) for step, _ in steps)
     start += _bytes(int(offset), shape, strides)
     return tuple(count for _, count in steps), kind, start, new_strides
+
+
+def _whole_pattern(view: View, pattern: Sequence[Sequence[int]], offset: int) -> Geometry:
+    """Return the geometry of a pattern on a whole tensor, as kernels make them by the thousand."""
+    alloc, itemsize = view.alloc, view.itemsize
+    row = alloc.row_bytes // itemsize
+    steps = [(int(step), int(count)) for step, count in pattern]
+    shape = tuple([count for _, count in steps])
+    if not is_on_chip(view.buffer):
+        strides = tuple([step * itemsize for step, _ in steps])
+        return shape, view.dtype, alloc.start + offset * itemsize, strides
+    _check_partition_step(view, steps, row, None)
+    rows, rest = divmod(offset, row) if row else (0, offset)
+    start = alloc.start + rows * alloc.pitch + rest * itemsize
+    return shape, view.dtype, start, (alloc.pitch, *[step * itemsize for step, _ in steps[1:]])
 
 
 def _allocated(view: View) -> tuple[tuple[int, ...], int, tuple[int, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -164,22 +165,11 @@ class View(NKIObject):
 
     def fits(self) -> bool:
         """Tell whether every element lies inside the allocation, in its own rows on chip."""
-        if 0 in self.shape:
-            return True
-        row, byte = divmod(self.start - self.alloc.start, self.alloc.pitch)
-        rows, last_row = 0, 0
-        shape, strides = self.shape, self.strides
-        if is_on_chip(self.buffer) and strides[0] % self.alloc.pitch == 0:
-            rows = (shape[0] - 1) * (strides[0] // self.alloc.pitch)
-            shape, strides, last_row = shape[1:], strides[1:], self.alloc.shape[0] - 1
-        elif is_on_chip(self.buffer):
-            last_row = self.alloc.shape[0] - 1
-        low, high = _reach(shape, strides)
-        return (
-            byte + low >= 0
-            and byte + high + self.itemsize <= self.alloc.row_bytes
-            and row + min(rows, 0) >= 0
-            and row + max(rows, 0) <= last_row
+        alloc = self.alloc
+        rows = alloc.shape[0] if is_on_chip(self.buffer) else 0
+        offset = self.start - alloc.start
+        return _fits(
+            offset, self.shape, self.strides, self.itemsize, alloc.pitch, rows, alloc.row_bytes
         )
 
     def room(self, stride: int) -> int:
@@ -206,6 +196,29 @@ class View(NKIObject):
                 fix="correct the count, the step or the offset",
             )
         self.trusted = True
+
+
+@lru_cache(maxsize=4096)
+def _fits(
+    offset: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    itemsize: int,
+    pitch: int,
+    rows: int,
+    row_bytes: int,
+) -> bool:
+    """Tell whether a view lies in ``rows`` rows of its own, or, with none, in one block."""
+    if 0 in shape:
+        return True
+    row, byte = divmod(offset, pitch)
+    span = 0
+    if rows and strides[0] % pitch == 0:
+        span = (shape[0] - 1) * (strides[0] // pitch)
+        shape, strides = shape[1:], strides[1:]
+    low, high = _reach(shape, strides)
+    inside = byte + low >= 0 and byte + high + itemsize <= row_bytes
+    return inside and row + min(span, 0) >= 0 and row + max(span, 0) < max(rows, 1)
 
 
 def _product(extents: Sequence[int]) -> int:

@@ -19,11 +19,11 @@ from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 from nkisim.spec.instruction import Follow
 
-__all__ = ["accumulate", "fold", "follow_chain", "reduces"]
+__all__ = ["REDUCING", "accumulate", "fold", "follow_chain"]
 
 Array = np.ndarray
 
-_REDUCING = (ReduceCmd.reduce, ReduceCmd.reset_reduce, ReduceCmd.load_reduce)
+REDUCING = (ReduceCmd.reduce, ReduceCmd.reset_reduce, ReduceCmd.load_reduce)
 
 CHAIN_NOT_BEGUN = declare(
     "R006",
@@ -115,11 +115,6 @@ def _broken(rule: Any, name: str, why: str, fix: str) -> None:
     flag(rule, f"{name}: {why}", instruction=name, operand="reduce_cmd", seen=why, fix=fix)
 
 
-def reduces(command: ReduceCmd, op: Any) -> bool:
-    """Tell whether a command folds values into the registers."""
-    return as_op(op) is not None and command in _REDUCING
-
-
 def accumulate(
     core: Core,
     engine: Engine,
@@ -144,7 +139,7 @@ def accumulate(
     """
     function = as_op(op)
     part = None
-    if function is not None and command in _REDUCING:
+    if function is not None and command in REDUCING:
         assert function.reduce is not None
         part = function.reduce(values)
     lanes, reads = (dst.start_partition, values.shape[0]), reduce_res is not None

@@ -18,7 +18,7 @@ from nkisim.dtypes import (
     steps_of_rows,
     widened_rows,
 )
-from nkisim.isa.accumulate import fold, reduces
+from nkisim.isa.accumulate import REDUCING, fold
 from nkisim.isa.shortcuts import as_rows, reads_rows, writes_rows
 from nkisim.machine import Core
 from nkisim.spec import Call, Op, as_op
@@ -158,7 +158,7 @@ def in_blocks(call: Call) -> Shortcut | None:
         given = dict(zip(parameters, arguments, strict=True))
         reduce_op = as_op(given["reduce_op"])
         command = given.get("reduce_cmd", ReduceCmd.reset_reduce)
-        reduction = reduce_op if reduces(command, reduce_op) else None
+        reduction = reduce_op if command in REDUCING else None
         steps = _steps(_column(given["bias"]), _column(given["scale"]))
         out, x = as_rows(given["dst"]), as_rows(given["data"])
         part = _evaluate_rows(core, name, op, out, x, steps, reduction)

@@ -1,10 +1,9 @@
 """nc_matmul: stationary.T @ moving on the systolic array, summed up in PSUM.
 
 Products of the input formats are exact in float32 and are summed in float32; the order of summation
-inside one instruction is not specified by the hardware. Here it is the BLAS library's, or, for
-bfloat16 and float8 in a process with numba, that of the processor's matrix unit if it has one. With
-``accumulate=None`` the first matmul into an element of a PSUM tensor overwrites it and later ones
-add, element by element.
+inside one instruction is not specified by the hardware. Here it is the BLAS library's, or, where
+``fast`` is asked for, that of the processor's matrix unit. With ``accumulate=None`` the first
+matmul into an element of a PSUM tensor overwrites it and later ones add, element by element.
 """
 
 from __future__ import annotations

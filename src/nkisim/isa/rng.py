@@ -314,11 +314,12 @@ def _one_word(call: Call) -> None:
         )
 
 
-def _seeds_all(call: Call) -> Follow:
-    """Return what notes that every lane of the Vector engine has a seed."""
+def _seeds(call: Call) -> Follow:
+    """Return what notes which lanes of an engine have a seed: all, or those of a tile of states."""
+    engine, everywhere = call.engine, call.name == "set_rng_seed"
 
     def follow(core: Core, arguments: Sequence[Any]) -> None:
-        _source(core, Engine.vector).seeded[:] = True
+        _source(core, engine).seeded[... if everywhere else _lanes(arguments[0])] = True
 
     return follow
 
@@ -329,7 +330,7 @@ def _seeds_all(call: Call) -> Follow:
     require=(Constraint("src_seeds is one 32-bit word", (RANDOM_ARGUMENT,), _one_word),),
     arithmetic=_bits,
     stateful=True,
-    follow=_seeds_all,
+    follow=_seeds,
     cost=fixed(),
     source="nki.isa.set_rng_seed, 0.3.0",
 )
@@ -381,16 +382,6 @@ def _state_of(name: str) -> tuple[Callable[[Call], Engine], Constraint]:
     return engine, Constraint(text, (RANDOM_ARGUMENT,), check)
 
 
-def _seeds_lanes(call: Call) -> Follow:
-    """Return what notes that the lanes of ``src_seeds`` have a seed."""
-    engine = call.engine
-
-    def follow(core: Core, arguments: Sequence[Any]) -> None:
-        _source(core, engine).seeded[_lanes(arguments[0])] = True
-
-    return follow
-
-
 _SEEDS_ENGINE, _SEEDS_FORM = _state_of("src_seeds")
 _DST_ENGINE, _DST_FORM = _state_of("dst")
 
@@ -403,7 +394,7 @@ _DST_ENGINE, _DST_FORM = _state_of("dst")
     choose_engine=_SEEDS_ENGINE,
     arithmetic=_bits,
     stateful=True,
-    follow=_seeds_lanes,
+    follow=_seeds,
     cost=fixed(),
     source="nki.isa.rand_set_state, 0.3.0",
 )

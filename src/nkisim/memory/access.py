@@ -36,21 +36,18 @@ def pattern_geometry(
     Pattern and offset count elements of the view in its own layout, row by row. On a part of a
     tensor that is a finding, and counts as if the part were a tensor.
     """
-    shape, kind, start, strides = view.shape, view.dtype, view.start, view.strides
-    if view.whole and dtype is None:
-        return _whole_pattern(view, pattern, int(offset))
+    shape, start, strides = view.shape, view.start, view.strides
+    kind = view.dtype if dtype is None else require_dtype(dtype, "ap()")
     if view.whole:
-        shape, start, strides = _allocated(view)
-    else:
-        flag(
-            rules.NESTED_PATTERN,
-            "cannot specify an access pattern on an already indexed tensor",
-            operand=view.name,
-            seen=view.describe(),
-            fix="call ap() on the base tensor and put the position into offset=",
-        )
-    if dtype is not None:
-        kind = require_dtype(dtype, "ap()")
+        return _whole_pattern(view, pattern, int(offset), kind, dtype)
+    flag(
+        rules.NESTED_PATTERN,
+        "cannot specify an access pattern on an already indexed tensor",
+        operand=view.name,
+        seen=view.describe(),
+        fix="call ap() on the base tensor and put the position into offset=",
+    )
+    if kind is not view.dtype:
         shape, strides = _reinterpreted(view, shape, start, strides, kind)
     steps = [(int(step), int(count)) for step, count in pattern]
     if is_on_chip(view.buffer):
@@ -63,27 +60,22 @@ def pattern_geometry(
     return tuple(count for _, count in steps), kind, start, new_strides
 
 
-def _whole_pattern(view: View, pattern: Sequence[Sequence[int]], offset: int) -> Geometry:
+def _whole_pattern(
+    view: View, pattern: Sequence[Sequence[int]], offset: int, kind: DType, dtype: Any
+) -> Geometry:
     """Return the geometry of a pattern on a whole tensor, as kernels make them by the thousand."""
-    alloc, itemsize = view.alloc, view.itemsize
+    alloc = view.alloc
+    itemsize = alloc.itemsize(kind)
     row = alloc.row_bytes // itemsize
     steps = [(int(step), int(count)) for step, count in pattern]
     shape = tuple([count for _, count in steps])
     if not is_on_chip(view.buffer):
         strides = tuple([step * itemsize for step, _ in steps])
-        return shape, view.dtype, alloc.start + offset * itemsize, strides
-    _check_partition_step(view, steps, row, None)
+        return shape, kind, alloc.start + offset * itemsize, strides
+    _check_partition_step(view, steps, row, dtype)
     rows, rest = divmod(offset, row) if row else (0, offset)
     start = alloc.start + rows * alloc.pitch + rest * itemsize
-    return shape, view.dtype, start, (alloc.pitch, *[step * itemsize for step, _ in steps[1:]])
-
-
-def _allocated(view: View) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-    """Return shape, start and strides of all that a whole tensor's allocation holds."""
-    alloc, itemsize = view.alloc, view.itemsize
-    if is_on_chip(view.buffer):
-        return (alloc.shape[0], alloc.row_bytes // itemsize), alloc.start, (alloc.pitch, itemsize)
-    return (alloc.row_bytes // itemsize,), alloc.start, (itemsize,)
+    return shape, kind, start, (alloc.pitch, *[step * itemsize for step, _ in steps[1:]])
 
 
 def _bytes(step: int, shape: Sequence[int], strides: Sequence[int]) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from sys import getrefcount
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -70,12 +70,6 @@ def _new(nbytes: int) -> np.ndarray:
     return room[skipped : skipped + nbytes]
 
 
-class Holder(Protocol):
-    """Who holds bytes that were taken here."""
-
-    data: np.ndarray
-
-
 class Buffer:
     """Bytes that are given back when the buffer dies.
 
@@ -92,7 +86,7 @@ class Buffer:
         give_back(self)
 
 
-def give_back(holder: Holder) -> None:
+def give_back(holder: Any) -> None:
     """Keep the ``data`` of a dying holder for the next who needs that size.
 
     Only memory that was taken here, and that nothing but the holder refers to: a view counts.
@@ -105,7 +99,7 @@ def give_back(holder: Holder) -> None:
             _pool.free.setdefault(data.nbytes, []).append(data)
 
 
-def _references(holder: Holder) -> tuple[int, int]:
+def _references(holder: Any) -> tuple[int, int]:
     # Views of views refer to the array that owns the memory.
     return getrefcount(holder.data), getrefcount(holder.data.base)
 

@@ -149,11 +149,6 @@ class View(NKIObject):
         return self.start % self.storage.pitch
 
     @property
-    def partitions(self) -> int:
-        """Extent of the first dimension."""
-        return self.shape[0]
-
-    @property
     def free_size(self) -> int:
         """Elements per partition."""
         return _product(self.shape[1:])

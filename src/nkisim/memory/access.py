@@ -36,7 +36,6 @@ def pattern_geometry(
     Pattern and offset count elements of the view in its own layout, row by row. On a part of a
     tensor that is a finding, and counts as if the part were a tensor.
     """
-    shape, start, strides = view.shape, view.start, view.strides
     kind = view.dtype if dtype is None else require_dtype(dtype, "ap()")
     if view.whole:
         return _whole_pattern(view, pattern, int(offset), kind, dtype)
@@ -47,8 +46,7 @@ def pattern_geometry(
         seen=view.describe(),
         fix="call ap() on the base tensor and put the position into offset=",
     )
-    if kind is not view.dtype:
-        shape, strides = _reinterpreted(view, shape, start, strides, kind)
+    shape, strides = _reinterpreted(view, kind)
     steps = [(int(step), int(count)) for step, count in pattern]
     if is_on_chip(view.buffer):
         _check_partition_step(view, steps, math.prod(shape[1:]), dtype)
@@ -56,7 +54,7 @@ def pattern_geometry(
         new_strides = (view.storage.pitch, *free)
     else:
         new_strides = tuple(_bytes(step, shape, strides) for step, _ in steps)
-    start += _bytes(int(offset), shape, strides)
+    start = view.start + _bytes(int(offset), shape, strides)
     return tuple(count for _, count in steps), kind, start, new_strides
 
 
@@ -215,14 +213,13 @@ def reshaped_strides(view: View, shape: Sequence[int]) -> tuple[tuple[int, ...],
 def reinterpreted_geometry(view: View, dtype: Any) -> Geometry:
     """Return the geometry of ``view.view(dtype)``."""
     kind = require_dtype(dtype, "view()")
-    shape, strides = _reinterpreted(view, view.shape, view.start, view.strides, kind)
+    shape, strides = _reinterpreted(view, kind)
     return shape, kind, view.start, strides
 
 
-def _reinterpreted(
-    view: View, shape: tuple[int, ...], start: int, strides: tuple[int, ...], kind: DType
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _reinterpreted(view: View, kind: DType) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return shape and strides of the same bytes as another type."""
+    shape, strides = view.shape, view.strides
     old, new = view.itemsize, view.alloc.itemsize(kind)
     if kind is not view.dtype and not view.alloc.precise and view.dtype.itemsize != old:
         raise ValueError(
@@ -233,14 +230,14 @@ def _reinterpreted(
         return shape, strides
     row = shape[-1] * old if shape else old
     dense = not shape or strides[-1] == old or shape[-1] == 1
-    aligned = start % new == 0 and all(stride % new == 0 for stride in strides[:-1])
+    aligned = view.start % new == 0 and all(stride % new == 0 for stride in strides[:-1])
     if not dense or row % new or not aligned or not shape:
         flag(
             rules.VIEW_SIZE,
             f"view({kind}) of {view.describe()}: the last dimension holds {row} "
             f"{'contiguous ' if dense else 'strided '}bytes, one {kind} takes {new}",
             operand=view.name,
-            seen=f"{row} bytes, start byte {start}",
+            seen=f"{row} bytes, start byte {view.start}",
             allowed=f"contiguous, aligned and a multiple of {new}",
             fix="view the whole tensor first, then slice it",
         )

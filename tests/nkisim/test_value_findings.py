@@ -223,3 +223,44 @@ def test_affine_select_refuses_what_is_no_fill(dtype, fill, rule):
     with pytest.raises(NkiValidationError) as caught:
         nkisim.simulate(kernel)(full(0.0))
     assert caught.value.rule_id == rule
+
+
+# -- where findings begin --------------------------------------------------------------------------
+
+
+def doubled(dtype):
+    def kernel(x):
+        tile = sbuf(x.shape, dtype)
+        nisa.tensor_scalar(dst=tile, data=loaded(x), op0=nl.multiply, operand0=2.0)
+        return stored(tile)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("kernel", "clean", "rule", "found"),
+    [
+        # What rounds to an integer of the type is none that saturates.
+        (copied("int8"), [127.25, -128.25], "D019", [127.75, -128.75]),
+        (copied("uint8"), [255.25, -0.25], "D019", [255.75, -0.75]),
+        # What rounds to the largest number does not overflow; an infinity is no overflow.
+        (copied("float16"), [65504, -65510, np.inf], "D020", [65536, -65536]),
+        (copied("float8_e4m3"), [240, -241, -np.inf], "D020", [256, -256]),
+        # Integers that float32 holds move and are multiplied without loss.
+        (copied("float32"), np.int32([2**24, -(2**24), 2**24 + 2]), "D017", [2**24 + 1]),
+        (copied("float32"), np.int32([-(2**24) - 2]), "D017", [-(2**24) - 1]),
+        (doubled("int32"), [2**23, -(2**23)], "D016", [2**23 + 1, -(2**23) - 1]),
+    ],
+)
+def test_the_last_clean_value_and_the_first_that_is_found(kernel, clean, rule, found):
+    clean = np.asarray(clean)
+    kind = clean.dtype if clean.dtype == np.int32 else np.float32
+
+    def codes(*values):
+        tile = np.ones((2, 4), kind)
+        tile[1, : len(values)] = values
+        return nkisim.check(kernel)(tile).codes
+
+    assert codes(*clean) == set()
+    for value in found:
+        assert codes(value) == {rule}, value

@@ -287,3 +287,55 @@ def unused_pattern(source):
 def test_a_pattern_is_judged_when_it_is_used():
     data = numbered((8, 24))
     np.testing.assert_array_equal(nkisim.simulate(unused_pattern)(data), data)
+
+
+def tile_of(shape, dtype=nl.uint32, buffer=nl.sbuf):
+    def make():
+        tile = nl.ndarray(shape, dtype=dtype, buffer=buffer)
+        nisa.memset(dst=tile, value=0)
+        return tile
+
+    return make
+
+
+@pytest.mark.parametrize("on_chip", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "offset", "dim", "legal"),
+    [
+        ("scalar", tile_of((1, 1)), 0, "both"),
+        ("scalar", tile_of((1, 1)), 1, "both"),
+        ("scalar", tile_of((1, 1)), 2, ""),
+        ("scalar", tile_of((1, 1)), -1, ""),
+        ("scalar", tile_of((1, 2)), 0, ""),
+        ("scalar", tile_of((2, 1)), 0, ""),
+        ("scalar", tile_of((1, 1), buffer=nl.psum), 0, ""),
+        ("scalar", lambda: 1.0, 0, ""),
+        ("vector", tile_of((16, 1)), 0, "hbm"),
+        ("vector", tile_of((16, 1)), 1, ""),
+        ("vector", tile_of((15, 1)), 0, ""),
+        ("vector", tile_of((16, 1), nl.float32), 0, ""),
+        ("vector", tile_of((16, 1), buffer=nl.psum), 0, ""),
+        ("vector", lambda: 1, 0, ""),
+    ],
+)
+def test_what_an_offset_may_be(kind, offset, dim, legal, on_chip):
+    def kernel(x):
+        table = x
+        if on_chip:
+            table = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=table, src=x)
+        view = table.ap([[8, 16], [1, 8]], indirect_dim=dim, **{f"{kind}_offset": offset()})
+        picked = nl.ndarray((16, 8), dtype=x.dtype, buffer=nl.sbuf)
+        (nisa.tensor_copy if on_chip else nisa.dma_copy)(dst=picked, src=view)
+        out = nl.ndarray((16, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=picked)
+        return out
+
+    x = np.arange(128, dtype=np.float32).reshape(16, 8)
+    run = nkisim.simulate(kernel)
+    if legal in ("hbm", "both")[on_chip:]:
+        wanted = x if kind == "scalar" else np.repeat(x[:1], 16, axis=0)
+        np.testing.assert_array_equal(run(x), wanted)
+    else:
+        with pytest.raises(nkisim.NkiValidationError, match="S025"):
+            run(x)

@@ -1,12 +1,13 @@
 """Where rules begin: the last call that a limit allows, and the first that it does not.
 
-The limits are those of the access-pattern fields, of the partitions where an engine may start, and
-of the elements that one instruction covers. What a pattern visits twice is counted element by
-element.
+The limits are those of the access-pattern fields, of the partitions where an engine may start, of
+the elements that one instruction covers, and those that single instructions have. What a pattern
+visits twice is counted element by element.
 """
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -124,3 +125,124 @@ def test_an_element_is_written_twice_when_a_pattern_visits_it_twice(pattern, dty
 
     offsets = visits(pattern)
     assert ("M031" in codes(write)) == (len(set(offsets)) < len(offsets))
+
+
+def new(shape, dtype=nl.float32, buffer=nl.sbuf):
+    """A new tile, written where it is in SBUF."""
+    tile = nl.ndarray(shape, dtype=dtype, buffer=buffer)
+    if buffer is nl.sbuf:
+        nisa.memset(dst=tile, value=0)
+    return tile
+
+
+def added(count):
+    def write():
+        source = new((4, 8))
+        nisa.dma_compute(dst=new((4, 8)), srcs=[source] * count, reduce_op=nl.add)
+
+    return write
+
+
+def turned_by_hardware(rows, columns):
+    def write():
+        source = new((rows, columns), nl.bfloat16)
+        turned = nl.ndarray((columns, rows), dtype=nl.bfloat16, buffer=nl.sbuf)
+        nisa.dma_transpose(dst=turned, src=source, dge_mode=nisa.dge_mode.hwdge)
+
+    return write
+
+
+def turned_and_gathered(rows, index, middle=(), columns=64):
+    """A transpose of ``rows`` rows that an index tile of the shape ``index`` names."""
+
+    def write():
+        row = columns * int(np.prod(middle, dtype=int))
+        table = nl.ndarray((300, row), dtype=nl.bfloat16, buffer=nl.private_hbm)
+        steps = [int(np.prod(middle[i + 1 :], dtype=int)) * columns for i in range(len(middle))]
+        inner = [list(pair) for pair in zip(steps, middle, strict=True)]
+        offsets = new(index, nl.uint32)
+        picked = table.ap([[row, rows], *inner, [1, columns]], vector_offset=offsets)
+        turned = nl.ndarray((columns, *middle, rows), dtype=nl.bfloat16, buffer=nl.sbuf)
+        nisa.dma_transpose(dst=turned, src=picked)
+
+    return write
+
+
+def gathered(rows=16, columns=4, width=1, valid=None, free=64):
+    def write():
+        arguments = {} if valid is None else {"num_valid_indices": valid}
+        source, index = new((rows, 64)), new((rows, columns), nl.uint16)
+        dst = nl.ndarray((rows, free), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.local_gather(
+            dst=dst, src_buffer=source, index=index, num_elem_per_idx=width, **arguments
+        )
+
+    return write
+
+
+def counted(*counts):
+    def write():
+        dst = nl.ndarray((4, 16), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.iota(dst=dst, pattern=[[1, count] for count in counts], offset=0)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("rule", "call", "legal", "illegal"),
+    [
+        ("D028", added, [(1,), (16,)], [(17,)]),
+        ("S042", turned_by_hardware, [(16, 128)], [(15, 128), (17, 128), (16, 127)]),
+        (
+            "S043",
+            turned_and_gathered,
+            [
+                (16, (16, 1)),
+                (128, (128, 1)),
+                (256, (128, 2)),
+                (16, (32, 1)),
+                (16, (16, 1), (2, 1)),
+                (16, (16, 1), (1, 2)),
+                (16, (16, 1), (), 128),
+            ],
+            [
+                (17, (32, 1)),
+                (15, (16, 1)),
+                (16, (24, 1)),
+                (16, (112, 2)),
+                (32, (16, 1)),
+                (16, (16, 1), (2, 2)),
+            ],
+        ),
+        (
+            "S049",
+            gathered,
+            [
+                (16, 4),
+                (128, 4),
+                (16, 4, 1, 1),
+                (16, 4, 1, 64),
+                (16, 4, 32, 2),
+                (16, 256, 1, None, 4096),
+                (16, 257, 1, 4096, 4096),
+            ],
+            [
+                (15, 4),
+                (17, 4),
+                (16, 4, 3, 1),
+                (16, 4, 64, 1),
+                (16, 4, 1, 0),
+                (16, 4, 1, 65, 65),
+                (16, 4, 1, None, 63),
+                (16, 4, 32, 2, 63),
+                (16, 257, 1, 4097, 4097),
+            ],
+        ),
+        ("S052", counted, [(16,), (2, 2, 2, 2)], [(15,), (17,), (2, 2, 2, 2, 1)]),
+    ],
+)
+def test_limits_of_single_instructions(rule, call, legal, illegal):
+    for arguments in legal:
+        assert rule not in codes(call(*arguments)), arguments
+    for arguments in illegal:
+        assert rule in codes(call(*arguments)), arguments

@@ -122,6 +122,9 @@ def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, s
     if twins and all(twin.on_host for twin in twins):
         return [("outside a kernel", "warns" if rule.severity == "warning" else "raises")]
     goes_on = "records it and goes on"
+    if twins and all(twin.in_source for twin in twins):
+        only = "finds it in the source"
+        return [("`simulate`, `strict`", "do not look for it"), ("`check`, `check_source`", only)]
     if rule.meaningless:
         ends = "records it and ends the run, without outputs"
         return [("`simulate`", "raises"), ("`strict`", "raises"), ("`check`", ends)]
@@ -148,11 +151,12 @@ def twin_sections(twin: kernels.Twin) -> list[str]:
     """Return the bad kernel, what is said about it, and the good one."""
     face = twin.name.partition("_")[2].replace("_", " ")
     found = twin.rule + " is found here"
+    bad = [source_of(part) for part in (*twin.parts, twin.bad)]
     return [
         "## Example" + (f": {face}" if face else ""),
         "### Bad",
         *inputs_line(twin.bad, twin.inputs, twin.targets),
-        block("python", source_of(twin.bad).replace("# here", f"# {found}")),
+        block("python", "\n\n\n".join(bad).replace("# here", f"# {found}")),
         block("text", what_is_said(twin)),
         "### Good",
         *(inputs_line(twin.good, twin.mended, ()) if twin.mended is not twin.inputs else []),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nkisim import collectives, isa, language, typing
-    from nkisim.api import check, jit, simulate
+    from nkisim.api import check, check_source, jit, simulate
     from nkisim.diagnostics import Finding, NkiFindingWarning, NkiValidationError, Report
     from nkisim.options import SimOptions
     from nkisim.shim import install, uninstall
@@ -24,6 +24,7 @@ __all__ = [
     "Report",
     "SimOptions",
     "check",
+    "check_source",
     "collectives",
     "install",
     "isa",
@@ -41,6 +42,7 @@ _HOMES = {
     "Report": "diagnostics",
     "SimOptions": "options",
     "check": "api",
+    "check_source": "api",
     "install": "shim",
     "jit": "api",
     "simulate": "api",

@@ -1,4 +1,4 @@
-"""The entry points: ``jit``, ``simulate`` and ``check``.
+"""The entry points: ``jit``, ``simulate``, ``check`` and ``check_source``.
 
 A kernel runs as the user's own Python code. A run owns its core and its findings; they live in
 context variables while it lasts, so that runs in different threads do not meet and an exception
@@ -12,6 +12,7 @@ import functools
 import importlib
 import inspect
 import operator
+import os
 import warnings
 from collections.abc import Callable
 from types import TracebackType
@@ -19,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.checks import check_capacity, check_outputs
+from nkisim.checks import check_capacity, check_outputs, file_findings, kernel_findings
 from nkisim.compiled import load_numba
 from nkisim.diagnostics import (
     RECORDER,
+    Finding,
     NkiFindingWarning,
     NkiValidationError,
     Place,
@@ -41,7 +43,7 @@ from nkisim.memory import MemoryRegion, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.parts import rebuilt
 
-__all__ = ["Kernel", "Simulation", "check", "jit", "simulate"]
+__all__ = ["Kernel", "Simulation", "check", "check_source", "jit", "simulate"]
 
 PLATFORM_TARGET = declare(
     "A019",
@@ -422,7 +424,8 @@ def simulate(kernel: Any, **options: Any) -> Simulation:
 def check(kernel: Any, **options: Any) -> Callable[..., Report]:
     """Return a callable that runs ``kernel`` and returns its report; findings never raise.
 
-    Errors of the kernel's own Python code still do.
+    The report also holds what the source of the kernel, and of all it reaches, breaks. Errors of
+    the kernel's own Python code still raise.
     """
     chosen = _options("check", {**options, "strictness": "check"})
     target = _as_kernel(kernel)
@@ -431,9 +434,46 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
         report = Report()
         with _UsersTraceback():
             run(target, chosen, args, kwargs, report)
+        if chosen.reads_source():
+            _add_source_findings(report, kernel_findings(target.function), chosen.errors)
         return report
 
     return checked
+
+
+def _add_source_findings(
+    report: Report, findings: list[Finding], errors: tuple[str, ...] = ()
+) -> None:
+    """Add what the source shows, less what the run found on the same line."""
+    known = {(f.rule.id, f.file, f.line) for f in report.findings}
+    for finding in findings:
+        if (finding.rule.id, finding.file, finding.line) not in known:
+            finding.level = "error" if finding.rule.id in errors else None
+            report.findings.append(finding)
+
+
+def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Report:
+    """Return what the source of a file's kernels breaks; nothing is imported or run.
+
+    Looks at every function that ``nki.jit`` decorates and at all the functions and classes that
+    they reach, in this file and in those beside it. Where the text does not tell what a name is,
+    nothing is said about it: mistakes may be missed, none is invented.
+
+    Args:
+        path: A Python file.
+        kernel: Look at this function only, decorated or not.
+
+    Raises:
+        SyntaxError: The file is no Python.
+        ValueError: The file has no function ``kernel``.
+
+    Returns:
+        A report without outputs, for no target; one without any kernel is ``stopped``.
+    """
+    names, findings = file_findings(os.fspath(path), kernel)
+    report = Report(stopped="" if names else "having no function with @nki.jit to check")
+    _add_source_findings(report, findings)
+    return report
 
 
 def _options(function: str, given: dict[str, Any]) -> SimOptions:

@@ -27,7 +27,12 @@ from nkisim.options import FAST_VARIABLE
 __all__ = ["ScriptCall", "commands", "main"]
 
 _DISTRIBUTION = "trnsci"
-_VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
+_VARIABLES = (
+    "NKI_SIMULATOR",
+    "NKI_PRECISE_FP",
+    "NEURON_PLATFORM_TARGET_OVERRIDE",
+    "NKISIM_SOURCE_RULES",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from nkisim.arch import Generation, resolve_target
 from nkisim.diagnostics import RULES, Strictness
 from nkisim.machine import RELEASES, Event
 
-__all__ = ["FAST_VARIABLE", "PRECISE_VARIABLE", "SimOptions"]
+__all__ = ["FAST_VARIABLE", "PRECISE_VARIABLE", "SOURCE_VARIABLE", "SimOptions"]
 
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
 FAST_VARIABLE = "NKISIM_FAST"
+SOURCE_VARIABLE = "NKISIM_SOURCE_RULES"
 
 _LEVELS = ("simulate", "strict", "check")
 
@@ -42,6 +43,8 @@ class SimOptions:
             overflow to infinity is never wanted.
         release: NKI release whose meaning an instruction has where a later one changed it:
             ``"0.3.0"`` or ``"0.5.0"``.
+        source: Whether ``check`` looks at the source of a kernel too; None reads
+            NKISIM_SOURCE_RULES at each call, where only ``0`` turns it off. A simulation does not.
         schedule_seed: Lets the cores of a run take turns at random between instructions, the same
             way in every run with this seed; None lets them advance at equal pace, one instruction
             each.
@@ -57,6 +60,7 @@ class SimOptions:
     schedule_seed: int | None = None
     errors: tuple[str, ...] = ()
     release: str = "0.3.0"
+    source: bool | None = None
 
     def __post_init__(self) -> None:
         if self.strictness not in _LEVELS:
@@ -74,6 +78,12 @@ class SimOptions:
     def generation(self) -> Generation:
         """Return the target of a call made now."""
         return resolve_target(self.target)
+
+    def reads_source(self) -> bool:
+        """Tell whether a check made now looks at the source of the kernel."""
+        if self.source is not None:
+            return self.source
+        return os.environ.get(SOURCE_VARIABLE, "1") != "0"
 
     def precise(self) -> bool:
         """Tell whether a call made now keeps low-precision types in their real width."""

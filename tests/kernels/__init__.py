@@ -16,6 +16,10 @@ be found with ``# here``; the good one differs by the mend only. Both run on the
 the mend is on the host, in which case ``mended=`` gives the good twin's inputs. With ``cores=2``
 both run on two cores, with ``ranks=n`` on n ranks; these have the same inputs, a ``ByRank`` aside.
 
+``source_twin`` declares a pair for a rule that is found in the source; what the bad one does is
+legal Python, so both run all the same. Marks may stand in other ``parts=`` than the kernel: in a
+helper, in a class.
+
 ``host_twin`` declares a pair for a rule that is decided outside a kernel: both are called without
 arguments. ``guard`` declares a legal kernel that a stricter reader would wrongly flag; it must have
 no finding at all.
@@ -56,6 +60,8 @@ class Twin:
         on_host: True when both are host code without arguments.
         cores: Launch grid, or None for a kernel without one.
         ranks: Number of ranks.
+        in_source: True when the mistake is found in the source.
+        parts: Functions and classes beside the bad kernel that hold marks.
     """
 
     name: str
@@ -66,6 +72,8 @@ class Twin:
     on_host: bool = False
     cores: int | None = None
     ranks: int = 1
+    in_source: bool = False
+    parts: tuple[Any, ...] = ()
 
     @property
     def rule(self) -> str:
@@ -84,9 +92,12 @@ class Twin:
 
     @property
     def marked_lines(self) -> set[int]:
-        """Numbers of the lines of the bad kernel that end in ``# here``."""
-        lines, first = inspect.getsourcelines(self.bad)
-        return {first + i for i, line in enumerate(lines) if line.rstrip().endswith("# here")}
+        """Numbers of the lines of the bad kernel and its parts that end in ``# here``."""
+        found: set[int] = set()
+        for part in (self.bad, *self.parts):
+            lines, first = inspect.getsourcelines(part)
+            found |= {first + i for i, line in enumerate(lines) if line.rstrip().endswith("# here")}
+        return found
 
     def launched(self, kernel: Callable[..., Any]) -> Any:
         """One of the two kernels, on the twin's grid."""
@@ -130,6 +141,20 @@ def twin(
             ranks=ranks,
         )
         TWINS.append(found)
+        return bad
+
+    return declare
+
+
+def source_twin(
+    *inputs: Any, parts: tuple[Any, ...] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as found in the source."""
+
+    def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
+        name = bad.__name__.removeprefix("bad_")
+        made = Twin(name, bad, inputs, inputs, ("gen3",), in_source=True, parts=parts)
+        TWINS.append(made)
         return bad
 
     return declare

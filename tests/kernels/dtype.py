@@ -218,16 +218,20 @@ def good_D011_float_immediate(a):
     return stored(tile)
 
 
+_TWO = np.int32(2)
+_TWO_AS_FLOAT = np.float32(2)
+
+
 @twin(i32(64, 32))
 def bad_D011_numpy_float(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=np.float32(2))  # here
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=_TWO_AS_FLOAT)  # here
     return stored(tile)
 
 
 def good_D011_numpy_float(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=np.int32(2))
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=_TWO)
     return stored(tile)
 
 

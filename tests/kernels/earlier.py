@@ -237,10 +237,13 @@ def good_A013_dge_mode(a):
     return stored(tile)
 
 
+_THREE = np.int64(3)
+
+
 @twin(f32(64, 32))
 def bad_A013_numpy_integer(a):
     tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=a, dge_mode=np.int64(3))  # here
+    nisa.dma_copy(dst=tile, src=a, dge_mode=_THREE)  # here
     return stored(tile)
 
 

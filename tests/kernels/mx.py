@@ -169,15 +169,19 @@ def good_S036_moving(a, b, a_scale, b_scale):
 @twin(words(64, 64), words(64, 32), scales(64, 64), scales(64, 32), targets=GEN4)
 def bad_S036_columns(a, b, a_scale, b_scale):
     acc = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
-    tiles = [nl.load(a), nl.load(b), nl.load(a_scale), nl.load(b_scale)]
-    nisa.nc_matmul_mx(acc, *tiles, tile_position=(0, 0), tile_size=(64, 64))  # here
+    scales = nl.load(a_scale), nl.load(b_scale)
+    where, size = (0, 0), (64, 64)
+    a, b = nl.load(a), nl.load(b)
+    nisa.nc_matmul_mx(acc, a, b, scales[0], scales[1], tile_position=where, tile_size=size)  # here
     return stored(acc)
 
 
 def good_S036_columns(a, b, a_scale, b_scale):
     acc = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
-    tiles = [nl.load(a), nl.load(b), nl.load(a_scale), nl.load(b_scale)]
-    nisa.nc_matmul_mx(acc, *tiles, tile_position=(0, 0), tile_size=(64, 128))
+    scales = nl.load(a_scale), nl.load(b_scale)
+    where, size = (0, 0), (64, 128)
+    a, b = nl.load(a), nl.load(b)
+    nisa.nc_matmul_mx(acc, a, b, scales[0], scales[1], tile_position=where, tile_size=size)
     return stored(acc)
 
 

@@ -87,8 +87,8 @@ def bad_C017(a):
 
 def good_C017(a):
     mine, sums = [nl.load(a), nl.exp(nl.load(a))], [sbuf(a.shape), sbuf(a.shape)]
-    for own, total in zip(mine, sums, strict=True):
-        ncc.all_reduce([own], [total], PAIR, nl.add)
+    for i in range(2):
+        ncc.all_reduce([mine[i]], [sums[i]], PAIR, nl.add)
     return stored(sums[0]), stored(sums[1])
 
 
@@ -354,14 +354,20 @@ def good_C026(a):
 @twin(f32(4, 64, 32), ranks=4)
 def bad_C026_number(a):
     out, pairs = hbm(a.shape), ncc.ReplicaGroup([[0, 1], [2, 3]])
-    srcs, dsts = [[a[i]] for i in range(4)], [[out[i]] for i in range(4)]
+    srcs, dsts = [], []
+    for i in range(4):
+        srcs.append([a[i]])
+        dsts.append([out[i]])
     ncc.collective_permute_implicit(srcs, dsts, pairs, channel_ids=[0, 1, 2, 3])  # here
     return out
 
 
 def good_C026_number(a):
     out, pairs = hbm(a.shape), ncc.ReplicaGroup([[0, 1], [2, 3]])
-    srcs, dsts = [[a[i]] for i in range(4)], [[out[i]] for i in range(4)]
+    srcs, dsts = [], []
+    for i in range(4):
+        srcs.append([a[i]])
+        dsts.append([out[i]])
     for i in (0, 2):
         part = slice(i, i + 2)
         ncc.collective_permute_implicit(srcs[part], dsts[part], pairs, channel_ids=[0, 1])

@@ -90,29 +90,33 @@ def good_D018(counters):
     return stored(tile)
 
 
+_EXACT, _INEXACT = np.int32(2**24), np.int32(2**24 + 1)
+_WIDE_EXACT, _WIDE_INEXACT = np.int64(2**24), np.int64(2**24 + 1)
+
+
 @twin(_SMALL)
 def bad_D018_numpy_integer(counters):
     tile = nl.load(counters)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=np.int32(2**24 + 1))  # here
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=_INEXACT)  # here
     return stored(tile)
 
 
 def good_D018_numpy_integer(counters):
     tile = nl.load(counters)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=np.int32(2**24))
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=_EXACT)
     return stored(tile)
 
 
 @twin(f32(64, 32))
 def bad_D018_memset_numpy_integer(a):
     tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=tile, value=np.int64(2**24 + 1))  # here
+    nisa.memset(dst=tile, value=_WIDE_INEXACT)  # here
     return stored(nl.add(tile, nl.load(a)))
 
 
 def good_D018_memset_numpy_integer(a):
     tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=tile, value=np.int64(2**24))
+    nisa.memset(dst=tile, value=_WIDE_EXACT)
     return stored(nl.add(tile, nl.load(a)))
 
 

@@ -16,6 +16,7 @@ from kernels import (
     earlier,
     gather,
     guards,
+    language,
     matmul,
     memory,
     mx,
@@ -29,7 +30,7 @@ from kernels import (
     views,
     whole,
 )
-from nkisim import check, simulate
+from nkisim import check, check_source, simulate
 from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
 
 MODULES = (
@@ -41,6 +42,7 @@ MODULES = (
     earlier,
     gather,
     guards,
+    language,
     matmul,
     memory,
     mx,
@@ -56,7 +58,9 @@ MODULES = (
 )
 NOT_WATCHED_IN_SIMULATE = {"D042"}  # looking at every value of every result costs too much there
 
-IN_KERNELS = [twin for twin in TWINS if not twin.on_host]
+IN_RUNS = [twin for twin in TWINS if not (twin.on_host or twin.in_source)]
+IN_SOURCE = [twin for twin in TWINS if twin.in_source]
+IN_KERNELS = [*IN_RUNS, *IN_SOURCE]
 ON_HOST = [twin for twin in TWINS if twin.on_host]
 
 
@@ -75,6 +79,8 @@ def on_targets(cases):
 
 
 each_twin = pytest.mark.parametrize(("twin", "target"), on_targets(IN_KERNELS))
+each_run_twin = pytest.mark.parametrize(("twin", "target"), on_targets(IN_RUNS))
+each_source_twin = pytest.mark.parametrize("twin", [pytest.param(t, id=t.name) for t in IN_SOURCE])
 each_host_twin = pytest.mark.parametrize("twin", [pytest.param(t, id=t.name) for t in ON_HOST])
 
 
@@ -84,12 +90,12 @@ def simulated(twin, target, **options):
 
 
 def report_of_bad(twin, target):
-    checked = check(twin.launched(twin.bad), target=target, ranks=twin.ranks)
+    checked = check(twin.launched(twin.bad), target=target, ranks=twin.ranks, source=True)
     return checked(*twin.arguments(twin.inputs))
 
 
 def report_of_good(twin, target):
-    checked = check(twin.launched(twin.good), target=target, ranks=twin.ranks)
+    checked = check(twin.launched(twin.good), target=target, ranks=twin.ranks, source=True)
     return checked(*twin.arguments(twin.mended))
 
 
@@ -124,7 +130,7 @@ def test_the_good_twin_has_no_finding(twin, target):
     assert report.outputs is not None
 
 
-@each_twin
+@each_run_twin
 def test_strict_stops_at_errors_only(twin, target):
     kernel = simulated(twin, target, strictness="strict")
     rule = RULES[twin.rule]
@@ -139,7 +145,7 @@ def test_strict_stops_at_errors_only(twin, target):
     finding_of(twin, [caught.value.finding])
 
 
-@each_twin
+@each_run_twin
 def test_simulate_stops_only_where_there_is_no_result(twin, target):
     kernel = simulated(twin, target)
     rule = RULES[twin.rule]
@@ -156,6 +162,22 @@ def test_simulate_stops_only_where_there_is_no_result(twin, target):
     assert outputs is not None
     if twin.rule not in NOT_WATCHED_IN_SIMULATE:
         finding_of(twin, kernel.report.findings)
+
+
+@each_source_twin
+def test_the_source_alone_shows_it(twin):
+    """Without importing the file: the bad twin breaks this rule only, the good one none."""
+    bad = check_source(twin.file, twin.bad.__name__)
+    assert bad.codes == {twin.rule}, str(bad)
+    assert finding_of(twin, bad.findings).fix
+    assert not check_source(twin.file, twin.good.__name__).findings
+
+
+@each_source_twin
+def test_simulate_does_not_read_the_source(twin):
+    kernel = simulated(twin, "gen3")
+    kernel(*twin.arguments(twin.inputs))
+    assert not kernel.report.findings, str(kernel.report)
 
 
 @each_host_twin
@@ -179,7 +201,7 @@ def test_mended_host_code_runs(twin):
 
 @pytest.mark.parametrize(("case", "target"), on_targets(GUARDS))
 def test_a_guard_has_no_finding(case, target):
-    report = check(case.kernel, target=target)(*copies(case.inputs))
+    report = check(case.kernel, target=target, source=True)(*copies(case.inputs))
     assert not report.findings, str(report)
     assert report.outputs is not None
 
@@ -213,7 +235,7 @@ def test_a_rule_is_described(rule):
     assert rule.matters
 
 
-@each_twin
+@each_run_twin
 def test_a_run_without_values_finds_the_same(twin, target):
     """Among the rules that do not look at values."""
     if needs_values(twin):

@@ -87,9 +87,9 @@ def segments(g: Geometry) -> Segments:
         matrices.append(end if factor > 1 else NOWHERE)
         end += 3 * factor * factor if factor > 1 else 0
     inner = []
-    for first, second in ((g.a, g.b), (g.c, g.d)):
-        inner.append(end if first > 1 else NOWHERE)
-        end += 2 * first * second if first > 1 else 0
+    for pair in ((g.a, g.b), (g.c, g.d)):
+        inner.append(end if pair[0] > 1 else NOWHERE)
+        end += 2 * pair[0] * pair[1] if pair[0] > 1 else 0
     outer = end if g.d > 1 else NOWHERE
     end += 2 * g.length if g.d > 1 else 0
     return Segments(

@@ -263,7 +263,7 @@ def first_product(
     a, b, count = stage.a, stage.b, g1 - g0
     used, parts = data.shape[0], data.shape[1]
     shape = (loaded, b) if stage.by_rows else (b, loaded)
-    blocks = data.reshape((used, parts, *shape))
+    blocks = data.reshape((used, parts, shape[0], shape[1]))
     per_bank = BANK // (2 * a)
     sums = nl.ndarray((b, _FIRST_BANKS, BANK), dtype=nl.float32, buffer=nl.psum)
     for i in range(count):
@@ -283,7 +283,8 @@ def first_product(
     step, k_step = (a, 1) if rows_together(stage, sink) else (1, count)
     y = nl.ndarray((b, 2, width), dtype=nl.float32, buffer=nl.sbuf)
     whole = count // per_bank
-    for bank, banks, columns in ((0, whole, per_bank), (whole, 1, count - whole * per_bank)):
+    for run in ((0, whole, per_bank), (whole, 1, count - whole * per_bank)):
+        bank, banks, columns = run
         if banks * columns == 0:
             continue
         pattern = [[0, banks], [0, columns], [1, a]]
@@ -327,7 +328,8 @@ def last_product(
 
     Only the rows and the parts that the sink wants are computed.
     """
-    rows, (depth, _, width) = rows_used(sink_view(stage, sink, 0, 1)), y.shape
+    rows = rows_used(sink_view(stage, sink, 0, 1))
+    depth, _, width = y.shape
     wanted = len(sink.parts)
     parts = wanted if table is None else 2
     sums = nl.ndarray((rows, parts, PSUM_COLUMNS), dtype=nl.float32, buffer=nl.psum)
@@ -337,7 +339,8 @@ def last_product(
         # Each matrix meets both parts before the next is loaded.
         products = [(0, 1, real, False), (1, 1, imaginary, False)]
         products += [(0, 0, imaginary, True), (1, 2, real, True)]
-        for part, which, moving, again in products:
+        for product in products:
+            part, which, moving, again = product
             if part < parts:
                 nisa.nc_matmul(
                     dst=sums[0:rows, part, w : max(end, w + 2)],
@@ -355,7 +358,7 @@ def last_product(
         pattern, at = [[a, count], [1, a]], g0 * a
     elif not stage.by_rows:
         shape, pattern, at = (a, count), [[loaded, a], [1, count]], g0
-    blocks = out.reshape((rows, wanted, *shape))
+    blocks = out.reshape((rows, wanted, shape[0], shape[1]))
     dst = []
     for p in range(wanted):
         dst.append(blocks[0:rows, p])

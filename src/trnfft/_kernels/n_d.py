@@ -74,9 +74,13 @@ def n_d(
         size = (count, shape[-2], widths)
         out.append(nl.ndarray(size, dtype=nl.float32, buffer=nl.shared_hbm))
     transform_images(images, rows_matrix, columns_matrix, out)
+    sizes = []
+    for i in range(len(shape) - 1):
+        sizes.append(shape[i])
+    sizes.append(widths)
     final = []
     for part in out:
-        final.append(part.reshape((*shape[:-1], widths)))
+        final.append(part.reshape(tuple(sizes)))
     if real:
         return final[0]
     return final[0], final[1]

@@ -1,0 +1,125 @@
+"""Rules about a kernel's source, found without running anything.
+
+The compiler reads the text of a kernel and of everything that it reaches; it does not run Python.
+What is outside its language works in a simulator and fails there. The checks say only what is
+certain from the text: they may miss a mistake, and never invent one.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import linecache
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from nkisim.checks.langcheck.calls import check_calls
+from nkisim.checks.langcheck.expressions import check_expressions
+from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
+from nkisim.checks.langcheck.source import definition_of
+from nkisim.checks.langcheck.statements import check_statements
+from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
+from nkisim.diagnostics import Finding, Place, declare
+
+__all__ = ["file_findings", "kernel_findings"]
+
+NO_SOURCE = declare(
+    "L065",
+    "no-source",
+    "error",
+    "The source of a kernel cannot be read back.",
+    "the compiler reads a kernel's text",
+)
+
+_CHECKS = (check_statements, check_expressions, check_calls)
+_KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
+
+
+def kernel_findings(kernel: Any) -> list[Finding]:
+    """Return what the source of a kernel, and of what it reaches, breaks.
+
+    Args:
+        kernel: A function, a method or an object that can be called.
+    """
+    function = inspect.unwrap(kernel)
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__") and callable(function):
+        function = type(function).__call__
+    try:
+        found = _KNOWN.get(function)
+        if found is None:
+            found = _KNOWN[function] = _of_function(function)
+    except TypeError:  # what C code defines has no weak references
+        found = _of_function(function)
+    return [dataclasses.replace(finding) for finding in found]
+
+
+def _of_function(function: Any) -> list[Finding]:
+    definition = definition_of(function)
+    if definition is None:
+        code = getattr(function, "__code__", None)
+        place = Place(code.co_filename, code.co_firstlineno) if code else Place("<unknown>", 0)
+        name = getattr(function, "__name__", type(function).__name__)
+        kind = "a lambda" if code is not None and code.co_name == "<lambda>" else place.file
+        return [_without_source(name, place, kind)]
+    scope = LiveScope(getattr(function, "__globals__", {}))
+    meaning = Meaning("definition", "", *definition, scope, function, True)
+    return _of_kernels([unit_of(meaning)])
+
+
+def _without_source(name: str, place: Place, seen: str) -> Finding:
+    return Finding(
+        NO_SOURCE,
+        f"the source of kernel {name} is not at hand, so nothing in it was checked",
+        place,
+        seen=seen,
+        fix="define the kernel with def, in a file",
+    )
+
+
+def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str], list[Finding]]:
+    """Return the names of a file's kernels, and what their source breaks; imports nothing.
+
+    Args:
+        path: A Python file.
+        kernel: Name of one of its functions, decorated or not; None takes all that ``nki.jit``
+            decorates.
+
+    Raises:
+        SyntaxError: The file is no Python.
+        ValueError: The file has no function ``kernel``.
+    """
+    file = str(path)
+    linecache.checkcache(file)
+    scope = file_scope(file)
+    if scope is None:
+        # Read again, for the error that Python has for it.
+        compile(Path(file).read_text(encoding="utf-8"), file, "exec", dont_inherit=True)
+        return [], []
+    chosen = scope.kernels() if kernel is None else [scope.meaning(kernel)]
+    if kernel is not None and isinstance(chosen[0].value, ast.Lambda):
+        return [kernel], [_without_source(kernel, Place(file, chosen[0].value.lineno), "a lambda")]
+    if kernel is not None and chosen[0].kind != "definition":
+        raise ValueError(f"{file} defines no function {kernel}")
+    units = [unit_of(dataclasses.replace(meaning, is_kernel=True)) for meaning in chosen]
+    return [unit.name for unit in units], _of_kernels(units)
+
+
+def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:
+    """Return the findings of some kernels, those of what they share once, in order of the text."""
+    found: dict[tuple[str, str, int, str], Finding] = {}
+    for kernel in kernels:
+        for unit in reached_from(kernel):
+            for finding in _of_unit(unit):
+                key = (finding.rule.id, finding.file, finding.line, finding.message)
+                found.setdefault(key, finding)
+    return sorted(found.values(), key=lambda f: (f.file, f.line))
+
+
+def _of_unit(unit: Unit) -> list[Finding]:
+    if unit.found is None:
+        unit.found = [f.finding(unit.tree.file) for check in _CHECKS for f in check(unit)]
+    return unit.found

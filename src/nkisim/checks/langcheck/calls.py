@@ -1,0 +1,160 @@
+"""Calls that the compiler cannot resolve, and what loops run over."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+from nkisim.checks.langcheck.found import Found
+from nkisim.checks.langcheck.unit import Unit
+from nkisim.diagnostics import declare
+
+__all__ = ["check_calls"]
+
+LOOP_SOURCE = declare(
+    "L017",
+    "loop-source",
+    "error",
+    "A loop runs over something other than a range, a list, a tuple or a view of a dictionary.",
+    "the compiler unrolls these only",
+)
+RANGE_VALUE = declare(
+    "L018",
+    "range-value",
+    "error",
+    "A range stands outside the header of a loop.",
+    "the compiler knows ranges in loop headers only",
+)
+BUILTIN = declare(
+    "L020",
+    "builtin-function",
+    "error",
+    "A function calls a Python builtin that the compiler does not have.",
+    "the compiler does not find the name",
+)
+FOREIGN_CALL = declare(
+    "L021",
+    "foreign-call",
+    "error",
+    "A function calls into NumPy, torch, the standard library, or a part of math that the compiler "
+    "does not have.",
+    "the compiler does not find the function",
+)
+MANY_ARGUMENTS = declare(
+    "L022",
+    "min-max-arguments",
+    "warning",
+    "min or max has three or more arguments, key= or default=.",
+    "the compiler's min and max are not known to take them",
+)
+OLD_NAMESPACE = declare(
+    "L061",
+    "old-namespace",
+    "error",
+    "A name of neuronxcc is reached from a kernel.",
+    "kernels of 0.3.0 live in the nki namespace; 0.4.0 refuses the old one",
+)
+INNER_GRID = declare(
+    "L062",
+    "inner-grid",
+    "error",
+    "A kernel is launched on a grid from inside a kernel.",
+    "a call inside a kernel is compiled into it and has no grid",
+)
+
+_SUPPORTED = (
+    "abs bool dict divmod float int isinstance len list max min print range slice str tuple type"
+)
+# They say nothing on their own, or other rules speak of them.
+_SILENT = {"super"} | {
+    name
+    for name, value in vars(builtins).items()
+    if isinstance(value, type) and issubclass(value, BaseException)
+}
+_RANGES = ("affine_range", "dynamic_range", "sequential_range", "static_range")
+_MATH = "ceil e floor gcd inf log10 log2 nan pi pow sqrt"
+_ITERATORS = {"enumerate", "filter", "iter", "map", "reversed", "set", "sorted", "zip"}
+# Modules whose use in a kernel is a declaration and no call.
+_DECLARING = {"typing", "dataclasses", "enum", "collections.abc", "__future__", "abc"}
+
+
+def check_calls(unit: Unit) -> Iterator[Found]:
+    """Find calls outside of the language."""
+    headers = {loop.iter for loop in unit.of(ast.For)}
+    # What is refused as a whole is not taken apart.
+    refused = {part.iter for part in unit.of(ast.comprehension)}
+    refused |= {item.context_expr for item in unit.of(ast.withitem)}
+    for call, meaning in unit.calls():
+        in_header = call in headers
+        if call in refused:
+            continue
+        if meaning.kind == "builtin":
+            yield from _builtin(call, meaning.path, in_header)
+        elif meaning.kind == "foreign":
+            yield from _foreign(call, meaning.path, in_header)
+        if is_range(meaning.path) and not in_header:
+            message = f"{ast.unparse(call)} stands outside a loop header"
+            fix = "write the range where the loop begins: for i in range(...):"
+            yield Found(RANGE_VALUE, call, message, fix)
+        if isinstance(call.func, ast.Subscript):
+            launched = unit.meaning(call.func.value)
+            if launched.is_kernel:
+                name = ast.unparse(call.func.value)
+                message = f"kernel {name} is launched on a grid from {unit.name}"
+                yield Found(INNER_GRID, call, message, f"call {name}(...) without a grid")
+    for node, meaning in unit.references():
+        if meaning.path.partition(".")[0] == "neuronxcc":
+            fix = "import it from nki, nki.language or nki.isa"
+            yield Found(OLD_NAMESPACE, node, f"{meaning.path} is an old name", fix)
+
+
+def is_range(path: str) -> bool:
+    """Tell whether a path is that of a range, Python's or NKI's."""
+    return path == "range" or path in [f"nki.language.{name}" for name in _RANGES]
+
+
+def _builtin(call: ast.Call, name: str, in_header: bool) -> Iterator[Found]:
+    if in_header and name in _ITERATORS:
+        yield Found(
+            LOOP_SOURCE, call, f"a loop runs over {ast.unparse(call)}", _loop_fix(call, name)
+        )
+    elif name not in _SUPPORTED.split() and name not in _SILENT:
+        message = f"the compiler has no {name}()"
+        fix = f"write a loop, or compute it on the host; supported: {_SUPPORTED}"
+        yield Found(BUILTIN, call, message, fix, operand=name)
+    elif name in ("min", "max"):
+        named = [k.arg for k in call.keywords if k.arg in ("key", "default")]
+        if len(call.args) > 2 or named:
+            message = (
+                f"{name}() has {', '.join(f'{k}=' for k in named) if named else len(call.args)}"
+            )
+            message += "" if named else " arguments"
+            fix = f"nest calls with two arguments, or pass one list: {name}([...])"
+            yield Found(MANY_ARGUMENTS, call, message, fix)
+
+
+def _loop_fix(call: ast.Call, name: str) -> str:
+    """Return the header with an explicit index."""
+    texts = [ast.unparse(argument) for argument in call.args]
+    if name == "reversed" and texts:
+        return f"for i in range(len({texts[0]})): and index with len({texts[0]}) - 1 - i"
+    if name in ("enumerate", "zip") and texts:
+        parts = ", ".join(f"{text}[i]" for text in texts)
+        return f"for i in range(len({texts[0]})): and take {parts}"
+    return "make a list on the host, or in a loop before, and run over range(len(...))"
+
+
+def _foreign(call: ast.Call, path: str, in_header: bool) -> Iterator[Found]:
+    module, _, name = path.rpartition(".")
+    if module in _DECLARING or path.startswith("neuronxcc"):
+        return
+    if module == "math" and name in _MATH.split():
+        return
+    fix = "compute it on the host and pass the result as an argument"
+    if module == "math":
+        fix += f"; math has {_MATH} in kernels"
+    if in_header:
+        yield Found(LOOP_SOURCE, call, f"a loop runs over {ast.unparse(call)}", fix)
+        return
+    yield Found(FOREIGN_CALL, call, f"{path} is called from a kernel", fix, operand=path)

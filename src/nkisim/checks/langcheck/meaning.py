@@ -1,0 +1,282 @@
+"""What a global name means: a part of NKI, another module's, a definition of the user, a value.
+
+Names of a live kernel are looked up in its module, those of a file in its text. Both give the same
+``Meaning``; where the text alone cannot tell, it is unknown, and rules say nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, Protocol
+
+from nkisim.checks.langcheck.source import Definition, Tree, definition_of, read_tree
+
+__all__ = ["UNKNOWN", "LiveScope", "Meaning", "Scope", "file_scope", "is_kernel_decorator"]
+
+Kind = Literal["nki", "foreign", "builtin", "definition", "module", "value", "unknown"]
+
+# Not part of NKI, and not source that a compiler of kernels could follow.
+_FOREIGN = {
+    "jax",
+    "ml_dtypes",
+    "numpy",
+    "pandas",
+    "scipy",
+    "tensorflow",
+    "torch",
+    "torch_neuronx",
+    "torch_xla",
+} | set(sys.stdlib_module_names)
+_NKI = ("nki", "nkisim")
+_NAMESPACES = ("language", "isa", "collectives", "typing")
+# How everyone imports them; for names that come from a module that binds them at run time.
+_USUAL = {
+    "nki": "nki",
+    "nl": "nki.language",
+    "nisa": "nki.isa",
+    "ncc": "nki.collectives",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Meaning:
+    """What a name stands for.
+
+    Attributes:
+        kind: ``"nki"``, ``"foreign"`` (numpy, the standard library, neuronxcc) and ``"builtin"``
+            have a ``path``; ``"definition"`` a function or class of the user; ``"module"`` one of
+            the user's modules; ``"value"`` anything else.
+        path: Dotted name, such as ``"nki.language.ndarray"`` or ``"numpy.exp"``.
+        tree: File of a definition.
+        node: The definition.
+        scope: Where the names in it, or of a module, are looked up.
+        value: The object, or the expression that makes it.
+        is_kernel: Whether a definition is a kernel.
+    """
+
+    kind: Kind
+    path: str = ""
+    tree: Tree | None = None
+    node: Definition | None = None
+    scope: Scope | None = None
+    value: Any = None
+    is_kernel: bool = False
+
+
+UNKNOWN = Meaning("unknown")
+
+
+class Scope(Protocol):
+    """The global names of a module; ``key`` tells those of different modules apart."""
+
+    key: int
+
+    def meaning(self, name: str) -> Meaning:
+        """Return what a global name means."""
+        ...
+
+
+def _dotted(path: str) -> Meaning:
+    """Return the meaning of an imported name of a package that is not the user's."""
+    root, _, rest = path.partition(".")
+    if root in _NKI:
+        return Meaning("nki", f"nki.{rest}" if rest else "nki")
+    return Meaning("foreign", path)
+
+
+def _is_foreign(path: str) -> bool:
+    root = path.partition(".")[0]
+    return root in _FOREIGN or root == "neuronxcc"
+
+
+def is_kernel_decorator(meaning: Meaning) -> bool:
+    """Tell whether a decorator is ``nki.jit``."""
+    return meaning.path in ("nki.jit", "neuronxcc.nki.jit")
+
+
+# -- live modules ----------------------------------------------------------------------------------
+
+
+class LiveScope:
+    """The names of a module that Python has loaded."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = names
+        self.key = id(names)
+
+    def meaning(self, name: str) -> Meaning:
+        """Return what a global name means now."""
+        if name in self._names:
+            return _of_object(self._names[name])
+        return Meaning("builtin", name) if hasattr(builtins, name) else UNKNOWN
+
+
+def _of_object(thing: Any) -> Meaning:
+    if isinstance(thing, ModuleType):
+        root = thing.__name__.partition(".")[0]
+        if root in _NKI or _is_foreign(thing.__name__):
+            return _dotted(thing.__name__)
+        return Meaning("module", thing.__name__, scope=LiveScope(vars(thing)))
+    home = getattr(thing, "__module__", None) or type(thing).__module__
+    name = getattr(thing, "__name__", None)
+    if home == "builtins":
+        return Meaning("builtin", name) if name is not None else Meaning("value", value=thing)
+    inner = inspect.unwrap(thing) if callable(thing) else thing
+    wraps = type(thing).__module__.partition(".")[0] in _NKI and inner is not thing
+    if not wraps and home.partition(".")[0] in _NKI:
+        space = next((s for s in _NAMESPACES if home.startswith(f"nkisim.{s}")), "language")
+        return Meaning("nki", f"nki.{space}.{name}") if name else Meaning("value", value=thing)
+    root = home.partition(".")[0]
+    if _is_foreign(root) and (name is None or isinstance(thing, type) or callable(thing)):
+        if name is None:
+            return Meaning("value", value=thing)
+        return Meaning("foreign", f"{home.lstrip('_')}.{name}")
+    found = definition_of(inner)
+    if found is None:
+        return UNKNOWN if callable(thing) else Meaning("value", value=thing)
+    names = getattr(inner, "__globals__", None)
+    if names is None:
+        names = vars(sys.modules.get(inner.__module__, builtins))
+    return Meaning("definition", "", *found, LiveScope(names), thing, wraps)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+class FileScope:
+    """The names of a file that is read and not imported.
+
+    Imports are followed to files beside it; a package is recognised by its ``__init__.py``.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.key = 0
+        self._meanings: dict[str, Meaning] = {}
+
+    def meaning(self, name: str) -> Meaning:
+        """Return what the file's text says about a global name."""
+        if name not in self._meanings:
+            self._meanings[name] = UNKNOWN  # what two files take from each other
+            self._meanings[name] = self._read(name)
+        return self._meanings[name]
+
+    def _read(self, name: str) -> Meaning:
+        known = self._bindings.get(name)
+        if known is None:
+            return Meaning("builtin", name) if hasattr(builtins, name) else UNKNOWN
+        kind, what = known
+        if kind == "definition":
+            kernel = any(is_kernel_decorator(self._evaluated(d)) for d in what.decorator_list)
+            return Meaning("definition", "", self.tree, what, self, None, kernel)
+        if kind == "import":
+            return self._imported(name, *what)
+        return Meaning("value", value=what) if what is not None else UNKNOWN
+
+    def kernels(self) -> list[Meaning]:
+        """Return the module's functions that ``nki.jit`` decorates."""
+        found = (self.meaning(name) for name in self._bindings)
+        return [m for m in found if m.kind == "definition" and m.is_kernel and m.scope is self]
+
+    def _evaluated(self, node: ast.expr) -> Meaning:
+        """Return what a dotted name, called or not, means."""
+        if isinstance(node, ast.Call):
+            return self._evaluated(node.func)
+        if isinstance(node, ast.Name):
+            return self.meaning(node.id)
+        if isinstance(node, ast.Attribute):
+            base = self._evaluated(node.value)
+            if base.kind in ("nki", "foreign"):
+                return _dotted(f"{base.path}.{node.attr}")
+        return UNKNOWN
+
+    @cached_property
+    def _bindings(self) -> dict[str, tuple[str, Any]]:
+        bound: dict[str, tuple[str, Any]] = {}
+        # What stands in for a module that is missing comes first, so that the import counts.
+        for statement in _fallbacks_first(self.tree.module.body):
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                bound[statement.name] = ("definition", statement)
+            elif isinstance(statement, ast.Import):
+                for alias in statement.names:
+                    path = alias.name if alias.asname else alias.name.partition(".")[0]
+                    bound[alias.asname or path] = ("import", (path, 0, None))
+            elif isinstance(statement, ast.ImportFrom):
+                for alias in statement.names:
+                    entry = (statement.module or "", statement.level, alias.name)
+                    bound[alias.asname or alias.name] = ("import", entry)
+            elif isinstance(statement, ast.Assign):
+                for target in statement.targets:
+                    for node in ast.walk(target):
+                        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                            whole = statement.value if node is target else None
+                            bound[node.id] = ("value", whole)
+            elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                bound[statement.target.id] = ("value", statement.value)
+        return bound
+
+    def _imported(self, local: str, module: str, level: int, name: str | None) -> Meaning:
+        if not level and (module.partition(".")[0] in _NKI or _is_foreign(module)):
+            return _dotted(module if name is None else f"{module}.{name}")
+        scope = self._scope_of(module, level)
+        if name is None:
+            return _usual(local) if scope is None else Meaning("module", module, scope=scope)
+        found = UNKNOWN
+        if scope is not None and name in scope._bindings:
+            found = scope.meaning(name)
+        elif (inner := self._scope_of(f"{module}.{name}" if module else name, level)) is not None:
+            found = Meaning("module", name, scope=inner)
+        return _usual(name) if found.kind in ("unknown", "value") and name in _USUAL else found
+
+    def _scope_of(self, module: str, level: int) -> FileScope | None:
+        file = self._file_of(module, level)
+        return None if file is None else file_scope(str(file))
+
+    def _file_of(self, module: str, level: int) -> Path | None:
+        home = Path(self.tree.file).resolve().parent
+        if level:
+            for _ in range(level - 1):
+                home = home.parent
+        else:
+            while (home / "__init__.py").exists():
+                home = home.parent
+        path = home.joinpath(*module.split(".")) if module else home
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file
+        return None
+
+
+def _usual(name: str) -> Meaning:
+    return Meaning("nki", _USUAL[name]) if name in _USUAL else UNKNOWN
+
+
+def _fallbacks_first(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, also of branches; ``else`` and ``except`` come first."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.Try):
+            for handler in statement.handlers:
+                yield from _fallbacks_first(handler.body)
+        for name in ("orelse", "body", "finalbody"):
+            if isinstance(statement, (ast.If, ast.Try, ast.With)):
+                yield from _fallbacks_first(getattr(statement, name, []))
+
+
+def file_scope(file: str) -> FileScope | None:
+    """Return the scope of a file, the same one until it changes; None where it is no Python."""
+    tree = read_tree(file)
+    if tree is None:
+        return None
+    if tree.scope is None:
+        tree.scope = FileScope(tree)
+    found: FileScope = tree.scope
+    return found

@@ -1,0 +1,112 @@
+"""Source text as syntax trees: files, and the definitions inside them by line."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any, TypeAlias
+
+__all__ = ["Definition", "Tree", "definition_line", "definition_of", "read_tree"]
+
+_READ: dict[str, tuple[list[str], Tree | None]] = {}
+
+Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+class Tree:
+    """A parsed file.
+
+    Attributes:
+        file: Its name.
+        module: The syntax tree.
+        scope: Its names, once they were read.
+        units: What was made of its definitions, kept as long as the tree is.
+    """
+
+    def __init__(self, file: str, module: ast.Module) -> None:
+        self.file = file
+        self.module = module
+        self.scope: Any = None
+        self.units: dict[tuple[ast.AST, int], Any] = {}
+        self._outer: dict[ast.AST, Definition] = {}
+        self._by_line: dict[tuple[int, str], Definition] = {}
+        for outer, node in _definitions(module, None):
+            self._by_line.setdefault((definition_line(node), node.name), node)
+            if outer is not None:
+                self._outer[node] = outer
+
+    def at(self, line: int, name: str) -> Definition | None:
+        """Return the definition of a name whose first line, decorators included, is ``line``."""
+        return self._by_line.get((line, name))
+
+    def of_class(self, name: str) -> ast.ClassDef | None:
+        """Return the class of a dotted name."""
+        body: list[ast.stmt] = self.module.body
+        found: ast.ClassDef | None = None
+        for part in name.split("."):
+            found = next((n for n in body if isinstance(n, ast.ClassDef) and n.name == part), None)
+            if found is None:
+                return None
+            body = found.body
+        return found
+
+    def outer(self, node: Definition) -> Definition | None:
+        """Return the definition that a definition stands in."""
+        return self._outer.get(node)
+
+
+def _definitions(
+    node: ast.AST, outer: Definition | None
+) -> Iterator[tuple[Definition | None, Definition]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield outer, child
+            yield from _definitions(child, child)
+        elif isinstance(child, (ast.stmt, ast.excepthandler)):
+            yield from _definitions(child, outer)
+
+
+def definition_line(node: Definition) -> int:
+    """Return the first line of a definition; a decorator's, where there is one."""
+    return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+
+
+def read_tree(file: str) -> Tree | None:
+    """Return the tree of a file, or None where its text is not at hand or is no Python.
+
+    The text is what tracebacks show, which notebooks and consoles provide too.
+    """
+    lines = linecache.getlines(file)
+    known = _READ.get(file)
+    if known is not None and known[0] is lines:
+        return known[1]
+    tree: Tree | None = None
+    if lines:
+        try:
+            tree = Tree(file, ast.parse("".join(lines)))
+        except (SyntaxError, ValueError, RecursionError):
+            tree = None
+        # linecache gives the same list until the file is read again.
+        _READ[file] = (lines, tree)
+    return tree
+
+
+def definition_of(thing: object) -> tuple[Tree, Definition] | None:
+    """Return the definition of a function or class, or None where its source is not at hand."""
+    code = getattr(thing, "__code__", None)
+    if isinstance(code, CodeType):
+        tree = read_tree(code.co_filename)
+        node = None if tree is None else tree.at(code.co_firstlineno, code.co_name)
+        return None if tree is None or node is None else (tree, node)
+    if isinstance(thing, type):
+        try:
+            file = inspect.getsourcefile(thing)
+        except TypeError:
+            return None
+        tree = None if file is None else read_tree(file)
+        node = None if tree is None else tree.of_class(thing.__qualname__)
+        return None if tree is None or node is None else (tree, node)
+    return None

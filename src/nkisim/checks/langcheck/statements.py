@@ -1,0 +1,170 @@
+"""Statements that the compiler does not translate, and parameters it does not take."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from nkisim.checks.langcheck.found import Found
+from nkisim.checks.langcheck.source import definition_line
+from nkisim.checks.langcheck.unit import Unit
+from nkisim.diagnostics import declare
+
+__all__ = ["check_statements"]
+
+_REFUSED = "the compiler refuses the statement"
+
+INNER_FUNCTION = declare(
+    "L001",
+    "inner-function",
+    "error",
+    "A function is defined inside a kernel or inside a function that a kernel reaches.",
+    _REFUSED,
+)
+INNER_CLASS = declare(
+    "L003", "inner-class", "error", "A class is defined inside a function.", _REFUSED
+)
+EXCEPTION = declare(
+    "L007", "exception-handling", "error", "A kernel has try, except, finally or raise.", _REFUSED
+)
+INNER_IMPORT = declare(
+    "L008", "inner-import", "error", "A module is imported inside a function.", _REFUSED
+)
+GLOBAL_NAME = declare(
+    "L009", "global-statement", "error", "A function has global or nonlocal.", _REFUSED
+)
+COROUTINE = declare("L010", "coroutine", "error", "A function has async, await or yield.", _REFUSED)
+MATCH = declare("L011", "match-statement", "error", "A function has match.", _REFUSED)
+DELETE = declare("L012", "del-statement", "error", "A function has del.", _REFUSED)
+CONTEXT = declare(
+    "L014",
+    "with-statement",
+    "error",
+    "A with statement is anything but a bare nl.no_reorder().",
+    "the compiler knows this one context only",
+)
+LOOP_ELSE = declare(
+    "L015", "loop-else", "error", "A for or while loop has an else clause.", _REFUSED
+)
+LOOP_TARGET = declare(
+    "L016",
+    "loop-target",
+    "error",
+    "The target of a for loop is not one plain name.",
+    "the compiler takes no pattern in a loop header",
+)
+VARIABLE_ARGUMENTS = declare(
+    "L023",
+    "variable-arguments",
+    "error",
+    "A function has a *args parameter.",
+    "the compiler binds fixed parameters only",
+)
+KEYWORD_ARGUMENTS = declare(
+    "L024",
+    "keyword-arguments",
+    "warning",
+    "A function has a **kwargs parameter.",
+    "the compiler warns, and what is in it cannot be used",
+)
+
+
+def check_statements(unit: Unit) -> Iterator[Found]:
+    """Find statements outside of the language."""
+    yield from _definitions(unit)
+    yield from _parameters(unit)
+    yield from _blocks(unit)
+    yield from _loops(unit)
+    for statement in unit.of(ast.Import, ast.ImportFrom):
+        names = ", ".join(alias.name for alias in statement.names)
+        fix = "import it at the top of the module"
+        yield Found(INNER_IMPORT, statement, f"{names} is imported inside {unit.name}", fix)
+    for declared in unit.of(ast.Global, ast.Nonlocal):
+        names = ", ".join(declared.names)
+        fix = "return the value, or keep it in a field of an nl.NKIObject"
+        word = type(declared).__name__.lower()
+        yield Found(GLOBAL_NAME, declared, f"{unit.name} declares {names} {word}", fix)
+    for deleted in unit.of(ast.Delete):
+        fix = "remove the statement; a tile is freed after its last use"
+        text = ", ".join(map(ast.unparse, deleted.targets))
+        yield Found(DELETE, deleted, f"{unit.name} deletes {text}", fix)
+
+
+def _definitions(unit: Unit) -> Iterator[Found]:
+    if isinstance(unit.node, ast.ClassDef):
+        return
+    if isinstance(unit.node, ast.AsyncFunctionDef):
+        yield Found(COROUTINE, unit.node, f"{unit.name} is async", "make it a plain function")
+    for inner in unit.of(ast.FunctionDef, ast.AsyncFunctionDef):
+        yield Found(
+            INNER_FUNCTION,
+            inner,
+            f"function {inner.name} is defined inside {unit.name}",
+            f"move {inner.name} to the top of the module and pass what it needs as arguments",
+            line=definition_line(inner),
+        )
+    for made in unit.of(ast.ClassDef):
+        yield Found(
+            INNER_CLASS,
+            made,
+            f"class {made.name} is defined inside {unit.name}",
+            f"move {made.name} to the top of the module, derived from nl.NKIObject",
+            line=definition_line(made),
+        )
+
+
+def _parameters(unit: Unit) -> Iterator[Found]:
+    if isinstance(unit.node, ast.ClassDef):
+        return
+    if (many := unit.node.args.vararg) is not None:
+        fix = f"name the parameters, or take one tuple {many.arg}"
+        yield Found(VARIABLE_ARGUMENTS, many, f"{unit.name} takes *{many.arg}", fix)
+    if (named := unit.node.args.kwarg) is not None:
+        fix = "name the parameters, with defaults"
+        yield Found(KEYWORD_ARGUMENTS, named, f"{unit.name} takes **{named.arg}", fix)
+
+
+def _blocks(unit: Unit) -> Iterator[Found]:
+    for tried in unit.of(ast.Try, ast.TryStar):
+        fix = "decide by an if on what is known when the kernel is compiled"
+        yield Found(EXCEPTION, tried, f"{unit.name} has a try statement", fix)
+    for raised in unit.of(ast.Raise):
+        fix = 'write assert condition, "text"'
+        yield Found(EXCEPTION, raised, f"{unit.name} raises", fix)
+    for node in unit.of(ast.AsyncFor, ast.AsyncWith, ast.Await, ast.Yield, ast.YieldFrom):
+        fix = "make it a plain function, which returns a tuple or a list"
+        word = "yields" if isinstance(node, (ast.Yield, ast.YieldFrom)) else "waits"
+        yield Found(COROUTINE, node, f"{unit.name} {word}", fix)
+    for match in unit.of(ast.Match):
+        fix = "write if and elif"
+        yield Found(MATCH, match, f"{unit.name} has a match statement", fix)
+    for context in unit.of(ast.With):
+        if not _keeps_order(unit, context):
+            text = ", ".join(ast.unparse(item) for item in context.items)
+            fix = "write with nl.no_reorder(): or remove the context"
+            yield Found(CONTEXT, context, f"{unit.name} enters {text}", fix)
+
+
+def _keeps_order(unit: Unit, context: ast.With) -> bool:
+    """Whether a context is one bare ``nl.no_reorder()``, or one that the text does not tell."""
+    item = context.items[0]
+    if len(context.items) > 1 or item.optional_vars is not None:
+        return False
+    call = item.context_expr
+    return (
+        isinstance(call, ast.Call)
+        and unit.meaning(call.func).path == "nki.language.no_reorder"
+        and not (call.args or call.keywords)
+    )
+
+
+def _loops(unit: Unit) -> Iterator[Found]:
+    for loop in unit.of(ast.For, ast.While):
+        if loop.orelse:
+            fix = "set a flag in the loop and test it after"
+            yield Found(LOOP_ELSE, loop, "a loop has an else clause", fix)
+    for loop in unit.of(ast.For):
+        if not isinstance(loop.target, ast.Name):
+            fix = "loop over range(len(...)) and take the parts by index"
+            text = ast.unparse(loop.target)
+            yield Found(LOOP_TARGET, loop, f"the loop target is {text}", fix)

@@ -1,0 +1,221 @@
+"""One definition that the compiler would read: its syntax, its names, what it reaches.
+
+Annotations, decorators and defaults are left out of its syntax: Python evaluates them when the
+definition is made, and the compiler does not. So is what stands inside a definition within it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+from nkisim.checks.langcheck.meaning import UNKNOWN, Meaning, Scope
+from nkisim.checks.langcheck.source import Definition, Tree
+
+__all__ = ["Unit", "reached_from", "unit_of"]
+
+A = TypeVar("A", bound=ast.AST)
+B = TypeVar("B", bound=ast.AST)
+
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+class Unit:
+    """A function, a method or a class that a kernel reaches, or the kernel itself.
+
+    Attributes:
+        tree: The file.
+        node: The definition.
+        scope: Where its global names are looked up.
+        is_kernel: Whether the compiler starts here.
+        owner: The class of a method.
+        live: The object, where there is one.
+        found: What the checks said, once they ran.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        node: Definition,
+        scope: Scope,
+        is_kernel: bool = False,
+        *,
+        owner: ast.ClassDef | None = None,
+        live: object = None,
+    ) -> None:
+        self.tree = tree
+        self.node = node
+        self.scope = scope
+        self.is_kernel = is_kernel
+        self.owner = owner
+        self.live = live
+        self.found: list[Any] | None = None
+        self._meanings: dict[str, Meaning] = {}
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        return self.node.name if self.owner is None else f"{self.owner.name}.{self.node.name}"
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All syntax inside, in the order of the text."""
+        return list(_traced(self.node.body))
+
+    @cached_property
+    def _by_type(self) -> dict[type, list[ast.AST]]:
+        found: dict[type, list[ast.AST]] = {}
+        for node in self.nodes:
+            found.setdefault(type(node), []).append(node)
+        return found
+
+    @overload
+    def of(self, kind: type[A], /) -> Iterator[A]: ...
+    @overload
+    def of(self, kind: type[A], other: type[B], /) -> Iterator[A | B]: ...
+    @overload
+    def of(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]: ...
+    def of(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+        """Yield the syntax of some types."""
+        for kind in kinds:
+            yield from self._by_type.get(kind, [])
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """What each piece of syntax stands in."""
+        inside = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        return inside | dict.fromkeys(self.node.body, self.node)
+
+    def enclosing(self, node: ast.AST) -> Iterator[ast.AST]:
+        """Yield what a piece of syntax stands in, from the inside to the definition."""
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    @cached_property
+    def parameters(self) -> list[ast.arg]:
+        """The parameters of a function, in order."""
+        if isinstance(self.node, ast.ClassDef):
+            return []
+        given = self.node.args
+        starred = [a for a in (given.vararg, given.kwarg) if a is not None]
+        return [*given.posonlyargs, *given.args, *given.kwonlyargs, *starred]
+
+    @cached_property
+    def own_names(self) -> set[str]:
+        """The names that belong to the function: its parameters and what it binds."""
+        if isinstance(self.node, ast.ClassDef):
+            return set()
+        return _bound_names(self.node) - self.declared_global
+
+    @cached_property
+    def declared_global(self) -> set[str]:
+        """Names of ``global`` statements."""
+        return {name for node in self.of(ast.Global) for name in node.names}
+
+    @cached_property
+    def outer_names(self) -> set[str]:
+        """The names that belong to a function around this one."""
+        found: set[str] = set()
+        outer = self.tree.outer(self.node)
+        while outer is not None:
+            if not isinstance(outer, ast.ClassDef):
+                found |= _bound_names(outer)
+            outer = self.tree.outer(outer)
+        return found - self.own_names
+
+    def meaning(self, node: ast.AST) -> Meaning:
+        """Return what a dotted name in the definition means; unknown for local ones."""
+        if isinstance(node, ast.Name):
+            if node.id in self.own_names or node.id in self.outer_names:
+                return UNKNOWN
+            known = self._meanings.get(node.id)
+            if known is None:
+                known = self._meanings[node.id] = self.scope.meaning(node.id)
+            return known
+        if isinstance(node, ast.Attribute):
+            base = self.meaning(node.value)
+            if base.kind in ("nki", "foreign"):
+                return Meaning(base.kind, f"{base.path}.{node.attr}")
+            if base.kind == "module" and base.scope is not None:
+                return base.scope.meaning(node.attr)
+        return UNKNOWN
+
+    def calls(self) -> Iterator[tuple[ast.Call, Meaning]]:
+        """Yield the calls, with what is called."""
+        for call in self.of(ast.Call):
+            yield call, self.meaning(call.func)
+
+    def references(self) -> Iterator[tuple[ast.expr, Meaning]]:
+        """Yield the longest dotted names that begin with a global one."""
+        for node in self.of(ast.Name, ast.Attribute):
+            inner = self.parents.get(node)
+            if isinstance(node.ctx, ast.Load) and not isinstance(inner, ast.Attribute):
+                yield node, self.meaning(node)
+
+    @cached_property
+    def reached(self) -> list[Unit]:
+        """The definitions of the user that this one names, and the methods of a class."""
+        named = [m for _, m in self.references() if m.kind == "definition"]
+        units = [unit_of(meaning) for meaning in named]
+        if isinstance(self.node, ast.ClassDef):
+            for child in self.node.body:
+                if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    units.append(Unit(self.tree, child, self.scope, owner=self.node))
+        return units
+
+
+def unit_of(meaning: Meaning) -> Unit:
+    """Return the unit of a definition, the same one as long as its file does not change."""
+    assert meaning.tree is not None and meaning.node is not None and meaning.scope is not None
+    key = (meaning.node, meaning.scope.key)
+    known: Unit | None = meaning.tree.units.get(key)
+    if known is None:
+        live = meaning.value
+        known = Unit(meaning.tree, meaning.node, meaning.scope, meaning.is_kernel, live=live)
+        meaning.tree.units[key] = known
+    return known
+
+
+def reached_from(kernel: Unit) -> Iterator[Unit]:
+    """Yield a kernel and every definition that it reaches, each once."""
+    seen: set[ast.AST] = set()
+    waiting = [kernel]
+    while waiting:
+        unit = waiting.pop()
+        if unit.node in seen:
+            continue
+        seen.add(unit.node)
+        yield unit
+        waiting.extend(unit.reached)
+
+
+def _traced(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield syntax in the order of the text, without the insides of definitions."""
+    waiting: list[ast.AST] = list(reversed(body))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, _DEFINITIONS):
+            continue
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.AnnAssign):
+            children = [node.target] + ([node.value] if node.value else [])
+        waiting.extend(reversed(children))
+
+
+def _bound_names(node: ast.AST) -> set[str]:
+    """Return the parameters of a function and the names that its own statements bind."""
+    names = {a.arg for a in ast.walk(getattr(node, "args", node)) if isinstance(a, ast.arg)}
+    for inner in _traced(getattr(node, "body", [])):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
+            names.add(inner.id)
+        elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(inner.name)
+        elif isinstance(inner, (ast.Import, ast.ImportFrom)):
+            names |= {alias.asname or alias.name.partition(".")[0] for alias in inner.names}
+        elif isinstance(inner, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and inner.name:
+            names.add(inner.name)
+    return names

@@ -1,0 +1,271 @@
+"""Source rules: in files that are not imported, in live kernels, and without any source."""
+
+import functools
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from nkisim import check, check_source, simulate
+from nkisim.checks import file_findings, kernel_findings
+from tiles import stored
+
+ROOT = Path(__file__).parents[3]
+
+HEADER = """
+import nki
+import nki.language as nl
+import nki.isa as nisa
+"""
+
+
+def file_with(folder, text, name="kernels.py"):
+    """Return the path of a new file with the usual imports and some definitions."""
+    path = folder / name
+    path.write_text(HEADER + textwrap.dedent(text))
+    return path
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_and_not_run(tmp_path):
+    path = file_with(
+        tmp_path,
+        """
+        raise SystemExit("imported")
+
+        @nki.jit
+        def kernel(x):
+            try:
+                return x
+            finally:
+                pass
+        """,
+    )
+    report = check_source(path)
+    assert report.codes == {"L007"}
+    (finding,) = report.findings
+    assert finding.file == str(path)
+    assert finding.place.text == "try:"
+    assert not report.ok
+
+
+def test_only_kernels_and_what_they_reach_are_looked_at(tmp_path):
+    path = file_with(
+        tmp_path,
+        """
+        def on_the_host(x):
+            return [v for v in x]
+
+        def reached(x):
+            return later(x)
+
+        def later(x):
+            return [v for v in x]
+
+        @nki.jit
+        def kernel(x):
+            return reached(x)
+        """,
+    )
+    (finding,) = check_source(path).findings
+    assert finding.message.startswith("later ")
+    assert check_source(path, "on_the_host").codes == {"L006"}
+
+
+def test_imports_are_followed_to_files_beside(tmp_path):
+    package = tmp_path / "package"
+    (package / "parts").mkdir(parents=True)
+    for folder in (package, package / "parts"):
+        (folder / "__init__.py").write_text("")
+    inner = file_with(package / "parts", "def total(xs):\n    return sum(xs)\n", "sums.py")
+    near = file_with(package, "def pick(xs):\n    return sorted(xs)[0]\n", "picks.py")
+    path = file_with(
+        package,
+        """
+        from package.parts import sums
+        from .picks import pick as first
+
+        @nki.jit
+        def kernel(x):
+            return sums.total([x]), first([x])
+        """,
+    )
+    assert {(f.rule.id, f.file) for f in check_source(path)} == {
+        ("L020", str(inner)),
+        ("L020", str(near)),
+    }
+
+
+def test_names_that_the_text_does_not_explain_are_left_alone(tmp_path):
+    path = file_with(
+        tmp_path,
+        """
+        from elsewhere import sum, helper, np
+        import elsewhere.deep as deep
+
+        @nki.jit
+        def kernel(x, zip):
+            for part in zip(x):
+                helper(part, sum(part), np.exp(1), deep.reduce(part))
+            return x
+        """,
+    )
+    assert not check_source(path).findings
+
+
+def test_files_that_import_each_other_are_read(tmp_path):
+    file_with(tmp_path, "from b import g\ndef f(x):\n    return g(x)\n", "a.py")
+    path = file_with(
+        tmp_path,
+        """
+        from a import f
+
+        @nki.jit
+        def kernel(x):
+            return f(x)
+
+        def g(x):
+            return sum(x)
+        """,
+        "b.py",
+    )
+    assert check_source(path).codes == {"L020"}
+
+
+def test_a_changed_file_is_read_again(tmp_path):
+    path = file_with(tmp_path, "@nki.jit\ndef kernel(x):\n    return sum(x)\n")
+    assert check_source(path).codes == {"L020"}
+    path.write_text(HEADER + "@nki.jit\ndef kernel(x):\n    return x  # changed\n")
+    assert not check_source(path).findings
+
+
+def test_what_cannot_be_checked_says_so(tmp_path):
+    none = check_source(file_with(tmp_path, "def kernel(x):\n    return x\n"))
+    assert not none.ok
+    assert "no function with @nki.jit" in none.summary()
+    with pytest.raises(ValueError, match="defines no function missing"):
+        check_source(tmp_path / "kernels.py", "missing")
+    with pytest.raises(FileNotFoundError):
+        check_source(tmp_path / "absent.py")
+    broken = file_with(tmp_path, "def kernel(x:\n    return x\n", "broken.py")
+    with pytest.raises(SyntaxError) as caught:
+        check_source(broken)
+    assert caught.value.filename == str(broken)
+
+
+SUITE = [*ROOT.glob("src/trn*/_kernels/*.py"), *ROOT.glob("examples/*.py")]
+
+
+def test_the_kernels_of_the_suite_and_the_examples_are_in_the_language():
+    names = [name for path in SUITE for name in file_findings(path)[0]]
+    assert len(names) >= 50
+    assert [str(f) for path in SUITE for f in file_findings(path)[1]] == []
+
+
+# -- live kernels ----------------------------------------------------------------------------------
+
+
+def squares(x):
+    widths = [w * w for w in (1, 2)]
+    assert widths[1] == 4
+    return stored(nl.load(x))
+
+
+X = np.ones((4, 8), np.float32)
+
+
+def test_a_check_holds_what_the_source_shows():
+    assert check(squares, source=True)(X).codes == {"L006"}
+    assert not check(squares, source=False)(X).findings
+    run = simulate(squares, source=True, strictness="strict")
+    run(X)
+    assert not run.report.findings
+
+
+def test_the_environment_turns_source_rules_off(monkeypatch):
+    monkeypatch.delenv("NKISIM_SOURCE_RULES")
+    assert check(squares)(X).codes == {"L006"}
+    monkeypatch.setenv("NKISIM_SOURCE_RULES", "0")
+    assert not check(squares)(X).findings
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [nkisim.jit(squares), nkisim.jit(squares)[1], functools.partial(squares), simulate(squares)],
+    ids=["jit", "grid", "partial", "simulation"],
+)
+def test_every_kind_of_kernel_is_read(kernel):
+    assert check(kernel, source=True)(X).codes == {"L006"}
+
+
+class Squares:
+    def __call__(self, x):
+        return squares(x)
+
+
+def test_objects_that_can_be_called_are_read():
+    assert {f.rule.id for f in kernel_findings(Squares())} == {"L006"}
+    assert {f.rule.id for f in kernel_findings(Squares().__call__)} == {"L006"}
+
+
+def test_a_kernel_without_source_says_so():
+    names = {"nl": nl, "stored": stored}
+    exec("def kernel(x):\n    return stored(nl.load(x))\n", names)
+    report = check(names["kernel"], source=True)(X)
+    (finding,) = report.findings
+    assert finding.rule.id == "L065"
+    assert "nothing in it was checked" in finding.message
+    assert finding.file == "<string>"
+
+
+def test_findings_are_the_callers_own():
+    first, second = kernel_findings(squares), kernel_findings(squares)
+    first[0].count = 7
+    assert second[0].count == 1
+    assert kernel_findings(squares)[0].count == 1
+
+
+def test_annotations_decorators_and_defaults_are_not_the_kernels():
+    def kernel(x: [int for _ in (1, 2)], count: "sorted" = 0x1FFFFFFFF) -> {1, 2}:
+        kept: {int: 3} = count
+        assert kept
+        return stored(nl.load(x))
+
+    assert not kernel_findings(kernel)
+
+
+def test_local_names_are_not_builtins():
+    def kernel(x, sum):
+        sorted = stored(nl.load(x))
+        assert sum(2) == 2
+        return sorted
+
+    assert not kernel_findings(kernel)
+
+
+def test_a_loop_over_a_dictionary_and_plain_text_are_legal():
+    def kernel(x):
+        sizes = {"rows": x.shape[0], "cols": x.shape[1]}
+        for name in sizes:
+            assert sizes[name] > 0, f"{name} is {sizes[name]!r}"
+        tile = nl.load(x)
+        with nl.no_reorder():
+            for value in sizes.values():
+                nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / value)
+        return stored(tile[...])
+
+    assert not kernel_findings(kernel)
+
+
+def test_asking_for_a_method_that_tensors_do_not_have_is_no_error():
+    def kernel(x):
+        assert not hasattr(x, "broadcast")  # how kernels serve several releases
+        return stored(nl.load(x))
+
+    assert not check(kernel)(X).findings

@@ -587,3 +587,138 @@ source_twin(f32(64, 32))(bad_L065)
 
 def good_L065(a):
     return stored(nl.load(a))
+
+
+# -- tensors, registers and loops on the device ----------------------------------------------------
+
+
+@source_twin(f32(64, 32), 1)
+def bad_L029(a, steps):
+    total = nl.load(a)
+    for _ in range(1, steps):
+        total += nl.load(a)  # here
+    return stored(total)
+
+
+def good_L029(a, steps):
+    total = nl.load(a)
+    for _ in range(1, steps):
+        nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a), op=nl.add)
+    return stored(total)
+
+
+@source_twin(f32(64, 32))
+def bad_L031(a):
+    tile = nl.load(a)
+    for i in nl.dynamic_range(4):
+        if i == 0:  # here
+            nisa.activation(dst=tile, op=nl.exp, data=tile)
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+def good_L031(a):
+    tile = nl.load(a)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    for _ in nl.dynamic_range(4):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+@source_twin(f32(64, 32), 2)
+def bad_L032(a, steps):
+    tile = nl.load(a)
+    for _ in nl.dynamic_range(4):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+        if steps < 4:
+            break  # here
+    return stored(tile)
+
+
+def good_L032(a, steps):
+    tile = nl.load(a)
+    for _ in nl.dynamic_range(min(steps, 4)):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+@source_twin(f32(256, 32))
+def bad_L033(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for i in nl.dynamic_range(4):
+        tile = nl.load(a[64 * i : 64 * i + 64])  # here
+        nl.store(out[nl.ds(64 * i, 64)], tile)  # here
+    return out
+
+
+def good_L033(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for i in range(4):
+        tile = nl.load(a[64 * i : 64 * i + 64])
+        nl.store(out[nl.ds(64 * i, 64)], tile)
+    return out
+
+
+@source_twin(f32(64, 32))
+def bad_L035(a):
+    tile = nl.load(a)
+    for i in nl.dynamic_range(4):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+        i = 0  # here
+    return stored(tile)
+
+
+def good_L035(a):
+    tile = nl.load(a)
+    for _ in nl.dynamic_range(4):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+@source_twin(f32(64, 32))
+def bad_L037(a):
+    tile = nl.load(a)
+    for _ in nl.dynamic_range(4):
+        tile = nl.tanh(tile)
+    return stored(tile)  # here
+
+
+def good_L037(a):
+    tile = nl.load(a)
+    for _ in nl.dynamic_range(4):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+@source_twin(f32(64, 32))
+def bad_L037_nested(a):
+    tile = nl.load(a)
+    count = nisa.register_alloc(3)
+    for _ in nl.dynamic_range(2):
+        for _ in nl.dynamic_range(count):  # here
+            nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+def good_L037_nested(a):
+    tile = nl.load(a)
+    count = nisa.register_alloc(3)
+    for _ in range(2):
+        for _ in nl.dynamic_range(count):
+            nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+@source_twin(f32(64, 32), False)
+def bad_L067(a, debug):
+    tile = nl.load(a)
+    if debug:
+        print("loaded", tile)  # here
+    return stored(tile)
+
+
+def good_L067(a, debug):
+    tile = nl.load(a)
+    if debug:
+        nl.device_print("loaded", tile)
+    return stored(tile)

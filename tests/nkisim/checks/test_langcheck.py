@@ -269,3 +269,79 @@ def test_asking_for_a_method_that_tensors_do_not_have_is_no_error():
         return stored(nl.load(x))
 
     assert not check(kernel)(X).findings
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+
+
+def codes(kernel):
+    return {f.rule.id for f in kernel_findings(kernel)}
+
+
+def test_tensor_operators_are_found_in_branches_that_do_not_run():
+    def kernel(x, scaled):
+        tile = nl.load(x)
+        if scaled:
+            tile = nl.multiply(tile * 2.0, -tile)
+            tile[0:2] = tile @ tile
+            assert tile > 0
+        return stored(tile)
+
+    assert codes(kernel) == {"L026", "L027", "L028"}
+
+
+def test_what_may_be_a_number_is_not_taken_for_a_tensor():
+    def kernel(x, scale, parts, bias=None):
+        width = x.shape[1] * scale - 1
+        tile = nl.load(x)
+        if bias:
+            tile = nl.load(bias)
+        if parts and not scale > width:
+            nisa.tensor_copy(dst=tile, src=parts[0])
+        first = parts + parts
+        tile = first[0] if first else tile
+        assert not -scale
+        return stored(tile)
+
+    assert codes(kernel) == set()
+
+
+def test_a_name_that_is_not_always_a_tensor_has_no_kind():
+    def kernel(x, flag):
+        value = nl.load(x)
+        if flag:
+            value = 3
+        value = value + 1
+        return stored(nl.load(x)), value
+
+    assert codes(kernel) == set()
+
+
+def test_what_a_dynamic_loop_binds_for_itself_may_be_used_inside_it():
+    def kernel(x, static):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        if static:
+            for _ in nl.dynamic_range(2):
+                tile = nl.load(x)
+                nl.store(out, tile)
+        else:
+            nl.store(out, tile)
+        tile = nl.load(x)
+        nl.store(out, tile)
+        for i in nl.dynamic_range(x.shape[0]):
+            row = nl.load(x[i])
+            nl.store(out[i], row)
+        return out
+
+    assert codes(kernel) == set()
+
+
+def test_a_register_may_keep_a_loop_going():
+    def kernel(x):
+        more = nisa.register_alloc(1)
+        while more:
+            nisa.register_move(more, nisa.register_alloc(0))
+        return stored(nl.load(x))
+
+    assert codes(kernel) == set()

@@ -18,9 +18,11 @@ from weakref import WeakKeyDictionary
 
 from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.expressions import check_expressions
+from nkisim.checks.langcheck.loops import check_loops
 from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
 from nkisim.checks.langcheck.source import definition_of
 from nkisim.checks.langcheck.statements import check_statements
+from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.diagnostics import Finding, Place, declare
 
@@ -34,7 +36,7 @@ NO_SOURCE = declare(
     "the compiler reads a kernel's text",
 )
 
-_CHECKS = (check_statements, check_expressions, check_calls)
+_CHECKS = (check_statements, check_expressions, check_calls, check_tensors, check_loops)
 _KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
 
 

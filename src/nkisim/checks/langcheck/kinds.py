@@ -1,0 +1,200 @@
+"""What a value in a kernel certainly is: a tensor, a register, a list, text.
+
+A name has a kind only when everything that is ever assigned to it has that kind; what a helper
+returns, what a container holds and optional parameters have none. A parameter is a tensor when an
+instruction gets it as one.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache, cached_property
+from typing import Literal, TypeAlias
+
+from nkisim import language
+from nkisim.checks.langcheck.unit import Unit
+from nkisim.spec import INSTRUCTIONS
+
+__all__ = ["Kind", "Kinds", "is_dynamic_loop"]
+
+Kind: TypeAlias = Literal["tensor", "register", "index", "list", "dict", "text", "enum"]
+
+# Functions of nki.language that give no tensor.
+_NO_TENSOR = {
+    "affine_range",
+    "device_print",
+    "ds",
+    "dynamic_range",
+    "is_hbm",
+    "is_on_chip",
+    "is_psum",
+    "is_sbuf",
+    "missing_name",
+    "no_reorder",
+    "num_programs",
+    "program_id",
+    "program_ndim",
+    "random_seed",
+    "sequential_range",
+    "static_range",
+    "store",
+}
+_TENSOR_METHODS = {"ap", "reshape", "view"}
+# Operands that cannot be numbers.
+_OPERANDS = {"data", "data1", "data2", "dst", "moving", "src", "stationary"}
+_SELF = object()
+# They stand for what a parameter or a loop gives to a name.
+_A_TENSOR, _AN_INDEX = ast.Pass(), ast.Pass()
+
+
+def is_dynamic_loop(unit: Unit, loop: ast.AST) -> bool:
+    """Tell whether a loop runs over ``nl.dynamic_range``."""
+    return (
+        isinstance(loop, ast.For)
+        and isinstance(loop.iter, ast.Call)
+        and unit.meaning(loop.iter.func).path == "nki.language.dynamic_range"
+    )
+
+
+class Kinds:
+    """The kinds of the expressions of a unit."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self._names: dict[str, object] = {}
+
+    def of(self, node: ast.AST | None) -> Kind | None:
+        """Return the kind of an expression, None where it is not certain."""
+        found = self._kind(node)
+        return None if found is _SELF else found  # type: ignore[return-value]
+
+    def _kind(self, node: ast.AST | None) -> object:
+        if isinstance(node, ast.Name):
+            return self._of_name(node.id)
+        if isinstance(node, ast.Call):
+            return self._of_call(node)
+        if isinstance(node, ast.Subscript):
+            return "tensor" if self._kind(node.value) == "tensor" else None
+        if isinstance(node, (ast.List, ast.ListComp)):
+            return "list"
+        if isinstance(node, (ast.Dict, ast.DictComp)):
+            return "dict"
+        if isinstance(node, ast.JoinedStr):
+            return "text"
+        if isinstance(node, ast.Constant):
+            return "text" if isinstance(node.value, str) else None
+        if isinstance(node, ast.IfExp):
+            first, second = self._kind(node.body), self._kind(node.orelse)
+            return first if first == second else None
+        if node is _A_TENSOR or node is _AN_INDEX:
+            return "tensor" if node is _A_TENSOR else "index"
+        if isinstance(node, ast.Attribute):
+            path = self.unit.meaning(node).path
+            return "enum" if path.startswith("nki.isa.nc_version.") else None
+        return None
+
+    def _of_call(self, call: ast.Call) -> object:
+        path = self.unit.meaning(call.func).path
+        space, _, name = path.rpartition(".")
+        if space == "nki.language":
+            return "tensor" if name in _tensor_functions() else None
+        if path == "nki.isa.register_alloc":
+            return "register"
+        if path == "nki.isa.get_nc_version":
+            return "enum"
+        if path in ("list", "dict"):
+            return path
+        if path == "str":
+            return "text"
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _TENSOR_METHODS:
+            return "tensor" if self._kind(call.func.value) == "tensor" else None
+        return None
+
+    def _of_name(self, name: str) -> object:
+        if name not in self._names:
+            self._names[name] = _SELF
+            kinds = {self._kind(value) for value in self._bindings.get(name, [None])} - {_SELF}
+            self._names[name] = kinds.pop() if len(kinds) == 1 else None
+        return self._names[name]
+
+    @cached_property
+    def _bindings(self) -> dict[str, list[ast.AST | None]]:
+        """What is assigned to each name; None stands for something that is not looked into."""
+        unit = self.unit
+        found: dict[str, list[ast.AST | None]] = {}
+        plain: set[ast.AST] = set()
+        for assign in unit.of(ast.Assign):
+            for target in assign.targets:
+                for name, value in _pairs(target, assign.value):
+                    plain.add(name)
+                    found.setdefault(name.id, []).append(value)
+        for annotated in unit.of(ast.AnnAssign):
+            if isinstance(annotated.target, ast.Name) and annotated.value is not None:
+                plain.add(annotated.target)
+                found.setdefault(annotated.target.id, []).append(annotated.value)
+        for loop in unit.of(ast.For):
+            if isinstance(loop.target, ast.Name) and is_dynamic_loop(unit, loop):
+                plain.add(loop.target)
+                found.setdefault(loop.target.id, []).append(_AN_INDEX)
+        for node in unit.of(ast.Name):
+            if isinstance(node.ctx, ast.Store) and node not in plain:
+                parent = unit.parents.get(node)
+                if not isinstance(parent, ast.AugAssign):  # it keeps a tensor a tensor, or fails
+                    found.setdefault(node.id, []).append(None)
+        for parameter in unit.parameters:
+            given = _A_TENSOR if parameter.arg in self._tensor_parameters else None
+            found.setdefault(parameter.arg, []).append(given)
+        return found
+
+    @cached_property
+    def _tensor_parameters(self) -> set[str]:
+        """The parameters without default that an instruction gets in place of a tensor."""
+        node = self.unit.node
+        if isinstance(node, ast.ClassDef):
+            return set()
+        given = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+        required = set(given[: len(given) - len(node.args.defaults)])
+        used: set[str] = set()
+        for call, meaning in self.unit.calls():
+            space, _, name = meaning.path.rpartition(".")
+            if space == "nki.isa" and name in INSTRUCTIONS:
+                names = list(INSTRUCTIONS[name].signature.parameters)
+                operands = dict(zip(names, call.args, strict=False))
+                operands |= {k.arg: k.value for k in call.keywords if k.arg is not None}
+                taken = [v for k, v in operands.items() if k in _OPERANDS]
+            elif meaning.path == "nki.language.load":
+                taken = call.args[:1]
+            else:
+                continue
+            used |= {found for value in taken if (found := _operand_name(value)) is not None}
+        return required & used
+
+
+def _operand_name(value: ast.AST) -> str | None:
+    """Return the name of an operand, itself or sliced; an element may be that of a list."""
+    if isinstance(value, ast.Subscript):
+        parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
+        if not any(isinstance(part, ast.Slice) for part in parts):
+            return None
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else None
+
+
+@cache
+def _tensor_functions() -> frozenset[str]:
+    functions = (n for n, v in vars(language).items() if callable(v) and not isinstance(v, type))
+    return frozenset(functions) - _NO_TENSOR
+
+
+def _pairs(target: ast.AST, value: ast.AST) -> list[tuple[ast.Name, ast.AST]]:
+    """Return the names of a target, with what each gets where both sides are spelled out."""
+    if isinstance(target, ast.Name):
+        return [(target, value)]
+    if (
+        isinstance(target, (ast.Tuple, ast.List))
+        and isinstance(value, (ast.Tuple, ast.List))
+        and len(target.elts) == len(value.elts)
+    ):
+        pairs = zip(target.elts, value.elts, strict=True)
+        return [found for part, given in pairs for found in _pairs(part, given)]
+    return []

@@ -1,0 +1,163 @@
+"""Tensors and registers used as if they were Python numbers.
+
+Most of these a run finds too; here they are found in branches that a run does not take, and in
+files that are not run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from nkisim.checks.langcheck.found import Found
+from nkisim.checks.langcheck.kinds import Kinds
+from nkisim.checks.langcheck.unit import Unit
+from nkisim.diagnostics import RULES, declare
+
+__all__ = ["check_tensors"]
+
+AUGMENTED = declare(
+    "L029",
+    "augmented-assignment",
+    "error",
+    "A tensor stands on the left of an augmented assignment such as +=.",
+    "the compiler knows operators on numbers only",
+)
+REGISTER_CONDITION = declare(
+    "L031",
+    "register-condition",
+    "error",
+    "A register or the index of a dynamic loop is compared, or decides a branch.",
+    "its value is known on the device only; `while register` and nl.dynamic_range are all that "
+    "read it",
+)
+TENSOR_CONTENTS = declare(
+    "L067",
+    "tensor-contents",
+    "warning",
+    "A tensor is printed.",
+    "print runs while the kernel is compiled, when the tensor has no contents",
+)
+
+_INSTRUCTIONS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
+
+
+def check_tensors(unit: Unit) -> Iterator[Found]:
+    """Find tensors and registers that are not used as such."""
+    kinds = Kinds(unit)
+    yield from _operators(unit, kinds)
+    yield from _truth(unit, kinds)
+    yield from _registers(unit, kinds)
+    yield from _printed(unit, kinds)
+
+
+def _operators(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    for operation in unit.of(ast.BinOp):
+        sides = (operation.left, operation.right)
+        tensors = [ast.unparse(side) for side in sides if kinds.of(side) == "tensor"]
+        if tensors and isinstance(operation.op, ast.MatMult):
+            message = f"`{ast.unparse(operation)}`: no operator @ on tensor {tensors[0]}"
+            yield Found(RULES["L026"], operation, message, "use nisa.nc_matmul, with a dst=")
+        elif tensors:
+            call = "tensor_tensor" if len(tensors) == 2 else "tensor_scalar"
+            op = _INSTRUCTIONS.get(type(operation.op))
+            fix = f"use nisa.{call} with dst=" + (f" and nl.{op}" if op else "")
+            message = f"`{ast.unparse(operation)}`: no operators on tensor {tensors[0]}"
+            yield Found(RULES["L027"], operation, message, fix, operand=tensors[0])
+    for unary in unit.of(ast.UnaryOp):
+        if kinds.of(unary.operand) == "tensor" and not isinstance(unary.op, ast.Not):
+            text = ast.unparse(unary.operand)
+            message = f"`{ast.unparse(unary)}`: no operators on tensor {text}"
+            yield Found(RULES["L027"], unary, message, "use nisa.tensor_scalar with dst=")
+    for compare in unit.of(ast.Compare):
+        ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+        sides = (compare.left, compare.comparators[0])
+        tensors = [ast.unparse(side) for side in sides if kinds.of(side) == "tensor"]
+        if tensors and isinstance(compare.ops[0], ordered):
+            message = f"`{ast.unparse(compare)}`: no comparison of tensor {tensors[0]}"
+            fix = "use nisa.tensor_scalar or tensor_tensor with a comparing op and dst="
+            yield Found(RULES["L027"], compare, message, fix, operand=tensors[0])
+    for augmented in unit.of(ast.AugAssign):
+        left = ast.unparse(augmented.target)
+        if kinds.of(augmented.target) == "tensor":
+            matmul = isinstance(augmented.value, ast.Call) and "matmul" in ast.unparse(
+                augmented.value.func
+            )
+            fix = f"nisa.tensor_tensor(dst={left}, data1={left}, data2=..., op=...)"
+            if matmul:
+                fix = f"nisa.nc_matmul(dst={left}, ..., accumulate=True)"
+            message = f"`{ast.unparse(augmented)}`: tensor {left} on the left"
+            yield Found(AUGMENTED, augmented, message, fix, operand=left)
+    for assign in unit.of(ast.Assign):
+        for target in assign.targets:
+            if isinstance(target, ast.Subscript) and kinds.of(target) == "tensor":
+                text = ast.unparse(target)
+                message = f"{text} is assigned"
+                fix = f"nisa.tensor_copy(dst={text}, src=...), or pass dst={text} to what makes it"
+                yield Found(RULES["L028"], assign, message, fix, operand=ast.unparse(target.value))
+
+
+def _truth(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    for test in _tests(unit):
+        kind = kinds.of(test)
+        text = ast.unparse(test)
+        if kind == "tensor":
+            message = f"the truth of tensor {text} is asked for"
+            fix = "ask for its shape or dtype, or load a value with nisa.register_load"
+            yield Found(RULES["L030"], test, message, fix, operand=text)
+        elif kind == "index" or (kind == "register" and not _is_while_test(unit, test)):
+            message = f"{kind} {text} decides a branch"
+            fix = "use `while register`, nl.dynamic_range, or an instruction with a mask"
+            yield Found(REGISTER_CONDITION, test, message, fix, operand=text)
+
+
+def _tests(unit: Unit) -> Iterator[ast.expr]:
+    """Yield the expressions whose truth is asked for."""
+    for node in unit.of(ast.If, ast.While, ast.IfExp, ast.Assert):
+        yield node.test  # type: ignore[attr-defined]
+    for joined in unit.of(ast.BoolOp):
+        yield from joined.values
+    for unary in unit.of(ast.UnaryOp):
+        if isinstance(unary.op, ast.Not):
+            yield unary.operand
+    for call, meaning in unit.calls():
+        if meaning.path == "bool" and call.args:
+            yield call.args[0]
+
+
+def _is_while_test(unit: Unit, test: ast.AST) -> bool:
+    parent = unit.parents.get(test)
+    return isinstance(parent, ast.While) and parent.test is test
+
+
+def _registers(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    for compare in unit.of(ast.Compare):
+        if any(_is_none(side) for side in compare.comparators):
+            continue
+        for side in (compare.left, *compare.comparators):
+            kind = kinds.of(side)
+            if kind in ("register", "index"):
+                text = ast.unparse(side)
+                word = "register" if kind == "register" else "loop index"
+                message = f"`{ast.unparse(compare)}` compares {word} {text}"
+                fix = "decide it by the bounds of the loop, or peel the first iteration"
+                yield Found(REGISTER_CONDITION, compare, message, fix, operand=text)
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _printed(unit: Unit, kinds: Kinds) -> Iterator[Found]:
+    for call, meaning in unit.calls():
+        if meaning.path != "print":
+            continue
+        for argument in call.args:
+            shown = [argument]
+            if isinstance(argument, ast.JoinedStr):
+                shown = [v.value for v in argument.values if isinstance(v, ast.FormattedValue)]
+            for value in shown:
+                if kinds.of(value) == "tensor":
+                    text = ast.unparse(value)
+                    fix = f'use nl.device_print("{text}", {text}), or look at it on the host'
+                    yield Found(TENSOR_CONTENTS, call, f"tensor {text} is printed", fix)

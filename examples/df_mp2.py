@@ -65,7 +65,8 @@ def df_mp2_energy(
     # Squared lengths of nearly dependent auxiliary functions: float64 costs nothing here.
     factor = torch.linalg.cholesky(J_metric.double())
     one = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    inverse = trnblas.trsm(1.0, factor, one, uplo="lower", trans=True).to(eri_3c.dtype)
+    with trnblas.backend("pytorch"):  # the kernels know no float64
+        inverse = trnblas.trsm(1.0, factor, one, uplo="lower", trans=True).to(eri_3c.dtype)
     clock.stop("chol")
 
     basis, _, auxiliary = eri_3c.shape

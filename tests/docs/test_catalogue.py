@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import sys
+import textwrap
 
 import pytest
 
@@ -63,9 +64,8 @@ def test_rule_pages_show_what_is_found_and_both_kernels(catalogue):
         names = [f.__name__ for f in functions]
         for name, text, function in zip(names, shown, functions, strict=True):
             assert f"def {name}(" in text or f"{name} = " in text
-            assert text.splitlines()[-1] == inspect.getsource(function).splitlines()[-1].replace(
-                "# here", f"# {id} is found here"
-            )
+            last = textwrap.dedent(inspect.getsource(function)).splitlines()[-1]
+            assert text.splitlines()[-1] == last.replace("# here", f"# {id} is found here")
         said = [block.text for block in page.blocks if block.info == ["text"]]
         assert len(said) == len(twins.get(id, []))
         assert all(f"[{id}]" in text for text in said)

@@ -1,5 +1,6 @@
 """Twins about the language of kernels: Python that runs here and that the compiler refuses."""
 
+import functools
 from types import ModuleType
 
 import numpy as np
@@ -721,4 +722,258 @@ def good_L067(a, debug):
     tile = nl.load(a)
     if debug:
         nl.device_print("loaded", tile)
+    return stored(tile)
+
+
+# -- names from outside ----------------------------------------------------------------------------
+
+
+class Settings:
+    def __init__(self, factor):
+        self.factor = factor
+
+
+class Scaled(Settings):  # here
+    pass
+
+
+@source_twin(f32(64, 32), parts=(Scaled,))
+def bad_L004(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=Scaled(2.0).factor)
+    return stored(tile)
+
+
+class Factor(nl.NKIObject):
+    factor: float
+
+
+def good_L004(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=Factor(factor=2.0).factor)
+    return stored(tile)
+
+
+@functools.cache  # here
+def part_width(cols):
+    return cols // 2
+
+
+@source_twin(f32(64, 32), parts=(part_width,))
+def bad_L005(a):
+    return stored(nl.load(a[:, 0 : part_width(a.shape[1])]))
+
+
+def width_of_part(cols):
+    return cols // 2
+
+
+def good_L005(a):
+    return stored(nl.load(a[:, 0 : width_of_part(a.shape[1])]))
+
+
+@source_twin(f32(64, 32), 65)
+def bad_L038(a, rows):
+    tile = nl.load(a)
+    if rows < 64:
+        while True:  # here
+            nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+def good_L038(a, rows):
+    tile = nl.load(a)
+    if rows < 64:
+        for _ in range(rows):
+            nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+def scaled_by_a_constant(factor):
+    @source_twin(f32(64, 32))
+    def bad_L040(a):
+        tile = nl.load(a)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)  # here
+        return stored(tile)
+
+    return bad_L040
+
+
+bad_L040 = scaled_by_a_constant(2.0)
+
+
+def good_L040(a, factor=2.0):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
+    return stored(tile)
+
+
+WIDTHS = [8, 24]
+FIXED_WIDTHS = (8, 24)
+
+
+@source_twin(f32(64, 32))
+def bad_L041(a):
+    return stored(nl.load(a[:, 0 : WIDTHS[0]]))  # here
+
+
+def good_L041(a):
+    return stored(nl.load(a[:, 0 : FIXED_WIDTHS[0]]))
+
+
+TRACED = {"rows": 0}
+
+
+@source_twin(f32(64, 32))
+def bad_L042(a):
+    TRACED["rows"] = a.shape[0]  # here
+    return stored(nl.load(a))
+
+
+def good_L042(a):
+    return stored(nl.load(a))
+
+
+class Window(nl.NKIObject):
+    start: int
+    stop: int
+
+    @property  # here
+    def width(self):
+        return self.stop - self.start
+
+
+@source_twin(f32(64, 32), parts=(Window,))
+def bad_L058(a):
+    window = Window(start=8, stop=24)
+    return stored(nl.load(a[:, 0 : window.width]))
+
+
+class Extent(nl.NKIObject):
+    start: int
+    stop: int
+
+    def width(self):
+        return self.stop - self.start
+
+
+def good_L058(a):
+    window = Extent(start=8, stop=24)
+    return stored(nl.load(a[:, 0 : window.width()]))
+
+
+# -- numbers, lists and dictionaries ---------------------------------------------------------------
+
+
+@source_twin(f32(64, 32))
+def bad_L047(a):
+    tiles = [nl.load(a)]
+    tiles.insert(0, nl.exp(tiles[0]))  # here
+    return stored(tiles[0])
+
+
+def good_L047(a):
+    tile = nl.load(a)
+    tiles = [nl.exp(tile), tile]
+    return stored(tiles[0])
+
+
+@source_twin(f32(64, 32))
+def bad_L048(a):
+    tile = nl.load(a)
+    steps = ["exp", "tanh", "exp"]
+    for _ in range(steps.count("exp")):  # here
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+def good_L048(a):
+    tile = nl.load(a)
+    steps = ["exp", "tanh", "exp"]
+    for step in steps:
+        if step == "exp":
+            nisa.activation(dst=tile, op=nl.tanh, data=tile)
+    return stored(tile)
+
+
+@source_twin(f32(64, 32))
+def bad_L049(a):
+    sizes = {"rows": 64}
+    sizes.update({"cols": 32})  # here
+    return stored(nl.load(a[0 : sizes["rows"], 0 : sizes["cols"]]))
+
+
+def good_L049(a):
+    sizes = {"rows": 64}
+    sizes["cols"] = 32
+    return stored(nl.load(a[0 : sizes["rows"], 0 : sizes["cols"]]))
+
+
+@source_twin(f32(64, 32))
+def bad_L050(a):
+    limit = 2**40  # here
+    assert a.shape[0] * a.shape[1] < limit
+    return stored(nl.load(a))
+
+
+def good_L050(a):
+    limit = 2**30
+    assert a.shape[0] * a.shape[1] < limit
+    return stored(nl.load(a))
+
+
+@source_twin(f32(64, 32))
+def bad_L051(a):
+    rows = -(a.shape[0] // -3)  # here
+    return stored(nl.load(a[0:rows]))
+
+
+def good_L051(a):
+    rows = (a.shape[0] + 2) // 3
+    return stored(nl.load(a[0:rows]))
+
+
+@source_twin(f32(64, 32))
+def bad_L052(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2**-5)  # here
+    return stored(tile)
+
+
+def good_L052(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / 2**5)
+    return stored(tile)
+
+
+@source_twin(f32(64, 32), True)
+def bad_L053(a, fixed):
+    tile = nl.load(a)
+    if fixed or nisa.get_nc_version() >= nisa.nc_version.gen3:  # here
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+    return stored(tile)
+
+
+def good_L053(a, fixed):
+    tile = nl.load(a)
+    version = nisa.get_nc_version()
+    if fixed or version == nisa.nc_version.gen3 or version == nisa.nc_version.gen4:
+        nisa.activation(dst=tile, op=nl.exp, data=tile)
+    return stored(tile)
+
+
+@source_twin(f32(64, 32))
+def bad_L055(a):
+    starts = (0, 8, 16)
+    tile = nl.load(a)
+    for start in starts[0:4]:  # here
+        nisa.activation(dst=tile[:, start:], op=nl.tanh, data=tile[:, start:])
+    return stored(tile)
+
+
+def good_L055(a):
+    starts = (0, 8, 16)
+    tile = nl.load(a)
+    for start in starts[0:3]:
+        nisa.activation(dst=tile[:, start:], op=nl.tanh, data=tile[:, start:])
     return stored(tile)

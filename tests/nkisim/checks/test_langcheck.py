@@ -345,3 +345,117 @@ def test_a_register_may_keep_a_loop_going():
         return stored(nl.load(x))
 
     assert codes(kernel) == set()
+
+
+# -- names and values ------------------------------------------------------------------------------
+
+
+TABLE = (1, 2, 3)
+NAMED = {"rows": 4}
+EXTENT = np.int32(8)
+
+
+def test_constants_of_the_module_are_legal():
+    def kernel(x):
+        return stored(nl.load(x[0 : TABLE[1], 0 : min(NAMED["rows"], EXTENT)]))
+
+    assert codes(kernel) == set()
+
+
+def registered(function):
+    """Return the function itself, as decorators do that keep a list."""
+    return function
+
+
+@registered
+def half_of(count):
+    return count // 2
+
+
+def counted(function):
+    @functools.wraps(function)
+    def wrapper(*args):
+        return function(*args)
+
+    return wrapper
+
+
+@counted
+def third_of(count):
+    return count // 3
+
+
+def test_a_decorator_is_found_where_it_wraps():
+    def half(x):
+        return stored(nl.load(x[0 : half_of(4)]))
+
+    def third(x):
+        return stored(nl.load(x[0 : third_of(6)]))
+
+    assert codes(half) == set()
+    assert codes(third) == {"L005"}
+
+
+def test_a_kernel_made_inside_a_function_is_found_in_a_file(tmp_path):
+    path = file_with(
+        tmp_path,
+        """
+        def make(width):
+            @nki.jit
+            def kernel(x):
+                return x[0:width]
+
+            return kernel
+        """,
+    )
+    assert check_source(path).codes == {"L040"}
+    assert check_source(path, "kernel").codes == {"L040"}
+
+
+def test_integers_at_the_ends_of_32_bits():
+    def kernel(x):
+        ends = (-(2**31), 2**31 - 1, 0x7FFFFFFF)
+        assert ends[0] < ends[-1] < (1 << 30) + 2 * 3 - 1
+        return stored(nl.load(x))
+
+    def too_wide(x):
+        assert x.shape[0] < 0x80000000
+        return stored(nl.load(x))
+
+    assert codes(kernel) == set()
+    assert codes(too_wide) == {"L050"}
+
+
+def test_rounding_up_with_a_negative_dividend_is_the_same_in_both():
+    def kernel(x):
+        return stored(nl.load(x[0 : -(-x.shape[0] // 3)]))
+
+    assert codes(kernel) == set()
+
+
+def test_lists_that_grow_have_no_fixed_length():
+    def kernel(x):
+        parts = [nl.load(x)]
+        parts.append(nl.load(x))
+        sizes = []
+        for i in range(3):
+            sizes.append(i)
+        return stored(parts[1]), sizes[2], sizes[0:3]
+
+    assert codes(kernel) == set()
+
+
+def test_a_loop_that_breaks_and_a_function_that_ends_are_legal():
+    def kernel(x):
+        step = 1
+        while True:
+            step *= 2
+            if step >= x.shape[0]:
+                break
+        return stored(nl.load(x[0 : depth(step)]))
+
+    assert codes(kernel) == set()
+
+
+def depth(count):
+    return 1 if count <= 1 else 1 + depth(count // 2)

@@ -20,10 +20,12 @@ from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
 from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
+from nkisim.checks.langcheck.names import check_names
 from nkisim.checks.langcheck.source import definition_of
 from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
+from nkisim.checks.langcheck.values import check_values
 from nkisim.diagnostics import Finding, Place, declare
 
 __all__ = ["file_findings", "kernel_findings"]
@@ -36,7 +38,15 @@ NO_SOURCE = declare(
     "the compiler reads a kernel's text",
 )
 
-_CHECKS = (check_statements, check_expressions, check_calls, check_tensors, check_loops)
+_CHECKS = (
+    check_statements,
+    check_expressions,
+    check_calls,
+    check_names,
+    check_values,
+    check_tensors,
+    check_loops,
+)
 _KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
 
 
@@ -101,7 +111,7 @@ def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str
         # Read again, for the error that Python has for it.
         compile(Path(file).read_text(encoding="utf-8"), file, "exec", dont_inherit=True)
         return [], []
-    chosen = scope.kernels() if kernel is None else [scope.meaning(kernel)]
+    chosen = scope.kernels() if kernel is None else [scope.function(kernel)]
     if kernel is not None and isinstance(chosen[0].value, ast.Lambda):
         return [kernel], [_without_source(kernel, Place(file, chosen[0].value.lineno), "a lambda")]
     if kernel is not None and chosen[0].kind != "definition":

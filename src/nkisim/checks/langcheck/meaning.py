@@ -175,16 +175,27 @@ class FileScope:
             return Meaning("builtin", name) if hasattr(builtins, name) else UNKNOWN
         kind, what = known
         if kind == "definition":
-            kernel = any(is_kernel_decorator(self._evaluated(d)) for d in what.decorator_list)
-            return Meaning("definition", "", self.tree, what, self, None, kernel)
+            return self._defined(what)
         if kind == "import":
             return self._imported(name, *what)
         return Meaning("value", value=what) if what is not None else UNKNOWN
 
     def kernels(self) -> list[Meaning]:
-        """Return the module's functions that ``nki.jit`` decorates."""
-        found = (self.meaning(name) for name in self._bindings)
-        return [m for m in found if m.kind == "definition" and m.is_kernel and m.scope is self]
+        """Return the functions that ``nki.jit`` decorates, those made inside others included."""
+        found = [self._defined(node) for node in self.tree.definitions]
+        return [meaning for meaning in found if meaning.is_kernel]
+
+    def function(self, name: str) -> Meaning:
+        """Return the function or class of a name, at the top of the module or inside another."""
+        found = self.meaning(name)
+        if found.kind == "definition" or isinstance(found.value, ast.Lambda):
+            return found
+        inner = [node for node in self.tree.definitions if node.name == name]
+        return self._defined(inner[0]) if inner else UNKNOWN
+
+    def _defined(self, node: Definition) -> Meaning:
+        kernel = any(is_kernel_decorator(self._evaluated(d)) for d in node.decorator_list)
+        return Meaning("definition", "", self.tree, node, self, None, kernel)
 
     def _evaluated(self, node: ast.expr) -> Meaning:
         """Return what a dotted name, called or not, means."""

@@ -42,6 +42,11 @@ class Tree:
         """Return the definition of a name whose first line, decorators included, is ``line``."""
         return self._by_line.get((line, name))
 
+    @property
+    def definitions(self) -> list[Definition]:
+        """All definitions, those inside others included."""
+        return list(self._by_line.values())
+
     def of_class(self, name: str) -> ast.ClassDef | None:
         """Return the class of a dotted name."""
         body: list[ast.stmt] = self.module.body

@@ -143,6 +143,18 @@ class Unit:
                 return base.scope.meaning(node.attr)
         return UNKNOWN
 
+    def of_decorator(self, node: ast.expr) -> Meaning:
+        """Return what a decorator, called or not, means where the definition stands."""
+        if isinstance(node, ast.Call):
+            return self.of_decorator(node.func)
+        if isinstance(node, ast.Name):
+            return UNKNOWN if node.id in self.outer_names else self.scope.meaning(node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.of_decorator(node.value)
+            if base.kind in ("nki", "foreign"):
+                return Meaning(base.kind, f"{base.path}.{node.attr}")
+        return UNKNOWN
+
     def calls(self) -> Iterator[tuple[ast.Call, Meaning]]:
         """Yield the calls, with what is called."""
         for call in self.of(ast.Call):

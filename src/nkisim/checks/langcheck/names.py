@@ -1,0 +1,197 @@
+"""Names from outside a function, classes and decorators: what the compiler can follow."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from nkisim.checks.langcheck.found import Found
+from nkisim.checks.langcheck.meaning import Meaning
+from nkisim.checks.langcheck.source import definition_line
+from nkisim.checks.langcheck.unit import Unit
+from nkisim.diagnostics import declare
+
+__all__ = ["check_names"]
+
+CLASS_BASE = declare(
+    "L004",
+    "class-base",
+    "error",
+    "A class that a kernel uses has another base than NKIObject, Enum or NamedTuple, several "
+    "bases, or keywords.",
+    "the compiler does not import such a class",
+)
+DECORATOR = declare(
+    "L005",
+    "decorator",
+    "error",
+    "A function or class that a kernel reaches has a decorator other than nki.jit, dataclass or "
+    "staticmethod.",
+    "the compiler refuses the decorator, or drops its effect",
+)
+CLOSURE = declare(
+    "L040",
+    "closure",
+    "error",
+    "A kernel, or a function that it reaches, uses a variable of a function around it.",
+    "the compiler resolves the names of modules only",
+)
+CHANGEABLE_GLOBAL = declare(
+    "L041",
+    "changeable-global",
+    "warning",
+    "A global that can change, such as a list or an array, is read in a kernel.",
+    "a compiled kernel keeps the value that it had",
+)
+HOST_STATE = declare(
+    "L042",
+    "host-state",
+    "warning",
+    "A kernel changes something outside of it, or reads the environment of the process.",
+    "it happens once, when the kernel is compiled, and not when it runs",
+)
+OBJECT_FIELDS = declare(
+    "L058",
+    "object-fields",
+    "warning",
+    "An NKIObject has __slots__ or properties.",
+    "the compiler copies the instance's dictionary only",
+)
+
+_BASES = {"enum.Enum", "typing.NamedTuple", "object"}
+_DECORATORS = {"dataclasses.dataclass", "nki.jit", "staticmethod", "typing.overload"}
+_CHANGING = {"append", "clear", "extend", "insert", "pop", "remove", "setdefault", "update"}
+_ENVIRONMENT = {"os.environ", "sys.argv", "sys.path"}
+
+
+def check_names(unit: Unit) -> Iterator[Found]:
+    """Find names, classes and decorators that the compiler cannot follow."""
+    if isinstance(unit.node, ast.ClassDef):
+        yield from _class(unit, unit.node)
+    yield from _decorators(unit)
+    yield from _captured(unit)
+    changed = set()
+    for name, found in _changes(unit):
+        changed.add(name)
+        yield found
+    for node, meaning in unit.references():
+        if meaning.path in _ENVIRONMENT:
+            fix = "read it on the host and pass it as an argument"
+            yield Found(HOST_STATE, node, f"{unit.name} reads {meaning.path}", fix)
+        elif isinstance(node, ast.Name) and meaning.kind == "value" and node.id not in changed:
+            kind = _changeable(meaning)
+            if kind:
+                message = f"{unit.name} reads the global {kind} {node.id}"
+                fix = f"pass {node.id} as an argument, or make it a tuple"
+                yield Found(CHANGEABLE_GLOBAL, node, message, fix, operand=node.id)
+
+
+def _is_nki_object(path: str) -> bool:
+    return path.startswith("nki.") and path.endswith(".NKIObject")
+
+
+def _class(unit: Unit, node: ast.ClassDef) -> Iterator[Found]:
+    line = definition_line(node)
+    paths = [_path(unit, base) for base in node.bases]
+    for base, path in zip(node.bases, paths, strict=True):
+        if path is not None and path not in _BASES and not _is_nki_object(path):
+            message = f"class {node.name} has base {ast.unparse(base)}"
+            fix = "derive it from nl.NKIObject only"
+            yield Found(CLASS_BASE, node, message, fix, operand=node.name, line=line)
+    if len(node.bases) > 1 or node.keywords:
+        what = "several bases" if len(node.bases) > 1 else "keywords"
+        message = f"class {node.name} has {what}"
+        fix = "derive it from nl.NKIObject only"
+        yield Found(CLASS_BASE, node, message, fix, operand=node.name, line=line)
+    if not any(path is not None and _is_nki_object(path) for path in paths):
+        return
+    for part in node.body:
+        targets = part.targets if isinstance(part, ast.Assign) else []
+        if any(isinstance(t, ast.Name) and t.id == "__slots__" for t in targets):
+            fix = "remove __slots__"
+            yield Found(OBJECT_FIELDS, part, f"class {node.name} has __slots__", fix)
+        if isinstance(part, ast.FunctionDef):
+            for decorator in part.decorator_list:
+                if unit.of_decorator(decorator).path == "property":
+                    message = f"{node.name}.{part.name} is a property"
+                    fix = f"make {part.name} a field, or a method that is called"
+                    yield Found(OBJECT_FIELDS, decorator, message, fix)
+
+
+def _path(unit: Unit, base: ast.expr) -> str | None:
+    """Return the path of a base, the name of one of the user's classes, None where unknown."""
+    meaning = unit.meaning(base)
+    if meaning.kind == "definition":
+        return ast.unparse(base)
+    return meaning.path or None
+
+
+def _decorators(unit: Unit) -> Iterator[Found]:
+    fix = "remove it; do its work on the host, or in the function"
+    for decorator in unit.node.decorator_list:
+        path = unit.of_decorator(decorator).path
+        text = ast.unparse(decorator)
+        if path in _DECORATORS or path == "property":
+            continue
+        refused = path == "classmethod" or unit.of_decorator(decorator).kind == "foreign"
+        if refused and not path.startswith("neuronxcc"):
+            yield Found(DECORATOR, decorator, f"{unit.name} is decorated with {text}", fix)
+    live = unit.live
+    wraps = hasattr(live, "__wrapped__") and isinstance(live, FunctionType)
+    if wraps and not unit.is_kernel and unit.node.decorator_list:
+        first = unit.node.decorator_list[0]
+        if unit.of_decorator(first).kind == "definition":
+            text = ast.unparse(first)
+            yield Found(DECORATOR, first, f"{unit.name} is wrapped by {text}", fix)
+
+
+def _captured(unit: Unit) -> Iterator[Found]:
+    said: set[str] = set()
+    for node in unit.of(ast.Name):
+        if node.id in unit.outer_names and isinstance(node.ctx, ast.Load) and node.id not in said:
+            said.add(node.id)
+            message = f"{unit.name} uses {node.id} of the function around it"
+            fix = f"pass {node.id} as an argument, or make it a constant of the module"
+            yield Found(CLOSURE, node, message, fix, operand=node.id)
+
+
+def _changes(unit: Unit) -> Iterator[tuple[str, Found]]:
+    """Yield the globals that a function changes."""
+    for subscript in unit.of(ast.Subscript):
+        if isinstance(subscript.ctx, ast.Store):
+            yield from _change(unit, subscript.value, subscript)
+    for call in unit.of(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _CHANGING:
+            yield from _change(unit, call.func.value, call)
+
+
+def _change(unit: Unit, name: ast.expr, node: ast.AST) -> Iterator[tuple[str, Found]]:
+    meaning = unit.meaning(name)
+    if not isinstance(name, ast.Name) or meaning.kind != "value":
+        return
+    value = meaning.value
+    if isinstance(value, (list, dict, set, ast.List, ast.Dict, ast.Set)):
+        message = f"{unit.name} changes the global {name.id}"
+        fix = "return the value, or do it on the host"
+        yield name.id, Found(HOST_STATE, node, message, fix, operand=name.id)
+
+
+def _changeable(meaning: Meaning) -> str:
+    """Return what a global is that can change, empty for what cannot or is not known."""
+    value: Any = meaning.value
+    if isinstance(value, (list, ast.List, ast.ListComp)):
+        return "list"
+    if isinstance(value, (set, ast.Set, ast.SetComp)):
+        return "set"
+    if isinstance(value, np.ndarray):
+        return "array"
+    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+        return "dictionary"
+    if isinstance(value, ast.Dict):
+        keys = [key.value for key in value.keys if isinstance(key, ast.Constant)]
+        return "dictionary" if any(not isinstance(key, str) for key in keys) else ""
+    return ""

@@ -459,3 +459,68 @@ def test_a_loop_that_breaks_and_a_function_that_ends_are_legal():
 
 def depth(count):
     return 1 if count <= 1 else 1 + depth(count // 2)
+
+
+# -- signatures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        ("def kernel(x, *, scale=1.0):\n    return x", "A016"),
+        ("def kernel(x, sizes=[1, 2]):\n    return x", "A018"),
+        (
+            "def kernel(x):\n"
+            "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+            "    nisa.dma_copy(dst=out, src=x)",
+            "L060",
+        ),
+        ("def kernel(x, y):\n    nisa.dma_copy(dst=y[0:2], src=x[0:2])\n    return x", "M029"),
+        ("def kernel(x, y):\n    nl.store(y, nl.load(x))\n    return x", "M029"),
+    ],
+)
+def test_signatures_inputs_and_outputs_of_a_file(tmp_path, kernel, expected):
+    (finding,) = check_source(file_with(tmp_path, f"@nki.jit\n{kernel}\n"))
+    assert finding.rule.id == expected
+    assert finding.place.text == "@nki.jit"
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "def kernel(x, sizes=(1, 2)):\n    return x",
+        "def kernel(x, y):\n    nisa.dma_copy(dst=y, src=x)\n    return x, y",
+        "def kernel(x, y):\n    nisa.dma_copy(dst=y, src=x)\n    out = (y, x)\n    return out",
+        "def kernel(x, y):\n    y = nl.load(y)\n    nisa.memset(dst=y, value=0)\n    return x",
+        "def kernel(x):\n    helper(x)\ndef helper(x, *, y=[1]):\n    nl.store(x, nl.load(x))",
+    ],
+)
+def test_legal_signatures_inputs_and_outputs_of_a_file(tmp_path, kernel):
+    assert not check_source(file_with(tmp_path, f"@nki.jit\n{kernel}\n")).findings
+
+
+def test_what_a_run_found_is_not_said_again():
+    def kernel(x, *, sizes=[1, 2]):  # noqa: B006
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=x)
+        nisa.dma_copy(dst=x, src=out)
+
+    found = [f.rule.id for f in check(kernel, source=True)(X.copy())]
+    assert sorted(found) == ["A016", "A018", "L060", "M029"]
+
+
+def test_headers_of_loops_and_shapes_that_a_run_does_not_reach():
+    def kernel(x, rare):
+        tile = nl.load(x)
+        if rare:
+            for _ in range(x.shape[0] / 2):
+                tile = nl.zeros((4, x.shape[1] / 2), dtype=x.dtype, buffer=nl.sbuf)
+            for _ in nl.dynamic_range(0, 4, -1):
+                nisa.activation(dst=tile, op=nl.exp, data=tile)
+            with nl.no_reorder():
+                for _ in nl.dynamic_range(4):
+                    nisa.activation(dst=tile, op=nl.exp, data=tile)
+        return stored(tile)
+
+    assert not check(kernel)(X, False).findings
+    assert codes(kernel) == {"L019", "L034", "L036"}

@@ -21,6 +21,7 @@ from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
 from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
 from nkisim.checks.langcheck.names import check_names
+from nkisim.checks.langcheck.signature import check_signature
 from nkisim.checks.langcheck.source import definition_of
 from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
@@ -46,6 +47,7 @@ _CHECKS = (
     check_values,
     check_tensors,
     check_loops,
+    check_signature,
 )
 _KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
 

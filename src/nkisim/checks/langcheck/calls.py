@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit
-from nkisim.diagnostics import declare
+from nkisim.diagnostics import RULES, declare
 
 __all__ = ["check_calls"]
 
@@ -73,6 +73,7 @@ _SILENT = {"super"} | {
     if isinstance(value, type) and issubclass(value, BaseException)
 }
 _RANGES = ("affine_range", "dynamic_range", "sequential_range", "static_range")
+_MAKERS = [f"nki.language.{name}" for name in ("full", "ndarray", "ones", "zeros")]
 _MATH = "ceil e floor gcd inf log10 log2 nan pi pow sqrt"
 _ITERATORS = {"enumerate", "filter", "iter", "map", "reversed", "set", "sorted", "zip"}
 # Modules whose use in a kernel is a declaration and no call.
@@ -93,6 +94,10 @@ def check_calls(unit: Unit) -> Iterator[Found]:
             yield from _builtin(call, meaning.path, in_header)
         elif meaning.kind == "foreign":
             yield from _foreign(call, meaning.path, in_header)
+        if is_range(meaning.path):
+            yield from _fractions(call.args)
+        elif meaning.path in _MAKERS and call.args and isinstance(call.args[0], ast.Tuple):
+            yield from _fractions(call.args[0].elts)
         if is_range(meaning.path) and not in_header:
             message = f"{ast.unparse(call)} stands outside a loop header"
             fix = "write the range where the loop begins: for i in range(...):"
@@ -107,6 +112,16 @@ def check_calls(unit: Unit) -> Iterator[Found]:
         if meaning.path.partition(".")[0] == "neuronxcc":
             fix = "import it from nki, nki.language or nki.isa"
             yield Found(OLD_NAMESPACE, node, f"{meaning.path} is an old name", fix)
+
+
+def _fractions(extents: list[ast.expr]) -> Iterator[Found]:
+    """Find bounds and extents that a true division makes floats."""
+    for extent in extents:
+        if isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.Div):
+            text = ast.unparse(extent)
+            whole = f"{ast.unparse(extent.left)} // {ast.unparse(extent.right)}"
+            message = f"`{text}` is a float, even where it divides"
+            yield Found(RULES["L019"], extent, message, f"write {whole}, or math.ceil({text})")
 
 
 def is_range(path: str) -> bool:

@@ -15,7 +15,7 @@ from nkisim import language
 from nkisim.checks.langcheck.unit import Unit
 from nkisim.spec import INSTRUCTIONS
 
-__all__ = ["Kind", "Kinds", "is_dynamic_loop"]
+__all__ = ["Kind", "Kinds", "instruction_operands", "is_dynamic_loop", "operand_name"]
 
 Kind: TypeAlias = Literal["tensor", "register", "index", "list", "dict", "text", "enum"]
 
@@ -156,21 +156,24 @@ class Kinds:
         required = set(given[: len(given) - len(node.args.defaults)])
         used: set[str] = set()
         for call, meaning in self.unit.calls():
-            space, _, name = meaning.path.rpartition(".")
-            if space == "nki.isa" and name in INSTRUCTIONS:
-                names = list(INSTRUCTIONS[name].signature.parameters)
-                operands = dict(zip(names, call.args, strict=False))
-                operands |= {k.arg: k.value for k in call.keywords if k.arg is not None}
-                taken = [v for k, v in operands.items() if k in _OPERANDS]
-            elif meaning.path == "nki.language.load":
+            operands = instruction_operands(call, meaning.path)
+            taken = [value for name, value in operands.items() if name in _OPERANDS]
+            if meaning.path == "nki.language.load":
                 taken = call.args[:1]
-            else:
-                continue
-            used |= {found for value in taken if (found := _operand_name(value)) is not None}
+            used |= {found for value in taken if (found := operand_name(value)) is not None}
         return required & used
 
 
-def _operand_name(value: ast.AST) -> str | None:
+def instruction_operands(call: ast.Call, path: str) -> dict[str, ast.expr]:
+    """Return the arguments of an instruction by name; none for other calls."""
+    space, _, name = path.rpartition(".")
+    if space != "nki.isa" or name not in INSTRUCTIONS:
+        return {}
+    given = dict(zip(INSTRUCTIONS[name].signature.parameters, call.args, strict=False))
+    return given | {k.arg: k.value for k in call.keywords if k.arg is not None}
+
+
+def operand_name(value: ast.AST) -> str | None:
     """Return the name of an operand, itself or sliced; an element may be that of a list."""
     if isinstance(value, ast.Subscript):
         parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]

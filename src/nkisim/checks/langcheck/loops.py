@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.kinds import Kinds, is_dynamic_loop
 from nkisim.checks.langcheck.unit import Unit
-from nkisim.diagnostics import declare
+from nkisim.diagnostics import RULES, declare
 
 __all__ = ["check_loops"]
 
@@ -51,7 +51,28 @@ def check_loops(unit: Unit) -> Iterator[Found]:
     kinds = Kinds(unit)
     yield from _index_arithmetic(unit, kinds)
     for loop in loops:
+        yield from _header(unit, loop)
         yield from _dynamic(unit, kinds, loop)
+
+
+def _header(unit: Unit, loop: ast.For) -> Iterator[Found]:
+    """Find a step that is no positive number, and a region around the loop."""
+    assert isinstance(loop.iter, ast.Call)
+    steps = [*loop.iter.args[2:3], *(k.value for k in loop.iter.keywords if k.arg == "step")]
+    for step in steps:
+        negative = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
+        constant = step.value if isinstance(step, ast.Constant) else 1
+        if negative or type(constant) is not int or constant < 1:
+            message = f"nl.dynamic_range: step {ast.unparse(step)} is no positive integer"
+            yield Found(RULES["L034"], loop, message, "use a constant step", operand="step")
+    for outer in unit.enclosing(loop):
+        calls = [item.context_expr for item in getattr(outer, "items", [])]
+        names = [unit.meaning(c.func).path for c in calls if isinstance(c, ast.Call)]
+        if isinstance(outer, ast.With) and "nki.language.no_reorder" in names:
+            message = "nl.dynamic_range runs inside nl.no_reorder()"
+            fix = "end the region before the loop, or open it inside the body"
+            notes = (f"the region begins at line {outer.lineno}",)
+            yield Found(RULES["L036"], loop, message, fix, notes=notes)
 
 
 def _index_arithmetic(unit: Unit, kinds: Kinds) -> Iterator[Found]:

@@ -1,0 +1,81 @@
+"""A kernel's signature, its inputs and its outputs, where they are told by the text.
+
+A run finds all of these too; here they are found in files that are not run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from nkisim.checks.langcheck.found import Found
+from nkisim.checks.langcheck.kinds import instruction_operands, operand_name
+from nkisim.checks.langcheck.source import definition_line
+from nkisim.checks.langcheck.unit import Unit
+from nkisim.diagnostics import RULES
+
+__all__ = ["check_signature"]
+
+
+def check_signature(unit: Unit) -> Iterator[Found]:
+    """Find parameters that a kernel cannot have, inputs it writes, and outputs it keeps."""
+    node = unit.node
+    if not unit.is_kernel or isinstance(node, ast.ClassDef):
+        return
+    line = definition_line(node)
+    if node.args.kwonlyargs:
+        names = ", ".join(a.arg for a in node.args.kwonlyargs)
+        message = f"kernel {unit.name} has keyword-only parameters: {names}"
+        fix = "remove the * and put parameters with defaults last"
+        yield Found(RULES["A016"], node, message, fix, seen=names, line=line)
+    named = [*node.args.posonlyargs, *node.args.args]
+    first = len(named) - len(node.args.defaults)
+    for parameter, default in zip(named[first:], node.args.defaults, strict=True):
+        if isinstance(default, (ast.List, ast.ListComp)):
+            message = f"argument {parameter.arg} is a list by default"
+            fix = f"make the default of {parameter.arg} a tuple"
+            yield Found(RULES["A018"], node, message, fix, operand=parameter.arg, line=line)
+    returned = [r.value for r in unit.of(ast.Return) if r.value is not None]
+    if not returned and _makes_output(unit):
+        message = "the kernel returns nothing, although it allocates a tensor in shared_hbm"
+        yield Found(RULES["L060"], node, message, "return the output tensor", line=line)
+    yield from _written_inputs(unit, [a.arg for a in named], returned, line)
+
+
+def _makes_output(unit: Unit) -> bool:
+    for call, meaning in unit.calls():
+        if meaning.path == "nki.language.ndarray":
+            buffers = [k.value for k in call.keywords if k.arg == "buffer"]
+            if any(unit.meaning(b).path == "nki.language.shared_hbm" for b in buffers):
+                return True
+    return False
+
+
+def _written_inputs(
+    unit: Unit, parameters: list[str], returned: list[ast.expr], line: int
+) -> Iterator[Found]:
+    """Find parameters that an instruction writes and that no result can hold."""
+    kept = {n.id for value in returned for n in ast.walk(value) if isinstance(n, ast.Name)}
+    bound = {n.id for n in unit.of(ast.Name) if isinstance(n.ctx, ast.Store)}
+    # A name that is returned may hold anything that was ever put into it.
+    if kept & bound:
+        kept |= {
+            n.id
+            for assign in unit.of(ast.Assign)
+            for n in ast.walk(assign.value)
+            if isinstance(n, ast.Name)
+        }
+    for call, meaning in unit.calls():
+        written = instruction_operands(call, meaning.path).get("dst")
+        if meaning.path == "nki.language.store" and call.args:
+            written = call.args[0]
+        name = None if written is None else operand_name(written)
+        if name in parameters and name not in bound and name not in kept:
+            yield Found(
+                RULES["M029"],
+                call,
+                f"the kernel writes argument {name} and does not return it",
+                "return the argument, or write to a tensor in nl.shared_hbm and return that",
+                operand=name or "",
+                line=line,
+            )

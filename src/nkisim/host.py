@@ -19,6 +19,7 @@ from nkisim.machine import Core
 from nkisim.memory import (
     MemoryRegion,
     NkiTensor,
+    confirm_garbage,
     is_hbm,
     require_dtype,
     with_sentinel,
@@ -211,6 +212,7 @@ class HostBoundary:
             if self._core.values and not lost:
                 _assign(original, found)
             if id(found.alloc) not in returned:
+                confirm_garbage(found, f"argument {name}, which the caller sees")
                 flag(
                     NOT_RETURNED,
                     f"the kernel writes argument {name} and does not return it"

@@ -22,7 +22,7 @@ helper, in a class.
 
 ``host_twin`` declares a pair for a rule that is decided outside a kernel: both are called without
 arguments. ``guard`` declares a legal kernel that a stricter reader would wrongly flag; it must have
-no finding at all.
+no finding at all, or warnings of the one rule that it names.
 """
 
 from __future__ import annotations
@@ -112,12 +112,13 @@ class Twin:
 
 @dataclass(frozen=True)
 class Guard:
-    """A legal kernel."""
+    """A legal kernel; ``warns`` is the rule of which it has warnings, if any."""
 
     name: str
     kernel: Callable[..., Any]
     inputs: Sequence[Any]
     targets: tuple[str, ...]
+    warns: str = ""
 
 
 def twin(
@@ -167,12 +168,12 @@ def host_twin(bad: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def guard(
-    *inputs: Any, targets: tuple[str, ...] = ALL
+    *inputs: Any, targets: tuple[str, ...] = ALL, warns: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the decorated kernel as one that must stay without findings."""
+    """Declare the decorated kernel as one without findings, warnings of ``warns`` aside."""
 
     def declare(kernel: Callable[..., Any]) -> Callable[..., Any]:
-        GUARDS.append(Guard(kernel.__name__, kernel, inputs, targets))
+        GUARDS.append(Guard(kernel.__name__, kernel, inputs, targets, warns))
         return kernel
 
     return declare

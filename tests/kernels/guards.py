@@ -374,3 +374,16 @@ def G38_broadcast_in_place(a):
     nisa.nc_stream_shuffle(dst=tile[0:32], src=tile[0:1], shuffle_mask=[0] * 32)
     nisa.nc_stream_shuffle(dst=tile[32:64], src=tile[32:33], shuffle_mask=[0] * 32)
     return stored(tile)
+
+
+@guard(f32(20, 64), warns="M001")
+def G39_ragged_tile(a):
+    tile = nl.ndarray((32, 64), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile[0:20], src=a)
+    squares = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.ndarray((32, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=squares, data1=tile, data2=tile, op=nl.multiply)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=squares, axis=1)
+    nisa.activation(dst=total, op=nl.rsqrt, data=total, scale=1 / 64)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=total)
+    return stored(tile[0:20])

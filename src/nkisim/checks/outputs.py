@@ -8,7 +8,7 @@ import numpy as np
 
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.machine import Core
-from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
+from nkisim.memory import MemoryRegion, NkiTensor, confirm_garbage, is_on_chip
 from nkisim.parts import parts_of
 
 __all__ = ["check_outputs"]
@@ -103,6 +103,7 @@ def _check_tensor(name: str, tensor: NkiTensor, place: Place) -> None:
             fix="allocate it with buffer=nl.shared_hbm",
             place=made,
         )
+    confirm_garbage(tensor, f"{name} `{tensor.name}`")
     hidden = tensor.storage.unwritten(*tensor.region)
     if hidden is not None:
         flag(

@@ -103,9 +103,9 @@ def _static(name: str, tensor: NkiTensor) -> NkiTensor:
 
 
 def _read(at: Seat, tensor: NkiTensor, name: str, operand: str) -> Array:
-    """Return the elements of a tensor, which was in use until now."""
+    """Return the elements of a tensor, which was in use until now; other ranks will see them."""
     tensor.alloc.life.read(at.core.clock)
-    return prepare_read(tensor, name, operand)
+    return prepare_read(tensor, name, operand, decides=True)
 
 
 def _write(at: Seat, tensor: NkiTensor, values: Array, where: Array | None = None) -> None:

@@ -215,13 +215,18 @@ class Recorder:
         strictness: Level of the run.
         errors: Ids of rules that are errors in this run, whatever their severity.
         watches_values: True when results are looked at for NaN and infinity.
+
+    A finding whose consequence is not known yet is *suspended*: recorded with a lower severity and
+    numbered. It is *confirmed* when the consequence shows.
     """
 
     def __init__(self, strictness: Strictness, errors: Collection[str] = ()) -> None:
         self.strictness = strictness
         self.errors = frozenset(errors)
         self.watches_values = strictness != "simulate" or bool(errors)
-        self._folded: dict[tuple[str, str, int, str, str, str], Finding] = {}
+        self._folded: dict[_Key, Finding] = {}
+        self._suspended: list[Finding] = []
+        self._confirmed: dict[_Key, Finding] = {}
 
     @property
     def findings(self) -> list[Finding]:
@@ -236,17 +241,52 @@ class Recorder:
 
     def add(self, finding: Finding) -> None:
         """Record a finding, folding it into an equal one of the same line."""
-        key = (
-            finding.rule.id,
-            finding.file,
-            finding.line,
-            finding.instruction,
-            finding.operand,
-            finding.severity,
-        )
-        known = self._folded.setdefault(key, finding)
+        key = _key(finding)
+        known = self._confirmed.get(key) or self._folded.setdefault(key, finding)
         if known is not finding:
             known.count += 1
+
+    def suspend(self, finding: Finding, most: int) -> int:
+        """Return a number, from 1, for a recorded finding; all beyond ``most`` share the last."""
+        key = _key(finding)
+        known = self._confirmed.get(key) or self._folded.get(key, finding)
+        for number, suspended in enumerate(self._suspended, 1):
+            if suspended is known:
+                return min(number, most)
+        self._suspended.append(known)
+        return min(len(self._suspended), most)
+
+    def confirm(self, number: int, most: int, consequence: str) -> None:
+        """Make a suspended finding as severe as its rule, and note why."""
+        last = number if number < most else len(self._suspended)
+        for finding in self._suspended[number - 1 : last]:
+            if consequence not in finding.notes:
+                finding.notes += (consequence,)
+            if finding.severity == finding.rule.severity:
+                continue
+            waiting = _key(finding)
+            finding.level = None
+            if self.stops(finding):
+                self._folded.pop(waiting, None)
+                raise NkiValidationError(finding)
+            self._confirmed[waiting] = finding
+            # It keeps its place among the others.
+            self._folded = {_key(f) if f is finding else key: f for key, f in self._folded.items()}
+
+
+_Key = tuple[str, str, int, str, str, str]
+
+
+def _key(finding: Finding) -> _Key:
+    """Return what findings have in common that are folded into one."""
+    return (
+        finding.rule.id,
+        finding.file,
+        finding.line,
+        finding.instruction,
+        finding.operand,
+        finding.severity,
+    )
 
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("nkisim_recorder", default=None)
@@ -266,7 +306,7 @@ def flag(
     place: Place | None = None,
     severity: Severity | None = None,
     error: type[NkiValidationError] = NkiValidationError,
-) -> None:
+) -> Finding:
     """Raise or record a finding of ``rule``, as the strictness of the current run asks.
 
     ``severity`` is that of this case, where it differs from the rule's. Outside a run only rules
@@ -288,9 +328,10 @@ def flag(
     if recorder is None:
         if rule.meaningless:
             raise error(finding)
-        return
+        return finding
     if rule.id in recorder.errors:
         finding.level = "error"
     if recorder.stops(finding):
         raise error(finding)
     recorder.add(finding)
+    return finding

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.machine import Core
+from nkisim.machine import Core, Garbage
 from nkisim.memory import NkiTensor
 from nkisim.spec import Call, as_op
 from nkisim.spec.enums import engine as Engine
@@ -23,6 +23,7 @@ __all__ = ["REDUCING", "accumulate", "fold", "follow_chain"]
 
 Array = np.ndarray
 
+_BEGINNING = (ReduceCmd.reset, ReduceCmd.reset_reduce, ReduceCmd.load_reduce)
 REDUCING = (ReduceCmd.reduce, ReduceCmd.reset_reduce, ReduceCmd.load_reduce)
 
 CHAIN_NOT_BEGUN = declare(
@@ -90,7 +91,11 @@ def _follow(
 ) -> None:
     """Note what an instruction does to its engine's chain, and flag what breaks it."""
     registers = core.accumulators(engine)
-    if command in (ReduceCmd.reset, ReduceCmd.reset_reduce, ReduceCmd.load_reduce):
+    if command in REDUCING:
+        registers.used = core.clock, lanes
+    if registers.origins is not None and (command is not ReduceCmd.idle or reads):
+        _carry_garbage(core, registers.origins, lanes, command)
+    if command in _BEGINNING:
         registers.owner, registers.lanes, registers.disturbed = name, lanes, ""
         return
     if command is ReduceCmd.reduce or reads:
@@ -109,6 +114,17 @@ def _follow(
             _broken(CHAIN_DISTURBED, name, why, "read the result in the last reducing instruction")
     elif engine is Engine.vector and registers.owner:
         registers.disturbed = name
+
+
+def _carry_garbage(
+    core: Core, registers: Array, lanes: tuple[int, int], command: ReduceCmd
+) -> None:
+    """Give an instruction the garbage in its lanes of the registers, unless it overwrites them."""
+    origins = registers[lanes[0] : lanes[0] + lanes[1]]
+    if command in _BEGINNING:
+        origins[...] = 0
+    elif origins.any():
+        core.garbage.append(Garbage(core.clock, "registers", origins.reshape(-1, 1).copy()))
 
 
 def _broken(rule: Any, name: str, why: str, fix: str) -> None:

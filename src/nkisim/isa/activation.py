@@ -186,6 +186,7 @@ _COMMON = (
     function=small_activation,
     shortcut=in_blocks,
     watch_values=_watch_bias,
+    spread="elements",
     cost=stream(over="data"),
     source="nki.isa.activation, 0.3.0",
 )
@@ -223,6 +224,7 @@ def activation(
     follow=follow_chain(Engine.scalar, ReduceCmd.reset_reduce),
     shortcut=in_blocks,
     watch_values=_watch_bias,
+    spread="elements",
     cost=stream(over="data", extra=64),
     source="nki.isa.activation_reduce, 0.3.0",
 )
@@ -296,6 +298,7 @@ def _exponential_arguments(call: Call) -> None:
     since=4,
     stateful=True,
     follow=follow_chain(Engine.vector),
+    spread="elements",
     cost=stream(over="src", factor=0.25),
     source="nki.isa.exponential, 0.3.0",
 )

@@ -65,6 +65,7 @@ def _flag_skipped(dst: Any, where: Array, name: str) -> None:
     choose_engine=lambda call: Engine.dma,
     arithmetic=same_bits_or_fp32("dst", "src"),
     moves=True,
+    spread="elements",
     cost=transfer(over="src"),
     removed={
         "dst_rmw_op": (
@@ -116,6 +117,7 @@ _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
     ),
     arithmetic=unconverted,
     moves=True,
+    spread="transpose",
     cost=transfer(over="src"),
     source="nki.isa.dma_transpose, 0.3.0",
 )
@@ -160,6 +162,7 @@ def dma_transpose(
         ),
     ),
     inexact=broken.COMPUTE_INTEGER,
+    spread="elements",
     cost=transfer(over="dst"),
     source="nki.isa.dma_compute, 0.3.0",
 )

@@ -185,6 +185,7 @@ def _two_operands(*names: str) -> Constraint:
     rowwise=True,
     shortcut=either(stored("data1", "data2", "op"), chained("data1", ("op", "data2", None))),
     watch_values=_watch_shift("data1", "op"),
+    spread="elements",
     cost=stream(over="dst", factor=2),
     source="nki.isa.tensor_tensor, 0.3.0",
 )
@@ -266,6 +267,7 @@ def _second_operator(call: Call) -> None:
     rowwise=True,
     shortcut=chained("data", ("op0", "operand0", "reverse0"), ("op1", "operand1", "reverse1")),
     watch_values=_watch_shift("data", "op0", "op1"),
+    spread="elements",
     cost=stream(over="data"),
     source="nki.isa.tensor_scalar, 0.3.0",
 )
@@ -306,6 +308,7 @@ def tensor_scalar(
     function=combined(("op0", "reverse0"), ("op1", "reverse1")),
     rowwise=True,
     shortcut=chained("data", ("op0", "operand0", "reverse0"), ("op1", "operand1", "reverse1")),
+    spread="elements",
     cost=stream(over="data", factor=2),
     source="nki.isa.scalar_tensor_tensor, 0.3.0",
 )
@@ -352,6 +355,7 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
     moves=True,
     rowwise=True,
     shortcut=chained("src"),
+    spread="elements",
     cost=stream(over="src"),
     source="nki.isa.tensor_copy, 0.3.0",
 )
@@ -367,6 +371,7 @@ def tensor_copy(
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP)},
     require=(same_partitions("dst", "data"), same_free_size("dst", "data")),
     rowwise=True,
+    spread="elements",
     cost=stream(over="data", factor=8),
     source="nki.isa.reciprocal, 0.3.0",
 )

@@ -106,7 +106,7 @@ def _undefined(values: Array, where: Array) -> None:
 
 @instruction(
     engines=(Engine.gpsimd,),
-    operands={"dst": Out(SBUF), "data": In(SBUF), "indices": In(SBUF)},
+    operands={"dst": Out(SBUF), "data": In(SBUF), "indices": In(SBUF, decides=True)},
     require=(
         same_partitions("dst", "data", "indices"),
         same_free_size("dst", "indices"),
@@ -114,6 +114,7 @@ def _undefined(values: Array, where: Array) -> None:
         dtype_in("indices", (uint32,)),
     ),
     arithmetic=unconverted,
+    spread="lanes",
     cost=startup_stream(over="dst", factor=4),
     source="nki.isa.nc_n_gather, 0.3.0",
 )
@@ -163,7 +164,11 @@ def _gathered_part(call: Call) -> Array:
 
 @instruction(
     engines=(Engine.gpsimd,),
-    operands={"dst": Out(SBUF, part=_gathered_part), "src_buffer": In(SBUF), "index": In(SBUF)},
+    operands={
+        "dst": Out(SBUF, part=_gathered_part),
+        "src_buffer": In(SBUF),
+        "index": In(SBUF, decides=True),
+    },
     require=(
         same_dtype("dst", "src_buffer"),
         dtype_in("index", (uint16,)),
@@ -172,6 +177,7 @@ def _gathered_part(call: Call) -> Array:
         ),
     ),
     arithmetic=unconverted,
+    spread="lanes",
     cost=startup_stream(over="dst"),
     source="nki.isa.local_gather, 0.3.0",
 )

@@ -56,6 +56,7 @@ _REMOVED = {
     },
     require=MATMUL_CONSTRAINTS,
     stateful=True,
+    spread="product",
     cost=matmul(),
     removed=_REMOVED,
     source="nki.isa.nc_matmul, 0.3.0",

@@ -379,6 +379,7 @@ def _scale_of(data: str) -> Operand:
     since=4,
     arithmetic=unconverted,
     stateful=True,
+    spread="product",
     cost=matmul(),
     source="nki.isa.nc_matmul_mx, 0.3.0",
 )

@@ -107,6 +107,7 @@ def _compiled_statistics(call: Call) -> Shortcut | None:
         ),
     ),
     shortcut=_compiled_statistics,
+    spread="lanes",
     cost=stream(over="data"),
     source="nki.isa.bn_stats, 0.3.0",
 )
@@ -123,6 +124,7 @@ def bn_stats(dst: Any, data: Any, name: str | None = None) -> Array:
         elements_per_partition("dst", 2, STATISTICS_SHAPE),
         Constraint("data holds whole triples", (STATISTICS_SHAPE,), _triples),
     ),
+    spread="lanes",
     cost=stream(over="data", factor=13 / 3),
     source="nki.isa.bn_aggr, 0.3.0",
 )

@@ -201,6 +201,7 @@ def _compiled_rows(call: Call) -> Shortcut | None:
     ),
     arithmetic=_arithmetic,
     shortcut=_compiled_rows,
+    spread="lanes",
     cost=stream(over="data"),
     source="nki.isa.tensor_reduce, 0.3.0",
 )
@@ -274,6 +275,7 @@ def tensor_partition_reduce(dst: Any, op: Op, data: Any, name: str | None = None
         columns_are_float32("operand0"),
         small_immediate("operand0"),
     ),
+    spread="elements",
     cost=stream(over="data", extra=64),
     source="nki.isa.tensor_scalar_reduce, 0.3.0",
 )

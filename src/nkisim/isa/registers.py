@@ -172,7 +172,7 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
     core.begin(shared=element.buffer is MemoryRegion.shared_hbm)
     source = admit_static(core, element, name, argument)
     source.alloc.life.read(core.clock)
-    return prepare_read(source, name, argument).reshape(-1)[0]
+    return prepare_read(source, name, argument, decides=True).reshape(-1)[0]
 
 
 def _register(name: str, argument: str, value: Any) -> VirtualRegister:

@@ -217,6 +217,7 @@ def _range(call: Call) -> ValueWatch:
     # that lost digits.
     moves=True,
     watch_values=_range,
+    spread="lanes",
     cost=stream(over="dst", factor=0.25),
     source="nki.isa.rand2, 0.3.0",
 )
@@ -281,6 +282,7 @@ def _probability_value(call: Call) -> ValueWatch:
     stateful=True,
     follow=_draws,
     watch_values=_probability_value,
+    spread="elements",
     cost=stream(over="data"),
     source="nki.isa.dropout, 0.3.0",
 )
@@ -326,7 +328,7 @@ def _seeds(call: Call) -> Follow:
 
 @instruction(
     engines=(Engine.vector,),
-    operands={"src_seeds": In(ON_CHIP)},
+    operands={"src_seeds": In(ON_CHIP, decides=True)},
     require=(Constraint("src_seeds is one 32-bit word", (RANDOM_ARGUMENT,), _one_word),),
     arithmetic=_bits,
     stateful=True,
@@ -388,7 +390,7 @@ _DST_ENGINE, _DST_FORM = _state_of("dst")
 
 @instruction(
     engines=(Engine.gpsimd, Engine.vector),
-    operands={"src_seeds": In(SBUF, as_view=True)},
+    operands={"src_seeds": In(SBUF, as_view=True, decides=True)},
     require=(engine_among(_state_engines, "on the Vector engine from gen4"), _SEEDS_FORM),
     since=3,
     choose_engine=_SEEDS_ENGINE,

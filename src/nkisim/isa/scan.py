@@ -47,6 +47,7 @@ Array = np.ndarray
         at_most_one_in_psum("data0", "data1"),
         one_start_partition("data0", "data1"),
     ),
+    spread="lanes",
     cost=stream(over="data0", factor=2),
     source="nki.isa.tensor_tensor_scan, 0.3.0",
 )
@@ -103,6 +104,7 @@ def _no_wide_integers(call: Call) -> None:
     ),
     stateful=True,
     follow=follow_chain(Engine.vector),
+    spread="lanes",
     cost=stream(over="src"),
     source="nki.isa.tensor_scalar_cumulative, 0.3.0",
 )

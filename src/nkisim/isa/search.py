@@ -66,6 +66,7 @@ def _eight(*names: str) -> Constraint:
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "src": In(ON_CHIP)},
     require=(same_partitions("dst", "src"), _searched("src"), _eight("dst")),
+    spread="lanes",
     cost=stream(over="src"),
     source="nki.isa.max8, 0.3.0",
 )
@@ -107,6 +108,7 @@ def _stored_indices(position: Array, found: Array, dst: Any) -> Array:
         _eight("dst", "vals"),
         dtype_in("dst", (uint16, uint32)),
     ),
+    spread="lanes",
     cost=stream(over="data"),
     raw_results=("dst",),
     source="nki.isa.nc_find_index8, 0.3.0",
@@ -135,6 +137,7 @@ def nc_find_index8(dst: Any, data: Any, vals: Any, name: str | None = None) -> A
         dtype_in("dst_idx", (uint16, uint32)),
         number_constant("imm"),
     ),
+    spread="lanes",
     cost=stream(over="data"),
     raw_results=("dst_idx",),
     source="nki.isa.nc_match_replace8, 0.3.0",

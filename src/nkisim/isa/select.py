@@ -117,7 +117,7 @@ def _number_fits(call: Call) -> None:
     engines=(Engine.vector,),
     operands={
         "dst": Out(ON_CHIP, flat=True, masked=True),
-        "src": In(ON_CHIP, scalar=True, flat=True),
+        "src": In(ON_CHIP, scalar=True, flat=True, chosen=True),
         "predicate": In(ON_CHIP, flat=True),
     },
     require=(
@@ -131,6 +131,7 @@ def _number_fits(call: Call) -> None:
         Constraint("a number goes into no x4 tile", (rules.OPERAND_DTYPE,), _number_fits),
     ),
     arithmetic=unconverted,
+    spread="elements",
     cost=stream(over="dst", factor=2),
     source="nki.isa.tensor_copy_predicated, 0.3.0",
 )
@@ -184,8 +185,8 @@ def _maximum_only(call: Call) -> None:
     operands={
         "dst": Out(ON_CHIP),
         "predicate": In(ON_CHIP),
-        "on_true": In(ON_CHIP),
-        "on_false": Column(ON_CHIP),
+        "on_true": In(ON_CHIP, chosen=True),
+        "on_false": Column(ON_CHIP, chosen=True),
         "reduce_res": Out(ON_CHIP, optional=True),
     },
     require=(
@@ -201,6 +202,7 @@ def _maximum_only(call: Call) -> None:
     ),
     stateful=True,
     follow=follow_chain(Engine.vector),
+    spread="elements",
     cost=stream(over="dst", factor=2),
     source="nki.isa.select_reduce, 0.3.0",
 )
@@ -218,6 +220,7 @@ def select_reduce(
 ) -> Any:
     """Select ``on_true`` or ``on_false`` by predicate, and take the maximum when commanded."""
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
+    core.takes_only("on_true", chosen)
     result = np.where(chosen, on_true, on_false)
     return accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res)
 
@@ -289,7 +292,7 @@ def _range_select_fields(call: Call) -> None:
     engines=(Engine.vector,),
     operands={
         "dst": Out(ON_CHIP),
-        "on_true_tile": In(ON_CHIP),
+        "on_true_tile": In(ON_CHIP, chosen=True),
         "bound0": Column(ON_CHIP),
         "bound1": Column(ON_CHIP),
         "reduce_res": Out(ON_CHIP, optional=True),
@@ -307,6 +310,7 @@ def _range_select_fields(call: Call) -> None:
     since=3,
     stateful=True,
     follow=follow_chain(Engine.vector),
+    spread="elements",
     cost=stream(over="dst"),
     source="nki.isa.range_select, 0.3.0",
 )
@@ -328,6 +332,7 @@ def range_select(
     """Keep elements whose position passes both comparisons, fill the rest, take the maximum."""
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
+    core.takes_only("on_true_tile", chosen)
     result = np.where(chosen, on_true_tile, np.float32(on_false_value))
     return accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res)
 
@@ -371,11 +376,29 @@ def _affine_arguments(call: Call) -> None:
         )
 
 
+def _affine_chosen(
+    rows: int, pattern: Any, offset: int, channel_multiplier: int, cmp_op: Op
+) -> Array:
+    """Return which elements compare true."""
+    values = affine_values(rows, pattern, offset, channel_multiplier)
+    return np.asarray(apply(cmp_op, values, np.int32(0)) != 0)
+
+
+def _affine_part(call: Call) -> Array:
+    """Return which elements of ``on_true_tile`` the result holds."""
+    tile, dst = call["on_true_tile"], call["dst"]
+    parts = (call[name] for name in ("pattern", "offset", "channel_multiplier", "cmp_op"))
+    return _affine_chosen(dst.shape[0], *parts).reshape(tile.shape)
+
+
 @instruction(
     engines=(Engine.gpsimd,),
     # A number passes as on_true_tile here so that the constraint can explain the old argument
     # order.
-    operands={"dst": Out(SBUF), "on_true_tile": In(SBUF, scalar=True)},
+    operands={
+        "dst": Out(SBUF),
+        "on_true_tile": In(SBUF, scalar=True, part=_affine_part),
+    },
     require=(
         Constraint(
             "cmp_op a comparison", (AFFINE_SELECT_ORDER, rules.OPERATOR_KIND), _affine_arguments
@@ -388,6 +411,7 @@ def _affine_arguments(call: Call) -> None:
     ),
     arithmetic=same_bits_or_fp32("dst", "on_true_tile"),
     moves=True,
+    spread="elements",
     cost=startup_stream(over="dst"),
     source="nki.isa.affine_select, 0.3.0",
 )
@@ -402,8 +426,7 @@ def affine_select(
     name: str | None = None,
 ) -> Array:
     """Keep elements whose affine position compares true with 0, and fill the rest."""
-    values = affine_values(dst.shape[0], pattern, offset, channel_multiplier)
-    chosen = apply(cmp_op, values, np.int32(0)) != 0
+    chosen = _affine_chosen(dst.shape[0], pattern, offset, channel_multiplier, cmp_op)
     same_type = on_true_tile.dtype != np.float32 or dst.alloc.storage_dtype(dst.dtype) == np.float32
     fill = stored_scalar(dst, on_false_value) if same_type else np.float32(on_false_value)
     return np.where(chosen, on_true_tile, fill)

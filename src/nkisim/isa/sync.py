@@ -152,7 +152,7 @@ def _gpsimd_size(call: Call) -> None:
 
 @instruction(
     engines=(Engine.dma,),
-    operands={"src": In(SBUF, flat=True), "dst": Out(SBUF, flat=True)},
+    operands={"src": In(SBUF, flat=True, decides=True), "dst": Out(SBUF, flat=True)},
     require=(
         same_dtype("src", "dst"),
         same_partitions("src", "dst"),

@@ -149,6 +149,7 @@ def _dtypes(call: Call) -> None:
     arithmetic=same_bits_or_fp32("dst", "data"),
     raw_results=("dst",),
     stateful=True,
+    spread="transpose",
     cost=stream(over="data"),
     source="nki.isa.nc_transpose, 0.3.0",
 )

@@ -3,7 +3,7 @@
 from nkisim.machine.accesses import commit, commit_where, prepare_read
 from nkisim.machine.blas import one_blas_thread
 from nkisim.machine.cluster import Cluster, Member
-from nkisim.machine.core import CORE, RELEASES, Core, Event, current_core
+from nkisim.machine.core import CORE, RELEASES, Core, Event, Garbage, current_core
 from nkisim.machine.dispatch import instruction
 from nkisim.machine.door import Rows, admit_static
 from nkisim.machine.plan import Plan, check_finite, make_plan
@@ -16,6 +16,7 @@ __all__ = [
     "Cluster",
     "Core",
     "Event",
+    "Garbage",
     "Loaded",
     "Member",
     "Partial",

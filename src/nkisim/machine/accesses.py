@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.machine.core import CORE
+from nkisim.machine.core import CORE, Garbage
 from nkisim.memory import NkiTensor, is_on_chip, report_unwritten, with_sentinel
 
 __all__ = [
@@ -16,31 +16,60 @@ __all__ = [
     "note_written",
     "note_written_somewhere",
     "prepare_read",
+    "reads_garbage",
     "trace_read",
 ]
 
 
 def prepare_read(
-    tensor: NkiTensor, instruction: str, operand: str, part: np.ndarray | None = None
+    tensor: NkiTensor,
+    instruction: str,
+    operand: str,
+    part: np.ndarray | None = None,
+    *,
+    decides: bool = False,
 ) -> np.ndarray:
     """Note a read, check that it was written, and return the elements in storage form.
 
-    Of a read that takes ``part`` of the elements only, those are checked.
+    Of a read that takes ``part`` of the elements only, those are checked. In a read that
+    ``decides`` garbage is an error.
     """
     storage = tensor.storage
     if storage.psum is not None or storage.shared is not None:
         note_read(tensor, instruction)
     if storage.complete:
         return tensor.array
-    return with_sentinel(tensor, report_unwritten(tensor, instruction, operand, part))
+    return with_sentinel(tensor, _checked(tensor, instruction, operand, part, decides=decides))
 
 
 def trace_read(
-    tensor: NkiTensor, instruction: str, operand: str, part: np.ndarray | None = None
+    tensor: NkiTensor,
+    instruction: str,
+    operand: str,
+    part: np.ndarray | None = None,
+    *,
+    decides: bool = False,
 ) -> None:
     """Note a read and check that it was written, without looking at the elements."""
     note_read(tensor, instruction)
-    report_unwritten(tensor, instruction, operand, part)
+    _checked(tensor, instruction, operand, part, decides=decides)
+
+
+def _checked(
+    tensor: NkiTensor, instruction: str, operand: str, part: np.ndarray | None, *, decides: bool
+) -> np.ndarray | None:
+    """Check that a read was written; return which elements were not, and keep what is garbage."""
+    hidden, origins = report_unwritten(tensor, instruction, operand, part, decides=decides)
+    core = CORE.get()
+    if origins is not None and core is not None:
+        core.garbage.append(Garbage(core.clock, operand, origins))
+    return hidden
+
+
+def reads_garbage() -> bool:
+    """Tell whether the running instruction has read what was made of unwritten elements."""
+    core = CORE.get()
+    return core is not None and bool(core.garbage)
 
 
 def note_read(tensor: NkiTensor, instruction: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
 
-__all__ = ["CORE", "RELEASES", "Accumulators", "Core", "Event", "current_core"]
+__all__ = ["CORE", "RELEASES", "Accumulators", "Core", "Event", "Garbage", "current_core"]
 
 RELEASES = ("0.3.0", "0.5.0")
 """NKI releases that differ in the meaning of an instruction, oldest first."""
@@ -42,6 +42,20 @@ class Event:
     place: Place
 
 
+class Garbage(NamedTuple):
+    """What an instruction has read that was made of unwritten elements.
+
+    Attributes:
+        clock: Number of the instruction.
+        operand: Its operand.
+        origins: Where it is from, by element of the operand and 0 for none.
+    """
+
+    clock: int
+    operand: str
+    origins: np.ndarray
+
+
 @dataclass(slots=True)
 class Accumulators:
     """The 128 float32 registers with which an engine sums or maximises over instructions.
@@ -51,12 +65,16 @@ class Accumulators:
         owner: Instruction that began the chain they hold; empty before the first.
         lanes: First lane and number of lanes of that chain.
         disturbed: Instruction that ran since and may have changed them; empty if none.
+        used: Number of the last instruction that used them, and its lanes.
+        origins: Where the garbage in them is from, by lane; None before there was any.
     """
 
     values: np.ndarray = field(default_factory=lambda: np.full(128, np.nan, np.float32))
     owner: str = ""
     lanes: tuple[int, int] = (0, 0)
     disturbed: str = ""
+    used: tuple[int, tuple[int, int]] = (0, (0, 0))
+    origins: np.ndarray | None = None
 
     def rows(self, start: int, count: int) -> np.ndarray:
         """Return the registers of some lanes as a column; shares memory."""
@@ -83,6 +101,7 @@ class Core:
             None for a core on its own.
         program_id, num_programs, has_grid: Position in the launch grid.
         no_reorder_depth: How many ``nl.no_reorder`` regions are open.
+        garbage: What the running instruction has read that was made of unwritten elements.
     """
 
     __slots__ = (
@@ -90,6 +109,7 @@ class Core:
         "_scratch",
         "clock",
         "fast",
+        "garbage",
         "generation",
         "generators",
         "has_grid",
@@ -139,6 +159,7 @@ class Core:
         self.no_reorder_depth = 0
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)
+        self.garbage: list[Garbage] = []
         self.generators: dict[Engine, Any] = {}
 
     def begin(self, *, shared: bool) -> None:
@@ -159,6 +180,17 @@ class Core:
         if found is None:
             found = self._accumulators[engine] = Accumulators()
         return found
+
+    def takes_only(self, operand: str, where: np.ndarray) -> None:
+        """Note that the results of the running instruction hold only a part of an operand."""
+        for i, (clock, name, origins) in enumerate(self.garbage):
+            if name == operand:
+                taken = np.where(where.reshape(origins.shape), origins, 0).astype(np.uint8)
+                self.garbage[i] = Garbage(clock, name, taken)
+
+    def accumulators_in_use(self) -> list[Accumulators]:
+        """Return the accumulator registers that the running instruction uses."""
+        return [found for found in self._accumulators.values() if found.used[0] == self.clock]
 
 
 class Plans(dict[Any, Any]):

@@ -89,9 +89,9 @@ def _offsets(
     tile.alloc.life.read(core.clock)
     if not core.values:
         if tile.indirect is None:
-            trace_read(tile, instruction, name)
+            trace_read(tile, instruction, name, decides=True)
         return None
-    return prepare_read(tile, instruction, name)
+    return prepare_read(tile, instruction, name, decides=True)
 
 
 def _rows(

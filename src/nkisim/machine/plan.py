@@ -25,6 +25,7 @@ from nkisim.machine.core import Core, Event
 from nkisim.machine.door import Rows, admit
 from nkisim.machine.legality import check_call
 from nkisim.machine.quick import Quick, make_quick
+from nkisim.machine.spread import Target, spread_garbage
 from nkisim.machine.sums import begin_sum, note_sum
 from nkisim.machine.transfer import (
     Convert,
@@ -50,13 +51,20 @@ Note = Callable[[Any], object]
 """Notes the effect of a call on one operand."""
 
 
-def _note_read(tensor: NkiTensor, instruction: str, operand: str, part: np.ndarray | None) -> None:
+def _note_read(
+    tensor: NkiTensor,
+    instruction: str,
+    operand: str,
+    part: np.ndarray | None = None,
+    *,
+    decides: bool = False,
+) -> None:
     """Note a read of an operand, unless its offset is not known."""
     storage = tensor.storage
     if storage.complete and storage.psum is None and storage.shared is None:
         return  # nothing to note and nothing to find
     if tensor.indirect is None:
-        trace_read(tensor, instruction, operand, part)
+        trace_read(tensor, instruction, operand, part, decides=decides)
 
 
 class Plan:
@@ -76,6 +84,7 @@ class Plan:
         "loads",
         "may_overlap",
         "notes",
+        "parts",
         "quick",
         "reads",
         "shared",
@@ -108,9 +117,10 @@ class Plan:
         self.lists: list[int] = []
         self.sums: tuple[int, int] | None = None
         self.dynamic = False
-        self.notes: list[tuple[int, str, np.ndarray | None]] = []
+        self.notes: list[tuple[int, str, np.ndarray | None, bool]] = []
         self.loads: list[tuple[int, Loader]] = []
         self.stores: list[tuple[int, Storer, Note]] = []
+        self.parts: dict[str, np.ndarray] = {}
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
         moves = instruction.moves(call) if callable(instruction.moves) else instruction.moves
         self.inexact = instruction.inexact or (
@@ -171,9 +181,11 @@ class Plan:
             self.loads.append(
                 (index, make_loader(tensor, operand, name, instruction.name, arithmetic, **made))
             )
-            self.notes.append((index, name, part))
+            self.notes.append((index, name, part, operand.decides))
         if operand.writes:
             self.writes.append((index, name))
+            if part is not None:
+                self.parts[name] = part
             if name in instruction.raw_results:
                 arithmetic = "copy"
             note: Note = (
@@ -227,9 +239,13 @@ class Plan:
         if self.follow is not None:
             self.follow(core, arguments)
         if core.values or self.synchronises:
-            self._compute(core, list(arguments), arguments)
+            result = self._compute(core, list(arguments), arguments)
         else:
+            result = None
             self._note(core, arguments)
+        if core.garbage:
+            targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
+            spread_garbage(core, self.instruction, targets, result)
         if core.watchers:
             self._emit(core, arguments)
 
@@ -256,11 +272,11 @@ class Plan:
     def _note(self, core: Core, arguments: Sequence[Any]) -> None:
         """Do all but compute: note what is read and written."""
         name = self.instruction.name
-        for index, operand, part in self.notes:
-            _note_read(arguments[index], name, operand, part)
+        for index, operand, part, decides in self.notes:
+            _note_read(arguments[index], name, operand, part, decides=decides)
         for index in self.lists:
             for i, tensor in enumerate(arguments[index]):
-                _note_read(tensor, name, f"srcs[{i}]", None)
+                _note_read(tensor, name, f"srcs[{i}]")
         if self.sums is not None:
             dst, accumulate = (arguments[index] for index in self.sums)
             begin_sum(core, dst, accumulate, self.instruction.name)
@@ -268,16 +284,17 @@ class Plan:
             known = arguments[index].indirect is None
             (note if known else note_written_somewhere)(arguments[index])
 
-    def _compute(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> None:
+    def _compute(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> Any:
+        """Compute and write the results; return those of the body."""
         watched = core.recorder.watches_values
         if not watched:
             shortcut = self.shortcut
             if shortcut is not None and shortcut.suits() and self._apart(tensors):
                 self._take_shortcut(shortcut, core, arguments, tensors)
-                return
+                return None
             if self.blocks is not None and self._apart(tensors):
                 self._compute_blocks(self.blocks, arguments, tensors)
-                return
+                return None
         for index, load in self.loads:
             arguments[index] = load(tensors[index])
         if self.watch is not None:
@@ -288,7 +305,7 @@ class Plan:
                 core, tensors[index], arguments[accumulate], self.instruction.name
             )
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
-        if self.widened and watched:
+        if self.widened and watched and not core.garbage:
             check_finite(self.instruction.name, arguments, result)
         stores = self.stores
         if len(stores) == 1 and type(result) is not tuple:
@@ -297,12 +314,13 @@ class Plan:
                 note(tensors[index])
             else:
                 store(tensors[index], result)
-            return
+            return result
         for (index, store, note), part in zip(stores, result or (), strict=True):
             if part is None:
                 note(tensors[index])
             else:
                 store(tensors[index], part)
+        return result
 
     def _take_shortcut(
         self, shortcut: Shortcut, core: Core, arguments: list[Any], tensors: Sequence[Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.machine.core import Core
+from nkisim.machine.core import Core, Garbage
 from nkisim.memory import NkiTensor, with_sentinel
 
 __all__ = ["begin_sum", "note_sum"]
@@ -43,6 +43,20 @@ REUSED_GROUP = declare(
 
 def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
     """Decide which elements of ``dst`` are added to, and flag broken accumulation groups."""
+    adds = _adds(core, dst, accumulate, name)
+    if adds is not False and not dst.storage.complete:
+        _keep_garbage(core, dst, adds)
+    return adds
+
+
+def _keep_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
+    """Note the garbage that is added to; it stays in the sum."""
+    origins = dst.storage.garbage(*dst.region)
+    if origins is not None:
+        core.garbage.append(Garbage(core.clock, "dst", np.where(adds, origins, 0)))
+
+
+def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
     state = dst.storage.psum
     assert state is not None
     owner, region = dst.alloc, dst.region

@@ -6,6 +6,7 @@ what its dtype and layout need.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +14,13 @@ import numpy as np
 
 from nkisim.diagnostics import Rule, flag
 from nkisim.dtypes import UNSIGNED, DType, decode, encode
-from nkisim.machine.accesses import commit, commit_where, note_written, prepare_read
+from nkisim.machine.accesses import (
+    commit,
+    commit_where,
+    note_written,
+    prepare_read,
+    reads_garbage,
+)
 from nkisim.machine.door import Rows
 from nkisim.memory import NkiTensor
 from nkisim.spec import rules
@@ -114,27 +121,26 @@ def make_loader(
 ) -> Loader:
     """Return the function that reads an operand of this layout for this arithmetic."""
     flatten = _flattener(tensor, operand)
+    read = functools.partial(prepare_read, decides=True) if operand.decides else prepare_read
     if tensor.indirect is not None and tensor.indirect.kind == "vector":
         widen = make_widener(tensor, name, instruction, inexact=inexact)
         convert = widen if arithmetic == "fp32" else unconverted
         return lambda rows: _gathered(rows, convert, instruction, name)
     if operand.as_view:
-        return lambda t: Loaded(t, prepare_read(t, instruction, name, part))
+        return lambda t: Loaded(t, read(t, instruction, name, part))
     if arithmetic == "bits":
         unsigned = UNSIGNED[tensor.dtype.itemsize]
-        return lambda t: flatten(prepare_read(t, instruction, name).view(unsigned)).astype(
-            np.uint32
-        )
+        return lambda t: flatten(read(t, instruction, name).view(unsigned)).astype(np.uint32)
     if arithmetic == "integer":
-        return lambda t: flatten(prepare_read(t, instruction, name)).astype(np.int64)
+        return lambda t: flatten(read(t, instruction, name)).astype(np.int64)
     widen = unconverted
     if arithmetic == "fp32":
         widen = make_widener(tensor, name, instruction, inexact=inexact)
     if part is not None:
-        return lambda t: widen(flatten(prepare_read(t, instruction, name, part)))
+        return lambda t: widen(flatten(read(t, instruction, name, part)))
     if widen is unconverted and flatten is unconverted:
-        return lambda t: prepare_read(t, instruction, name)
-    return lambda t: widen(flatten(prepare_read(t, instruction, name)))
+        return lambda t: read(t, instruction, name)
+    return lambda t: widen(flatten(read(t, instruction, name)))
 
 
 def _gathered(rows: Rows, widen: Convert, instruction: str, name: str) -> Any:
@@ -271,7 +277,11 @@ def _check_integer_range(
     low, high = float(result.min()), float(result.max())
     if not (low >= limits.min - 0.5 and high <= limits.max + 0.5):
         wide = result.astype(np.float64)
+        if reads_garbage():
+            wide = np.nan_to_num(wide, nan=0.0)  # unwritten elements read as NaN
         outside = ~((wide >= limits.min - 0.5) & (wide <= limits.max + 0.5))
+        if not outside.any():
+            return
         worst = result[np.unravel_index(int(np.argmax(outside)), outside.shape)]
         flag(
             rules.INTEGER_RANGE,

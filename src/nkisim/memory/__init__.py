@@ -11,7 +11,7 @@ from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_s
 from nkisim.memory.requests import require_dtype
 from nkisim.memory.storage import Storage
 from nkisim.memory.tensor import NkiTensor
-from nkisim.memory.written import report_unwritten, with_sentinel
+from nkisim.memory.written import Unwritten, confirm_garbage, report_unwritten, with_sentinel
 
 __all__ = [
     "AccumulationState",
@@ -26,6 +26,8 @@ __all__ = [
     "Region",
     "SharedHbm",
     "Storage",
+    "Unwritten",
+    "confirm_garbage",
     "is_hbm",
     "is_on_chip",
     "is_psum",

@@ -1,8 +1,11 @@
-"""Which bytes were written, with as few marks as the views that wrote them allow.
+"""Which bytes were written, and with what, in as few marks as the views that wrote them allow.
 
 A mark stands for ``grain`` bytes. Tiles are mostly written in long dense runs, so the grain begins
 as the run of the first view; when a view comes that ends inside of a grain, all marks are split to
 a grain that suits it too.
+
+A mark is 0 where nobody wrote, 1 where something did, and above 1 where what was written was made
+of garbage: of the elements that a numbered finding read before anybody wrote them.
 """
 
 from __future__ import annotations
@@ -13,25 +16,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Marks", "Runs", "runs_of"]
+__all__ = ["MOST_ORIGINS", "Marks", "Runs", "runs_of"]
+
+MOST_ORIGINS = 254
+"""The highest number of a finding that a mark can hold."""
 
 
 class Marks:
-    """The written bytes of one block of memory."""
+    """The written bytes of one block of memory; none, or all of them at first."""
 
-    __slots__ = ("_grain", "_marks", "_size")
+    __slots__ = ("_first", "_grain", "_marks", "_size")
 
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int, *, written: bool = False) -> None:
         self._size = nbytes
         self._grain = 0
+        self._first = int(written)
         self._marks = np.empty(0, np.uint8)
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes were not written."""
+        """How many bytes were not written, or hold garbage."""
         if not self._grain:
-            return self._size
-        return self._size - int(np.count_nonzero(self._marks)) * self._grain
+            return 0 if self._first else self._size
+        return self._size - int(np.count_nonzero(self._marks == 1)) * self._grain
 
     def add(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
@@ -44,6 +51,29 @@ class Marks:
     ) -> None:
         """Mark the elements of a view where ``mask`` is true."""
         self._of_elements(start, mask.shape, strides, itemsize)[mask] = 1
+
+    def add_garbage(
+        self, origins: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
+    ) -> None:
+        """Mark the elements of a view that hold garbage with where it is from, 0 for no garbage."""
+        where = origins > 0
+        marks = self._of_elements(start, origins.shape, strides, itemsize)
+        marks[where] = (origins[where] + 1)[:, None]
+
+    def garbage(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray | None:
+        """Return where the garbage in a view is from, by element and 0 for none, or None."""
+        if self._of_runs(start, shape, strides, itemsize).max(initial=0) <= 1:
+            return None
+        marks = self._of_elements(start, shape, strides, itemsize).max(axis=-1)
+        return np.asarray(np.where(marks > 1, marks - 1, 0), np.uint8)
+
+    def sound(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> bool:
+        """Tell whether every element of a view was written, and none with garbage."""
+        return bool((self._of_runs(start, shape, strides, itemsize) == 1).all())
 
     def missing(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
@@ -81,7 +111,7 @@ class Marks:
         unit = math.gcd(unit, self._size)
         if not self._grain:
             self._grain = unit
-            self._marks = np.zeros(self._size // unit, np.uint8)
+            self._marks = np.full(self._size // unit, self._first, np.uint8)
         elif unit % self._grain:
             finer = math.gcd(unit, self._grain)
             self._marks = np.repeat(self._marks, self._grain // finer)

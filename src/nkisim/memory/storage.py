@@ -41,7 +41,7 @@ class Storage:
     Attributes:
         data: The bytes, flat.
         pitch: Bytes per partition; the whole size for HBM.
-        complete: True once every byte was written; then reads need no check.
+        complete: True once every byte was written, and none with garbage; then reads need no check.
         version: Counts writes, so that decoded copies know when they are stale.
         psum: Accumulation state of PSUM storages.
         shared: Who wrote what, for storages that two cores use at a time.
@@ -119,6 +119,32 @@ class Storage:
         if self._written is None:
             self._written = Marks(self.data.size)
         self._written.add_where(mask, start, strides, itemsize)
+
+    def mark_garbage(
+        self, origins: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
+    ) -> None:
+        """Note which elements of a view were written with garbage, and where it is from."""
+        if self._written is None:
+            self._written = Marks(self.data.size, written=self.complete)
+        self._written.add_garbage(origins, start, strides, itemsize)
+        self._pending = self._written.missing_bytes
+        self.complete = False
+
+    def sound(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> bool:
+        """Tell whether every element of a view was written, and none with garbage."""
+        if self.complete or 0 in shape:
+            return True
+        return self._written is not None and self._written.sound(start, shape, strides, itemsize)
+
+    def garbage(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray | None:
+        """Return where the garbage in a view is from, by element and 0 for none, or None."""
+        if self.complete or self._written is None:
+            return None
+        return self._written.garbage(start, shape, strides, itemsize)
 
     def unwritten(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int

@@ -1,15 +1,29 @@
-"""Reads of memory that nobody wrote: the finding, and the value such a read sees."""
+"""Reads of memory that nobody wrote: the finding, the value such a read sees, what comes of it.
+
+What is made of unwritten elements is garbage, and the map of written bytes keeps where it is from.
+The finding is a warning until garbage reaches something that counts: an output, an index, a
+register, another core.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from nkisim.diagnostics import flag
+from nkisim.diagnostics import RECORDER, flag, user_place
 from nkisim.memory import rules
+from nkisim.memory.marks import MOST_ORIGINS
 from nkisim.memory.region import MemoryRegion
 from nkisim.memory.view import View
 
-__all__ = ["INTEGER_SENTINEL", "report_unwritten", "with_sentinel"]
+__all__ = [
+    "INTEGER_SENTINEL",
+    "Unwritten",
+    "confirm_garbage",
+    "report_unwritten",
+    "with_sentinel",
+]
 
 INTEGER_SENTINEL = 4
 """What unwritten integers read as; unwritten floats read as NaN."""
@@ -22,24 +36,60 @@ _RULES = {
 }
 
 
-def report_unwritten(
-    tensor: View, instruction: str, operand: str, part: np.ndarray | None = None
-) -> np.ndarray | None:
-    """Flag a read of elements that nobody wrote, and return the mask of all such, or None.
+class Unwritten(NamedTuple):
+    """What a read finds that is not sound.
 
-    Of a read that takes ``part`` of the elements only, the others are no reason for a finding.
+    Attributes:
+        hidden: Mask of the elements that nobody wrote, or None.
+        origins: Where the garbage among the elements read is from, by element and 0 for none: the
+            numbers of suspended findings. None where nothing is garbage.
     """
-    if tensor.storage.complete:
-        return None
-    unwritten = tensor.storage.unwritten(*tensor.region)
-    if unwritten is None:
-        return None
-    hidden = unwritten if part is None else unwritten & part
-    if not hidden.any():
-        return unwritten
+
+    hidden: np.ndarray | None = None
+    origins: np.ndarray | None = None
+
+
+_SOUND = Unwritten()
+
+
+def report_unwritten(
+    tensor: View,
+    instruction: str,
+    operand: str,
+    part: np.ndarray | None = None,
+    *,
+    decides: bool = False,
+) -> Unwritten:
+    """Flag a read of elements that nobody wrote, and return which they are.
+
+    Of a read that takes ``part`` of the elements only, the others are no reason for a finding. A
+    read that ``decides``, such as that of an index, is a consequence: garbage is an error there.
+    """
+    storage = tensor.storage
+    if storage.sound(*tensor.region):
+        return _SOUND
+    unwritten, origins = storage.unwritten(*tensor.region), storage.garbage(*tensor.region)
+    if origins is not None and part is not None:
+        origins = np.where(part, origins, 0).astype(np.uint8)
+    if decides and origins is not None:
+        _confirm(origins, f"then   {instruction} takes it as {operand}, {user_place()}")
+    hidden = unwritten if unwritten is None or part is None else unwritten & part
+    if hidden is not None and hidden.any():
+        number = _flag_unwritten(tensor, instruction, operand, hidden, decides=decides)
+        origins = np.zeros(tensor.shape, np.uint8) if origins is None else origins
+        origins[hidden] = number
+    if decides or (origins is not None and not origins.any()):
+        origins = None
+    return Unwritten(unwritten, origins)
+
+
+def _flag_unwritten(
+    tensor: View, instruction: str, operand: str, hidden: np.ndarray, *, decides: bool
+) -> int:
+    """Flag a read of elements that nobody wrote; return the number of the finding."""
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
-    flag(
+    finding = flag(
         _RULES[tensor.buffer],
         f"{instruction} reads {count} of {tensor.size} elements of {_called(tensor, operand)} "
         "that nothing has written",
@@ -52,8 +102,25 @@ def report_unwritten(
             f"{operand}   {tensor.describe()}, made at "
             f"{tensor.alloc.line[0]}:{tensor.alloc.line[1]}",
         ),
+        severity=None if decides else "warning",
     )
-    return unwritten
+    recorder = RECORDER.get()
+    return 0 if recorder is None else recorder.suspend(finding, MOST_ORIGINS)
+
+
+def confirm_garbage(tensor: View, what: str) -> None:
+    """Make findings errors whose garbage has reached a tensor, which ``what`` names."""
+    origins = tensor.storage.garbage(*tensor.region)
+    if origins is not None:
+        count = np.count_nonzero(origins)
+        _confirm(origins, f"then   it is in {count} of {tensor.size} elements of {what}")
+
+
+def _confirm(origins: np.ndarray, consequence: str) -> None:
+    recorder = RECORDER.get()
+    if recorder is not None:
+        for number in np.unique(origins[origins > 0]):
+            recorder.confirm(int(number), MOST_ORIGINS, consequence)
 
 
 def _called(tensor: View, operand: str) -> str:

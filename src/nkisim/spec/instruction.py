@@ -20,6 +20,7 @@ __all__ = [
     "Follow",
     "Instruction",
     "Shortcut",
+    "Spread",
     "ValueWatch",
     "unconverted",
 ]
@@ -30,6 +31,15 @@ Arithmetic = Literal["fp32", "bits", "integer", "copy"]
 ``"fp32"``: operands widened to float32, the result rounded once into the destination. ``"bits"``:
 unsigned patterns, no conversion. ``"integer"``: exact 32-bit arithmetic that wraps. ``"copy"``:
 storage form in, storage form out.
+"""
+
+Spread = Literal["all", "lanes", "elements", "product", "transpose"]
+"""Which elements of a result come from which of an operand; what is not certain comes from all.
+
+``"elements"``: each from that of the same position, where the numbers of elements agree, and else
+``"lanes"``: those of a partition from the same partition. ``"product"``: a row from a column of
+``stationary``, a column from a column of ``moving``. ``"transpose"``: first and last dimension
+exchanged.
 """
 
 
@@ -97,6 +107,7 @@ class Instruction:
             in blocks of rows that stay in the processor's cache.
         reads_first: True when all partitions are read before one is written, column by column, so
             that source and destination may be different rows of the same columns.
+        spread: How far garbage in an operand reaches into the results.
         shortcut: Returns a faster way through a call, or None.
         watch_values: Returns what looks at the loaded arguments of each call, or None.
         removed: Keywords of earlier releases and what to say about them.
@@ -123,6 +134,7 @@ class Instruction:
     function: Callable[[Call], Callable[..., Any] | None] | None = None
     rowwise: bool = False
     reads_first: bool = False
+    spread: Spread = "all"
     shortcut: Callable[[Call], Shortcut | None] | None = None
     watch_values: Callable[[Call], ValueWatch | None] | None = None
     removed: Mapping[str, Any] = field(default_factory=dict)

@@ -38,6 +38,9 @@ class Operand:
         gathers: True when its rows may be named by an index tile.
         as_view: True when the body wants the view beside its elements.
         masked: True when values decide which elements are written.
+        chosen: True when values decide which elements the results hold; the body then tells.
+        decides: True when its elements address others or leave the core or stay in an engine, so
+            that garbage among them is an error at once.
         part: Returns which elements a call touches, as a mask of the tensor's shape; None when it
             touches all.
         buffer_rule: Rule to name when it lives elsewhere; None takes the general one.
@@ -54,6 +57,8 @@ class Operand:
     gathers: bool = False
     as_view: bool = False
     masked: bool = False
+    chosen: bool = False
+    decides: bool = False
     part: Callable[[Any], np.ndarray | None] | None = None
     buffer_rule: Rule | None = None
 

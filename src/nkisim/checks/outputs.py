@@ -103,7 +103,7 @@ def _check_tensor(name: str, tensor: NkiTensor, place: Place) -> None:
             fix="allocate it with buffer=nl.shared_hbm",
             place=made,
         )
-    confirm_garbage(tensor, f"{name} `{tensor.name}`")
+    confirm_garbage(tensor, f"{name} `{tensor.alloc.name}`" if tensor.alloc.name else name)
     hidden = tensor.storage.unwritten(*tensor.region)
     if hidden is not None:
         flag(

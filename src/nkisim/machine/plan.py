@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import flag, user_place
-from nkisim.dtypes import blocks_of_rows
 from nkisim.machine.accesses import (
     note_written,
     note_written_somewhere,
     prepare_read,
     trace_read,
 )
+from nkisim.machine.blocks import Blocks, make_blocks
 from nkisim.machine.core import Core, Event
 from nkisim.machine.door import Rows, admit
 from nkisim.machine.legality import check_call
@@ -28,13 +28,10 @@ from nkisim.machine.quick import Quick, make_quick
 from nkisim.machine.spread import Target, spread_garbage
 from nkisim.machine.sums import begin_sum, note_sum
 from nkisim.machine.transfer import (
-    Convert,
     Loader,
     Storer,
     make_loader,
-    make_narrower,
     make_storer,
-    make_widener,
     overlaps,
 )
 from nkisim.memory import MemoryRegion, NkiTensor
@@ -148,7 +145,10 @@ class Plan:
             or bool(self.lists)
             or any(call[name].buffer in written for _, name in self.streams)
         )
-        self.blocks = _blocks(call, self) if self.widened and self.watch is None else None
+        self.blocks: Blocks | None = None
+        if self.widened and self.watch is None:
+            reads = [name for _, name in self.reads]
+            self.blocks = make_blocks(instruction, call, reads, self.inexact)
         self.quick: Quick | None = None
         if self.blocks is None and self.is_plain:
             self.quick = make_quick(instruction, call, self.writes[0][1], self.inexact)
@@ -452,36 +452,6 @@ def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> Non
                 fix="add an epsilon, subtract the maximum, or clamp the input",
             )
         return
-
-
-_BLOCK_ELEMENTS = 32768
-"""Elements of a block: three float32 arrays of it fit a level-2 cache with room to spare."""
-
-
-class Blocks(NamedTuple):
-    """How to compute a large tile piece by piece: rows, and conversions of inputs and result."""
-
-    rows: list[slice]
-    widen: list[Convert]
-    narrow: Convert
-
-
-def _blocks(call: Call, plan: Plan) -> Blocks | None:
-    """Return the blocks of rows to compute a large tile in, or None to compute it at once."""
-    instruction = plan.instruction
-    dst = call.tensor("dst") if instruction.rowwise else None
-    if dst is None or dst.size < 2 * _BLOCK_ELEMENTS:
-        return None
-    tensors = call.tensors(*instruction.operands)
-    if any(t.ndim != 2 or t.indirect is not None for _, t in tensors):
-        return None
-    rows = blocks_of_rows(dst.shape[0], dst.free_size, _BLOCK_ELEMENTS)
-    widen = [
-        make_widener(call[name], name, instruction.name, inexact=plan.inexact)
-        for _, name in plan.reads
-    ]
-    narrow = make_narrower(dst, "dst", instruction.name, inexact=plan.inexact)
-    return Blocks(rows, widen, narrow)
 
 
 def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> Plan:

@@ -297,20 +297,23 @@ UNWRITTEN_SBUF = declare(
     "M001",
     "unwritten-sbuf",
     "error",
-    "An instruction reads SBUF that nothing has written.",
+    "An instruction reads SBUF that nothing has written; a warning while nothing made of it is "
+    "used.",
     "the device reads whatever was left there",
 )
 UNWRITTEN_PSUM = declare(
     "M002",
     "unwritten-psum",
     "error",
-    "An instruction reads PSUM that nothing has written.",
+    "An instruction reads PSUM that nothing has written; a warning while nothing made of it is "
+    "used.",
     "the device reads whatever was left there",
 )
 UNWRITTEN_HBM = declare(
     "M005",
     "unwritten-hbm",
     "error",
-    "An instruction reads an HBM tensor of the kernel before anything wrote it.",
+    "An instruction reads an HBM tensor of the kernel before anything wrote it; a warning while "
+    "nothing made of it is used.",
     "the device reads whatever was left there",
 )

@@ -72,7 +72,9 @@ def report_unwritten(
     if origins is not None and part is not None:
         origins = np.where(part, origins, 0).astype(np.uint8)
     if decides and origins is not None:
-        _confirm(origins, f"then   {instruction} takes it as {operand}, {user_place()}")
+        _confirm(
+            origins, f"{operand}   {instruction} uses what comes from this read, {user_place()}"
+        )
     hidden = unwritten if unwritten is None or part is None else unwritten & part
     if hidden is not None and hidden.any():
         number = _flag_unwritten(tensor, instruction, operand, hidden, decides=decides)
@@ -113,7 +115,7 @@ def confirm_garbage(tensor: View, what: str) -> None:
     origins = tensor.storage.garbage(*tensor.region)
     if origins is not None:
         count = np.count_nonzero(origins)
-        _confirm(origins, f"then   it is in {count} of {tensor.size} elements of {what}")
+        _confirm(origins, f"{what}   {count} of {tensor.size} elements come from this read")
 
 
 def _confirm(origins: np.ndarray, consequence: str) -> None:

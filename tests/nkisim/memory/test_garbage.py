@@ -512,3 +512,49 @@ def test_rows_that_are_scattered():
     for first, severity in ((16, "warning"), (0, "error")):
         (finding,) = nkisim.check(kernel)(X, order, first).findings
         assert (finding.rule.id, finding.severity) == ("M001", severity)
+
+
+# -- several cores ---------------------------------------------------------------------------------
+
+
+def from_one_core_to_the_other(x, reads_all):
+    core = nl.program_id(0)
+    shared, out = hbm(ROWS, COLUMNS), hbm(ROWS, COLUMNS)
+    tile = sbuf(ROWS, COLUMNS)
+    if core == 0:
+        nisa.dma_copy(dst=tile[0:GOOD], src=x)
+        nisa.dma_copy(dst=shared, src=tile)  # here
+    nisa.core_barrier(data=shared, cores=(0, 1))
+    if core == 1:
+        nisa.memset(dst=tile, value=0.0)
+        rows = ROWS if reads_all else GOOD
+        nisa.dma_copy(dst=tile[0:rows], src=shared[0:rows])
+        nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@EITHER
+@pytest.mark.parametrize(("reads_all", "severity"), [(True, "error"), (False, "warning")])
+def test_garbage_is_followed_from_core_to_core(reads_all, severity, values):
+    kernel = nkisim.jit(from_one_core_to_the_other)[2]
+    report = nkisim.check(kernel, target="gen3", values=values)(X, reads_all)
+    (finding,) = report.findings
+    assert (finding.rule.id, finding.severity) == ("M001", severity)
+    assert finding.line == marked_line(from_one_core_to_the_other)
+
+
+def test_garbage_that_is_sent_to_the_other_core_is_an_error_at_once():
+    def kernel(x):
+        core, out = nl.program_id(0), hbm(2 * ROWS, COLUMNS)
+        mine, other = ragged(x), sbuf(ROWS, COLUMNS)
+        nisa.sendrecv(
+            src=mine, dst=other, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=0
+        )
+        nisa.memset(dst=other, value=0.0)
+        nisa.dma_copy(dst=out[core * ROWS : (core + 1) * ROWS], src=other)
+        return out
+
+    report = nkisim.check(nkisim.jit(kernel)[2], target="gen3")(X)
+    (finding,) = report.findings
+    assert (finding.rule.id, finding.severity) == ("M001", "error")
+    assert (finding.instruction, finding.count) == ("sendrecv", 2)

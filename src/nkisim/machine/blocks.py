@@ -1,0 +1,48 @@
+"""Large tiles in blocks of rows, each of which stays in the processor's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nkisim.diagnostics import Rule
+from nkisim.dtypes import blocks_of_rows
+from nkisim.machine.transfer import Convert, make_narrower, make_widener
+from nkisim.spec.call import Call
+from nkisim.spec.instruction import Instruction
+
+__all__ = ["Blocks", "make_blocks"]
+
+_BLOCK_ELEMENTS = 32768
+"""Elements of a block: three float32 arrays of it fit a level-2 cache with room to spare."""
+
+
+class Blocks(NamedTuple):
+    """How to compute a large tile piece by piece: rows, and conversions of inputs and result."""
+
+    rows: list[slice]
+    widen: list[Convert]
+    narrow: Convert
+
+
+def make_blocks(
+    instruction: Instruction, call: Call, reads: Sequence[str], inexact: Rule
+) -> Blocks | None:
+    """Return the blocks of rows to compute a large tile in, or None to compute it at once.
+
+    Args:
+        instruction: What is called.
+        call: A call of the signature.
+        reads: Names of the operands that are read.
+        inexact: The rule for integers that float32 cannot hold.
+    """
+    dst = call.tensor("dst") if instruction.rowwise else None
+    if dst is None or dst.size < 2 * _BLOCK_ELEMENTS:
+        return None
+    tensors = call.tensors(*instruction.operands)
+    if any(t.ndim != 2 or t.indirect is not None for _, t in tensors):
+        return None
+    rows = blocks_of_rows(dst.shape[0], dst.free_size, _BLOCK_ELEMENTS)
+    widen = [make_widener(call[name], name, instruction.name, inexact=inexact) for name in reads]
+    narrow = make_narrower(dst, "dst", instruction.name, inexact=inexact)
+    return Blocks(rows, widen, narrow)

@@ -8,6 +8,8 @@ import inspect
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nkisim
 import nkisim.isa as nisa
@@ -558,3 +560,73 @@ def test_garbage_that_is_sent_to_the_other_core_is_an_error_at_once():
     (finding,) = report.findings
     assert (finding.rule.id, finding.severity) == ("M001", "error")
     assert (finding.instruction, finding.count) == ("sendrecv", 2)
+
+
+# -- any program -----------------------------------------------------------------------------------
+
+SIZE = 32  # of the square tiles that programs work on
+TILES = st.integers(0, 3)
+SPANS = st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)).map(
+    lambda span: (span[0], min(SIZE, span[0] + span[1]))
+)
+STEPS = st.one_of(
+    st.tuples(st.just("load"), TILES, SPANS, SPANS),
+    st.tuples(st.sampled_from(["add", "product"]), TILES, TILES, TILES),
+    st.tuples(st.sampled_from(["copy", "transpose", "scale", "reshape"]), TILES, TILES),
+    st.tuples(st.just("rows"), TILES, TILES, SPANS),
+)
+
+
+def take(step, x, tiles):
+    """One step of a program; a NaN goes wherever garbage goes."""
+    kind, dst, *rest = step
+    target = tiles[dst]
+    if kind == "load":
+        rows, columns = (slice(*span) for span in rest)
+        nisa.dma_copy(dst=target[rows, columns], src=x[rows, columns])
+        return
+    source = tiles[rest[0]]
+    if kind == "add":
+        nisa.tensor_tensor(dst=target, data1=source, data2=tiles[rest[1]], op=nl.add)
+    elif kind == "product":
+        total = nl.ndarray((SIZE, SIZE), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=total, stationary=source, moving=tiles[rest[1]])
+        nisa.tensor_scalar(dst=target, data=total, op0=nl.multiply, operand0=1 / 1024)
+    elif kind == "copy":
+        nisa.tensor_copy(dst=target, src=source)
+    elif kind == "transpose":
+        turned = sbuf(SIZE, SIZE)
+        nisa.nc_transpose(dst=turned, data=source, engine=nisa.vector_engine)
+        nisa.tensor_copy(dst=target, src=turned)
+    elif kind == "scale":
+        total = sbuf(SIZE, 1)
+        nisa.tensor_reduce(dst=total, op=nl.add, data=source, axis=1)
+        nisa.tensor_scalar(dst=target, data=target, op0=nl.add, operand0=total)
+    elif kind == "reshape":
+        scratch = hbm(SIZE // 2, 2 * SIZE)
+        nisa.dma_copy(dst=scratch, src=source)
+        nisa.dma_copy(dst=target, src=scratch)
+    else:
+        rows = slice(*rest[1])
+        nisa.dma_copy(dst=target[rows], src=source[rows])
+
+
+def program(x, steps, kept):
+    tiles = [sbuf(SIZE, SIZE) for _ in range(4)]
+    for step in steps:
+        take(step, x, tiles)
+    rows, columns = (slice(*span) for span in kept)
+    return stored(tiles[0][rows, columns])
+
+
+@settings(max_examples=60)
+@given(st.lists(STEPS, max_size=8).map(tuple), st.tuples(SPANS, SPANS))
+def test_errors_are_where_the_output_has_a_nan(steps, kept):
+    x = np.random.default_rng(3).uniform(0, 1, (SIZE, SIZE)).astype(np.float32)
+    report = nkisim.check(program)(x, steps, kept)
+    assert {f.rule.id for f in report} <= {"M001"}
+    assert bool(report.errors) == bool(np.isnan(report.outputs).any())
+    without = nkisim.check(program, values=False)(x, steps, kept)
+    assert [(f.line, f.operand, f.severity, f.count) for f in report] == [
+        (f.line, f.operand, f.severity, f.count) for f in without
+    ]

@@ -13,6 +13,7 @@ import inspect
 import linecache
 from collections.abc import Iterable
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -59,8 +60,9 @@ def kernel_findings(kernel: Any) -> list[Finding]:
         kernel: A function, a method or an object that can be called.
     """
     function = inspect.unwrap(kernel)
-    function = getattr(function, "__func__", function)
-    if not hasattr(function, "__code__") and callable(function):
+    if isinstance(function, MethodType):
+        function = function.__func__
+    if not isinstance(function, FunctionType) and callable(function):
         function = type(function).__call__
     try:
         found = _KNOWN.get(function)

@@ -119,17 +119,26 @@ class LiveScope:
         return Meaning("builtin", name) if hasattr(builtins, name) else UNKNOWN
 
 
+def _text(thing: Any, attribute: str) -> str | None:
+    """Return an attribute that is text; some objects answer anything to any name."""
+    found = getattr(thing, attribute, None)
+    return found if isinstance(found, str) else None
+
+
 def _of_object(thing: Any) -> Meaning:
     if isinstance(thing, ModuleType):
         root = thing.__name__.partition(".")[0]
         if root in _NKI or _is_foreign(thing.__name__):
             return _dotted(thing.__name__)
         return Meaning("module", thing.__name__, scope=LiveScope(vars(thing)))
-    home = getattr(thing, "__module__", None) or type(thing).__module__
-    name = getattr(thing, "__name__", None)
+    home = _text(thing, "__module__") or type(thing).__module__
+    name = _text(thing, "__name__")
     if home == "builtins":
         return Meaning("builtin", name) if name is not None else Meaning("value", value=thing)
-    inner = inspect.unwrap(thing) if callable(thing) else thing
+    try:
+        inner = inspect.unwrap(thing) if callable(thing) else thing
+    except ValueError:  # it answers to every name, and so wraps without end
+        return UNKNOWN
     wraps = type(thing).__module__.partition(".")[0] in _NKI and inner is not thing
     if not wraps and home.partition(".")[0] in _NKI:
         space = next((s for s in _NAMESPACES if home.startswith(f"nkisim.{s}")), "language")

@@ -16,13 +16,12 @@ import numpy as np
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.dtypes import DTYPES, DType, as_dtype
 from nkisim.machine import Core
+from nkisim.machine.written import confirm_garbage, with_sentinel
 from nkisim.memory import (
     MemoryRegion,
     NkiTensor,
-    confirm_garbage,
     is_hbm,
     require_dtype,
-    with_sentinel,
 )
 from nkisim.parts import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor

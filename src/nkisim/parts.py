@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from nkisim.memory import NKIObject
+from nkisim.objects import NKIObject
 
 __all__ = ["parts_of", "rebuilt"]
 

@@ -13,7 +13,7 @@ from nkisim.collectives.operations import (
     rank_id,
     reduce_scatter,
 )
-from nkisim.memory import NKIObject
+from nkisim.objects import NKIObject
 
 __all__ = [
     "NKIObject",

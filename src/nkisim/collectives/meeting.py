@@ -10,7 +10,7 @@ import numpy as np
 from nkisim.collectives import rules
 from nkisim.diagnostics import Place, Rule, flag, user_place
 from nkisim.machine import Core, current_core
-from nkisim.memory import NKIObject
+from nkisim.objects import NKIObject
 
 __all__ = ["Contribution", "ReplicaGroup", "Seat", "Table", "exchange", "seat"]
 

@@ -50,7 +50,7 @@ from nkisim.isa.select import (
 from nkisim.isa.sync import core_barrier, sendrecv
 from nkisim.isa.transpose import nc_transpose
 from nkisim.isa.version import get_nc_version
-from nkisim.memory import NKIObject
+from nkisim.objects import NKIObject
 from nkisim.removed import missing_name
 from nkisim.spec.enums import (
     dge_mode,

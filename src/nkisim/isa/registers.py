@@ -12,7 +12,8 @@ import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.machine import CORE, admit_static, commit, current_core, prepare_read
-from nkisim.memory import MemoryRegion, NKIObject, NkiTensor
+from nkisim.memory import MemoryRegion, NkiTensor
+from nkisim.objects import NKIObject
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
 

@@ -142,7 +142,8 @@ from nkisim.language.shape import (
     gather_flattened,
     transpose,
 )
-from nkisim.memory import MemoryRegion, NKIObject, NkiTensor
+from nkisim.memory import MemoryRegion, NkiTensor
+from nkisim.objects import NKIObject
 from nkisim.removed import missing_name
 
 # Names that kernels use although the documentation does not list them.

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from nkisim.machine.core import CORE, Garbage
-from nkisim.memory import NkiTensor, is_on_chip, report_unwritten, with_sentinel
+from nkisim.machine.written import report_unwritten, with_sentinel
+from nkisim.memory import NkiTensor, is_on_chip
 
 __all__ = [
     "commit",

@@ -5,13 +5,11 @@ from nkisim.memory.core_memory import CoreMemory, SharedHbm
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime
-from nkisim.memory.objects import NKIObject
 from nkisim.memory.psum import AccumulationState, Region
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
 from nkisim.memory.requests import require_dtype
 from nkisim.memory.storage import Storage
 from nkisim.memory.tensor import NkiTensor
-from nkisim.memory.written import Unwritten, confirm_garbage, report_unwritten, with_sentinel
 
 __all__ = [
     "AccumulationState",
@@ -21,18 +19,13 @@ __all__ = [
     "Indirection",
     "Lifetime",
     "MemoryRegion",
-    "NKIObject",
     "NkiTensor",
     "Region",
     "SharedHbm",
     "Storage",
-    "Unwritten",
-    "confirm_garbage",
     "is_hbm",
     "is_on_chip",
     "is_psum",
     "is_sbuf",
-    "report_unwritten",
     "require_dtype",
-    "with_sentinel",
 ]

@@ -13,10 +13,10 @@ from nkisim.memory import rules
 from nkisim.memory.allocation import Allocation
 from nkisim.memory.form import Form, layout_id
 from nkisim.memory.indirect import Indirection
-from nkisim.memory.objects import NKIObject
 from nkisim.memory.psum import Region
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.storage import Storage
+from nkisim.objects import NKIObject
 
 __all__ = ["View"]
 

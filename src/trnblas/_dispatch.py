@@ -161,7 +161,7 @@ def run_trsm(
     if not batch:
         return TRSM(A, B, alpha, left, upper, op, unit)
     sides = B.expand(*batch, *B.shape[-2:])
-    flat = sides.reshape(-1, *B.shape[-2:])
+    flat = sides.flatten(0, -3)
     solution = BATCHED_TRSM(_one_batch(A, batch), flat, alpha, left, upper, op, unit)
     return solution.reshape(sides.shape)
 
@@ -207,4 +207,4 @@ def _one_batch(matrices: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Return a single matrix as it is, and a batch with all of ``batch`` in one dimension."""
     if matrices.ndim == 2:
         return matrices
-    return matrices.expand(*batch, *matrices.shape[-2:]).reshape(-1, *matrices.shape[-2:])
+    return matrices.expand(*batch, *matrices.shape[-2:]).flatten(0, -3)

@@ -70,7 +70,7 @@ def _batched(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None
     shape = (*batch, rows, columns)
     if B.ndim == 2 and A.is_contiguous():
         # One large product instead of many small ones that share their right operand.
-        below = None if C is None else C.expand(shape).reshape(-1, columns)
+        below = None if C is None else C.expand(shape).flatten(0, -2)
         return _single(alpha, A.reshape(prod(batch) * rows, inner), B, beta, below).view(shape)
     count = prod(batch)
     stack_a = A.expand(*batch, rows, inner).reshape(count, rows, inner)

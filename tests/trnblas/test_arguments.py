@@ -415,6 +415,7 @@ def test_empty_operands():
     assert trnblas.batched_gemm(2.0, e(0, 2, 4), e(0, 4, 3)).shape == (0, 2, 3)
     assert trnblas.batched_gemm(2.0, e(0, 2, 4), e(4, 3)).shape == (0, 2, 3)
     assert trnblas.batched_gemm(2.0, e(2, 4), e(0, 4, 3)).shape == (0, 2, 3)
+    assert trnblas.batched_gemm(2.0, e(2, 3, 4), e(4, 0), 1.0, e(2, 3, 0)).shape == (2, 3, 0)
     assert torch.equal(trnblas.syrk(2.0, e(3, 0)), torch.zeros(3, 3))
     assert trnblas.syrk(2.0, e(0, 3)).shape == (0, 0)
     assert torch.equal(trnblas.herk(2.0, e(3, 0) + 0j), torch.zeros(3, 3) + 0j)

@@ -262,6 +262,14 @@ def test_strided_operands_reach_the_kernel_as_they_are_meant():
     assert_agrees(got, array(a) @ array(b), torch.float32, 20 + 4, magnitude)
 
 
+def test_batches_of_empty_matrices_are_torchs():
+    got = trnblas.gemm(2.0, torch.ones(2, 1, 3, 0), torch.ones(4, 0, 5), 3.0, torch.ones(5))
+    assert torch.equal(got, torch.full((2, 4, 3, 5), 3.0))
+    assert trnblas.batched_gemm(1.0, torch.ones(2, 0, 3), torch.ones(3, 4)).shape == (2, 0, 4)
+    assert trnblas.trsm(1.0, torch.ones(2, 1, 0, 0), torch.ones(4, 0, 3)).shape == (2, 4, 0, 3)
+    assert trnblas.batched_trsm(1.0, torch.ones(2, 3, 3), torch.ones(3, 0)).shape == (2, 3, 0)
+
+
 def test_compiled_code_reaches_the_kernel():
     a, b = random_tensor(8, 6), random_tensor(6, 4, seed=1)
     compiled = torch.compile(

@@ -1,26 +1,189 @@
-"""What BLAS asks of arguments beyond the checks of the core: factors and batches that fit."""
+"""What BLAS asks of arguments beyond the checks of the core: operands and factors that fit.
+
+A product that was checked travels as one ``Product``; other checks return the factors alpha and
+beta, beta being 0 where there is no accumulator. A beta that has nothing to multiply is refused: it
+would be the sign of an accumulator that was forgotten.
+"""
 
 from __future__ import annotations
 
 from numbers import Complex, Real
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import broadcast
+from trnblas._flags import Trans, flipped, transposition
+from trnsci.core.arguments import agree, broadcast, expandable, matrix, tensor
 from trnsci.core.eager import readable
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 __all__ = [
     "Number",
+    "Product",
     "Scalar",
     "broadcast_batch",
+    "checked_product",
+    "contracted",
+    "no_accumulator",
     "number",
+    "rank_k_arguments",
+    "sided_arguments",
+    "square_accumulator",
+    "vector_arguments",
+    "widened",
 ]
 
 Number: TypeAlias = int | float | complex
 Scalar: TypeAlias = Number | Tensor
+
+_NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+class Product(NamedTuple):
+    """``alpha * op(A) @ op(B) + beta * C`` of arguments that fit, and the shape of the result."""
+
+    A: Tensor
+    B: Tensor
+    C: Tensor | None
+    alpha: Scalar
+    beta: Scalar
+    trans_a: Trans
+    trans_b: Trans
+    shape: tuple[int, ...]
+
+
+def checked_product(
+    function: str,
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    transA: bool | str,
+    transB: bool | str,
+) -> Product:
+    """Return a product whose A and B agree in dtype and device already."""
+    trans_a = transposition(function, "transA", transA, A)
+    trans_b = transposition(function, "transB", transB, B)
+    if A.ndim != 2 or B.ndim != 2:
+        matrix(function, "A", A)
+        matrix(function, "B", B)
+    size_a, size_b = A.shape, B.shape
+    rows, depth = (-2, -1) if trans_a == "N" else (-1, -2)
+    inner, columns = (-2, -1) if trans_b == "N" else (-1, -2)
+    if size_a[depth] != size_b[inner]:
+        raise ShapeError(
+            f"{function}: A and B must agree in the contracted dimension, "
+            f"got {_shown(A, trans_a)} and {_shown(B, trans_b)}"
+        )
+    shape = (*broadcast_batch(function, A, B), size_a[rows], size_b[columns])
+    alpha = number(function, "alpha", alpha, A)
+    beta = _factor_of(C, function, beta, A, shape)
+    return Product(A, B, C, alpha, beta, trans_a, trans_b, shape)
+
+
+def sided_arguments(
+    function: str,
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    left: bool,
+) -> tuple[Scalar, Scalar]:
+    """Return the factors of a product of a square A on one side of B; both agree already."""
+    matrix(function, "B", B)
+    if A.shape[-1] != B.shape[-2 if left else -1]:
+        side = "left" if left else "right"
+        raise ShapeError(
+            f"{function}: A and B must agree in the contracted dimension, "
+            f"got {tuple(A.shape)} on the {side} of {tuple(B.shape)}"
+        )
+    shape = (*broadcast_batch(function, A, B), *B.shape[-2:])
+    alpha = number(function, "alpha", alpha, A)
+    return alpha, _factor_of(C, function, beta, A, shape)
+
+
+def rank_k_arguments(
+    function: str, alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans
+) -> tuple[Scalar, Scalar]:
+    """Return the factors of a product of A with its own transpose."""
+    matrix(function, "A", A)
+    alpha = number(function, "alpha", alpha, A)
+    n = A.shape[-1 if flipped(op) else -2]
+    if C is not None:
+        square_accumulator(function, "C", C, n)
+    return alpha, _factor_of(C, function, beta, A, (*A.shape[:-2], n, n))
+
+
+def vector_arguments(
+    function: str, alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None, op: Trans
+) -> tuple[Scalar, Scalar]:
+    """Return the factors of a product of a matrix and a vector, or of batches of them."""
+    batch = contracted(function, A, x, op)
+    alpha = number(function, "alpha", alpha, A)
+    if y is None:
+        return alpha, no_accumulator(function, beta, "y")
+    agree(function, "A", A, "y", y)
+    expandable(function, "y", y, (*batch, A.shape[-1 if flipped(op) else -2]))
+    return alpha, number(function, "beta", beta, A)
+
+
+def contracted(function: str, A: Tensor, x: Tensor, op: Trans) -> tuple[int, ...]:
+    """Return the batch dimensions of ``op(A) @ x``, after the check that A and x fit."""
+    matrix(function, "A", A)
+    if x.ndim == 0:
+        raise ShapeError(f"{function}: x must be at least 1-D, got shape ()")
+    if x.shape[-1] != A.shape[-2 if flipped(op) else -1]:
+        raise ShapeError(
+            f"{function}: op(A) and x must agree in the contracted dimension, "
+            f"got A {tuple(A.shape)} ({op}) and x {tuple(x.shape)}"
+        )
+    if A.ndim == 2 and x.ndim == 1:
+        return ()
+    batch = broadcast(A.shape[:-2], x.shape[:-1])
+    if batch is None:
+        raise ShapeError(
+            f"{function}: the batch dimensions of A and x must broadcast, "
+            f"got {tuple(A.shape)} and {tuple(x.shape)}"
+        )
+    return batch
+
+
+def no_accumulator(function: str, beta: Scalar, name: str) -> int:
+    """Return 0, the factor of an accumulator that is not there."""
+    if isinstance(beta, Tensor) or beta != 0:
+        raise FlagError(f"{function}: beta must be 0 where {name} is not given, got {beta!r}")
+    return 0
+
+
+def square_accumulator(function: str, name: str, value: Tensor, order: int) -> None:
+    """Raise unless the matrices of ``value``, of which one triangle is read, have this order."""
+    tensor(function, name, value)
+    if value.shape[-2:] != (order, order):
+        raise ShapeError(
+            f"{function}: {name} must hold matrices ({order}, {order}), got {tuple(value.shape)}"
+        )
+
+
+def widened(
+    function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype | None
+) -> tuple[Tensor, Tensor]:
+    """Return operands that agree, of the dtype that a product is wanted in.
+
+    A product of two float16, bfloat16 or float8 numbers is exact in float32, and so are its
+    factors: with float32 operands nothing is rounded but the sums, which are float32 as well.
+    """
+    agree(function, "A", A, "B", B)
+    if out_dtype is None or out_dtype is A.dtype:
+        return A, B
+    if out_dtype is not torch.float32 or A.dtype not in _NARROW:
+        raise DTypeError(
+            f"{function}: out_dtype must be the operands' {A.dtype}"
+            f"{' or torch.float32' if A.dtype in _NARROW else ''}, got {out_dtype}"
+        )
+    return A.to(out_dtype), B.to(out_dtype)
 
 
 def broadcast_batch(function: str, a: Tensor, b: Tensor) -> tuple[int, ...]:
@@ -61,6 +224,22 @@ def number(function: str, name: str, value: Scalar, like: Tensor) -> Scalar:
     if not float(given).is_integer():
         raise DTypeError(f"{function}: {name} must be whole for {like.dtype}, got {value!r}")
     return int(value) if isinstance(value, int) else int(float(given))
+
+
+def _factor_of(
+    C: Tensor | None, function: str, beta: Scalar, A: Tensor, shape: tuple[int, ...]
+) -> Scalar:
+    """Return the factor of an accumulator that fits, or is not there."""
+    if C is None:
+        return no_accumulator(function, beta, "C")
+    agree(function, "A", A, "C", C)
+    expandable(function, "C", C, shape)
+    return number(function, "beta", beta, A)
+
+
+def _shown(matrix: Tensor, trans: Trans) -> str:
+    shape = str(tuple(matrix.shape))
+    return shape if trans == "N" else f"{shape} transposed"
 
 
 def _tensor_number(function: str, name: str, value: Tensor, like: Tensor) -> Scalar:

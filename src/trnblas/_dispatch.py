@@ -9,13 +9,13 @@ broadcast, and batches have one dimension.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trnblas._accumulation import accumulated, is_number, scaled
-from trnblas._arguments import Scalar, broadcast_batch
+from trnblas._arguments import Product, Scalar, broadcast_batch
 from trnblas._flags import Trans, flipped
 from trnblas._library import LIBRARY
 from trnblas._torch import (
@@ -43,59 +43,33 @@ __all__ = [
 kernels_wanted = LIBRARY.kernels_wanted
 
 
-def run_gemm(
-    alpha: Scalar,
-    A: Tensor,
-    B: Tensor,
-    beta: Scalar,
-    C: Tensor | None,
-    trans_a: Trans,
-    trans_b: Trans,
-) -> Tensor:
-    """Return ``alpha * op(A) @ op(B) + beta * C``."""
-    if not kernels_wanted() or is_number(alpha, 0):
-        return torch_gemm(alpha, A, B, beta, C, trans_a, trans_b)
+def run_gemm(product: Product, out: Tensor | None) -> Tensor:
+    """Return a product, in ``out`` where torch can write it there."""
+    if not kernels_wanted() or is_number(product.alpha, 0):
+        return torch_gemm(product, out)
     from trnblas._operations import BATCHED_GEMM, GEMM
 
-    batch = broadcast_batch("gemm", A, B)
-    shape = (
-        *batch,
-        A.shape[-1 if flipped(trans_a) else -2],
-        B.shape[-2 if flipped(trans_b) else -1],
-    )
-    if not batch:
-        return _with_factors(GEMM, (A, B), alpha, beta, C, shape, trans_a, trans_b)
-    flat = (torch.Size(batch).numel(), *shape[-2:])
-    operands = _one_batch(A, batch), _one_batch(B, batch)
-    C = None if C is None else C.expand(shape).reshape(flat)
-    result = _with_factors(BATCHED_GEMM, operands, alpha, beta, C, flat, trans_a, trans_b)
-    return result.reshape(shape)
+    A, B, C, alpha, beta, *flags, shape = product
+    if len(shape) == 2:
+        return _with_factors(GEMM, (A, B), alpha, beta, C, shape, *flags)
+    operands = _one_batch(A, shape[:-2]), _one_batch(B, shape[:-2])
+    C = None if C is None else C.expand(shape).flatten(0, -3)
+    flat = (prod(shape[:-2]), *shape[-2:])
+    return _with_factors(BATCHED_GEMM, operands, alpha, beta, C, flat, *flags).reshape(shape)
 
 
-def run_gemmt(
-    alpha: Scalar,
-    A: Tensor,
-    B: Tensor,
-    beta: Scalar,
-    C: Tensor | None,
-    trans_a: Trans,
-    trans_b: Trans,
-    upper: bool,
-) -> Tensor:
-    """Return one triangle of ``alpha * op(A) @ op(B) + beta * C``, the other of C."""
-    # A tensor as factor cannot stay outside: it would reach the other triangle too.
-    numbers = not isinstance(alpha, Tensor) and not isinstance(beta, Tensor)
-    if not kernels_wanted() or is_number(alpha, 0):
-        return torch_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
+def run_gemmt(product: Product, upper: bool) -> Tensor:
+    """Return one triangle of a product, the other of its C."""
+    if not kernels_wanted() or is_number(product.alpha, 0):
+        return torch_gemmt(product, upper)
     from trnblas._operations import GEMMT
 
-    if not numbers:
+    A, B, C, alpha, beta, *flags, shape = product
+    # A tensor as factor cannot stay outside: it would reach the other triangle too.
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
         GEMMT.refuse("a factor is a tensor whose value the kernel cannot know")
-        return torch_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
-    size = A.shape[-1 if flipped(trans_a) else -2]
-    batch = broadcast_batch("gemmt", A, B)
-    shape = (*batch, size, size)
-    return _with_factors(GEMMT, (A, B), alpha, beta, C, shape, trans_a, trans_b, upper)
+        return torch_gemmt(product, upper)
+    return _with_factors(GEMMT, (A, B), alpha, beta, C, shape, *flags, upper)
 
 
 def run_symm(

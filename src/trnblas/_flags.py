@@ -37,8 +37,8 @@ _T = TypeVar("_T")
 
 def transposition(function: str, argument: str, value: bool | str, matrix: Tensor) -> Trans:
     """Return ``"N"``, ``"T"`` or ``"C"``; for a real matrix ``"C"`` is ``"T"``."""
-    if value is False:
-        return "N"
+    if value is False or value is True:
+        return "T" if value else "N"
     trans = _looked_up(_TRANSPOSITIONS, function, argument, value)
     return "T" if trans == "C" and not matrix.is_complex() else trans
 

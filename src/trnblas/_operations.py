@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trnblas import _derivatives as rules
 from trnblas import _energies
+from trnblas._arguments import checked_product
 from trnblas._flags import Trans
 from trnblas._library import LIBRARY
 from trnblas._torch import (
@@ -57,7 +58,7 @@ def _one_matrix(*args: Any) -> str:
 def _gemm(
     a: Tensor, b: Tensor, c: Tensor | None, alpha: float, beta: float, trans_a: str, trans_b: str
 ) -> Tensor:
-    return torch_gemm(alpha, a, b, beta, c, cast(Trans, trans_a), cast(Trans, trans_b))
+    return torch_gemm(checked_product("gemm", alpha, a, b, beta, c, trans_a, trans_b))
 
 
 def _gemm_flops(a: Tensor, b: Tensor, *rest: Any) -> float:
@@ -96,8 +97,7 @@ def _gemmt(
     trans_b: str,
     upper: bool,
 ) -> Tensor:
-    letters = cast(Trans, trans_a), cast(Trans, trans_b)
-    return torch_gemmt(alpha, a, b, beta, c, *letters, upper)
+    return torch_gemmt(checked_product("gemmt", alpha, a, b, beta, c, trans_a, trans_b), upper)
 
 
 def _gemmt_flops(a: Tensor, b: Tensor, *rest: Any) -> float:

@@ -10,8 +10,9 @@ from torch import Tensor
 from trnblas._accumulation import accumulated, scaled, vanished
 from trnblas._arguments import Number, Scalar
 from trnsci.core.arguments import broadcast
+from trnsci.core.eager import untracked
 
-__all__ = ["matrix_product", "vector_product"]
+__all__ = ["matrix_product", "vector_product", "written_product"]
 
 
 def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None) -> Tensor:
@@ -24,6 +25,35 @@ def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor 
     if A.ndim == 2 and B.ndim == 2:
         return _single(alpha, A, B, beta, C)
     return _batched(alpha, A, B, beta, C)
+
+
+def written_product(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, out: Tensor
+) -> bool:
+    """Return whether ``alpha * A @ B + beta * C`` of arguments that fit was written to ``out``.
+
+    It is not where ``out`` shares memory with A or B, which torch would read after it has changed,
+    where someone watches, or where factors are tensors or leave something unread.
+    """
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor) or alpha == 0:
+        return False
+    if A.ndim != B.ndim or A.ndim not in (2, 3) or A.shape[:-2] != B.shape[:-2]:
+        return False
+    tensors = [A, B, out] if C is None else [A, B, C, out]
+    fits = out.shape == (*A.shape[:-1], B.shape[-1])
+    if not fits or out.dtype is not A.dtype or not all(map(untracked, tensors)):
+        return False
+    if (C is not None and beta == 0) or any(t.device != A.device for t in tensors):
+        return False
+    # C may be out, element by element, but not another view of its memory.
+    others = [A, B] if C is None or C is out else [A, B, C]
+    memory = out.untyped_storage().data_ptr()
+    if any(t.untyped_storage().data_ptr() == memory for t in others):
+        return False
+    added = torch.addmm if A.ndim == 2 else torch.baddbmm
+    start = A.new_empty(()) if C is None else C
+    added(start, A, B, alpha=alpha, beta=beta, out=out)
+    return True
 
 
 def vector_product(alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None) -> Tensor:

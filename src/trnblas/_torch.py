@@ -7,9 +7,9 @@ from torch import Tensor
 
 from trnblas import _cuda, _scipy
 from trnblas._accumulation import accumulated, is_number, scaled, vanished
-from trnblas._arguments import Scalar, broadcast_batch
+from trnblas._arguments import Product, Scalar, broadcast_batch
 from trnblas._flags import Trans, applied, flipped
-from trnblas._products import matrix_product
+from trnblas._products import matrix_product, written_product
 from trnblas._triangles import mirrored, one_triangle, triangle_product, triangular
 
 __all__ = [
@@ -29,40 +29,25 @@ __all__ = [
 _SOLVABLE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-def torch_gemm(
-    alpha: Scalar,
-    A: Tensor,
-    B: Tensor,
-    beta: Scalar,
-    C: Tensor | None,
-    trans_a: Trans,
-    trans_b: Trans,
-) -> Tensor:
-    """Return ``gemm`` of arguments that fit, computed by torch."""
+def torch_gemm(product: Product, out: Tensor | None = None) -> Tensor:
+    """Return ``gemm`` of arguments that fit, computed by torch, in ``out`` where it can be."""
+    A, B, C, alpha, beta, trans_a, trans_b, _ = product
     if trans_a != "N":
         A = applied(trans_a, A)
     if trans_b != "N":
         B = applied(trans_b, B)
+    if isinstance(out, Tensor) and written_product(alpha, A, B, beta, C, out):
+        return out
     return matrix_product(alpha, A, B, beta, C)
 
 
-def torch_gemmt(
-    alpha: Scalar,
-    A: Tensor,
-    B: Tensor,
-    beta: Scalar,
-    C: Tensor | None,
-    trans_a: Trans,
-    trans_b: Trans,
-    upper: bool,
-) -> Tensor:
+def torch_gemmt(request: Product, upper: bool) -> Tensor:
     """Return ``gemmt`` of arguments that fit, computed by torch."""
-    left, right = applied(trans_a, A), applied(trans_b, B)
-    shape = (*broadcast_batch("gemmt", A, B), left.shape[-2], right.shape[-1])
+    A, B, C, alpha, beta, trans_a, trans_b, shape = request
     if is_number(alpha, 0):
         product = vanished(shape, A, B)
     else:
-        product = scaled(alpha, triangle_product(left, right, upper))
+        product = scaled(alpha, triangle_product(applied(trans_a, A), applied(trans_b, B), upper))
     if C is None or is_number(beta, 0):
         return accumulated(product, beta, C)
     C = C.expand(shape).to(product.dtype)

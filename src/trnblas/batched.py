@@ -8,13 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas._arguments import Scalar
+from trnblas._arguments import Scalar, checked_product, widened
 from trnblas._dispatch import kernels_wanted, run_gemm
-from trnblas._flags import transposition
-from trnblas._operands import product_arguments
-from trnblas._output import written_product
 from trnblas._quick import quick_product
-from trnblas._wide import widened
 from trnblas.level3 import gemm, solved
 from trnsci.core.arguments import agree, matrix, tensor
 from trnsci.core.errors import ShapeError
@@ -62,16 +58,10 @@ def batched_gemm(
         if quick is not None and quick.ndim > 2:
             return quick
     A, B = widened("batched_gemm", A, B, out_dtype)
-    agree("batched_gemm", "A", A, "B", B)
     _check_batch("batched_gemm", A, B)
-    trans_a = transposition("batched_gemm", "transA", transA, A)
-    trans_b = transposition("batched_gemm", "transB", transB, B)
-    alpha, beta = product_arguments("batched_gemm", alpha, A, B, beta, C, trans_a, trans_b)
-    if not kernels_wanted():
-        written = written_product(alpha, A, B, beta, C, trans_a, trans_b, out)
-        if written is not None:
-            return written
-    return delivered("batched_gemm", run_gemm(alpha, A, B, beta, C, trans_a, trans_b), out)
+    product = checked_product("batched_gemm", alpha, A, B, beta, C, transA, transB)
+    result = run_gemm(product, out)
+    return result if result is out else delivered("batched_gemm", result, out)
 
 
 def grouped_gemm(

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from trnblas import _scipy
 from trnblas._accumulation import accumulated, is_number
-from trnblas._arguments import Scalar
+from trnblas._arguments import Scalar, contracted, vector_arguments
 from trnblas._dispatch import run_trsm
 from trnblas._flags import applied, is_unit, is_upper, transposition
-from trnblas._operands import contracted, vector_arguments
 from trnblas._products import vector_product
 from trnblas._quick import quick_symmetric_vector, quick_triangular, quick_vector
 from trnblas._triangles import mirrored, triangular

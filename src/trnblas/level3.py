@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas._arguments import Scalar
+from trnblas._arguments import Scalar, checked_product, sided_arguments, widened
 from trnblas._dispatch import (
     kernels_wanted,
     run_gemm,
@@ -27,12 +27,9 @@ from trnblas._dispatch import (
     run_trmm,
     run_trsm,
 )
-from trnblas._flags import flipped, is_left, is_unit, is_upper, transposition
-from trnblas._operands import product_arguments, sided_arguments
-from trnblas._output import written_product
+from trnblas._flags import is_left, is_unit, is_upper, transposition
 from trnblas._quick import quick_product, quick_solution, quick_symmetric, quick_triangular
 from trnblas._torch import torch_hemm
-from trnblas._wide import widened
 from trnblas.rank_k import her2k, herk, syr2k, syrk
 from trnsci.core.arguments import agree, floating, square
 from trnsci.core.errors import ShapeError
@@ -88,15 +85,9 @@ def gemm(
         if quick is not None:
             return quick
     A, B = widened("gemm", A, B, out_dtype)
-    agree("gemm", "A", A, "B", B)
-    trans_a = transposition("gemm", "transA", transA, A)
-    trans_b = transposition("gemm", "transB", transB, B)
-    alpha, beta = product_arguments("gemm", alpha, A, B, beta, C, trans_a, trans_b)
-    if not kernels_wanted():
-        written = written_product(alpha, A, B, beta, C, trans_a, trans_b, out)
-        if written is not None:
-            return written
-    return delivered("gemm", run_gemm(alpha, A, B, beta, C, trans_a, trans_b), out)
+    product = checked_product("gemm", alpha, A, B, beta, C, transA, transB)
+    result = run_gemm(product, out)
+    return result if result is out else delivered("gemm", result, out)
 
 
 def symm(
@@ -192,14 +183,11 @@ def gemmt(
     """
     agree("gemmt", "A", A, "B", B)
     upper = is_upper("gemmt", uplo)
-    trans_a = transposition("gemmt", "transA", transA, A)
-    trans_b = transposition("gemmt", "transB", transB, B)
-    alpha, beta = product_arguments("gemmt", alpha, A, B, beta, C, trans_a, trans_b)
-    rows, columns = A.shape[-1 if flipped(trans_a) else -2], B.shape[-2 if flipped(trans_b) else -1]
+    product = checked_product("gemmt", alpha, A, B, beta, C, transA, transB)
+    rows, columns = product.shape[-2:]
     if rows != columns:
         raise ShapeError(f"gemmt: op(A) @ op(B) must be square, got shape {(rows, columns)}")
-    result = run_gemmt(alpha, A, B, beta, C, trans_a, trans_b, upper)
-    return delivered("gemmt", result, out)
+    return delivered("gemmt", run_gemmt(product, upper), out)
 
 
 def trsm(

@@ -10,10 +10,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from trnblas._accumulation import is_number
-from trnblas._arguments import Scalar
+from trnblas._arguments import Scalar, checked_product, rank_k_arguments, square_accumulator
 from trnblas._dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
 from trnblas._flags import Trans, is_upper, transposition
-from trnblas._operands import product_arguments, rank_k_arguments, square_accumulator
 from trnblas._quick import quick_rank_k
 from trnblas._torch import torch_her2k, torch_herk
 from trnblas._triangles import mirrored
@@ -229,12 +228,10 @@ def _two_arguments(
             f"{function}: A and B must be matrices of one shape, "
             f"got {tuple(A.shape)} and {tuple(B.shape)}"
         )
-    trans_a: Trans = "N" if op == "N" else "T"
-    trans_b: Trans = "T" if op == "N" else "N"
-    factors = product_arguments(function, alpha, A, B, beta, C, trans_a, trans_b)
+    product = checked_product(function, alpha, A, B, beta, C, op != "N", op == "N")
     if C is not None:
         square_accumulator(function, "C", C, A.shape[-2 if op == "N" else -1])
-    return factors
+    return product.alpha, product.beta
 
 
 def _accumulator(

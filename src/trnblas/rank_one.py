@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from trnblas._accumulation import accumulated, is_number, scaled, vanished
-from trnblas._arguments import Scalar, number
+from trnblas._arguments import Scalar, number, square_accumulator
 from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
 from trnblas._flags import is_upper
-from trnblas._operands import square_accumulator
 from trnblas._triangles import mirrored
 from trnsci.core.arguments import agree, broadcast, expandable, tensor
 from trnsci.core.errors import DTypeError, ShapeError

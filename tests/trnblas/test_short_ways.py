@@ -45,9 +45,10 @@ def refused(*args, **options):
 def no_checks(monkeypatch):
     """Whoever looks at arguments fails."""
     for module, name in (
-        (batched, "agree"),
+        (batched, "checked_product"),
         (level2, "agree"),
         (level3, "agree"),
+        (level3, "checked_product"),
         (rank_k, "tensor"),
     ):
         monkeypatch.setattr(module, name, refused)

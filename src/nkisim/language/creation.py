@@ -10,7 +10,7 @@ import numpy as np
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import encode
 from nkisim.isa import dma_copy, memset
-from nkisim.machine import commit, current_core
+from nkisim.machine import CORE, commit, current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip, require_dtype
 from nkisim.spec.signatures import checked_call
 
@@ -52,7 +52,8 @@ def ndarray(
         name: For messages; unique in a kernel.
         address: (partition, byte offset) to place an on-chip tensor at.
     """
-    return current_core("nl.ndarray").memory.allocate(shape, dtype, buffer, name, address)
+    core = CORE.get() or current_core("nl.ndarray")
+    return core.memory.allocate(shape, dtype, buffer, name, address)
 
 
 def _filled(where: str, shape: Any, value: Any, dtype: Any, buffer: Any, name: str) -> NkiTensor:

@@ -160,7 +160,10 @@ class CoreMemory:
         shape, pitch = form.shape, form.strides[0]
         life = Lifetime(region, shape, form.dtype, name, None, line)
         self.log.append(life)
-        storage = self._storage(shape[0], pitch, region)
+        if region is MemoryRegion.sbuf and self.values:  # as most tiles
+            storage = Storage.fresh(shape[0], pitch)
+        else:
+            storage = self._storage(shape[0], pitch, region)
         return NkiTensor(Allocation(storage, life, pitch, 0, self.precise), form)
 
     def argument(

@@ -46,7 +46,7 @@ FRAME, HOP = 512, 128
 LAYERS = ((1, 512, 512), (32, 256, 256), (800, 257, 64))
 # Elements from which on the ratio counts; below, a call takes ten microseconds, and what is added
 # to it counts.
-LARGE = 1 << 14
+LARGE = 1 << 12
 TURN_S = 5e-3
 GOAL_RATIO, GOAL_US = 1.05, 5.0
 

@@ -265,23 +265,22 @@ def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
 
 def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
     """Check that the free dimensions fit the instruction's access-pattern fields."""
-    merged: list[tuple[int, int]] = []
+    strides: list[int] = []  # of dimensions that cannot be joined with the next
     for extent, stride in zip(tensor.shape[1:], tensor.strides[1:], strict=True):
         if extent == 1:
             continue
-        if merged and merged[-1][1] == stride * extent:
-            merged[-1] = (merged[-1][0] * extent, stride)
-        else:
-            merged.append((extent, stride))
-    steps = [stride // tensor.itemsize for _, stride in merged]
+        if strides and strides[-1] == stride * extent:
+            strides.pop()
+        strides.append(stride)
+    steps = [stride // tensor.itemsize for stride in strides]
     widest = max(tensor.shape[1:], default=1)
-    if len(merged) <= 4 and widest <= 65535 + 1 and all(abs(step) <= 32767 for step in steps):
+    if len(steps) <= 4 and widest <= 65535 + 1 and all(abs(step) <= 32767 for step in steps):
         return
     call.fail(
         memory_rules.PATTERN_FIELDS,
         f"{name} has the access pattern {tensor.get_pattern()}, which does not fit the instruction",
         operand=name,
-        seen=f"{len(merged)} free dimensions, largest count {widest}, strides {steps}",
+        seen=f"{len(steps)} free dimensions, largest count {widest}, strides {steps}",
         allowed="4 free dimensions, counts up to 65535, strides up to 32767 elements",
         fix="merge dimensions, or split the instruction",
     )

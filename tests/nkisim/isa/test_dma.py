@@ -292,6 +292,22 @@ def test_gather_out_of_bounds_stops_the_kernel(bad):
     assert str(bad) in str(caught.value)
 
 
+def test_rows_are_gathered_within_one_memory():
+    def kernel(x, index):
+        scratch = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        out = nl.ndarray((index.shape[0], x.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=scratch, src=x)
+        rows = nl.load(index)
+        pattern = [[x.shape[1], index.shape[0]], [1, x.shape[1]]]
+        nisa.dma_copy(dst=out, src=scratch.ap(pattern, vector_offset=rows))
+        return out
+
+    x, index = np.arange(24, dtype=np.float32).reshape(6, 4), np.array([[5], [0], [3]], np.uint32)
+    report = nkisim.check(kernel)(x, index)
+    assert report.findings == []
+    np.testing.assert_array_equal(report.outputs, x[[5, 0, 3]])
+
+
 @nkisim.jit
 def part_of_a_gather(table, index):
     rows, n = index.shape[0], table.shape[1]

@@ -50,9 +50,14 @@ def user_place() -> Place:
     return Place(frame.f_code.co_filename, frame.f_lineno, _loop_indices(frame))
 
 
-def user_line() -> tuple[str, int]:
-    """Return file and line of the innermost line outside this package; cheaper than a place."""
-    frame = _user_frame()
+def user_line(own: int = 1) -> tuple[str, int]:
+    """Return file and line of the innermost line outside this package; cheaper than a place.
+
+    ``own`` is how many of the nearest frames, this one included, surely are of this package.
+    """
+    frame = sys._getframe(own)  # every allocation asks, so no call more than needed
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 

@@ -1,7 +1,7 @@
 """Faster ways through calls on large float32 and bfloat16 tiles, to the same bits.
 
 A call's layout decides whether there is such a way, so that is found out once per signature. Some
-are open only while the process has numba or torch loaded.
+are open only once numba is worth loading, or while the process has torch loaded.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.arch import Generation
-from nkisim.diagnostics import flag
+from nkisim.diagnostics import flag, user_line
 from nkisim.dtypes import DType
 from nkisim.memory import rules
 from nkisim.memory.allocation import Allocation, wide
@@ -109,7 +108,8 @@ class CoreMemory:
         Raises:
             NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
         """
-        line = _caller_line()
+        # The frames of user_line, of this method, of a function of nkisim and of its wrapper.
+        line = user_line(own=4)
         if address is None and type(dtype) is DType and is_tuple_of_ints(shape):
             form = self._forms.get((shape, dtype, region))
             if form is not None:
@@ -343,13 +343,3 @@ def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
         strides.append(step)
         step *= max(extent, 1)
     return tuple(reversed(strides))
-
-
-def _caller_line() -> tuple[str, int]:
-    """Return file and line of the first frame outside nkisim; cheaper than a full place."""
-    # The nearest frames, of the memory, of a function of nkisim and of its wrapper, are never the
-    # caller's.
-    frame = sys._getframe(4)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nkisim."):
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno

@@ -8,7 +8,7 @@ import pytest
 from fresh_process import printed_by
 from trnsci.core.errors import NkiFallbackWarning
 
-LIBRARIES = ("trnblas", "trnfft", "trnrand")
+LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 
 
 @pytest.fixture(params=LIBRARIES)

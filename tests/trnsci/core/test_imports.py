@@ -50,7 +50,9 @@ def test_the_public_names_exist():
         trnsci.core.explane  # noqa: B018
 
 
-@pytest.mark.parametrize("library", ["trnblas", "trnfft", "trnrand"])
+@pytest.mark.parametrize(
+    "library", ["trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor"]
+)
 def test_a_library_without_torch_says_how_to_get_it(library):
     code = f"""
 import sys

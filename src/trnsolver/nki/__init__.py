@@ -1,0 +1,18 @@
+"""The operations that have kernels, under names of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnsci.core.errors import NkiFallbackWarning
+from trnsci.core.package import surface
+from trnsolver._library import LIBRARY
+
+if TYPE_CHECKING:
+    HAS_NKI: bool
+
+__all__ = ["HAS_NKI", "NkiFallbackWarning", "get_backend", "set_backend"]
+
+set_backend = LIBRARY.set_backend
+get_backend = LIBRARY.get_backend
+__getattr__, __dir__ = surface(__name__, LIBRARY)

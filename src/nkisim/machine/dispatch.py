@@ -72,7 +72,9 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         "CORE": CORE,
         "NkiTensor": NkiTensor,
         "Op": Op,
+        "_FALSE": _static_key(False),
         "_FLOAT": _FLOAT,
+        "_TRUE": _static_key(True),
         "_operand_key": _operand_key,
         "_static_key": _static_key,
         "__name__": __name__,  # frames of this module are not the user's
@@ -90,7 +92,8 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         elif p != "name":  # which is for people
             scope |= {f"default_{p}": defaults.get(p), f"key_{p}": _static_key(defaults.get(p))}
             parts.append(
-                f"({p} if type({p}) is Op else key_{p} if {p} is default_{p} else _static_key({p}))"
+                f"({p} if type({p}) is Op else key_{p} if {p} is default_{p} "
+                f"else _TRUE if {p} is True else _FALSE if {p} is False else _static_key({p}))"
             )
     # Generated code binds the arguments, builds the plan's key and runs it at the speed of a plain
     # call.

@@ -57,9 +57,6 @@ def _note_read(
     decides: bool = False,
 ) -> None:
     """Note a read of an operand, unless its offset is not known."""
-    storage = tensor.storage
-    if storage.complete and storage.psum is None and storage.shared is None:
-        return  # nothing to note and nothing to find
     if tensor.indirect is None:
         trace_read(tensor, instruction, operand, part, decides=decides)
 
@@ -273,13 +270,17 @@ class Plan:
         """Do all but compute: note what is read and written."""
         name = self.instruction.name
         for index, operand, part, decides in self.notes:
-            _note_read(arguments[index], name, operand, part, decides=decides)
+            tensor = arguments[index]
+            storage = tensor.storage
+            # Of most tiles there is nothing to note and nothing to find.
+            if not storage.complete or storage.psum is not None or storage.shared is not None:
+                _note_read(tensor, name, operand, part, decides=decides)
         for index in self.lists:
             for i, tensor in enumerate(arguments[index]):
                 _note_read(tensor, name, f"srcs[{i}]")
         if self.sums is not None:
-            dst, accumulate = (arguments[index] for index in self.sums)
-            begin_sum(core, dst, accumulate, self.instruction.name)
+            index, accumulate = self.sums
+            begin_sum(core, arguments[index], arguments[accumulate], name)
         for index, _, note in self.stores:
             known = arguments[index].indirect is None
             (note if known else note_written_somewhere)(arguments[index])

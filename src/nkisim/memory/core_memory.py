@@ -16,7 +16,7 @@ from nkisim.memory import rules
 from nkisim.memory.allocation import Allocation, wide
 from nkisim.memory.form import Form
 from nkisim.memory.lifetime import Address, Lifetime
-from nkisim.memory.recycling import placeholder
+from nkisim.memory.recycling import LEAST, placeholder
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
@@ -109,13 +109,22 @@ class CoreMemory:
             NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
         """
         # The frames of user_line, of this method, of a function of nkisim and of its wrapper.
-        line = user_line(own=4)
+        line = user_line(4)
         if address is None and type(dtype) is DType and is_tuple_of_ints(shape):
             form = self._forms.get((shape, dtype, region))
             if form is not None:
+                # A tile like one that was allocated before, which broke no rule.
                 if name:
                     self._remember_name(name, line, where)
-                return self._tile(form, region, name, line)
+                life = Lifetime(region, shape, dtype, name, None, line)
+                self.log.append(life)
+                pitch = form.strides[0]
+                nbytes = shape[0] * pitch
+                if region is MemoryRegion.sbuf and nbytes < LEAST:  # where every step is felt
+                    storage = Storage(np.empty(nbytes, np.uint8), pitch)
+                else:
+                    storage = self._storage(shape[0], pitch, region)
+                return NkiTensor(Allocation(storage, life, pitch, 0, self.precise), form)
         region = require_region(region, where)
         extents = whole_shape(shape, where)
         found = require_dtype(dtype, where)
@@ -152,19 +161,6 @@ class CoreMemory:
         """Return the bytes that a kernel may use in one partition."""
         psum = region is MemoryRegion.psum
         return self.generation.psum_bytes if psum else self.generation.sbuf_usable_bytes
-
-    def _tile(
-        self, form: Form, region: MemoryRegion, name: str, line: tuple[str, int]
-    ) -> NkiTensor:
-        """Return a tile like one that was allocated before, and so broke no rule."""
-        shape, pitch = form.shape, form.strides[0]
-        life = Lifetime(region, shape, form.dtype, name, None, line)
-        self.log.append(life)
-        if region is MemoryRegion.sbuf and self.values:  # as most tiles
-            storage = Storage.fresh(shape[0], pitch)
-        else:
-            storage = self._storage(shape[0], pitch, region)
-        return NkiTensor(Allocation(storage, life, pitch, 0, self.precise), form)
 
     def argument(
         self,

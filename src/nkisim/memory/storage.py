@@ -64,12 +64,13 @@ class Storage:
     ) -> None:
         self.data = data
         self.pitch = pitch
-        self.complete = written or data.size == 0
+        size = data.size
+        self.complete = written or size == 0
         self.version = 0
         self.shared: Sharing | None = None
-        self.psum = AccumulationState(data.size, pitch) if psum else None
+        self.psum = AccumulationState(size, pitch) if psum else None
         self._written: Marks | None = None
-        self._pending = data.size
+        self._pending = size
         self._decoded: dict[Hashable, tuple[Buffer | None, int, Any]] = {}
 
     @classmethod

@@ -91,17 +91,16 @@ class NkiTensor(NoOperators, View):
         if not (type(rows) is type(columns) is slice and rows.step is columns.step is None):
             return self._view(index)
         # Loops over tiles take the same slices again and again; a view never changes.
-        key = first, last, _, left, right = (
-            rows.start,
-            rows.stop,
-            plane,
-            columns.start,
-            columns.stop,
-        )
+        first, last, left, right = rows.start, rows.stop, columns.start, columns.stop
         # 8.0 and True would find what 8 and 1 have left, but are no indices.
-        for bound in (first, last, left, right):
-            if type(bound) is not int and bound is not None:
-                return self._view(index)
+        if not (
+            (type(left) is int or left is None)
+            and (type(right) is int or right is None)
+            and (type(first) is int or first is None)
+            and (type(last) is int or last is None)
+        ):
+            return self._view(index)
+        key = (first, last, plane, left, right)
         view = self._slices.get(key)
         if view is None:
             form = self.form.views.get(key)

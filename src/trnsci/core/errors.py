@@ -12,27 +12,44 @@
         ├── FlagError       (also a ValueError)    an option that is none of the accepted ones
         ├── ParameterError  (also a ValueError     a number, size or dtype without a meaning, where
         │                    and AssertionError)    random numbers are asked for
+        ├── LinAlgError     (also torch's and a    a matrix that does not allow what is asked of it
+        │   │                ValueError)
+        │   ├── SingularMatrixError                without an inverse, or with a zero to divide by
+        │   ├── NotPositiveDefiniteError           not symmetric positive definite
+        │   ├── NotFiniteError                     NaN or infinity where neither has a meaning
+        │   ├── ConvergenceError                   an iteration that ended before its goal
+        │   └── AccuracyError                      an accuracy that was asked for and not reached
         ├── BackendError    (also a RuntimeError)  a backend that this process cannot serve
         └── KernelError     (also a RuntimeError)  a kernel that does not do what is asked of it
     Warning
-    └── NkiFallbackWarning (a UserWarning)       a kernel failed and torch computed the result
+    ├── NkiFallbackWarning (a UserWarning)       a kernel failed and torch computed the result
+    └── AccuracyWarning    (a UserWarning)       an accuracy that was asked for was not reached
 
 Each also derives from the built-in exception that a caller of torch or NumPy would catch.
 """
 
 from __future__ import annotations
 
+import torch
+
 __all__ = [
+    "AccuracyError",
+    "AccuracyWarning",
     "BackendError",
+    "ConvergenceError",
     "DTypeError",
     "DerivativeError",
     "DeviceError",
     "DimensionError",
     "FlagError",
     "KernelError",
+    "LinAlgError",
     "NkiFallbackWarning",
+    "NotFiniteError",
+    "NotPositiveDefiniteError",
     "ParameterError",
     "ShapeError",
+    "SingularMatrixError",
     "TrnsciError",
 ]
 
@@ -72,6 +89,33 @@ class ParameterError(TrnsciError, ValueError, AssertionError):
     """
 
 
+class LinAlgError(TrnsciError, torch.linalg.LinAlgError, ValueError):  # type: ignore[misc]
+    """A matrix does not allow what is asked of it.
+
+    It is torch's ``LinAlgError``, and a ``ValueError`` as NumPy's is.
+    """
+
+
+class SingularMatrixError(LinAlgError):
+    """A matrix has no inverse, or a zero stands where one is divided by."""
+
+
+class NotPositiveDefiniteError(LinAlgError):
+    """A matrix is not symmetric (Hermitian) positive definite."""
+
+
+class NotFiniteError(LinAlgError):
+    """NaN or infinity stands where neither has a meaning."""
+
+
+class ConvergenceError(LinAlgError):
+    """An iteration ended before it reached its goal."""
+
+
+class AccuracyError(LinAlgError):
+    """An accuracy that was asked for was not reached."""
+
+
 class BackendError(TrnsciError, RuntimeError):
     """The requested backend cannot serve in this process."""
 
@@ -82,3 +126,7 @@ class KernelError(TrnsciError, RuntimeError):
 
 class NkiFallbackWarning(UserWarning):
     """A kernel failed and torch computed the result instead."""
+
+
+class AccuracyWarning(UserWarning):
+    """An accuracy that was asked for was not reached; the result says what was."""

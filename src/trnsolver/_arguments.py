@@ -1,0 +1,157 @@
+"""What a solver asks of arguments beyond the checks of the core.
+
+float16 and bfloat16 are solved in float32 and rounded back: ``working`` widens, ``restored``
+rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import broadcast, floating, matrix, square, tensor
+from trnsci.core.errors import (
+    DeviceError,
+    FlagError,
+    NotFiniteError,
+    NotPositiveDefiniteError,
+    ShapeError,
+    SingularMatrixError,
+)
+
+__all__ = [
+    "OnFailure",
+    "any_matrix",
+    "batch_of",
+    "checked_values",
+    "chosen",
+    "columns_of",
+    "finite",
+    "not_positive_definite",
+    "restored",
+    "right_side",
+    "singular",
+    "square_matrix",
+    "unchecked",
+    "working",
+]
+
+OnFailure: TypeAlias = Literal["raise", "warn", "ignore"]
+
+_NARROW = (torch.float16, torch.bfloat16)
+
+
+def working(value: Tensor) -> Tensor:
+    """Return a tensor in a dtype that can be solved in: float16 and bfloat16 become float32."""
+    return value.float() if value.dtype in _NARROW else value
+
+
+def restored(value: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a real or complex result in the precision of the operand that it came from."""
+    return value.to(dtype) if dtype in _NARROW else value
+
+
+def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
+    """Return matrices of floating-point or complex numbers, in a dtype that can be solved in."""
+    tensor(function, name, value)
+    floating(function, name, value)
+    if value.ndim != 2:
+        matrix(function, name, value)
+    return working(value)
+
+
+def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
+    """Return square matrices of floating-point or complex numbers, likewise."""
+    tensor(function, name, value)
+    floating(function, name, value)
+    square(function, name, value)
+    return working(value)
+
+
+def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Tensor, bool]:
+    """Return right sides for A in its dtype, and whether they are vectors.
+
+    B is a vector, a matrix, or a batch of either: of vectors where it has one dimension less than
+    A and the batch of A in front, of matrices else, as ``torch.linalg.solve`` has it.
+    """
+    tensor(function, name, B)
+    if B.device != A.device:
+        raise DeviceError(
+            f"{function}: A and {name} must be on one device, got {A.device} and {B.device}"
+        )
+    B = B if B.dtype is A.dtype else B.to(A.dtype)
+    vectors = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape[:-1] == A.shape[:-2])
+    rows = B.shape[-1 if vectors else -2] if B.ndim else -1
+    if rows != A.shape[-2]:
+        raise ShapeError(
+            f"{function}: A and {name} must have as many rows, got shapes {tuple(A.shape)} and "
+            f"{tuple(B.shape)}"
+        )
+    if B.ndim > 2 and broadcast(A.shape[:-2], B.shape[: -1 if vectors else -2]) is None:
+        raise ShapeError(
+            f"{function}: the batch dimensions of A and {name} must broadcast, got "
+            f"{tuple(A.shape)} and {tuple(B.shape)}"
+        )
+    return B, vectors
+
+
+def columns_of(B: Tensor, vectors: bool) -> Tensor:
+    """Return right sides as matrices."""
+    return B.unsqueeze(-1) if vectors else B
+
+
+def batch_of(value: Tensor) -> Tensor:
+    """Return matrices with all batch dimensions in one, which is there for a single matrix too."""
+    return value.reshape(-1, *value.shape[-2:])
+
+
+def chosen(function: str, name: str, value: str, accepted: tuple[str, ...]) -> str:
+    """Return an option that is one of those accepted."""
+    if value not in accepted:
+        raise FlagError(f"{function}: {name} must be one of {', '.join(accepted)}, got {value!r}")
+    return value
+
+
+def unchecked(value: Tensor) -> bool:
+    """Return whether the values of a tensor cannot be looked at: traced, fake or transformed."""
+    if torch.compiler.is_compiling():
+        return True
+    if type(value) not in (Tensor, torch.nn.Parameter):
+        return True
+    return (
+        torch._C._functorch.maybe_current_level() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
+
+
+def checked_values(value: Tensor) -> bool:
+    """Return whether every number is finite; True where values cannot be looked at."""
+    if unchecked(value):
+        return True
+    # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
+    total = value.detach().sum()
+    return bool(torch.isfinite(total)) or bool(torch.isfinite(value.detach()).all())
+
+
+def finite(function: str, name: str, value: Tensor) -> None:
+    """Raise where a number is NaN or infinite."""
+    if not checked_values(value):
+        raise NotFiniteError(f"{function}: {name} must be finite, got NaN or infinity")
+
+
+def not_positive_definite(function: str, name: str, error: BaseException | str) -> Exception:
+    """Return the error of a matrix whose Cholesky factor does not exist."""
+    return NotPositiveDefiniteError(
+        f"{function}: {name} must be symmetric positive definite: {_reason(error)}"
+    )
+
+
+def singular(function: str, name: str, error: BaseException | str) -> Exception:
+    """Return the error of a matrix without an inverse."""
+    return SingularMatrixError(f"{function}: {name} must not be singular: {_reason(error)}")
+
+
+def _reason(error: BaseException | str) -> str:
+    return str(error).partition("\n")[0]

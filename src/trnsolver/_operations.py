@@ -1,0 +1,129 @@
+"""The operations of trnsolver that have a kernel, each declared once.
+
+Operands are float32 tensors with exactly one batch dimension in front, ``b`` below, which is 1 for
+a single problem. ``trnsolver._launches`` has a function of each name, which gets a ``Launcher`` and
+these arguments, and returns what is behind the arrow, contiguous float32 of these shapes::
+
+    eigh(launch, a (b, n, n), max_sweeps)         -> w (b, n) ascending, v (b, n, n)
+    cholesky(launch, a (b, n, n))                 -> lower factor (b, n, n), zeros above
+    lu(launch, a (b, n, n))                       -> P, L, U, all (b, n, n), a = P L U
+    qr(launch, a (b, m, n)), m >= n               -> q (b, m, n), r (b, n, n), zeros below
+    svd(launch, a (b, m, n), max_sweeps), m >= n  -> u (b, m, n), s (b, n) descending, vh (b, n, n)
+    inv_sqrt_spd_ns(launch, a (b, n, n), max_iters, tol)
+                                                  -> z (b, n, n), steps (b,), residual (b,)
+    msign(launch, a (b, m, n), steps, first, third, fifth)
+                                                  -> (b, m, n), see ``fixed_msign``
+    cg(launch, a (b, n, n), rhs (b, n), x0 (b, n), tol, maxiter)
+                                                  -> x (b, n), residuals (b, maxiter + 1)
+
+``eigh`` and ``cholesky`` read the lower triangle of ``a`` only. ``max_sweeps`` bounds the sweeps of
+Jacobi rotations; a result that has not converged within it has NaN in ``w`` or ``s``. A matrix that
+is not positive definite gives NaN on the diagonal of its factor, one that is singular a zero or NaN
+on that of ``U``. ``qr`` is orthogonal to rounding for every matrix of full numerical rank. The rest
+is what the references in ``_torch`` do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from trnsci.core.operation import Operation
+from trnsolver import _derivatives as rules
+from trnsolver import _torch
+from trnsolver._library import LIBRARY
+
+__all__ = ["CG", "CHOLESKY", "EIGH", "INV_SQRT_SPD_NS", "LU", "MSIGN", "QR", "SVD"]
+
+
+def _operation(name: str, **declaration: Any) -> Operation:
+    return Operation(
+        LIBRARY,
+        name,
+        launch=f"trnsolver._launches:{name}",
+        batched=rules.folded(name),
+        autocast="float32",
+        dtypes=("float32",),
+        **declaration,
+    )
+
+
+def _cubes(factor: float) -> Any:
+    """Return the work of a factorization: ``factor * b * m * n * min(m, n)``."""
+
+    def flops(a: Tensor, *rest: Any) -> float:
+        return factor * a.numel() * min(a.shape[-2:])
+
+    return flops
+
+
+def _per_step(factor: float) -> Any:
+    """Return the work of so many cubes for each of the steps, the second argument."""
+
+    def flops(a: Tensor, steps: int, *rest: Any) -> float:
+        return factor * steps * a.numel() * min(a.shape[-2:])
+
+    return flops
+
+
+def _tall(a: Tensor, *rest: Any) -> str:
+    rows, columns = a.shape[-2:]
+    return "" if rows >= columns else "the kernel takes at least as many rows as columns"
+
+
+EIGH = _operation(
+    "eigh",
+    reference=_torch.torch_eigh,
+    backward=rules.eigh_backward,
+    jvp=rules.eigh_jvp,
+    from_result=True,
+    flops=_cubes(9.0),
+)
+CHOLESKY = _operation(
+    "cholesky",
+    reference=_torch.torch_cholesky,
+    backward=rules.cholesky_backward,
+    jvp=rules.cholesky_jvp,
+    from_result=True,
+    flops=_cubes(1 / 3),
+)
+LU = _operation(
+    "lu",
+    reference=_torch.torch_lu,
+    backward=rules.lu_backward,
+    jvp=rules.lu_jvp,
+    from_result=True,
+    flops=_cubes(2 / 3),
+    unsuited=lambda a: "" if a.shape[-1] == a.shape[-2] else "the kernel takes square matrices",
+)
+QR = _operation(
+    "qr",
+    reference=_torch.torch_qr,
+    backward=rules.qr_backward,
+    jvp=rules.qr_jvp,
+    from_result=True,
+    flops=_cubes(4.0),
+    unsuited=_tall,
+)
+SVD = _operation(
+    "svd",
+    reference=_torch.torch_svd,
+    backward=rules.svd_backward,
+    jvp=rules.svd_jvp,
+    from_result=True,
+    flops=_cubes(12.0),
+    unsuited=_tall,
+)
+INV_SQRT_SPD_NS = _operation(
+    "inv_sqrt_spd_ns", reference=_torch.fixed_inv_sqrt, flops=_per_step(6.0)
+)
+MSIGN = _operation("msign", reference=_torch.fixed_msign, flops=_per_step(6.0))
+CG = _operation(
+    "cg",
+    reference=_torch.fixed_cg,
+    backward=rules.cg_backward,
+    jvp=rules.cg_jvp,
+    from_result=True,
+    flops=lambda a, b, x0, tol, maxiter: 2.0 * a.numel() * maxiter,
+)

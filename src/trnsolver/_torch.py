@@ -1,0 +1,131 @@
+"""The operations on arguments that fit, computed by torch: one batch dimension in front.
+
+What an operation with a kernel needs beyond ``torch.linalg`` is here: loops with a fixed number of
+steps, whose finished entries stay as they are. They have no branch on values, so that they can be
+traced, batched and differentiated.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "fixed_cg",
+    "fixed_inv_sqrt",
+    "fixed_msign",
+    "torch_cholesky",
+    "torch_eigh",
+    "torch_lu",
+    "torch_qr",
+    "torch_svd",
+]
+
+MUON = (3.4445, -4.775, 2.0315)
+"""Coefficients of the quintic step that Muon made known: large slope at zero, values near one."""
+
+
+def torch_eigh(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues, ascending, and eigenvectors; the lower triangle is read."""
+    w, v = torch.linalg.eigh(a)
+    return w, v
+
+
+def torch_cholesky(a: Tensor) -> Tensor:
+    """Return the lower factor; the lower triangle is read."""
+    return torch.linalg.cholesky(a)
+
+
+def torch_lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return P, L and U with ``a = P @ L @ U``."""
+    p, lower, upper = torch.linalg.lu(a)
+    return p, lower, upper
+
+
+def torch_qr(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the reduced factors of matrices with at least as many rows as columns."""
+    q, r = torch.linalg.qr(a)
+    return q, r
+
+
+def torch_svd(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the thin factors U, s and Vh of matrices with at least as many rows as columns."""
+    u, s, vh = torch.linalg.svd(a, full_matrices=False)
+    return u, s, vh
+
+
+def fixed_inv_sqrt(a: Tensor, max_iters: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return inverse square roots, the steps that each took, and its last residual.
+
+    Coupled Newton-Schulz on ``Y0 = A / s``, ``Z0 = I`` with s the Frobenius norm: ``T = (3 I - Z Y)
+    / 2``, ``Y <- Y T``, ``Z <- T Z``. The product Z Y of the next step gives the residual of this
+    one, so that a step takes three products. An entry stops when ``norm(Z Y - I) / sqrt(n)`` is
+    below ``tol``, or is not smaller than before: rounding has the last word then.
+    """
+    n = a.shape[-1]
+    eye = torch.eye(n, dtype=a.dtype, device=a.device)
+    scale = torch.linalg.matrix_norm(a, keepdim=True)
+    y, z = a / scale, eye.expand_as(a)
+    product = y
+    last = _distance(product, eye)
+    steps = torch.zeros_like(last)
+    going = last >= tol
+    for _ in range(max_iters):
+        t = 1.5 * eye - 0.5 * product
+        new_y, new_z = y @ t, t @ z
+        product = new_z @ new_y
+        residual = _distance(product, eye)
+        # Far from the end the residual may grow for a step or two; near it, growth is rounding.
+        better = going & ((residual < last) | (last > 0.5))
+        keep = better[..., None, None]
+        y, z = torch.where(keep, new_y, y), torch.where(keep, new_z, z)
+        steps = steps + going.to(steps.dtype)
+        last = torch.where(better, residual, last)
+        going = better & (residual >= tol)
+    return z / scale.sqrt(), steps, last
+
+
+def fixed_msign(a: Tensor, steps: int, first: float, third: float, fifth: float) -> Tensor:
+    """Return what quintic steps make of matrices whose largest singular value is at most 1.
+
+    Each step is ``X <- first X + (third G + fifth G^2) X`` with the Gram matrix ``G = X X^T`` of
+    the shorter side.
+    """
+    tall = a.shape[-2] > a.shape[-1]
+    x = a.mT if tall else a
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = first * x + (third * gram + fifth * (gram @ gram)) @ x
+    return x.mT if tall else x
+
+
+def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tuple[Tensor, Tensor]:
+    """Return solutions, and the relative residuals at the start and after each of the steps.
+
+    A system whose residual is at most ``tol`` times the norm of its right side, or whose curvature
+    is not positive, stays as it is; its last residual is repeated.
+    """
+    size = torch.linalg.vector_norm(b, dim=-1, keepdim=True)
+    size = torch.where(size > 0, size, torch.ones_like(size))
+    x = x0
+    r = b - (a @ x.unsqueeze(-1)).squeeze(-1)
+    p, rho = r, (r * r).sum(-1, keepdim=True)
+    norms = [rho.sqrt() / size]
+    going = norms[0] > tol
+    for _ in range(maxiter):
+        image = (a @ p.unsqueeze(-1)).squeeze(-1)
+        curvature = (p * image).sum(-1, keepdim=True)
+        going = going & (curvature > 0)
+        alpha = torch.where(going, rho / torch.where(going, curvature, 1.0), 0.0)
+        x, r = x + alpha * p, r - alpha * image
+        fresh = torch.where(going, (r * r).sum(-1, keepdim=True), rho)
+        p = torch.where(going, r + fresh / torch.where(rho > 0, rho, 1.0) * p, p)
+        rho = fresh
+        norms.append(torch.where(going, rho.sqrt() / size, norms[-1]))
+        going = going & (norms[-1] > tol)
+    return x, torch.cat(norms, -1)
+
+
+def _distance(product: Tensor, eye: Tensor) -> Tensor:
+    """Return the distance of matrices from the identity, relative to its norm."""
+    return torch.linalg.matrix_norm(product - eye) / eye.shape[-1] ** 0.5

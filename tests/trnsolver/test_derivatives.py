@@ -1,0 +1,94 @@
+"""The rules that kernels' gradients are made of, against torch's own in float64.
+
+Both sides are float64 on problems of order 5 and condition below 100; a rule has about 10 roundings
+of numbers up to the condition squared, so they agree to 1e4 * 10 * eps = 2e-11.
+"""
+
+import pytest
+import torch
+from torch.func import jvp, vjp
+
+from trnsci.core.testing import random_tensor
+from trnsolver import _derivatives as rules
+from trnsolver import _operations, _torch  # noqa: F401  (declares the operations)
+
+# What torch does when forward mode is first used.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+
+TOLERANCE = 2e-11
+GENERAL = random_tensor(2, 5, 5, dtype=torch.float64) + 4 * torch.eye(5)
+TALL = random_tensor(2, 7, 5, dtype=torch.float64)
+SYMMETRIC = GENERAL + GENERAL.mT
+POSITIVE = GENERAL @ GENERAL.mT + torch.eye(5)
+SIDES = random_tensor(2, 5, dtype=torch.float64, seed=1)
+
+CASES = {
+    "eigh": (SYMMETRIC, lambda a: _torch.torch_eigh(a, 10), (10,)),
+    "svd": (TALL, lambda a: _torch.torch_svd(a, 10), (10,)),
+    "svd of square matrices": (GENERAL, lambda a: _torch.torch_svd(a, 10), (10,)),
+    "cholesky": (POSITIVE, _torch.torch_cholesky, ()),
+    "qr": (TALL, _torch.torch_qr, ()),
+    "lu": (GENERAL, _torch.torch_lu, ()),
+}
+
+
+def _parts(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _direction(name, like, seed):
+    drawn = random_tensor(*like.shape, dtype=torch.float64, seed=seed)
+    return drawn + drawn.mT if name in ("eigh", "cholesky") and like.ndim == 3 else drawn
+
+
+def _gauge_free(name, result):
+    """Cotangents by which only what the factorization determines is differentiated."""
+    if name == "eigh":
+        w, v = result
+        return _direction("", w, 3), 2 * v * _direction("", v, 4)
+    if name.startswith("svd"):
+        u, s, vh = result
+        left, right = _direction("", u, 4), _direction("", vh, 5)
+        return 2 * u * left, _direction("", s, 3), 2 * vh * right
+    return tuple(_direction("", part, 3 + i) for i, part in enumerate(_parts(result)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rules_agree_with_torch(name):
+    a, reference, options = CASES[name]
+    rule = name.split()[0]
+    result = reference(a)
+    grads = _gauge_free(name, result)
+    if name == "lu":
+        grads = (torch.zeros_like(grads[0]), *grads[1:])
+    given = grads if isinstance(result, tuple) else grads[0]
+    backward = getattr(rules, f"{rule}_backward")
+    (found, *_) = backward(given, (True,), a, *options, result=result)
+    (want,) = vjp(reference, a)[1](given)
+    torch.testing.assert_close(
+        found, want, rtol=TOLERANCE, atol=TOLERANCE * float(want.abs().max())
+    )
+
+    tangent = _direction(name, a, 9)
+    found = getattr(rules, f"{rule}_jvp")((tangent,), a, *options, result=result)
+    want = jvp(reference, (a,), (tangent,))[1]
+    for mine, theirs in zip(_parts(found), _parts(want), strict=True):
+        scale = max(1.0, float(theirs.abs().max()))
+        torch.testing.assert_close(mine, theirs, rtol=TOLERANCE, atol=TOLERANCE * scale)
+
+
+def test_the_gradient_of_a_solution_is_that_of_the_inverse():
+    start = torch.zeros_like(SIDES)
+    result = _torch.fixed_cg(POSITIVE, SIDES, start, 1e-15, 8)
+    grad = random_tensor(2, 5, dtype=torch.float64, seed=2)
+    for_a, for_b, *_ = rules.cg_backward(
+        (grad, torch.zeros(2, 9)), (True, True), POSITIVE, SIDES, start, 1e-15, 8, result=result
+    )
+    pull = vjp(lambda a, b: torch.linalg.solve(a, b.unsqueeze(-1)).squeeze(-1), POSITIVE, SIDES)[1]
+    want_a, want_b = pull(grad)
+    torch.testing.assert_close(for_a, want_a, rtol=0, atol=1e-9 * float(want_a.abs().max()))
+    torch.testing.assert_close(for_b, want_b, rtol=0, atol=1e-9 * float(want_b.abs().max()))
+    moved, _ = rules.cg_jvp((POSITIVE, grad, None), POSITIVE, SIDES, start, 1e-15, 8, result=result)
+    right = grad - (POSITIVE @ result[0].unsqueeze(-1)).squeeze(-1)
+    want = torch.linalg.solve(POSITIVE, right.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(moved, want, rtol=0, atol=1e-9 * float(want.abs().max()))

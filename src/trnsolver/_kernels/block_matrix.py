@@ -1,0 +1,128 @@
+"""Square matrices in SBUF whose rows are cut into blocks: products, transposes, loads, stores.
+
+A block matrix of order N is a tile (width, blocks, N): row ``i * width + p`` lies on partition p,
+at index i of the second axis. With rows on partitions the Tensor engine multiplies the transpose of
+one block matrix with another, which is all that is needed.
+
+Layout   width at most 128, N = width * blocks
+Limits   float32; padding is zeros
+"""
+
+from __future__ import annotations
+
+from trnsci.core.gemm_tiles import Tile, transpose_tile
+from trnsci.core.hardware import BANK
+from trnsci.core.nki import nisa, nl
+from trnsolver._kernels.symmetric import mirror_lower, select
+
+__all__ = [
+    "block",
+    "copy_matrix",
+    "load_symmetric",
+    "new_matrix",
+    "scale_matrix",
+    "shifted_identity",
+    "store_matrix",
+    "strip_starts",
+    "transpose_matrix",
+    "transposed_product",
+]
+
+
+def new_matrix(width: int, blocks: int, columns: int) -> Tile:
+    """Return an unwritten block matrix."""
+    return nl.ndarray((width, blocks, columns), dtype=nl.float32, buffer=nl.sbuf)
+
+
+def block(x: Tile, i: int, j: int) -> Tile:
+    """Return the square block in block row ``i`` and block column ``j``."""
+    width = x.shape[0]
+    return x[0:width, i, j * width : (j + 1) * width]
+
+
+def strip_starts(columns: int, step: int) -> list[int]:
+    """Return where runs of columns begin that fit a PSUM bank each, and where the last one ends.
+
+    Runs are whole multiples of ``step``, except for the last.
+    """
+    starts = []
+    for first in range(0, columns, max(1, BANK // step) * step):
+        starts.append(first)
+    starts.append(columns)
+    return starts
+
+
+def copy_matrix(dst: Tile, src: Tile) -> None:
+    """Copy a block matrix."""
+    for i in range(src.shape[1]):
+        nisa.tensor_copy(dst=dst[0 : src.shape[0], i, :], src=src[0 : src.shape[0], i, :])
+
+
+def transposed_product(dst: Tile, left: Tile, right: Tile) -> None:
+    """Write ``left.T @ right`` to ``dst``, which is neither of them."""
+    width, blocks = left.shape[0], left.shape[1]
+    for i in range(dst.shape[1]):
+        starts = strip_starts(right.shape[2], 1)
+        for s in range(len(starts) - 1):
+            first, last = starts[s], starts[s + 1]
+            total = nl.ndarray((width, last - first), dtype=nl.float32, buffer=nl.psum)
+            for k in range(blocks):
+                nisa.nc_matmul(
+                    dst=total,
+                    stationary=block(left, k, i),
+                    moving=right[0:width, k, first:last],
+                    accumulate=k > 0,
+                )
+            nisa.tensor_copy(dst=dst[0:width, i, first:last], src=total)
+
+
+def transpose_matrix(dst: Tile, src: Tile) -> None:
+    """Write the transpose of a square block matrix to another."""
+    for i in range(src.shape[1]):
+        for j in range(src.shape[1]):
+            transpose_tile(block(dst, j, i), block(src, i, j))
+
+
+def shifted_identity(dst: Tile, factor: float, shift: float) -> None:
+    """Replace a square block matrix X by ``factor * X + shift * I``."""
+    width = dst.shape[0]
+    shifts = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=shifts, value=shift)
+    diagonal = select(shifts, [[-1, width]], 1, 0, nl.equal)
+    for i in range(dst.shape[1]):
+        row = dst[0:width, i, :]
+        if factor != 1.0:
+            nisa.tensor_scalar(dst=row, data=row, op0=nl.multiply, operand0=factor)
+        nisa.tensor_tensor(dst=block(dst, i, i), data1=block(dst, i, i), data2=diagonal, op=nl.add)
+
+
+def scale_matrix(x: Tile, column: Tile) -> None:
+    """Multiply a block matrix by a column, of which every partition has a value."""
+    for i in range(x.shape[1]):
+        row = x[0 : x.shape[0], i, :]
+        nisa.tensor_scalar(dst=row, data=row, op0=nl.multiply, operand0=column)
+
+
+def load_symmetric(dst: Tile, a: Tile, q: int) -> None:
+    """Fill a block matrix with the ``q``-th symmetric matrix; its lower triangle counts."""
+    width, blocks, n = dst.shape[0], dst.shape[1], a.shape[1]
+    nisa.memset(dst=dst, value=0.0)
+    for i in range(blocks):
+        top, columns = i * width, min((i + 1) * width, n)
+        rows = min(width, n - top)
+        if rows > 0:
+            nisa.dma_copy(dst=dst[0:rows, i, 0:columns], src=a[q, top : top + rows, 0:columns])
+        mirror_lower(block(dst, i, i))
+        for j in range(i):
+            transpose_tile(block(dst, j, i), block(dst, i, j))
+
+
+def store_matrix(out: Tile, q: int, x: Tile) -> None:
+    """Store a block matrix, without its padding, as the ``q``-th matrix of ``out``."""
+    width, rows, columns = x.shape[0], out.shape[1], out.shape[2]
+    for i in range(x.shape[1]):
+        count = min(width, rows - i * width)
+        if count > 0:
+            nisa.dma_copy(
+                dst=out[q, i * width : i * width + count, 0:columns], src=x[0:count, i, 0:columns]
+            )

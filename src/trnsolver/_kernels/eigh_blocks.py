@@ -1,0 +1,263 @@
+"""Eigenvalues and eigenvectors of symmetric matrices of order 129 to 1024, in one launch.
+
+Block Jacobi: the rows are cut into an even number of groups, and groups play the tournament that
+single rows play in ``jacobi``. Two groups that meet are a matrix of order at most 128, on which all
+pairs are rotated once; what was rotated, Q_i for each meeting, is then applied to the whole matrix
+by products, D <- Q^T D Q and W <- Q^T W, and the constant permutation of the groups goes with them:
+columns go to another place of a PSUM tile, rows through a stationary operand with zeros beside. A
+round is therefore the same program for every meeting, and all rounds of all sweeps are one loop.
+
+Layout   D, W and two more block matrices (see ``block_matrix``), a meeting for each block of rows
+Limits   order at most 1024, for which four matrices take 128 KiB of each partition. Only the lower
+         triangle counts
+Cost     for b blocks and each of ``sweeps * (2 b - 1)`` rounds: b times the rounds of a tile of
+         order 128, and about 4 b^2 products of 128 x 128 x 128
+Lever    everything stays in SBUF; updates are products with 512 moving columns
+"""
+
+from __future__ import annotations
+
+from trnsci.core.gemm_tiles import Tile, transpose_tile
+from trnsci.core.hardware import TILE
+from trnsci.core.nki import nisa, nki, nl
+from trnsolver._kernels.block_matrix import (
+    block,
+    copy_matrix,
+    load_symmetric,
+    new_matrix,
+    scale_matrix,
+    shifted_identity,
+    store_matrix,
+    strip_starts,
+    transpose_matrix,
+    transposed_product,
+)
+from trnsolver._kernels.jacobi import Tournament, jacobi_round, tournament
+from trnsolver._kernels.symmetric import (
+    LAST,
+    diagonal_column,
+    exponent_scale,
+    identity,
+    ranks,
+    rows_of_column,
+    select,
+    unit_columns,
+)
+
+__all__ = ["MAX_ORDER", "block_jacobi_eigh"]
+
+MAX_ORDER = 8 * TILE
+"""Largest order: four matrices of it fill 128 KiB of a partition."""
+
+
+@nki.jit
+def block_jacobi_eigh(
+    a: Tile, tables: Tile, moves: tuple[int, ...], sweeps: int
+) -> tuple[Tile, Tile, Tile]:
+    """Return eigenvalues, eigenvectors, and what is left beside the diagonals.
+
+    Args:
+        a: Symmetric matrices, (batch, n, n), of which the lower triangles count.
+        tables: ``packed_tables`` of one tournament, of as many slots as two groups have rows.
+        moves: ``slot_permutation`` of the number of groups.
+        sweeps: How often all groups meet, at least 2.
+
+    Returns:
+        As ``jacobi_eigh``.
+    """
+    batch, n = a.shape[0], a.shape[1]
+    assert n <= MAX_ORDER, f"block_jacobi_eigh: order at most {MAX_ORDER}, got {n}"
+    w = nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm)
+    v = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
+    rest = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    game = tournament(tables)
+    width, blocks = tables.shape[0], len(moves) // 2
+    order = width * blocks
+    rounds = len(moves) - 1
+    stationary = nl.ndarray((width, blocks, 2, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=stationary, value=0.0)
+    for q in range(batch):
+        d = new_matrix(width, blocks, order)
+        vt = new_matrix(width, blocks, order)
+        t = new_matrix(width, blocks, order)
+        x = new_matrix(width, blocks, order)
+        load_symmetric(d, a, q)
+        scale, inverse = exponent_scale(largest_of(d))
+        scale_matrix(d, inverse)
+        nisa.memset(dst=vt, value=0.0)
+        shifted_identity(vt, 1.0, 1.0)
+        for _ in nl.dynamic_range(0, (sweeps - 1) * rounds):
+            block_round(d, vt, t, x, stationary, moves, game)
+        refresh_blocks(d, vt, t, x, a, q, inverse)
+        for _ in nl.dynamic_range(0, rounds):
+            block_round(d, vt, t, x, stationary, moves, game)
+        store_sorted(w, v, rest, q, d, vt, t, x, scale)
+    return w, v, rest
+
+
+def block_round(
+    d: Tile,
+    vt: Tile,
+    t: Tile,
+    x: Tile,
+    stationary: Tile,
+    moves: tuple[int, ...],
+    game: Tournament,
+) -> None:
+    """Rotate all pairs of rows of the groups that meet, and let the groups move on."""
+    meet(d, stationary, moves, game)
+    multiply_columns(t, d, stationary, moves)
+    multiply_rows(d, t, stationary, moves)
+    multiply_rows(x, vt, stationary, moves)
+    copy_matrix(vt, x)
+
+
+def meet(d: Tile, stationary: Tile, moves: tuple[int, ...], game: Tournament) -> None:
+    """Put the rotations of every meeting where the groups go next, zeros beside them."""
+    width, blocks = d.shape[0], d.shape[1]
+    half = width // 2
+    tiles = []
+    eye = identity(width)
+    for i in range(blocks):
+        dw = nl.ndarray((width, 2 * width), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=dw[0:width, 0:width], src=block(d, i, i))
+        nisa.tensor_copy(dst=dw[0:width, width : 2 * width], src=eye)
+        tiles.append(dw)
+    # Meetings take turns, so that one computes angles while another multiplies.
+    for _ in range(width - 1):
+        for i in range(blocks):
+            jacobi_round(tiles[i], game)
+    rotations = []
+    for i in range(blocks):
+        turned = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        transpose_tile(turned, tiles[i][0:width, width : 2 * width])
+        rotations.append(turned)
+    for place in range(len(moves)):
+        group = moves[place]
+        at, source = place % 2 * half, group % 2 * half
+        nisa.tensor_copy(
+            dst=stationary[0:width, place // 2, place % 2, at : at + half],
+            src=rotations[group // 2][0:width, source : source + half],
+        )
+
+
+def multiply_columns(t: Tile, d: Tile, stationary: Tile, moves: tuple[int, ...]) -> None:
+    """Write D Q to ``t``, with the columns of every group where the group goes."""
+    width, blocks, order = d.shape
+    half = width // 2
+    for i in range(blocks):
+        starts = strip_starts(order, half)
+        for s in range(len(starts) - 1):
+            first, last = starts[s], starts[s + 1]
+            total = nl.ndarray((width, last - first), dtype=nl.float32, buffer=nl.psum)
+            for place in range(first // half, last // half):
+                at = place % 2 * half
+                # D is symmetric: the transpose of a block is the block across the diagonal.
+                nisa.nc_matmul(
+                    dst=total[0:width, place * half - first : (place + 1) * half - first],
+                    stationary=block(d, moves[place] // 2, i),
+                    moving=stationary[0:width, place // 2, place % 2, at : at + half],
+                )
+            nisa.tensor_copy(dst=t[0:width, i, first:last], src=total)
+
+
+def multiply_rows(dst: Tile, src: Tile, stationary: Tile, moves: tuple[int, ...]) -> None:
+    """Write Q^T times ``src``, with the rows of every group where the group goes."""
+    width, blocks, order = src.shape
+    for i in range(blocks):
+        starts = strip_starts(order, 1)
+        for s in range(len(starts) - 1):
+            first, last = starts[s], starts[s + 1]
+            total = nl.ndarray((width, last - first), dtype=nl.float32, buffer=nl.psum)
+            for side in range(2):
+                nisa.nc_matmul(
+                    dst=total,
+                    stationary=stationary[0:width, i, side, 0:width],
+                    moving=src[0:width, moves[2 * i + side] // 2, first:last],
+                    accumulate=side > 0,
+                )
+            nisa.tensor_copy(dst=dst[0:width, i, first:last], src=total)
+
+
+def refresh_blocks(d: Tile, vt: Tile, t: Tile, x: Tile, a: Tile, q: int, inverse: Tile) -> None:
+    """Make the eigenvectors orthogonal to rounding, and D anew from them, as in ``eigh_tile``."""
+    transpose_matrix(t, vt)
+    transposed_product(d, t, t)
+    shifted_identity(d, -0.5, 1.5)
+    transposed_product(x, vt, d)
+    transposed_product(t, d, vt)
+    copy_matrix(vt, t)
+    load_symmetric(d, a, q)
+    scale_matrix(d, inverse)
+    transposed_product(t, d, x)
+    transposed_product(d, x, t)
+
+
+def largest_of(x: Tile) -> Tile:
+    """Return a column with the largest size of an entry of a block matrix on all partitions."""
+    width, blocks = x.shape[0], x.shape[1]
+    sizes = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(blocks):
+        row = nl.ndarray((width, x.shape[2]), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=row, data=x[0:width, i, :], op0=nl.abs, operand0=0.0)
+        nisa.tensor_reduce(dst=sizes[0:width, i : i + 1], op=nl.maximum, data=row, axis=1)
+    column = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=column, op=nl.maximum, data=sizes, axis=1)
+    rows = rows_of_column(column)
+    nisa.tensor_reduce(dst=column, op=nl.maximum, data=rows, axis=1)
+    return column
+
+
+def store_sorted(
+    w: Tile, v: Tile, rest: Tile, q: int, d: Tile, vt: Tile, t: Tile, x: Tile, scale: Tile
+) -> None:
+    """Sort the eigenvalues and store them with their vectors; ``t`` and ``x`` are overwritten."""
+    width, blocks, order = d.shape
+    n = w.shape[1]
+    values = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(blocks):
+        nisa.tensor_copy(dst=values[0:width, i : i + 1], src=diagonal_column(block(d, i, i)))
+        beside = select(block(d, i, i), [[-1, width]], 1, 0, nl.not_equal)
+        nisa.tensor_copy(dst=block(d, i, i), src=beside)
+    nisa.dma_copy(dst=rest[q : q + 1, 0:1], src=largest_of(d)[0:1, 0:1])
+    keys = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=keys,
+        pattern=[[width, blocks]],
+        channel_multiplier=1,
+        offset=-n,
+        on_true_tile=values,
+        on_false_value=LAST,
+        cmp_op=nl.less,
+    )
+    rows = nl.ndarray((width, order), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(blocks):
+        nisa.tensor_copy(
+            dst=rows[0:width, i * width : (i + 1) * width],
+            src=rows_of_column(keys[0:width, i : i + 1]),
+        )
+    ones = nl.ndarray((width, order), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=ones, value=1.0)
+    for i in range(blocks):
+        before = select(ones, [[-1, order]], 1, i * width, nl.greater)
+        places = ranks(keys[0:width, i : i + 1], rows, None, before)
+        nisa.tensor_copy(dst=x[0:width, i, 0:order], src=unit_columns(places, order))
+    transposed_product(t, vt, x)
+    store_matrix(v, q, t)
+    nisa.tensor_scalar(dst=values, data=values, op0=nl.multiply, operand0=scale)
+    starts = strip_starts(order, 1)
+    for s in range(len(starts) - 1):
+        first, last = starts[s], starts[s + 1]
+        total = nl.ndarray((1, last - first), dtype=nl.float32, buffer=nl.psum)
+        for i in range(blocks):
+            nisa.nc_matmul(
+                dst=total,
+                stationary=values[0:width, i : i + 1],
+                moving=x[0:width, i, first:last],
+                accumulate=i > 0,
+            )
+        row = nl.ndarray((1, last - first), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=row, src=total)
+        end = min(last, n)
+        if first < end:
+            nisa.dma_copy(dst=w[q : q + 1, first:end], src=row[0:1, 0 : end - first])

@@ -1,0 +1,155 @@
+"""What kernels of symmetric matrices do with tiles: mirror a triangle, scale, rank, reorder.
+
+Layout   matrices on the diagonal of a square tile of at most 128 partitions, one or several of one
+         order side by side; a *belonging* tile has ones where row and column are of one matrix
+Limits   float32; results do not depend on what the upper triangle holds, be it NaN
+"""
+
+from __future__ import annotations
+
+from trnsci.core.gemm_tiles import Tile, transpose_tile
+from trnsci.core.nki import nisa, nl
+
+__all__ = [
+    "belonging",
+    "diagonal_column",
+    "exponent_scale",
+    "identity",
+    "mirror_lower",
+    "ranks",
+    "rows_of_column",
+    "select",
+    "unit_columns",
+]
+
+EXPONENT_BITS = 0x7F800000
+LEAST_SCALE = 2.0**-100
+LAST = 3.0e38
+"""Stands for an eigenvalue of padding: above all that a scaled matrix has."""
+
+
+def select(src: Tile, pattern: list[list[int]], multiplier: int, offset: int, op: object) -> Tile:
+    """Return ``src`` where ``multiplier * p + pattern + offset`` compares with 0, else zeros."""
+    dst = nl.ndarray(src.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=dst,
+        pattern=pattern,
+        channel_multiplier=multiplier,
+        offset=offset,
+        on_true_tile=src,
+        on_false_value=0.0,
+        cmp_op=op,
+    )
+    return dst
+
+
+def identity(size: int) -> Tile:
+    """Return the identity."""
+    ones = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=ones, value=1.0)
+    return select(ones, [[-1, size]], 1, 0, nl.equal)
+
+
+def belonging(order: int, copies: int) -> Tile:
+    """Return ones in the diagonal blocks of ``order`` rows, zeros elsewhere."""
+    size = order * copies
+    ones = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=ones, value=1.0)
+    if copies == 1:
+        return ones
+    # Row p is of block k when 0 <= p - order * k < order.
+    blocks = [[-order, copies], [0, order]]
+    above = select(ones, blocks, 1, 0, nl.greater_equal)
+    return select(above, blocks, 1, -order, nl.less)
+
+
+def mirror_lower(d: Tile) -> None:
+    """Replace what is above the diagonal of a square tile by the transpose of what is below."""
+    size = d.shape[0]
+    lower = select(d, [[-1, size]], 1, 0, nl.greater_equal)
+    below = select(d, [[-1, size]], 1, 0, nl.greater)
+    turned = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    transpose_tile(turned, below)
+    nisa.tensor_tensor(dst=d, data1=lower, data2=turned, op=nl.add)
+
+
+def rows_of_column(column: Tile) -> Tile:
+    """Return a square tile whose every row is the column, bit by bit."""
+    size = column.shape[0]
+    wide = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=wide, value=0.0)
+    nisa.tensor_scalar(dst=wide, data=wide, op0=nl.add, operand0=column)
+    rows = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    transpose_tile(rows, wide)
+    return rows
+
+
+def diagonal_column(d: Tile) -> Tile:
+    """Return the diagonal of a square tile as a column."""
+    size = d.shape[0]
+    diagonal = select(d, [[-1, size]], 1, 0, nl.equal)
+    column = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=column, op=nl.add, data=diagonal, axis=1)
+    return column
+
+
+def largest_entries(d: Tile, mine: Tile) -> Tile:
+    """Return a column with the largest size of an entry of the matrix that a row belongs to."""
+    size = d.shape[0]
+    sizes = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=sizes, data=d, op0=nl.abs, operand0=0.0)
+    largest = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=sizes, axis=1)
+    rows = rows_of_column(largest)
+    nisa.tensor_tensor(dst=rows, data1=rows, data2=mine, op=nl.multiply)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=rows, axis=1)
+    return largest
+
+
+def exponent_scale(largest: Tile) -> tuple[Tile, Tile]:
+    """Return columns with the power of two below each entry, and with its reciprocal.
+
+    Scaling by a power of two rounds nothing. Zero stands for 2^-100.
+    """
+    rows = largest.shape[0]
+    scale = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=scale, data=largest, op0=nl.maximum, operand0=LEAST_SCALE)
+    bits = scale.view(nl.uint32)
+    nisa.tensor_scalar(dst=bits, data=bits, op0=nl.bitwise_and, operand0=EXPONENT_BITS)
+    inverse = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.reciprocal(dst=inverse, data=scale)
+    return scale, inverse
+
+
+def ranks(column: Tile, rows: Tile, mine: Tile | None, before: Tile) -> Tile:
+    """Return a column that counts the values which go before each row's own, in ascending order.
+
+    Args:
+        column: Values, one for each row.
+        rows: The values to compare with, in every row.
+        mine: Ones where row and compared value are of one matrix; None when all are.
+        before: Ones where the compared value goes first when both are equal.
+    """
+    size, width = rows.shape
+    smaller = nl.ndarray((size, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=smaller, data=rows, op0=nl.less, operand0=column)
+    same = nl.ndarray((size, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=same, data=rows, op0=nl.equal, operand0=column, op1=nl.multiply, operand1=before
+    )
+    nisa.tensor_tensor(dst=smaller, data1=smaller, data2=same, op=nl.add)
+    if mine is not None:
+        nisa.tensor_tensor(dst=smaller, data1=smaller, data2=mine, op=nl.multiply)
+    count = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=count, op=nl.add, data=smaller, axis=1)
+    return count
+
+
+def unit_columns(places: Tile, width: int) -> Tile:
+    """Return a tile that has a 1 in each row, in the column that ``places`` names."""
+    rows = places.shape[0]
+    counting = nl.ndarray((rows, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.iota(dst=counting, pattern=[[1, width]], offset=0, channel_multiplier=0)
+    chosen = nl.ndarray((rows, width), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=chosen, data=counting, op0=nl.equal, operand0=places)
+    return chosen

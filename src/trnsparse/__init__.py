@@ -8,6 +8,14 @@ from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 from trnsparse._library import LIBRARY
+from trnsparse.attention import block_sparse_attention, block_sparse_attention_tiled
+from trnsparse.masks import (
+    AttentionMask,
+    causal_mask,
+    dilated_mask,
+    global_window_mask,
+    local_window_mask,
+)
 
 if TYPE_CHECKING:
     from trnsparse import nki as nki
@@ -16,9 +24,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HAS_NKI",
+    "AttentionMask",
     "NkiFallbackWarning",
     "backend",
+    "block_sparse_attention",
+    "block_sparse_attention_tiled",
+    "causal_mask",
+    "dilated_mask",
     "get_backend",
+    "global_window_mask",
+    "local_window_mask",
     "set_backend",
 ]
 

@@ -144,9 +144,10 @@ def _buckets(encoded: tuple[int, ...], groups: int, split: bool) -> tuple[Bucket
             entries = parts[count]
             for start in range(0, len(entries), many):
                 chunk = entries[start : start + many]
-                lists: Any = [list(x) for x in zip(*chunk, strict=True)]
-                plain = not any(any(tables) for tables in lists[2])
-                found.append(Bucket(*lists, plain))
+                lists: list[Any] = [list(x) for x in zip(*chunk, strict=True)]
+                own, seen, tables, places, shared = lists
+                plain = not any(any(numbers) for numbers in tables)
+                found.append(Bucket(own, seen, tables, places, shared, plain))
     return tuple(found)
 
 

@@ -8,7 +8,29 @@ from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 from trnsparse._library import LIBRARY
+from trnsparse.algebra import (
+    multiply,
+    nnz_per_row,
+    power,
+    sparse_add,
+    sparse_scale,
+    sparse_transpose,
+    spgemm,
+    transpose,
+)
 from trnsparse.attention import block_sparse_attention, block_sparse_attention_tiled
+from trnsparse.formats import (
+    BSRMatrix,
+    COOMatrix,
+    CSCMatrix,
+    CSRMatrix,
+    ELLMatrix,
+    SparseMatrix,
+    eye_sparse,
+    from_dense,
+    from_scipy,
+    from_torch_sparse,
+)
 from trnsparse.masks import (
     AttentionMask,
     causal_mask,
@@ -16,28 +38,53 @@ from trnsparse.masks import (
     global_window_mask,
     local_window_mask,
 )
+from trnsparse.products import bsr_spmm, sddmm, spmm, spmv, spmv_symmetric
 
 if TYPE_CHECKING:
     from trnsparse import nki as nki
+    from trnsparse import ops as ops
 
     HAS_NKI: bool
 
 __all__ = [
     "HAS_NKI",
     "AttentionMask",
+    "BSRMatrix",
+    "COOMatrix",
+    "CSCMatrix",
+    "CSRMatrix",
+    "ELLMatrix",
     "NkiFallbackWarning",
+    "SparseMatrix",
     "backend",
     "block_sparse_attention",
     "block_sparse_attention_tiled",
+    "bsr_spmm",
     "causal_mask",
     "dilated_mask",
+    "eye_sparse",
+    "from_dense",
+    "from_scipy",
+    "from_torch_sparse",
     "get_backend",
     "global_window_mask",
     "local_window_mask",
+    "multiply",
+    "nnz_per_row",
+    "power",
+    "sddmm",
     "set_backend",
+    "sparse_add",
+    "sparse_scale",
+    "sparse_transpose",
+    "spgemm",
+    "spmm",
+    "spmv",
+    "spmv_symmetric",
+    "transpose",
 ]
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
-__getattr__, __dir__ = surface(__name__, LIBRARY, {"nki": "trnsparse.nki"})
+__getattr__, __dir__ = surface(__name__, LIBRARY, {"nki": "trnsparse.nki", "ops": "trnsparse.ops"})

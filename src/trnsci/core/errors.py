@@ -5,6 +5,7 @@
     Exception
     └── TrnsciError
         ├── ShapeError      (also a ValueError)    operands whose shapes do not fit
+        │   └── OperandError (also an AssertionError)  the same, of sparse operands
         ├── DimensionError  (also an IndexError)   a dimension or an element that is not there
         ├── DTypeError      (also a TypeError)     operands whose dtypes do not fit
         ├── DeviceError     (also a RuntimeError)  operands that are not on one device
@@ -47,6 +48,7 @@ __all__ = [
     "NkiFallbackWarning",
     "NotFiniteError",
     "NotPositiveDefiniteError",
+    "OperandError",
     "ParameterError",
     "ShapeError",
     "SingularMatrixError",
@@ -60,6 +62,13 @@ class TrnsciError(Exception):
 
 class ShapeError(TrnsciError, ValueError):
     """The shapes of operands do not fit each other or the operation."""
+
+
+class OperandError(ShapeError, AssertionError):
+    """The shapes of sparse operands do not fit each other or the operation.
+
+    It is an ``AssertionError`` too, for callers that catch the one of older code.
+    """
 
 
 class DimensionError(TrnsciError, IndexError):

@@ -11,6 +11,8 @@ from trnsci.core import errors
     ("name", "builtin"),
     [
         ("ShapeError", ValueError),
+        ("OperandError", ValueError),
+        ("OperandError", AssertionError),
         ("DTypeError", TypeError),
         ("DerivativeError", RuntimeError),
         ("DeviceError", RuntimeError),

@@ -1,0 +1,87 @@
+"""Sums, common entries and products of two sparse matrices by rows, without a dense one between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import broadcast
+from trnsci.core.arrays import array_of
+from trnsci.core.eager import readable
+from trnsparse._conversions import united
+from trnsparse._index import counted, group_sums, keys_of, loops
+from trnsparse._patterns import Pattern
+
+__all__ = ["added", "expanded_product", "intersection", "numeric_product"]
+
+_NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
+    """Return the sum on the union of two patterns; entries that cancel stay stored."""
+    if of_a is of_b:
+        return a + b, of_a
+    keys = torch.cat([of_a.keys, of_b.keys])
+    pattern, groups = united(keys, of_a.shape, of_a.indices.dtype)
+    batch = broadcast(a.shape[:-1], b.shape[:-1]) or ()
+    both = torch.cat([a.expand(*batch, -1), b.expand(*batch, -1)], dim=-1)
+    return group_sums(both, groups, pattern.entries), pattern
+
+
+def intersection(a: Pattern, b: Pattern) -> tuple[Pattern, Tensor, Tensor]:
+    """Return the entries that two canonical patterns share, and where each is in both."""
+    place = torch.searchsorted(b.keys, a.keys)
+    found = place < b.entries
+    found[found.clone()] = b.keys[place[found]] == a.keys[found]
+    left = found.nonzero().squeeze(-1)
+    pattern, _ = united(a.keys[left], a.shape, a.indices.dtype)
+    return pattern, left, place[left]
+
+
+def numeric_product(
+    a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern
+) -> tuple[Tensor, Pattern] | None:
+    """Return a product by SciPy's loop, or None where torch must see it."""
+    native: Any = loops()
+    if native is None or a.ndim > 1 or b.ndim > 1 or a.dtype not in _NATIVE:
+        return None
+    if not readable(a, b) or not readable(of_a.indices, of_b.indices):
+        return None
+    shape = (of_a.rows, of_b.columns)
+    dtype = np.promote_types(array_of(of_a.indices).dtype, array_of(of_b.indices).dtype)
+    left = [array_of(t).astype(dtype, copy=False) for t in (of_a.pointers, of_a.indices)]
+    right = [array_of(t).astype(dtype, copy=False) for t in (of_b.pointers, of_b.indices)]
+    entries = native.csr_matmat_maxnnz(*shape, *left, *right)
+    pointers, indices = np.empty(shape[0] + 1, dtype), np.empty(entries, dtype)
+    values = a.new_empty(entries)
+    out = (pointers, indices, array_of(values))
+    data = (array_of(a.resolve_conj().contiguous()), array_of(b.resolve_conj().contiguous()))
+    native.csr_matmat(*shape, *left, data[0], *right, data[1], *out)
+    native.csr_sort_indices(shape[0], *out)
+    kept = int(pointers[-1])  # SciPy leaves out sums that are zero
+    return values[:kept], Pattern(
+        torch.from_numpy(pointers), torch.from_numpy(indices[:kept]), shape
+    )
+
+
+def expanded_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
+    """Return a product that can be differentiated, by all pairs of entries that meet.
+
+    It takes memory for each multiplication, of which there are as many as the product needs.
+    """
+    lengths = counted(of_b.pointers)[of_a.indices]
+    total = int(lengths.sum())
+    left = torch.repeat_interleave(
+        torch.arange(of_a.entries, device=a.device), lengths, output_size=total
+    )
+    ends = torch.cumsum(lengths, 0)
+    inside = torch.arange(total, device=a.device) - (ends - lengths)[left]
+    right = of_b.pointers[of_a.indices[left]] + inside
+    shape = (of_a.rows, of_b.columns)
+    keys = keys_of(of_a.row_indices[left], of_b.indices[right], shape[1])
+    pattern, groups = united(keys, shape, of_a.indices.dtype)
+    terms = a.index_select(-1, left) * b.index_select(-1, right)
+    return group_sums(terms, groups, pattern.entries), pattern

@@ -1,0 +1,99 @@
+"""Products with matrices of dense blocks: one batched product, then sums by block row.
+
+Only stored blocks are touched, forward and backward, and rows are never padded to the longest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from trnsci.core.eager import untracked
+from trnsparse._patterns import Pattern
+from trnsparse._torch import as_torch_bsr
+
+__all__ = ["block_product", "cut", "sampled_blocks"]
+
+_NARROW = (torch.float16, torch.bfloat16)
+
+# Below this block size a batched product is all overhead, and MKL's own loop over blocks is faster.
+_SMALL_BLOCK = 16
+
+
+def cut(b: Tensor, block: int) -> Tensor:
+    """Return the rows of ``b`` (..., n, N) in blocks (..., ceil(n / block), block, N), padded."""
+    missing = -b.shape[-2] % block
+    if missing:
+        b = pad(b, (0, 0, 0, missing))
+    return b.reshape(*b.shape[:-2], b.shape[-2] // block, block, b.shape[-1])
+
+
+def block_product(blocks: Tensor, pattern: Pattern, b: Tensor, rows: int) -> Tensor:
+    """Return the product of a block matrix and a dense (..., n, N).
+
+    Args:
+        blocks: The stored blocks, (nb, s, s) or (..., nb, s, s).
+        pattern: Where they are, in blocks.
+        b: The dense operand.
+        rows: Rows of the result, at most those of the block rows.
+    """
+    if b.dtype in _NARROW:  # the sum over the blocks of a row is rounded once
+        return block_product(blocks.float(), pattern, b.float(), rows).to(b.dtype)
+    size = blocks.shape[-1]
+    if blocks.ndim == 3 and b.ndim > 2:  # one matrix: all right-hand sides side by side
+        wide = b.movedim(-2, 0)
+        flat = block_product(blocks, pattern, wide.reshape(b.shape[-2], -1), rows)
+        return flat.reshape(rows, *wide.shape[1:]).movedim(0, -2)
+    if blocks.ndim == 3 and untracked(blocks) and untracked(b):
+        if size < _SMALL_BLOCK and b.is_cpu and not b.shape[0] % size and b.is_floating_point():
+            return (as_torch_bsr(blocks, pattern) @ b)[:rows]
+        return _summed(blocks, pattern, cut(b, size))[:rows]
+    if blocks.ndim == 3 and untracked(blocks.detach()) and untracked(b.detach()):
+        return _block_product(blocks, cut(b, size), pattern)[:rows]
+    return _summed(blocks, pattern, cut(b, size))[..., :rows, :]
+
+
+def sampled_blocks(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
+    """Return the blocks of ``c @ d.mT`` at a pattern, for c and d in blocks of rows (-1, s, N)."""
+    left = c.index_select(0, pattern.row_indices)
+    return left @ d.index_select(0, pattern.indices).mT
+
+
+def _summed(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:
+    """Return the product with a right-hand side in blocks, as rows."""
+    terms = blocks @ right.index_select(-3, pattern.indices)
+    zeros = terms.new_zeros(*terms.shape[:-3], pattern.rows, *terms.shape[-2:])
+    return zeros.index_add(-3, pattern.row_indices, terms).flatten(-3, -2)
+
+
+class _BlockProduct(torch.autograd.Function):
+    """A block product as one node: it keeps no product of a single block for its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, blocks: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
+        """Return the product as rows."""
+        ctx.save_for_backward(blocks, right)
+        ctx.pattern = pattern
+        return _summed(blocks, pattern, right)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients by the stored blocks and by the right-hand side."""
+        (blocks, right), pattern = ctx.saved_tensors, ctx.pattern
+        size = blocks.shape[-1]
+        grad = cut(grads[0], size)
+        by_blocks = by_right = None
+        if ctx.needs_input_grad[0]:
+            by_blocks = sampled_blocks(pattern, grad, right.conj())
+        if ctx.needs_input_grad[1]:
+            turned, order = pattern.transposed
+            adjoint = blocks.index_select(0, order).mH
+            rows = turned.rows * size
+            by_right = cut(block_product(adjoint, turned, grad.flatten(0, 1), rows), size)
+        return by_blocks, by_right, None
+
+
+_block_product: Any = _BlockProduct.apply

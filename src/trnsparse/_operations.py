@@ -1,0 +1,190 @@
+"""The operations of trnsparse that have a kernel, each declared once.
+
+Their arguments are those that a torch operator can have: values, index tensors, dense operands and
+numbers. Indices have no derivatives; those by values and by dense operands are products again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.operation import Operation, total
+from trnsparse._block_products import block_product, cut, sampled_blocks
+from trnsparse._library import LIBRARY
+from trnsparse._patterns import pattern_of
+from trnsparse._screened import screened_product
+from trnsparse._torch import csr_product, sampled_product
+
+__all__ = ["BSR_SPMM", "SCREENED_SPMM", "SPMM"]
+
+_DTYPES = ("float32", "bfloat16", "int32", "int64")
+
+
+def _operation(name: str, **declaration: Any) -> Operation:
+    return Operation(LIBRARY, name, launch=f"trnsparse._launches:{name}", **declaration)
+
+
+# -- by rows ---------------------------------------------------------------------------------------
+
+
+def _spmm(values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor) -> Tensor:
+    return csr_product(values, pattern_of(row_ptrs, col_indices, b.shape[-2]), b)
+
+
+def _spmm_backward(
+    grad: Tensor, needed: Any, values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor
+) -> tuple[Tensor | None, ...]:
+    pattern = pattern_of(row_ptrs, col_indices, b.shape[-2])
+    by_values = by_b = None
+    if needed[0]:
+        by_values = sampled_product(pattern, grad, b)
+    if needed[3]:
+        turned, order = pattern.transposed
+        by_b = SPMM(values.index_select(0, order), turned.pointers, turned.indices, grad)
+    return by_values, None, None, by_b
+
+
+def _spmm_jvp(
+    tangents: Any, values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor
+) -> Tensor:
+    parts = []
+    if tangents[0] is not None:
+        parts.append(SPMM(tangents[0], row_ptrs, col_indices, b))
+    if tangents[3] is not None:
+        parts.append(SPMM(values, row_ptrs, col_indices, tangents[3]))
+    return total(parts)
+
+
+def _spmm_flops(values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor) -> float:
+    return 2.0 * values.numel() * b.shape[-1]
+
+
+SPMM = _operation(
+    "spmm",
+    reference=_spmm,
+    backward=_spmm_backward,
+    jvp=_spmm_jvp,
+    dtypes=_DTYPES,
+    flops=_spmm_flops,
+)
+
+
+# -- in blocks -------------------------------------------------------------------------------------
+
+
+def _bsr_spmm(
+    blocks: Tensor, block_row_ptrs: Tensor, block_col_indices: Tensor, b: Tensor, rows: int
+) -> Tensor:
+    return block_product(blocks, _grid(blocks, block_row_ptrs, block_col_indices, b), b, rows)
+
+
+def _grid(blocks: Tensor, pointers: Tensor, indices: Tensor, b: Tensor) -> Any:
+    return pattern_of(pointers, indices, -(-b.shape[-2] // blocks.shape[-1]))
+
+
+def _bsr_backward(
+    grad: Tensor,
+    needed: Any,
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    rows: int,
+) -> tuple[Tensor | None, ...]:
+    pattern, size = _grid(blocks, block_row_ptrs, block_col_indices, b), blocks.shape[-1]
+    by_blocks = by_b = None
+    if needed[0]:
+        by_blocks = sampled_blocks(pattern, cut(grad, size), cut(b, size))
+    if needed[3]:
+        turned, order = pattern.transposed
+        adjoint = blocks.index_select(0, order).mT.contiguous()
+        by_b = BSR_SPMM(adjoint, turned.pointers, turned.indices, grad, b.shape[-2])
+    return by_blocks, None, None, by_b, None
+
+
+def _bsr_jvp(
+    tangents: Any,
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    rows: int,
+) -> Tensor:
+    parts = []
+    if tangents[0] is not None:
+        parts.append(BSR_SPMM(tangents[0], block_row_ptrs, block_col_indices, b, rows))
+    if tangents[3] is not None:
+        parts.append(BSR_SPMM(blocks, block_row_ptrs, block_col_indices, tangents[3], rows))
+    return total(parts)
+
+
+def _bsr_flops(
+    blocks: Tensor, block_row_ptrs: Tensor, block_col_indices: Tensor, b: Tensor, rows: int
+) -> float:
+    return 2.0 * blocks.numel() * b.shape[-1]
+
+
+BSR_SPMM = _operation(
+    "bsr_spmm",
+    reference=_bsr_spmm,
+    backward=_bsr_backward,
+    jvp=_bsr_jvp,
+    dtypes=_DTYPES,
+    flops=_bsr_flops,
+)
+
+
+# -- screened --------------------------------------------------------------------------------------
+
+
+def _screened_spmm(
+    a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
+) -> Tensor:
+    return screened_product(a, row_bounds, col_bounds, b, cutoff)
+
+
+def _screened_backward(
+    grad: Tensor,
+    needed: Any,
+    a: Tensor,
+    row_bounds: Tensor,
+    col_bounds: Tensor,
+    b: Tensor,
+    cutoff: float,
+) -> tuple[Tensor | None, ...]:
+    by_a = by_b = None
+    if needed[0]:
+        kept = torch.outer(row_bounds, col_bounds) > cutoff
+        by_a = (grad @ b.mT).masked_fill(~kept, 0.0)
+    if needed[3]:
+        by_b = SCREENED_SPMM(a.mT.contiguous(), col_bounds, row_bounds, grad, cutoff)
+    return by_a, None, None, by_b, None
+
+
+def _screened_jvp(
+    tangents: Any, a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
+) -> Tensor:
+    parts = []
+    if tangents[0] is not None:
+        parts.append(SCREENED_SPMM(tangents[0], row_bounds, col_bounds, b, cutoff))
+    if tangents[3] is not None:
+        parts.append(SCREENED_SPMM(a, row_bounds, col_bounds, tangents[3], cutoff))
+    return total(parts) if parts else b.new_zeros(a.shape[0], b.shape[1])
+
+
+def _screened_flops(
+    a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
+) -> float:
+    return 2.0 * a.numel() * b.shape[-1]
+
+
+SCREENED_SPMM = _operation(
+    "screened_spmm",
+    reference=_screened_spmm,
+    backward=_screened_backward,
+    jvp=_screened_jvp,
+    flops=_screened_flops,
+)

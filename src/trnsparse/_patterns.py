@@ -1,0 +1,122 @@
+"""Where the stored entries of a matrix are, and what was found out about it.
+
+A pattern belongs to index tensors, not to values: matrices that share it share the transpose, the
+narrow indices and the checks, each computed once when somebody first asks.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arrays import array_of
+from trnsparse._index import expanded, is_canonical, keys_of, stable_order, transposed_order
+
+__all__ = ["Pattern", "pattern_of"]
+
+_INT32_MAX = torch.iinfo(torch.int32).max
+
+
+class Pattern:
+    """The entries of a matrix by rows; a matrix by columns has the pattern of its transpose.
+
+    Attributes:
+        pointers: Where each row begins and the last one ends, (rows + 1,).
+        indices: The column of each entry.
+        shape: Rows and columns.
+    """
+
+    def __init__(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
+        self.pointers = pointers
+        self.indices = indices
+        self.shape = shape
+        self._versions = (_version(pointers), _version(indices))
+
+    def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
+        """Return whether this is still the pattern of these tensors."""
+        return (
+            pointers is self.pointers
+            and indices is self.indices
+            and shape == self.shape
+            and self._versions == (_version(pointers), _version(indices))
+        )
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    @property
+    def columns(self) -> int:
+        """Number of columns."""
+        return self.shape[1]
+
+    @property
+    def entries(self) -> int:
+        """Number of stored entries."""
+        return self.indices.numel()
+
+    @cached_property
+    def row_indices(self) -> Tensor:
+        """The row of each entry."""
+        return expanded(self.pointers, self.entries)
+
+    @cached_property
+    def canonical(self) -> bool:
+        """Whether the columns of each row increase, so that none comes twice."""
+        return is_canonical(self.pointers, self.indices)
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """One number for each entry that orders entries by row, then by column."""
+        return keys_of(self.row_indices, self.indices, self.columns)
+
+    @cached_property
+    def transposed(self) -> tuple[Pattern, Tensor]:
+        """The pattern of the transpose, and which entry of this one each of its entries is."""
+        pointers, indices, order = transposed_order(self.pointers, self.indices, self.columns)
+        return Pattern(pointers, indices, (self.columns, self.rows)), order
+
+    @cached_property
+    def sorted(self) -> tuple[Pattern, Tensor | None]:
+        """The pattern with the columns of each row in order, and the order of its entries."""
+        if self.canonical:
+            return self, None
+        order = stable_order(self.keys)
+        return Pattern(self.pointers, self.indices[order], self.shape), order
+
+    @cached_property
+    def narrow(self) -> tuple[Tensor, Tensor]:
+        """Pointers and indices in int32 where they fit: what MKL reads without converting."""
+        if max(*self.shape, self.entries) > _INT32_MAX:
+            return self.pointers, self.indices
+        return self.pointers.to(torch.int32), self.indices.to(torch.int32)
+
+    @cached_property
+    def arrays(self) -> tuple[object, object]:
+        """Pointers and indices as NumPy arrays, for patterns on a CPU."""
+        return array_of(self.pointers), array_of(self.indices)
+
+
+def _version(tensor: Tensor) -> int:
+    if torch.compiler.is_compiling() or tensor.is_inference():
+        return -1
+    return tensor._version
+
+
+_KNOWN: WeakValueDictionary[tuple[int, int], Pattern] = WeakValueDictionary()
+
+
+def pattern_of(pointers: Tensor, indices: Tensor, columns: int) -> Pattern:
+    """Return the pattern of index tensors, the one that a matrix already has where there is one."""
+    shape = (pointers.shape[0] - 1, columns)
+    if torch.compiler.is_compiling():
+        return Pattern(pointers, indices, shape)
+    place = (id(pointers), id(indices))
+    found = _KNOWN.get(place)
+    if found is None or not found.holds(pointers, indices, shape):
+        found = _KNOWN[place] = Pattern(pointers, indices, shape)
+    return found

@@ -1,0 +1,257 @@
+"""Products with a pattern by rows: the best kernel that torch, or SciPy on a CPU, has for each.
+
+A product is computed by a kernel where nobody transforms it, as one node of autograd's graph where
+somebody differentiates it, and by gathering and scattering where torch must see every step: under
+torch.compile, ``vmap``, forward mode and fake tensors. None of them makes a dense matrix of a
+sparse one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import broadcast
+from trnsci.core.arrays import array_of
+from trnsci.core.eager import untracked
+from trnsparse._index import loops
+from trnsparse._patterns import Pattern
+
+__all__ = ["as_torch_bsr", "as_torch_csc", "as_torch_csr", "csr_product", "sampled_product"]
+
+_NARROW = (torch.float16, torch.bfloat16)
+_NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+# Measured on one core of an x86-64 with AVX-512. MKL, behind torch, reads int32 indices and wins
+# as soon as rows have several entries; with few entries in a row and a wide right-hand side, and
+# where a call is all overhead, SciPy's plain loop does.
+_CALL = 4_000
+_SHORT_ROW = 8
+_NARROW_RIGHT = 16
+
+
+def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+    """Return the product of a matrix by rows and a dense vector (n,) or matrix (..., n, N).
+
+    Args:
+        values: Its entries, (nnz,), or (..., nnz) for several matrices of one pattern.
+        pattern: Where they are.
+        b: The dense operand, of the same dtype on the same device.
+    """
+    if b.ndim == 1:
+        return _vector_product(values, pattern, b)
+    if values.ndim == 1 and b.ndim == 2:
+        return _product(values, pattern, b)
+    if values.ndim == 1:  # one matrix: the columns of all right-hand sides side by side
+        wide = b.movedim(-2, 0)
+        flat = _product(values, pattern, wide.reshape(b.shape[-2], -1))
+        return flat.reshape(pattern.rows, *wide.shape[1:]).movedim(0, -2)
+    batch = broadcast(values.shape[:-1], b.shape[:-2]) or ()
+    if not (untracked(values) and untracked(b)):
+        return _gathered(values, pattern, b)
+    each = [
+        _product(v, pattern, right)
+        for v, right in zip(
+            values.expand(*batch, -1).reshape(-1, values.shape[-1]),
+            b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]),
+            strict=True,
+        )
+    ]
+    if not each:
+        return b.new_zeros(*batch, pattern.rows, b.shape[-1])
+    return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
+
+
+def _vector_product(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:
+    if values.ndim == 1 and untracked(values) and untracked(x) and x.dtype not in _NARROW:
+        return _by_kernel(values, pattern, x)
+    return csr_product(values, pattern, x.unsqueeze(-1)).squeeze(-1)
+
+
+def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
+    """Return ``(c @ d.mT)`` at the entries of a pattern, (..., nnz).
+
+    Args:
+        pattern: Which elements are wanted.
+        c: Rows of the left factor, (..., m, N).
+        d: Rows of the right factor, (..., n, N).
+    """
+    if c.ndim == d.ndim == 2:
+        if untracked(c) and untracked(d):
+            return _sampled_by_kernel(pattern, c, d)
+        if _one_node(c, d):
+            return _sampled_node(c, d, pattern)
+    return _sampled_gathered(pattern, c, d)
+
+
+# -- with derivatives ------------------------------------------------------------------------------
+
+
+def _product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+    if b.dtype in _NARROW:  # sums of float16 and bfloat16 are rounded once
+        return _product(values.float(), pattern, b.float()).to(b.dtype)
+    if untracked(values) and untracked(b):
+        return _by_kernel(values, pattern, b)
+    if _one_node(values, b):
+        return _product_node(values, b, pattern)
+    return _gathered(values, pattern, b)
+
+
+def _one_node(a: Tensor, b: Tensor) -> bool:
+    """Return whether nothing but autograd backwards watches these tensors."""
+    return untracked(a.detach()) and untracked(b.detach())
+
+
+class _Product(torch.autograd.Function):
+    """A product as one node, whose gradients are products and sampled products again."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, b: Tensor, pattern: Pattern) -> Tensor:
+        """Return the product."""
+        ctx.save_for_backward(values, b)
+        ctx.pattern = pattern
+        return _by_kernel(values, pattern, b)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients by the values and by the dense operand."""
+        (values, b), pattern, (grad,) = ctx.saved_tensors, ctx.pattern, grads
+        by_values = by_b = None
+        if ctx.needs_input_grad[0]:
+            by_values = sampled_product(pattern, grad, b.conj())
+        if ctx.needs_input_grad[1]:
+            turned, order = pattern.transposed
+            by_b = _product(values.index_select(0, order).conj(), turned, grad)
+        return by_values, by_b, None
+
+
+class _Sampled(torch.autograd.Function):
+    """A sampled product as one node."""
+
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, d: Tensor, pattern: Pattern) -> Tensor:
+        """Return the sampled product."""
+        ctx.save_for_backward(c, d)
+        ctx.pattern = pattern
+        return _sampled_by_kernel(pattern, c, d)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients by both factors."""
+        (c, d), pattern, (grad,) = ctx.saved_tensors, ctx.pattern, grads
+        by_c = by_d = None
+        if ctx.needs_input_grad[0]:
+            by_c = _product(grad, pattern, d.conj())
+        if ctx.needs_input_grad[1]:
+            turned, order = pattern.transposed
+            by_d = _product(grad.index_select(0, order), turned, c.conj())
+        return by_c, by_d, None
+
+
+_product_node: Any = _Product.apply
+_sampled_node: Any = _Sampled.apply
+
+
+def _gathered(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+    """Return a product by steps that torch knows everything about."""
+    if b.dtype in _NARROW:
+        return _gathered(values.float(), pattern, b.float()).to(b.dtype)
+    terms = values.unsqueeze(-1) * b.index_select(-2, pattern.indices)
+    zeros = terms.new_zeros(*terms.shape[:-2], pattern.rows, terms.shape[-1])
+    return zeros.index_add(-2, pattern.row_indices, terms)
+
+
+def _sampled_gathered(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
+    rows = c.index_select(-2, pattern.row_indices)
+    return (rows * d.index_select(-2, pattern.indices)).sum(-1)
+
+
+# -- without ---------------------------------------------------------------------------------------
+
+
+def _by_kernel(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+    """Return a product of tensors that nobody watches, by the kernel of the rule."""
+    if not pattern.entries or not b.numel() or not pattern.rows:
+        return b.new_zeros(pattern.rows, *b.shape[1:])
+    if values.dtype not in _NATIVE or values.is_conj() or b.is_conj():
+        values, b = values.resolve_conj(), b.resolve_conj()
+        if values.dtype not in _NATIVE:
+            return _gathered(values, pattern, b) if b.ndim == 2 else _lone(values, pattern, b)
+    width = 1 if b.ndim == 1 else b.shape[1]
+    if b.is_cpu and loops() is not None and _scipy_is_faster(pattern, width):
+        return _by_scipy(values, pattern, b, width)
+    return as_torch_csr(values, pattern) @ b
+
+
+def _lone(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:
+    return _gathered(values, pattern, x.unsqueeze(-1)).squeeze(-1)
+
+
+def _scipy_is_faster(pattern: Pattern, width: int) -> bool:
+    entries = pattern.entries
+    if entries < _CALL:
+        return entries * width < 64 * _CALL or entries < _SHORT_ROW * pattern.rows
+    if torch.get_num_threads() > 1 or width <= _NARROW_RIGHT:
+        return False
+    return entries < _SHORT_ROW * pattern.rows
+
+
+def _by_scipy(values: Tensor, pattern: Pattern, b: Tensor, width: int) -> Tensor:
+    pointers, indices = pattern.arrays
+    b = b.contiguous()
+    result = b.new_zeros(pattern.rows, *b.shape[1:])
+    data, right, out = (array_of(t.detach()) for t in (values.contiguous(), b, result))
+    native = loops()
+    if b.ndim == 1:
+        native.csr_matvec(*pattern.shape, pointers, indices, data, right, out)
+    else:
+        native.csr_matvecs(
+            *pattern.shape, width, pointers, indices, data, right.ravel(), out.ravel()
+        )
+    return result
+
+
+def _sampled_by_kernel(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
+    if c.dtype not in (torch.float32, torch.float64) or not (pattern.entries and c.shape[1]):
+        if c.dtype in _NARROW:
+            return _sampled_gathered(pattern, c.float(), d.float()).to(c.dtype)
+        return _sampled_gathered(pattern, c, d)
+    mask = as_torch_csr(c.new_zeros(pattern.entries), pattern)
+    found: Tensor = torch.sparse.sampled_addmm(mask, c, d.mT, beta=0.0)
+    return found.values()
+
+
+def as_torch_csr(values: Tensor, pattern: Pattern, narrow: bool = True) -> Tensor:
+    """Return the torch.sparse_csr tensor on the memory of ``values``, without checks."""
+    _quieten()
+    pointers, indices = pattern.narrow if narrow else (pattern.pointers, pattern.indices)
+    return torch.sparse_csr_tensor(pointers, indices, values, pattern.shape, check_invariants=False)
+
+
+def as_torch_csc(values: Tensor, by_columns: Pattern) -> Tensor:
+    """Return the torch.sparse_csc tensor on the memory of ``values``, without checks."""
+    _quieten()
+    places, shape = (by_columns.pointers, by_columns.indices), (by_columns.columns, by_columns.rows)
+    return torch.sparse_csc_tensor(*places, values, shape, check_invariants=False)
+
+
+def as_torch_bsr(blocks: Tensor, pattern: Pattern, narrow: bool = True) -> Tensor:
+    """Return the torch.sparse_bsr tensor on the memory of ``blocks``, without checks."""
+    _quieten()
+    pointers, indices = pattern.narrow if narrow else (pattern.pointers, pattern.indices)
+    shape = tuple(size * blocks.shape[-1] for size in pattern.shape)
+    return torch.sparse_bsr_tensor(pointers, indices, blocks, shape, check_invariants=False)
+
+
+@cache
+def _quieten() -> None:
+    """Have torch say once, unheard, that its compressed layouts are new."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = torch.zeros(1, dtype=torch.int64)
+        torch.sparse_csr_tensor(torch.tensor([0, 1]), one, torch.ones(1), (1, 1))
+        torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))

@@ -1,0 +1,91 @@
+"""Sums, multiples, powers, transposes and products of sparse matrices."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trnsci.core.errors import DTypeError
+from trnsparse.formats import CSRMatrix, SparseMatrix
+
+__all__ = [
+    "multiply",
+    "nnz_per_row",
+    "power",
+    "sparse_add",
+    "sparse_scale",
+    "sparse_transpose",
+    "spgemm",
+    "transpose",
+]
+
+
+def sparse_add(
+    A: SparseMatrix,
+    B: SparseMatrix,
+    alpha: float | Tensor = 1.0,
+    beta: float | Tensor = 1.0,
+) -> CSRMatrix:
+    """Return ``alpha * A + beta * B`` on the union of both patterns; what cancels stays stored.
+
+    Raises:
+        OperandError: The shapes differ.
+    """
+    return _csr("sparse_add", A).added(_csr("sparse_add", B), alpha, beta)
+
+
+def sparse_scale(A: SparseMatrix, alpha: float | Tensor) -> CSRMatrix:
+    """Return ``alpha * A`` by rows."""
+    csr = _csr("sparse_scale", A)
+    return csr.with_values(csr.values * alpha)
+
+
+def sparse_transpose(A: SparseMatrix) -> CSRMatrix:
+    """Return the transpose by rows, columns in order."""
+    return _csr("sparse_transpose", A).transpose()
+
+
+transpose = sparse_transpose
+
+
+def nnz_per_row(A: SparseMatrix) -> Tensor:
+    """Return how many entries each row has, int64 (m,)."""
+    return _csr("nnz_per_row", A).nnz_per_row()
+
+
+def multiply(A: SparseMatrix, other: SparseMatrix | Tensor | float) -> CSRMatrix:
+    """Return the product element by element with a number, a dense or a sparse matrix.
+
+    A dense operand broadcasts to A's shape. What is not stored in A stays zero.
+
+    Raises:
+        OperandError: The shapes do not fit.
+    """
+    return _csr("multiply", A).multiply(other)
+
+
+def power(A: SparseMatrix, exponent: float) -> CSRMatrix:
+    """Return the matrix with every entry raised to a positive power.
+
+    Raises:
+        FlagError: The exponent is 0 or negative, which would turn zeros into entries.
+    """
+    return _csr("power", A).power(exponent)
+
+
+def spgemm(A: SparseMatrix, B: SparseMatrix) -> CSRMatrix:
+    """Return the product of two sparse matrices, sparse, by rows.
+
+    Sums that are exactly zero may be left out. Gradients reach the entries of both; for them every
+    multiplication takes memory of its own.
+
+    Raises:
+        OperandError: The inner dimensions differ.
+        DTypeError: The dtypes differ.
+    """
+    return _csr("spgemm", A).spgemm(_csr("spgemm", B))
+
+
+def _csr(function: str, A: SparseMatrix) -> CSRMatrix:
+    if not isinstance(A, SparseMatrix):
+        raise DTypeError(f"{function}: takes sparse matrices, got {type(A).__name__}")
+    return A.to_csr()

@@ -1,0 +1,115 @@
+"""Matrices from dense ones, from SciPy's and from torch's, and the identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import whole
+from trnsci.core.arrays import tensor_of
+from trnsci.core.errors import DTypeError, ShapeError
+from trnsparse._patterns import Pattern
+from trnsparse.formats._base import SparseMatrix
+from trnsparse.formats.bsr import BSRMatrix
+from trnsparse.formats.coo import COOMatrix
+from trnsparse.formats.csc import CSCMatrix
+from trnsparse.formats.csr import CSRMatrix
+
+__all__ = ["eye_sparse", "from_dense", "from_scipy", "from_torch_sparse"]
+
+
+def from_dense(A: Tensor, threshold: float = 0.0) -> CSRMatrix:
+    """Return the entries of a dense matrix whose magnitude is above ``threshold``, by rows.
+
+    Gradients by the values reach the dense matrix.
+
+    Raises:
+        ShapeError: ``A`` is no matrix.
+        FlagError: ``threshold`` is negative.
+
+    Example:
+        >>> from_dense(torch.eye(3)).nnz
+        3
+    """
+    return CSRMatrix.from_dense(A, threshold)
+
+
+def from_scipy(sp_matrix: Any, dtype: torch.dtype | None = None) -> CSRMatrix:
+    """Return a SciPy sparse matrix or array of any format by rows.
+
+    Args:
+        sp_matrix: What SciPy has. Entries stored twice are added, as it does. A ``csr_array`` with
+            columns in order is taken over on the same memory; so is its index dtype.
+        dtype: Of the values; None keeps SciPy's, but makes float64 of integers.
+
+    Raises:
+        DTypeError: ``sp_matrix`` is not SciPy's.
+        ShapeError: It has not two dimensions.
+    """
+    from scipy.sparse import issparse
+
+    if not issparse(sp_matrix):
+        raise DTypeError(f"from_scipy: takes a SciPy matrix, got {type(sp_matrix).__name__}")
+    if len(sp_matrix.shape) != 2:
+        raise ShapeError(f"from_scipy: takes two dimensions, got shape {sp_matrix.shape}")
+    if sp_matrix.format == "coo":  # our way there is shorter than SciPy's
+        made = _coo(sp_matrix).to_csr()
+        return made if dtype is None else made.to(dtype)
+    csr = sp_matrix.tocsr()
+    shape = (int(csr.shape[0]), int(csr.shape[1]))
+    values, indices, pointers = (tensor_of(a) for a in (csr.data, csr.indices, csr.indptr))
+    if not (values.is_floating_point() or values.is_complex()):
+        values = values.to(torch.float64)
+    made = CSRMatrix(values, indices, pointers, shape, validate=False).sum_duplicates()
+    return made if dtype is None else made.to(dtype)
+
+
+def _coo(matrix: Any) -> COOMatrix:
+    values, rows, columns = (tensor_of(a) for a in (matrix.data, *matrix.coords))
+    if not (values.is_floating_point() or values.is_complex()):
+        values = values.to(torch.float64)
+    shape = (int(matrix.shape[0]), int(matrix.shape[1]))
+    return COOMatrix(values, rows, columns, shape, validate=False)
+
+
+def from_torch_sparse(tensor: Tensor) -> SparseMatrix:
+    """Return torch's sparse tensor in the same format, on the same memory.
+
+    Gradients of a COO tensor's values reach it. BSR tensors must have square blocks.
+
+    Raises:
+        DTypeError: ``tensor`` is dense, or of integers.
+        ShapeError: It has not two dimensions, or its blocks are no squares.
+    """
+    if not isinstance(tensor, Tensor) or tensor.layout is torch.strided:
+        kind = "a dense tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise DTypeError(f"from_torch_sparse: takes a sparse tensor, got {kind}")
+    if tensor.ndim != 2:
+        raise ShapeError(f"from_torch_sparse: takes 2-D tensors, got shape {tuple(tensor.shape)}")
+    shape = (tensor.shape[0], tensor.shape[1])
+    if tensor.layout is torch.sparse_coo:
+        places = tensor._indices()
+        return COOMatrix(tensor._values(), places[0], places[1], shape)
+    values = tensor.values()
+    if tensor.layout is torch.sparse_csr:
+        return CSRMatrix(values, tensor.col_indices(), tensor.crow_indices(), shape)
+    if tensor.layout is torch.sparse_csc:
+        return CSCMatrix(values, tensor.row_indices(), tensor.ccol_indices(), shape)
+    if tensor.layout is torch.sparse_bsc or values.shape[-1] != values.shape[-2]:
+        raise ShapeError(
+            "from_torch_sparse: takes square blocks by rows; convert with to_sparse_csr() first"
+        )
+    indices = tensor.col_indices(), tensor.crow_indices()
+    return BSRMatrix(values, *indices, shape, block_size=values.shape[-1])
+
+
+def eye_sparse(
+    n: int, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+) -> CSRMatrix:
+    """Return the identity of order ``n``."""
+    n = whole("eye_sparse", "n", n, least=0, error=ShapeError)
+    places = torch.arange(n + 1, device=device)
+    pattern = Pattern(places, places[:-1].clone(), (n, n))
+    return CSRMatrix._of(torch.ones(n, dtype=dtype, device=device), pattern)

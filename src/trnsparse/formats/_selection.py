@@ -1,0 +1,88 @@
+"""What ``A[key]`` means: rows, parts of rows, or single elements; differentiable by the values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import DimensionError, ShapeError
+from trnsparse._index import counted
+from trnsparse._patterns import Pattern
+
+if TYPE_CHECKING:
+    from trnsparse.formats.csr import CSRMatrix
+
+__all__ = ["select"]
+
+
+def select(matrix: CSRMatrix, key: Any) -> Any:
+    """Return what a key selects.
+
+    Slices, integers, lists, index tensors and masks select rows, and a second one columns. Two
+    integers select an element, and two index tensors the elements at their pairs, as in NumPy. One
+    integer selects a matrix of one row.
+    """
+    if not isinstance(key, tuple):
+        return _rows(matrix, key)
+    if len(key) != 2:
+        raise DimensionError(f"a matrix is indexed by rows and columns, got {len(key)} indices")
+    rows, columns = key
+    if not isinstance(rows, slice) and not isinstance(columns, slice):
+        both_numbers = isinstance(rows, int) and isinstance(columns, int)
+        found = _elements(matrix, *(_chosen(k, n) for k, n in zip(key, matrix.shape, strict=True)))
+        return found.squeeze(-1) if both_numbers else found
+    part = matrix if _is_all(rows) else _rows(matrix, rows)
+    return part if _is_all(columns) else _rows(part.transpose(), columns).transpose()
+
+
+def _is_all(key: Any) -> bool:
+    return isinstance(key, slice) and key == slice(None)
+
+
+def _rows(matrix: CSRMatrix, key: Any) -> CSRMatrix:
+    pattern = matrix.pattern
+    device = pattern.indices.device
+    rows = _chosen(key, pattern.rows).to(device)
+    lengths = counted(pattern.pointers)[rows]
+    pointers = torch.zeros(rows.shape[0] + 1, dtype=lengths.dtype, device=device)
+    torch.cumsum(lengths, 0, out=pointers[1:])
+    total = int(pointers[-1])
+    starts = (pattern.pointers[rows] - pointers[:-1]).to(torch.int64)
+    places = torch.arange(total, device=device) + torch.repeat_interleave(
+        starts, lengths, output_size=total
+    )
+    part = Pattern(pointers, pattern.indices[places], (rows.shape[0], pattern.columns))
+    return type(matrix)._of(matrix.values.index_select(-1, places), part)
+
+
+def _elements(matrix: CSRMatrix, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return the elements at pairs of indices, zero where nothing is stored."""
+    canonical = matrix.sum_duplicates()
+    pattern = canonical.pattern
+    wanted = rows.to(pattern.indices.device) * pattern.columns + columns.to(pattern.indices.device)
+    if not pattern.entries:
+        return matrix.values.new_zeros(*matrix.batch_shape, wanted.shape[0])
+    place = torch.searchsorted(pattern.keys, wanted).clamp(max=pattern.entries - 1)
+    stored = pattern.keys[place] == wanted
+    return canonical.values.index_select(-1, place).masked_fill(~stored, 0.0)
+
+
+def _chosen(key: Any, size: int) -> Tensor:
+    """Return the indices that a key selects of ``size``, all of them in range."""
+    if isinstance(key, slice):
+        return torch.tensor(range(size)[key], dtype=torch.int64)
+    found = torch.as_tensor(key)
+    if found.dtype is torch.bool:
+        if found.shape != (size,):
+            raise ShapeError(f"a mask must have shape ({size},), got {tuple(found.shape)}")
+        return found.nonzero().squeeze(-1)
+    if found.is_floating_point() or found.is_complex() or found.ndim > 1:
+        raise DimensionError(
+            f"an index must be a slice, an integer, a list of integers or a mask, got {key!r}"
+        )
+    found = found.reshape(-1).to(torch.int64)
+    if bool(((found < -size) | (found >= size)).any()):
+        raise DimensionError(f"an index is outside of {size} elements: {key!r}")
+    return torch.where(found < 0, found + size, found)

@@ -1,0 +1,238 @@
+"""Matrices in dense square blocks: what a tensor engine computes with."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import whole
+from trnsci.core.arrays import array_of
+from trnsci.core.errors import ShapeError
+from trnsparse._conversions import blocked, unblocked
+from trnsparse._dense import check_threshold, nonzero_blocks
+from trnsparse._dispatch import run_bsr_spmm
+from trnsparse._patterns import Pattern, pattern_of
+from trnsparse._torch import as_torch_bsr
+from trnsparse.formats._base import SparseMatrix
+from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
+from trnsparse.formats.csr import CSRMatrix
+
+__all__ = ["BSRMatrix"]
+
+
+@dataclass(eq=False, repr=False)
+class BSRMatrix(SparseMatrix, format="bsr"):
+    """A matrix in square blocks, by block rows.
+
+    Args:
+        blocks: Stored blocks, (nb, b, b); (..., nb, b, b) for a batch of matrices on one pattern.
+        block_col_indices: The block column of each, (nb,), int64 or int32.
+        block_row_ptrs: Where each block row begins and the last one ends, (ceil(m / b) + 1,).
+        shape: Rows and columns of elements. Where they are no multiples of ``block_size``, the
+            last blocks reach over the edge; what lies there must be finite, and has no effect.
+        block_size: Rows and columns of a block.
+        validate: Whether to check that these describe a matrix.
+
+    Raises:
+        ShapeError: Lengths, pointers, columns or blocks do not fit.
+        DTypeError: Values are integers, or indices are not.
+        DeviceError: The tensors are on several devices.
+    """
+
+    blocks: Tensor
+    block_col_indices: Tensor
+    block_row_ptrs: Tensor
+    shape: tuple[int, int]
+    block_size: int = 128
+    validate: InitVar[bool] = True
+    _kept: Pattern | None = field(default=None, init=False)
+
+    def __post_init__(self, validate: bool) -> None:
+        if not validate:
+            return
+        owner = "BSRMatrix"
+        self.shape = shape_of(owner, self.shape)
+        size = self.block_size = whole(
+            owner, "block_size", self.block_size, least=1, error=ShapeError
+        )
+        check_values(owner, "blocks", self.blocks, 3)
+        if self.blocks.shape[-2:] != (size, size):
+            raise ShapeError(
+                f"{owner}: blocks must end in ({size}, {size}), got {tuple(self.blocks.shape)}"
+            )
+        indices = {
+            "block_row_ptrs": self.block_row_ptrs,
+            "block_col_indices": self.block_col_indices,
+        }
+        check_indices(owner, self.blocks, 1, **indices)
+        check_compressed(
+            owner,
+            ("block_row_ptrs", "block_col_indices"),
+            self.block_row_ptrs,
+            self.block_col_indices,
+            self.grid,
+            self.blocks.shape[-3],
+        )
+
+    @classmethod
+    def _of(cls, blocks: Tensor, pattern: Pattern, shape: tuple[int, int]) -> Self:
+        size = blocks.shape[-1]
+        made = cls(blocks, pattern.indices, pattern.pointers, shape, size, validate=False)
+        made._kept = pattern
+        return made
+
+    @classmethod
+    def from_dense(cls, A: Tensor, block_size: int = 128, threshold: float = 0.0) -> Self:
+        """Return the blocks of a dense matrix with an entry whose magnitude is above threshold."""
+        size = whole("from_dense", "block_size", block_size, least=1, error=ShapeError)
+        blocks, pattern = nonzero_blocks("from_dense", A, size, threshold)
+        return cls._of(blocks, pattern, (A.shape[0], A.shape[1]))
+
+    @classmethod
+    def from_csr(cls, csr: CSRMatrix, block_size: int = 128, threshold: float = 0.0) -> Self:
+        """Return the blocks that the entries of a matrix by rows lie in.
+
+        A block whose entries are all within ``threshold`` is not stored. Nothing dense is made but
+        the blocks.
+        """
+        size = whole("from_csr", "block_size", block_size, least=1, error=ShapeError)
+        check_threshold("from_csr", threshold)
+        blocks, pattern = blocked(csr.values, csr.pattern, size)
+        made = cls._of(blocks, pattern, csr.shape)
+        kept = blocks.detach().abs().flatten(-2).amax(-1) > threshold if pattern.entries else None
+        while kept is not None and kept.ndim > 1:
+            kept = kept.any(0)
+        return made if kept is None or bool(kept.all()) else made._chosen(kept)
+
+    def _chosen(self, kept: Tensor) -> Self:
+        """Return the matrix of those blocks alone."""
+        places = kept.nonzero().squeeze(-1)
+        rows = self.pattern.row_indices[places]
+        ends = torch.bincount(rows, minlength=self.grid[0]).cumsum(0)
+        pointers = torch.zeros_like(self.block_row_ptrs)
+        pointers[1:] = ends
+        pattern = Pattern(pointers, self.block_col_indices[places], self.grid)
+        return self._of(self.blocks.index_select(-3, places), pattern, self.shape)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Block rows and block columns."""
+        return -(-self.shape[0] // self.block_size), -(-self.shape[1] // self.block_size)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Where the blocks are, in blocks."""
+        kept = self._kept
+        if kept is None or not kept.holds(self.block_row_ptrs, self.block_col_indices, self.grid):
+            kept = self._kept = pattern_of(
+                self.block_row_ptrs, self.block_col_indices, self.grid[1]
+            )
+        return kept
+
+    @property
+    def _data(self) -> Tensor:
+        return self.blocks
+
+    def _with_data(self, data: Tensor) -> Self:
+        return self._of(data, self.pattern, self.shape)
+
+    def _moved(self, device: torch.device) -> Self:
+        indices = self.block_col_indices.to(device), self.block_row_ptrs.to(device)
+        blocks = self.blocks.to(device)
+        return type(self)(blocks, *indices, self.shape, self.block_size, validate=False)
+
+    def _by_rows(self) -> tuple[Tensor, Pattern]:
+        csr = self.to_csr()
+        return csr.values, csr.pattern
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of matrices that share the pattern, usually ()."""
+        return tuple(self.blocks.shape[:-3])
+
+    @property
+    def n_blocks(self) -> int:
+        """Stored blocks."""
+        return self.block_col_indices.shape[0]
+
+    @property
+    def nnz(self) -> int:
+        """Elements of stored blocks; zeros in them count."""
+        return self.n_blocks * self.block_size**2
+
+    @property
+    def density(self) -> float:
+        """Stored blocks over all blocks; 0.0 where there are none."""
+        every = self.grid[0] * self.grid[1]
+        return self.n_blocks / every if every else 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"BSRMatrix(shape={self.shape}, block_size={self.block_size}, "
+            f"n_blocks={self.n_blocks}, block_density={self.density:.4f})"
+        )
+
+    def to_bsr(self, block_size: int | None = None, threshold: float = 0.0) -> BSRMatrix:
+        """Return the matrix in blocks of that size, this one where it has them already."""
+        if block_size in (None, self.block_size) and threshold == 0.0:
+            return self
+        return type(self).from_csr(self.to_csr(), block_size or self.block_size, threshold)
+
+    def to_csr(self) -> CSRMatrix:
+        """Return the matrix by rows; elements of blocks that are zero are left out."""
+        if self.blocks.ndim == 3:
+            values, pattern, _ = unblocked(self.blocks, self.pattern, self.shape)
+            return CSRMatrix._of(values, pattern)
+        flat = self.blocks.flatten(0, -4)
+        stored = flat.detach().ne(0).any(0).to(flat.dtype)
+        _, pattern, places = unblocked(stored, self.pattern, self.shape)
+        return CSRMatrix._of(self.blocks.flatten(-3).index_select(-1, places), pattern)
+
+    def to_dense(self) -> Tensor:
+        """Return the dense matrix; blocks stored twice are added."""
+        size, (rows, columns) = self.block_size, self.grid
+        zeros = self.blocks.new_zeros(*self.batch_shape, rows * columns, size, size)
+        tiles = zeros.index_add(-3, self.pattern.keys, self.blocks)
+        tiles = tiles.reshape(*self.batch_shape, rows, columns, size, size).transpose(-3, -2)
+        dense = tiles.reshape(*self.batch_shape, rows * size, columns * size)
+        return dense[..., : self.shape[0], : self.shape[1]]
+
+    def _product(self, b: Tensor) -> Tensor:
+        return run_bsr_spmm(self.blocks, self.pattern, b, self.shape[0])
+
+    def transpose(self) -> BSRMatrix:
+        """Return the transpose in blocks."""
+        turned, order = self.pattern.transposed
+        blocks = self.blocks.index_select(-3, order).mT.contiguous()
+        return self._of(blocks, turned, (self.shape[1], self.shape[0]))
+
+    def diagonal(self) -> Tensor:
+        """Return the main diagonal, zero where no block is stored."""
+        chosen = (self.pattern.row_indices == self.block_col_indices).nonzero().squeeze(-1)
+        entries = self.blocks.index_select(-3, chosen).diagonal(dim1=-2, dim2=-1)
+        zeros = self.blocks.new_zeros(*self.batch_shape, min(self.grid), self.block_size)
+        found = zeros.index_add(-2, self.block_col_indices[chosen], entries)
+        return found.flatten(-2)[..., : min(self.shape)]
+
+    def to_scipy(self) -> Any:
+        """Return SciPy's ``bsr_array``, on the same memory, where the shape is whole blocks.
+
+        SciPy knows no blocks that reach over the edge: such a matrix comes as ``csr_array``.
+        """
+        from scipy.sparse import bsr_array
+
+        size = self.block_size
+        if any(length % size for length in self.shape):
+            return self.to_csr().to_scipy()
+        parts = (self.blocks, self.block_col_indices, self.block_row_ptrs)
+        arrays = tuple(array_of(t.detach().cpu()) for t in parts)
+        return bsr_array(arrays, shape=self.shape)
+
+    def to_torch_sparse(self) -> Tensor:
+        """Return torch's BSR tensor, or its CSR tensor where blocks reach over the edge."""
+        if any(length % self.block_size for length in self.shape):
+            return self.to_csr().to_torch_sparse()
+        return as_torch_bsr(self.blocks, self.pattern, narrow=False)

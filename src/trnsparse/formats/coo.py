@@ -1,0 +1,133 @@
+"""Matrices as coordinates: what entries are collected in."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arrays import array_of
+from trnsci.core.errors import ShapeError
+from trnsparse._conversions import compressed, ordered
+from trnsparse._patterns import Pattern
+from trnsparse.formats._base import SparseMatrix, format_named
+from trnsparse.formats._checks import check_indices, check_range, check_values, shape_of
+from trnsparse.formats.csr import CSRMatrix
+
+__all__ = ["COOMatrix"]
+
+
+@dataclass(eq=False, repr=False)
+class COOMatrix(SparseMatrix, format="coo"):
+    """A matrix as coordinates, in any order; an entry that comes twice counts twice.
+
+    Args:
+        values: Stored entries, (nnz,); (..., nnz) for a batch of matrices on one pattern.
+        row_indices: The row of each, (nnz,), int64 or int32.
+        col_indices: The column of each.
+        shape: Rows and columns.
+        validate: Whether to check that these describe a matrix.
+
+    Raises:
+        ShapeError: Lengths or indices do not fit.
+        DTypeError: Values are integers, or indices are not.
+        DeviceError: The tensors are on several devices.
+    """
+
+    values: Tensor
+    row_indices: Tensor
+    col_indices: Tensor
+    shape: tuple[int, int]
+    validate: InitVar[bool] = True
+    _kept: tuple[Tensor, Tensor, Pattern, Tensor] | None = field(default=None, init=False)
+
+    def __post_init__(self, validate: bool) -> None:
+        if not validate:
+            return
+        owner = "COOMatrix"
+        self.shape = shape_of(owner, self.shape)
+        check_values(owner, "values", self.values, 1)
+        indices = {"row_indices": self.row_indices, "col_indices": self.col_indices}
+        check_indices(owner, self.values, 1, **indices)
+        for (name, index), size in zip(indices.items(), self.shape, strict=True):
+            if index.shape[0] != self.values.shape[-1]:
+                raise ShapeError(
+                    f"{owner}: {name} must have one element for each of the "
+                    f"{self.values.shape[-1]} values, got {index.shape[0]}"
+                )
+            check_range(owner, name, index, size)
+
+    @property
+    def _data(self) -> Tensor:
+        return self.values
+
+    def _with_data(self, data: Tensor) -> Self:
+        made = type(self)(data, self.row_indices, self.col_indices, self.shape, validate=False)
+        made._kept = self._kept
+        return made
+
+    def _moved(self, device: torch.device) -> Self:
+        indices = self.row_indices.to(device), self.col_indices.to(device)
+        return type(self)(self.values.to(device), *indices, self.shape, validate=False)
+
+    def _by_rows(self) -> tuple[Tensor, Pattern]:
+        kept = self._kept
+        if kept is None or kept[0] is not self.row_indices or kept[1] is not self.col_indices:
+            pattern, order = ordered(self.row_indices, self.col_indices, self.shape)
+            kept = self._kept = (self.row_indices, self.col_indices, pattern, order)
+        return self.values.index_select(-1, kept[3]), kept[2]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of matrices that share the coordinates, usually ()."""
+        return tuple(self.values.shape[:-1])
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries; zeros and repetitions count."""
+        return self.row_indices.shape[0]
+
+    def to_coo(self) -> COOMatrix:
+        """Return this matrix."""
+        return self
+
+    def to_csr(self) -> CSRMatrix:
+        """Return the matrix by rows; entries that come twice are added."""
+        return CSRMatrix._of(
+            *compressed(self.values, self.row_indices, self.col_indices, self.shape)
+        )
+
+    def coalesce(self) -> Self:
+        """Return the matrix in the order of rows and columns, no entry twice."""
+        csr = self.to_csr()
+        parts = (csr.values, csr.pattern.row_indices, csr.col_indices)
+        return type(self)(*parts, self.shape, validate=False)
+
+    def transpose(self) -> COOMatrix:
+        """Return the transpose, on the same memory."""
+        return type(self)(
+            self.values, self.col_indices, self.row_indices, self.shape[::-1], validate=False
+        )
+
+    def to_scipy(self) -> Any:
+        """Return SciPy's ``coo_array``, on the same memory."""
+        from scipy.sparse import coo_array
+
+        parts = [
+            array_of(t.detach().cpu()) for t in (self.values, self.row_indices, self.col_indices)
+        ]
+        return coo_array((parts[0], tuple(parts[1:])), shape=self.shape)
+
+    def to_torch_sparse(self) -> Tensor:
+        """Return torch's COO tensor, not coalesced; gradients reach the values."""
+        places = torch.stack([self.row_indices, self.col_indices]).to(torch.int64)
+        return torch.sparse_coo_tensor(places, self.values, self.shape, check_invariants=False)
+
+    def to_csc(self) -> Any:
+        """Return the matrix by columns; entries that come twice are added."""
+        turned = compressed(
+            self.values, self.col_indices, self.row_indices, (self.shape[1], self.shape[0])
+        )
+        return format_named("csc")._of(*turned)

@@ -1,0 +1,124 @@
+"""Matrices by compressed columns: the transpose of a matrix by rows, on the same memory."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arrays import array_of
+from trnsparse._conversions import turned
+from trnsparse._patterns import Pattern, pattern_of
+from trnsparse._torch import as_torch_csc
+from trnsparse.formats._base import SparseMatrix
+from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
+from trnsparse.formats.csr import CSRMatrix
+
+__all__ = ["CSCMatrix"]
+
+
+@dataclass(eq=False, repr=False)
+class CSCMatrix(SparseMatrix, format="csc"):
+    """A matrix by columns.
+
+    Args:
+        values: Stored entries, (nnz,); (..., nnz) for a batch of matrices on one pattern.
+        row_indices: The row of each, (nnz,), int64 or int32.
+        col_ptrs: Where each column begins and the last one ends, (n + 1,).
+        shape: Rows and columns.
+        validate: Whether to check that these describe a matrix.
+
+    Raises:
+        ShapeError: Lengths, pointers or rows do not fit the shape.
+        DTypeError: Values are integers, or indices are not.
+        DeviceError: The tensors are on several devices.
+    """
+
+    values: Tensor
+    row_indices: Tensor
+    col_ptrs: Tensor
+    shape: tuple[int, int]
+    validate: InitVar[bool] = True
+    _kept: Pattern | None = field(default=None, init=False)
+
+    def __post_init__(self, validate: bool) -> None:
+        if not validate:
+            return
+        owner = "CSCMatrix"
+        self.shape = shape_of(owner, self.shape)
+        check_values(owner, "values", self.values, 1)
+        check_indices(owner, self.values, 1, col_ptrs=self.col_ptrs, row_indices=self.row_indices)
+        names, shape = ("col_ptrs", "row_indices"), (self.shape[1], self.shape[0])
+        check_compressed(
+            owner, names, self.col_ptrs, self.row_indices, shape, self.values.shape[-1]
+        )
+
+    @classmethod
+    def _of(cls, values: Tensor, by_columns: Pattern) -> Self:
+        shape = (by_columns.columns, by_columns.rows)
+        made = cls(values, by_columns.indices, by_columns.pointers, shape, validate=False)
+        made._kept = by_columns
+        return made
+
+    @property
+    def pattern(self) -> Pattern:
+        """Where the entries are, as the pattern of the transpose."""
+        kept, shape = self._kept, (self.shape[1], self.shape[0])
+        if kept is None or not kept.holds(self.col_ptrs, self.row_indices, shape):
+            kept = self._kept = pattern_of(self.col_ptrs, self.row_indices, self.shape[0])
+        return kept
+
+    @property
+    def _data(self) -> Tensor:
+        return self.values
+
+    def _with_data(self, data: Tensor) -> Self:
+        return self._of(data, self.pattern)
+
+    def _moved(self, device: torch.device) -> Self:
+        indices = self.row_indices.to(device), self.col_ptrs.to(device)
+        return type(self)(self.values.to(device), *indices, self.shape, validate=False)
+
+    def _by_rows(self) -> tuple[Tensor, Pattern]:
+        by_rows, order = self.pattern.transposed
+        return self.values.index_select(-1, order), by_rows
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of matrices that share the pattern, usually ()."""
+        return tuple(self.values.shape[:-1])
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries; zeros that are stored count."""
+        return self.row_indices.shape[0]
+
+    def to_csc(self) -> CSCMatrix:
+        """Return this matrix."""
+        return self
+
+    def to_csr(self) -> CSRMatrix:
+        """Return the matrix by rows."""
+        return CSRMatrix._of(*turned(self.values, self.pattern)).sum_duplicates()
+
+    def sum_duplicates(self) -> Self:
+        """Return the matrix with rows in order and none twice, this one if it is so already."""
+        merged = self.transpose().sum_duplicates()
+        return self if merged.pattern is self.pattern else self._of(merged.values, merged.pattern)
+
+    def transpose(self) -> CSRMatrix:
+        """Return the transpose by rows, on the same memory."""
+        return CSRMatrix._of(self.values, self.pattern)
+
+    def to_scipy(self) -> Any:
+        """Return SciPy's ``csc_array``, on the same memory."""
+        from scipy.sparse import csc_array
+
+        parts = (array_of(t.detach().cpu()) for t in (self.values, self.row_indices, self.col_ptrs))
+        return csc_array(tuple(parts), shape=self.shape)
+
+    def to_torch_sparse(self) -> Tensor:
+        """Return torch's CSC tensor, on the same memory."""
+        return as_torch_csc(self.values, self.pattern)

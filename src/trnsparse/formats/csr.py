@@ -1,0 +1,266 @@
+"""Matrices by compressed rows: what products take and other formats are made from."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import broadcast
+from trnsci.core.arrays import array_of
+from trnsci.core.errors import DTypeError, OperandError, ShapeError
+from trnsparse._algebra import added, expanded_product, intersection, numeric_product
+from trnsparse._conversions import turned, united
+from trnsparse._dense import nonzero_entries
+from trnsparse._index import counted, group_sums
+from trnsparse._patterns import Pattern, pattern_of
+from trnsparse._torch import as_torch_csr
+from trnsparse.formats._base import SparseMatrix, format_named
+from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
+from trnsparse.formats._selection import select
+
+if TYPE_CHECKING:
+    from trnsparse.formats.csc import CSCMatrix
+
+__all__ = ["CSRMatrix"]
+
+
+@dataclass(eq=False, repr=False)
+class CSRMatrix(SparseMatrix, format="csr"):
+    """A matrix by rows.
+
+    Args:
+        values: Stored entries, (nnz,); (..., nnz) for a batch of matrices on one pattern.
+        col_indices: The column of each, (nnz,), int64 or int32.
+        row_ptrs: Where each row begins and the last one ends, (m + 1,).
+        shape: Rows and columns.
+        validate: Whether to check that these describe a matrix.
+
+    Columns of a row may come in any order, and more than once, which adds; ``sum_duplicates``
+    returns the matrix without either.
+
+    Raises:
+        ShapeError: Lengths, pointers or columns do not fit the shape.
+        DTypeError: Values are integers, or indices are not.
+        DeviceError: The tensors are on several devices.
+
+    Example:
+        >>> A = CSRMatrix.from_dense(torch.tensor([[1.0, 0.0], [2.0, 3.0]]))
+        >>> A @ torch.tensor([1.0, 1.0])
+        tensor([1., 5.])
+    """
+
+    values: Tensor
+    col_indices: Tensor
+    row_ptrs: Tensor
+    shape: tuple[int, int]
+    validate: InitVar[bool] = True
+    _kept: Pattern | None = field(default=None, init=False)
+
+    def __post_init__(self, validate: bool) -> None:
+        if not validate:
+            return
+        owner = "CSRMatrix"
+        self.shape = shape_of(owner, self.shape)
+        check_values(owner, "values", self.values, 1)
+        check_indices(owner, self.values, 1, row_ptrs=self.row_ptrs, col_indices=self.col_indices)
+        check_compressed(
+            owner,
+            ("row_ptrs", "col_indices"),
+            self.row_ptrs,
+            self.col_indices,
+            self.shape,
+            self.values.shape[-1],
+        )
+
+    @classmethod
+    def _of(cls, values: Tensor, pattern: Pattern) -> Self:
+        made = cls(values, pattern.indices, pattern.pointers, pattern.shape, validate=False)
+        made._kept = pattern
+        return made
+
+    @classmethod
+    def from_dense(cls, dense: Tensor, threshold: float = 0.0) -> Self:
+        """Return the entries of a dense matrix whose magnitude is above ``threshold``."""
+        return cls._of(*nonzero_entries("from_dense", dense, threshold))
+
+    # -- what formats say --------------------------------------------------------------------------
+
+    @property
+    def pattern(self) -> Pattern:
+        """Where the entries are; shared by matrices on the same index tensors."""
+        kept = self._kept
+        if kept is None or not kept.holds(self.row_ptrs, self.col_indices, self.shape):
+            kept = self._kept = pattern_of(self.row_ptrs, self.col_indices, self.shape[1])
+        return kept
+
+    @property
+    def _data(self) -> Tensor:
+        return self.values
+
+    def _with_data(self, data: Tensor) -> Self:
+        return self._of(data, self.pattern)
+
+    def with_values(self, values: Tensor) -> Self:
+        """Return the matrix of this pattern with other values, (..., nnz)."""
+        if values.shape[-1:] != (self.nnz,):
+            raise ShapeError(
+                f"with_values: values must end in {self.nnz} entries, got {tuple(values.shape)}"
+            )
+        return self._with_data(values)
+
+    def _moved(self, device: torch.device) -> Self:
+        indices = self.col_indices.to(device), self.row_ptrs.to(device)
+        return type(self)(self.values.to(device), *indices, self.shape, validate=False)
+
+    def _by_rows(self) -> tuple[Tensor, Pattern]:
+        return self.values, self.pattern
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of matrices that share the pattern, usually ()."""
+        return tuple(self.values.shape[:-1])
+
+    @property
+    def nnz(self) -> int:
+        """Stored entries; zeros that are stored count."""
+        return self.col_indices.shape[0]
+
+    @property
+    def data(self) -> Tensor:
+        """SciPy's name of ``values``."""
+        return self.values
+
+    @property
+    def indices(self) -> Tensor:
+        """SciPy's name of ``col_indices``."""
+        return self.col_indices
+
+    @property
+    def indptr(self) -> Tensor:
+        """SciPy's name of ``row_ptrs``."""
+        return self.row_ptrs
+
+    # -- formats -----------------------------------------------------------------------------------
+
+    def to_csr(self) -> CSRMatrix:
+        """Return this matrix."""
+        return self
+
+    def sum_duplicates(self) -> Self:
+        """Return the matrix with columns in order and none twice, this one if it is so already."""
+        pattern = self.pattern
+        if torch.compiler.is_compiling() or pattern.canonical:
+            return self
+        merged, groups = united(pattern.keys, pattern.shape, pattern.indices.dtype)
+        return self._of(group_sums(self.values, groups, merged.entries), merged)
+
+    def transpose(self) -> CSRMatrix:
+        """Return the transpose by rows, columns in order."""
+        return self._of(*turned(self.values, self.pattern))
+
+    def transposed_view(self) -> CSCMatrix:
+        """Return the transpose by columns, on the same memory."""
+        return format_named("csc")._of(self.values, self.pattern)
+
+    def to_scipy(self) -> Any:
+        """Return SciPy's ``csr_array`` on the same memory; a batch has none."""
+        from scipy.sparse import csr_array
+
+        _single("to_scipy", self)
+        if self.dtype in (torch.bfloat16, torch.float16):
+            raise DTypeError(f"to_scipy: SciPy has no sparse {self.dtype}; convert it first")
+        parts = (array_of(t.detach().cpu()) for t in (self.values, self.col_indices, self.row_ptrs))
+        return csr_array(tuple(parts), shape=self.shape)
+
+    def to_torch_sparse(self) -> Tensor:
+        """Return torch's CSR tensor, on the same memory."""
+        _single("to_torch_sparse", self)
+        return as_torch_csr(self.values, self.pattern, narrow=False)
+
+    # -- algebra -----------------------------------------------------------------------------------
+
+    def nnz_per_row(self) -> Tensor:
+        """Return how many entries each row has, int64 (m,)."""
+        return counted(self.row_ptrs).to(torch.int64)
+
+    def added(self, other: CSRMatrix, alpha: Any = 1.0, beta: Any = 1.0) -> CSRMatrix:
+        """Return ``alpha * self + beta * other`` on the union of both patterns."""
+        _same_shape("add", self, other)
+        values, pattern = added(
+            self.values * alpha, self.pattern, other.values * beta, other.pattern
+        )
+        return self._of(values, pattern)
+
+    def multiply(self, other: Any) -> CSRMatrix:
+        """Return the product element by element with a number, a dense or a sparse matrix.
+
+        A dense operand broadcasts to the shape: a row (n,) or (1, n) scales columns, a column
+        (m, 1) rows. What is not stored stays zero.
+        """
+        if isinstance(other, SparseMatrix):
+            _same_shape("multiply", self, other)
+            first, second = self.sum_duplicates(), other.to_csr().sum_duplicates()
+            pattern, left, right = intersection(first.pattern, second.pattern)
+            values = first.values.index_select(-1, left) * second.values.index_select(-1, right)
+            return self._of(values, pattern)
+        if isinstance(other, Tensor) and other.ndim:
+            if broadcast(other.shape[-2:], self.shape) != self.shape:
+                raise OperandError(
+                    f"multiply: the dense operand must broadcast to {self.shape}, "
+                    f"got {tuple(other.shape)}"
+                )
+            dense = other.expand(*other.shape[:-2], *self.shape)
+            return self._with_data(
+                self.values * dense[..., self.pattern.row_indices, self.col_indices]
+            )
+        return self._with_data(self.values * other)
+
+    def _raised(self, exponent: float) -> CSRMatrix:
+        merged = self.sum_duplicates()
+        return merged._with_data(merged.values**exponent)
+
+    def spgemm(self, other: CSRMatrix) -> CSRMatrix:
+        """Return the sparse product of two sparse matrices; sums that are zero may be left out."""
+        if self.shape[1] != other.shape[0]:
+            raise OperandError(
+                f"spgemm: the inner dimensions must agree, got {self.shape} and {other.shape}"
+            )
+        if self.dtype is not other.dtype:
+            raise DTypeError(
+                f"spgemm: both matrices must have one dtype, got {self.dtype} and {other.dtype}"
+            )
+        fast = numeric_product(self.values, self.pattern, other.values, other.pattern)
+        if fast is None:
+            fast = expanded_product(self.values, self.pattern, other.values, other.pattern)
+        return self._of(*fast)
+
+    def selected(self, key: Any) -> Any:
+        """Return what ``self[key]`` means: rows, parts, or single elements."""
+        return select(self, key)
+
+    def eliminate_zeros(self) -> CSRMatrix:
+        """Return the matrix without entries that are stored but zero."""
+        _single("eliminate_zeros", self)
+        kept = self.values.detach().ne(0).nonzero().squeeze(-1)
+        rows = self.pattern.row_indices[kept]
+        coo = format_named("coo")(
+            self.values[kept], rows, self.col_indices[kept], self.shape, validate=False
+        )
+        return coo.to_csr()
+
+
+def _single(function: str, matrix: CSRMatrix) -> None:
+    if matrix.batch_shape:
+        raise ShapeError(
+            f"{function}: takes one matrix, not a batch {matrix.batch_shape} on one pattern"
+        )
+
+
+def _same_shape(function: str, a: SparseMatrix, b: SparseMatrix) -> None:
+    if a.shape != b.shape:
+        raise OperandError(
+            f"{function}: both matrices must have one shape, got {a.shape} and {b.shape}"
+        )

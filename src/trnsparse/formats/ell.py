@@ -1,0 +1,135 @@
+"""Matrices with all rows of one length: entries as a dense rectangle, for nearly even rows."""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import ShapeError
+from trnsparse._conversions import row_places
+from trnsparse._index import counted
+from trnsparse._patterns import Pattern
+from trnsparse.formats._base import SparseMatrix
+from trnsparse.formats._checks import check_indices, check_range, check_values, shape_of
+from trnsparse.formats.csr import CSRMatrix
+
+__all__ = ["ELLMatrix"]
+
+_EMPTY = -1
+
+
+@dataclass(eq=False, repr=False)
+class ELLMatrix(SparseMatrix, format="ell"):
+    """A matrix of which every row has the same number of slots.
+
+    Args:
+        values: The slots, (m, w); (..., m, w) for a batch of matrices on one pattern.
+        col_indices: The column of each, (m, w), int64 or int32; -1 marks a slot that is empty and
+            whose value is never read.
+        shape: Rows and columns.
+        validate: Whether to check that these describe a matrix.
+
+    Raises:
+        ShapeError: Sizes or columns do not fit.
+        DTypeError: Values are integers, or indices are not.
+        DeviceError: The tensors are on several devices.
+    """
+
+    values: Tensor
+    col_indices: Tensor
+    shape: tuple[int, int]
+    validate: InitVar[bool] = True
+    _kept: tuple[Tensor, Pattern, Tensor] | None = field(default=None, init=False)
+
+    def __post_init__(self, validate: bool) -> None:
+        if not validate:
+            return
+        owner = "ELLMatrix"
+        self.shape = shape_of(owner, self.shape)
+        check_values(owner, "values", self.values, 2)
+        check_indices(owner, self.values, 2, col_indices=self.col_indices)
+        if self.col_indices.shape[0] != self.shape[0]:
+            raise ShapeError(
+                f"{owner}: col_indices must have {self.shape[0]} rows, "
+                f"got shape {tuple(self.col_indices.shape)}"
+            )
+        if self.values.shape[-2:] != self.col_indices.shape:
+            raise ShapeError(
+                f"{owner}: values must end in the shape of col_indices, "
+                f"got {tuple(self.values.shape)} and {tuple(self.col_indices.shape)}"
+            )
+        check_range(owner, "col_indices", self.col_indices, self.shape[1], least=_EMPTY)
+
+    @classmethod
+    def from_csr(cls, csr: CSRMatrix) -> Self:
+        """Return the matrix with all rows as long as the longest."""
+        pattern = csr.pattern
+        width = int(counted(pattern.pointers).max()) if pattern.rows else 0
+        places = pattern.row_indices.to(torch.int64) * width + row_places(pattern)
+        columns = torch.full(
+            (pattern.rows * width,), _EMPTY, dtype=pattern.indices.dtype, device=csr.device
+        )
+        columns[places] = pattern.indices
+        flat = csr.values.new_zeros(*csr.batch_shape, pattern.rows * width)
+        values = flat.index_add(-1, places, csr.values)
+        values = values.reshape(*csr.batch_shape, pattern.rows, width)
+        made = cls(values, columns.view(pattern.rows, width), csr.shape, validate=False)
+        made._kept = (made.col_indices, pattern, places)
+        return made
+
+    @property
+    def _data(self) -> Tensor:
+        return self.values
+
+    def _with_data(self, data: Tensor) -> Self:
+        made = type(self)(data, self.col_indices, self.shape, validate=False)
+        made._kept = self._kept
+        return made
+
+    def _moved(self, device: torch.device) -> Self:
+        return type(self)(
+            self.values.to(device), self.col_indices.to(device), self.shape, validate=False
+        )
+
+    def _slots(self) -> tuple[Tensor, Pattern, Tensor]:
+        kept = self._kept
+        if kept is None or kept[0] is not self.col_indices:
+            used = self.col_indices != _EMPTY
+            places = used.reshape(-1).nonzero().squeeze(-1)
+            pointers = torch.zeros(
+                self.shape[0] + 1, dtype=self.col_indices.dtype, device=self.device
+            )
+            torch.cumsum(used.sum(-1), 0, out=pointers[1:])
+            pattern = Pattern(pointers, self.col_indices.reshape(-1)[places], self.shape)
+            kept = self._kept = (self.col_indices, pattern, places)
+        return kept
+
+    def _by_rows(self) -> tuple[Tensor, Pattern]:
+        _, pattern, places = self._slots()
+        return self.values.flatten(-2).index_select(-1, places), pattern
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Shape of the batch of matrices that share the pattern, usually ()."""
+        return tuple(self.values.shape[:-2])
+
+    @property
+    def width(self) -> int:
+        """Slots of a row."""
+        return self.col_indices.shape[1]
+
+    @property
+    def nnz(self) -> int:
+        """Slots that are used; zeros in them count."""
+        return self._slots()[1].entries
+
+    def to_ell(self) -> ELLMatrix:
+        """Return this matrix."""
+        return self
+
+    def transpose(self) -> ELLMatrix:
+        """Return the transpose, with rows as long as its longest."""
+        return type(self).from_csr(self.to_csr().transpose())

@@ -1,0 +1,166 @@
+"""Products of sparse matrices with dense vectors and matrices, and their sampled counterpart."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trnsci.core.arguments import agree, expandable
+from trnsci.core.errors import DTypeError, FlagError, OperandError
+from trnsparse._torch import sampled_product
+from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix
+
+__all__ = ["bsr_spmm", "sddmm", "spmm", "spmv", "spmv_symmetric"]
+
+
+def spmv(
+    A: SparseMatrix,
+    x: Tensor,
+    alpha: float | Tensor = 1.0,
+    y: Tensor | None = None,
+    beta: float | Tensor = 0.0,
+) -> Tensor:
+    """Return ``alpha * A @ x + beta * y``.
+
+    Args:
+        A: A matrix (m, n) of any format.
+        x: A vector (n,), of A's dtype and device.
+        alpha: Factor of the product.
+        y: A vector (m,), read only where ``beta`` is not 0.
+        beta: Factor of ``y``.
+
+    Gradients reach the entries of A, ``x``, ``y`` and factors that are tensors.
+
+    Raises:
+        OperandError: The shapes do not fit.
+        DTypeError: The dtypes differ, or A is not sparse.
+
+    Example:
+        >>> spmv(eye_sparse(2), torch.tensor([1.0, 2.0]), alpha=3.0)
+        tensor([3., 6.])
+    """
+    _sparse("spmv", A)
+    if not isinstance(x, Tensor) or x.ndim != 1:
+        raise OperandError(f"spmv: x must be a vector, got {_kind(x)}")
+    return _accumulated("spmv", A.matmul(x), alpha, "y", y, beta)
+
+
+def spmm(
+    A: SparseMatrix,
+    B: Tensor,
+    alpha: float | Tensor = 1.0,
+    C: Tensor | None = None,
+    beta: float | Tensor = 0.0,
+) -> Tensor:
+    """Return ``alpha * A @ B + beta * C``.
+
+    Args:
+        A: A matrix (m, n) of any format, or a batch on one pattern.
+        B: A dense matrix (n, N) or a batch of them, of A's dtype and device.
+        alpha: Factor of the product.
+        C: A matrix (m, N), read only where ``beta`` is not 0.
+        beta: Factor of ``C``.
+
+    Gradients reach the entries of A, ``B``, ``C`` and factors that are tensors; none makes a dense
+    matrix of A.
+
+    Raises:
+        OperandError: The shapes do not fit.
+        DTypeError: The dtypes differ, or A is not sparse.
+    """
+    _sparse("spmm", A)
+    if not isinstance(B, Tensor) or B.ndim < 2:
+        raise OperandError(f"spmm: B must be a matrix, got {_kind(B)}")
+    return _accumulated("spmm", A.matmul(B), alpha, "C", C, beta)
+
+
+def bsr_spmm(A: BSRMatrix, B: Tensor) -> Tensor:
+    """Return ``A @ B`` for a matrix in blocks and a dense (n, N); shapes need not be whole blocks.
+
+    Raises:
+        OperandError: The shapes do not fit.
+        DTypeError: The dtypes differ, or A is not in blocks.
+    """
+    if not isinstance(A, BSRMatrix):
+        raise DTypeError(f"bsr_spmm: A must be a BSRMatrix, got {type(A).__name__}")
+    return spmm(A, B)
+
+
+def spmv_symmetric(
+    A: SparseMatrix, x: Tensor, alpha: float | Tensor = 1.0, uplo: str = "upper"
+) -> Tensor:
+    """Return ``alpha * S @ x`` for a symmetric S of which A holds one triangle.
+
+    Args:
+        A: The upper or the lower triangle, with the diagonal, (n, n).
+        x: A vector (n,).
+        alpha: Factor of the product.
+        uplo: ``"upper"`` or ``"lower"``; either triangle gives the same.
+
+    Raises:
+        OperandError: A is not square, or x does not fit.
+        FlagError: ``uplo`` is neither.
+    """
+    _sparse("spmv_symmetric", A)
+    if uplo not in ("upper", "lower"):
+        raise FlagError(f"spmv_symmetric: uplo must be 'upper' or 'lower', got {uplo!r}")
+    if A.shape[0] != A.shape[1]:
+        raise OperandError(f"spmv_symmetric: A must be square, got {A.shape}")
+    # The other triangle is the transpose without the diagonal, which was counted already.
+    whole = spmv(A, x) + x @ A - A.diagonal() * x
+    return alpha * whole
+
+
+def sddmm(pattern: SparseMatrix, C: Tensor, D: Tensor) -> CSRMatrix:
+    """Return ``C @ D.T`` at the entries of a pattern alone, as a matrix by rows.
+
+    Args:
+        pattern: A matrix (m, n) whose entries, not their values, say which elements are wanted.
+        C: A dense matrix (m, N).
+        D: A dense matrix (n, N), of C's dtype and device.
+
+    It is the gradient of a product by the values of its sparse operand, and its own gradients are
+    such products again.
+
+    Raises:
+        OperandError: The shapes do not fit.
+        DTypeError: The dtypes differ.
+    """
+    _sparse("sddmm", pattern)
+    agree("sddmm", "C", C, "D", D)
+    rows, columns = pattern.shape
+    if C.ndim < 2 or D.ndim < 2 or C.shape[-2] != rows or D.shape[-2] != columns:
+        raise OperandError(
+            f"sddmm: C and D must be ({rows}, N) and ({columns}, N), "
+            f"got {tuple(C.shape)} and {tuple(D.shape)}"
+        )
+    if C.shape[-1] != D.shape[-1]:
+        raise OperandError(
+            f"sddmm: C and D must agree in their columns, got {tuple(C.shape)} and {tuple(D.shape)}"
+        )
+    csr = pattern.to_csr()
+    return csr.with_values(sampled_product(csr.pattern, C, D))
+
+
+def _accumulated(
+    function: str,
+    product: Tensor,
+    alpha: float | Tensor,
+    name: str,
+    addend: Tensor | None,
+    beta: float | Tensor,
+) -> Tensor:
+    result = product if isinstance(alpha, float) and alpha == 1.0 else alpha * product
+    if addend is None or (not isinstance(beta, Tensor) and beta == 0):
+        return result
+    agree(function, "A", product, name, addend)
+    expandable(function, name, addend, result.shape)
+    return result + beta * addend
+
+
+def _sparse(function: str, A: SparseMatrix) -> None:
+    if not isinstance(A, SparseMatrix):
+        raise DTypeError(f"{function}: A must be a sparse matrix, got {type(A).__name__}")
+
+
+def _kind(value: object) -> str:
+    return f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__

@@ -1,0 +1,135 @@
+"""Matrices that are none are refused when they are made, with the argument in the message."""
+
+import pytest
+import torch
+
+import trnsparse as ts
+
+VALUES = torch.ones(3)
+COLUMNS = torch.tensor([0, 2, 1])
+POINTERS = torch.tensor([0, 2, 3])
+BLOCKS = torch.ones(1, 2, 2)
+
+
+def csr(values=VALUES, columns=COLUMNS, pointers=POINTERS, shape=(2, 3), **options):
+    return ts.CSRMatrix(values, columns, pointers, shape, **options)
+
+
+BAD = {
+    "row_ptrs must not decrease": {"pointers": torch.tensor([0, 4, 3])},
+    "row_ptrs must go from 0": {"pointers": torch.tensor([0, 2, 2])},
+    "row_ptrs must have 3 elements": {"pointers": torch.tensor([0, 3])},
+    "col_indices must be from 0 to 2, got 3": {"columns": torch.tensor([0, 3, 1])},
+    "col_indices must be from 0 to 2, got -1": {"columns": torch.tensor([0, -1, 1])},
+    "col_indices must have one element": {"columns": torch.tensor([0, 1])},
+    "col_indices must be 1-D": {"columns": COLUMNS[None]},
+    "shape must be two integers": {"shape": (2, 3, 4)},
+    "shape must be an integer of at least 0": {"shape": (2, -3)},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_indices_that_describe_no_matrix_are_value_errors(message):
+    with pytest.raises(ValueError, match=message):
+        csr(**BAD[message])
+
+
+def test_one_decreasing_pointer_names_its_place():
+    with pytest.raises(ValueError, match="got 3 before 2 at 1"):
+        csr(
+            values=torch.ones(4),
+            columns=torch.zeros(4).long(),
+            pointers=torch.tensor([0, 3, 2, 4]),
+            shape=(3, 3),
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"values": torch.ones(3, dtype=torch.int64)}, "values must be floating point"),
+        ({"values": torch.ones(3, dtype=torch.bool)}, "values must be floating point"),
+        ({"values": [1.0, 2.0, 3.0]}, "values must be a torch.Tensor, got list"),
+        ({"columns": torch.ones(3)}, "col_indices must be int32 or int64"),
+        ({"columns": COLUMNS.int()}, "row_ptrs and col_indices must have one dtype"),
+    ],
+)
+def test_dtypes_that_do_not_fit_are_type_errors(change, message):
+    with pytest.raises(TypeError, match=message):
+        csr(**change)
+
+
+def test_tensors_on_two_devices_are_refused():
+    with pytest.raises(RuntimeError, match="col_indices must be on the device of the values"):
+        csr(columns=COLUMNS.to("meta"))
+
+
+def test_checks_can_be_left_out():
+    assert csr(columns=torch.tensor([0, 7, 1]), validate=False).nnz == 3
+
+
+def test_other_formats_check_too():
+    one = torch.tensor([0])
+    with pytest.raises(ValueError, match="COOMatrix: row_indices must be from 0 to 1, got 2"):
+        ts.COOMatrix(VALUES, torch.tensor([0, 2, 1]), COLUMNS, (2, 3))
+    with pytest.raises(ValueError, match="COOMatrix: col_indices must have one element"):
+        ts.COOMatrix(VALUES, torch.tensor([0, 1, 1]), COLUMNS[:2], (2, 3))
+    with pytest.raises(ValueError, match="CSCMatrix: col_ptrs must have 4 elements"):
+        ts.CSCMatrix(VALUES, COLUMNS, POINTERS, (3, 3))
+    with pytest.raises(ValueError, match="BSRMatrix: blocks must end in"):
+        ts.BSRMatrix(BLOCKS, one, torch.tensor([0, 1]), (2, 2), block_size=4)
+    with pytest.raises(ValueError, match="BSRMatrix: block_col_indices must be from 0 to 0, got 1"):
+        ts.BSRMatrix(BLOCKS, one + 1, torch.tensor([0, 1]), (2, 2), block_size=2)
+    with pytest.raises(ValueError, match="block_size"):
+        ts.BSRMatrix.from_dense(torch.eye(2), block_size=0)
+    with pytest.raises(ValueError, match="ELLMatrix: col_indices must be from -1 to 1, got 2"):
+        ts.ELLMatrix(torch.ones(2, 1), torch.tensor([[0], [2]]), (2, 2))
+    with pytest.raises(ValueError, match="ELLMatrix: values must end in the shape"):
+        ts.ELLMatrix(torch.ones(2, 2), torch.tensor([[0], [1]]), (2, 2))
+
+
+@pytest.mark.parametrize("error", [ValueError, AssertionError])
+def test_operands_that_do_not_fit(error):
+    A = csr()
+    for call in (
+        lambda: ts.spmv(A, torch.ones(2)),
+        lambda: ts.spmm(A, torch.ones(2, 2)),
+        lambda: ts.spmm(A, torch.ones(3)),
+        lambda: ts.spmv(A, torch.ones(3, 1)),
+        lambda: ts.spmv_symmetric(A, torch.ones(3)),
+        lambda: ts.sparse_add(A, ts.eye_sparse(2)),
+        lambda: ts.spgemm(A, A),
+        lambda: ts.multiply(A, torch.ones(2)),
+        lambda: ts.sddmm(A, torch.ones(2, 4), torch.ones(3, 5)),
+        lambda: ts.sddmm(A, torch.ones(3, 4), torch.ones(3, 4)),
+        lambda: ts.bsr_spmm(A.to_bsr(2), torch.ones(4, 1)),
+    ):
+        with pytest.raises(error):
+            call()
+
+
+def test_operands_of_another_dtype_or_kind():
+    A = csr()
+    with pytest.raises(TypeError, match="one dtype"):
+        A @ torch.ones(3, dtype=torch.float64)
+    with pytest.raises(TypeError, match="A must be a sparse matrix, got Tensor"):
+        ts.spmm(torch.ones(2, 3), torch.ones(3, 1))
+    with pytest.raises(TypeError, match="BSRMatrix"):
+        ts.bsr_spmm(A, torch.ones(3, 1))
+    with pytest.raises(TypeError, match="SciPy"):
+        ts.from_scipy(torch.ones(2))
+    with pytest.raises(ValueError, match="uplo"):
+        ts.spmv_symmetric(ts.eye_sparse(2), torch.ones(2), uplo="middle")
+    with pytest.raises(ValueError, match="exponent must be positive"):
+        ts.power(A, -1)
+    with pytest.raises(ValueError, match="format must be one of"):
+        A.asformat("dia")
+
+
+def test_a_pattern_whose_indices_were_changed_in_place_is_found_out_again():
+    A = csr()
+    A @ torch.ones(3)
+    A.T.to_dense()
+    A.col_indices[0] = 1
+    assert torch.equal(A.to_dense(), torch.tensor([[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]))
+    assert torch.equal(A.T.to_dense(), A.to_dense().T)

@@ -1,0 +1,102 @@
+"""Products with factors, symmetric products and sampled products."""
+
+import numpy as np
+import pytest
+import torch
+
+import trnsparse as ts
+
+from .cases import FORMATS, in_format, random_dense
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_factors_and_addends(name):
+    dense = random_dense(6, 5)
+    A = in_format(dense, name)
+    x, y = random_dense(5, 1, 1.0, 1)[:, 0], random_dense(6, 1, 1.0, 2)[:, 0]
+    B, C = random_dense(5, 3, 1.0, 3), random_dense(6, 3, 1.0, 4)
+    torch.testing.assert_close(ts.spmv(A, x, 2.0, y, 0.5), 2 * dense @ x + 0.5 * y)
+    torch.testing.assert_close(ts.spmm(A, B, 2.0, C, 0.5), 2 * dense @ B + 0.5 * C)
+    torch.testing.assert_close(ts.spmv(A, x, 2.0, torch.full_like(y, torch.nan)), 2 * dense @ x)
+    factor = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    ts.spmm(A, B, factor).sum().backward()
+    torch.testing.assert_close(factor.grad, (dense @ B).sum())
+
+
+@pytest.mark.parametrize("uplo", ["upper", "lower"])
+def test_symmetric_products_read_one_triangle(uplo):
+    half = random_dense(7, 7)
+    part = half.triu() if uplo == "upper" else half.tril()
+    x = random_dense(7, 1, 1.0, 1)[:, 0]
+    whole = part + part.T - torch.diag(part.diagonal())
+    found = ts.spmv_symmetric(ts.from_dense(part), x, 1.5, uplo)
+    torch.testing.assert_close(found, 1.5 * whole @ x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex128])
+def test_sampled_products(dtype):
+    dense = random_dense(6, 5)
+    C, D = (random_dense(n, 3, 1.0, n, dtype=dtype) for n in (6, 5))
+    found = ts.sddmm(ts.from_dense(dense), C, D)
+    assert found.dtype is dtype
+    want = (C @ D.T) * (dense != 0)
+    torch.testing.assert_close(found.to_dense(), want)
+
+
+def test_sampled_products_have_gradients_of_second_order():
+    pattern = ts.from_dense(random_dense(5, 4))
+    C, D = (random_dense(n, 3, 1.0, n).requires_grad_() for n in (5, 4))
+
+    def sampled(c, d):
+        return ts.sddmm(pattern, c, d).values
+
+    assert torch.autograd.gradcheck(sampled, (C, D))
+    assert torch.autograd.gradgradcheck(sampled, (C, D))
+    assert ts.sddmm(pattern, C.expand(2, 5, 3), D.expand(2, 4, 3)).batch_shape == (2,)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(30, 40), (3, 40), (300, 1), (40, 3000)])
+@pytest.mark.parametrize("density", [0.01, 0.5])
+def test_every_kernel_of_the_rule_gives_the_product(rows, width, density):
+    dense = random_dense(rows, 200, density, dtype=torch.float32)
+    B = random_dense(200, width, 1.0, 1, dtype=torch.float32)
+    A = ts.from_dense(dense)
+    want = dense.double() @ B.double()
+    bound = 400 * np.finfo(np.float32).eps * (dense.double().abs() @ B.double().abs())
+    assert ((A @ B - want).abs() <= bound).all()
+    assert ((A @ B[:, 0].contiguous() - want[:, 0]).abs() <= bound[:, 0]).all()
+
+
+def test_operands_that_are_not_contiguous():
+    dense = random_dense(50, 60, 0.5)
+    B = random_dense(4, 60, 1.0, 1).T
+    torch.testing.assert_close(ts.from_dense(dense) @ B, dense @ B)
+    sparse = random_dense(50, 60, 0.02)
+    torch.testing.assert_close(ts.from_dense(sparse) @ B, sparse @ B)
+    every_other = ts.from_dense(sparse)
+    strided = every_other.with_values(every_other.values.repeat_interleave(2)[::2])
+    torch.testing.assert_close(strided @ B, sparse @ B)
+
+
+def test_the_gradient_of_a_product_keeps_to_the_pattern():
+    n = 200_000  # a dense matrix of this order would take 160 GB
+    places = torch.arange(n)
+    A = ts.CSRMatrix(torch.ones(n), places, torch.arange(n + 1), (n, n)).requires_grad_()
+    x = torch.ones(n, requires_grad=True)
+    (A @ x).sum().backward()
+    assert torch.equal(A.grad, torch.ones(n))
+    assert torch.equal(x.grad, torch.ones(n))
+
+
+@pytest.mark.parametrize("shape", [(20, 14), (16, 16), (3, 40)])
+def test_block_gradients_where_blocks_reach_over_the_edge(shape):
+    dense = random_dense(*shape, 0.2)
+    A = ts.BSRMatrix.from_dense(dense, block_size=8)
+    B = random_dense(shape[1], 3, 1.0, 5).requires_grad_()
+    blocks = A.blocks.detach().requires_grad_()
+    G = random_dense(shape[0], 3, 1.0, 6)
+    (A._with_data(blocks) @ B * G).sum().backward()
+    torch.testing.assert_close(B.grad, dense.T @ G)
+    by_dense = G @ B.detach().T
+    stored = A._with_data(torch.ones_like(A.blocks)).to_dense()
+    torch.testing.assert_close(A._with_data(blocks.grad).to_dense(), by_dense * stored)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnsci.core.eager import unwatched
+
 __all__ = ["screened_product"]
+
+# Below this share of the matrix it is worth to copy the part that matters.
+_WORTH_A_COPY = 0.5
 
 
 def screened_product(
@@ -13,9 +18,20 @@ def screened_product(
 ) -> Tensor:
     """Return ``(a where row_bounds[i] * col_bounds[j] > cutoff, else 0) @ b``.
 
-    Rows without such an element are zero, and columns without one are not read: with bounds sorted
-    into few large ones, as integrals have them, the product shrinks to the part that matters.
+    Rows and columns that have no such element are left out where they are many.
     """
-    kept = torch.outer(row_bounds, col_bounds) > cutoff
+    if unwatched(row_bounds) and unwatched(col_bounds) and a.numel():
+        rows = (row_bounds * col_bounds.max() > cutoff).nonzero().squeeze(-1)
+        columns = (col_bounds * row_bounds.max() > cutoff).nonzero().squeeze(-1)
+        if rows.numel() * columns.numel() < _WORTH_A_COPY * a.numel():
+            part = a.index_select(0, rows).index_select(1, columns)
+            right = b.index_select(0, columns)
+            product = _masked(part, row_bounds[rows], col_bounds[columns], right, cutoff)
+            return product.new_zeros(a.shape[0], b.shape[1]).index_copy(0, rows, product)
+    return _masked(a, row_bounds, col_bounds, b, cutoff)
+
+
+def _masked(a: Tensor, rows: Tensor, columns: Tensor, b: Tensor, cutoff: float) -> Tensor:
+    kept = torch.outer(rows, columns) > cutoff
     # A multiplication by the mask would make NaN of an infinite element that is screened out.
     return a.masked_fill(~kept, 0.0) @ b

@@ -1,0 +1,136 @@
+"""Approximate inverses for iterative methods: the diagonal, its blocks, and multigrid cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import OperandError, SingularMatrixError
+from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix, from_scipy
+
+__all__ = [
+    "amg_preconditioner",
+    "block_jacobi_preconditioner",
+    "bsr_diagonal",
+    "jacobi_preconditioner",
+    "jacobi_preconditioner_bsr",
+]
+
+_TINY = 1e-15
+
+
+def bsr_diagonal(A: SparseMatrix) -> Tensor:
+    """Return the main diagonal, zero where nothing is stored."""
+    return A.diagonal()
+
+
+def jacobi_preconditioner(A: SparseMatrix) -> Callable[[Tensor], Tensor]:
+    """Return the division by the diagonal of a matrix of any format.
+
+    Raises:
+        SingularMatrixError: An element of the diagonal is zero, or nearly so.
+    """
+    diagonal = A.diagonal().detach()
+    small = (diagonal.abs() < _TINY).nonzero()
+    if small.numel():
+        raise SingularMatrixError(
+            f"jacobi_preconditioner: the diagonal must not be zero, "
+            f"got {diagonal[small[0, 0]].item()} at {int(small[0, 0])}"
+        )
+    inverse = 1 / diagonal
+
+    def apply(r: Tensor) -> Tensor:
+        return r * (inverse if r.ndim == 1 else inverse.unsqueeze(-1))
+
+    return apply
+
+
+jacobi_preconditioner_bsr = jacobi_preconditioner
+
+
+def block_jacobi_preconditioner(A: BSRMatrix) -> Callable[[Tensor], Tensor]:
+    """Return the solution with the diagonal blocks of a matrix in blocks.
+
+    Raises:
+        SingularMatrixError: A diagonal block is missing or has no inverse.
+    """
+    size, blocks = A.block_size, -(-A.shape[0] // A.block_size)
+    pattern = A.pattern
+    chosen = (pattern.row_indices == pattern.indices).nonzero().squeeze(-1)
+    diagonal = A.blocks.new_zeros(blocks, size, size)
+    diagonal = diagonal.index_add(0, pattern.indices[chosen], A.blocks.detach()[chosen])
+    # Where the last block reaches over the edge, the identity stands.
+    beyond = torch.arange(blocks * size, device=A.device) >= A.shape[0]
+    diagonal[-1].diagonal().masked_fill_(beyond[-size:], 1.0)
+    factors, pivots, failed = torch.linalg.lu_factor_ex(diagonal)
+    if bool(failed.any()):
+        raise SingularMatrixError(
+            f"block_jacobi_preconditioner: diagonal block {int(failed.nonzero()[0])} has no inverse"
+        )
+
+    def apply(r: Tensor) -> Tensor:
+        columns = r.reshape(r.shape[0], -1)
+        padded = torch.nn.functional.pad(columns, (0, 0, 0, blocks * size - r.shape[0]))
+        solved = torch.linalg.lu_solve(factors, pivots, padded.reshape(blocks, size, -1))
+        return solved.reshape(blocks * size, -1)[: r.shape[0]].reshape(r.shape)
+
+    return apply
+
+
+def amg_preconditioner(
+    A: SparseMatrix, *, sweeps: int = 1, omega: float = 2 / 3, **options: Any
+) -> Callable[[Tensor], Tensor]:
+    """Return one V-cycle of algebraic multigrid for a symmetric positive definite matrix.
+
+    pyamg (the extra ``amg``) sets up the levels by smoothed aggregation; the cycle, with damped
+    Jacobi as smoother, runs on this library's products, wherever A is.
+
+    Args:
+        A: The matrix.
+        sweeps: Jacobi sweeps before and after each coarse correction.
+        omega: Damping of the sweeps.
+        **options: What ``pyamg.smoothed_aggregation_solver`` takes.
+
+    Raises:
+        OperandError: A is not square.
+        ModuleNotFoundError: pyamg is not installed.
+    """
+    if A.shape[0] != A.shape[1]:
+        raise OperandError(f"amg_preconditioner: A must be square, got {A.shape}")
+    import pyamg
+
+    matrix = A.to_csr().detach().cpu().to_scipy().tocsr()
+    hierarchy = pyamg.smoothed_aggregation_solver(matrix, **options)
+    levels = [_Level(level, A) for level in hierarchy.levels[:-1]]
+    coarse = torch.from_numpy(hierarchy.levels[-1].A.toarray()).to(A.device, A.dtype)
+    bottom = torch.linalg.pinv(coarse)
+
+    def cycle(depth: int, r: Tensor) -> Tensor:
+        if depth == len(levels):
+            return bottom @ r
+        level = levels[depth]
+        scaled = omega * level.inverse if r.ndim == 1 else omega * level.inverse.unsqueeze(-1)
+        x = scaled * r
+        for _ in range(sweeps - 1):
+            x = x + scaled * (r - level.A @ x)
+        x = x + level.P @ cycle(depth + 1, level.R @ (r - level.A @ x))
+        for _ in range(sweeps):
+            x = x + scaled * (r - level.A @ x)
+        return x
+
+    return lambda r: cycle(0, r)
+
+
+class _Level:
+    """A level of a hierarchy: its matrix, the ways up and down, and its inverted diagonal."""
+
+    def __init__(self, level: Any, like: SparseMatrix) -> None:
+        self.A, self.P, self.R = (self._taken(m, like) for m in (level.A, level.P, level.R))
+        self.inverse = 1 / self.A.diagonal()
+
+    @staticmethod
+    def _taken(matrix: Any, like: SparseMatrix) -> CSRMatrix:
+        return from_scipy(matrix.tocsr()).to(like.device, like.dtype)

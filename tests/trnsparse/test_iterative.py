@@ -141,9 +141,8 @@ def test_several_right_hand_sides_share_products():
     dense = spd_dense(N)
     B = random_dense(N, 4, 1.0, 5)
     B[:, 2] = 0
-    found = ts.cg(
-        ts.from_dense(dense), B, tol=1e-10, M=ts.jacobi_preconditioner(ts.from_dense(dense))
-    )
+    A = ts.from_dense(dense)
+    found = ts.cg(A, B, tol=1e-10, M=ts.jacobi_preconditioner(A))
     torch.testing.assert_close(found.x, torch.linalg.solve(dense, B), atol=1e-8, rtol=1e-8)
     assert torch.equal(found.x[:, 2], torch.zeros(N, dtype=torch.float64))
     each = [ts.cg(A, B[:, k], tol=1e-10).iterations for k in (0, 1, 3)]
@@ -187,9 +186,8 @@ def test_breakdown_reports_the_iterations_done():
     found = ts.cg(A, torch.ones(4, dtype=torch.float64))
     assert (found.iterations, found.info.reason, found.converged) == (0, "breakdown", False)
     assert found.residual == 1.0
-    limited = ts.cg(
-        ts.from_dense(laplacian_1d(60)), torch.ones(60, dtype=torch.float64), max_iter=3
-    )
+    A, b = ts.from_dense(laplacian_1d(60)), torch.ones(60, dtype=torch.float64)
+    limited = ts.cg(A, b, max_iter=3)
     assert (limited.iterations, limited.info.reason) == (3, "limit")
     assert len(limited.info.residuals) == 4
 

@@ -105,11 +105,14 @@ def short_time(x: Value, window: Tensor, hop: int, onesided: bool, normalized: b
     return as_spectrum(parts).mT
 
 
-def product(a: Value, b: Value) -> Value:
-    """Return ``a @ b`` of two complex matrices, by an operation."""
-    from trnfft._operations import COMPLEX_GEMM
+def product(a: Value, b: Value, *, narrow: bool = False) -> Value:
+    """Return ``a @ b`` of two complex matrices, by an operation.
 
-    return as_spectrum(COMPLEX_GEMM(as_parts(a), as_parts(b)))
+    ``narrow`` says that bfloat16 holds their parts exactly.
+    """
+    from trnfft._operations import COMPLEX_GEMM, COMPLEX_GEMM_BF16
+
+    return as_spectrum((COMPLEX_GEMM_BF16 if narrow else COMPLEX_GEMM)(as_parts(a), as_parts(b)))
 
 
 def linear(x: Value, weight: Value, bias: Value | None) -> Value:

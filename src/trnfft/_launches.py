@@ -27,6 +27,7 @@ from trnsci.core.launch import Launcher
 
 __all__ = [
     "complex_gemm",
+    "complex_gemm_bf16",
     "complex_linear",
     "complex_mask",
     "short_time",
@@ -114,6 +115,13 @@ def complex_gemm(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
     blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], dtype_name(a.dtype)).blocks
     operands = *_parts(a, True), *_parts(b, True)
     return _joined(launch(gemm_kernels.complex_gemm, *operands, blocks))
+
+
+def complex_gemm_bf16(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
+    name = dtype_name(torch.bfloat16)
+    blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], name, wide=True).blocks
+    operands = *_parts(a.bfloat16(), True), *_parts(b.bfloat16(), True)
+    return _joined(launch(gemm_kernels.complex_gemm_bf16, *operands, blocks)).to(a.dtype)
 
 
 def complex_linear(launch: Launcher, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

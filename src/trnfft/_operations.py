@@ -181,6 +181,16 @@ COMPLEX_GEMM = _operation(
     flops=_gemm_flops,
 )
 
+# For operands whose parts bfloat16 holds exactly; gradients and tangents are none such, so their
+# products are those of COMPLEX_GEMM.
+COMPLEX_GEMM_BF16 = _operation(
+    "complex_gemm_bf16",
+    reference=_complex_gemm,
+    backward=rules.gemm_backward,
+    jvp=rules.gemm_jvp,
+    flops=_gemm_flops,
+)
+
 
 def _complex_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     product = _native(x, True) @ _native(weight, True).mT

@@ -200,6 +200,15 @@ def test_complex_products(size):
     assert relative_error(masked, wide(a) * wide(a)) <= FLOAT32_ERROR
 
 
+def test_the_narrow_product_runs_on_the_narrow_kernel():
+    a, b = (random_tensor(*s, dtype=torch.complex64) for s in ((130, 200), (200, 40)))
+    with launched("complex_gemm_bf16"):
+        product = trnfft.nki.complex_gemm_bf16(a, b)
+    narrow = [torch.complex(x.real.bfloat16().float(), x.imag.bfloat16().float()) for x in (a, b)]
+    assert product.dtype is torch.complex64
+    assert relative_error(product, wide(narrow[0]) @ wide(narrow[1])) <= FLOAT32_ERROR
+
+
 def test_kinds_of_operands_and_results():
     a = random_tensor(4, 6, dtype=torch.complex64)
     split = trnfft.ComplexTensor(a.real, a.imag)

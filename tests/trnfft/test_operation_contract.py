@@ -44,6 +44,11 @@ class TestOperations(DerivativeContract):
             (RE, IM, *MATRIX),
         ),
         Sample(
+            "complex_gemm_bf16",
+            lambda a, b, c, d: parts(trnfft.nki.complex_gemm_bf16(spectrum(a, b), spectrum(c, d))),
+            tuple(x.bfloat16().float() for x in (RE, IM, *MATRIX)),
+        ),
+        Sample(
             "complex_linear",
             lambda a, b, c, d: parts(trnfft.nki.complex_linear(spectrum(a, b), c, d)),
             (RE, IM, *WEIGHT),

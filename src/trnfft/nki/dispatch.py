@@ -20,24 +20,20 @@ def complex_gemm(a: Spectrum, b: Spectrum) -> Spectrum:
         ShapeError: The operands are not matrices that fit.
         DTypeError: An operand is not complex, or the dtypes differ.
     """
-    left, right = _operand("complex_gemm", "a", a), _operand("complex_gemm", "b", b)
-    _agree("complex_gemm", "a", left, "b", right)
-    if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
-        raise ShapeError(
-            f"complex_gemm: a and b must be matrices that fit, "
-            f"got {tuple(left.shape)} and {tuple(right.shape)}"
-        )
-    return _like(product(left, right), a)
+    return _like(product(*_factors("complex_gemm", a, b)), a)
 
 
 def complex_gemm_bf16(a: Spectrum, b: Spectrum) -> Spectrum:
     """Return ``a @ b`` with operands rounded to bfloat16 and sums in float32.
 
+    It takes a quarter of the Tensor engine's time for float32, and half the bytes. Gradients are
+    those of the exact product at the rounded operands.
+
     Raises:
         ShapeError, DTypeError: As ``complex_gemm``.
     """
-    operands = (_rounded(_operand("complex_gemm_bf16", n, x)) for n, x in (("a", a), ("b", b)))
-    return _like(complex_gemm(*operands), a)
+    left, right = map(_rounded, _factors("complex_gemm_bf16", a, b))
+    return _like(product(left, right, narrow=True), a)
 
 
 def complex_linear(x: Spectrum, w_real: Tensor, w_imag: Tensor) -> Spectrum:
@@ -87,6 +83,18 @@ def _operand(function: str, name: str, value: Spectrum) -> ComplexTensor:
     return ComplexTensor(value)
 
 
+def _factors(function: str, a: Spectrum, b: Spectrum) -> tuple[ComplexTensor, ComplexTensor]:
+    """Return two matrices that can be multiplied."""
+    left, right = _operand(function, "a", a), _operand(function, "b", b)
+    _agree(function, "a", left, "b", right)
+    if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
+        raise ShapeError(
+            f"{function}: a and b must be matrices that fit, "
+            f"got {tuple(left.shape)} and {tuple(right.shape)}"
+        )
+    return left, right
+
+
 def _agree(function: str, first: str, a: ComplexTensor, second: str, b: ComplexTensor) -> None:
     if a.dtype is not b.dtype:
         raise DTypeError(
@@ -101,4 +109,10 @@ def _like(result: Spectrum, operand: Spectrum) -> Spectrum:
 
 
 def _rounded(value: ComplexTensor) -> ComplexTensor:
-    return value.to(torch.bfloat16).to(torch.float32)
+    """Return what bfloat16 keeps of the parts; derivatives pass whole, as if nothing was lost."""
+    return ComplexTensor(_kept(value.real), _kept(value.imag))
+
+
+def _kept(part: Tensor) -> Tensor:
+    lost = (part.to(torch.bfloat16).to(part.dtype) - part).detach()
+    return part + lost

@@ -1,0 +1,135 @@
+"""``trnsci doctor``: what this machine can do, and why."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Literal
+
+import click
+
+__all__ = ["Diagnosis", "diagnoses", "doctor"]
+
+_EXTRAS = {
+    "numba": ("fast", "compiled loops in nkisim and trnrand"),
+    "matplotlib": ("plot", "pictures of plans, patterns and convergence"),
+    "cotengra": ("path", "plans of contractions with many operands, and slicing"),
+    "pyamg": ("amg", "algebraic multigrid as a preconditioner"),
+    "pyscf": ("pyscf", "molecules for the DF-MP2 examples"),
+}
+_MARKS = {"yes": "[ok]", "no": "[--]", "wrong": "[!!]"}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that a machine can or cannot do.
+
+    Attributes:
+        what: The thing.
+        state: ``"yes"``, ``"no"``, or ``"wrong"`` where something is there and does not work.
+        why: What was found.
+        remedy: How to get it; empty where there is nothing to do.
+    """
+
+    what: str
+    state: Literal["yes", "no", "wrong"]
+    why: str
+    remedy: str = ""
+
+
+@click.command()
+def doctor() -> None:
+    """Explain what this machine can do and why, and how to get the rest.
+
+    Exit status: 1 where something is installed that does not work.
+    """
+    found = list(diagnoses())
+    for entry in found:
+        click.echo(f"{_MARKS[entry.state]} {entry.what}: {entry.why}")
+        if entry.remedy:
+            click.echo(f"     {entry.remedy}")
+    if any(entry.state == "wrong" for entry in found):
+        raise SystemExit(1)
+
+
+def diagnoses() -> Iterator[Diagnosis]:
+    """Look at the machine; every answer is found, none is remembered."""
+    yield _python()
+    yield Diagnosis("run kernels on the simulator", "yes", "nkisim needs NumPy alone")
+    yield from _torch()
+    yield from _neuron()
+    for name, (extra, what) in _EXTRAS.items():
+        found = _version(name)
+        remedy = "" if found else f"in the checkout: pip install -c constraints.txt '.[{extra}]'"
+        state: Literal["yes", "no"] = "yes" if found else "no"
+        yield Diagnosis(what, state, f"{name} {found or 'is not installed'}", remedy)
+    yield from _environment()
+
+
+def _python() -> Diagnosis:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    why = f"Python {platform.python_version()}, {platform.machine()}, {cores} cores"
+    return Diagnosis("run trnsci", "yes", f"{why}, trnsci {_version('trnsci') or 'not installed'}")
+
+
+def _torch() -> Iterator[Diagnosis]:
+    if find_spec("torch") is None:
+        remedy = "in the checkout: pip install -c constraints.txt '.[torch]'"
+        yield Diagnosis("use the libraries", "no", "torch is not installed", remedy)
+        return
+    try:
+        import torch
+    except Exception as error:
+        yield Diagnosis("use the libraries", "wrong", f"torch does not import: {error}")
+        return
+    yield Diagnosis("use the libraries", "yes", f"torch {torch.__version__}")
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+        yield Diagnosis("use the libraries on a GPU", "yes", name)
+    else:
+        built = torch.version.cuda is not None
+        why = "no CUDA device answers" if built else "this torch was built without CUDA"
+        yield Diagnosis("use the libraries on a GPU", "no", why)
+
+
+def _neuron() -> Iterator[Diagnosis]:
+    what = "run kernels on a NeuronCore"
+    if find_spec("torch") is None:
+        yield Diagnosis(what, "no", "the libraries need torch")
+        return
+    from trnsci.core.device import neuron_device
+    from trnsci.core.provider import has_aws_nki
+
+    device, toolchain = neuron_device(), has_aws_nki()
+    tools = shutil.which("neuron-ls") is not None
+    if device is not None and toolchain:
+        yield Diagnosis(what, "yes", f"nki {_version('nki')} and a {device.kind} device")
+    elif device is not None:
+        remedy = "install nki>=0.3.0 of the Neuron SDK 2.29 or later"
+        yield Diagnosis(what, "wrong", "there is a NeuronCore, but AWS's NKI is missing", remedy)
+    else:
+        node = "the driver's tools are there, " if tools else ""
+        why = (
+            f"{node}no NeuronCore answers; AWS's NKI is {'there' if toolchain else 'not installed'}"
+        )
+        remedy = "until then: backend('simulator'), or TRNSCI_USE_SIMULATOR=1"
+        yield Diagnosis(what, "no", why, remedy)
+
+
+def _environment() -> Iterator[Diagnosis]:
+    prefixes = ("TRN", "NKI", "NKISIM", "NEURON_PLATFORM")
+    for name in sorted(os.environ):
+        if name.startswith(prefixes):
+            yield Diagnosis("steered by", "yes", f"{name}={os.environ[name]}")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,52 @@
+"""``trnsci status``: the validation table, computed from the records."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from trnsci.cli.validate import choose_libraries
+
+__all__ = ["status"]
+
+
+@click.command()
+@click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "md", "html", "json"]),
+    default="text",
+    show_default=True,
+)
+@click.option("--output", type=click.Path(dir_okay=False), help="Write to a file.")
+@click.option("--records", "folder", type=click.Path(file_okay=False), help="Where records are.")
+def status(libraries: tuple[str, ...], form: str, output: str | None, folder: str | None) -> None:
+    """Show what is known of every kernel in the tree.
+
+    A record counts as stale when a source it is about has changed since. Exit status: 0, or 1 where
+    a kernel failed or a record cannot be read.
+    """
+    from trnsci.validation import records_folder, render, rows
+
+    found, bad = rows(records_folder(folder), choose_libraries(libraries))
+    text = render(found, bad, form)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        _write(Path(output), text)
+        click.echo(output)
+    if bad or any(row.status == "failed" for row in found):
+        raise SystemExit(1)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(name, 0o644)
+    os.replace(name, path)

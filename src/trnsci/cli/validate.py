@@ -1,0 +1,130 @@
+"""``trnsci validate``: run every kernel's case on the simulator and keep the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from trnsci.validation import Record, Task
+
+__all__ = ["choose_libraries", "validate"]
+
+
+@click.command()
+@click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")
+@click.option("--kernel", "kernels", multiple=True, help="Only this kernel; may be repeated.")
+@click.option(
+    "--target",
+    default="all",
+    show_default=True,
+    help="Generation to compute on, such as gen3 or trn2; the others are checked without values.",
+)
+@click.option("--quick", is_flag=True, help="Compute on trn2 alone.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
+@click.option("--again", is_flag=True, help="Run also what has a record of today's sources.")
+@click.option("--records", "folder", type=click.Path(file_okay=False), help="Where records are.")
+def validate(
+    libraries: tuple[str, ...],
+    kernels: tuple[str, ...],
+    target: str,
+    quick: bool,
+    jobs: int,
+    again: bool,
+    folder: str | None,
+) -> None:
+    """Run every kernel on the simulator against its reference.
+
+    A kernel passes when its public function launches it, its result is within the bound, and none
+    of gen2, gen3 and gen4 finds anything in it. Each record is written as soon as it is made; a run
+    that was stopped goes on where it was. Exit status: 0 all passed, 1 some failed, 2 wrong usage.
+    """
+    from trnsci.validation import records_folder, tasks
+    from trnsci.validation import validate as run
+    from trnsci.validation.campaign import QUICK
+
+    chosen = choose_libraries(libraries)
+    values_on = QUICK if quick else _generations(target)
+    where = records_folder(folder)
+    todo = tasks(where, libraries=chosen, kernels=kernels, values_on=values_on, anew=again)
+    unknown = set(kernels) - {task.kernel for task in todo}
+    if unknown:
+        raise click.UsageError(f"no kernel is called {', '.join(sorted(unknown))}")
+    failed = []
+    with _progress(todo) as show:
+        for record in run(todo, where, values_on=values_on, jobs=jobs, started=show.started):
+            show.finished(record)
+            if record.status == "failed":
+                failed.append(record)
+    for record in failed:
+        click.echo(f"{record.library}.{record.kernel} failed: {record.message}", err=True)
+    known = sum(task.known is not None for task in todo)
+    click.echo(
+        f"{len(todo) - len(failed)} of {len(todo)} kernels passed, {known} of them before; "
+        f"records in {where}"
+    )
+    if failed:
+        raise SystemExit(1)
+
+
+def choose_libraries(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the libraries that were named, all if none was."""
+    from trnsci.validation import LIBRARIES
+
+    unknown = [name for name in given if name not in LIBRARIES]
+    if unknown:
+        raise click.UsageError(f"--lib: got {unknown[0]!r}, accepted: {', '.join(LIBRARIES)}")
+    return given or LIBRARIES
+
+
+def _generations(target: str) -> tuple[str, ...]:
+    from nkisim import SimOptions
+    from trnsci.validation import GENERATIONS
+
+    if target == "all":
+        return GENERATIONS
+    try:
+        return (SimOptions(target=target).generation().name,)
+    except ValueError as error:
+        raise click.UsageError(f"--target: {error}") from None
+
+
+class _Silent:
+    """Says nothing: what a log wants to see is the end."""
+
+    def started(self, task: Task) -> None:
+        """Note that a kernel runs."""
+
+    def finished(self, record: Record) -> None:
+        """Note that it is done."""
+
+
+class _Bar(_Silent):
+    """A bar with the kernel that runs."""
+
+    def __init__(self, bar: Any, total: int) -> None:
+        self._bar = bar
+        self._task = bar.add_task("", total=total)
+
+    def started(self, task: Task) -> None:
+        self._bar.update(self._task, description=f"{task.library}.{task.kernel}")
+
+    def finished(self, record: Record) -> None:
+        self._bar.advance(self._task)
+
+
+@contextmanager
+def _progress(todo: list[Task]) -> Iterator[_Silent]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Silent()
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Bar(bar, len(todo))

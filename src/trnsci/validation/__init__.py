@@ -1,0 +1,25 @@
+"""Evidence about the kernels: running their cases, keeping the records, showing the table."""
+
+from __future__ import annotations
+
+from trnsci.validation.campaign import LIBRARIES, Task, tasks, validate
+from trnsci.validation.record import Record, Unreadable, read_records, records_folder, write_record
+from trnsci.validation.running import GENERATIONS, run_case
+from trnsci.validation.table import Row, render, rows
+
+__all__ = [
+    "GENERATIONS",
+    "LIBRARIES",
+    "Record",
+    "Row",
+    "Task",
+    "Unreadable",
+    "read_records",
+    "records_folder",
+    "render",
+    "rows",
+    "run_case",
+    "tasks",
+    "validate",
+    "write_record",
+]

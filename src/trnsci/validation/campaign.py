@@ -1,0 +1,131 @@
+"""Which kernels are to be validated, and doing it: resumable, in several processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from trnsci.core.evidence import kernels_of
+from trnsci.validation.record import Record, fingerprint, read_records, write_record
+from trnsci.validation.running import GENERATIONS, run_case
+
+__all__ = ["LIBRARIES", "QUICK", "Task", "tasks", "validate"]
+
+LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
+QUICK = ("gen3",)
+"""Where a quick run computes values: on trn2."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kernel to be validated.
+
+    Attributes:
+        library, kernel: Which.
+        known: Its record, if it is about today's sources.
+    """
+
+    library: str
+    kernel: str
+    known: Record | None
+
+
+def tasks(
+    folder: Path,
+    *,
+    libraries: Iterable[str] = LIBRARIES,
+    kernels: Iterable[str] = (),
+    values_on: Sequence[str] = GENERATIONS,
+    anew: bool = False,
+) -> list[Task]:
+    """Return the kernels to be validated, with the records that still hold.
+
+    A record holds if no source has changed since and it computed on as many generations.
+
+    Args:
+        folder: Where the records are.
+        libraries: Import names.
+        kernels: Names of kernels; all without.
+        values_on: Generations to compute on.
+        anew: Whether no record counts.
+    """
+    records = {} if anew else read_records(folder)[0]
+    wanted = set(kernels)
+    found = []
+    for library in libraries:
+        for source in kernels_of(library):
+            if wanted and source.name not in wanted:
+                continue
+            record = records.get((library, source.name))
+            holds = (
+                record is not None
+                and record.status == "passed"
+                and record.fingerprint == fingerprint(library)
+                and set(values_on) <= set(record.values_on)
+            )
+            found.append(Task(library, source.name, record if holds else None))
+    return found
+
+
+def validate(
+    todo: Sequence[Task],
+    folder: Path,
+    *,
+    values_on: Sequence[str] = GENERATIONS,
+    jobs: int = 1,
+    started: Callable[[Task], None] = lambda task: None,
+) -> Iterator[Record]:
+    """Validate kernels and yield their records as they come; each is written at once.
+
+    Args:
+        todo: The kernels; those with a record that holds are not run again.
+        folder: Where records go.
+        values_on: Generations to compute on.
+        jobs: Processes to use.
+        started: Told of each kernel before it is waited for.
+    """
+    for task in todo:
+        if task.known is not None:
+            yield task.known
+    missing = [task for task in todo if task.known is None]
+    if jobs <= 1 or len(missing) <= 1:
+        for task in missing:
+            started(task)
+            record = run_case(task.library, task.kernel, values_on=values_on)
+            write_record(record, folder)
+            yield record
+        return
+    # A fresh interpreter for each worker: torch's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context) as pool:
+        running: dict[Future[Record], Task] = {}
+        waiting = iter(missing)
+        try:
+            while True:
+                for task in islice(waiting, jobs - len(running)):
+                    started(task)
+                    future = pool.submit(
+                        run_case, task.library, task.kernel, values_on=tuple(values_on)
+                    )
+                    running[future] = task
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    record = _result(future, running.pop(future))
+                    write_record(record, folder)
+                    yield record
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _result(future: Future[Record], task: Task) -> Record:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        message = f"the process that ran it died: {error}"
+        return Record(task.library, task.kernel, task.kernel, "failed", message=message)

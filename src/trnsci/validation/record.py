@@ -1,0 +1,195 @@
+"""The record of one kernel's validation: a JSON file, written whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = [
+    "Record",
+    "Unreadable",
+    "fingerprint",
+    "hardware_records",
+    "read_records",
+    "records_folder",
+    "stamp",
+    "write_record",
+]
+
+FORMAT = 1
+RECORDS_VARIABLE = "TRNSCI_RECORDS"
+_HARDWARE = Path(__file__).with_name("hardware")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was found out about one kernel.
+
+    Attributes:
+        library, kernel, title: Which.
+        status: Whether the result was right, the kernel ran and no generation found an error.
+        reference: What its result was compared with.
+        error, bound: Relative error in the L2 norm, and what is allowed.
+        launches: Launches of this kernel in one call.
+        public: Whether that call was one of the public interface, under ``set_backend``.
+        generations: By name, the ids of the findings there; none is clean.
+        instructions, hbm_bytes: Of one launch, on the first generation that was run with values.
+        message: Why it failed; empty where it did not.
+        fingerprint: Of the sources that the record is about.
+        stamp: Date, versions, commit and, for hardware, the instance and the SDK.
+        values_on: Generations that computed values; the others were checked without.
+    """
+
+    library: str
+    kernel: str
+    title: str
+    status: Literal["passed", "failed"]
+    reference: str = ""
+    error: float | None = None
+    bound: float | None = None
+    launches: int = 0
+    public: bool = True
+    generations: dict[str, list[str]] = field(default_factory=dict)
+    instructions: int = 0
+    hbm_bytes: int = 0
+    message: str = ""
+    fingerprint: str = ""
+    stamp: dict[str, str] = field(default_factory=dict)
+    values_on: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the text of the file."""
+        content = {"format": FORMAT, **dataclasses.asdict(self)}
+        return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Record:
+        """Return the record of a file's text.
+
+        Raises:
+            ValueError: The text is no record of this format.
+        """
+        content = json.loads(text)
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+            raise ValueError(f"no record of format {FORMAT}")
+        names = {entry.name for entry in dataclasses.fields(cls)}
+        if set(content) != names:
+            raise ValueError(f"other fields than a record has: {sorted(set(content) ^ names)}")
+        if content["status"] not in ("passed", "failed"):
+            raise ValueError(f"a status of {content['status']!r}")
+        content["values_on"] = tuple(content["values_on"])
+        return cls(**content)
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that should hold a record and does not.
+
+    Attributes:
+        path: The file.
+        why: What is wrong with it.
+    """
+
+    path: Path
+    why: str
+
+
+def records_folder(given: str | os.PathLike[str] | None = None) -> Path:
+    """Return where records are: the folder given, that of TRNSCI_RECORDS, or the user's cache."""
+    named = given or os.environ.get(RECORDS_VARIABLE)
+    if named:
+        return Path(named)
+    cached = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cached) / "trnsci" / "records"
+
+
+def write_record(record: Record, folder: Path) -> Path:
+    """Write a record; another process sees the old file or the new one, never a part."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record.library}.{record.kernel}.json"
+    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.stem}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(record.to_json())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read_records(folder: Path) -> tuple[dict[tuple[str, str], Record], list[Unreadable]]:
+    """Return the records of a folder by library and kernel, and the files that hold none."""
+    found: dict[tuple[str, str], Record] = {}
+    bad = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            record = Record.from_json(path.read_text(encoding="utf-8"))
+        except (ValueError, TypeError, OSError) as error:
+            bad.append(Unreadable(path, str(error)))
+        else:
+            found[record.library, record.kernel] = record
+    return found, bad
+
+
+def hardware_records() -> dict[tuple[str, str], Record]:
+    """Return the records of runs on a NeuronCore that came with this version."""
+    return read_records(_HARDWARE)[0]
+
+
+@cache
+def fingerprint(library: str) -> str:
+    """Return a hash of the sources that a library's kernels are made of and run on."""
+    digest = hashlib.sha256()
+    for package in sorted({"nkisim", "trnblas", "trnsci", library}):
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:
+            continue
+        root = Path(spec.origin).parent
+        for path in sorted((root / "core" if package == "trnsci" else root).rglob("*.py")):
+            digest.update(str(path.relative_to(root)).encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def stamp() -> dict[str, str]:
+    """Return the versions and the commit that a record made now is about; the date is the run's."""
+    found = {"python": sys.version.partition(" ")[0]}
+    for name in ("trnsci", "torch", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    commit = _commit()
+    return {**found, "commit": commit} if commit else found
+
+
+def _commit() -> str:
+    """Return the commit of the checkout that this file is in, with a + if files differ from it."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> Any:
+        return subprocess.run(
+            ["git", "-C", str(here), *arguments], capture_output=True, text=True, timeout=30
+        )
+
+    try:
+        head = git("rev-parse", "--short=12", "HEAD")
+        if head.returncode or git("ls-files", "--error-unmatch", __file__).returncode:
+            return ""
+        changed = git("status", "--porcelain", "--untracked-files=no").stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return str(head.stdout.strip()) + ("+" if changed else "")

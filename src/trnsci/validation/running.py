@@ -1,0 +1,169 @@
+"""Running one case on the simulator: the result, the launch, the findings on each generation."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any, Literal
+
+import torch
+
+import nkisim
+from trnsci.core.counters import counts
+from trnsci.core.environment import library_switch
+from trnsci.core.evidence import Case, relative_error
+from trnsci.core.launch import SIMULATE
+from trnsci.core.provider import provider
+from trnsci.validation.record import Record, fingerprint, stamp
+
+__all__ = ["GENERATIONS", "find_case", "run_case"]
+
+GENERATIONS = ("gen2", "gen3", "gen4")
+
+
+class _Observer:
+    """Runs kernels in place of the simulator, and keeps what it saw of one of them.
+
+    Attributes:
+        kernel: The one that is watched.
+        values_on: The generations it is run on with values, the first of which gives the results.
+        findings: Ids by generation.
+        instructions, hbm_bytes: Of one launch.
+    """
+
+    def __init__(self, kernel: str, values_on: Sequence[str]) -> None:
+        self.kernel = kernel
+        self.values_on = values_on
+        self.findings: dict[str, list[str]] = {}
+        self.instructions = 0
+        self.hbm_bytes = 0
+
+    def __call__(self, kernel: Any) -> Callable[..., Any]:
+        """Return the kernel as a function of arrays."""
+        if kernel.__name__ != self.kernel:
+            return nkisim.simulate(kernel, target=self.values_on[0])
+
+        def run(*arguments: Any) -> Any:
+            first = self.values_on[0]
+            self.instructions = self.hbm_bytes = 0
+            found = self._checked(kernel, first, arguments, watchers=(self._count,))
+            for generation in GENERATIONS:
+                if generation != first:
+                    values = generation in self.values_on
+                    self._checked(kernel, generation, arguments, values=values)
+            if found.stopped:
+                raise RuntimeError(f"{self.kernel} stopped on {first}: {found.stopped}")
+            return found.outputs
+
+        return run
+
+    def _checked(self, kernel: Any, generation: str, arguments: Any, **options: Any) -> Any:
+        report = nkisim.check(kernel, target=generation, **options)(*arguments)
+        ids = Counter(finding.rule.id for finding in report.findings)
+        self.findings.setdefault(generation, []).extend(ids)
+        return report
+
+    def _count(self, event: Any) -> None:
+        self.instructions += 1
+        for _, tensor in (*event.reads, *event.writes):
+            if "hbm" in tensor.buffer.value:
+                self.hbm_bytes += tensor.size * tensor.dtype.itemsize
+
+
+def find_case(library: str, kernel: str) -> Case:
+    """Return the case of a kernel.
+
+    Raises:
+        LookupError: The library names none for it.
+    """
+    cases: tuple[Case, ...] = import_module(f"{library}.evidence").CASES
+    for case in cases:
+        if case.kernel == kernel:
+            return case
+    raise LookupError(f"{library}.evidence has no case for the kernel {kernel!r}")
+
+
+def run_case(
+    library: str,
+    kernel: str,
+    *,
+    values_on: Sequence[str] = GENERATIONS,
+    path: Literal["simulator", "nki"] = "simulator",
+) -> Record:
+    """Run the case of a kernel through the public interface, with nothing left to torch.
+
+    Args:
+        library: Import name.
+        kernel: Name of the kernel's function.
+        values_on: Generations to compute on; the others are checked without values.
+        path: The simulator, or a NeuronCore. Only nkisim tells of generations and costs; AWS's
+            simulator and the device give the result and the launch.
+    """
+    watched = path == "simulator" and provider() == "nkisim"
+    observer = _Observer(kernel, values_on)
+    error = bound = None
+    launches, public, message, title, reference = 0, False, "", kernel, ""
+    try:
+        case = find_case(library, kernel)
+        title, reference, public = case.title, case.reference, case.public
+        inputs = case.inputs()
+        bound = float(case.bound(*inputs))
+        before = counts()
+        seen = SIMULATE.scope(observer) if watched else nullcontext()
+        with _kernels_only(library, path), seen, torch.no_grad():
+            got = case.call(*inputs)
+        launches = (counts() - before).launches[kernel]
+        error = relative_error(got, case.expected(*inputs))
+        message = _fault(error, bound, launches, observer)
+    except Exception as raised:
+        place = traceback.extract_tb(raised.__traceback__)[-1]
+        message = f"{type(raised).__name__}: {raised} ({place.name}, line {place.lineno})"
+    return Record(
+        library=library,
+        kernel=kernel,
+        title=title,
+        status="failed" if message else "passed",
+        reference=reference,
+        error=error,
+        bound=bound,
+        launches=launches,
+        public=public,
+        generations={name: sorted(set(ids)) for name, ids in observer.findings.items()},
+        instructions=observer.instructions,
+        hbm_bytes=observer.hbm_bytes,
+        message=message,
+        fingerprint=fingerprint(library),
+        stamp={"date": datetime.now(UTC).isoformat(timespec="seconds"), **stamp()},
+        values_on=tuple(values_on) if watched else (),
+    )
+
+
+def _fault(error: float, bound: float, launches: int, observer: _Observer) -> str:
+    """Say what is wrong with a finished run; the empty string if nothing is."""
+    if not launches:
+        return "the public call did not launch the kernel"
+    if not error <= bound:
+        return f"the result is off by {error:.2g}, allowed {bound:.2g}"
+    found = {name: sorted(set(observer.findings.get(name, ()))) for name in GENERATIONS}
+    return "; ".join(f"{name} finds {', '.join(ids)}" for name, ids in found.items() if ids)
+
+
+@contextmanager
+def _kernels_only(library: str, path: str) -> Iterator[None]:
+    """Send the calls of a library to kernels, and let none fall back to torch."""
+    require = library_switch(library, "REQUIRE_NKI").name
+    before = os.environ.get(require)
+    os.environ[require] = "1"
+    try:
+        with import_module(library).backend(path):
+            yield
+    finally:
+        if before is None:
+            del os.environ[require]
+        else:
+            os.environ[require] = before

@@ -1,0 +1,48 @@
+"""Every kernel of every library has a case, and the case passes on each path this machine has."""
+
+import importlib
+
+import pytest
+
+from trnsci.core.device import neuron_device
+from trnsci.core.evidence import kernels_of
+from trnsci.validation import GENERATIONS, LIBRARIES, run_case
+
+KERNELS = [(library, source.name) for library in LIBRARIES for source in kernels_of(library)]
+EVERY_KERNEL = pytest.mark.parametrize(("library", "kernel"), KERNELS)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_kernels_and_cases_are_the_same_set(library):
+    kernels = [source.name for source in kernels_of(library)]
+    assert len(kernels) == len(set(kernels))
+    if kernels:
+        cases = [case.kernel for case in importlib.import_module(f"{library}.evidence").CASES]
+        assert sorted(cases) == sorted(kernels)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_kernel_names_its_lever(library):
+    assert [source.name for source in kernels_of(library) if not source.lever] == []
+
+
+@pytest.mark.nki_simulator
+@EVERY_KERNEL
+def test_on_the_simulator(library, kernel):
+    record = run_case(library, kernel, values_on=("gen3",))
+    assert record.message == ""
+    assert record.status == "passed"
+    assert record.launches > 0
+    assert record.error <= record.bound < 1e-2
+    assert record.generations == {name: [] for name in GENERATIONS}
+    assert record.instructions > 0
+    assert record.hbm_bytes > 0
+
+
+@pytest.mark.neuron
+@pytest.mark.skipif(neuron_device() is None, reason="needs a NeuronCore that torch can reach")
+@EVERY_KERNEL
+def test_on_the_device(library, kernel):
+    record = run_case(library, kernel, path="nki")
+    assert record.message == ""
+    assert record.launches > 0

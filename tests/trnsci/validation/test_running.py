@@ -1,0 +1,85 @@
+"""A case that is wrong in any way makes a failed record, which says why."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import trnblas.evidence
+from trnsci.validation import run_case
+from trnsci.validation.running import find_case
+
+GEMM = find_case("trnblas", "gemm")
+
+
+def with_gemm(monkeypatch, **changes):
+    monkeypatch.setattr(trnblas.evidence, "CASES", (dataclasses.replace(GEMM, **changes),))
+    return run_case("trnblas", "gemm", values_on=("gen3",))
+
+
+def test_a_right_kernel_passes(monkeypatch):
+    record = with_gemm(monkeypatch)
+    assert (record.status, record.message) == ("passed", "")
+    assert record.title == "GEMM"
+    assert record.reference == "torch in float64"
+    assert record.values_on == ("gen3",)
+    assert set(record.generations) == {"gen2", "gen3", "gen4"}
+    assert {"date", "trnsci", "torch", "numpy", "python"} <= set(record.stamp)
+    assert len(record.fingerprint) == 16
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"expected": lambda a, b: 2 * (a.double() @ b.double())}, "the result is off by 0.5"),
+        ({"expected": lambda a, b: a}, "the result is off by inf"),
+        ({"call": lambda a, b: a @ b}, "did not launch the kernel"),
+        ({"call": lambda a, b: a @ torch.zeros(3)}, "RuntimeError: "),
+        ({"kernel": "another"}, "LookupError: trnblas.evidence has no case"),
+    ],
+    ids=["wrong value", "wrong shape", "torch computed it", "raises", "no case"],
+)
+def test_what_is_wrong_is_said(monkeypatch, changes, said):
+    record = with_gemm(monkeypatch, **changes)
+    assert record.status == "failed"
+    assert said in record.message
+
+
+def test_a_finding_on_one_generation_fails(monkeypatch):
+    from trnblas._kernels.gemm import gemm
+    from trnsci.core.nki import nisa, nl
+
+    original = gemm.function
+
+    def careless(*arguments):
+        tile = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.sbuf)
+        other = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=other, src=tile)  # nothing has written `tile`
+        return original(*arguments)
+
+    monkeypatch.setattr(gemm, "function", careless)
+    record = run_case("trnblas", "gemm", values_on=("gen3",))
+    assert record.status == "failed"
+    assert record.error <= record.bound
+    assert record.message.startswith("gen2 finds ")
+    assert all("M001" in found for found in record.generations.values())
+
+
+def test_a_call_that_falls_back_fails(monkeypatch):
+    def refused(*arguments):
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr("trnblas._launches.gemm", refused)
+    record = run_case("trnblas", "gemm", values_on=("gen3",))
+    assert record.status == "failed"
+    assert "no room" in record.message
+    assert record.launches == 0
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch):
+    monkeypatch.setenv("TRNBLAS_REQUIRE_NKI", "0")
+    run_case("trnblas", "pair_energy", values_on=("gen3",))
+    import os
+
+    assert os.environ["TRNBLAS_REQUIRE_NKI"] == "0"
+    assert trnblas.get_backend() == "auto"

@@ -19,6 +19,7 @@ from trnsparse.algebra import (
     transpose,
 )
 from trnsparse.attention import block_sparse_attention, block_sparse_attention_tiled
+from trnsparse.direct import SparseLU, splu, spsolve, sptrsv
 from trnsparse.formats import (
     BSRMatrix,
     COOMatrix,
@@ -51,6 +52,7 @@ from trnsparse.masks import (
     global_window_mask,
     local_window_mask,
 )
+from trnsparse.orderings import BlockOrdering, bandwidth, block_ordering, permuted, rcm
 from trnsparse.preconditioners import (
     amg_preconditioner,
     block_jacobi_preconditioner,
@@ -78,15 +80,19 @@ __all__ = [
     "HAS_NKI",
     "AttentionMask",
     "BSRMatrix",
+    "BlockOrdering",
     "COOMatrix",
     "CSCMatrix",
     "CSRMatrix",
     "ELLMatrix",
     "NkiFallbackWarning",
+    "SparseLU",
     "SparseMatrix",
     "amg_preconditioner",
     "backend",
+    "bandwidth",
     "block_jacobi_preconditioner",
+    "block_ordering",
     "block_sparse_attention",
     "block_sparse_attention_tiled",
     "bsr_diagonal",
@@ -113,9 +119,11 @@ __all__ = [
     "minres",
     "multiply",
     "nnz_per_row",
+    "permuted",
     "power",
     "power_iteration",
     "power_iteration_bsr",
+    "rcm",
     "richardson",
     "richardson_bsr",
     "schwarz_bounds",
@@ -128,9 +136,12 @@ __all__ = [
     "sparse_transpose",
     "sparsity_stats",
     "spgemm",
+    "splu",
     "spmm",
     "spmv",
     "spmv_symmetric",
+    "spsolve",
+    "sptrsv",
     "transpose",
 ]
 

@@ -1,0 +1,213 @@
+"""Direct solutions: by sparse factors on a CPU, and by substitution with a triangle.
+
+Gradients are solutions with the adjoint matrix, by the same factors; those by the entries keep to
+the pattern.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import agree
+from trnsci.core.arrays import array_of, tensor_of
+from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
+from trnsparse._patterns import Pattern
+from trnsparse._torch import as_torch_csr, sampled_product
+from trnsparse.formats import CSRMatrix, SparseMatrix
+
+__all__ = ["SparseLU", "splu", "spsolve", "sptrsv"]
+
+_NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+class _Inverse(Protocol):
+    """What solves with one matrix, or with its conjugate transpose."""
+
+    def apply(self, b: Tensor, adjoint: bool) -> Tensor:
+        """Return the solution for a matrix of right-hand sides, outside of autograd's graph."""
+        ...
+
+
+def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
+    """Return x with ``A x = b``, by SciPy's sparse LU factors.
+
+    Args:
+        A: A square matrix of any format. One that is elsewhere is factored on the CPU.
+        b: A vector (n,) or matrix (n, k), of A's dtype and device.
+
+    Gradients of any order reach the entries of A, on its pattern, and b, by the same factors.
+
+    Raises:
+        OperandError: The shapes do not fit.
+        SingularMatrixError: A has no inverse.
+        DTypeError: SciPy has no factors of the dtype.
+
+    Example:
+        >>> spsolve(2 * eye_sparse(2), torch.tensor([2.0, 4.0]))
+        tensor([1., 2.])
+    """
+    return splu(A).solve(b)
+
+
+def splu(A: SparseMatrix) -> SparseLU:
+    """Return the LU factors of a square matrix, to solve with often.
+
+    Raises:
+        OperandError: A is not square.
+        SingularMatrixError: A has no inverse.
+        DTypeError: SciPy has no factors of the dtype.
+    """
+    return SparseLU(A)
+
+
+class SparseLU:
+    """The LU factors of a square sparse matrix; ``splu`` makes them.
+
+    Attributes:
+        shape: Of the matrix.
+        nnz: Entries of both factors: what the fill-in comes to.
+    """
+
+    def __init__(self, A: SparseMatrix) -> None:
+        from scipy.sparse.linalg import splu as factored
+
+        self.matrix = _square("splu", A)
+        self.shape = A.shape
+        if A.dtype not in _NATIVE:
+            raise DTypeError(f"splu: takes float32, float64 and complex matrices, got {A.dtype}")
+        self._factors: Any = None
+        self.nnz = 0
+        if A.shape[0]:
+            try:
+                # SuperLU works by columns, and takes indices of 32 bits.
+                self._factors = factored(self.matrix.detach().cpu().to_scipy().tocsc())
+            except RuntimeError as error:
+                raise SingularMatrixError(f"splu: the matrix has no inverse: {error}") from error
+            self.nnz = int(self._factors.nnz)
+
+    def solve(self, b: Tensor) -> Tensor:
+        """Return x with ``A x = b`` for a vector (n,) or matrix (n, k)."""
+        return _solved("spsolve", self.matrix, self, b)
+
+    def apply(self, b: Tensor, adjoint: bool) -> Tensor:
+        """Return the solution for a matrix of right-hand sides, outside of autograd's graph."""
+        if self._factors is None:
+            return b.clone()
+        right = array_of(b.detach().cpu().resolve_conj().contiguous())
+        found = tensor_of(self._factors.solve(right, trans="H" if adjoint else "N"))
+        return found.to(b.device)
+
+
+def sptrsv(
+    A: SparseMatrix, b: Tensor, *, lower: bool = True, unit: bool = False, trans: bool = False
+) -> Tensor:
+    """Return x with ``T x = b`` for a triangle T of a sparse matrix, by substitution.
+
+    Args:
+        A: A square matrix of any format, of which one triangle is read.
+        b: A vector (n,) or matrix (n, k), of A's dtype and device.
+        lower: Whether it is the lower triangle.
+        unit: Whether the diagonal is taken for ones, and not read.
+        trans: Whether to solve with the transpose of the triangle.
+
+    Gradients of any order reach the entries of the triangle, and b.
+
+    Raises:
+        OperandError: The shapes do not fit.
+        SingularMatrixError: The diagonal has a zero.
+        DTypeError: There is no substitution in the dtype.
+    """
+    csr = _square("sptrsv", A).sum_duplicates()
+    if A.dtype not in _NATIVE:
+        raise DTypeError(f"sptrsv: takes float32, float64 and complex matrices, got {A.dtype}")
+    rows, columns = csr.pattern.row_indices, csr.col_indices
+    read = rows >= columns if lower else rows <= columns
+    if unit:
+        read = read & (rows != columns)
+    elif not bool((csr.diagonal().detach() != 0).all()):
+        raise SingularMatrixError("sptrsv: the diagonal has a zero; unit=True takes it for ones")
+    # Entries outside have no effect and, multiplied away here, no gradient.
+    triangle = csr.with_values(torch.where(read, csr.values, 0.0)) if not read.all() else csr
+    if trans:
+        triangle, lower = triangle.transpose(), not lower
+    return _solved("sptrsv", triangle, _Triangle(triangle, lower, unit), b)
+
+
+class _Triangle:
+    """A triangle to substitute with."""
+
+    def __init__(self, matrix: CSRMatrix, lower: bool, unit: bool) -> None:
+        values = matrix.values.detach().resolve_conj()
+        if unit:  # what is stored there may be zero, and is not read
+            diagonal = matrix.pattern.row_indices == matrix.col_indices
+            values = values.masked_fill(diagonal, 1.0)
+        self.values, self.pattern = values, matrix.pattern
+        self.lower, self.unit = lower, unit
+
+    def apply(self, b: Tensor, adjoint: bool) -> Tensor:
+        """Return the solution for a matrix of right-hand sides, outside of autograd's graph."""
+        if not b.numel():
+            return b.clone()
+        values = self.values.conj().resolve_conj() if adjoint else self.values
+        solve: Any = torch.triangular_solve
+        right = b.detach().resolve_conj().contiguous()
+        found: Tensor = solve(
+            right,
+            as_torch_csr(values, self.pattern),
+            upper=not self.lower,
+            transpose=adjoint,
+            unitriangular=self.unit,
+        ).solution
+        return found
+
+
+class _Solve(torch.autograd.Function):
+    """A solution as one node, whose gradients are solutions again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, b: Tensor, pattern: Pattern, inverse: _Inverse, adjoint: bool
+    ) -> Tensor:
+        """Return the solution."""
+        x = inverse.apply(b, adjoint)
+        ctx.save_for_backward(values, x)
+        ctx.others = pattern, inverse, adjoint
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients by the entries and by the right-hand sides."""
+        (values, x), (pattern, inverse, adjoint) = ctx.saved_tensors, ctx.others
+        by_b = _solve(values, grads[0], pattern, inverse, not adjoint)
+        by_values = None
+        if ctx.needs_input_grad[0]:
+            left, right = (x, by_b) if adjoint else (by_b, x)
+            by_values = -sampled_product(pattern, left, right.conj())
+        return by_values, by_b, None, None, None
+
+
+_solve: Any = _Solve.apply
+
+
+def _solved(function: str, matrix: CSRMatrix, inverse: _Inverse, b: Tensor) -> Tensor:
+    agree(function, "A", matrix.values, "b", b)
+    if b.ndim not in (1, 2) or b.shape[0] != matrix.shape[0]:
+        raise OperandError(
+            f"{function}: A and b must agree in their rows, got {matrix.shape} and {tuple(b.shape)}"
+        )
+    columns = b if b.ndim == 2 else b.unsqueeze(-1)
+    x: Tensor = _solve(matrix.values, columns, matrix.pattern, inverse, False)
+    return x if b.ndim == 2 else x.squeeze(-1)
+
+
+def _square(function: str, A: SparseMatrix) -> CSRMatrix:
+    if not isinstance(A, SparseMatrix):
+        raise DTypeError(f"{function}: A must be a sparse matrix, got {type(A).__name__}")
+    if A.shape[0] != A.shape[1]:
+        raise OperandError(f"{function}: A must be square, got {A.shape}")
+    if A.batch_shape:
+        raise OperandError(f"{function}: takes one matrix, not a batch {A.batch_shape}")
+    return A.to_csr()

@@ -1,0 +1,95 @@
+"""Direct solutions and substitutions, with their gradients."""
+
+import pytest
+import torch
+
+import trnsparse as ts
+
+from .cases import FORMATS, in_format, random_dense, spd_dense
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+
+
+def general(n, seed=0, dtype=torch.float64):
+    return random_dense(n, n, 0.2, seed, dtype) + 4 * torch.eye(n, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", FORMATS)
+def test_solutions_are_those_of_the_dense_matrix(name, dtype):
+    dense = general(12, dtype=dtype)
+    b = random_dense(12, 3, 1.0, 1, dtype)
+    A = in_format(dense, name)
+    torch.testing.assert_close(ts.spsolve(A, b), torch.linalg.solve(dense, b))
+    torch.testing.assert_close(ts.spsolve(A, b[:, 0]), torch.linalg.solve(dense, b[:, 0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_gradients_of_solutions_are_adjoint_solutions(dtype):
+    A = ts.from_dense(general(5, dtype=dtype))
+    values = A.values.detach().requires_grad_()
+    b = random_dense(5, 2, 1.0, 1, dtype).requires_grad_()
+
+    def solve(v, right):
+        return ts.spsolve(A.with_values(v), right)
+
+    assert torch.autograd.gradcheck(solve, (values, b))
+    assert torch.autograd.gradgradcheck(solve, (values, b))
+
+
+def test_factors_are_kept_and_counted():
+    dense = spd_dense(20)
+    factors = ts.splu(ts.from_dense(dense))
+    assert factors.nnz >= int((dense != 0).sum())
+    for seed in range(2):
+        b = random_dense(20, 1, 1.0, seed)
+        torch.testing.assert_close(factors.solve(b), torch.linalg.solve(dense, b))
+    assert ts.splu(ts.from_dense(torch.zeros(0, 0))).solve(torch.zeros(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize("lower", [False, True])
+def test_substitution_reads_one_triangle(lower, trans, unit, dtype):
+    dense = general(9, dtype=dtype)
+    b = random_dense(9, 2, 1.0, 1, dtype)
+    part = dense.tril() if lower else dense.triu()
+    if unit:
+        part = part - torch.diag(part.diagonal()) + torch.eye(9, dtype=dtype)
+    part = part.mT if trans else part
+    found = ts.sptrsv(ts.from_dense(dense), b, lower=lower, unit=unit, trans=trans)
+    torch.testing.assert_close(found, torch.linalg.solve(part, b))
+    found = ts.sptrsv(ts.from_dense(dense), b[:, 0], lower=lower, unit=unit, trans=trans)
+    torch.testing.assert_close(found, torch.linalg.solve(part, b[:, 0]))
+
+
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("trans", [False, True])
+def test_gradients_of_substitution(unit, trans):
+    A = ts.from_dense(general(5, dtype=torch.complex128))
+    values = A.values.detach().requires_grad_()
+    b = random_dense(5, 2, 1.0, 1, torch.complex128).requires_grad_()
+
+    def solve(v, right):
+        return ts.sptrsv(A.with_values(v), right, unit=unit, trans=trans)
+
+    assert torch.autograd.gradcheck(solve, (values, b))
+    assert torch.autograd.gradgradcheck(solve, (values, b))
+
+
+def test_matrices_that_cannot_be_solved_with():
+    singular = ts.from_dense(torch.tensor([[1.0, 2.0], [2.0, 4.0]]))
+    missing = ts.from_dense(torch.tensor([[1.0, 0.0], [2.0, 0.0]]))
+    with pytest.raises(ValueError, match="no inverse"):
+        ts.spsolve(singular, torch.ones(2))
+    with pytest.raises(ValueError, match="diagonal has a zero"):
+        ts.sptrsv(missing, torch.ones(2))
+    assert torch.equal(ts.sptrsv(missing, torch.ones(2), unit=True), torch.tensor([1.0, -1.0]))
+    with pytest.raises(AssertionError, match="square"):
+        ts.spsolve(ts.from_dense(torch.ones(2, 3)), torch.ones(2))
+    with pytest.raises(AssertionError, match="agree in their rows"):
+        ts.spsolve(ts.eye_sparse(2), torch.ones(3))
+    for call in (ts.spsolve, ts.sptrsv):
+        with pytest.raises(TypeError, match="takes float32"):
+            call(ts.eye_sparse(2, torch.bfloat16), torch.ones(2, dtype=torch.bfloat16))

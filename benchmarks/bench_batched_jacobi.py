@@ -1,0 +1,105 @@
+"""Batches of small eigenproblems and singular values on a CUDA device beside torch.linalg.
+
+    python benchmarks/bench_batched_jacobi.py --cuda            print the table
+    python benchmarks/bench_batched_jacobi.py --cuda --record   also append to benchmarks/results/
+
+Each row has the time of a batch and its ratio to that of torch, and the residual and the
+orthogonality of both, in units of the precision of the dtype. The goal is 500 matrices of order
+100 at least 20 times faster than torch with errors no worse. From this table comes the rule of
+``trnsolver._dispatch`` that says which batches go to which routine.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from runner import measure, record, show
+from torch import Tensor
+
+from trnsolver._batched_jacobi import batched_eigh, batched_svd
+
+BATCHES = (1, 4, 16, 64, 500)
+ORDERS = (4, 16, 32, 64, 100, 128, 160)
+GOAL = "20 x at 500 x 100"
+
+
+def waiting(call: Callable[[Tensor], object], a: Tensor) -> Callable[[], None]:
+    """Return a call that waits for the device."""
+
+    def run() -> None:
+        call(a)
+        torch.cuda.synchronize()
+
+    return run
+
+
+def norm(x: Tensor) -> float:
+    return float(torch.linalg.matrix_norm(x, 2).max())
+
+
+def errors_of_pairs(a: Tensor, w: Tensor, v: Tensor) -> str:
+    """Return residual and distance from orthogonal, in units of the precision."""
+    wide, x, eps = a.double(), v.double(), torch.finfo(a.dtype).eps
+    residual = norm(wide @ x - x * w.double().unsqueeze(-2)) / norm(wide)
+    return f"{residual / eps:.1f} {norm(x.mT @ x - torch.eye(x.shape[-1]).to(x)) / eps:.1f}"
+
+
+def errors_of_factors(a: Tensor, u: Tensor, s: Tensor, vh: Tensor) -> str:
+    wide, x, eps = a.double(), u.double(), torch.finfo(a.dtype).eps
+    residual = norm((x * s.double().unsqueeze(-2)) @ vh.double() - wide) / norm(wide)
+    return f"{residual / eps:.1f} {norm(x.mT @ x - torch.eye(x.shape[-1]).to(x)) / eps:.1f}"
+
+
+def rows_of(dtype: torch.dtype, recorded: bool) -> list[tuple[str, str, str, str]]:
+    rows = []
+    generator = torch.Generator("cuda").manual_seed(0)
+    for n in ORDERS:
+        for batch in BATCHES:
+            x = torch.randn(batch, n, n, generator=generator, device="cuda", dtype=torch.float64)
+            for name, a, ours, theirs, errors in (
+                ("eigh", (x + x.mT) / 2, batched_eigh, torch.linalg.eigh, errors_of_pairs),
+                (
+                    "svd",
+                    x,
+                    batched_svd,
+                    lambda m: torch.linalg.svd(m, full_matrices=False),
+                    errors_of_factors,
+                ),
+            ):
+                a = a.to(dtype)
+                found = ours(a)
+                if found is None:
+                    rows.append((f"{name} {batch} x {n}", "torch", "", ""))
+                    continue
+                pair = {"trnsolver": waiting(ours, a), "torch": waiting(theirs, a)}
+                timed = measure(pair, rounds=3 if batch * n > 10_000 else 7)
+                mine, best = timed["trnsolver"].p50, timed["torch"].p50
+                text = f"{mine * 1e3:9.3f} ms, torch {best * 1e3:9.3f} ms, {best / mine:7.1f} x"
+                rows.append(
+                    (
+                        f"{name} {batch} x {n}",
+                        text,
+                        f"{errors(a, *found)} | {errors(a, *theirs(a))}",
+                        "slower" if mine > best else "",
+                    )
+                )
+                if recorded:
+                    record("batched_jacobi", f"{name} {batch} x {n} {dtype}", timed)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cuda", action="store_true", required=True)
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    for dtype in (torch.float32, torch.float64):
+        print(f"\n{torch.cuda.get_device_name()}, {dtype}, torch {torch.__version__}; goal {GOAL}")
+        header = ("batch", "time", "errors, ours | torch", "")
+        show(rows_of(dtype, options.record), header)
+
+
+if __name__ == "__main__":
+    main()

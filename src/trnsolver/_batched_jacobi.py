@@ -1,0 +1,213 @@
+"""Eigenproblems and singular values of many small matrices on a CUDA device, in one launch.
+
+torch gives such a batch to the device one matrix after the other, or to a routine that leaves most
+of it idle. Here each matrix has a block of threads and its shared memory (see ``_cuda_jacobi``).
+Kernels are compiled at their first use by NVRTC, through a function of torch that is not public:
+where it is missing, a matrix does not fit, or rotations do not converge, the functions here return
+None and torch does the work.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.eager import untracked
+from trnsolver import _derivatives as rules
+from trnsolver._cuda_jacobi import EIGH, SVD
+
+__all__ = ["batched_eigh", "batched_svd", "refined_pairs", "source_of"]
+
+MOST_SWEEPS = 15
+"""Sweeps after which torch is asked; orders that fit take at most eleven."""
+
+_TYPES = {
+    torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f"),
+    torch.float64: ("double", "2.220446049250313e-16", "1e-150"),
+}
+
+
+def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return eigenvalues, ascending, and eigenvectors of CUDA matrices, or None.
+
+    Args:
+        a: (..., n, n) in float32 or float64, of which the lower triangles count.
+    """
+    n = a.shape[-1]
+    if not _suits(a) or not _fits(a, _eigh_bytes(n, a.dtype)):
+        return None
+    return _found(_Eigh, a)
+
+
+def batched_svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the thin factors U, s, descending, and Vh of CUDA matrices, or None.
+
+    Args:
+        a: (..., m, n) in float32 or float64; wide ones are turned.
+    """
+    if a.shape[-2] < a.shape[-1]:
+        turned = batched_svd(a.mT)
+        return None if turned is None else (turned[2].mT, turned[1], turned[0].mT)
+    m, n = a.shape[-2:]
+    if not _suits(a) or not _fits(a, _svd_bytes(m, n, a.dtype)):
+        return None
+    return _found(_Svd, a)
+
+
+class _NotConvergedError(Exception):
+    """Some matrix of a batch needs more rotations than it was given."""
+
+
+def _found(function: Any, a: Tensor) -> Any:
+    try:
+        return function.apply(a)
+    except _NotConvergedError:
+        return None
+
+
+class _Eigh(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Tensor) -> tuple[Tensor, Tensor]:
+        dense = a.detach().contiguous()
+        n = a.shape[-1]
+        w, v = dense.new_empty(dense.shape[:-1]), torch.empty_like(dense)
+        _launch("jacobi_eigh", dense, (dense, w, v), (n,), n, _eigh_bytes(n, a.dtype))
+        if a.dtype is torch.float32:
+            return refined_pairs(dense, w, v)
+        return w, v
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*inputs, *output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor | None:
+        a, *result = ctx.saved_tensors
+        return rules.eigh_backward((grads[0], grads[1]), (True,), a, 0, result=result)[0]
+
+
+class _Svd(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dense = a.detach().contiguous()
+        m, n = a.shape[-2:]
+        u, s = torch.empty_like(dense), dense.new_empty((*a.shape[:-2], n))
+        vh = dense.new_empty((*a.shape[:-2], n, n))
+        _launch("jacobi_svd", dense, (dense, u, s, vh), (m, n), n, _svd_bytes(m, n, a.dtype))
+        # A singular value of zero has no left vector yet; torch finds one.
+        if bool((s[..., -1:] <= torch.finfo(a.dtype).tiny).any()):
+            raise _NotConvergedError
+        return u, s, vh
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, ...]) -> None:
+        ctx.save_for_backward(*inputs, *output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor | None:
+        a, *result = ctx.saved_tensors
+        return rules.svd_backward((grads[0], grads[1], grads[2]), (True,), a, 0, result=result)[0]
+
+
+def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues and eigenvectors after one step of Ogita and Aishima in float64.
+
+    A thousand rounds leave rounding errors of ten units in the last place. The step squares
+    errors, for four products of matrices. Where two eigenvalues are too near to each other for
+    that, their vectors are made orthogonal and stay in their plane.
+    """
+    lower = a.double().tril()
+    wide, x = lower + lower.tril(-1).mT, v.double()
+    eye = torch.eye(a.shape[-1], dtype=x.dtype, device=x.device)
+    gram = eye - x.mT @ x
+    turned = x.mT @ (wide @ x)
+    values = turned.diagonal(dim1=-2, dim2=-1) / (1 - gram.diagonal(dim1=-2, dim2=-1))
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    step = (turned + values.unsqueeze(-2) * gram) / gaps
+    half = 0.5 * gram
+    # The error that is left is the square of a step: 2^-26 is below the rounding of the result.
+    step = torch.where(step.abs() <= 2.0**-13, step, half)
+    exact = x + x @ torch.where(eye.bool(), half, step)
+    ordered, places = values.sort(-1)
+    exact = exact.gather(-1, places.unsqueeze(-2).expand_as(exact))
+    return ordered.to(w.dtype), exact.to(v.dtype)
+
+
+def _suits(a: Tensor) -> bool:
+    """Return whether an eager call on a device may be one of ours; gradients are known."""
+    return a.is_cuda and a.dtype in _TYPES and a.numel() > 0 and untracked(a.detach())
+
+
+def _fits(a: Tensor, shared_bytes: int) -> bool:
+    if torch.version.hip is not None or torch.cuda.is_current_stream_capturing():
+        return False
+    return shared_bytes <= _most_shared_bytes(a.get_device())
+
+
+def _threads(n: int) -> int:
+    """Return the threads of a block: a warp for every two to four pairs."""
+    return 64 if n <= 16 else 128 if n <= 32 else 256 if n <= 64 else 512
+
+
+def _eigh_bytes(n: int, dtype: torch.dtype) -> int:
+    """Return the shared memory of one matrix, its vectors, angles and pairs."""
+    count = n + n % 2
+    return dtype.itemsize * (count * (count + 1) + count * n + count + _threads(n)) + 4 * (
+        count + 1
+    )
+
+
+def _svd_bytes(m: int, n: int, dtype: torch.dtype) -> int:
+    return dtype.itemsize * (n * m + n * n + n + _threads(n)) + 4 * (n + 1)
+
+
+def _launch(
+    name: str,
+    a: Tensor,
+    tensors: tuple[Tensor, ...],
+    extents: tuple[int, ...],
+    n: int,
+    shared_bytes: int,
+) -> None:
+    """Run a kernel on every matrix of a batch.
+
+    Raises:
+        _NotConvergedError: Some matrix did not, or there is no kernel.
+    """
+    count = a.numel() // (a.shape[-1] * a.shape[-2])
+    with torch.cuda.device(a.device):
+        kernel = _kernel(name, a.dtype, a.get_device())
+        if kernel is None:
+            raise _NotConvergedError
+        sweeps = torch.empty(count, dtype=torch.int32, device=a.device)
+        arguments = [*tensors, sweeps, *extents, MOST_SWEEPS]
+        kernel((count, 1, 1), (_threads(n), 1, 1), arguments, shared_mem=shared_bytes)
+        if bool((sweeps > MOST_SWEEPS).any()):
+            raise _NotConvergedError
+
+
+def source_of(kernel: str, dtype: torch.dtype) -> str:
+    """Return the text of a kernel for a dtype."""
+    real, eps, least = _TYPES[dtype]
+    return f"#define REAL {real}\n#define EPS {eps}\n#define LEAST {least}\n{kernel}"
+
+
+@cache
+def _most_shared_bytes(device: int) -> int:
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", 48 * 1024))
+
+
+@cache
+def _kernel(name: str, dtype: torch.dtype, device: int) -> Any:
+    """Return a kernel for the current device, or None where it cannot be had."""
+    source = source_of({"jacobi_eigh": EIGH, "jacobi_svd": SVD}[name], dtype)
+    try:
+        kernel = torch.cuda._compile_kernel(source, name)
+        kernel.set_shared_memory_config(_most_shared_bytes(device))
+    except Exception:
+        return None
+    return kernel

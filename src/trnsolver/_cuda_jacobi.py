@@ -1,0 +1,276 @@
+"""Jacobi's method for small matrices in CUDA C, a block of threads for each matrix.
+
+The matrix and its vectors stay in shared memory from the first rotation to the last, so that a
+batch is one launch which reads each matrix once and writes its results once. In a round every index
+is in one pair; who meets whom follows from the number of the round, and nothing moves.
+
+Rotations are applied as x - s (y + r x) and y + s (x - r y) with r = s / (1 + c): what is added to
+x and y is small when the angle is, and so is its rounding error. Cosines rounded to the working
+precision would instead leave an error of one unit in every one of a thousand rounds.
+
+``REAL`` stands for the type, ``EPS`` for its precision, ``LEAST`` for what is nothing beside 1.
+"""
+
+from __future__ import annotations
+
+__all__ = ["EIGH", "SVD"]
+
+_COMMON = """
+// The pair of players i of round r, of an even number of players.
+__device__ void players(int i, int r, int count, int* p, int* q) {
+    int last = count - 1;
+    *p = i ? (r + i) % last : last;
+    *q = (r - i + last) % last;
+}
+
+// Tangent, sine and s / (1 + c) of the rotation that makes f / 2 zero, e apart on the diagonal.
+__device__ void rotation(REAL e, REAL f, REAL least, REAL* t, REAL* s, REAL* r) {
+    *t = *s = *r = 0;
+    if (!(fabs(f) > least)) return;
+    *t = f / (fabs(e) + sqrt(e * e + f * f));
+    if (e < 0) *t = -*t;
+    REAL c = 1 / sqrt(1 + *t * *t);
+    *s = *t * c;
+    *r = *s / (1 + c);
+}
+
+__device__ void rotate(REAL* x, REAL* y, REAL s, REAL r) {
+    REAL a = *x, b = *y;
+    *x = a - s * (b + r * a);
+    *y = b + s * (a - r * b);
+}
+
+// The largest of what the threads have, or NaN, for all of them; room has one value for each.
+__device__ REAL largest(REAL mine, REAL* room) {
+    room[threadIdx.x] = mine;
+    __syncthreads();
+    for (int k = blockDim.x / 2; k; k /= 2) {
+        REAL other = threadIdx.x < k ? room[threadIdx.x + k] : mine;
+        if (mine == mine && !(other <= mine)) mine = other;
+        if (threadIdx.x < k) room[threadIdx.x] = mine;
+        __syncthreads();
+    }
+    REAL all = room[0];
+    __syncthreads();
+    return all;
+}
+
+// The power of two below a size, 1 for zero; NaN and infinity stay.
+__device__ REAL power_below(REAL size) {
+    int exponent;
+    if (!(size > 0) || isinf(size)) return size == 0 ? 1 : size;
+    frexp(size, &exponent);
+    return ldexp((REAL)1, exponent - 1);
+}
+"""
+
+EIGH = (
+    _COMMON
+    + """
+extern "C" __global__ void jacobi_eigh(
+    const REAL* matrices, REAL* values, REAL* vectors, int* sweeps, int n, int most) {
+    extern __shared__ double memory[];
+    int count = n + n % 2, half = count / 2, row = count + 1;
+    REAL* d = (REAL*)memory;        // count rows; an odd order has a row of zeros that meets nobody
+    REAL* v = d + count * row;      // an eigenvector in each of count rows
+    REAL* sine = v + count * n;     // of each pair
+    REAL* ratio = sine + half;
+    REAL* room = ratio + half;
+    int* p = (int*)(room + blockDim.x);
+    int* q = p + half;
+    int* going = q + half;
+    const REAL* a = matrices + (long long)blockIdx.x * n * n;
+    values += (long long)blockIdx.x * n;
+    vectors += (long long)blockIdx.x * n * n;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+
+    REAL size = 0;
+    for (int i = warp; i < count; i += warps)
+        for (int j = lane; j < count; j += 32) {
+            REAL x = i < n && j < n ? (i > j ? a[i * n + j] : a[j * n + i]) : 0;
+            d[i * row + j] = x;
+            if (j < n) v[i * n + j] = i == j;
+            if (size == size && !(fabs(x) <= size)) size = fabs(x);   // NaN stays
+        }
+    REAL scale = power_below(largest(size, room));
+    REAL sum = 0;
+    for (int i = warp; i < n; i += warps)
+        for (int j = lane; j < n; j += 32) {
+            REAL x = d[i * row + j] / scale;
+            d[i * row + j] = x;
+            sum += x * x;
+        }
+    room[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        for (int k = 1; k < blockDim.x; ++k) room[0] += room[k];
+    __syncthreads();
+    REAL small = 4 * (REAL)EPS * sqrt(room[0] / n);
+    int sweep = 0, on = scale == scale && !isinf(scale);
+    while (on && sweep < most) {
+        if (threadIdx.x == 0) *going = 0;
+        __syncthreads();
+        for (int round = 0; round < count - 1; ++round) {
+            for (int i = threadIdx.x; i < half; i += blockDim.x) {
+                int x, y;
+                players(i, round, count, &x, &y);
+                REAL t, f = d[x * row + y];
+                if (fabs(f) > small) *going = 1;
+                REAL e = d[y * row + y] - d[x * row + x];
+                rotation(e, 2 * f, (REAL)LEAST, &t, sine + i, ratio + i);
+                d[x * row + x] -= t * f;
+                d[y * row + y] += t * f;
+                d[x * row + y] = d[y * row + x] = 0;
+                p[i] = x;
+                q[i] = y;
+            }
+            __syncthreads();
+            // A warp takes two rows of pairs, whose parts beside the diagonal are one row together.
+            for (int k = warp; k < (half + 1) / 2; k += warps) {
+                int other = half - 1 - k, first = half - 1 - k;
+                for (int l = lane; l < first + (other > k ? k : 0); l += 32) {
+                    int i = l < first ? k : other;
+                    int j = l < first ? k + 1 + l : other + 1 + l - first;
+                    REAL* xx = d + p[i] * row + p[j];
+                    REAL* xy = d + p[i] * row + q[j];
+                    REAL* yx = d + q[i] * row + p[j];
+                    REAL* yy = d + q[i] * row + q[j];
+                    REAL a00 = *xx, a01 = *xy, a10 = *yx, a11 = *yy;
+                    REAL si = sine[i], ri = ratio[i], sj = sine[j], rj = ratio[j];
+                    rotate(&a00, &a10, si, ri);
+                    rotate(&a01, &a11, si, ri);
+                    rotate(&a00, &a01, sj, rj);
+                    rotate(&a10, &a11, sj, rj);
+                    *xx = d[p[j] * row + p[i]] = a00;
+                    *xy = d[q[j] * row + p[i]] = a01;
+                    *yx = d[p[j] * row + q[i]] = a10;
+                    *yy = d[q[j] * row + q[i]] = a11;
+                }
+            }
+            for (int i = warp; i < half; i += warps) {
+                REAL s = sine[i], r = ratio[i];
+                if (s == 0) continue;
+                REAL* x = v + p[i] * n;
+                REAL* y = v + q[i] * n;
+                for (int l = lane; l < n; l += 32) rotate(x + l, y + l, s, r);
+            }
+            __syncthreads();
+        }
+        ++sweep;
+        on = *going;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) sweeps[blockIdx.x] = on ? most + 1 : sweep;
+    // Each eigenvalue goes after all that are smaller; not a number takes any place.
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        REAL x = d[i * row + i];
+        int rank = 0;
+        for (int j = 0; j < n; ++j) {
+            REAL y = d[j * row + j];
+            rank += y < x || (y == x && j < i);
+        }
+        p[i] = scale == scale && !isinf(scale) ? rank : i;
+        values[p[i]] = x * scale;
+    }
+    __syncthreads();
+    for (int l = warp; l < n; l += warps)
+        for (int i = lane; i < n; i += 32) vectors[l * n + p[i]] = v[i * n + l] * (scale / scale);
+}
+"""
+)
+
+SVD = (
+    _COMMON
+    + """
+__device__ REAL warp_sum(REAL x) {
+    for (int k = 16; k; k /= 2) x += __shfl_xor_sync(0xffffffffu, x, k);
+    return x;
+}
+
+extern "C" __global__ void jacobi_svd(
+    const REAL* matrices, REAL* left, REAL* values, REAL* right, int* sweeps, int m, int n,
+    int most) {
+    extern __shared__ double memory[];
+    int count = n + n % 2, half = count / 2;
+    REAL* b = (REAL*)memory;      // the columns of A, in a row each
+    REAL* v = b + n * m;          // right singular vectors, in a row each
+    REAL* norm = v + n * n;
+    REAL* room = norm + n;
+    int* place = (int*)(room + blockDim.x);
+    int* going = place + n;
+    const REAL* a = matrices + (long long)blockIdx.x * m * n;
+    left += (long long)blockIdx.x * m * n;
+    values += (long long)blockIdx.x * n;
+    right += (long long)blockIdx.x * n * n;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+
+    REAL size = 0;
+    for (int i = warp; i < m; i += warps)
+        for (int j = lane; j < n; j += 32) {
+            REAL x = a[i * n + j];
+            b[j * m + i] = x;
+            if (size == size && !(fabs(x) <= size)) size = fabs(x);
+        }
+    for (int i = threadIdx.x; i < n * n; i += blockDim.x) v[i] = i / n == i % n;
+    REAL scale = power_below(largest(size, room));
+    for (int i = threadIdx.x; i < n * m; i += blockDim.x) b[i] /= scale;
+    int sweep = 0, on = scale == scale && !isinf(scale);
+    __syncthreads();
+    while (on && sweep < most) {
+        if (threadIdx.x == 0) *going = 0;
+        __syncthreads();
+        for (int round = 0; round < count - 1; ++round) {
+            for (int i = warp; i < half; i += warps) {
+                int p, q;
+                players(i, round, count, &p, &q);
+                if (p >= n || q >= n) continue;
+                REAL* x = b + p * m;
+                REAL* y = b + q * m;
+                REAL xx = 0, yy = 0, xy = 0;
+                for (int l = lane; l < m; l += 32) {
+                    xx += x[l] * x[l];
+                    yy += y[l] * y[l];
+                    xy += x[l] * y[l];
+                }
+                xx = warp_sum(xx);
+                yy = warp_sum(yy);
+                xy = warp_sum(xy);
+                // Orthogonal to rounding, whatever their lengths.
+                REAL limit = (REAL)EPS * sqrt(xx) * sqrt(yy);
+                if (!(fabs(xy) > limit)) continue;
+                if (lane == 0 && fabs(xy) > m * limit) *going = 1;
+                // Angles depend on quotients alone: lengths far below 1 are brought to its size.
+                REAL unit = xx > yy ? xx : yy, t, s, r;
+                rotation((yy - xx) / unit, 2 * xy / unit, 0, &t, &s, &r);
+                for (int l = lane; l < m; l += 32) rotate(x + l, y + l, s, r);
+                for (int l = lane; l < n; l += 32) rotate(v + p * n + l, v + q * n + l, s, r);
+            }
+            __syncthreads();
+        }
+        ++sweep;
+        on = *going;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) sweeps[blockIdx.x] = on ? most + 1 : sweep;
+    for (int i = warp; i < n; i += warps) {
+        REAL sum = 0;
+        for (int l = lane; l < m; l += 32) sum += b[i * m + l] * b[i * m + l];
+        sum = sqrt(warp_sum(sum));
+        if (lane == 0) norm[i] = sum;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        int rank = 0;
+        for (int j = 0; j < n; ++j) rank += norm[j] > norm[i] || (norm[j] == norm[i] && j < i);
+        place[i] = scale == scale && !isinf(scale) ? rank : i;
+        values[place[i]] = norm[i] * scale;
+    }
+    __syncthreads();
+    for (int l = warp; l < m; l += warps)
+        for (int i = lane; i < n; i += 32) left[l * n + place[i]] = b[i * m + l] / norm[i];
+    for (int i = warp; i < n; i += warps)
+        for (int l = lane; l < n; l += 32)
+            right[place[i] * n + l] = v[i * n + l] * (scale / scale);
+}
+"""
+)

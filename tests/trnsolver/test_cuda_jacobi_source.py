@@ -1,0 +1,155 @@
+"""The CUDA text of Jacobi's method, run on a CPU with fibers for threads."""
+
+import numpy as np
+import pytest
+import torch
+
+from trnsolver import _batched_jacobi as module
+from trnsolver._cuda_jacobi import EIGH, SVD
+
+from . import emulated_cuda
+from .kernels.harness_solver import (
+    distance_from_orthogonal,
+    lower_only,
+    norm,
+    residual_of_pairs,
+    symmetric,
+    with_spectrum,
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(emulated_cuda.COMPILER is None, reason="needs a C++ compiler"),
+]
+
+REALS = {"float32": torch.float32, "float64": torch.float64}
+CALLS = {
+    "eigh": "jacobi_eigh((REAL*)arguments[0], (REAL*)arguments[1], (REAL*)arguments[2], "
+    "(int*)arguments[3], (long)arguments[4], (long)arguments[5])",
+    "svd": "jacobi_svd((REAL*)arguments[0], (REAL*)arguments[1], (REAL*)arguments[2], "
+    "(REAL*)arguments[3], (int*)arguments[4], (long)arguments[5], (long)arguments[6], "
+    "(long)arguments[7])",
+}
+
+
+@pytest.fixture(scope="module", params=[*REALS])
+def kernels(request, tmp_path_factory):
+    dtype = REALS[request.param]
+    made = {}
+    for name, source in (("eigh", EIGH), ("svd", SVD)):
+        folder = tmp_path_factory.mktemp(f"{name}_{request.param}")
+        text = module.source_of(source, dtype)
+        made[name] = emulated_cuda.compiled(text, CALLS[name], folder)
+    return dtype, made
+
+
+def eigh(kernels, a):
+    dtype, made = kernels
+    batch, n, _ = a.shape
+    a = np.ascontiguousarray(a, dtype=str(dtype).removeprefix("torch."))
+    w, v = np.empty((batch, n), a.dtype), np.empty_like(a)
+    sweeps = np.empty(batch, np.int32)
+    size = module._eigh_bytes(n, dtype)
+    most = module.MOST_SWEEPS
+    emulated_cuda.launch(
+        made["eigh"], batch, module._threads(n), size, lower_only(a), w, v, sweeps, n, most
+    )
+    return a, w, v, sweeps
+
+
+def svd(kernels, a):
+    dtype, made = kernels
+    batch, m, n = a.shape
+    a = np.ascontiguousarray(a, dtype=str(dtype).removeprefix("torch."))
+    u, s = np.empty_like(a), np.empty((batch, n), a.dtype)
+    vh = np.empty((batch, n, n), a.dtype)
+    sweeps = np.empty(batch, np.int32)
+    size = module._svd_bytes(m, n, dtype)
+    given = (a, u, s, vh, sweeps, m, n, module.MOST_SWEEPS)
+    emulated_cuda.launch(made["svd"], batch, module._threads(n), size, *given)
+    return a, u, s, vh, sweeps
+
+
+def assert_diagonalised(a, w, v):
+    n = a.shape[0]
+    bound = 20 * np.finfo(a.dtype).eps * n
+    assert (np.diff(w) >= 0).all()
+    assert residual_of_pairs(a, w, v) <= bound
+    assert distance_from_orthogonal(v) <= bound
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 17, 34])
+def test_eigenvectors(kernels, n):
+    matrices = np.stack([symmetric(n, seed=k) * 2.0 ** (30 * k) for k in range(2)])
+    a, w, v, sweeps = eigh(kernels, matrices)
+    assert (sweeps <= 12).all()
+    for k in range(2):
+        assert_diagonalised(a[k], w[k], v[k])
+
+
+@pytest.mark.parametrize("name", ["clustered", "graded", "zeros", "equal", "diagonal"])
+def test_spectra(kernels, name):
+    a = {
+        "clustered": with_spectrum(np.repeat([1.0, 1.0 + 1e-6, 2.0], 4)),
+        "graded": with_spectrum(np.logspace(0, -12, 13)),
+        "zeros": np.zeros((5, 5)),
+        "equal": np.full((6, 6), 0.5),
+        "diagonal": np.diag([3.0, -1.0, 2.0, 2.0]),
+    }[name]
+    a, w, v, sweeps = eigh(kernels, a[None])
+    assert sweeps[0] <= 12
+    assert_diagonalised(a[0], w[0], v[0])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_a_number_gives_nothing_else(kernels, bad):
+    a = np.stack([symmetric(4), symmetric(4, seed=1)])
+    a[0, 2, 1] = bad
+    a, w, v, _ = eigh(kernels, a)
+    assert not np.isfinite(w[0]).any()
+    assert not np.isfinite(v[0]).any()
+    assert_diagonalised(a[1], w[1], v[1])
+    _, _, s, vh, _ = svd(kernels, a)
+    assert not np.isfinite(s[0]).any()
+    assert not np.isfinite(vh[0]).any()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (5, 5), (33, 4), (9, 8)])
+def test_singular_vectors(kernels, shape):
+    m, n = shape
+    rng = np.random.default_rng(shape)
+    a, u, s, vh, sweeps = svd(kernels, rng.standard_normal((2, m, n)) * np.logspace(0, -3, n))
+    assert (sweeps <= 12).all()
+    bound = 20 * np.finfo(a.dtype).eps * m
+    for k in range(2):
+        assert (np.diff(s[k]) <= 0).all()
+        back = (u[k].astype(np.float64) * s[k]) @ vh[k]
+        assert np.linalg.norm(back - a[k], 2) <= bound * norm(a[k])
+        assert distance_from_orthogonal(u[k]) <= bound
+        assert distance_from_orthogonal(vh[k].T) <= bound
+
+
+def test_small_singular_values_are_right_to_their_own_size(kernels):
+    # One-sided rotations keep the relative accuracy of a matrix with scaled columns.
+    rng = np.random.default_rng(3)
+    q, _ = np.linalg.qr(rng.standard_normal((12, 6)))
+    scales = np.logspace(0, -10, 6)
+    a, _, s, _, _ = svd(kernels, (q * scales)[None])
+    want = np.linalg.svd(a[0].astype(np.float64) / scales, compute_uv=False)
+    assert (abs(want - 1) < 1e-5).all()
+    np.testing.assert_allclose(s[0], scales, rtol=100 * np.finfo(a.dtype).eps)
+
+
+def test_refined_pairs_are_right_to_the_last_bits():
+    eps = float(np.finfo(np.float32).eps)
+    a = np.stack([symmetric(20), with_spectrum(np.repeat([1.0, 2.0], 10))])
+    w, v = np.linalg.eigh(a.astype(np.float64))
+    noise = np.random.default_rng(0).standard_normal(v.shape) * 3e-7
+    given = [torch.from_numpy(x.astype(np.float32)) for x in (a, w, v + noise)]
+    for k in range(2):
+        assert distance_from_orthogonal(given[2][k].numpy()) > 10 * eps
+    w, v = (x.numpy() for x in module.refined_pairs(*given))
+    for k in range(2):
+        # A float32 matrix cannot be nearer to orthogonal than its own rounding, eps / 2 an entry.
+        assert distance_from_orthogonal(v[k]) <= 2 * eps
+        assert residual_of_pairs(a[k], w[k], v[k]) <= 20 * eps

@@ -25,7 +25,7 @@ from runner import measure, record, show
 from torch import Tensor
 
 import trnrand
-from trnrand import _torch, _words
+from trnrand import _numba
 
 try:
     import randomgen
@@ -72,12 +72,12 @@ def without_numba(call: Call) -> Call:
     """Return the call as a process without numba makes it."""
 
     def run() -> None:
-        before = _torch.compiled_wanted
-        _torch.compiled_wanted = _words.compiled_wanted = lambda samples: False
+        before = _numba.compiled_wanted
+        _numba.compiled_wanted = lambda samples: False
         try:
             call()
         finally:
-            _torch.compiled_wanted = _words.compiled_wanted = before
+            _numba.compiled_wanted = before
 
     return run
 

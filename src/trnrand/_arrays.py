@@ -24,9 +24,13 @@ from trnrand.engines import (
     THREEFRY_ROTATIONS,
     THREEFRY_ROUNDS,
     EngineName,
+    block_function,
 )
 
-__all__ = ["write_blocks"]
+__all__ = ["block_words", "write_blocks"]
+
+# Up to here Python's own integers are faster than arrays.
+_FEW_BLOCKS = 4
 
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
 
@@ -40,37 +44,53 @@ def write_blocks(
     out: NDArray[Any],
 ) -> None:
     """Write the blocks at ``first + steps``, modulo 2**64, into the rows of ``out``."""
-    at = steps.view(np.uint64) + np.uint64(first)
-    words = (at & _MASK, at >> _HALF, np.full_like(at, domain), np.zeros_like(at))
-    key = ENGINES[engine].key(seed)
-    found: Sequence[Any]
-    found = _philox(*words, *key) if engine == "philox" else _threefry(*words, key)
-    for i, word in enumerate(found):
+    for i, word in enumerate(block_words(engine, seed, first, steps, domain)):
         out[:, i] = word
 
 
-def _philox(
-    c0: NDArray[np.uint64],
-    c1: NDArray[np.uint64],
-    c2: NDArray[np.uint64],
-    c3: NDArray[np.uint64],
-    k0: int,
-    k1: int,
-) -> tuple[NDArray[np.uint64], ...]:
-    """Return words whose upper halves are of no meaning."""
-    p0, p1 = np.empty_like(c0), np.empty_like(c0)
+def block_words(
+    engine: EngineName, seed: int, first: int, steps: NDArray[np.int64], domain: int
+) -> Sequence[NDArray[Any]]:
+    """Return the four words of the blocks at ``first + steps``, modulo 2**64, in the low 32 bits.
+
+    What is above those has no meaning.
+    """
+    key = ENGINES[engine].key(seed)
+    if len(steps) <= _FEW_BLOCKS:
+        places = (first + step for step in steps.tolist())
+        block = block_function(engine)
+        rows = [block(at & MASK, at >> 32 & MASK, domain, 0, *key) for at in places]
+        return tuple(np.array(rows, np.uint64).reshape(-1, 4).T)
+    at = steps.view(np.uint64) + np.uint64(first)
+    return _philox(at, domain, *key) if engine == "philox" else _threefry(at, domain, key)
+
+
+def _philox(at: NDArray[np.uint64], domain: int, k0: int, k1: int) -> Sequence[NDArray[np.uint64]]:
+    keys = [
+        (np.uint64((k0 + r * PHILOX_W0) & MASK), np.uint64((k1 + r * PHILOX_W1) & MASK))
+        for r in range(PHILOX_ROUNDS)
+    ]
     m0, m1 = np.uint64(PHILOX_M0), np.uint64(PHILOX_M1)
-    for r in range(PHILOX_ROUNDS):
+    # What all blocks have in common is one number until the rounds have mixed it with the rest.
+    c0, c1, c2, c3 = at & _MASK, at >> _HALF, np.full_like(at[:1], domain), np.zeros_like(at[:1])
+    if (c1 == c1[0]).all():
+        c1 = c1[:1]
+    for first, second in keys[:3]:
+        p0, p1 = c0 * m0, c2 * m1
+        c0, c2 = p1 >> _HALF ^ (c1 ^ first) & _MASK, p0 >> _HALF ^ (c3 ^ second) & _MASK
+        c1, c3 = p1, p0
+    p0, p1 = np.empty_like(at), np.empty_like(at)
+    for first, second in keys[3:]:
         np.multiply(c0, m0, out=p0)
         np.multiply(c2, m1, out=p1)
+        c1 ^= first
+        c1 &= _MASK
+        c3 ^= second
+        c3 &= _MASK
         np.right_shift(p1, _HALF, out=c0)
         c0 ^= c1
-        c0 ^= np.uint64((k0 + r * PHILOX_W0) & MASK)
-        c0 &= _MASK
         np.right_shift(p0, _HALF, out=c2)
         c2 ^= c3
-        c2 ^= np.uint64((k1 + r * PHILOX_W1) & MASK)
-        c2 &= _MASK
         # The lower halves of the products; what c1 and c3 were in is free for the next ones.
         c1, p1 = p1, c1
         c3, p0 = p0, c3
@@ -78,14 +98,11 @@ def _philox(
 
 
 def _threefry(
-    c0: NDArray[np.uint64],
-    c1: NDArray[np.uint64],
-    c2: NDArray[np.uint64],
-    c3: NDArray[np.uint64],
-    key: tuple[int, ...],
-) -> list[NDArray[np.uint32]]:
+    at: NDArray[np.uint64], domain: int, key: tuple[int, ...]
+) -> Sequence[NDArray[np.uint32]]:
     keys = [*key, key[0] ^ key[1] ^ key[2] ^ key[3] ^ THREEFRY_PARITY]
-    x = [c.astype(np.uint32) for c in (c0, c1, c2, c3)]
+    x = [at.astype(np.uint32), (at >> _HALF).astype(np.uint32)]
+    x += [np.full_like(x[0], domain), np.zeros_like(x[0])]
     turned = np.empty_like(x[0])
     for i in range(4):
         x[i] += np.uint32(keys[i])

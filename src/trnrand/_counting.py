@@ -14,12 +14,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trnrand import _numba
 from trnrand._arguments import Parameter, real
 from trnrand._gammas import gammas
 from trnrand._laws import FLOATS
 from trnrand._mass import log_binomial, log_poisson
 from trnrand._requests import Request
 from trnrand._sampling import Offsets, accepted, at, by_group, float64, units
+from trnrand._tabled import LARGEST_TABLE, Hat, binomial_table, poisson_table, tabled
 from trnrand._words import Domain, Source, paired, unit53
 from trnrand.errors import ParameterError
 
@@ -161,6 +163,10 @@ def poisson_hat(mean: Tensor) -> PoissonHat:
 
 def _ptrs(source: Source, offsets: Offsets, mean: Tensor) -> Tensor:
     hat = poisson_hat(mean)
+    if mean.is_cpu and not mean.ndim and (end := int(poisson_end(mean))) < LARGEST_TABLE:
+        numbers = Hat.of(hat, mean + 0.43, 0.013)
+        table = poisson_table(float(mean), end)
+        return accepted(offsets, tabled(source, Domain.POISSON, numbers, table))
 
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         m, a, b, c, r = (at(p, places) for p in (mean, *hat))
@@ -187,6 +193,8 @@ def binomials(source: Source, offsets: Offsets, n: Parameter, p: Parameter) -> T
     if isinstance(few, Tensor):
         trials, smaller = trials.expand(len(few)), smaller.expand(len(few))
     k = by_group(source, offsets, few, (_binomial_inverted, _btrs), trials, smaller)
+    if not swapped.ndim:
+        return trials - k if swapped else k
     return torch.where(swapped, trials - k, k)
 
 
@@ -219,6 +227,10 @@ def binomial_hat(n: Tensor, p: Tensor) -> BinomialHat:
 def _btrs(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -> Tensor:
     hat = binomial_hat(n, p)
     peak = log_binomial(torch.floor((n + 1) * p), n, p)
+    if n.is_cpu and not n.ndim and not p.ndim and n < LARGEST_TABLE:
+        numbers = Hat.of(hat, n * p + 0.5, 0.0)
+        table = binomial_table(int(n), float(p), float(peak))
+        return accepted(offsets, tabled(source, Domain.BINOMIAL, numbers, table))
 
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         n1, p1, top, a, b, c, r = (at(x, places) for x in (n, p, peak, *hat))
@@ -272,7 +284,15 @@ def _transformed(
     centre: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return a uniform on [0, 1), the distance of another one to its ends, and k made of that."""
-    first, v = unit53(paired(source.slots(domain, offsets, attempt))).unbind(1)
+    pairs = paired(source.slots(domain, offsets, attempt))
+    if pairs.is_cpu and not (a.ndim or b.ndim or centre.ndim) and _numba.compiled_wanted(0):
+        from trnrand._compiled_integers import integer_loop
+
+        v, us, k = torch.empty(3, len(pairs), dtype=torch.float64)
+        arrays = (v.numpy(), us.numpy(), k.numpy())
+        integer_loop("proposals")(pairs.numpy(), float(a), float(b), float(centre), *arrays)
+        return v, us, k
+    first, v = unit53(pairs).unbind(1)
     u = first - 0.5
     us = 0.5 - u.abs()
     return v, us, torch.floor((2 * a / us + b) * u + centre)

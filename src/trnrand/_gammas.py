@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnrand._arguments import Parameter
 from trnrand._sampling import Offsets, accepted, at, float64
-from trnrand._torch import normals53
+from trnrand._torch import first_normals53
 from trnrand._words import WIDE, Domain, Source, paired, unit53
 
 __all__ = ["gammas", "log_acceptance", "log_gammas", "student_normals"]
@@ -19,7 +19,7 @@ __all__ = ["gammas", "log_acceptance", "log_gammas", "student_normals"]
 
 def student_normals(source: Source, count: int) -> Tensor:
     """Return the normals of Student's t."""
-    return normals53(paired(source.slots(Domain.STUDENT_T, count)))[0]
+    return first_normals53(paired(source.slots(Domain.STUDENT_T, count)))
 
 
 def log_gammas(
@@ -45,7 +45,7 @@ def gammas(
 
     def propose(offsets: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         centre = at(d, places)
-        x = at(c, places) * normals53(paired(source.slots(domain, offsets, attempt)))[0]
+        x = at(c, places) * first_normals53(paired(source.slots(domain, offsets, attempt)))
         more = paired(source.slots(domain | WIDE, offsets, attempt))
         good = torch.log(unit53(more[:, 0])) < log_acceptance(x, centre)
         if not logarithms and not any_boosted:

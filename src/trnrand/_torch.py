@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand import _numba
 from trnrand._laws import (
     DOMAINS,
     GROUPS,
@@ -37,11 +38,10 @@ from trnrand._laws import (
     UNIFORM_BITS,
     Kind,
 )
-from trnrand._numba import compiled_wanted
 from trnrand._words import WIDE, Source, chunk_samples, paired, suits_triton, unit53
 from trnrand.engines import MASK
 
-__all__ = ["normals53", "torch_fill", "torch_stream"]
+__all__ = ["first_normals53", "normals53", "torch_fill", "torch_stream"]
 
 
 def torch_stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
@@ -60,15 +60,21 @@ def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
         if suits_triton(out):
             _triton_fill()(*stretch, out, bits)
             return
-        if out.is_cpu and kind != "words" and compiled_wanted(out.numel()):
-            from trnrand._compiled_samples import fill_samples
-
+        if out.is_cpu and kind != "words":
             single = out if out.dtype is torch.float32 else out.float()
-            fill_samples(*stretch, single.numpy(), bits)
+            _array_fill(out.numel())(*stretch, single.numpy(), bits)
             if single is not out:
                 out.copy_(single)
             return
     _fill_by_chunks(kind, source, out)
+
+
+def _array_fill(count: int) -> Callable[..., None]:
+    if _numba.compiled_wanted(count):
+        from trnrand._compiled_samples import fill_samples
+    else:
+        from trnrand._array_samples import fill_samples
+    return fill_samples
 
 
 @cache
@@ -175,13 +181,22 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 
 def normals53(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """Return two tensors of normals in float64, with |z| up to 9.4, from an (n, 2) of pairs."""
+    radius, angle = _polar53(blocks)
+    return radius * angle.cos(), radius * angle.sin()
+
+
+def first_normals53(blocks: Tensor) -> Tensor:
+    """Return the first of the tensors that ``normals53`` returns."""
+    radius, angle = _polar53(blocks)
+    return radius.mul_(angle.cos_())
+
+
+def _polar53(blocks: Tensor) -> tuple[Tensor, Tensor]:
     first, second = blocks.unbind(1)
     # All 64 bits, first word on top: both parts are exact, so that small uniforms keep theirs.
     lower = (first >> 32 & MASK).double().add_(1.0)
     u = (first & MASK).double().mul_(2.0**32).add_(lower).mul_(2.0**-64)
-    radius = u.log_().mul_(-2.0).sqrt_()
-    angle = unit53(second).mul_(2 * math.pi)
-    return radius * angle.cos(), radius * angle.sin()
+    return u.log_().mul_(-2.0).sqrt_(), unit53(second).mul_(2 * math.pi)
 
 
 _CONVERT: dict[Kind, Callable[[Tensor, torch.dtype], Tensor]] = {

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trnrand import _numba
 from trnrand._arrays import write_blocks
 from trnrand._laws import WIDE, Domain
-from trnrand._numba import compiled_wanted
-from trnrand.engines import ENGINES, MASK, Block, EngineName
+from trnrand.engines import ENGINES, MASK, EngineName, block_function
 
 __all__ = [
     "INDEX_LIMIT",
@@ -39,9 +39,6 @@ INDEX_LIMIT = 1 << 64
 
 # What a chunk of work makes must stay in the cache of a core; a GPU wants it large instead.
 _CPU_CHUNK, _GPU_CHUNK = 1 << 14, 1 << 22
-
-# Up to here Python's own integers are faster than arrays.
-_FEW_BLOCKS = 4
 
 
 def chunk_samples(device: torch.device) -> int:
@@ -126,7 +123,7 @@ class Source:
 
 def unsigned(words: Tensor) -> Tensor:
     """Return words as int64 values in [0, 2**32)."""
-    return words.long() & MASK
+    return words.long().bitwise_and_(MASK)
 
 
 def paired(words: Tensor) -> Tensor:
@@ -136,20 +133,21 @@ def paired(words: Tensor) -> Tensor:
 
 def unit53(pairs: Tensor) -> Tensor:
     """Return float64 in [0, 1), multiples of 2**-53: 27 bits of the first word, 26 of the other."""
-    upper = (pairs >> 5) & 0x7FF_FFFF
-    lower = (pairs >> 38) & 0x3FF_FFFF
-    return (upper << 26 | lower).double().mul_(2.0**-53)
+    if pairs.is_cpu and _numba.compiled_wanted(0):
+        from trnrand._compiled_integers import integer_loop
+
+        out = torch.empty(pairs.shape, dtype=torch.float64)
+        integer_loop("units")(pairs.reshape(-1).numpy(), out.view(-1).numpy())
+        return out
+    joined = (pairs & 0xFFFF_FFE0).bitwise_left_shift_(21)
+    joined |= (pairs >> 38).bitwise_and_(0x3FF_FFFF)
+    return joined.double().mul_(2.0**-53)
 
 
 @cache
 def _first_steps() -> NDArray[np.int64]:
     # An array, since what torch makes depends on modes that may be on at the first call.
     return np.arange(_CPU_CHUNK)
-
-
-@cache
-def _block_function(engine: EngineName) -> Block:
-    return ENGINES[engine].make(int)
 
 
 def _fill(
@@ -161,17 +159,12 @@ def _fill(
     out: NDArray[np.uint32],
 ) -> None:
     """Write the blocks at ``first + steps`` into the rows of ``out``."""
-    key = ENGINES[engine].key(seed)
-    if compiled_wanted(out.size):
+    if _numba.compiled_wanted(out.size):
         from trnrand._compiled import block_loop
 
+        key = ENGINES[engine].key(seed)
         numbers = (first & MASK, first >> 32, domain, 0, *key, 0, 0)[:8]
         block_loop(engine)(out.reshape(-1), steps, *map(np.uint64, numbers))
-        return
-    if len(steps) <= _FEW_BLOCKS:
-        for i, step in enumerate(steps.tolist()):
-            at = first + step
-            out[i] = _block_function(engine)(at & MASK, at >> 32 & MASK, domain, 0, *key)
         return
     write_blocks(engine, seed, first, steps, domain, out)
 
@@ -194,5 +187,5 @@ def _blocks_on_tensors(
     at = steps + (first & MASK)
     rest = torch.full_like(at, domain), torch.zeros_like(at)
     key = ENGINES[engine].key(seed)
-    words = _block_function(engine)(at & MASK, (at >> 32) + (first >> 32) & MASK, *rest, *key)
+    words = block_function(engine)(at & MASK, (at >> 32) + (first >> 32) & MASK, *rest, *key)
     return torch.stack(words, dim=1).int()

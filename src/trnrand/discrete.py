@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from operator import index
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from trnrand import _numba
 from trnrand._arguments import Device, Parameter, Size, real
 from trnrand._calls import distribution
 from trnrand._laws import FLOATS
@@ -134,7 +136,7 @@ def _integers(source: Source, count: int, low: int | Tensor, span: int | Tensor)
     narrow = span <= _TWO32
     values = by_group(source, count, narrow, (_by_product, _by_mask), span)
     # Of a span above 2**63 the sum wraps to the right place.
-    return values + low
+    return values.add_(low)
 
 
 def _by_product(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
@@ -146,10 +148,24 @@ def _by_product(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
             words = source.words(Domain.RANDINT, some)
         else:
             words = source.word_at(Domain.RANDINT, some, attempt)
-        product = unsigned(words) * at(span, places)
-        return (product >> 32) & MASK, (product & MASK) >= at(biased, places)
+        if words.is_cpu and isinstance(span, int) and _numba.compiled_wanted(0):
+            return _compiled_products(words, span)
+        product = unsigned(words).mul_(at(span, places))
+        good = (product & MASK) >= at(biased, places)
+        return product.bitwise_right_shift_(32).bitwise_and_(MASK), good
 
     return accepted(offsets, propose)
+
+
+def _compiled_products(words: Tensor, span: int) -> tuple[Tensor, Tensor]:
+    from trnrand._compiled_integers import integer_loop
+
+    values = torch.empty(len(words), dtype=torch.int64)
+    good = torch.empty(len(words), dtype=torch.bool)
+    numbers = np.uint64(span), np.uint64(_TWO32 % span)
+    loop = integer_loop("products")
+    loop(words.contiguous().numpy().view(np.uint32), *numbers, values.numpy(), good.numpy())
+    return values, good
 
 
 def _by_mask(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:

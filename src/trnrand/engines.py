@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -33,6 +33,7 @@ __all__ = [
     "THREEFRY_ROUNDS",
     "Engine",
     "EngineName",
+    "block_function",
     "engine_named",
     "philox",
     "philox4x32",
@@ -237,6 +238,12 @@ ENGINES: dict[str, Engine] = {
     "threefry": Engine("threefry", 2, 4, partial(threefry, THREEFRY_ROUNDS)),
 }
 """The engines by name."""
+
+
+@cache
+def block_function(engine: EngineName) -> Block:
+    """Return an engine as a function of Python's integers, or of int64 tensors."""
+    return ENGINES[engine].make(int)
 
 
 def engine_named(function: str, name: str) -> Engine:

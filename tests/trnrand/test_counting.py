@@ -23,6 +23,7 @@ from trnrand._counting import (
     poissons,
 )
 from trnrand._mass import _deviance, _stirling_rest, log_binomial, log_hypergeometric, log_poisson
+from trnrand._words import unit53
 from trnrand.urns import _by_ratio, _hypergeometric, _hypergeometric_inverted, ratio_hat
 
 from .chosen import Chosen
@@ -34,6 +35,14 @@ F64 = torch.float64
 def few_attempts(monkeypatch):
     """What is not accepted soon here never is."""
     monkeypatch.setattr("trnrand._sampling._ATTEMPTS", 3)
+
+
+@pytest.fixture(params=["arrays", "compiled"])
+def loops(request, monkeypatch):
+    """Decides with NumPy, and with numba."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    monkeypatch.setattr("trnrand._numba.compiled_wanted", lambda n: request.param == "compiled")
 
 
 # Means where the published hat or squeeze of PTRS would be passed, and others.
@@ -116,7 +125,9 @@ def assert_accepts(refused, v, ratio):
     assert np.array_equal(refused[clear], (v > ratio)[clear])
 
 
-@pytest.mark.parametrize("mean", [10.0, 25.844, 1000.0])
+# Of the larger ones there is no table.
+@pytest.mark.usefixtures("loops")
+@pytest.mark.parametrize("mean", [10.0, 25.844, 1000.0, 3000.0])
 def test_ptrs_accepts_what_is_under_the_probability(mean):
     u, v = grid(FIRST[::7])
     source = Chosen(u, v)
@@ -128,6 +139,7 @@ def test_ptrs_accepts_what_is_under_the_probability(mean):
     assert_accepts(refused, v, stats.poisson(mean).pmf(k) * density / float(hat.inverse_alpha))
 
 
+@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize(("n", "p"), [(20, 0.5), (1000, 0.011), (10**6, 0.4999)])
 def test_btrs_accepts_what_is_under_the_probability(n, p):
     u, v = grid(FIRST[::7])
@@ -139,6 +151,17 @@ def test_btrs_accepts_what_is_under_the_probability(n, p):
     assert np.array_equal(got[~refused], k[~refused])
     largest = law.pmf(math.floor((n + 1) * p))
     assert_accepts(refused, v, law.pmf(k) / largest * density / float(hat.alpha))
+
+
+@pytest.mark.parametrize("bits", [0, 1, 2**53 - 1, 0x12345678_9ABCDE])
+@pytest.mark.usefixtures("loops")
+def test_uniforms_of_53_bits(bits):
+    upper, lower = bits >> 26, bits & (2**26 - 1)
+    # The bits of the words that are not used are set.
+    pair = (upper << 5 | 31) | (lower << 6 | 63) << 32
+    pairs = torch.tensor([[0, pair - (pair >> 63 << 64)]])
+    assert unit53(pairs).tolist() == [[0.0, bits * 2.0**-53]]
+    assert unit53(pairs[:, 1]).tolist() == [bits * 2.0**-53]
 
 
 @pytest.mark.parametrize(("rare", "other", "few"), URNS)

@@ -12,7 +12,7 @@ from fresh_process import printed_by
 from oracles import random_words as oracle
 from trnrand._dispatch import stream
 from trnrand._laws import FLOATS
-from trnrand._torch import _exponentials, _normals, torch_stream
+from trnrand._torch import _exponentials, _fill_by_chunks, _normals, torch_stream
 from trnrand._words import WIDE, Domain, Source
 
 CPU = torch.device("cpu")
@@ -126,10 +126,12 @@ def test_compiled_samples_are_equal_to_the_bit(engine, kind, dtype, monkeypatch)
         source = Source(engine, 2**64 - 3, start, CPU)
         compiled = torch_stream(kind, source, count, dtype)
         with monkeypatch.context() as without:
-            without.setattr("trnrand._torch.compiled_wanted", lambda samples: False)
-            without.setattr("trnrand._words.compiled_wanted", lambda samples: False)
+            without.setattr("trnrand._numba.compiled_wanted", lambda samples: False)
             plain = torch_stream(kind, source, count, dtype)
+            on_tensors = torch.empty(count, dtype=dtype)
+            _fill_by_chunks(kind, source, on_tensors)
         assert torch.equal(compiled.view(torch.uint8), plain.view(torch.uint8))
+        assert torch.equal(on_tensors.view(torch.uint8), plain.view(torch.uint8))
 
 
 def test_samples_of_known_words():

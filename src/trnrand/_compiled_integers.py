@@ -1,0 +1,92 @@
+"""Words to uniforms of 53 bits, to proposals of counts and to integers of a range, compiled.
+
+Importing this module imports numba. The loops do what their twins on tensors do, one rounding after
+the other, so that results are the same bits. A loop is compiled when it is first asked for, and
+kept for later processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import numba
+import numpy as np
+
+from trnsci.core.compiled import compiled_loop
+
+__all__ = ["integer_loop"]
+
+_inlined = partial(numba.njit, inline="always")
+
+
+@_inlined
+def _unit53(pair: Any) -> Any:
+    return np.float64((pair & 0xFFFF_FFE0) << 21 | pair >> 38 & 0x3FF_FFFF) * 2.0**-53
+
+
+def _units(pairs: Any, out: Any) -> None:
+    """Make uniforms in [0, 1) of pairs of words."""
+    for i in range(pairs.size):
+        out[i] = _unit53(pairs[i])
+
+
+def _proposals(pairs: Any, a: Any, b: Any, centre: Any, v: Any, us: Any, k: Any) -> None:
+    """Make what transformed rejection proposes of two pairs of words each."""
+    for i in range(len(pairs)):
+        u = _unit53(pairs[i, 0]) - 0.5
+        distance = 0.5 - abs(u)
+        us[i] = distance
+        v[i] = _unit53(pairs[i, 1])
+        k[i] = np.floor((2 * a / distance + b) * u + centre)
+
+
+def _tabled(
+    pairs: Any,
+    table: Any,
+    a: Any,
+    b: Any,
+    scale: Any,
+    squeeze: Any,
+    centre: Any,
+    narrow: Any,
+    values: Any,
+    good: Any,
+) -> None:
+    """Make proposals, and tell which are accepted, as ``_tabled.Hat`` defines it."""
+    for i in range(len(pairs)):
+        u = _unit53(pairs[i, 0]) - 0.5
+        us = 0.5 - abs(u)
+        v = _unit53(pairs[i, 1])
+        steep = a / us
+        k = np.floor((2.0 * steep + b) * u + centre)
+        values[i] = k
+        if us >= 0.07 and v <= squeeze:
+            good[i] = True
+        elif k >= 0.0 and k < len(table) and (us >= narrow or v <= us):
+            good[i] = v * scale <= (steep / us + b) * table[int(k)]
+        else:
+            good[i] = False
+
+
+def _products(words: Any, span: Any, biased: Any, values: Any, good: Any) -> None:
+    """Make the upper halves of words times a span, and tell where the lower are not biased."""
+    for i in range(words.size):
+        product = np.uint64(words[i]) * span
+        values[i] = product >> np.uint64(32)
+        good[i] = product & np.uint64(0xFFFF_FFFF) >= biased
+
+
+_LOOPS: dict[str, Callable[..., None]] = {
+    "units": _units,
+    "proposals": _proposals,
+    "tabled": _tabled,
+    "products": _products,
+}
+
+
+@cache
+def integer_loop(name: str) -> Any:
+    """Return a loop over contiguous arrays by name; pairs are int64, words uint32."""
+    return compiled_loop(_LOOPS[name], error_model="numpy")

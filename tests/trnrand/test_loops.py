@@ -1,0 +1,41 @@
+"""Compiled loops, tables and tensors draw the same counts and integers."""
+
+import pytest
+import torch
+
+import trnrand
+
+
+@pytest.mark.parametrize(
+    ("draw", "options"),
+    [
+        (trnrand.poisson, {"lam": 3.0}),
+        (trnrand.poisson, {"lam": 25.0}),
+        (trnrand.poisson, {"lam": 1e5}),
+        (trnrand.binomial, {"n": 200, "p": 0.7}),
+        (trnrand.binomial, {"n": 10**6, "p": 0.3}),
+        (trnrand.randint, {"low": -5, "high": 1000}),
+        (trnrand.randint, {"high": 3 << 30}),
+        (trnrand.randint, {"high": 1 << 32}),
+        (trnrand.gamma, {"shape": 0.5}),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else str(value),
+)
+def test_compiled_loops_draw_the_same(draw, options, monkeypatch):
+    pytest.importorskip("numba")
+    both = []
+    for compiled in (True, False):
+        monkeypatch.setattr("trnrand._numba.compiled_wanted", lambda n, way=compiled: way)
+        both.append(draw(20_001, **options, generator=trnrand.Generator(5)))
+    assert torch.equal(*both)
+
+
+@pytest.mark.parametrize(
+    ("draw", "options"),
+    [(trnrand.poisson, {"lam": 40.0}), (trnrand.binomial, {"n": 300, "p": 0.2})],
+)
+def test_a_table_accepts_what_logarithms_do(draw, options):
+    """One number is looked up; a number for each sample is not."""
+    each = {name: torch.full((20_000,), float(value)) for name, value in options.items()}
+    looked_up = draw(20_000, **options, generator=trnrand.Generator(6))
+    assert torch.equal(looked_up, draw(20_000, **each, generator=trnrand.Generator(6)))

@@ -19,7 +19,7 @@ from torch import Tensor
 from trnfft._arguments import Norm
 from trnfft._complex_arguments import has_complex
 from trnfft._library import LIBRARY
-from trnfft._precision import level
+from trnfft._precision import MODE, level
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
@@ -129,7 +129,7 @@ def direct(way: Direct, input: Spectrum, n: Any, dim: Any, norm: Norm) -> Any:
             return None
     else:
         return None
-    if kernels_wanted() or level() == "double":
+    if kernels_wanted() or ((MODE.scoped or MODE.default == "double") and level() == "double"):
         return None
     try:
         if single is not None and x.ndim == 1:

@@ -25,6 +25,7 @@ from trnsci.core.setting import Setting
 
 __all__ = [
     "ALIASES",
+    "MODE",
     "Level",
     "get_precision",
     "level",
@@ -47,7 +48,8 @@ ALIASES: dict[str, Level] = {
 _LEVELS: dict[str, Level] = {**{name: name for name in get_args(Level)}, **ALIASES}
 
 
-_MODE = Setting("trnfft.precision", "fp32")
+MODE = Setting("trnfft.precision", "fp32")
+"""The mode, by the name that was used."""
 
 
 def set_precision(mode: str) -> None:
@@ -61,12 +63,12 @@ def set_precision(mode: str) -> None:
         FlagError: The mode is none of these. It is a ``ValueError``.
     """
     _check("set_precision", mode)
-    _MODE.set(mode)
+    MODE.set(mode)
 
 
 def get_precision() -> str:
     """Return the mode that was asked for, by the name that was used; ``"fp32"`` if none was."""
-    return _MODE.get()
+    return MODE.get()
 
 
 def precision(mode: str) -> AbstractContextManager[None]:
@@ -76,12 +78,12 @@ def precision(mode: str) -> AbstractContextManager[None]:
         FlagError: The mode is none of the accepted ones.
     """
     _check("precision", mode)
-    return _MODE.scope(mode)
+    return MODE.scope(mode)
 
 
 def level() -> Level:
     """Return the level that a transform made now is computed on."""
-    return _LEVELS[_MODE.get()]
+    return _LEVELS[MODE.get()]
 
 
 def set_ozaki_product_precision_verified(verified: bool = True) -> None:

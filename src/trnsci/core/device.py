@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-__all__ = ["NeuronDevice", "forget_device", "neuron_device"]
+__all__ = ["NeuronDevice", "forget_device", "neuron_device", "probed"]
 
 _NODES = "/dev/neuron[0-9]*"
 
@@ -25,7 +25,8 @@ class NeuronDevice:
     torch_device: Any
 
 
-_found: list[NeuronDevice | None] = []
+probed: list[NeuronDevice | None] = []
+"""What was found, once somebody asked; made for those who cannot afford a call."""
 
 
 def neuron_device() -> NeuronDevice | None:
@@ -33,14 +34,14 @@ def neuron_device() -> NeuronDevice | None:
 
     Without a device node of the Neuron driver nothing is imported.
     """
-    if not _found:
-        _found.append(_probe())
-    return _found[0]
+    if not probed:
+        probed.append(_probe())
+    return probed[0]
 
 
 def forget_device() -> None:
     """Make the next ``neuron_device`` probe again."""
-    _found.clear()
+    probed.clear()
 
 
 def _probe() -> NeuronDevice | None:

@@ -13,7 +13,7 @@ from typing import Any
 from trnsci.core.errors import FlagError
 from trnsci.core.tracing import constant_to_compile
 
-__all__ = ["UMBRELLA", "Switch", "flag_value", "library_switch"]
+__all__ = ["ENVIRON", "STORED", "UMBRELLA", "Switch", "flag_value", "library_switch"]
 
 UMBRELLA = "TRNSCI"
 
@@ -23,9 +23,9 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 # os.environ encodes every name that it is asked for and raises inside for one that is not set:
 # over a microsecond, in calls that last a few. The dictionary behind it answers in 40 ns; it is
 # the one that every assignment to os.environ changes, and torch.compile can guard on it.
-_ENVIRON = os.environ
-_STORED: Mapping[Any, Any] = getattr(_ENVIRON, "_data", _ENVIRON)
-_encoded: Callable[[str], Any] = getattr(_ENVIRON, "encodekey", str)
+ENVIRON = os.environ
+STORED: Mapping[Any, Any] = getattr(ENVIRON, "_data", ENVIRON)
+_encoded: Callable[[str], Any] = getattr(ENVIRON, "encodekey", str)
 
 
 @constant_to_compile
@@ -52,21 +52,23 @@ class Switch:
     Attributes:
         name: The variable that wins where it is set, be it to the empty string.
         umbrella: The other one.
+        own: The key of the first in ``STORED``.
+        other: That of the other one.
     """
 
     def __init__(self, name: str, umbrella: str) -> None:
         self.name = name
         self.umbrella = umbrella
-        self._own = _encoded(name)
-        self._other = _encoded(umbrella)
+        self.own = _encoded(name)
+        self.other = _encoded(umbrella)
 
     def is_on(self) -> bool:
         """Return whether the switch is on now."""
-        if os.environ is _ENVIRON:
-            value = _STORED.get(self._own)
+        if os.environ is ENVIRON:
+            value = STORED.get(self.own)
             if value is not None:
                 return flag_value(self.name, value)
-            value = _STORED.get(self._other)
+            value = STORED.get(self.other)
             return value is not None and flag_value(self.umbrella, value)
         # Somebody put another mapping in the place of os.environ.
         for name in (self.name, self.umbrella):

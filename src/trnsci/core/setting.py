@@ -34,15 +34,19 @@ class Setting(Generic[T]):
     Args:
         name: For its representation.
         default: What holds while nothing is chosen.
+
+    Attributes:
+        default: The choice of the process.
+        scoped: Whether there ever was a block; without one nobody need look for it.
     """
 
     def __init__(self, name: str, default: T) -> None:
         self.name = name
-        self._default = default
+        self.default = default
         self._variable: ContextVar[T | None] = ContextVar(name, default=None)
         # The same for the current thread, which is all that torch.compile can read and guard.
         self._traced = local()
-        self._scoped = False  # whether there ever was a block; without one nobody need look
+        self.scoped = False
         _SETTINGS.add(self)
 
     def __repr__(self) -> str:
@@ -50,18 +54,18 @@ class Setting(Generic[T]):
 
     def get(self) -> T:
         """Return the choice of the innermost block, or that of the process."""
-        if self._scoped:
+        if self.scoped:
             chosen = self._of_block()
             if chosen is not None:
                 return chosen
-        return self._default
+        return self.default
 
     def set(self, value: T) -> None:
         """Choose for the process; inside a block, for that block."""
-        if self._scoped and self._of_block() is not None:
+        if self.scoped and self._of_block() is not None:
             self._put(value)
         else:
-            self._default = value
+            self.default = value
 
     @contextmanager
     def scope(self, value: T) -> Iterator[None]:
@@ -84,7 +88,7 @@ class Setting(Generic[T]):
     def _put(self, value: T | None) -> None:
         self._variable.set(value)
         self._traced.value = value
-        self._scoped = True
+        self.scoped = True
 
     def _show_to_thread(self) -> bool:
         """Make what torch.compile reads that of the context, which may be one copied from another.

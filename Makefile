@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 .PHONY: help setup demo test test-all check docs format mutants clean
 
 help:
-	@echo "make demo      run a kernel on the simulator and break it on purpose"
+	@echo "make demo      run kernels, break one, validate all of them and show the table"
 	@echo "make test      format, lint, types, import rules and the fast tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make check     tools/check as it is; ARGS goes to pytest"
@@ -28,8 +28,15 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY)
 
+# Every kernel on the simulator against its reference, and the table of what came out.
 demo: $(READY)
 	$(VENV)/bin/python examples/demo.py
+	@echo; echo "Every kernel of the libraries, on the simulator against its reference:"; echo
+	$(VENV)/bin/python -m trnsci validate --quick --jobs 2 --records build/records
+	@echo
+	@$(VENV)/bin/python -m trnsci status --records build/records
+	@echo; printf "the same as a page: "
+	@$(VENV)/bin/python -m trnsci status --records build/records --format html --output build/status.html
 
 test: $(READY)
 	tools/check -m "not slow"

@@ -24,6 +24,14 @@ __all__ = ["choose_libraries", "validate"]
     help="Generation to compute on, such as gen3 or trn2; the others are checked without values.",
 )
 @click.option("--quick", is_flag=True, help="Compute on trn2 alone.")
+@click.option(
+    "--on",
+    "where",
+    type=click.Choice(["simulator", "device"]),
+    default="simulator",
+    show_default=True,
+    help="Run on the simulator, or on this machine's NeuronCore and keep a hardware record.",
+)
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
 @click.option("--again", is_flag=True, help="Run also what has a record of today's sources.")
 @click.option("--records", "folder", type=click.Path(file_okay=False), help="Where records are.")
@@ -32,6 +40,7 @@ def validate(
     kernels: tuple[str, ...],
     target: str,
     quick: bool,
+    where: str,
     jobs: int,
     again: bool,
     folder: str | None,
@@ -42,20 +51,27 @@ def validate(
     of gen2, gen3 and gen4 finds anything in it. Each record is written as soon as it is made; a run
     that was stopped goes on where it was. Exit status: 0 all passed, 1 some failed, 2 wrong usage.
     """
-    from trnsci.validation import records_folder, tasks
+    from trnsci.validation import HARDWARE, records_folder, tasks
     from trnsci.validation import validate as run
     from trnsci.validation.campaign import QUICK
 
     chosen = choose_libraries(libraries)
     values_on = QUICK if quick else _generations(target)
-    where = records_folder(folder)
-    todo = tasks(where, libraries=chosen, kernels=kernels, values_on=values_on, anew=again)
+    home = records_folder(folder)
+    if where == "device":
+        _require_device()
+        values_on, jobs = (), 1  # one process has the NeuronCore
+        home = records_folder(folder) if folder else HARDWARE
+    path: Any = "nki" if where == "device" else "simulator"
+    todo = tasks(home, libraries=chosen, kernels=kernels, values_on=values_on, anew=again)
     unknown = set(kernels) - {task.kernel for task in todo}
     if unknown:
         raise click.UsageError(f"no kernel is called {', '.join(sorted(unknown))}")
     failed = []
     with _progress(todo) as show:
-        for record in run(todo, where, values_on=values_on, jobs=jobs, started=show.started):
+        for record in run(
+            todo, home, values_on=values_on, path=path, jobs=jobs, started=show.started
+        ):
             show.finished(record)
             if record.status == "failed":
                 failed.append(record)
@@ -64,7 +80,7 @@ def validate(
     known = sum(task.known is not None for task in todo)
     click.echo(
         f"{len(todo) - len(failed)} of {len(todo)} kernels passed, {known} of them before; "
-        f"records in {where}"
+        f"records in {home}"
     )
     if failed:
         raise SystemExit(1)
@@ -90,6 +106,15 @@ def _generations(target: str) -> tuple[str, ...]:
         return (SimOptions(target=target).generation().name,)
     except ValueError as error:
         raise click.UsageError(f"--target: {error}") from None
+
+
+def _require_device() -> None:
+    from trnsci.core.backend import device_ready
+
+    if not device_ready():
+        raise click.UsageError(
+            "--on device: no NeuronCore can be reached with AWS's NKI; `trnsci doctor` says why"
+        )
 
 
 class _Silent:

@@ -98,7 +98,7 @@ class ParameterError(TrnsciError, ValueError, AssertionError):
     """
 
 
-class LinAlgError(TrnsciError, torch.linalg.LinAlgError, ValueError):  # type: ignore[misc]
+class LinAlgError(TrnsciError, torch.linalg.LinAlgError, ValueError):  # type: ignore[misc,name-defined]
     """A matrix does not allow what is asked of it.
 
     It is torch's ``LinAlgError``, and a ``ValueError`` as NumPy's is.

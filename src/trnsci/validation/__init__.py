@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from trnsci.validation.campaign import LIBRARIES, Task, tasks, validate
-from trnsci.validation.record import Record, Unreadable, read_records, records_folder, write_record
+from trnsci.validation.record import (
+    HARDWARE,
+    Record,
+    Unreadable,
+    read_records,
+    records_folder,
+    write_record,
+)
 from trnsci.validation.running import GENERATIONS, run_case
 from trnsci.validation.table import Row, render, rows
 
 __all__ = [
     "GENERATIONS",
+    "HARDWARE",
     "LIBRARIES",
     "Record",
     "Row",

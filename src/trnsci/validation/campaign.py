@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from trnsci.core.evidence import kernels_of
 from trnsci.validation.record import Record, fingerprint, read_records, write_record
@@ -77,6 +78,7 @@ def validate(
     folder: Path,
     *,
     values_on: Sequence[str] = GENERATIONS,
+    path: Literal["simulator", "nki"] = "simulator",
     jobs: int = 1,
     started: Callable[[Task], None] = lambda task: None,
 ) -> Iterator[Record]:
@@ -86,6 +88,7 @@ def validate(
         todo: The kernels; those with a record that holds are not run again.
         folder: Where records go.
         values_on: Generations to compute on.
+        path: The simulator, or a NeuronCore.
         jobs: Processes to use.
         started: Told of each kernel before it is waited for.
     """
@@ -96,7 +99,7 @@ def validate(
     if jobs <= 1 or len(missing) <= 1:
         for task in missing:
             started(task)
-            record = run_case(task.library, task.kernel, values_on=values_on)
+            record = run_case(task.library, task.kernel, values_on=values_on, path=path)
             write_record(record, folder)
             yield record
         return
@@ -110,7 +113,7 @@ def validate(
                 for task in islice(waiting, jobs - len(running)):
                     started(task)
                     future = pool.submit(
-                        run_case, task.library, task.kernel, values_on=tuple(values_on)
+                        run_case, task.library, task.kernel, values_on=tuple(values_on), path=path
                     )
                     running[future] = task
                 if not running:

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 __all__ = [
+    "HARDWARE",
     "Record",
     "Unreadable",
+    "device_stamp",
     "fingerprint",
     "hardware_records",
     "read_records",
@@ -29,7 +31,8 @@ __all__ = [
 
 FORMAT = 1
 RECORDS_VARIABLE = "TRNSCI_RECORDS"
-_HARDWARE = Path(__file__).with_name("hardware")
+HARDWARE = Path(__file__).with_name("hardware")
+"""Where the records of runs on a NeuronCore are; they are part of a release."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ def read_records(folder: Path) -> tuple[dict[tuple[str, str], Record], list[Unre
 
 def hardware_records() -> dict[tuple[str, str], Record]:
     """Return the records of runs on a NeuronCore that came with this version."""
-    return read_records(_HARDWARE)[0]
+    return read_records(HARDWARE)[0]
 
 
 @cache
@@ -174,6 +177,22 @@ def stamp() -> dict[str, str]:
             found[name] = "unknown"
     commit = _commit()
     return {**found, "commit": commit} if commit else found
+
+
+def device_stamp() -> dict[str, str]:
+    """Return the instance that this is, and the versions of AWS's tools on it."""
+    product = Path("/sys/devices/virtual/dmi/id/product_name")
+    try:
+        instance = product.read_text(encoding="utf-8").strip()
+    except OSError:
+        instance = "unknown instance"
+    found = []
+    for name in ("nki", "neuronx-cc"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return {"instance": instance, "sdk": ", ".join(found) or "unknown SDK"}
 
 
 def _commit() -> str:

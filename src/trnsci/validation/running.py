@@ -19,7 +19,7 @@ from trnsci.core.environment import library_switch
 from trnsci.core.evidence import Case, relative_error
 from trnsci.core.launch import SIMULATE
 from trnsci.core.provider import provider
-from trnsci.validation.record import Record, fingerprint, stamp
+from trnsci.validation.record import Record, device_stamp, fingerprint, stamp
 
 __all__ = ["GENERATIONS", "find_case", "run_case"]
 
@@ -138,7 +138,11 @@ def run_case(
         hbm_bytes=observer.hbm_bytes,
         message=message,
         fingerprint=fingerprint(library),
-        stamp={"date": datetime.now(UTC).isoformat(timespec="seconds"), **stamp()},
+        stamp={
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            **stamp(),
+            **(device_stamp() if path == "nki" else {}),
+        },
         values_on=tuple(values_on) if watched else (),
     )
 

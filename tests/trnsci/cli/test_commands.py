@@ -72,6 +72,7 @@ def test_status_writes_a_page(trnsci, tmp_path):
         (("validate", "--kernel", "gem"), "no kernel is called gem"),
         (("validate", "--target", "trn9"), "--target: "),
         (("validate", "--jobs", "0"), "0 is not in the range"),
+        (("validate", "--on", "device"), "--on device: no NeuronCore can be reached"),
         (("status", "--format", "pdf"), "'pdf' is not one of"),
         (("bench", "nothing"), "got 'nothing', accepted: "),
         (("valdiate",), "No such command 'valdiate'"),

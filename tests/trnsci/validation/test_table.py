@@ -83,7 +83,7 @@ def test_hardware_is_pending_until_there_is_a_record(folder, tmp_path, monkeypat
     device = tmp_path / "device"
     made = {"date": "2026-03-04T00:00:00+00:00", "instance": "trn2.3xlarge", "sdk": "2.29.1"}
     write_record(Record("trnblas", "gemm", "GEMM", "passed", stamp=made), device)
-    monkeypatch.setattr("trnsci.validation.record._HARDWARE", device)
+    monkeypatch.setattr("trnsci.validation.record.HARDWARE", device)
     found = {row.kernel: row.hardware for row in rows(folder, ["trnblas"])[0]}
     assert found["gemm"] == "passed 2026-03-04, trn2.3xlarge, 2.29.1"
     assert found["symm"] == "pending"

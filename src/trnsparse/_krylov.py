@@ -37,10 +37,36 @@ def finished(
     return Solution(x, iterations, residual, info)
 
 
+def _alone(sums: Tensor) -> Tensor:
+    return sums
+
+
 def conjugate_gradients(
-    A: Operator, b: Tensor, x: Tensor, started: bool, tol: float, max_iter: int, M: Operator
+    A: Operator,
+    b: Tensor,
+    x: Tensor,
+    started: bool,
+    tol: float,
+    max_iter: int,
+    M: Operator,
+    total: Operator = _alone,
 ) -> Solution:
-    """Return the solution of a positive definite system, started at ``x``, which is changed."""
+    """Return the solution of a positive definite system, started at ``x``.
+
+    Args:
+        A: The product with the matrix.
+        b: Right-hand side, or several as columns.
+        x: Where to begin.
+        started: Whether ``x`` is anything but zero.
+        tol: Relative residual at which to stop.
+        max_iter: Iterations after which to stop.
+        M: The approximate inverse.
+        total: Sums inner products over all that share the vectors.
+    """
+
+    def norms(a: Tensor) -> Tensor:
+        return total(dots(a, a)).sqrt()
+
     size = norms(b)
     # A column without a right-hand side counts as solved.
     scale = torch.where(size < _TINY_NORM, torch.inf, size)
@@ -52,7 +78,9 @@ def conjugate_gradients(
     residuals = [relative]
     iterations, reason, best = 0, "limit", float("inf")
     while relative > tol and iterations < max_iter:
-        x, r, steps, ended = _directions(A, M, x, r, scale, tol, max_iter - iterations, residuals)
+        x, r, steps, ended = _directions(
+            A, M, x, r, scale, tol, max_iter - iterations, residuals, total
+        )
         iterations += steps
         matvecs += steps + 1
         # Rounding parts the recurrence from the residual; only the residual itself counts.
@@ -75,13 +103,14 @@ def _directions(
     tol: float,
     limit: int,
     residuals: list[float],
+    total: Operator,
 ) -> tuple[Tensor, Tensor, int, str]:
     """Return x and r after conjugate steps until the recurrence meets the tolerance."""
     z = M(r)
-    p, rho = z, dots(r, z)
+    p, rho = z, total(dots(r, z))
     for step in range(1, limit + 1):
         q = A(p)
-        curvature = dots(p, q)
+        curvature = total(dots(p, q))
         # Columns that are solved stand still: nothing is left to divide.
         alive = curvature.abs() >= _TINY_CURVATURE
         if not bool(alive.any()):
@@ -91,12 +120,12 @@ def _directions(
         alpha = torch.where(alive, rho / torch.where(alive, curvature, 1.0), 0.0)
         x = x + _times(alpha, p)
         r = r - _times(alpha, q)
-        relative = _worst(norms(r), scale)
+        relative = _worst(total(dots(r, r)).sqrt(), scale)
         residuals.append(relative)
         if not relative > tol:
             return x, r, step, "converged"
         z = M(r)
-        before, rho = rho, dots(r, z)
+        before, rho = rho, total(dots(r, z))
         beta = torch.where(before != 0, rho / torch.where(before != 0, before, 1.0), 0.0)
         p = z + _times(beta, p)
     return x, r, limit, "limit"

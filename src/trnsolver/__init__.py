@@ -1,13 +1,44 @@
-"""Factorizations, eigenproblems and iterative solvers on torch tensors."""
+"""Factorizations, eigenproblems and iterative solvers that say how good the answer is."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trnsci import __version__ as __version__
-from trnsci.core.errors import NkiFallbackWarning
+from trnsci.core.errors import (
+    AccuracyError,
+    AccuracyWarning,
+    ConvergenceError,
+    LinAlgError,
+    NkiFallbackWarning,
+    NotFiniteError,
+    NotPositiveDefiniteError,
+    SingularMatrixError,
+)
+from trnsci.core.iterations import plot_residuals
 from trnsci.core.package import surface
 from trnsolver._library import LIBRARY
+from trnsolver.direct import det, inv, inv_spd, lstsq, pinv, slogdet, solve, solve_spd
+from trnsolver.eigen import eigh, eigh_generalized, eigvalsh
+from trnsolver.factor import cholesky, cholqr2, lu, qr, schur, svd, svdvals
+from trnsolver.functions import (
+    expm,
+    inv_sqrt_spd,
+    inv_sqrt_spd_ns,
+    msign,
+    orthogonalize,
+    polar,
+)
+from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres
+from trnsolver.lobpcg import lobpcg
+from trnsolver.operators import LinearOperator
+from trnsolver.preconditioners import (
+    block_jacobi_preconditioner,
+    ichol_preconditioner,
+    jacobi_preconditioner,
+    ssor_preconditioner,
+)
+from trnsolver.randomized import eigh_randomized, hutch_plus_plus, nystrom, rsvd
 
 if TYPE_CHECKING:
     from trnsolver import nki as nki
@@ -16,10 +47,57 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HAS_NKI",
+    "AccuracyError",
+    "AccuracyWarning",
+    "ConvergenceError",
+    "LinAlgError",
+    "LinearOperator",
     "NkiFallbackWarning",
+    "NotFiniteError",
+    "NotPositiveDefiniteError",
+    "SingularMatrixError",
     "backend",
+    "bicgstab",
+    "block_jacobi_preconditioner",
+    "cg",
+    "cholesky",
+    "cholqr2",
+    "det",
+    "eigh",
+    "eigh_generalized",
+    "eigh_randomized",
+    "eigvalsh",
+    "expm",
+    "fgmres",
     "get_backend",
+    "gmres",
+    "hutch_plus_plus",
+    "ichol_preconditioner",
+    "inv",
+    "inv_spd",
+    "inv_sqrt_spd",
+    "inv_sqrt_spd_ns",
+    "jacobi_preconditioner",
+    "lobpcg",
+    "lstsq",
+    "lu",
+    "minres",
+    "msign",
+    "nystrom",
+    "orthogonalize",
+    "pinv",
+    "plot_residuals",
+    "polar",
+    "qr",
+    "rsvd",
+    "schur",
     "set_backend",
+    "slogdet",
+    "solve",
+    "solve_spd",
+    "ssor_preconditioner",
+    "svd",
+    "svdvals",
 ]
 
 set_backend = LIBRARY.set_backend

@@ -23,8 +23,10 @@ from trnsci.core.errors import (
 
 __all__ = [
     "OnFailure",
+    "TorchLinAlgError",
     "any_matrix",
     "batch_of",
+    "batch_shape",
     "checked_values",
     "chosen",
     "columns_of",
@@ -39,6 +41,9 @@ __all__ = [
 ]
 
 OnFailure: TypeAlias = Literal["raise", "warn", "ignore"]
+
+TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+"""What ``torch.linalg`` raises; the errors of the core derive from it."""
 
 _NARROW = (torch.float16, torch.bfloat16)
 
@@ -105,6 +110,13 @@ def columns_of(B: Tensor, vectors: bool) -> Tensor:
 def batch_of(value: Tensor) -> Tensor:
     """Return matrices with all batch dimensions in one, which is there for a single matrix too."""
     return value.reshape(-1, *value.shape[-2:])
+
+
+def batch_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """Return the batch dimensions of two batches of matrices that were found to fit."""
+    shape = broadcast(a.shape[:-2], b.shape[:-2])
+    assert shape is not None, "batches that do not broadcast were not refused"
+    return shape
 
 
 def chosen(function: str, name: str, value: str, accepted: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ __all__ = [
     "fixed_cg",
     "fixed_inv_sqrt",
     "fixed_msign",
+    "inv_sqrt_steps",
     "torch_cholesky",
     "torch_eigh",
     "torch_lu",
@@ -57,10 +58,21 @@ def torch_svd(a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
 def fixed_inv_sqrt(a: Tensor, max_iters: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return inverse square roots, the steps that each took, and its last residual.
 
+    All of ``max_iters`` steps are computed; see ``inv_sqrt_steps``.
+    """
+    return inv_sqrt_steps(a, max_iters, tol, early=False)
+
+
+def inv_sqrt_steps(
+    a: Tensor, max_iters: int, tol: float, early: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return inverse square roots, the steps that each took, and its last residual.
+
     Coupled Newton-Schulz on ``Y0 = A / s``, ``Z0 = I`` with s the Frobenius norm: ``T = (3 I - Z Y)
     / 2``, ``Y <- Y T``, ``Z <- T Z``. The product Z Y of the next step gives the residual of this
     one, so that a step takes three products. An entry stops when ``norm(Z Y - I) / sqrt(n)`` is
-    below ``tol``, or is not smaller than before: rounding has the last word then.
+    below ``tol``, or is not smaller than before: rounding has the last word then. ``early`` ends
+    the loop when all entries have stopped, which takes a look at values.
     """
     n = a.shape[-1]
     eye = torch.eye(n, dtype=a.dtype, device=a.device)
@@ -71,6 +83,8 @@ def fixed_inv_sqrt(a: Tensor, max_iters: int, tol: float) -> tuple[Tensor, Tenso
     steps = torch.zeros_like(last)
     going = last >= tol
     for _ in range(max_iters):
+        if early and not bool(going.any()):
+            break
         t = 1.5 * eye - 0.5 * product
         new_y, new_z = y @ t, t @ z
         product = new_z @ new_y

@@ -1,0 +1,125 @@
+"""Where an operation runs: on torch, or through its ``Operation`` on a kernel.
+
+The functions take arguments that were checked. While no kernel is wanted, which one question to the
+library tells, ``torch.linalg`` is called and nothing else happens. Else the batch is brought into
+the one dimension that operations have.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnblas import trsm
+from trnsci.core.errors import ConvergenceError
+from trnsolver._arguments import batch_of, checked_values, not_positive_definite
+from trnsolver._library import LIBRARY
+
+__all__ = [
+    "kernels_wanted",
+    "run_cholesky",
+    "run_eigh",
+    "run_lu",
+    "run_lu_solve",
+    "run_msign",
+    "run_qr",
+    "run_svd",
+]
+
+kernels_wanted = LIBRARY.kernels_wanted
+
+SWEEPS = 12
+"""Sweeps of Jacobi rotations that a kernel does at most: twice what order 256 needs."""
+
+
+def run_cholesky(function: str, a: Tensor) -> Tensor:
+    """Return lower factors; the lower triangle is read."""
+    if not kernels_wanted():
+        return torch.linalg.cholesky(a)
+    from trnsolver._operations import CHOLESKY
+
+    factor: Tensor = CHOLESKY(batch_of(a)).reshape(a.shape)
+    if not checked_values(factor.diagonal(dim1=-2, dim2=-1)):
+        raise not_positive_definite(function, "A", "the factor has no real diagonal")
+    return factor
+
+
+def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues, ascending, and eigenvectors; the lower triangle is read."""
+    if not kernels_wanted():
+        w, v = torch.linalg.eigh(a)
+        return w, v
+    from trnsolver._operations import EIGH
+
+    w, v = EIGH(batch_of(a), SWEEPS if max_sweeps is None else max_sweeps)
+    if not checked_values(w):
+        raise ConvergenceError(f"{function}: the rotations did not converge")
+    return w.reshape(a.shape[:-1]), v.reshape(a.shape)
+
+
+def run_lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return P, L and U with ``a = P @ L @ U``."""
+    if not kernels_wanted():
+        p, lower, upper = torch.linalg.lu(a)
+        return p, lower, upper
+    from trnsolver._operations import LU
+
+    p, lower, upper = LU(batch_of(a))
+    batch = a.shape[:-2]
+    return (
+        p.reshape(*batch, *p.shape[1:]),
+        lower.reshape(*batch, *lower.shape[1:]),
+        upper.reshape(*batch, *upper.shape[1:]),
+    )
+
+
+def run_lu_solve(a: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution of square systems on kernels: LU, and two triangular solutions."""
+    p, lower, upper = run_lu(a)
+    forward = trsm(1.0, lower, p.mT @ columns, uplo="lower", diag="unit")
+    return trsm(1.0, upper, forward, uplo="upper")
+
+
+def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the reduced factors of matrices of any shape."""
+    if not kernels_wanted():
+        q, r = torch.linalg.qr(a)
+        return q, r
+    from trnsolver._operations import QR
+
+    q, r = QR(batch_of(a))
+    batch = a.shape[:-2]
+    return q.reshape(*batch, *q.shape[1:]), r.reshape(*batch, *r.shape[1:])
+
+
+def run_svd(
+    function: str, a: Tensor, full_matrices: bool = False, max_sweeps: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return U, s and Vh of matrices of any shape; kernels compute thin factors."""
+    if kernels_wanted():
+        from trnsolver._operations import SVD
+
+        if not full_matrices:
+            wide = a.shape[-2] < a.shape[-1]
+            flat = batch_of(a.mT if wide else a)
+            u, s, vh = SVD(flat, SWEEPS if max_sweeps is None else max_sweeps)
+            if not checked_values(s):
+                raise ConvergenceError(f"{function}: the rotations did not converge")
+            if wide:
+                u, vh = vh.mT, u.mT
+            batch = a.shape[:-2]
+            return (
+                u.reshape(*batch, *u.shape[1:]),
+                s.reshape(*batch, *s.shape[1:]),
+                vh.reshape(*batch, *vh.shape[1:]),
+            )
+        SVD.refuse("the kernel computes thin factors")
+    u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
+    return u, s, vh
+
+
+def run_msign(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
+    """Return what quintic steps make of matrices whose largest singular value is at most 1."""
+    from trnsolver._operations import MSIGN
+
+    return MSIGN(batch_of(x), steps, *coefficients).reshape(x.shape)

@@ -1,0 +1,319 @@
+"""Ways to eigenpairs that are cheaper than the exact one where less than rounding is wanted.
+
+Pairs are judged by ``norm(A v - w v) / norm(A)`` with the spectral norm of A, bounded from below by
+the largest value found, so that the residual is never reported too small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnrand import Generator, normal
+from trnsolver._polar import qdwh
+
+__all__ = ["EighInfo", "Pairs", "approximate_pairs"]
+
+Pairs: TypeAlias = tuple[Tensor, Tensor]
+Exact: TypeAlias = Callable[[Tensor], Pairs]
+
+_FILTER_DEGREE = 12
+_MOST_ROUNDS = 60
+_BASE = 64
+# Below this order LAPACK is done before anything else has begun.
+_SMALL = 192
+
+
+@dataclass(frozen=True)
+class EighInfo:
+    """How good eigenpairs are.
+
+    Attributes:
+        converged: Whether every residual is at most the tolerance.
+        tol: The tolerance.
+        backward_error: Largest ``norm(A v - w v) / norm(A)``.
+        forward_error: Bound on the error of every value: the largest ``norm(A v - w v)``, which
+            for a symmetric matrix an exact eigenvalue is within of.
+        orthogonality: Largest entry of ``V^H V - I``.
+        method: The way that the result came by.
+        iterations: Its steps.
+        precision: What each stage computed in, in order.
+    """
+
+    converged: bool
+    tol: float
+    backward_error: float
+    forward_error: float
+    orthogonality: float
+    method: str
+    iterations: int
+    precision: tuple[str, ...]
+
+
+def approximate_pairs(
+    a: Tensor, tol: float, k: int | None, which: str, method: str, exact: Exact
+) -> tuple[Tensor, Tensor, EighInfo]:
+    """Return values, vectors and how good they are, by one way or by the exact one after it."""
+    full = a.tril() + a.tril(-1).mH
+    n = a.shape[-1]
+    if method == "auto":
+        method = _chosen(a, n, tol, k, which)
+    stages: list[str] = []
+    ways: dict[str, Callable[[], tuple[Tensor, Tensor, int]]] = {
+        "refined": lambda: _refined(full, tol, exact),
+        "chebyshev": lambda: _chebyshev(full, k or n, which, tol),
+        "randomized": lambda: _randomized(full, k or n),
+        "qdwh": lambda: (*_divided(full, exact), 1),
+    }
+    if method in ways and n > 1:
+        w, v, steps = ways[method]()
+        w, v = _wanted(w, v, k, which)
+        stages.append(f"{method} in {_name(a)}")
+        info = _judged(full, w, v, tol, method, steps, stages)
+        if info.converged:
+            return w, v, info
+        stages[-1] += ", not enough"
+    w, v = _wanted(*exact(a), k, which)
+    stages.append(f"exact in {_name(a)}")
+    return w, v, _judged(full, w, v, tol, "exact", 1, stages)
+
+
+def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
+    """Return the cheapest way by order, number of pairs and tolerance."""
+    eps = torch.finfo(a.dtype).eps
+    if n <= _SMALL or tol < 10 * eps:
+        return "exact"
+    if k is not None and 10 * k <= n and tol >= 1e3 * eps:
+        return "chebyshev"
+    if k is None and a.dtype in (torch.float64, torch.complex128) and tol >= 1e-6:
+        return "refined"
+    return "exact"
+
+
+def _wanted(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:
+    """Return k of the pairs, values ascending."""
+    if k is None or w.shape[-1] <= k:
+        return w, v
+    if which == "magnitude":
+        places = w.abs().argsort(descending=True)[:k].sort().values
+        return w[places], v[:, places]
+    cut = slice(0, k) if which == "smallest" else slice(w.shape[-1] - k, None)
+    return w[cut], v[:, cut]
+
+
+def _judged(
+    a: Tensor, w: Tensor, v: Tensor, tol: float, method: str, steps: int, stages: list[str]
+) -> EighInfo:
+    residuals = torch.linalg.vector_norm(a @ v - v * w, dim=0)
+    largest = float(residuals.max()) if residuals.numel() else 0.0
+    size = float(w.abs().max()) if w.numel() else 0.0
+    if v.shape[-1] < a.shape[-1] or size == 0:
+        # A column is no longer than the norm.
+        size = max(size, float(torch.linalg.vector_norm(a, dim=0).max()) if a.numel() else 0.0)
+    eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
+    off = float((v.mH @ v - eye).abs().max()) if v.numel() else 0.0
+    relative = largest / size if size > 0 else largest
+    good = math.isfinite(relative) and relative <= tol and off <= max(tol, _rounding(a))
+    return EighInfo(good, tol, relative, largest, off, method, steps, tuple(stages))
+
+
+def _rounding(a: Tensor) -> float:
+    return 10 * a.shape[-1] * torch.finfo(a.dtype).eps
+
+
+# -- all pairs in float32, corrected ---------------------------------------------------------------
+
+
+def _refined(a: Tensor, tol: float, exact: Exact) -> tuple[Tensor, Tensor, int]:
+    """Return all pairs from float32, corrected in the precision of A (Ogita and Aishima 2018).
+
+    A correction squares the error of vectors whose values are apart; those of values too close for
+    it are turned among themselves by ``exact``.
+    """
+    low = torch.complex64 if a.is_complex() else torch.float32
+    v = exact(a.to(low))[1].to(a.dtype)
+    n = a.shape[-1]
+    eye = torch.eye(n, dtype=a.dtype, device=a.device)
+    steps = 0
+    while True:
+        gram, image = eye - v.mH @ v, a @ v
+        turned = v.mH @ image
+        w = turned.diagonal().real / (1 - gram.diagonal().real)
+        size = w.abs().max()
+        off = turned + gram * w
+        off = off - torch.diag(off.diagonal())
+        worst = float(torch.linalg.vector_norm(image - v * w, dim=0).max() / size)
+        if (worst <= tol and float(gram.abs().max()) <= max(tol, _rounding(a))) or steps == 3:
+            order = w.argsort()
+            return w[order], v[:, order], steps
+        gaps = w.unsqueeze(0) - w.unsqueeze(1)
+        limit = 2 * (torch.linalg.matrix_norm(off) + size * torch.linalg.matrix_norm(gram))
+        apart = gaps.abs() > limit
+        quotient = off / torch.where(apart, gaps, 1.0)
+        change = torch.where(apart, quotient, gram / 2)
+        change = change - torch.diag(change.diagonal()) + torch.diag(gram.diagonal() / 2)
+        v = _turned_within(a, v + v @ change, w, float(limit), exact)
+        steps += 1
+
+
+def _turned_within(a: Tensor, v: Tensor, w: Tensor, limit: float, exact: Exact) -> Tensor:
+    """Return vectors, by ascending value, after groups of close values were solved on their own."""
+    order = w.argsort()
+    w, v = w[order], v[:, order]
+    edges = [0, *(torch.nonzero(w.diff() > limit).flatten() + 1).tolist(), w.shape[0]]
+    parts = []
+    for first, last in pairwise(edges):
+        part = v[:, first:last]
+        if last - first > 1:
+            basis = torch.linalg.qr(part).Q
+            inner = basis.mH @ (a @ basis)
+            part = basis @ exact(0.5 * (inner + inner.mH))[1]
+        parts.append(part)
+    return torch.cat(parts, -1)
+
+
+# -- a few pairs -----------------------------------------------------------------------------------
+
+
+def _chebyshev(a: Tensor, k: int, which: str, tol: float) -> tuple[Tensor, Tensor, int]:
+    """Return k pairs at one end of the spectrum by filtered subspace iteration (Zhou 2006).
+
+    A Chebyshev polynomial that is small on the unwanted part of the spectrum makes the wanted part
+    stand out; Lanczos bounds the spectrum first. Pairs of largest magnitude are those of A^2's
+    upper end, so the polynomial is taken of A there with an interval around zero.
+    """
+    n = a.shape[-1]
+    sign = 1.0 if which == "smallest" else -1.0
+    block = min(n, k + max(8, k // 2))
+    real = a.real.dtype if a.is_complex() else a.dtype
+    start = normal(n, block, dtype=real, generator=Generator(20)).to(a.device)
+    v = torch.linalg.qr(start.to(a.dtype)).Q
+    low, high = _ends(a)
+    w = torch.empty(0)
+    for rounds in range(1, _MOST_ROUNDS + 1):
+        image = a @ v
+        inner = v.mH @ image
+        w, turn = torch.linalg.eigh(0.5 * (inner + inner.mH))
+        v, image = v @ turn, image @ turn
+        if which == "magnitude":
+            places = w.abs().argsort(descending=True)
+            edge = float(w.abs()[places[-1]])
+            places = places[:k]
+        else:
+            places = torch.arange(block, device=w.device)
+            places = places[:k] if sign > 0 else places[-k:]
+            edge = float(w[-1] if sign > 0 else w[0])
+        norms = torch.linalg.vector_norm(image[:, places] - v[:, places] * w[places], dim=0)
+        scale = max(abs(low), abs(high))
+        if float(norms.max()) <= 0.5 * tol * scale or block == n:
+            order = places[w[places].argsort()]
+            return w[order], v[:, order], rounds
+        if which == "magnitude":
+            interval = (-edge, edge)
+        else:
+            interval = (edge, high) if sign > 0 else (low, edge)
+        v = torch.linalg.qr(_filtered(a, v, *interval)).Q
+    order = places[w[places].argsort()]
+    return w[order], v[:, order], _MOST_ROUNDS
+
+
+def _ends(a: Tensor) -> tuple[float, float]:
+    """Return bounds on the spectrum: values of a few Lanczos steps, and the residual beyond."""
+    n = a.shape[-1]
+    steps = min(n, 12)
+    real = a.real.dtype if a.is_complex() else a.dtype
+    v = normal(n, dtype=real, generator=Generator(21)).to(a.device).to(a.dtype)
+    basis = [v / torch.linalg.vector_norm(v)]
+    alphas, betas = [], []
+    for _ in range(steps):
+        w = a @ basis[-1]
+        alphas.append(float(torch.vdot(basis[-1], w).real))
+        for u in basis:
+            w = w - torch.vdot(u, w) * u
+        betas.append(float(torch.linalg.vector_norm(w)))
+        if betas[-1] == 0:
+            break
+        basis.append(w / betas[-1])
+    small = torch.diag(torch.tensor(alphas, dtype=torch.float64))
+    beyond = torch.tensor(betas[: len(alphas) - 1], dtype=torch.float64)
+    small = small + torch.diag(beyond, 1) + torch.diag(beyond, -1)
+    values = torch.linalg.eigvalsh(small)
+    return float(values[0]) - betas[-1], float(values[-1]) + betas[-1]
+
+
+def _filtered(a: Tensor, v: Tensor, low: float, high: float) -> Tensor:
+    """Return a Chebyshev polynomial of A, which is small between two values, times vectors."""
+    half, middle = (high - low) / 2, (high + low) / 2
+    if not half > 0:
+        return v
+    before, now = v, (a @ v - middle * v) / half
+    for _ in range(_FILTER_DEGREE - 1):
+        before, now = now, (2 / half) * (a @ now - middle * now) - before
+        size = torch.linalg.vector_norm(now, dim=0).max()
+        before, now = before / size, now / size
+    return now
+
+
+def _randomized(a: Tensor, k: int) -> tuple[Tensor, Tensor, int]:
+    """Return k pairs of largest magnitude from a sketch with two power steps (Halko 2011)."""
+    n = a.shape[-1]
+    block = min(n, k + 10)
+    real = a.real.dtype if a.is_complex() else a.dtype
+    sketch = normal(n, block, dtype=real, generator=Generator(22)).to(a.device)
+    q = torch.linalg.qr(a @ sketch.to(a.dtype)).Q
+    for _ in range(2):
+        q = torch.linalg.qr(a @ q).Q
+    inner = q.mH @ (a @ q)
+    w, turn = torch.linalg.eigh(0.5 * (inner + inner.mH))
+    places = w.abs().argsort(descending=True)[:k].sort().values
+    return w[places], q @ turn[:, places], 2
+
+
+# -- divide and conquer ----------------------------------------------------------------------------
+
+
+def _divided(a: Tensor, exact: Exact, depth: int = 0) -> Pairs:
+    """Return all pairs by splitting the spectrum (Nakatsukasa and Higham 2013).
+
+    The unitary polar factor of ``A - sigma I`` is its sign: +1 on the part of the spectrum above
+    sigma and -1 below. Projectors onto both parts give bases, and each is a problem of its own.
+    """
+    n = a.shape[-1]
+    if n <= _BASE or depth > 60:
+        return exact(a)
+    eye = torch.eye(n, dtype=a.dtype, device=a.device)
+    diagonal = a.diagonal().real
+    sigma = float(diagonal.median())
+    spread = float(torch.linalg.matrix_norm(a - sigma * eye))
+    if spread <= torch.finfo(a.dtype).eps * n * float(torch.linalg.matrix_norm(a)):
+        return exact(a)
+    sign = qdwh(a - sigma * eye)[0]
+    projector = 0.5 * (sign + eye)
+    upper = round(float(projector.diagonal().real.sum()))
+    if not 0 < upper < n:
+        return exact(a)
+    real = a.real.dtype if a.is_complex() else a.dtype
+    mixed = normal(n, n, dtype=real, generator=Generator(23 + depth)).to(a.device).to(a.dtype)
+    # The range of a projector, and its complement, from a product with random vectors.
+    q = torch.linalg.qr(projector @ mixed[:, :upper]).Q
+    q = torch.linalg.qr(torch.cat([q, mixed[:, upper:] - q @ (q.mH @ mixed[:, upper:])], -1)).Q
+    top, bottom = q[:, :upper], q[:, upper:]
+    values, vectors = [], []
+    for basis in (bottom, top):
+        inner = basis.mH @ a @ basis
+        w, v = _divided(0.5 * (inner + inner.mH), exact, depth + 1)
+        values.append(w)
+        vectors.append(basis @ v)
+    w, v = torch.cat(values), torch.cat(vectors, -1)
+    order = w.argsort()
+    return w[order], v[:, order]
+
+
+def _name(a: Tensor) -> str:
+    return str(a.dtype).removeprefix("torch.")

@@ -1,0 +1,343 @@
+"""Linear systems solved by factorization, inverses, least squares and determinants.
+
+B is cast to the dtype of A. float16 and bfloat16 are solved in float32 and rounded back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, overload
+
+import torch
+from torch import Tensor
+
+from trnblas import trsm
+from trnsci.core.errors import LinAlgError
+from trnsolver._arguments import (
+    OnFailure,
+    TorchLinAlgError,
+    any_matrix,
+    batch_shape,
+    checked_values,
+    columns_of,
+    finite,
+    not_positive_definite,
+    restored,
+    right_side,
+    singular,
+    square_matrix,
+)
+from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_svd
+from trnsolver.refinement import AccurateSolution, accurate_solution
+
+__all__ = [
+    "LeastSquares",
+    "SignLogDet",
+    "det",
+    "inv",
+    "inv_spd",
+    "lstsq",
+    "pinv",
+    "slogdet",
+    "solve",
+    "solve_spd",
+]
+
+_STEPS = 5
+
+
+class LeastSquares(NamedTuple):
+    """What ``lstsq`` returns.
+
+    Attributes:
+        solution: X of least norm among those with least residual.
+        residuals: Squared norms of the columns of ``A @ X - B``.
+        rank: Numerical ranks, integers.
+        singular_values: Of A, descending.
+    """
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+class SignLogDet(NamedTuple):
+    """``det = sign * exp(logabsdet)``."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+@overload
+def solve(
+    A: Tensor,
+    B: Tensor,
+    *,
+    target_forward_error: None = None,
+    on_failure: OnFailure = "raise",
+    certify: bool = True,
+) -> Tensor: ...
+
+
+@overload
+def solve(
+    A: Tensor,
+    B: Tensor,
+    *,
+    target_forward_error: float,
+    on_failure: OnFailure = "raise",
+    certify: bool = True,
+) -> AccurateSolution: ...
+
+
+def solve(
+    A: Tensor,
+    B: Tensor,
+    *,
+    target_forward_error: float | None = None,
+    on_failure: OnFailure = "raise",
+    certify: bool = True,
+) -> Tensor | AccurateSolution:
+    """Return X with ``A @ X = B``.
+
+    Without a target, by LU with partial pivoting in the precision of A. With one, by the cheapest
+    way that reaches it: a factor in float32 with refinement, GMRES on top of that factor, a factor
+    in float64, with residuals in float64 or in twice that. The condition number, which is
+    estimated, chooses, and what was reached is measured.
+
+    Args:
+        A: Square matrices.
+        B: Right sides (n,), (n, k), or a batch of them.
+        target_forward_error: Largest wanted ``max |X - exact| / max |exact|`` of each column.
+        on_failure: What happens where the target is not reached: ``"raise"``, ``"warn"``, or
+            ``"ignore"``, which leaves it to ``info``.
+        certify: Whether the bound on the error is proven, which takes an approximate inverse, or
+            estimated as LAPACK does.
+
+    Returns:
+        X like B; with a target ``(x, info)``, x in float64 where the target asks for more than the
+        precision of A can hold.
+
+    Raises:
+        SingularMatrixError: A matrix is singular.
+        NotFiniteError: A or B has a NaN or an infinity, and a target is given.
+        AccuracyError: The target was not reached.
+        ShapeError: The shapes do not fit.
+
+    Example:
+        >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.tensor([2.0, 8.0]))
+        tensor([1., 2.])
+    """
+    work = square_matrix("solve", "A", A)
+    right, vectors = right_side("solve", work, B)
+    if target_forward_error is not None:
+        return accurate_solution(
+            work, right, vectors, target_forward_error, on_failure, certify, A.dtype
+        )
+    try:
+        if kernels_wanted():
+            found = run_lu_solve(work, columns_of(right, vectors))
+            found = found.squeeze(-1) if vectors else found
+            _singular_if_not_finite("solve", found, work, right)
+        else:
+            found = torch.linalg.solve(work, right)
+    except TorchLinAlgError as error:
+        raise _inverse_error("solve", error) from None
+    return restored(found, A.dtype)
+
+
+def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tensor:
+    """Return X with ``A @ X = B`` for symmetric (Hermitian) positive definite A.
+
+    Args:
+        A: Positive definite matrices, of which the lower triangle is read.
+        B: Right sides (n,), (n, k), or a batch of them.
+        iterative_refinement: Whether residuals in float64 correct X, which is kept in float64
+            meanwhile, until nothing improves: X has then the precision of A up to condition
+            numbers of about 1 / eps.
+
+    Raises:
+        NotPositiveDefiniteError: A matrix is not positive definite.
+        ShapeError: The shapes do not fit.
+    """
+    work = square_matrix("solve_spd", "A", A)
+    right, vectors = right_side("solve_spd", work, B)
+    try:
+        factor = run_cholesky("solve_spd", work)
+    except TorchLinAlgError as error:
+        raise _definite_error("solve_spd", error) from None
+    columns = columns_of(right, vectors)
+    found = _with_factor(factor, columns)
+    if iterative_refinement:
+        found = _refined(work, factor, columns, found)
+    return restored(found.squeeze(-1) if vectors else found, A.dtype)
+
+
+def inv(A: Tensor) -> Tensor:
+    """Return the inverses of square matrices.
+
+    Raises:
+        SingularMatrixError: A matrix is singular.
+        ShapeError: A is not square.
+    """
+    work = square_matrix("inv", "A", A)
+    try:
+        if kernels_wanted():
+            eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
+            found = run_lu_solve(work, eye.expand_as(work))
+            _singular_if_not_finite("inv", found, work)
+        else:
+            found = torch.linalg.inv(work)
+    except TorchLinAlgError as error:
+        raise _inverse_error("inv", error) from None
+    return restored(found, A.dtype)
+
+
+def inv_spd(A: Tensor) -> Tensor:
+    """Return the inverses of symmetric (Hermitian) positive definite matrices.
+
+    Raises:
+        NotPositiveDefiniteError: A matrix is not positive definite.
+        ShapeError: A is not square.
+    """
+    work = square_matrix("inv_spd", "A", A)
+    try:
+        factor = run_cholesky("inv_spd", work)
+    except TorchLinAlgError as error:
+        raise _definite_error("inv_spd", error) from None
+    if kernels_wanted():
+        eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
+        return restored(_with_factor(factor, eye.expand_as(work)), A.dtype)
+    return restored(torch.cholesky_inverse(factor), A.dtype)
+
+
+def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
+    """Return pseudo-inverses, by singular values above ``rcond`` times the largest.
+
+    Args:
+        A: Matrices (m, n).
+        rcond: None for ``eps * max(m, n)``.
+
+    Raises:
+        NotFiniteError: A has a NaN or an infinity.
+    """
+    work = any_matrix("pinv", "A", A)
+    try:
+        if not kernels_wanted():
+            return restored(torch.linalg.pinv(work, rtol=rcond), A.dtype)
+        u, s, vh = run_svd("pinv", work)
+    except TorchLinAlgError as error:
+        if isinstance(error, LinAlgError):
+            raise
+        finite("pinv", "A", work)
+        raise LinAlgError(f"pinv: {error}") from None
+    if rcond is None:
+        rcond = torch.finfo(work.dtype).eps * max(work.shape[-2:])
+    kept = s > rcond * s[..., :1]
+    inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
+    return restored((vh.mH * inverse.unsqueeze(-2)) @ u.mH, A.dtype)
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
+    """Return X that minimizes the norm of ``A @ X - B``, the shortest if there are several.
+
+    Args:
+        A: Matrices (m, n), of any rank.
+        B: Right sides (m,), (m, k), or a batch of them.
+        rcond: Singular values up to ``rcond`` times the largest count as zero; None for
+            ``eps * max(m, n)``.
+
+    Raises:
+        NotFiniteError: A has a NaN or an infinity.
+        ShapeError: The shapes do not fit.
+    """
+    work = any_matrix("lstsq", "A", A)
+    right, vectors = right_side("lstsq", work, B)
+    columns = columns_of(right, vectors)
+    if rcond is None:
+        rcond = torch.finfo(work.dtype).eps * max(work.shape[-2:])
+    try:
+        if work.is_cpu and not kernels_wanted():
+            solution, rank, s = _lapack_lstsq(work, columns, rcond)
+        else:
+            solution, rank, s = _svd_lstsq(work, columns, rcond)
+    except TorchLinAlgError as error:
+        if isinstance(error, LinAlgError):
+            raise
+        finite("lstsq", "A", work)
+        raise LinAlgError(f"lstsq: {error}") from None
+    left_over = torch.linalg.vector_norm(work @ solution - columns, dim=-2) ** 2
+    if vectors:
+        solution, left_over = solution.squeeze(-1), left_over.squeeze(-1)
+    return LeastSquares(
+        restored(solution, A.dtype),
+        restored(left_over, A.dtype),
+        rank,
+        restored(s, A.dtype),
+    )
+
+
+def det(A: Tensor) -> Tensor:
+    """Return the determinants of square matrices; 1 for a matrix without rows."""
+    return restored(torch.linalg.det(square_matrix("det", "A", A)), A.dtype)
+
+
+def slogdet(A: Tensor) -> SignLogDet:
+    """Return the signs of determinants, and the logarithms of their magnitudes.
+
+    A singular matrix has sign 0 and logarithm ``-inf``.
+    """
+    sign, logarithm = torch.linalg.slogdet(square_matrix("slogdet", "A", A))
+    return SignLogDet(restored(sign, A.dtype), restored(logarithm, A.dtype))
+
+
+def _lapack_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
+    batch = batch_shape(a, columns)
+    found = torch.linalg.lstsq(
+        a.expand(*batch, *a.shape[-2:]),
+        columns.expand(*batch, *columns.shape[-2:]),
+        rcond=rcond,
+        driver="gelsd",
+    )
+    return found.solution, found.rank, found.singular_values
+
+
+def _svd_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
+    u, s, vh = run_svd("lstsq", a)
+    kept = s > rcond * s[..., :1]
+    inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
+    return vh.mH @ (inverse.unsqueeze(-1) * (u.mH @ columns)), kept.sum(-1), s
+
+
+def _with_factor(factor: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution for a lower Cholesky factor."""
+    if not kernels_wanted():
+        return torch.cholesky_solve(columns, factor)
+    batch = batch_shape(factor, columns)
+    columns = columns.expand(*batch, *columns.shape[-2:])
+    forward = trsm(1.0, factor, columns, uplo="lower")
+    return trsm(1.0, factor, forward, uplo="lower", trans=True)
+
+
+def _refined(a: Tensor, factor: Tensor, columns: Tensor, found: Tensor) -> Tensor:
+    """Return a solution after corrections by residuals in float64."""
+    wide_dtype = torch.complex128 if a.is_complex() else torch.float64
+    wide_a, wide_b, x = a.to(wide_dtype), columns.to(wide_dtype), found.to(wide_dtype)
+    wide_a = wide_a.tril() + wide_a.tril(-1).mH
+    for _ in range(_STEPS):
+        x = x + _with_factor(factor, (wide_b - wide_a @ x).to(a.dtype)).to(wide_dtype)
+    return x.to(a.dtype)
+
+
+def _singular_if_not_finite(function: str, found: Tensor, *operands: Tensor) -> None:
+    """Raise where finite operands have a result that is not: a pivot was zero."""
+    if not checked_values(found) and all(map(checked_values, operands)):
+        raise singular(function, "A", "a pivot is zero")
+
+
+def _inverse_error(function: str, error: Exception) -> Exception:
+    return error if isinstance(error, LinAlgError) else singular(function, "A", error)
+
+
+def _definite_error(function: str, error: Exception) -> Exception:
+    return error if isinstance(error, LinAlgError) else not_positive_definite(function, "A", error)

@@ -1,0 +1,343 @@
+"""Eigenvalues and eigenvectors of symmetric (Hermitian) matrices."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, NamedTuple, Self, overload
+
+import torch
+from torch import Tensor
+
+from trnblas import trsm
+from trnsci.core.arguments import agree, whole
+from trnsci.core.eager import untracked
+from trnsci.core.errors import (
+    AccuracyError,
+    AccuracyWarning,
+    ConvergenceError,
+    FlagError,
+    LinAlgError,
+    ShapeError,
+)
+from trnsolver._arguments import (
+    OnFailure,
+    TorchLinAlgError,
+    chosen,
+    finite,
+    not_positive_definite,
+    restored,
+    square_matrix,
+    unchecked,
+    working,
+)
+from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
+from trnsolver._spectra import EighInfo, Pairs, approximate_pairs
+
+__all__ = [
+    "ApproximateEigenpairs",
+    "Eigenpairs",
+    "EighInfo",
+    "Which",
+    "eigh",
+    "eigh_generalized",
+    "eigvalsh",
+]
+
+Which = Literal["smallest", "largest", "magnitude"]
+_WHICH = ("smallest", "largest", "magnitude")
+
+
+class Eigenpairs(NamedTuple):
+    """Eigenvalues, ascending, and eigenvectors as columns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class ApproximateEigenpairs(tuple[Tensor, Tensor]):
+    """``(eigenvalues, eigenvectors)`` with ``info``: how good they are and how they were found."""
+
+    info: EighInfo
+
+    def __new__(cls, eigenvalues: Tensor, eigenvectors: Tensor, info: EighInfo) -> Self:
+        """Return the two with what is known about them."""
+        made = super().__new__(cls, (eigenvalues, eigenvectors))
+        made.info = info
+        return made
+
+    def __getnewargs__(self) -> tuple[Tensor, Tensor, EighInfo]:  # copies and pickles
+        return (*self, self.info)
+
+    @property
+    def eigenvalues(self) -> Tensor:
+        """Eigenvalues, ascending."""
+        return self[0]
+
+    @property
+    def eigenvectors(self) -> Tensor:
+        """Eigenvectors, as columns."""
+        return self[1]
+
+
+@overload
+def eigh(
+    A: Tensor,
+    tol: None = None,
+    *,
+    k: int | None = None,
+    which: Which = "smallest",
+    subset: tuple[int, int] | None = None,
+    max_sweeps: int | None = None,
+    method: str = "auto",
+    on_failure: OnFailure = "raise",
+) -> Eigenpairs: ...
+
+
+@overload
+def eigh(
+    A: Tensor,
+    tol: float,
+    *,
+    k: int | None = None,
+    which: Which = "smallest",
+    subset: None = None,
+    max_sweeps: int | None = None,
+    method: str = "auto",
+    on_failure: OnFailure = "raise",
+) -> ApproximateEigenpairs: ...
+
+
+def eigh(
+    A: Tensor,
+    tol: float | None = None,
+    *,
+    k: int | None = None,
+    which: Which = "smallest",
+    subset: tuple[int, int] | None = None,
+    max_sweeps: int | None = None,
+    method: str = "auto",
+    on_failure: OnFailure = "raise",
+) -> Eigenpairs | ApproximateEigenpairs:
+    """Return eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
+
+    Without ``tol`` the result is exact to rounding. With it, cheaper ways are open, of which the
+    order of A, the number of pairs and ``tol`` choose one, unless ``method`` does:
+
+    ==============  ================================================================================
+    ``exact``       LAPACK, cuSOLVER or the kernels
+    ``refined``     in float32, corrected by products in float64 (Ogita and Aishima 2018)
+    ``chebyshev``   k pairs by subspace iteration with a Chebyshev filter
+    ``randomized``  k pairs of largest magnitude from a random sketch, if the spectrum decays
+    ``qdwh``        spectral divide and conquer by polar factors: products and QR only
+    ==============  ================================================================================
+
+    What was reached is measured in any case, and a way that does not reach ``tol`` is followed by
+    the exact one.
+
+    Args:
+        A: Symmetric matrices, of which the lower triangle is read; one matrix where ``tol`` is
+            given.
+        tol: Largest wanted ``norm(A v - w v) / norm(A)`` of a pair; None for exact results.
+        k: How many pairs; None for all.
+        which: Of k pairs those with the ``"smallest"`` or ``"largest"`` values, or the largest
+            ``"magnitude"``.
+        subset: First and last place, both included, of the ascending values that are wanted.
+        max_sweeps: Most sweeps of Jacobi rotations where kernels compute; None for enough.
+        method: A way from the table, or ``"auto"``; only with ``tol``.
+        on_failure: ``"raise"``, ``"warn"`` or ``"ignore"`` where not even the exact result has a
+            residual as small as ``tol``.
+
+    Raises:
+        NotFiniteError: A has a NaN or an infinity.
+        ConvergenceError: The algorithm did not converge.
+        AccuracyError: ``tol`` was not reached.
+        ShapeError: A is not square.
+
+    Example:
+        >>> w, V = eigh(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))
+        >>> w
+        tensor([1., 3.])
+    """
+    work = square_matrix("eigh", "A", A)
+    chosen("eigh", "which", which, _WHICH)
+    first, last = _places("eigh", work.shape[-1], k, which, subset)
+    if tol is not None:
+        if subset is not None:
+            raise FlagError("eigh: subset must be None where tol is given; k and which say it")
+        return _approximate(A, work, tol, k, which, method, on_failure)
+    if method not in ("auto", "exact"):
+        raise FlagError(f"eigh: method {method!r} needs tol")
+    if k is None and subset is None:
+        w, v = _exact("eigh", work, max_sweeps)
+    elif which == "magnitude" and k is not None:
+        w, v = _largest_magnitude(*_exact("eigh", work, max_sweeps), k)
+    else:
+        w, v = _part(work, first, last, max_sweeps)
+    return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
+
+
+def eigvalsh(A: Tensor) -> Tensor:
+    """Return the eigenvalues of symmetric (Hermitian) matrices, ascending.
+
+    Raises:
+        NotFiniteError: A has a NaN or an infinity.
+        ConvergenceError: The algorithm did not converge.
+        ShapeError: A is not square.
+    """
+    work = square_matrix("eigvalsh", "A", A)
+    if kernels_wanted():
+        return restored(_exact("eigvalsh", work, None)[0], A.dtype)
+    try:
+        return restored(torch.linalg.eigvalsh(work), A.dtype)
+    except TorchLinAlgError as error:
+        raise _failure("eigvalsh", work, error) from None
+
+
+def eigh_generalized(
+    A: Tensor,
+    B: Tensor,
+    tol: float | None = None,
+    *,
+    k: int | None = None,
+    which: Which = "smallest",
+    subset: tuple[int, int] | None = None,
+) -> Eigenpairs:
+    """Return w and V with ``A @ V = B @ V @ diag(w)`` and ``V.mH @ B @ V = I``.
+
+    B has a Cholesky factor L; ``L^-1 A L^-H`` is diagonalized.
+
+    Args:
+        A: Symmetric (Hermitian) matrices, of which the lower triangle is read.
+        B: Positive definite matrices, likewise.
+        tol: Kept for callers of older releases; results are exact to rounding.
+        k: How many pairs; None for all.
+        which: Of k pairs those with the ``"smallest"`` or ``"largest"`` values, or the largest
+            ``"magnitude"``.
+        subset: First and last place, both included, of the ascending values that are wanted.
+
+    Raises:
+        NotPositiveDefiniteError: B is not positive definite.
+        NotFiniteError: A has a NaN or an infinity.
+        ShapeError: A or B is not square, or they do not fit.
+    """
+    agree("eigh_generalized", "A", A, "B", B)
+    a, b = (square_matrix("eigh_generalized", n, m) for n, m in (("A", A), ("B", B)))
+    if a.shape[-1] != b.shape[-1]:
+        raise ShapeError(
+            f"eigh_generalized: A and B must have one order, got shapes {tuple(A.shape)} and "
+            f"{tuple(B.shape)}"
+        )
+    try:
+        factor = run_cholesky("eigh_generalized", b)
+    except TorchLinAlgError as error:
+        if isinstance(error, LinAlgError):
+            raise
+        raise not_positive_definite("eigh_generalized", "B", error) from None
+    full = a.tril() + a.tril(-1).mH
+    if a.is_complex():
+        full = torch.complex(full.real, full.imag - torch.diag_embed(_imaginary_diagonal(full)))
+    inner = _solved(factor, _solved(factor, full).mH)
+    w, v = eigh(0.5 * (inner + inner.mH), k=k, which=which, subset=subset)
+    if kernels_wanted() and not v.is_complex():
+        v = trsm(1.0, factor, v, uplo="lower", trans=True)
+    else:
+        v = torch.linalg.solve_triangular(factor.mH, v, upper=True)
+    return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
+
+
+def _imaginary_diagonal(full: Tensor) -> Tensor:
+    return full.imag.diagonal(dim1=-2, dim2=-1)
+
+
+def _solved(factor: Tensor, right: Tensor) -> Tensor:
+    if kernels_wanted() and not right.is_complex():
+        return trsm(1.0, factor, right, uplo="lower")
+    return torch.linalg.solve_triangular(factor, right, upper=False)
+
+
+def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
+    try:
+        return run_eigh(function, a, max_sweeps)
+    except TorchLinAlgError as error:
+        raise _failure(function, a, error) from None
+
+
+def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
+    """Return the pairs from one place to another.
+
+    LAPACK computes a few of many for less than all; so it does on a CPU, where nobody takes
+    derivatives.
+    """
+    n, count = a.shape[-1], last - first + 1
+    if not (a.ndim == 2 and a.is_cpu and untracked(a)) or 4 * count > n or kernels_wanted():
+        w, v = _exact("eigh", a, max_sweeps)
+        return w[..., first : last + 1], v[..., first : last + 1]
+    from scipy.linalg import eigh as lapack
+
+    finite("eigh", "A", a)
+    w, v = lapack(a.numpy(), lower=True, subset_by_index=(first, last), check_finite=False)
+    return torch.from_numpy(w), torch.from_numpy(v)
+
+
+def _largest_magnitude(w: Tensor, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
+    columns = places.unsqueeze(-2).expand(*v.shape[:-1], k)
+    return w.gather(-1, places), v.gather(-1, columns)
+
+
+def _places(
+    function: str, n: int, k: int | None, which: str, subset: tuple[int, int] | None
+) -> tuple[int, int]:
+    """Return the first and the last place of the values that are wanted."""
+    if subset is not None:
+        if k is not None:
+            raise FlagError(f"{function}: k must be None where subset is given")
+        first, last = (whole(function, "subset", place, 0, n - 1, FlagError) for place in subset)
+        if last < first:
+            raise FlagError(f"{function}: subset must ascend, got {tuple(subset)}")
+        return first, last
+    if k is None:
+        return 0, n - 1
+    count = whole(function, "k", k, 1, n, FlagError)
+    return (0, count - 1) if which == "smallest" else (n - count, n - 1)
+
+
+def _approximate(
+    A: Tensor,
+    a: Tensor,
+    tol: float,
+    k: int | None,
+    which: Which,
+    method: str,
+    on_failure: OnFailure,
+) -> ApproximateEigenpairs:
+    """Return pairs whose residual is below ``tol``, or say that they are not there."""
+    chosen("eigh", "on_failure", on_failure, ("raise", "warn", "ignore"))
+    chosen(
+        "eigh", "method", method, ("auto", "exact", "refined", "chebyshev", "randomized", "qdwh")
+    )
+    if not tol > 0:
+        raise FlagError(f"eigh: tol must be positive, got {tol}")
+    if a.ndim != 2:
+        raise ShapeError(f"eigh: A must be 2-D where tol is given, got shape {tuple(A.shape)}")
+    if unchecked(a):
+        raise FlagError("eigh: tol needs values, which are not there")
+    finite("eigh", "A", a)
+
+    def exact(matrix: Tensor) -> Pairs:
+        return _exact("eigh", matrix, None)
+
+    w, v, info = approximate_pairs(a, tol, k, which, method, exact)
+    if not info.converged and on_failure != "ignore":
+        message = f"eigh: the residual is {info.backward_error:.3g} of norm(A), not {tol:.3g}"
+        if on_failure == "raise":
+            raise AccuracyError(message)
+        warnings.warn(message, AccuracyWarning, stacklevel=3)
+    return ApproximateEigenpairs(restored(w, A.dtype), restored(v, A.dtype), info)
+
+
+def _failure(function: str, a: Tensor, error: Exception) -> Exception:
+    if isinstance(error, LinAlgError):
+        return error
+    finite(function, "A", working(a))
+    return ConvergenceError(f"{function}: {str(error).partition(chr(10))[0]}")

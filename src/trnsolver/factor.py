@@ -1,0 +1,250 @@
+"""Factorizations: Cholesky, LU, QR, singular values and Schur form.
+
+float16 and bfloat16 are computed in float32 and rounded back; float32, float64 and their complex
+kinds are kept. All but ``schur`` take batches of matrices, of any dimensions, in front.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsci.core.eager import untracked
+from trnsci.core.errors import (
+    BackendError,
+    ConvergenceError,
+    DerivativeError,
+    LinAlgError,
+    ShapeError,
+)
+from trnsolver._arguments import (
+    TorchLinAlgError,
+    any_matrix,
+    checked_values,
+    chosen,
+    finite,
+    not_positive_definite,
+    restored,
+    square_matrix,
+)
+from trnsolver._dispatch import run_cholesky, run_lu, run_qr, run_svd
+
+__all__ = [
+    "LUFactors",
+    "QRFactors",
+    "SVDFactors",
+    "Schur",
+    "cholesky",
+    "cholqr2",
+    "lu",
+    "qr",
+    "schur",
+    "svd",
+    "svdvals",
+]
+
+
+class LUFactors(NamedTuple):
+    """``A = P @ L @ U``: a permutation matrix, unit lower and upper triangular factors."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class QRFactors(NamedTuple):
+    """``A = Q @ R``: orthonormal columns and an upper triangle."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class SVDFactors(NamedTuple):
+    """``A = U @ diag(s) @ Vh`` with s descending."""
+
+    U: Tensor
+    s: Tensor
+    Vh: Tensor
+
+
+class Schur(NamedTuple):
+    """``A = Q @ T_ @ Q.mH``: a (quasi-)triangle and a unitary matrix, in the order of SciPy."""
+
+    T_: Tensor
+    Q: Tensor
+
+
+def cholesky(A: Tensor, upper: bool = False) -> Tensor:
+    """Return L with ``A = L @ L.mH``, or the upper U with ``A = U.mH @ U``.
+
+    Args:
+        A: Symmetric (Hermitian) positive definite matrices, of which the lower triangle is read.
+        upper: Whether the upper factor is wanted.
+
+    Raises:
+        NotPositiveDefiniteError: A matrix is not positive definite, or has a NaN there.
+        ShapeError: A is not square.
+
+    Example:
+        >>> cholesky(torch.tensor([[4.0, 2.0], [2.0, 5.0]]))
+        tensor([[2., 0.],
+                [1., 2.]])
+    """
+    work = square_matrix("cholesky", "A", A)
+    try:
+        factor = run_cholesky("cholesky", work)
+    except TorchLinAlgError as error:
+        raise _cholesky_error("cholesky", error) from None
+    factor = restored(factor, A.dtype)
+    return factor.mH if upper else factor
+
+
+def lu(A: Tensor) -> LUFactors:
+    """Return P, L and U with ``A = P @ L @ U``, by partial pivoting.
+
+    A singular matrix has factors too: U has a zero on its diagonal then. NaN spreads through L and
+    U.
+
+    Args:
+        A: Matrices (m, n); L is (m, k) and U (k, n) with ``k = min(m, n)``.
+
+    Example:
+        >>> P, L, U = lu(torch.tensor([[1.0, 2.0], [4.0, 4.0]]))
+        >>> U
+        tensor([[4., 4.],
+                [0., 1.]])
+    """
+    work = any_matrix("lu", "A", A)
+    return LUFactors(*(restored(part, A.dtype) for part in run_lu(work)))
+
+
+def qr(A: Tensor) -> QRFactors:
+    """Return the reduced Q (m, k) and R (k, n) with ``A = Q @ R`` and ``k = min(m, n)``.
+
+    The signs of the diagonal of R are as the algorithm leaves them.
+
+    Args:
+        A: Matrices (m, n).
+    """
+    work = any_matrix("qr", "A", A)
+    return QRFactors(*(restored(part, A.dtype) for part in run_qr(work)))
+
+
+def cholqr2(A: Tensor) -> QRFactors:
+    """Return Q and R by two Cholesky factorizations of Gram matrices, all of it products.
+
+    R has a positive diagonal. Q is orthonormal to rounding while the condition number of A is below
+    about ``eps ** -0.5``: 3e3 in float32, 6e7 in float64. Tall matrices on a GPU are many times
+    faster than with ``qr``.
+
+    Args:
+        A: Matrices (m, n) with m >= n.
+
+    Raises:
+        NotPositiveDefiniteError: The Gram matrix is not positive definite in this precision: A is
+            too ill-conditioned, and ``qr`` is the way.
+        ShapeError: A has more columns than rows.
+    """
+    work = any_matrix("cholqr2", "A", A)
+    if work.shape[-2] < work.shape[-1]:
+        raise ShapeError(
+            f"cholqr2: A must have at least as many rows as columns, got shape {tuple(A.shape)}"
+        )
+    try:
+        once, first = _cholqr(work)
+        q, second = _cholqr(once)
+    except TorchLinAlgError as error:
+        raise not_positive_definite("cholqr2", "the Gram matrix of A", error) from None
+    return QRFactors(restored(q, A.dtype), restored(second @ first, A.dtype))
+
+
+def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
+    """Return U, s and Vh with ``A = U @ diag(s) @ Vh`` and s descending.
+
+    Args:
+        A: Matrices (m, n).
+        full_matrices: Whether U and Vh are square; else they are (m, k) and (k, n) with
+            ``k = min(m, n)``.
+
+    Raises:
+        NotFiniteError: A has a NaN or an infinity.
+        ConvergenceError: The algorithm did not converge.
+    """
+    work = any_matrix("svd", "A", A)
+    try:
+        factors = run_svd("svd", work, full_matrices)
+    except TorchLinAlgError as error:
+        raise _spectral_error("svd", work, error) from None
+    if not factors[1].is_cpu and not checked_values(factors[1]):
+        finite("svd", "A", work)
+    return SVDFactors(*(restored(part, A.dtype) for part in factors))
+
+
+def svdvals(A: Tensor) -> Tensor:
+    """Return the singular values of matrices, descending.
+
+    Raises:
+        NotFiniteError: A has a NaN or an infinity.
+        ConvergenceError: The algorithm did not converge.
+    """
+    work = any_matrix("svdvals", "A", A)
+    try:
+        return restored(torch.linalg.svdvals(work), A.dtype)
+    except TorchLinAlgError as error:
+        raise _spectral_error("svdvals", work, error) from None
+
+
+def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
+    """Return T and Q with ``A = Q @ T @ Q.mH``, Q unitary.
+
+    A real A has a real T that is upper triangular but for 2 x 2 blocks of complex pairs, or with
+    ``output="complex"`` a complex upper triangle. It is computed by LAPACK on the host, to the
+    precision of A, and has no derivative.
+
+    Args:
+        A: A square matrix, or a batch, whose matrices are done one after the other.
+        tol: Kept for callers of older releases; the precision of A decides.
+        output: ``"real"`` or ``"complex"``.
+
+    Raises:
+        ShapeError: A is not square.
+        NotFiniteError: A has a NaN or an infinity.
+        DerivativeError: A is being differentiated.
+    """
+    work = square_matrix("schur", "A", A)
+    chosen("schur", "output", output, ("real", "complex"))
+    if not untracked(work):
+        raise DerivativeError("schur: A must not be differentiated or traced")
+    finite("schur", "A", work)
+    try:
+        from scipy.linalg import schur as lapack
+    except ImportError as error:
+        raise BackendError("schur: SciPy computes it, and is not installed") from error
+    flat = work.reshape(-1, *work.shape[-2:]).cpu().numpy()
+    pairs = [lapack(matrix, output=output) for matrix in flat]
+    parts = []
+    for each in zip(*pairs, strict=True) if pairs else ((), ()):
+        wide = torch.complex128 if output == "complex" else work.dtype
+        made = [torch.from_numpy(part) for part in each]
+        stacked = torch.stack(made) if made else torch.empty(0, *work.shape[-2:], dtype=wide)
+        parts.append(restored(stacked.reshape(*work.shape).to(A.device), A.dtype))
+    return Schur(parts[0], parts[1])
+
+
+def _cholqr(a: Tensor) -> tuple[Tensor, Tensor]:
+    upper = torch.linalg.cholesky(a.mH @ a).mH
+    return torch.linalg.solve_triangular(upper, a, upper=True, left=False), upper
+
+
+def _cholesky_error(function: str, error: Exception) -> Exception:
+    return error if isinstance(error, LinAlgError) else not_positive_definite(function, "A", error)
+
+
+def _spectral_error(function: str, value: Tensor, error: Exception) -> Exception:
+    """Return the error of an iteration that failed: that of its operand, if that is the reason."""
+    if isinstance(error, LinAlgError):
+        return error
+    finite(function, "A", value)
+    return ConvergenceError(f"{function}: {str(error).partition(chr(10))[0]}")

@@ -1,0 +1,262 @@
+"""Functions of matrices: inverse square roots, exponentials, polar factors and their signs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import whole
+from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.iterations import IterationInfo, Reason, Solution
+from trnsolver import _torch
+from trnsolver._arguments import (
+    any_matrix,
+    batch_of,
+    chosen,
+    finite,
+    restored,
+    square_matrix,
+    unchecked,
+    working,
+)
+from trnsolver._dispatch import kernels_wanted, run_eigh, run_msign, run_svd
+from trnsolver._polar import qdwh
+
+__all__ = [
+    "Polar",
+    "expm",
+    "inv_sqrt_spd",
+    "inv_sqrt_spd_ns",
+    "msign",
+    "orthogonalize",
+    "polar",
+]
+
+_NEWTON_SCHULZ = (1.875, -1.25, 0.375)
+"""The quintic step that converges to singular values of exactly one, of third order."""
+
+# From this ratio of the sides on, steps on the small Gram matrix cost less than on the whole.
+_GRAM = 2
+
+
+class Polar(NamedTuple):
+    """``A = U @ P``, or ``A = P @ U`` from the left: orthonormal, and positive semidefinite."""
+
+    U: Tensor
+    P: Tensor
+
+
+def inv_sqrt_spd(A: Tensor) -> Tensor:
+    """Return ``A ** -0.5`` of symmetric (Hermitian) positive definite matrices.
+
+    Eigenvalues below ``eps * n`` times the largest are taken for that: they are rounding.
+
+    Args:
+        A: Positive definite matrices, of which the lower triangle is read.
+
+    Raises:
+        NotPositiveDefiniteError: An eigenvalue is negative, by more than rounding.
+        NotFiniteError: A has a NaN or an infinity.
+        ShapeError: A is not square.
+    """
+    work = square_matrix("inv_sqrt_spd", "A", A)
+    finite("inv_sqrt_spd", "A", work)
+    if work.numel() == 0:
+        return A.clone()
+    w, v = run_eigh("inv_sqrt_spd", work)
+    smallest = torch.finfo(w.dtype).eps * w.shape[-1] * w[..., -1:].abs()
+    if not unchecked(w) and bool((w < -smallest).any() | (smallest == 0).any()):
+        raise NotPositiveDefiniteError(
+            f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"
+        )
+    roots = torch.maximum(w, smallest).rsqrt()
+    return restored((v * roots.unsqueeze(-2)) @ v.mH, A.dtype)
+
+
+def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Solution:
+    """Return ``A ** -0.5`` by coupled Newton-Schulz steps, which are products only.
+
+    A step stops helping when the residual ``norm(Z Y - I) / norm(I)`` of the scaled roots is down
+    to rounding; then the steps end, ``tol`` reached or not. Condition numbers up to about 1e6 in
+    float64 are done within 20 steps.
+
+    Args:
+        A: Positive definite matrices.
+        max_iters: Most steps.
+        tol: Goal for the residual.
+
+    Returns:
+        ``(X, steps, residual)`` with ``info``: of a batch the most steps and the largest residual.
+        Where values cannot be looked at, as inside ``torch.compile``, steps and residuals are
+        tensors, in a plain tuple.
+
+    Raises:
+        FlagError: ``max_iters`` is negative.
+        ShapeError: A is not square.
+    """
+    work = square_matrix("inv_sqrt_spd_ns", "A", A)
+    whole("inv_sqrt_spd_ns", "max_iters", max_iters, 0, error=FlagError)
+    flat = batch_of(work)
+    if kernels_wanted():
+        from trnsolver._operations import INV_SQRT_SPD_NS
+
+        x, steps, residual = INV_SQRT_SPD_NS(flat, max_iters, tol)
+    else:
+        early = not unchecked(work)
+        x, steps, residual = _torch.inv_sqrt_steps(flat, max_iters, tol, early)
+    x = restored(x.reshape(work.shape), A.dtype)
+    if unchecked(work):
+        return x, steps, residual  # type: ignore[return-value]
+    if not steps.numel():
+        return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
+    taken, left = int(steps.max()), float(residual.max())
+    reason: Reason = "converged" if left < tol else "limit" if taken >= max_iters else "stagnated"
+    if left != left:
+        reason = "diverged"
+    info = IterationInfo(left < tol, reason, (left,), details={"steps": steps.detach()})
+    return Solution(x, taken, left, info)
+
+
+def expm(A: Tensor) -> Tensor:
+    """Return the exponentials of square matrices.
+
+    Raises:
+        ShapeError: A is not square.
+    """
+    return restored(torch.linalg.matrix_exp(square_matrix("expm", "A", A)), A.dtype)
+
+
+def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
+    """Return U with orthonormal columns or rows, and P, positive semidefinite, with ``A = U @ P``.
+
+    Args:
+        A: Matrices (m, n).
+        side: ``"right"`` for ``A = U @ P``, ``"left"`` for ``A = P @ U``.
+        method: ``"svd"``, or ``"qdwh"`` for six or so QR and Cholesky factorizations, which takes
+            one matrix.
+
+    Raises:
+        NotFiniteError: A has a NaN or an infinity.
+        FlagError: An option is none of the accepted ones.
+    """
+    work = any_matrix("polar", "A", A)
+    right = chosen("polar", "side", side, ("right", "left")) == "right"
+    finite("polar", "A", work)
+    if chosen("polar", "method", method, ("svd", "qdwh")) == "qdwh":
+        if work.ndim != 2:
+            raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(A.shape)}")
+        wide = work.shape[-2] < work.shape[-1]
+        unitary = qdwh(work.mH if wide else work)[0]
+        unitary = unitary.mH if wide else unitary
+        positive = unitary.mH @ work if right else work @ unitary.mH
+        positive = 0.5 * (positive + positive.mH)
+    else:
+        u, s, vh = run_svd("polar", work)
+        unitary = u @ vh
+        rows = vh if right else u.mH
+        positive = (rows.mH * s.unsqueeze(-2)) @ rows
+    return Polar(restored(unitary, A.dtype), restored(positive, A.dtype))
+
+
+def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
+    """Return ``U @ Vh`` of the singular value decomposition, by products only.
+
+    ``steps`` quintic steps with a large slope bring singular values from about ``3.4 ** -steps`` of
+    the largest up to the neighbourhood of 1, and ``polish`` steps of third order take them there to
+    rounding: with the defaults all that are above 1e-4 of the norm. Smaller ones stay below 1.
+
+    Args:
+        A: Matrices (m, n).
+        steps: Steps with a large slope.
+        polish: Steps that converge.
+
+    Raises:
+        FlagError: A number of steps is negative.
+
+    Example:
+        >>> msign(torch.tensor([[3.0, 0.0], [0.0, -0.5]]))
+        tensor([[ 1.,  0.],
+                [ 0., -1.]])
+    """
+    work = any_matrix("msign", "A", A)
+    x = _scaled(work)
+    for count, name, weights in (
+        (steps, "steps", _torch.MUON),
+        (polish, "polish", _NEWTON_SCHULZ),
+    ):
+        whole("msign", name, count, 0, error=FlagError)
+        x = _quintic(x, count, weights)
+    return restored(x, A.dtype)
+
+
+def orthogonalize(
+    A: Tensor,
+    steps: int = 5,
+    *,
+    dtype: torch.dtype | None = None,
+    coefficients: tuple[float, float, float] = _torch.MUON,
+) -> Tensor:
+    """Return an update whose singular values are all about 1, as Muon makes of a gradient.
+
+    Five quintic Newton-Schulz steps bring singular values above a hundredth of the norm between 0.7
+    and 1.2, which an optimizer needs no closer. Where one side is at least twice the other, the
+    steps run on the Gram matrix of the shorter side, in float32, and the large matrix is touched
+    twice.
+
+    Args:
+        A: Matrices (m, n).
+        steps: How many.
+        dtype: What products are computed in, such as bfloat16; None for the dtype of A.
+        coefficients: Of a step's odd polynomial ``a x + b x^3 + c x^5``.
+
+    Raises:
+        FlagError: The number of steps is negative.
+    """
+    any_matrix("orthogonalize", "A", A)
+    whole("orthogonalize", "steps", steps, 0, error=FlagError)
+    x = _scaled(working(A))
+    sides = sorted(x.shape[-2:])
+    if kernels_wanted() or sides[1] < _GRAM * sides[0]:
+        x = x if dtype is None else x.to(dtype)
+        return _quintic(x, steps, coefficients).to(A.dtype)
+    return _in_gram_form(x, steps, coefficients, dtype).to(A.dtype)
+
+
+def _scaled(a: Tensor) -> Tensor:
+    """Return matrices whose largest singular value is at most 1; those of zeros stay."""
+    size = torch.linalg.matrix_norm(a, keepdim=True)
+    return a / torch.where(size > 0, size, 1.0)
+
+
+def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
+    """Return what quintic steps make of matrices."""
+    if kernels_wanted() and not x.is_complex():
+        return run_msign(x, steps, coefficients)
+    first, third, fifth = coefficients
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mH if tall else x
+    for _ in range(steps):
+        gram = x @ x.mH
+        x = first * x + (third * gram + fifth * (gram @ gram)) @ x
+    return x.mH if tall else x
+
+
+def _in_gram_form(
+    x: Tensor, steps: int, coefficients: tuple[float, float, float], dtype: torch.dtype | None
+) -> Tensor:
+    """Return the same by steps on the Gram matrix: with P a step's polynomial of it, G <- P G P."""
+    first, third, fifth = coefficients
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mH if tall else x
+    given = x if dtype is None else x.to(dtype)
+    gram = working(given @ given.mH)
+    eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    product = eye.expand_as(gram)
+    for _ in range(steps):
+        step = first * eye + third * gram + fifth * (gram @ gram)
+        product = step @ product
+        gram = step @ gram @ step
+    x = product.to(given.dtype) @ given
+    return x.mH if tall else x

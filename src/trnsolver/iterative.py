@@ -1,0 +1,432 @@
+"""Iterative solvers of ``A x = b`` by products with A.
+
+All of them return ``(x, iterations, residual)`` with ``.info``: whether the goal was met, why the
+method stopped, the residuals on the way. They stop as SciPy's do, when ``norm(b - A x) <=
+max(rtol * norm(b), atol)``; the residual that counts at the end is that of x, computed anew. The
+dtype of b governs: A and x0 are cast to it, and float16 and bfloat16 are computed in float32.
+
+b is a vector, or a batch of vectors (..., n) in front of which A may have the same batch. For a
+dense A a matrix (n, k) that is no such batch holds k right sides as columns. Systems of a batch are
+solved one after the other.
+
+Gradients are those of the solution: one more system with the conjugate transpose of A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from trnsci.core.arguments import floating, tensor, whole
+from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.iterations import IterationInfo, Solution
+from trnsolver import _krylov
+from trnsolver._arguments import restored, unchecked, working
+from trnsolver._dispatch import kernels_wanted
+from trnsolver._implicit import dense_solution, differentiated, operator_solution
+from trnsolver._krylov import Progress, Run, Watch
+from trnsolver.operators import LinearOperator, OperatorLike, as_operator, as_preconditioner
+
+__all__ = ["Callback", "Progress", "Recycled", "bicgstab", "cg", "fgmres", "gmres", "minres"]
+
+Callback: TypeAlias = Callable[[Progress], object]
+Recycled: TypeAlias = tuple[Tensor, Tensor]
+_Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Any, Watch], Run]
+
+
+def cg(
+    A: OperatorLike,
+    b: Tensor,
+    x0: Tensor | None = None,
+    tol: float = 1e-6,
+    maxiter: int = 1000,
+    M: Any = None,
+    *,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Return the solution for a symmetric (Hermitian) positive definite A by conjugate gradients.
+
+    Args:
+        A: A tensor, an operator, a sparse matrix, or a function ``v -> A @ v``.
+        b: Right side (n,).
+        x0: Start; None for zero.
+        tol: Goal for the residual, relative to b.
+        maxiter: Most iterations.
+        M: Approximate inverse of A: a function ``r -> M @ r``, a tensor or an operator.
+        rtol: The name of ``tol`` in SciPy; it wins if both are given.
+        atol: Goal for the norm of the residual.
+        max_iter: Another name of ``maxiter``.
+        callback: Called with a ``Progress`` after each iteration.
+
+    Returns:
+        ``(x, iterations, residual)``. Not converging is no error: ``info.converged`` tells. A
+        direction in which A is not positive ends the method with ``info.reason == "breakdown"``.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        FlagError: A tolerance is negative.
+
+    Example:
+        >>> x, iterations, residual = cg(torch.diag(torch.tensor([1.0, 2.0])), torch.ones(2))
+        >>> x
+        tensor([1.0000, 0.5000])
+    """
+    return _solved(
+        "cg",
+        _kernel_cg if kernels_wanted() else _krylov.conjugate_gradients,
+        (A, b, x0, M),
+        (tol, rtol, atol, maxiter, max_iter, callback),
+        hermitian=True,
+    )
+
+
+def minres(
+    A: OperatorLike,
+    b: Tensor,
+    x0: Tensor | None = None,
+    tol: float = 1e-6,
+    maxiter: int = 1000,
+    M: Any = None,
+    *,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Return the solution for a symmetric (Hermitian) A, definite or not.
+
+    The arguments are those of ``cg``; M must be positive definite.
+    """
+    return _solved(
+        "minres",
+        _krylov.minres,
+        (A, b, x0, M),
+        (tol, rtol, atol, maxiter, max_iter, callback),
+        hermitian=True,
+    )
+
+
+def bicgstab(
+    A: OperatorLike,
+    b: Tensor,
+    x0: Tensor | None = None,
+    tol: float = 1e-6,
+    maxiter: int = 1000,
+    M: Any = None,
+    *,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Return the solution for any A by stabilized biconjugate gradients, in constant memory.
+
+    The arguments are those of ``cg``; an iteration takes two products with A.
+    """
+    return _solved(
+        "bicgstab",
+        _krylov.bicgstab,
+        (A, b, x0, M),
+        (tol, rtol, atol, maxiter, max_iter, callback),
+    )
+
+
+def gmres(
+    A: OperatorLike,
+    b: Tensor,
+    x0: Tensor | None = None,
+    tol: float = 1e-6,
+    maxiter: int = 100,
+    restart: int = 30,
+    *,
+    M: Any = None,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Return the solution for any A by GMRES, preconditioned from the right.
+
+    Args:
+        A: As in ``cg``.
+        b: Right side (n,).
+        x0: Start; None for zero.
+        tol: Goal for the residual, relative to b.
+        maxiter: Most restarts.
+        restart: Directions that a cycle collects before it starts anew; it ends as soon as the
+            goal is met.
+        M: Approximate inverse of A, as in ``cg``.
+        rtol: The name of ``tol`` in SciPy; it wins if both are given.
+        atol: Goal for the norm of the residual.
+        max_iter: Another name of ``maxiter``.
+        callback: Called with a ``Progress`` after each direction.
+
+    Returns:
+        ``(x, products, residual)``: products with A are counted.
+    """
+    return _gmres("gmres", A, b, x0, tol, maxiter, restart, M, rtol, atol, max_iter, callback)
+
+
+def fgmres(
+    A: OperatorLike,
+    b: Tensor,
+    x0: Tensor | None = None,
+    tol: float = 1e-6,
+    maxiter: int = 100,
+    restart: int = 30,
+    *,
+    M: Any = None,
+    keep: int = 0,
+    recycle: Recycled | None = None,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Return the solution for any A by flexible GMRES, which can recycle directions.
+
+    M may be another operator at every step: an iteration of its own, say. Directions that converge
+    slowly are kept over restarts, and for the next system of a sequence::
+
+        first = fgmres(A, b, keep=8)
+        second = fgmres(A, c, keep=8, recycle=first.info.details["recycle"])
+
+    Args:
+        A: As in ``cg``.
+        b: Right side (n,).
+        x0: Start; None for zero.
+        tol: Goal for the residual, relative to b.
+        maxiter: Most restarts.
+        restart: Directions that a cycle collects.
+        M: Approximate inverse of A, not necessarily linear.
+        keep: Directions to keep; 0 for none.
+        recycle: Those that an earlier solution kept; A may have changed a little.
+        rtol: The name of ``tol`` in SciPy; it wins if both are given.
+        atol: Goal for the norm of the residual.
+        max_iter: Another name of ``maxiter``.
+        callback: Called with a ``Progress`` after each direction.
+    """
+    whole("fgmres", "keep", keep, 0, error=FlagError)
+    return _gmres(
+        "fgmres", A, b, x0, tol, maxiter, restart, M, rtol, atol, max_iter, callback, keep, recycle
+    )
+
+
+def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Any, watch: Watch) -> Run:
+    """Return how conjugate gradients went on the device, where they can be there."""
+    from trnsolver._operations import CG
+
+    reason = ""
+    if op.dense is None:
+        reason = "the kernel takes dense matrices, not operators"
+    elif M is not None:
+        reason = "the kernel has no preconditioner"
+    elif watch.callback is not None:
+        reason = "the kernel calls nobody back"
+    if reason or op.dense is None:
+        CG.refuse(reason)
+        return _krylov.conjugate_gradients(op, b, x, M, watch)
+    found, history = CG(
+        op.dense.unsqueeze(0),
+        b.unsqueeze(0),
+        x.unsqueeze(0),
+        watch.goal / watch.scale,
+        watch.limit,
+    )
+    norms = [float(value) * watch.scale for value in history[0]]
+    # A system that has stopped repeats its last residual.
+    steps = max((i for i in range(1, len(norms)) if norms[i] != norms[i - 1]), default=0)
+    run = Run(found[0], norms[: steps + 1], steps, steps + 1, "limit")
+    run.norms[-1] = _krylov.norm(b - op(run.x))
+    if run.norms[-1] <= watch.goal:
+        run.reason = "converged"
+    elif steps < watch.limit:
+        run.reason = "breakdown" if norms[steps] > watch.goal else "stagnated"
+    return run
+
+
+def _gmres(
+    function: str,
+    A: OperatorLike,
+    b: Tensor,
+    x0: Tensor | None,
+    tol: float,
+    maxiter: int,
+    restart: int,
+    M: Any,
+    rtol: float | None,
+    atol: float,
+    max_iter: int | None,
+    callback: Callback | None,
+    keep: int = 0,
+    recycle: Recycled | None = None,
+) -> Solution:
+    whole(function, "restart", restart, 1, error=FlagError)
+
+    def method(op: LinearOperator, right: Tensor, start: Tensor, m: Any, watch: Watch) -> Run:
+        space = None if recycle is None else _projected(op, recycle[0].to(right.dtype))
+        run = _krylov.flexible_gmres(op, right, start, m, watch, restart, space, keep)
+        run.iterations = run.matvecs
+        return run
+
+    return _solved(function, method, (A, b, x0, M), (tol, rtol, atol, maxiter, max_iter, callback))
+
+
+def _projected(op: LinearOperator, U: Tensor) -> Recycled:
+    """Return directions with orthonormal images."""
+    images = torch.stack([op(column) for column in U.mT], -1) if U.shape[-1] else U
+    q, r = torch.linalg.qr(images)
+    return torch.linalg.solve_triangular(r, U, upper=True, left=False), q
+
+
+def _solved(
+    function: str,
+    method: _Method,
+    operands: tuple[Any, Tensor, Tensor | None, Any],
+    limits: tuple[float, float | None, float, int, int | None, Callback | None],
+    hermitian: bool = False,
+) -> Solution:
+    """Return what a method makes of checked arguments, with the derivatives of the solution."""
+    A, b, x0, M = operands
+    tensor(function, "b", b)
+    floating(function, "b", b)
+    tol, rtol, atol, maxiter, max_iter, callback = limits
+    tol = tol if rtol is None else rtol
+    maxiter = whole(function, "maxiter", maxiter if max_iter is None else max_iter, 0)
+    if not (tol >= 0 and atol >= 0):
+        raise FlagError(f"{function}: tolerances must not be negative, got {tol} and {atol}")
+    if unchecked(b):
+        raise FlagError(f"{function}: the number of steps depends on values, which are not there")
+    right, columns = _vectors(function, A, working(b))
+    matrix = A
+    if columns and isinstance(A, Tensor):
+        matrix = A.unsqueeze(-3)
+    start = torch.zeros_like(right) if x0 is None else _start(function, x0, b, right, columns)
+    with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
+        runs = _each(function, method, matrix, right, start, M, (tol, atol, maxiter, callback))
+        x = torch.stack([run.x for run in runs]).reshape(right.shape) if runs else right.clone()
+    x = _with_derivatives(function, method, matrix, right, x, (A, b, M), limits, hermitian)
+    x = restored(x.mT if columns else x, b.dtype)
+    return _solution(x, runs, right, tol, atol)
+
+
+def _with_derivatives(
+    function: str,
+    method: _Method,
+    matrix: Any,
+    right: Tensor,
+    x: Tensor,
+    operands: tuple[Any, Tensor, Any],
+    limits: tuple[float, float | None, float, int, int | None, Callback | None],
+    hermitian: bool,
+) -> Tensor:
+    """Return x with the derivatives of the solution, where any may be asked for."""
+    A, b, M = operands
+
+    def solve(of: Any, side: Tensor) -> Tensor:
+        return _solved(function, method, (of, side, None, M), limits, hermitian).x
+
+    if isinstance(A, Tensor):
+        if not differentiated(A, b):
+            return x
+        return dense_solution(matrix.to(right.dtype), right, x, solve)
+    if not (torch.is_grad_enabled() or forward_ad._current_level >= 0):
+        return x
+    op = as_operator(function, A, right)
+    residual = right - op(x)
+    if not residual.requires_grad and forward_ad._current_level < 0:
+        return x
+    turned = op if hermitian else op.adjoint()
+    return operator_solution(x, residual, lambda r: solve(op, r), lambda g: solve(turned, g))
+
+
+def _vectors(function: str, A: Any, b: Tensor) -> tuple[Tensor, bool]:
+    """Return right sides (..., n), and whether they were columns."""
+    if b.ndim == 0:
+        raise ShapeError(f"{function}: b must be at least 1-D, got shape ()")
+    if not isinstance(A, Tensor) or b.ndim == 1 or A.ndim < 2:
+        return b, False
+    if b.shape[-1] == A.shape[-1] and b.ndim == A.ndim - 1 and b.shape[:-1] == A.shape[:-2]:
+        return b, False
+    if b.shape[-2] == A.shape[-1]:
+        return b.mT, True
+    return b, False
+
+
+def _start(function: str, x0: Tensor, b: Tensor, right: Tensor, columns: bool) -> Tensor:
+    tensor(function, "x0", x0)
+    if x0.shape != b.shape:
+        raise ShapeError(
+            f"{function}: x0 and b must have one shape, got {tuple(x0.shape)} and {tuple(b.shape)}"
+        )
+    start = x0.detach().to(right.dtype)
+    return start.mT if columns else start
+
+
+def _each(
+    function: str,
+    method: _Method,
+    A: Any,
+    right: Tensor,
+    start: Tensor,
+    M: Any,
+    limits: tuple[float, float, int, Callback | None],
+) -> list[Run]:
+    """Return how a method went for each system of a batch."""
+    tol, atol, maxiter, callback = limits
+    n = right.shape[-1]
+    as_operator(function, A, right)
+    batch = right.shape[:-1]
+    sides, starts = right.reshape(-1, n), start.reshape(-1, n)
+    matrices = None
+    if isinstance(A, Tensor) and A.ndim > 2:
+        matrices = A.to(right.dtype).expand(*batch, n, n).reshape(-1, n, n)
+    runs = []
+    for place in range(prod(batch)):
+        side = sides[place]
+        op = as_operator(function, A if matrices is None else matrices[place], side)
+        size = _krylov.norm(side)
+        goal = max(tol * size, atol)
+        if size == 0:
+            runs.append(Run(torch.zeros_like(side), [0.0], 0, 0, "converged"))
+            continue
+        m = as_preconditioner(function, M, side)
+        runs.append(method(op, side, starts[place], m, Watch(goal, maxiter, size, callback)))
+    return runs
+
+
+def _solution(x: Tensor, runs: list[Run], right: Tensor, tol: float, atol: float) -> Solution:
+    """Return the result of a batch: of the system that went worst, with all of them in it."""
+    sizes = [_krylov.norm(side) or 1.0 for side in right.detach().reshape(-1, right.shape[-1])]
+    infos = [
+        IterationInfo(
+            run.reason == "converged",
+            run.reason,
+            tuple(norm / size for norm in run.norms),
+            run.matvecs,
+            run.details,
+        )
+        for run, size in zip(runs, sizes, strict=True)
+    ]
+    if not infos:
+        return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
+    worst = max(range(len(infos)), key=lambda i: (not infos[i].converged, infos[i].residuals[-1]))
+    info = infos[worst]
+    if len(infos) > 1:
+        info = IterationInfo(
+            info.converged,
+            info.reason,
+            info.residuals,
+            sum(each.matvecs for each in infos),
+            {**info.details, "systems": tuple(infos)},
+        )
+    most = max(run.iterations for run in runs)
+    return Solution(x, most, info.residuals[-1], info)

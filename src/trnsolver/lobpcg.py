@@ -1,0 +1,178 @@
+"""A few eigenpairs at one end of a spectrum by products alone (Knyazev 2001)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from trnrand import Generator, normal
+from trnsci.core.arguments import floating, whole
+from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.iterations import IterationInfo, Reason
+from trnsolver._arguments import working
+from trnsolver.operators import OperatorLike, as_operator, as_preconditioner
+
+__all__ = ["IteratedEigenpairs", "lobpcg"]
+
+Block = Callable[[Tensor], Tensor]
+
+
+class IteratedEigenpairs(tuple[Tensor, Tensor]):
+    """``(eigenvalues, eigenvectors)`` with ``info``: how the iteration went."""
+
+    info: IterationInfo
+
+    def __new__(cls, eigenvalues: Tensor, eigenvectors: Tensor, info: IterationInfo) -> Self:
+        """Return the two with what is known about them."""
+        made = super().__new__(cls, (eigenvalues, eigenvectors))
+        made.info = info
+        return made
+
+    def __getnewargs__(self) -> tuple[Tensor, Tensor, IterationInfo]:  # copies and pickles
+        return (*self, self.info)
+
+    @property
+    def eigenvalues(self) -> Tensor:
+        """Eigenvalues, ascending."""
+        return self[0]
+
+    @property
+    def eigenvectors(self) -> Tensor:
+        """Eigenvectors, as columns."""
+        return self[1]
+
+
+def lobpcg(
+    A: OperatorLike,
+    X: Tensor | int,
+    B: OperatorLike | None = None,
+    M: Any = None,
+    *,
+    n: int | None = None,
+    tol: float | None = None,
+    maxiter: int = 200,
+    largest: bool = False,
+    seed: int = 0,
+) -> IteratedEigenpairs:
+    """Return eigenpairs ``A v = w B v`` at one end of the spectrum.
+
+    Args:
+        A: Symmetric (Hermitian): a tensor, an operator, a sparse matrix or a function.
+        X: Start, (n, k), or k for a random one.
+        B: Positive definite, likewise; None for the identity.
+        M: Approximate inverse of A, as in ``cg``.
+        n: Order of an operator that does not know it, where X is a number.
+        tol: Goal for ``norm(A v - w B v)``, relative to the largest ``norm(A v)``; None for the
+            square root of eps.
+        maxiter: Most iterations.
+        largest: Whether the largest values are wanted, or the smallest.
+        seed: Of a random start.
+
+    Returns:
+        k values, ascending, and vectors with ``V.mH @ B @ V = I``; ``info`` tells whether they
+        converged.
+
+    Raises:
+        NotPositiveDefiniteError: B is not positive definite.
+        ShapeError: The shapes do not fit, or 3 k is more than n.
+    """
+    x = _start(A, X, n, seed)
+    size, k = x.shape
+    if 3 * k > size:
+        raise ShapeError(f"lobpcg: X must have at most n / 3 columns, got shape {tuple(x.shape)}")
+    whole("lobpcg", "maxiter", maxiter, 0, error=FlagError)
+    goal = torch.finfo(x.dtype).eps ** 0.5 if tol is None else tol
+    a, b = _block("A", A, x), None if B is None else _block("B", B, x)
+    precondition = as_preconditioner("lobpcg", M, x[:, 0])
+    sign = -1.0 if largest else 1.0
+    residuals: list[float] = []
+    reason: Reason = "limit"
+    x = _orthonormal(x, b)
+    p = x[:, :0]
+    ax, matvecs = a(x), k
+    w = torch.empty(0)
+    for _ in range(maxiter + 1):
+        inner = x.mH @ ax
+        w, turn = torch.linalg.eigh(sign * 0.5 * (inner + inner.mH))
+        x, ax = x @ turn, ax @ turn
+        r = ax - (x if b is None else b(x)) * (sign * w)
+        scale = torch.linalg.vector_norm(ax, dim=0).max()
+        residuals.append(float(torch.linalg.vector_norm(r, dim=0).max() / scale.clamp_min(1e-300)))
+        if residuals[-1] <= goal:
+            reason = "converged"
+            break
+        if residuals[-1] != residuals[-1]:
+            reason = "diverged"
+            break
+        if len(residuals) > maxiter:
+            break
+        if precondition is not None:
+            r = torch.stack([precondition(column) for column in r.mT], -1)
+        space = _orthonormal(torch.cat([x, _unit(r), _unit(p)], -1), b)
+        image = a(space)
+        matvecs += space.shape[-1]
+        inner = space.mH @ image
+        _, turn = torch.linalg.eigh(sign * 0.5 * (inner + inner.mH))
+        best = turn[:, :k]
+        fresh = space @ best
+        # The part of the step outside of the old vectors leads on.
+        p = fresh - x @ (x.mH @ (fresh if b is None else b(fresh)))
+        x, ax = fresh, image @ best
+    w = sign * w
+    order = w.argsort()
+    info = IterationInfo(reason == "converged", reason, tuple(residuals), matvecs)
+    return IteratedEigenpairs(w[order], x[:, order], info)
+
+
+def _start(A: OperatorLike, X: Tensor | int, n: int | None, seed: int) -> Tensor:
+    if isinstance(X, Tensor):
+        floating("lobpcg", "X", X)
+        if X.ndim != 2:
+            raise ShapeError(f"lobpcg: X must be 2-D, got shape {tuple(X.shape)}")
+        return working(X.detach())
+    k = whole("lobpcg", "X", X, 1, error=FlagError)
+    shape, dtype = getattr(A, "shape", None), getattr(A, "dtype", torch.float32)
+    size = n if shape is None else int(shape[-1])
+    size = getattr(A, "order", None) if size is None else size
+    if size is None:
+        raise ShapeError("lobpcg: n must say the order of the operator")
+    real = torch.empty(0, dtype=dtype).abs().dtype if isinstance(dtype, torch.dtype) else None
+    drawn = normal(size, k, dtype=torch.float64, generator=Generator(seed))
+    device = A.device if isinstance(A, Tensor) else "cpu"
+    return drawn.to(real or torch.float32).to(dtype if real else torch.float32).to(device)
+
+
+def _block(name: str, A: OperatorLike, x: Tensor) -> Block:
+    """Return products with the columns of a matrix."""
+    if isinstance(A, Tensor):
+        matrix = A.detach().to(x.dtype)
+        if matrix.shape != (x.shape[0], x.shape[0]):
+            raise ShapeError(
+                f"lobpcg: {name} must be square and fit X, got shapes {tuple(A.shape)} and "
+                f"{tuple(x.shape)}"
+            )
+        return lambda v: matrix @ v
+    op = as_operator("lobpcg", A, x[:, 0])
+    return lambda v: torch.stack([op(column) for column in v.mT], -1) if v.shape[-1] else v
+
+
+def _unit(v: Tensor) -> Tensor:
+    """Return columns of norm 1, without those of zeros."""
+    sizes = torch.linalg.vector_norm(v, dim=0)
+    kept = sizes > 0
+    return v[:, kept] / sizes[kept]
+
+
+def _orthonormal(v: Tensor, b: Block | None) -> Tensor:
+    """Return a basis of what the columns span, orthonormal in B, without what is rounding."""
+    for _ in range(2):
+        gram = v.mH @ (v if b is None else b(v))
+        values, turn = torch.linalg.eigh(0.5 * (gram + gram.mH))
+        if b is not None and float(values[0]) < -1e-3 * float(values[-1].abs()):
+            raise NotPositiveDefiniteError("lobpcg: B must be positive definite")
+        kept = values > 10 * values.shape[0] * torch.finfo(values.dtype).eps * values[-1]
+        v = v @ (turn[:, kept] * values[kept].rsqrt())
+    return v

@@ -1,0 +1,203 @@
+"""Randomized methods: few products with a matrix instead of a factorization of it.
+
+Random numbers come from trnrand: the same seed gives the same numbers on every device, and results
+that differ by rounding only. ``seed`` is an integer or a ``trnrand.Generator``, which moves on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnrand import Generator, bernoulli, normal
+from trnsci.core.arguments import whole
+from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
+from trnsolver._arguments import any_matrix, restored, square_matrix
+from trnsolver.eigen import Eigenpairs
+from trnsolver.factor import SVDFactors
+from trnsolver.operators import OperatorLike, as_operator
+
+__all__ = ["Nystrom", "Seed", "Trace", "eigh_randomized", "hutch_plus_plus", "nystrom", "rsvd"]
+
+Seed = int | Generator
+
+
+class Nystrom(NamedTuple):
+    """``A ~ U @ diag(eigenvalues) @ U.mH`` for positive semidefinite A; values descending."""
+
+    U: Tensor
+    eigenvalues: Tensor
+
+
+class Trace(NamedTuple):
+    """An estimate of a trace.
+
+    Attributes:
+        value: The estimate.
+        standard_error: Standard deviation of the estimate, as its samples tell; NaN for one sample.
+        matvecs: Products with the matrix.
+    """
+
+    value: float
+    standard_error: float
+    matvecs: int
+
+
+def rsvd(
+    A: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, seed: Seed = 0
+) -> SVDFactors:
+    """Return the k largest singular values with their vectors, from a random sketch.
+
+    The expected error is within a small factor of that of the best approximation of rank k where
+    singular values decay (Halko, Martinsson and Tropp 2011); ``power_iterations`` helps where they
+    decay slowly.
+
+    Args:
+        A: Matrices (m, n).
+        k: Rank of the result.
+        oversampling: Columns of the sketch beyond k.
+        power_iterations: Products with ``A @ A.mH`` that the sketch goes through.
+        seed: Of the sketch.
+
+    Raises:
+        FlagError: k is not between 1 and the shorter side.
+    """
+    work = any_matrix("rsvd", "A", A)
+    short = min(work.shape[-2:])
+    whole("rsvd", "k", k, 1, short, FlagError)
+    block = min(short, k + whole("rsvd", "oversampling", oversampling, 0, error=FlagError))
+    whole("rsvd", "power_iterations", power_iterations, 0, error=FlagError)
+    q = _range(work, _sketch(work, block, seed), power_iterations)
+    u, s, vh = torch.linalg.svd(q.mH @ work, full_matrices=False)
+    parts = ((q @ u)[..., :k], s[..., :k], vh[..., :k, :])
+    return SVDFactors(*(restored(part, A.dtype) for part in parts))
+
+
+def eigh_randomized(
+    A: Tensor, k: int, oversampling: int = 10, *, power_iterations: int = 2, seed: Seed = 0
+) -> Eigenpairs:
+    """Return the k eigenvalues of largest magnitude, ascending, with their vectors.
+
+    Args:
+        A: Symmetric (Hermitian) matrices.
+        k: How many.
+        oversampling: Columns of the sketch beyond k.
+        power_iterations: Products with A that the sketch goes through, twice each.
+        seed: Of the sketch.
+
+    Raises:
+        FlagError: k is not between 1 and the order.
+        ShapeError: A is not square.
+    """
+    work = square_matrix("eigh_randomized", "A", A)
+    n = work.shape[-1]
+    whole("eigh_randomized", "k", k, 1, n, FlagError)
+    block = min(n, k + whole("eigh_randomized", "oversampling", oversampling, 0, error=FlagError))
+    q = _range(work, _sketch(work, block, seed), power_iterations)
+    inner = q.mH @ (work @ q)
+    w, v = torch.linalg.eigh(0.5 * (inner + inner.mH))
+    places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
+    v = (q @ v).gather(-1, places.unsqueeze(-2).expand(*v.shape[:-2], n, k))
+    return Eigenpairs(restored(w.gather(-1, places), A.dtype), restored(v, A.dtype))
+
+
+def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) -> Nystrom:
+    """Return an approximation of rank k of a positive semidefinite matrix, from k products.
+
+    The shift that keeps it stable is taken off again (Tropp, Yurtsever, Udell and Cevher 2017).
+
+    Args:
+        A: A tensor, or an operator with its order.
+        k: Rank.
+        n: Order of an operator that does not know it.
+        seed: Of the sketch.
+
+    Raises:
+        NotPositiveDefiniteError: A is not positive semidefinite.
+        FlagError: k is not between 1 and the order.
+    """
+    like, order, product = _products("nystrom", A, n)
+    whole("nystrom", "k", k, 1, order, FlagError)
+    sketch = torch.linalg.qr(_sketch(like.new_empty(order, order), k, seed)).Q
+    image = product(sketch)
+    shift = torch.finfo(image.dtype).eps * torch.linalg.matrix_norm(image) * order**0.5
+    image = image + shift * sketch
+    inner = sketch.mH @ image
+    factor, failed = torch.linalg.cholesky_ex(0.5 * (inner + inner.mH))
+    if int(failed):
+        raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite")
+    root = torch.linalg.solve_triangular(factor.mH, image, upper=True, left=False)
+    u, s, _ = torch.linalg.svd(root, full_matrices=False)
+    return Nystrom(u, (s * s - shift).clamp_min(0))
+
+
+def hutch_plus_plus(
+    A: OperatorLike, matvecs: int = 60, *, n: int | None = None, seed: Seed = 0
+) -> Trace:
+    """Return an estimate of the trace from products with vectors (Meyer, Musco and Woodruff 2021).
+
+    A third of the products finds where A is large, a third takes the trace there exactly, and the
+    rest samples what is left with random signs. The relative error falls like 1 / matvecs.
+
+    Args:
+        A: A tensor, or an operator with its order.
+        matvecs: Products with A, at least 3.
+        n: Order of an operator that does not know it.
+        seed: Of the sketch and the samples.
+    """
+    whole("hutch_plus_plus", "matvecs", matvecs, 3, error=FlagError)
+    like, order, product = _products("hutch_plus_plus", A, n)
+    generator = seed if isinstance(seed, Generator) else Generator(seed)
+    rank = min(matvecs // 3, order)
+    samples = max(matvecs - 2 * rank, 1)
+    if rank == order:
+        return Trace(float(product(torch.eye(order).to(like)).diagonal().real.sum()), 0.0, order)
+    real = like.real.dtype if like.is_complex() else like.dtype
+
+    def signs(columns: int) -> Tensor:
+        drawn = bernoulli(order, columns, dtype=real, generator=generator)
+        return (2 * drawn - 1).to(like.device).to(like.dtype)
+
+    q = torch.linalg.qr(product(signs(rank))).Q
+    exact = (q.conj() * product(q)).sum().real
+    g = signs(samples)
+    g = g - q @ (q.mH @ g)
+    each = (g.conj() * product(g)).sum(0).real.double()
+    error = float(each.std() / samples**0.5) if samples > 1 else float("nan")
+    return Trace(float(exact) + float(each.mean()), error, 2 * rank + samples)
+
+
+def _sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
+    """Return random vectors that A can be multiplied by, the same for every matrix of a batch."""
+    generator = seed if isinstance(seed, Generator) else Generator(seed)
+    real = a.real.dtype if a.is_complex() else a.dtype
+    drawn = normal(a.shape[-1], columns, dtype=real, generator=generator)
+    return drawn.to(a.device).to(a.dtype)
+
+
+def _range(a: Tensor, sketch: Tensor, powers: int) -> Tensor:
+    """Return an orthonormal basis of what A makes of a sketch, sharpened by powers."""
+    q = torch.linalg.qr(a @ sketch).Q
+    for _ in range(powers):
+        q = torch.linalg.qr(a.mH @ q).Q
+        q = torch.linalg.qr(a @ q).Q
+    return q
+
+
+def _products(function: str, A: OperatorLike, n: int | None) -> tuple[Tensor, int, Any]:
+    """Return a tensor of the dtype to compute in, the order, and products with matrices."""
+    if isinstance(A, Tensor) and A.layout is torch.strided:
+        work = square_matrix(function, "A", A)
+        if work.ndim != 2:
+            raise ShapeError(f"{function}: A must be 2-D, got shape {tuple(A.shape)}")
+        return work, work.shape[-1], lambda v: work @ v
+    shape = getattr(A, "shape", None)
+    order = getattr(A, "order", None) or (int(shape[-1]) if shape is not None else n)
+    if order is None:
+        raise ShapeError(f"{function}: n must say the order of the operator")
+    dtype = getattr(A, "dtype", None)
+    like = torch.empty(0, dtype=dtype if isinstance(dtype, torch.dtype) else torch.float32)
+    op = as_operator(function, A, like.new_empty(order))
+    return like, order, lambda v: torch.stack([op(column) for column in v.mT], -1)

@@ -1,0 +1,365 @@
+"""Solutions with a wanted error: cheap factors, corrected by better residuals, and measured.
+
+The ladder, of which the lowest rung that reaches the target is taken:
+
+1. a factor in float32, corrected by residuals in float64;
+2. GMRES in float64 with that factor as preconditioner (GMRES-IR, Carson and Higham 2018);
+3. a factor in float64, corrected by residuals in float64, or in twice that where the condition
+   number leaves too little of float64.
+
+The error is bounded, not guessed. With R an approximate inverse and ``norm(I - R A) <= rho < 1`` in
+the maximum norm, rounding of that product included, ``norm(X - exact) <= norm(R r) / (1 - rho)``
+with r the residual, its own rounding included (Rump 2010).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
+from trnsolver._arguments import (
+    OnFailure,
+    batch_shape,
+    chosen,
+    finite,
+    restored,
+    singular,
+    unchecked,
+)
+from trnsolver._bounds import (
+    UNIT,
+    Residual,
+    error_bound,
+    estimated_bound,
+    inverse_norm,
+)
+from trnsolver._implicit import differentiated
+from trnsolver._krylov import Watch, flexible_gmres
+
+__all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
+
+Solve: TypeAlias = Callable[..., Any]
+"""``(right, turned) -> A^-1 right``, or of the transpose; a tensor for a tensor."""
+
+_SINGLE = torch.finfo(torch.float32).eps / 2
+_MOST_STEPS = 40
+# Up to this order a factor in float64 costs less than the steps of GMRES on one in float32.
+_SMALL = 512
+# A factor whose rounding, times the condition number, is beyond this gains less than two digits.
+_CONTRACTING = 0.02
+
+
+@dataclass(frozen=True)
+class SolveInfo:
+    """How good a solution is.
+
+    Attributes:
+        converged: Whether the bound is at most the target.
+        target: The error that was asked for.
+        forward_error: Bound on ``max |X - exact| / max |exact|``, the largest of all columns;
+            infinite where nothing can be said.
+        certified: Whether that bound is proven, or estimated.
+        backward_error: ``norm(r) / (norm(A) norm(X) + norm(B))`` in the maximum norm.
+        condition: Estimated condition number, in the maximum norm if certified and else in the
+            norm of column sums.
+        iterations: Corrections made.
+        precision: What each stage computed in, in order.
+        errors: Size of each correction relative to X: where it falls, the iteration converges.
+    """
+
+    converged: bool
+    target: float
+    forward_error: float
+    certified: bool
+    backward_error: float
+    condition: float
+    iterations: int
+    precision: tuple[str, ...]
+    errors: tuple[float, ...]
+
+    def __str__(self) -> str:
+        kind = "proven" if self.certified else "estimated"
+        reached = "reached" if self.converged else "NOT reached"
+        lines = [
+            f"target        {self.target:.3g}, {reached}",
+            f"forward error {self.forward_error:.3g} at most, {kind}",
+            f"backward      {self.backward_error:.3g}",
+            f"condition     {self.condition:.3g}",
+            f"corrections   {self.iterations}",
+            *(f"              {stage}" for stage in self.precision),
+        ]
+        return "\n".join(lines)
+
+
+class AccurateSolution(NamedTuple):
+    """A solution, and how good it is."""
+
+    x: Tensor
+    info: SolveInfo
+
+
+@dataclass
+class _Attempt:
+    """What a rung of the ladder came to, for one matrix."""
+
+    x: Tensor
+    bound: float
+    backward: float
+    condition: float
+    steps: int
+    precision: list[str]
+    errors: list[float]
+
+
+def accurate_solution(
+    a: Tensor,
+    b: Tensor,
+    vectors: bool,
+    target: float,
+    on_failure: OnFailure,
+    certify: bool,
+    dtype: torch.dtype,
+) -> AccurateSolution:
+    """Return ``solve`` with a target, for arguments that fit.
+
+    Complex systems are solved as real ones of twice the order.
+    """
+    chosen("solve", "on_failure", on_failure, ("raise", "warn", "ignore"))
+    if not 0 < target < 1:
+        raise FlagError(f"solve: target_forward_error must be between 0 and 1, got {target}")
+    if unchecked(a) or unchecked(b):
+        raise FlagError("solve: target_forward_error needs values, which are not there")
+    finite("solve", "A", a)
+    finite("solve", "B", b)
+    columns = b.unsqueeze(-1) if vectors else b
+    batch = batch_shape(a, columns)
+    order = a.shape[-1]
+    with torch.no_grad():
+        matrices = _real(a.detach(), True).expand(*batch, -1, -1).flatten(0, -3) if batch else None
+        sides = _real(columns.detach(), False)
+        if matrices is None:
+            matrices, sides = _real(a.detach(), True).unsqueeze(0), sides.unsqueeze(0)
+        else:
+            sides = sides.expand(*batch, -1, -1).flatten(0, -3)
+        # The result is rounded once more where the precision of A can hold the target.
+        unit = torch.finfo(dtype).eps / 2
+        narrow = unit if unit > UNIT and target >= 4 * unit else 0.0
+        found = [
+            _ladder(m.double(), s.double(), target - narrow, certify)
+            for m, s in zip(matrices, sides, strict=True)
+        ]
+        x = torch.stack([attempt.x for attempt in found]).reshape(*batch, -1, columns.shape[-1])
+    info = _summary(found, target, narrow, certify)
+    if not info.converged and on_failure != "ignore":
+        message = (
+            f"solve: the forward error is at most {info.forward_error:.3g}, not {target:.3g}, at "
+            f"condition number {info.condition:.3g}"
+        )
+        if on_failure == "raise":
+            raise AccuracyError(message)
+        warnings.warn(message, AccuracyWarning, stacklevel=3)
+    if a.is_complex():
+        x = torch.complex(x[..., :order, :], x[..., order:, :])
+    if narrow:
+        x = restored(x.to(a.dtype), dtype)
+    if differentiated(a, b):
+        # Linear in what the residual depends on: the derivatives of the exact solution.
+        residual = columns.to(x.dtype) - a.to(x.dtype) @ x
+        x = x + torch.linalg.solve(a.to(x.dtype), residual - residual.detach())
+    return AccurateSolution(x.squeeze(-1) if vectors else x, info)
+
+
+def _real(value: Tensor, square: bool) -> Tensor:
+    """Return complex matrices as real ones of twice the order."""
+    if not value.is_complex():
+        return value
+    if not square:
+        return torch.cat([value.real, value.imag], -2)
+    above = torch.cat([value.real, -value.imag], -1)
+    return torch.cat([above, torch.cat([value.imag, value.real], -1)], -2)
+
+
+def _ladder(a: Tensor, b: Tensor, target: float, certify: bool) -> _Attempt:
+    """Return the first attempt that reaches the target, or the best one."""
+    n = a.shape[-1]
+    if not n or not b.shape[-1]:
+        return _Attempt(b.clone(), 0.0, 0.0, 1.0, 0, [], [])
+    # Numbers of any size fit float32 once the largest is one.
+    scale = float(a.abs().max())
+    if scale == 0:
+        raise singular("solve", "A", "every entry is zero")
+    tried: list[str] = []
+    best: _Attempt | None = None
+    low = _factor((a / scale).float())
+    if low is not None:
+        condition = inverse_norm(_solver(low, 1.0), n, a) * _one_norm(a) / scale
+        rungs = []
+        if condition * _SINGLE < _CONTRACTING:
+            rungs.append("float32")
+        elif n > _SMALL:
+            rungs.append("gmres")
+        for rung in rungs:
+            attempt = _attempt(a, b, target, certify, low, scale, rung, condition)
+            tried += attempt.precision
+            if attempt.bound <= target:
+                return replace(attempt, precision=tried)
+            best = attempt
+    high = _factor(a / scale)
+    if high is None:
+        raise singular("solve", "A", "a pivot is zero")
+    condition = inverse_norm(_solver(high, 1.0), n, a) * _one_norm(a) / scale
+    attempt = _attempt(a, b, target, certify, high, scale, "float64", condition)
+    if best is not None and best.bound < attempt.bound:
+        attempt = best
+    else:
+        tried += attempt.precision
+    return replace(attempt, precision=tried)
+
+
+class _Factor(NamedTuple):
+    packed: Tensor
+    pivots: Tensor
+
+
+def _factor(a: Tensor) -> _Factor | None:
+    """Return an LU factor, or None where it has a pivot that is zero or no number."""
+    packed, pivots, failed = torch.linalg.lu_factor_ex(a)
+    if int(failed) or not bool(torch.isfinite(packed).all()):
+        return None
+    return _Factor(packed, pivots)
+
+
+def _solver(factor: _Factor, scale: float) -> Solve:
+    """Return ``(right, turned) -> A^-1 right``, in float64 outside."""
+
+    def solve(right: Tensor, turned: bool = False) -> Tensor:
+        size = float(right.abs().max())
+        if size == 0:
+            return right
+        given = (right / size).to(factor.packed.dtype)
+        found = torch.linalg.lu_solve(factor.packed, factor.pivots, given, adjoint=turned)
+        return found.double() * (size / scale)
+
+    return solve
+
+
+def _attempt(
+    a: Tensor,
+    b: Tensor,
+    target: float,
+    certify: bool,
+    factor: _Factor,
+    scale: float,
+    rung: str,
+    condition: float,
+) -> _Attempt:
+    """Return the solution by one factor, refined until it is good enough or does not improve."""
+    n = a.shape[-1]
+    solve = _solver(factor, scale)
+    # Rounding of a residual in float64 reaches the solution times the condition number.
+    double = 10 * n * condition * UNIT > target
+    residual = Residual(a, b, doubled=double)
+    name = "float32" if factor.packed.dtype is torch.float32 else "float64"
+    stages = [
+        f"{name} LU" + (", GMRES in float64" if rung == "gmres" else ""),
+        f"residual in {'double-float64' if double else 'float64'}, solution in float64",
+    ]
+    correct = _gmres_correction(a, solve) if rung == "gmres" else solve
+    x = correct(b)
+    errors: list[float] = []
+    attempt = None
+    for step in range(_MOST_STEPS):
+        change = correct(residual(x)[0])
+        size = float((change.abs().amax(0) / _positive(x.abs().amax(0))).max())
+        if errors and not size < 0.5 * errors[-1]:
+            break
+        errors.append(size)
+        x = x + change
+        if size <= 0.1 * target or size <= 4 * UNIT:
+            attempt = _judged(a, b, x, residual, solve, certify, condition)
+            attempt.steps = step + 1
+            if attempt.bound <= target or size <= UNIT:
+                break
+    if attempt is None or attempt.bound > target:
+        last = _judged(a, b, x, residual, solve, certify, condition)
+        if attempt is None or last.bound < attempt.bound:
+            attempt = last
+        attempt.steps = len(errors)
+    attempt.precision, attempt.errors = stages, errors
+    return attempt
+
+
+def _judged(
+    a: Tensor,
+    b: Tensor,
+    x: Tensor,
+    residual: Residual,
+    solve: Solve,
+    certify: bool,
+    condition: float,
+) -> _Attempt:
+    r, rounding = residual(x)
+    if certify:
+        bound, condition = error_bound(a, x, r, rounding, solve, condition)
+    else:
+        bound = estimated_bound(x, r, rounding, solve)
+    a_norm = float(a.abs().sum(-1).max())
+    below = _positive(a_norm * x.abs().amax(0) + b.abs().amax(0))
+    backward = float((r.abs().amax(0) / below).max())
+    return _Attempt(x, bound, backward, condition, 0, [], [])
+
+
+def _gmres_correction(a: Tensor, solve: Solve) -> Callable[[Tensor], Tensor]:
+    """Return ``r -> A^-1 r`` by GMRES with a factor as preconditioner, column by column."""
+
+    def correct(right: Tensor) -> Tensor:
+        found = []
+        for column in right.mT:
+            size = float(torch.linalg.vector_norm(column))
+            watch = Watch(1e-4 * size, 3, size or 1.0)
+            run = flexible_gmres(
+                a.mv,
+                column,
+                torch.zeros_like(column),
+                lambda v: solve(v.unsqueeze(-1)).squeeze(-1),
+                watch,
+                min(50, a.shape[-1]),
+            )
+            found.append(run.x)
+        return torch.stack(found, -1)
+
+    return correct
+
+
+def _positive(sizes: Tensor) -> Tensor:
+    """Return sizes of which none is zero."""
+    return torch.where(sizes > 0, sizes, 1.0)
+
+
+def _one_norm(a: Tensor) -> float:
+    return float(a.abs().sum(-2).max())
+
+
+def _summary(found: list[_Attempt], target: float, narrow: float, certify: bool) -> SolveInfo:
+    if not found:
+        return SolveInfo(True, target, 0.0, certify, 0.0, 1.0, 0, (), ())
+    worst = max(found, key=lambda attempt: attempt.bound)
+    # What rounds to the precision of A moves by its unit of a number that is off by the bound.
+    bound = worst.bound + narrow * (1 + worst.bound) if narrow else worst.bound
+    return SolveInfo(
+        bound <= target,
+        target,
+        bound,
+        certify,
+        max(attempt.backward for attempt in found),
+        max(attempt.condition for attempt in found),
+        max(attempt.steps for attempt in found),
+        tuple(worst.precision),
+        tuple(worst.errors),
+    )

@@ -1,0 +1,209 @@
+"""Eigenpairs against LAPACK in float64, by residual and orthogonality in units of n u."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+import trnsolver
+from oracles.solver_matrices import SYMMETRIC, hilbert, orthogonal, with_values
+from trnsci.core.testing import random_tensor, unit_roundoff
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def unit(a):
+    return 20 * a.shape[-1] * unit_roundoff(a.real.dtype if a.is_complex() else a.dtype)
+
+
+def assert_pairs(a, w, v, b=None):
+    """Residual and orthogonality are at most 20 n u, relative to the norm of A."""
+    size = torch.linalg.matrix_norm(a)
+    bv = v if b is None else b @ v
+    residual = torch.linalg.matrix_norm(a @ v - bv * w.unsqueeze(-2))
+    assert bool((residual <= unit(a) * size).all())
+    eye = torch.eye(v.shape[-1], dtype=v.dtype)
+    assert float((v.mH @ bv - eye).abs().max()) <= unit(a)
+    assert bool((w.diff(dim=-1) >= 0).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_every_family(name, dtype):
+    a = SYMMETRIC[name].to(dtype)
+    w, v = trnsolver.eigh(a)
+    assert_pairs(a, w, v)
+    want = scipy.linalg.eigvalsh(a.double().numpy())
+    bound = unit(a) * max(np.abs(want).max(), 1e-300)
+    assert np.abs(w.double().numpy() - want).max() <= bound
+    assert np.abs(trnsolver.eigvalsh(a).double().numpy() - want).max() <= bound
+
+
+def test_batches_and_complex_matrices():
+    z = random_tensor(2, 3, 7, 7, dtype=torch.complex128)
+    a = z + z.mH
+    w, v = trnsolver.eigh(a)
+    assert w.dtype is torch.float64
+    assert w.shape == (2, 3, 7)
+    assert_pairs(a, w, v)
+
+
+@pytest.mark.parametrize("subset", [(0, 2), (5, 9), (23, 23)])
+def test_a_subset_is_that_of_all(subset):
+    a = SYMMETRIC["indefinite"]
+    w, v = trnsolver.eigh(a, subset=subset)
+    first, last = subset
+    assert w.shape == (last - first + 1,)
+    want = np.linspace(-1, 1, 24)[first : last + 1]
+    assert np.abs(w.numpy() - want).max() <= unit(a)
+    assert_pairs(a, w, v)
+
+
+def test_k_pairs_at_either_end_and_by_magnitude():
+    values = np.array([-9.0, -1.0, 0.5, 2.0, 3.0, 8.0])
+    a = with_values(values)
+    assert np.allclose(trnsolver.eigh(a, k=2)[0], [-9, -1], atol=1e-13)
+    assert np.allclose(trnsolver.eigh(a, k=2, which="largest")[0], [3, 8], atol=1e-13)
+    w, v = trnsolver.eigh(a, k=3, which="magnitude")
+    assert np.allclose(w, [-9, 3, 8], atol=1e-13)
+    assert_pairs(a, w, v)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("condition", [1.0, 1e4])
+def test_generalized(condition, dtype):
+    n = 12
+    z = random_tensor(n, n, dtype=dtype)
+    a = z + z.mH
+    c = random_tensor(n, n, dtype=dtype, seed=1)
+    scale = torch.logspace(0, -np.log10(condition) / 2, n, dtype=torch.float64)
+    q = torch.linalg.qr(c).Q * scale
+    b = q @ q.mH
+    b = 0.5 * (b + b.mH)
+    w, v = trnsolver.eigh_generalized(a, b)
+    want = scipy.linalg.eigh(a.numpy(), b.numpy(), eigvals_only=True)
+    # The reduction loses the condition number of B (Higham, section 10).
+    assert np.abs(w.numpy() - want).max() <= unit(a) * condition * np.abs(want).max()
+    assert float((v.mH @ b @ v - torch.eye(n)).abs().max()) <= unit(a) * condition
+    size = torch.linalg.matrix_norm(a) * torch.linalg.matrix_norm(v)
+    assert float(torch.linalg.matrix_norm(a @ v - b @ v * w)) <= unit(a) * condition * float(size)
+    few, _ = trnsolver.eigh_generalized(a, b, k=3)
+    assert np.abs(few.numpy() - want[:3]).max() <= unit(a) * condition * np.abs(want).max()
+
+
+def test_generalized_reads_lower_triangles_and_takes_batches():
+    z = random_tensor(2, 6, 6, dtype=torch.float64)
+    a, b = z + z.mT, z @ z.mT + torch.eye(6)
+    want = trnsolver.eigh_generalized(a, b).eigenvalues
+    got = trnsolver.eigh_generalized(a.tril(), b.tril()).eigenvalues
+    assert torch.allclose(got, want, rtol=1e-13, atol=1e-13)
+
+
+# -- with a tolerance ------------------------------------------------------------------------------
+
+DECAYING = with_values(np.concatenate([-np.logspace(0, -6, 20), np.logspace(0.3, -6, 200)]))
+
+
+FALLING = with_values(2.0 ** -np.arange(60.0) * np.where(np.arange(60) % 3, 1, -1))
+
+
+def residual_of(a, w, v):
+    return float(torch.linalg.vector_norm(a @ v - v * w, dim=0).max())
+
+
+@pytest.mark.parametrize(
+    ("method", "k", "which", "tol"),
+    [
+        ("refined", None, "smallest", 1e-8),
+        ("qdwh", None, "smallest", 1e-12),
+        ("chebyshev", 8, "smallest", 1e-6),
+        ("chebyshev", 8, "largest", 1e-6),
+        ("chebyshev", 8, "magnitude", 1e-6),
+        ("randomized", 8, "magnitude", 1e-9),
+    ],
+)
+def test_each_way_reaches_its_tolerance_and_measures_it(method, k, which, tol):
+    a = FALLING if method == "randomized" else DECAYING
+    w, v = result = trnsolver.eigh(a, tol, k=k, which=which, method=method)
+    info = result.info
+    assert info.method == method, info
+    assert info.converged
+    size = float(torch.linalg.matrix_norm(a, 2))
+    actual = residual_of(a, w, v) / size
+    assert actual <= info.backward_error * (1 + 1e-12) + 1e-16
+    assert info.backward_error <= tol
+    # A value is within the residual of an exact one (Weyl).
+    exact = scipy.linalg.eigvalsh(a.numpy())
+    distance = np.abs(w.numpy()[:, None] - exact).min(1).max()
+    assert distance <= info.forward_error + 1e-14
+    if k is not None and method == "chebyshev":
+        want = trnsolver.eigh(a, k=k, which=which).eigenvalues
+        assert torch.allclose(w, want, rtol=0, atol=2 * tol * size)
+
+
+def test_a_way_that_fails_is_followed_by_the_exact_one():
+    flat = with_values(np.linspace(1, 2, 40))
+    result = trnsolver.eigh(flat, 1e-10, k=5, which="magnitude", method="randomized")
+    assert result.info.method == "exact"
+    assert result.info.precision == ("randomized in float64, not enough", "exact in float64")
+    assert result.info.converged
+    assert torch.allclose(result.eigenvalues, torch.linspace(1, 2, 40).double()[-5:], atol=1e-12)
+
+
+def test_a_tolerance_below_rounding_is_never_claimed():
+    a = hilbert(30).float()
+    with pytest.raises(trnsolver.AccuracyError, match="residual"):
+        trnsolver.eigh(a, 1e-12)
+    with pytest.warns(trnsolver.AccuracyWarning, match="residual"):
+        result = trnsolver.eigh(a, 1e-12, on_failure="warn")
+    assert not result.info.converged
+    assert result.info.backward_error > 1e-12
+    assert not trnsolver.eigh(a, 1e-12, on_failure="ignore").info.converged
+
+
+def test_order_and_tolerance_choose_the_way():
+    small = SYMMETRIC["indefinite"]
+    assert trnsolver.eigh(small, 1e-3).info.method == "exact"
+    q = torch.from_numpy(orthogonal(220, 2))
+    wide = (q * torch.linspace(-1, 1, 220, dtype=torch.float64)) @ q.mT
+    wide = (wide + wide.mT) / 2
+    assert trnsolver.eigh(wide, 1e-5).info.method == "refined"
+    assert trnsolver.eigh(wide, 1e-5, k=4).info.method == "chebyshev"
+    assert trnsolver.eigh(wide, 1e-15, on_failure="ignore").info.method == "exact"
+
+
+# -- lobpcg ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("generalized", [True, False])
+def test_lobpcg(largest, generalized):
+    n = 60
+    a = torch.diag(torch.arange(1.0, n + 1, dtype=torch.float64)) + 0.1 * SYMMETRIC_60
+    b = torch.eye(n, dtype=torch.float64) + 0.5 * SYMMETRIC_60 @ SYMMETRIC_60 / n
+    given = b if generalized else None
+    result = trnsolver.lobpcg(a, 4, given, tol=1e-9, largest=largest, maxiter=300)
+    assert result.info.converged
+    want = scipy.linalg.eigh(a.numpy(), b.numpy() if generalized else None, eigvals_only=True)
+    w, v = result
+    assert np.allclose(w, want[-4:] if largest else want[:4], rtol=1e-9)
+    inner = v.mH @ (b @ v if generalized else v)
+    assert float((inner - torch.eye(4)).abs().max()) < 1e-10
+
+
+SYMMETRIC_60 = random_tensor(60, 60, dtype=torch.float64) / 10
+SYMMETRIC_60 = SYMMETRIC_60 + SYMMETRIC_60.mT
+
+
+def test_lobpcg_is_faster_with_a_preconditioner_and_takes_functions():
+    n = 80
+    diagonal = torch.logspace(0, 4, n, dtype=torch.float64)
+    start = random_tensor(n, 3, dtype=torch.float64)
+    slow = trnsolver.lobpcg(lambda v: diagonal * v, start, tol=1e-6, maxiter=400)
+    fast = trnsolver.lobpcg(
+        lambda v: diagonal * v, start, M=lambda r: r / diagonal, tol=1e-6, maxiter=400
+    )
+    assert fast.info.converged
+    assert len(fast.info.residuals) < len(slow.info.residuals)
+    assert torch.allclose(fast.eigenvalues, diagonal[:3], rtol=1e-6)
+    assert not trnsolver.lobpcg(torch.diag(diagonal), 3, maxiter=2).info.converged

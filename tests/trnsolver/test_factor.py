@@ -1,0 +1,137 @@
+"""Factorizations against LAPACK, and by their definitions, in units of rounding.
+
+With u the unit roundoff and n the order, a backward stable factorization has a residual of at most
+a small multiple of n u times the norm of A, and factors that are orthogonal to n u (Higham,
+Accuracy and Stability, theorems 9.3, 10.3, 19.4). 20 n u is asked for, in the Frobenius norm.
+"""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+import trnsolver
+from oracles.solver_matrices import GENERAL, SYMMETRIC, with_condition
+from trnsci.core.testing import random_tensor, unit_roundoff
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def allowed(a):
+    return 20 * max(a.shape[-2:]) * unit_roundoff(a.real.dtype if a.is_complex() else a.dtype)
+
+
+def assert_product(product, a):
+    error = torch.linalg.matrix_norm(product - a)
+    assert bool((error <= allowed(a) * torch.linalg.matrix_norm(a)).all())
+
+
+def assert_orthonormal(q):
+    eye = torch.eye(q.shape[-1], dtype=q.dtype)
+    assert float(torch.linalg.matrix_norm(q.mH @ q - eye).max()) <= allowed(q)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", GENERAL)
+def test_lu_qr_and_svd_of_every_family(name, dtype):
+    a = GENERAL[name].to(dtype)
+    p, lower, upper = trnsolver.lu(a)
+    growth = float(upper.abs().max() / a.abs().max())
+    assert torch.equal(p @ p.mT, torch.eye(len(p), dtype=dtype))
+    assert torch.equal(lower, lower.tril())
+    assert torch.equal(upper, upper.triu())
+    assert torch.equal(lower.diagonal(), torch.ones(len(p), dtype=dtype))
+    assert growth < 10
+    assert_product(p @ lower @ upper, a)
+
+    q, r = trnsolver.qr(a)
+    assert torch.equal(r, r.triu())
+    assert_product(q @ r, a)
+    assert_orthonormal(q)
+
+    u, s, vh = trnsolver.svd(a)
+    assert_product(u * s @ vh, a)
+    assert_orthonormal(u)
+    assert_orthonormal(vh.mH)
+    want = scipy.linalg.svdvals(a.double().numpy())
+    assert np.abs(s.double().numpy() - want).max() <= allowed(a) * want[0]
+    assert bool((s.diff() <= 0).all())
+    assert torch.allclose(trnsolver.svdvals(a), s, rtol=0, atol=allowed(a) * float(s[0]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("condition", [1e0, 1e3, 1e6])
+def test_cholesky(condition, dtype):
+    b = with_condition(condition**0.5)
+    a = (b @ b.mT).to(dtype)
+    lower = trnsolver.cholesky(a)
+    assert torch.equal(lower, lower.tril())
+    assert_product(lower @ lower.mT, a)
+    assert torch.equal(trnsolver.cholesky(a, upper=True), lower.mT)
+
+
+def test_the_lower_triangle_is_read():
+    a = with_condition(10.0)
+    a = a @ a.mT
+    assert torch.equal(
+        trnsolver.cholesky(a.tril() + 7 * torch.ones_like(a).triu(1)), trnsolver.cholesky(a)
+    )
+
+
+@pytest.mark.parametrize(
+    "shape", [(8, 5), (5, 8), (3, 7, 4), (2, 2, 4, 4), (1, 1), (4, 0), (0, 3, 3)]
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_any_shape_and_complex_numbers(shape, dtype):
+    a = random_tensor(*shape, dtype=dtype)
+    p, lower, upper = trnsolver.lu(a)
+    q, r = trnsolver.qr(a)
+    u, s, vh = trnsolver.svd(a)
+    for product in (p @ lower @ upper, q @ r, (u * s.unsqueeze(-2)) @ vh):
+        assert product.shape == a.shape
+        assert a.numel() == 0 or float((product - a).abs().max()) <= allowed(a) * float(
+            a.abs().max()
+        )
+    full_u, _, full_vh = trnsolver.svd(a, full_matrices=True)
+    assert full_u.shape[-1] == shape[-2]
+    assert full_vh.shape[-2] == shape[-1]
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
+def test_cholqr2_is_orthonormal_up_to_the_root_of_the_precision(condition):
+    n = 12
+    a = with_condition(condition, n)
+    tall = torch.from_numpy(np.linalg.qr(np.random.default_rng(3).standard_normal((90, n)))[0]) @ a
+    q, r = trnsolver.cholqr2(tall)
+    assert_product(q @ r, tall)
+    assert_orthonormal(q)
+    assert bool((r.diagonal() > 0).all())
+    want = scipy.linalg.qr(tall.numpy(), mode="economic")[1]
+    # R is determined to the condition number times rounding.
+    error = np.abs(np.abs(want) - r.abs().numpy()).max()
+    assert error <= condition * allowed(tall)
+
+
+def test_cholqr2_says_when_it_cannot():
+    with pytest.raises(trnsolver.NotPositiveDefiniteError, match="Gram"):
+        trnsolver.cholqr2(with_condition(1e12))
+    with pytest.raises(ValueError, match="rows"):
+        trnsolver.cholqr2(torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_schur(dtype):
+    a = random_tensor(3, 9, 9, dtype=dtype)
+    t, q = trnsolver.schur(a)
+    assert_product(q @ t @ q.mT, a)
+    assert_orthonormal(q)
+    assert float(t.tril(-2).abs().max()) == 0
+    below = t.diagonal(-1, -2, -1) != 0
+    assert not bool((below[:, 1:] & below[:, :-1]).any()), "blocks of more than two rows"
+    t, q = trnsolver.schur(a, output="complex")
+    assert float((q @ t @ q.mH - a).abs().max()) <= allowed(a) * float(a.abs().max()) * 3
+    result = trnsolver.schur(SYMMETRIC["indefinite"].to(dtype))
+    assert result.T_ is result[0]
+    assert result.Q is result[1]
+    off = result.T_ - torch.diag(result.T_.diagonal())
+    assert float(off.abs().max()) <= allowed(off) * 3

@@ -6,6 +6,7 @@ rounds.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Literal, TypeAlias
 
 import torch
@@ -109,7 +110,7 @@ def columns_of(B: Tensor, vectors: bool) -> Tensor:
 
 def batch_of(value: Tensor) -> Tensor:
     """Return matrices with all batch dimensions in one, which is there for a single matrix too."""
-    return value.reshape(-1, *value.shape[-2:])
+    return value.reshape(prod(value.shape[:-2]), *value.shape[-2:])
 
 
 def batch_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:

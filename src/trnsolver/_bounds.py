@@ -88,18 +88,19 @@ def error_bound(
 
 
 def estimated_bound(x: Tensor, r: Tensor, rounding: Tensor, solve: Any) -> float:
-    """Return an estimate of the relative error of X, as LAPACK's refinement has it.
+    """Return an estimate of the relative error of X.
 
-    It is the norm of ``|A^-1| (|r| + rounding)``, by the estimator of ``inverse_norm``.
+    It is twice the norm of ``A^-1 r``, for which the factor is at hand, and what the rounding of r
+    adds: the norm of ``|A^-1| rounding`` by the estimator of ``inverse_norm``, as in LAPACK.
     """
-    weights = r.abs() + rounding
     errors = []
-    for column in weights.mT:
-        errors.append(_estimated(lambda v, w=column: solve_weighted(solve, v, w), x.shape[0], x))
-    return _relative(torch.tensor(errors, dtype=x.dtype), x)
+    for column in rounding.mT:
+        errors.append(_estimated(lambda v, w=column: _weighted(solve, v, w), x.shape[0], x))
+    reached = 2 * solve(r).abs().amax(0)
+    return _relative(reached + torch.tensor(errors, dtype=x.dtype, device=x.device), x)
 
 
-def solve_weighted(solve: Any, v: tuple[Tensor, bool], weights: Tensor) -> Tensor:
+def _weighted(solve: Any, v: tuple[Tensor, bool], weights: Tensor) -> Tensor:
     """Return ``diag(w) A^-T v``, or with the transpose ``A^-1 diag(w) v``."""
     vector, turned = v
     if turned:

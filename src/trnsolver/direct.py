@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trnblas import trsm
+from trnsci.core.eager import untracked
 from trnsci.core.errors import LinAlgError
 from trnsolver._arguments import (
     OnFailure,
@@ -205,10 +206,11 @@ def inv_spd(A: Tensor) -> Tensor:
         factor = run_cholesky("inv_spd", work)
     except TorchLinAlgError as error:
         raise _definite_error("inv_spd", error) from None
-    if kernels_wanted():
-        eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
-        return restored(_with_factor(factor, eye.expand_as(work)), A.dtype)
-    return restored(torch.cholesky_inverse(factor), A.dtype)
+    # The derivative that torch has forward of a ``cholesky_inverse`` is not that of the inverse.
+    if untracked(work) and not kernels_wanted():
+        return restored(torch.cholesky_inverse(factor), A.dtype)
+    eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
+    return restored(_with_factor(factor, eye.expand_as(work)), A.dtype)
 
 
 def pinv(A: Tensor, rcond: float | None = None) -> Tensor:

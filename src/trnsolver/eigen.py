@@ -22,6 +22,7 @@ from trnsci.core.errors import (
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
+    checked_values,
     chosen,
     finite,
     not_positive_definite,
@@ -188,9 +189,12 @@ def eigvalsh(A: Tensor) -> Tensor:
     if kernels_wanted():
         return restored(_exact("eigvalsh", work, None)[0], A.dtype)
     try:
-        return restored(torch.linalg.eigvalsh(work), A.dtype)
+        w = torch.linalg.eigvalsh(work)
     except TorchLinAlgError as error:
         raise _failure("eigvalsh", work, error) from None
+    if not checked_values(w):
+        finite("eigvalsh", "A", work)
+    return restored(w, A.dtype)
 
 
 def eigh_generalized(
@@ -257,9 +261,12 @@ def _solved(factor: Tensor, right: Tensor) -> Tensor:
 
 def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
     try:
-        return run_eigh(function, a, max_sweeps)
+        w, v = run_eigh(function, a, max_sweeps)
     except TorchLinAlgError as error:
         raise _failure(function, a, error) from None
+    if not checked_values(w):
+        finite(function, "A", a)
+    return w, v
 
 
 def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Tensor, Tensor]:

@@ -98,7 +98,7 @@ def cholesky(A: Tensor, upper: bool = False) -> Tensor:
     except TorchLinAlgError as error:
         raise _cholesky_error("cholesky", error) from None
     factor = restored(factor, A.dtype)
-    return factor.mH if upper else factor
+    return factor.mH.resolve_conj() if upper else factor
 
 
 def lu(A: Tensor) -> LUFactors:
@@ -177,7 +177,7 @@ def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
         factors = run_svd("svd", work, full_matrices)
     except TorchLinAlgError as error:
         raise _spectral_error("svd", work, error) from None
-    if not factors[1].is_cpu and not checked_values(factors[1]):
+    if not checked_values(factors[1]):
         finite("svd", "A", work)
     return SVDFactors(*(restored(part, A.dtype) for part in factors))
 
@@ -191,9 +191,12 @@ def svdvals(A: Tensor) -> Tensor:
     """
     work = any_matrix("svdvals", "A", A)
     try:
-        return restored(torch.linalg.svdvals(work), A.dtype)
+        s = torch.linalg.svdvals(work)
     except TorchLinAlgError as error:
         raise _spectral_error("svdvals", work, error) from None
+    if not checked_values(s):
+        finite("svdvals", "A", work)
+    return restored(s, A.dtype)
 
 
 def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:

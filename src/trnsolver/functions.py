@@ -111,7 +111,7 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
         return x, steps, residual  # type: ignore[return-value]
     if not steps.numel():
         return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
-    taken, left = int(steps.max()), float(residual.max())
+    taken, left = int(steps.detach().max()), float(residual.detach().max())
     reason: Reason = "converged" if left < tol else "limit" if taken >= max_iters else "stagnated"
     if left != left:
         reason = "diverged"
@@ -149,7 +149,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
             raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(A.shape)}")
         wide = work.shape[-2] < work.shape[-1]
         unitary = qdwh(work.mH if wide else work)[0]
-        unitary = unitary.mH if wide else unitary
+        unitary = unitary.mH.resolve_conj() if wide else unitary
         positive = unitary.mH @ work if right else work @ unitary.mH
         positive = 0.5 * (positive + positive.mH)
     else:

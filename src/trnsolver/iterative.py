@@ -385,12 +385,13 @@ def _each(
     n = right.shape[-1]
     as_operator(function, A, right)
     batch = right.shape[:-1]
-    sides, starts = right.reshape(-1, n), start.reshape(-1, n)
+    systems = prod(batch)
+    sides, starts = right.reshape(systems, n), start.reshape(systems, n)
     matrices = None
     if isinstance(A, Tensor) and A.ndim > 2:
-        matrices = A.to(right.dtype).expand(*batch, n, n).reshape(-1, n, n)
+        matrices = A.to(right.dtype).expand(*batch, n, n).reshape(systems, n, n)
     runs = []
-    for place in range(prod(batch)):
+    for place in range(systems):
         side = sides[place]
         op = as_operator(function, A if matrices is None else matrices[place], side)
         size = _krylov.norm(side)
@@ -405,7 +406,8 @@ def _each(
 
 def _solution(x: Tensor, runs: list[Run], right: Tensor, tol: float, atol: float) -> Solution:
     """Return the result of a batch: of the system that went worst, with all of them in it."""
-    sizes = [_krylov.norm(side) or 1.0 for side in right.detach().reshape(-1, right.shape[-1])]
+    sides = right.detach().reshape(len(runs), right.shape[-1])
+    sizes = [_krylov.norm(side) or 1.0 for side in sides]
     infos = [
         IterationInfo(
             run.reason == "converged",

@@ -1,0 +1,147 @@
+"""Solutions with a wanted error, against the exact ones in 60 digits."""
+
+import mpmath
+import pytest
+import torch
+
+import trnsolver
+from oracles.solver_matrices import hilbert, with_condition
+from trnsci.core.testing import random_tensor
+from trnsolver import refinement
+from trnsolver._bounds import Residual
+
+N = 20
+
+
+def exact(a, b):
+    """The solution in 60 digits, as mpmath finds it."""
+    with mpmath.workdps(60):
+        rows = [[_number(v) for v in row] for row in a.tolist()]
+        right = mpmath.matrix([_number(v) for v in b.tolist()])
+        return [mpmath.mpmathify(v) for v in mpmath.lu_solve(mpmath.matrix(rows), right)]
+
+
+def _number(value):
+    return mpmath.mpc(value) if isinstance(value, complex) else mpmath.mpf(value)
+
+
+def relative_error(x, want):
+    with mpmath.workdps(60):
+        errors = [abs(_number(v) - w) for v, w in zip(x.tolist(), want, strict=True)]
+        return float(max(errors) / max(abs(w) for w in want))
+
+
+@pytest.mark.parametrize("certify", [True, False], ids=["proven", "estimated"])
+@pytest.mark.parametrize("power", [3, 5, 6, 7, 8, 9])
+def test_the_bound_holds_in_float32_storage(power, certify):
+    a = with_condition(10.0**power, N, seed=power).float()
+    b = random_tensor(N, seed=power)
+    x, info = trnsolver.solve(a, b, target_forward_error=1e-10, certify=certify)
+    assert x.dtype is torch.float64
+    assert info.converged
+    assert info.certified == certify
+    error = relative_error(x, exact(a, b))
+    assert error <= info.forward_error <= 1e-10
+    condition = float(torch.linalg.cond(a.double(), float("inf")))
+    assert condition / 10 <= info.condition <= 10 * condition
+    assert info.backward_error <= 1e-10
+
+
+@pytest.mark.parametrize("target", [1e-2, 1e-5, 1e-8, 1e-12])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_cheap_targets_take_cheap_ways(dtype, target):
+    a = with_condition(1e3, N).to(dtype)
+    b = random_tensor(N, dtype=dtype)
+    x, info = trnsolver.solve(a, b, target_forward_error=target)
+    assert info.precision[0] == "float32 LU"
+    assert relative_error(x, exact(a, b)) <= info.forward_error <= target
+    held = target >= 2 * torch.finfo(dtype).eps
+    assert x.dtype is (dtype if held else torch.float64)
+
+
+def test_the_condition_number_chooses_the_factor():
+    well = trnsolver.solve(with_condition(1e2), torch.ones(24), target_forward_error=1e-6).info
+    ill = trnsolver.solve(with_condition(1e9), torch.ones(24), target_forward_error=1e-6).info
+    assert well.precision == ("float32 LU", "residual in float64, solution in float64")
+    assert ill.precision[0] == "float64 LU"
+    assert well.errors[0] > well.errors[-1]
+    assert well.iterations == len(well.errors)
+
+
+def test_gmres_on_a_factor_in_float32(monkeypatch):
+    monkeypatch.setattr(refinement, "_SMALL", 8)
+    a, b = with_condition(1e8, N), random_tensor(N, dtype=torch.float64)
+    x, info = trnsolver.solve(a, b, target_forward_error=1e-6)
+    assert info.precision[0] == "float32 LU, GMRES in float64"
+    assert relative_error(x, exact(a, b)) <= info.forward_error <= 1e-6
+
+
+def test_what_was_not_reached_is_not_claimed():
+    a, b = hilbert(15), torch.ones(15, dtype=torch.float64)  # condition 1e20
+    with pytest.raises(trnsolver.AccuracyError, match="condition number"):
+        trnsolver.solve(a, b, target_forward_error=1e-6)
+    with pytest.warns(trnsolver.AccuracyWarning, match="forward error"):
+        x, info = trnsolver.solve(a, b, target_forward_error=1e-6, on_failure="warn")
+    assert not info.converged
+    assert info.forward_error > 1e-6
+    assert relative_error(x, exact(a, b)) <= info.forward_error
+    # Nothing has more digits than float64 holds.
+    result = trnsolver.solve(
+        torch.eye(3) * 3, torch.ones(3), target_forward_error=1e-18, on_failure="ignore"
+    )
+    assert not result.info.converged
+
+
+@pytest.mark.parametrize("condition", [1e2, 1e6])
+def test_several_columns_batches_and_complex_numbers(condition):
+    base = with_condition(condition, 8)
+    a = torch.complex(base, 0.1 * with_condition(10.0, 8, seed=4))
+    b = random_tensor(2, 8, 3, dtype=torch.complex128)
+    x, info = trnsolver.solve(torch.stack([a, 2 * a]), b, target_forward_error=1e-12)
+    assert x.shape == b.shape
+    for place, factor in enumerate((1, 2)):
+        for column in range(3):
+            want = exact(factor * a, b[place, :, column])
+            assert relative_error(x[place, :, column], want) <= 2**0.5 * info.forward_error
+
+
+def test_gradients_are_those_of_the_solution():
+    a = with_condition(10.0, 4).requires_grad_()
+    b = random_tensor(4, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda a, b: trnsolver.solve(a, b, target_forward_error=1e-12).x, (a, b)
+    )
+
+
+def test_numbers_of_any_size():
+    a = with_condition(1e3, N) * 1e-200
+    b = random_tensor(N, dtype=torch.float64) * 1e-100
+    x, info = trnsolver.solve(a, b, target_forward_error=1e-8)
+    assert relative_error(x, exact(a, b)) <= info.forward_error <= 1e-8
+
+
+def test_residuals_are_exact_to_twice_float64():
+    a, x = random_tensor(9, 9, dtype=torch.float64), random_tensor(9, 1, dtype=torch.float64)
+    b = a @ x
+    r, bound = Residual(a, b, doubled=True)(x)
+    with mpmath.workdps(60):
+        for row in range(9):
+            terms = zip(a[row].tolist(), x[:, 0].tolist(), strict=True)
+            want = _number(float(b[row])) - mpmath.fsum(_number(p) * _number(q) for p, q in terms)
+            assert abs(_number(float(r[row])) - want) <= _number(float(bound[row]))
+            assert float(bound[row]) <= 1e-16 * float(abs(r[row])) * 2 + 1e-28
+
+
+def test_singular_and_senseless():
+    with pytest.raises(trnsolver.SingularMatrixError):
+        trnsolver.solve(torch.zeros(3, 3), torch.ones(3), target_forward_error=1e-3)
+    for target in (0.0, 2.0, float("nan")):
+        with pytest.raises(ValueError, match="target_forward_error"):
+            trnsolver.solve(torch.eye(3), torch.ones(3), target_forward_error=target)
+    with pytest.raises(ValueError, match="on_failure"):
+        trnsolver.solve(torch.eye(3), torch.ones(3), target_forward_error=0.1, on_failure="no")
+    text = str(trnsolver.solve(torch.eye(3), torch.ones(3), target_forward_error=1e-3).info)
+    assert "proven" in text
+    assert "reached" in text
+    nothing = trnsolver.solve(torch.eye(3), torch.zeros(3), target_forward_error=1e-3)
+    assert torch.equal(nothing.x, torch.zeros(3))

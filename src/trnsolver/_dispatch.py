@@ -13,6 +13,7 @@ from torch import Tensor
 from trnblas import trsm
 from trnsci.core.errors import ConvergenceError
 from trnsolver._arguments import batch_of, checked_values, not_positive_definite
+from trnsolver._batched_jacobi import batched_eigh, batched_svd
 from trnsolver._library import LIBRARY
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
 
 kernels_wanted = LIBRARY.kernels_wanted
 
+# So many matrices of order 100 take torch on an H200 longer than all of them at once.
+_MANY = 8
 SWEEPS = 12
 """Sweeps of Jacobi rotations that a kernel does at most: twice what order 256 needs."""
 
@@ -47,6 +50,10 @@ def run_cholesky(function: str, a: Tensor) -> Tensor:
 def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[Tensor, Tensor]:
     """Return eigenvalues, ascending, and eigenvectors; the lower triangle is read."""
     if not kernels_wanted():
+        if _many_on_cuda(a):
+            found = batched_eigh(a)
+            if found is not None:
+                return found
         w, v = torch.linalg.eigh(a)
         return w, v
     from trnsolver._operations import EIGH
@@ -114,8 +121,19 @@ def run_svd(
                 vh.reshape(*batch, *vh.shape[1:]),
             )
         SVD.refuse("the kernel computes thin factors")
+    elif not full_matrices and _many_on_cuda(a):
+        found = batched_svd(a)
+        if found is not None:
+            return found
     u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
     return u, s, vh
+
+
+def _many_on_cuda(a: Tensor) -> bool:
+    """Return whether torch would leave most of a device idle: a batch of small matrices."""
+    if not a.is_cuda or a.ndim == 2:
+        return False
+    return a.numel() >= _MANY * a.shape[-1] * a.shape[-2]
 
 
 def run_msign(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:

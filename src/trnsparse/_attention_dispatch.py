@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 from torch.nn import functional
 
-from trnsci.core.constants import Constants
 from trnsci.core.eager import untracked
 from trnsparse import _attention_cuda as cuda
 from trnsparse._attention_pattern import pattern_of
 from trnsparse._attention_stream import streamed, streams
-from trnsparse._attention_torch import HIDDEN
 from trnsparse._attention_torch import attention as defined
+from trnsparse._library import LIBRARY
 from trnsparse.masks import AttentionMask
 
 __all__ = ["attention"]
@@ -24,13 +23,18 @@ def attention(
 ) -> Tensor:
     """Return the attention of checked operands with four dimensions."""
     batch, heads, queries, _ = q.shape
-    if cuda.suits(q, k, v, mask, bias):
+    kernels = LIBRARY.kernels_wanted()
+    if not kernels and cuda.suits(q, k, v, mask, bias):
         return cuda.attention(q, k, v, mask, scale, bias)
     pattern = mask.encoded(batch, heads)
     flat = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
     tables = _tables(mask, q)
     packed = None if bias is None else _packed(bias, mask, batch, heads)
-    if packed is None and streams(*flat):
+    if kernels:
+        from trnsparse._attention_operations import ATTENTION
+
+        out = ATTENTION(*flat, packed, tables, pattern, scale)[0]
+    elif packed is None and streams(*flat):
         out = streamed(*flat, tables, pattern, scale)
     else:
         out = defined(*flat, packed, tables, pattern, scale)[0]
@@ -40,14 +44,11 @@ def attention(
 
 def _tables(mask: AttentionMask, like: Tensor) -> Tensor | None:
     """Return what partial blocks hide, as numbers to add to the scores; None if they hide none."""
-    shown = mask.tables()
-    if len(shown) == 1:
+    if not mask.partial():
         return None
-    hidden = np.where(shown, np.float32(0), np.float32(HIDDEN))
-    if untracked(like) or (like.requires_grad and untracked(like.detach())):
-        key = hidden.tobytes(), hidden.shape
-        return _TABLES(key, like.device)[0]
-    return torch.tensor(hidden.tolist(), dtype=torch.float32, device=like.device)
+    if is_compiling() or untracked(like.detach()):
+        return mask.hidden(str(like.device))
+    return torch.tensor(mask.hidden("cpu").tolist(), device=like.device)
 
 
 def _packed(bias: Tensor, mask: AttentionMask, batch: int, heads: int) -> Tensor:
@@ -60,10 +61,10 @@ def _packed(bias: Tensor, mask: AttentionMask, batch: int, heads: int) -> Tensor
     bias = functional.pad(bias, (0, across * bk - keys, 0, down * bq - queries))
     cut = bias.reshape(own[0] * own[1], down, bq, across, bk).transpose(2, 3)
     places: list[list[int]] = [[], [], []]
-    for head in range(1 if own == (1, 1) and found.patterns == 1 else found.heads):
+    for head in range(1 if own == (1, 1) and found.patterns == 1 else len(found.own)):
         b, h = divmod(head, heads)
-        first, last = found.stored(head)
         rows = found.own[head] * down
+        first, last = found.starts[rows], found.starts[rows + down]
         for row in range(down):
             count = found.starts[rows + row + 1] - found.starts[rows + row]
             places[1] += [row] * count
@@ -71,10 +72,3 @@ def _packed(bias: Tensor, mask: AttentionMask, batch: int, heads: int) -> Tensor
         places[2] += found.columns[first:last]
     at = [torch.tensor(x, dtype=torch.int64, device=bias.device) for x in places]
     return cut[at[0], at[1], at[2]]
-
-
-def _of_bytes(key: tuple[bytes, tuple[int, ...]]) -> list[np.ndarray]:
-    return [np.frombuffer(key[0], np.float32).reshape(key[1])]
-
-
-_TABLES: Constants[tuple[bytes, tuple[int, ...]]] = Constants(_of_bytes, most_bytes=64 << 20)

@@ -7,17 +7,16 @@ computes at once: rows of blocks, of any heads, that have the same number of blo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from trnsci.core.tracing import constant_to_compile
 from trnsparse._blocks import Pair, block_counts
 
-__all__ = ["Bucket", "Pattern", "buckets", "pattern_of", "rows_without_blocks"]
+__all__ = ["Bucket", "Pattern", "buckets", "pattern_of"]
 
 _HEADER = 7
 _MOST_SCORES = 1 << 22
@@ -26,55 +25,34 @@ _MOST_GATHERED = 1 << 26
 """Scores of a call to a streaming kernel, which holds only what it reads and writes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pattern:
+class Pattern(NamedTuple):
     """The blocks of all heads.
 
     Attributes:
         lengths: Queries and keys.
         sizes: Rows and columns of a block.
+        grid: Rows and columns of blocks.
         patterns: How many different patterns there are.
         own: The pattern of each head.
         starts: Where the blocks of each row of each pattern begin, and where the last ends.
         columns: The column of each block.
         which: The table of each block; 0 shows all of it.
+        packed: Where the blocks of each head begin when those of all heads are in one row, and
+            where the last ends.
     """
 
     lengths: Pair
     sizes: Pair
+    grid: Pair
     patterns: int
     own: tuple[int, ...]
     starts: tuple[int, ...]
     columns: tuple[int, ...]
     which: tuple[int, ...]
-
-    @property
-    def grid(self) -> Pair:
-        """Rows and columns of blocks."""
-        return block_counts(self.lengths, self.sizes)
-
-    @property
-    def heads(self) -> int:
-        """How many heads there are."""
-        return len(self.own)
-
-    def stored(self, head: int) -> Pair:
-        """Return where the blocks of a head begin and end among those of all patterns."""
-        rows = self.grid[0]
-        first = self.own[head] * rows
-        return self.starts[first], self.starts[first + rows]
-
-    def packed(self) -> tuple[int, ...]:
-        """Return where the blocks of each head begin when those of all heads are in one row."""
-        places = [0]
-        for head in range(self.heads):
-            first, last = self.stored(head)
-            places.append(places[-1] + last - first)
-        return tuple(places)
+    packed: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Bucket:
+class Bucket(NamedTuple):
     """Rows of blocks with the same number of blocks.
 
     Attributes:
@@ -83,6 +61,7 @@ class Bucket:
         tables: For each of them the tables of its blocks.
         places: For each of them where its blocks are in the order of all heads' blocks.
         shared: The same, in the order of the one pattern that all heads have.
+        blocks: Blocks in each row.
         plain: Whether all blocks show all.
     """
 
@@ -91,25 +70,24 @@ class Bucket:
     tables: list[list[int]]
     places: list[list[int]]
     shared: list[list[int]]
+    blocks: int
     plain: bool
-
-    @property
-    def count(self) -> int:
-        """Blocks in each row."""
-        return len(self.columns[0])
 
 
 @lru_cache(maxsize=256)
 def _pattern_of(encoded: tuple[int, ...]) -> Pattern:
-    lengths, sizes = encoded[0:2], encoded[2:4]
+    lengths, sizes = (encoded[0], encoded[1]), (encoded[2], encoded[3])
     patterns, heads, blocks = encoded[4:7]
-    rows = patterns * block_counts((lengths[0], lengths[1]), (sizes[0], sizes[1]))[0]
+    grid = block_counts(lengths, sizes)
+    rows = patterns * grid[0]
     ends = np.cumsum([_HEADER, heads, rows + 1, blocks, blocks]).tolist()
     parts = [encoded[first:last] for first, last in pairwise(ends)]
     own, starts, columns, which = parts
-    return Pattern(
-        (lengths[0], lengths[1]), (sizes[0], sizes[1]), patterns, own, starts, columns, which
-    )
+    packed = [0]
+    for pattern in own:
+        count = starts[(pattern + 1) * grid[0]] - starts[pattern * grid[0]]
+        packed.append(packed[-1] + count)
+    return Pattern(lengths, sizes, grid, patterns, own, starts, columns, which, tuple(packed))
 
 
 def pattern_of(encoded: Sequence[int]) -> Pattern:
@@ -121,9 +99,8 @@ def pattern_of(encoded: Sequence[int]) -> Pattern:
 def _buckets(encoded: tuple[int, ...], groups: int, split: bool) -> tuple[Bucket, ...]:
     pattern = _pattern_of(encoded)
     rows, columns = pattern.grid
-    heads_per_group = max(pattern.heads // max(groups, 1), 1)
+    heads_per_group = max(len(pattern.own) // max(groups, 1), 1)
     starts, which = np.array(pattern.starts), np.array(pattern.which, dtype=np.int64)
-    packed = pattern.packed()
     found: list[Bucket] = []
     for chosen in ((which == 0), (which != 0)) if split else (np.ones(len(which), bool),):
         parts: dict[int, list[tuple[Any, ...]]] = {}
@@ -135,7 +112,7 @@ def _buckets(encoded: tuple[int, ...], groups: int, split: bool) -> tuple[Bucket
                 if not len(at):
                     continue
                 column = np.array(pattern.columns)[at] + group * columns
-                place = at - starts[first] + packed[head]
+                place = at - starts[first] + pattern.packed[head]
                 entry = head * rows + row, *(x.tolist() for x in (column, which[at], place, at))
                 parts.setdefault(len(at), []).append(entry)
         for count in sorted(parts):
@@ -147,7 +124,7 @@ def _buckets(encoded: tuple[int, ...], groups: int, split: bool) -> tuple[Bucket
                 lists: list[Any] = [list(x) for x in zip(*chunk, strict=True)]
                 own, seen, tables, places, shared = lists
                 plain = not any(any(numbers) for numbers in tables)
-                found.append(Bucket(own, seen, tables, places, shared, plain))
+                found.append(Bucket(own, seen, tables, places, shared, count, plain))
     return tuple(found)
 
 
@@ -162,13 +139,5 @@ def buckets(encoded: Sequence[int], groups: int, split: bool = False) -> tuple[B
     return _buckets(tuple(encoded), groups, split)
 
 
-def rows_without_blocks(encoded: Sequence[int]) -> bool:
-    """Return whether some row of some head has no block."""
-    pattern = pattern_of(encoded)
-    counts = np.diff(np.array(pattern.starts)).reshape(pattern.patterns, -1)
-    return bool((counts[sorted(set(pattern.own))] == 0).any())
-
-
 constant_to_compile(pattern_of)
 constant_to_compile(buckets)
-constant_to_compile(rows_without_blocks)

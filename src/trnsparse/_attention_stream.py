@@ -148,7 +148,7 @@ def _attend(
         old = out.index_select(0, part.rows)
         out.index_copy_(0, part.rows, torch.lerp(mixed.to(wide), old, share))
         logs.index_copy_(0, part.rows, total)
-    shape = (found.heads, down * bq)
+    shape = (len(found.own), down * bq)
     out = out.reshape(*shape, -1)[:, : found.lengths[0]].to(q.dtype)
     return out.contiguous(), logs
 
@@ -249,7 +249,7 @@ def _parts(pattern: tuple[int, ...], groups: int) -> list[Part]:
         rows, columns, tables = (next(arrays) for _ in range(3))
         chosen = None if bucket.plain else tables
         again = seen and not bucket.plain
-        parts.append(Part(rows, columns, *steps[place], bucket.count, chosen, again))
+        parts.append(Part(rows, columns, *steps[place], bucket.blocks, chosen, again))
         seen = seen or bucket.plain
     return parts
 
@@ -258,10 +258,10 @@ def _parts(pattern: tuple[int, ...], groups: int) -> list[Part]:
 def _steps(pattern: tuple[int, ...], groups: int) -> list[tuple[Steps | None, Steps | None]]:
     """Return for each bucket its rows and columns by their steps."""
     found = []
-    heads, down = pattern_of(pattern).heads, pattern_of(pattern).grid[0]
+    heads, down = len(pattern_of(pattern).own), pattern_of(pattern).grid[0]
     for bucket in buckets(pattern, groups, split=True):
         columns = np.array(bucket.columns)
-        run = (columns == columns[:, :1] + np.arange(bucket.count)).all()
+        run = (columns == columns[:, :1] + np.arange(bucket.blocks)).all()
         outer = len({row // down for row in bucket.rows}) if heads > 1 else 1
         found.append(
             (

@@ -18,12 +18,9 @@ from torch.nn import functional
 
 from trnsparse._attention_pattern import Bucket, Pattern, buckets, pattern_of
 
-__all__ = ["HIDDEN", "attention", "attention_backward", "cut", "index"]
+__all__ = ["attention", "attention_backward", "cut", "index"]
 
 Places = list[int] | list[list[int]]
-
-HIDDEN = -3.0e38
-"""What is added to the score of a key that is not seen."""
 
 
 class Scores(NamedTuple):
@@ -72,8 +69,8 @@ def attention(
     out = _placed(outs, order, (rows, size, v.shape[-1]), 0.0, queries)
     logs = _placed(tops, order, (rows, size, 1), -torch.inf, queries.to(_wide(q)))
     return (
-        out.reshape(found.heads, -1, v.shape[-1])[:, : found.lengths[0]],
-        logs.reshape(found.heads, -1)[:, : found.lengths[0]],
+        out.reshape(len(found.own), -1, v.shape[-1])[:, : found.lengths[0]],
+        logs.reshape(len(found.own), -1)[:, : found.lengths[0]],
     )
 
 
@@ -121,10 +118,10 @@ def attention_backward(
         d_values = d_values.index_add(0, columns, by_value.reshape(*shape, v.shape[-1]))
         if bias is not None and d_bias is not None:
             places = index(_bias_places(bucket, bias, found), q).reshape(-1)
-            split = d_scores.reshape(*d_scores.shape[:2], bucket.count, -1).transpose(1, 2)
+            split = d_scores.reshape(*d_scores.shape[:2], bucket.blocks, -1).transpose(1, 2)
             d_bias = d_bias.index_add(0, places, split.reshape(-1, *found.sizes))
     return (
-        d_queries.reshape(found.heads, -1, q.shape[-1])[:, : found.lengths[0]].to(q.dtype),
+        d_queries.reshape(len(found.own), -1, q.shape[-1])[:, : found.lengths[0]].to(q.dtype),
         d_keys.reshape(k.shape[0], -1, k.shape[-1])[:, : found.lengths[1]].to(k.dtype),
         d_values.reshape(v.shape[0], -1, v.shape[-1])[:, : found.lengths[1]].to(v.dtype),
         q.new_empty(0) if bias is None or d_bias is None else d_bias.to(bias.dtype),

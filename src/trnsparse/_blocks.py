@@ -19,6 +19,7 @@ from torch import Tensor
 from trnsci.core.errors import ShapeError
 
 __all__ = [
+    "HIDDEN",
     "Array",
     "Layout",
     "Lists",
@@ -28,6 +29,9 @@ __all__ = [
     "joined",
     "to_lists",
 ]
+
+HIDDEN = -3.0e38
+"""What is added to the score of a key that is not seen."""
 
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]

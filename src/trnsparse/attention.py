@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import DTypeError, ShapeError
@@ -155,8 +156,6 @@ def _mask_of(mask: Any) -> AttentionMask:
     if kept is not None and kept[0] == _version(mask):
         found: AttentionMask = kept[1]
         return found
-    from torch.utils._python_dispatch import _disable_current_modes
-
     with _disable_current_modes(), torch.no_grad():
         found = AttentionMask.of(mask)
     try:

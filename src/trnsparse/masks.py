@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.tracing import constant_to_compile
 from trnsparse._blocks import (
+    HIDDEN,
     Array,
     Layout,
     Lists,
@@ -282,6 +284,19 @@ class AttentionMask:
         """Return what partial blocks show, (tables, rows, columns); the first one shows all."""
         return self._layout.tables
 
+    def partial(self) -> bool:
+        """Return whether some block is seen in part."""
+        return len(self._layout.tables) > 1
+
+    def hidden(self, device: str) -> Tensor:
+        """Return what partial blocks hide as numbers to add to scores, 0 or ``HIDDEN``."""
+        if ("hidden", device) not in self._kept:
+            with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+                table = np.where(self._layout.tables, np.float32(0), np.float32(HIDDEN))
+                self._kept["hidden", device] = torch.from_numpy(table).to(device)
+        found: Tensor = self._kept["hidden", device]
+        return found
+
     def _mask_mod(self, device: torch.device | str) -> MaskMod:
         """Return the function that says what a query sees, by looking it up."""
         which = torch.from_numpy(self._layout.table_grid()).to(device)
@@ -297,7 +312,8 @@ class AttentionMask:
 
 
 constant_to_compile(AttentionMask.encoded)
-constant_to_compile(AttentionMask.tables)
+constant_to_compile(AttentionMask.partial)
+constant_to_compile(AttentionMask.hidden)
 
 
 # -- patterns that everybody uses ------------------------------------------------------------------

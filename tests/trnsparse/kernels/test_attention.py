@@ -1,0 +1,245 @@
+"""Attention kernels, forward and backward, in strict simulation on every generation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from oracles.attention import dense_attention
+from trnsci.core.counters import counts
+from trnsci.core.testing import unit_roundoff
+from trnsparse import backend
+from trnsparse._attention_pattern import pattern_of
+from trnsparse._kernels import attention_backward as backward_module
+from trnsparse._kernels.attention import attention
+from trnsparse._kernels.attention_backward import attention_backward
+from trnsparse._kernels.attention_pieces import Blocks
+from trnsparse.attention import block_sparse_attention
+from trnsparse.masks import AttentionMask, causal_mask, local_window_mask
+
+from .harness import GENERATIONS, Count, run, values
+
+
+def blocks_of(mask, heads):
+    found = pattern_of(mask.encoded(1, heads))
+    return Blocks(found.sizes, found.own, found.starts, found.columns, found.which, found.packed)
+
+
+def tables_of(mask):
+    return mask.hidden("cpu").numpy() if mask.partial() else None
+
+
+def ragged(heads, queries, keys, size, share=0.4, causal=False):
+    grid = -(-queries // size[0]), -(-keys // size[1])
+    chosen = np.random.default_rng(queries).random((1, heads, *grid)) < share
+    chosen[..., 0, :] = False
+    chosen[..., -1, :] = True
+    return AttentionMask.from_blocks(chosen, (queries, keys), size, causal=causal)
+
+
+def check(mask, heads, groups, d, dv, scale, generation, dtype="float32", bias=False):
+    """Hold both kernels against all scores in float64."""
+    queries, keys = mask.seq_lengths
+    q = values(heads, queries, d, dtype=dtype, seed=1)
+    k = values(groups, keys, d, dtype=dtype, seed=2)
+    v = values(groups, keys, dv, dtype=dtype, seed=3)
+    grad = values(heads, queries, dv, dtype=dtype, seed=4)
+    pattern, tables = blocks_of(mask, heads), tables_of(mask)
+    added = values(pattern.places[-1], *mask.block_size, dtype=dtype, seed=5) if bias else None
+
+    wide = [torch.from_numpy(x.astype(np.float64))[None].requires_grad_() for x in (q, k, v)]
+    dense = None
+    if added is not None:
+        dense = torch.zeros(1, heads, queries, keys, dtype=torch.float64)
+        for h in range(heads):
+            for i, row in enumerate(range(0, queries, mask.block_size[0])):
+                base = pattern.own[h] * -(-queries // mask.block_size[0])
+                for b in range(pattern.starts[base + i], pattern.starts[base + i + 1]):
+                    column = pattern.columns[b] * mask.block_size[1]
+                    place = pattern.places[h] + b - pattern.starts[base]
+                    block = torch.from_numpy(added[place].astype(np.float64))
+                    rows, columns = block.shape
+                    dense[0, h, row : row + rows, column : column + columns] = block
+    seen = mask.to_dense()
+    want = dense_attention(*wide, seen, scale, dense)
+    grads = torch.autograd.grad(want, wide, torch.from_numpy(grad.astype(np.float64))[None])
+    shared = wide[1].detach().repeat_interleave(heads // groups, 1)
+    scores = scale * wide[0].detach() @ shared.mT
+    if dense is not None:
+        scores = scores + dense
+    exact_logs = torch.where(seen, scores, -torch.inf).logsumexp(-1)[0].numpy()
+
+    out, logs = run(attention, generation, q, k, v, added, tables, pattern, scale)
+    # A score of size s is off by a few roundings of s, and so is, relatively, its weight.
+    bound = 8 * (4 + float(scores.abs().max())) * unit_roundoff(getattr(torch, dtype))
+    compare(out, want[0], bound)
+    hidden = np.isneginf(exact_logs)
+    assert (logs[..., 0][hidden] < -1e38).all()
+    assert not out[hidden].any()
+    assert np.abs(logs[..., 0] - exact_logs)[~hidden].max(initial=0) <= bound
+
+    far = np.where(logs < -1e38, np.float32(3e38), logs)
+    zeros = np.zeros_like(logs)
+    got = run(
+        attention_backward,
+        generation,
+        grad,
+        zeros,
+        q,
+        k,
+        v,
+        out,
+        far,
+        added,
+        tables,
+        pattern,
+        scale,
+    )
+    for result, exact in zip(got[:3], grads, strict=True):
+        compare(result, exact[0], 4 * bound)
+    return got
+
+
+def compare(got, want, bound):
+    exact = want.detach().numpy()
+    error = np.abs(got.astype(np.float64) - exact).max()
+    assert error <= bound * max(1.0, np.abs(exact).max())
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_generation(generation, dtype):
+    check(ragged(2, 300, 260, (128, 128)), 2, 1, 16, 8, 0.25, generation, dtype)
+
+
+@pytest.mark.parametrize("n", [127, 128, 129])
+def test_lengths_around_tiles(n):
+    check(causal_mask(n), 1, 1, 8, 8, 0.5, "gen3")
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        local_window_mask(300, 1, causal=True),
+        local_window_mask(260, 0),
+        ragged(2, 90, 101, (32, 48), causal=True),
+        ragged(2, 300, 700, (256, 192)),
+        AttentionMask.from_dense(torch.zeros(60, 70, dtype=torch.bool), 32),
+        AttentionMask.from_dense(
+            torch.rand(1, 2, 70, 65, generator=torch.manual_seed(1)) < 0.02, 32
+        ),
+        AttentionMask.from_dense(torch.eye(40, dtype=torch.bool), (8, 1)),
+    ],
+    ids=["window", "diagonal", "small blocks", "large blocks", "empty", "elements", "columns"],
+)
+def test_masks(mask):
+    check(mask, 2, 2, 8, 4, 0.4, "gen3")
+
+
+@pytest.mark.parametrize(("d", "dv"), [(2, 2), (128, 128), (130, 260)])
+def test_widths(d, dv):
+    check(ragged(1, 150, 200, (128, 128)), 1, 1, d, dv, d**-0.5, "gen3")
+
+
+@pytest.mark.parametrize("scale", [-0.7, 0.0, 2.0])
+def test_scales(scale):
+    check(causal_mask(70, 64), 2, 1, 8, 8, scale, "gen2")
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_bias(generation):
+    mask = AttentionMask.from_dense(
+        torch.rand(1, 2, 96, 64, generator=torch.manual_seed(2)) < 0.05, 32
+    )
+    got = check(mask, 2, 1, 8, 4, 0.4, generation, bias=True)
+    # The sum of a row of gradients by scores is 0: all scores of a query may grow together.
+    pattern = blocks_of(mask, 2)
+    for h in range(2):
+        base = pattern.own[h] * 3
+        for i in range(3):
+            first, last = pattern.starts[base + i], pattern.starts[base + i + 1]
+            shift = pattern.places[h] - pattern.starts[base]
+            rows = got[3][first + shift : last + shift].sum((0, 2))
+            assert np.abs(rows).max(initial=0) < 1e-5
+
+
+def test_more_keys_than_a_panel_holds(monkeypatch):
+    monkeypatch.setattr(backward_module, "PANEL_BYTES", 5000)
+    assert backward_module.pieces_per_panel(8, 8, 4) == 4
+    check(ragged(2, 100, 900, (64, 64)), 2, 1, 8, 8, 0.3, "gen3")
+
+
+def test_keys_that_do_not_stay_in_sbuf(monkeypatch):
+    from trnsparse._kernels import attention as module
+
+    monkeypatch.setattr(module, "RESIDENT", 0)
+    check(ragged(2, 200, 700, (128, 128)), 2, 1, 8, 8, 0.3, "gen3")
+
+
+def test_a_nan_reaches_its_query_only():
+    mask = local_window_mask(256, 1)
+    q, k, v = (values(1, 256, 8, seed=i) for i in range(3))
+    q[0, 5, 2] = np.nan
+    for generation in GENERATIONS:
+        out, _ = run(attention, generation, q, k, v, None, None, blocks_of(mask, 1), 0.3)
+        assert np.flatnonzero(np.isnan(out).any((0, 2))).tolist() == [5]
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_work_grows_with_blocks_and_not_with_the_whole(generation):
+    def cost(n):
+        mask = local_window_mask(n * 128, 1)
+        x, column = np.zeros((1, n * 128, 64), np.float32), np.zeros((1, n * 128, 1), np.float32)
+        pattern = blocks_of(mask, 1)
+        forward = Count(attention, generation, x, x, x, None, None, pattern, 0.1)
+        backward = Count(
+            attention_backward, generation, x, column, x, x, x, x, column, None, None, pattern, 0.1
+        )
+        return [
+            (c.instructions["nc_matmul"], c.hbm_bytes, c.instructions.total())
+            for c in (forward, backward)
+        ]
+
+    four, eight, sixteen = cost(4), cost(8), cost(16)
+    for small, middle, large in zip(four, eight, sixteen, strict=True):
+        # Each further row of blocks costs the same: linear in stored blocks, 3 n - 2 of n^2.
+        for a, b, c in zip(small, middle, large, strict=True):
+            assert (c - b) == 2 * (b - a)
+
+
+def test_a_row_is_not_padded_to_the_longest():
+    chosen = np.eye(8, dtype=bool)
+    chosen[0] = True
+    x = np.zeros((1, 1024, 64), np.float32)
+    found = {}
+    for name, pattern in (("diagonal", np.eye(8, dtype=bool)), ("one full row", chosen)):
+        mask = AttentionMask.from_blocks(pattern, (1024, 1024))
+        count = Count(attention, "gen3", x, x, x, None, None, blocks_of(mask, 1), 0.1)
+        found[name] = count.instructions["nc_transpose"]
+    # Queries and keys are turned once each, then the weights of every block.
+    assert found == {"diagonal": 16 + 8, "one full row": 16 + 15}
+
+
+@pytest.mark.parametrize("name", ["ragged", "causal", "per head"])
+def test_one_launch_each_way(name, monkeypatch):
+    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+    mask = {
+        "ragged": ragged(1, 40, 50, (16, 16)),
+        "causal": causal_mask(50, 16),
+        "per head": ragged(4, 50, 50, (16, 16)),
+    }[name]
+    queries, keys = mask.seq_lengths
+    q = torch.from_numpy(values(2, 4, queries, 1, seed=1)).requires_grad_()
+    k, v = (torch.from_numpy(values(2, 2, keys, 1, seed=i)).requires_grad_() for i in (2, 3))
+    bias = torch.from_numpy(values(queries, keys, seed=4)).requires_grad_()
+    with backend("simulator"):
+        before = counts()
+        out = block_sparse_attention(q, k, v, mask, -0.8, bias)
+        got = torch.autograd.grad(out.square().sum(), (q, k, v, bias))
+        assert dict((counts() - before).launches) == {"attention": 1, "attention_backward": 1}
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v, bias)]
+    want = dense_attention(*wide[:3], mask.to_dense(), -0.8, wide[3])
+    exact = torch.autograd.grad(want.square().sum(), wide)
+    for x, y in zip((out, *got), (want, *exact), strict=True):
+        assert float((x - y).detach().abs().max()) < 1e-5 * max(1.0, float(y.detach().abs().max()))

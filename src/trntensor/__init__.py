@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trntensor._library import LIBRARY  # first: it explains how to get torch where that is missing
+
+# isort: split
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
-from trntensor._library import LIBRARY
+from trntensor._precision import select_precision_for_error
+from trntensor.contraction import einsum, multi_einsum
+from trntensor.plan import (
+    ContractionPlan,
+    clear_plan_cache,
+    estimate_flops,
+    plan_cache_info,
+    plan_contraction,
+)
+from trntensor.residency import from_xla, to_xla
 
 if TYPE_CHECKING:
     from trntensor import nki as nki
@@ -16,10 +28,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HAS_NKI",
+    "ContractionPlan",
     "NkiFallbackWarning",
     "backend",
+    "clear_plan_cache",
+    "einsum",
+    "estimate_flops",
+    "from_xla",
     "get_backend",
+    "multi_einsum",
+    "plan_cache_info",
+    "plan_contraction",
+    "select_precision_for_error",
     "set_backend",
+    "to_xla",
 ]
 
 set_backend = LIBRARY.set_backend

@@ -1,0 +1,248 @@
+"""The lowering of a contraction of two tensors to one batched matrix product.
+
+Every index of a pair is of one of four groups: *batch* (in both and in the result), *rows* (in the
+left and the result), *columns* (in the right and the result), *depth* (in both, summed). Indices
+that only one operand has and nobody needs are summed before. With the dimensions of each group
+merged a pair is
+
+    result[batch, rows, columns] = sum_depth left[batch, rows, depth] right[batch, depth, columns]
+
+Where the result wants its columns before its rows, the operands change sides: that transposes the
+product for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Groups", "Unary", "groups_of", "pair_call", "result_labels", "unary_call", "unary_of"]
+
+Pairwise = Callable[[Tensor, Tensor], Tensor]
+Function = Callable[[Tensor], Tensor]
+
+
+class Groups(NamedTuple):
+    """The indices of a pair by what becomes of them, and whether the operands change sides.
+
+    Attributes:
+        batch, rows, columns, depth: The groups; ``rows`` are those of the first operand.
+        swapped: Whether the product is computed as right times left.
+    """
+
+    batch: str
+    rows: str
+    columns: str
+    depth: str
+    swapped: bool
+
+    @property
+    def order(self) -> str:
+        """The indices of the product as it is computed."""
+        if self.swapped:
+            return self.batch + self.columns + self.rows
+        return self.batch + self.rows + self.columns
+
+    def extents(self, sizes: Mapping[str, int]) -> tuple[int, int, int, int]:
+        """Return the sizes of batch, rows, columns and depth."""
+        batch, rows, columns, depth = (prod(sizes[x] for x in group) for group in self[:4])
+        return batch, rows, columns, depth
+
+
+def result_labels(a: str, b: str, needed: str) -> str:
+    """Return the indices of a pair's result in the order that costs no copy."""
+    both = [x for x in a if x in b and x in needed]
+    rows = [x for x in a if x not in b]
+    columns = [x for x in b if x not in a]
+    return "".join((*both, *rows, *columns))
+
+
+def groups_of(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Groups:
+    """Return the groups of a pair without repeated or lone indices.
+
+    The order within a group is one that both of its tensors have, as far as there is one; else
+    that of the larger tensor, whose copy would cost more.
+    """
+    large_a = prod(sizes[x] for x in a) >= prod(sizes[x] for x in b)
+    first, second = (a, b) if large_a else (b, a)
+    batch = "".join(x for x in out if x in a and x in b)
+    depth = "".join(x for x in first if x in second and x not in out)
+    rows = _ordered("".join(x for x in a if x not in b), out)
+    columns = _ordered("".join(x for x in b if x not in a), out)
+    trailing = [x for x in out if x in rows or x in columns]
+    swapped = bool(rows and columns and trailing and trailing[-1] in rows)
+    return Groups(batch, rows, columns, depth, swapped)
+
+
+def _ordered(own: str, out: str) -> str:
+    """Return a group in the order of the result where it stands there in one run."""
+    run = "".join(x for x in out if x in own)
+    return run if run in out else own
+
+
+class Unary(NamedTuple):
+    """What happens to one operand before it meets another.
+
+    Attributes:
+        labels: Its indices as it comes.
+        kept: Those that remain, in their order.
+        dropped: Positions of dimensions of size 1 that broadcast, and so go.
+        diagonals: Pairs of positions to take the diagonal of, one after the other.
+        summed: Positions that are summed then.
+    """
+
+    labels: str
+    kept: str
+    dropped: tuple[int, ...]
+    diagonals: tuple[tuple[int, int], ...]
+    summed: tuple[int, ...]
+
+    @property
+    def trivial(self) -> bool:
+        """Whether the operand is taken as it is."""
+        return self.labels == self.kept
+
+
+def unary_of(labels: str, shape: tuple[int, ...], needed: str, sizes: Mapping[str, int]) -> Unary:
+    """Return what becomes of an operand of which the indices in ``needed`` are to remain."""
+    dropped = tuple(
+        at for at, (x, n) in enumerate(zip(labels, shape, strict=True)) if n == 1 != sizes[x]
+    )
+    names = [x for at, x in enumerate(labels) if at not in dropped]
+    diagonals = []
+    for x in dict.fromkeys(names):
+        while names.count(x) > 1:
+            first = names.index(x)
+            second = names.index(x, first + 1)
+            diagonals.append((first, second))
+            del names[second], names[first]
+            names.append(x)
+    summed = tuple(at for at, x in enumerate(names) if x not in needed)
+    kept = "".join(x for x in names if x in needed)
+    return Unary(labels, kept, dropped, tuple(diagonals), summed)
+
+
+def unary_call(unary: Unary) -> Function:
+    """Return the function that prepares an operand."""
+    _, _, dropped, diagonals, summed = unary
+
+    def prepare(x: Tensor) -> Tensor:
+        if dropped:
+            x = x.squeeze(dropped)
+        for first, second in diagonals:
+            x = x.diagonal(0, first, second)
+        # Sums of narrow integers stay what they are, as products of them do.
+        return x.sum(summed, dtype=x.dtype) if summed else x
+
+    return prepare
+
+
+def pair_call(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Pairwise:
+    """Return the function that contracts two tensors without repeated or lone indices."""
+    groups = groups_of(a, b, out, sizes)
+    if not groups.depth:
+        return _product_call(a, b, out)
+    if groups.swapped:
+        inner = _matrix_call(b, a, groups.batch, groups.columns, groups.rows, groups.depth, sizes)
+        call: Pairwise = lambda x, y: inner(y, x)  # noqa: E731
+    else:
+        call = _matrix_call(a, b, groups.batch, groups.rows, groups.columns, groups.depth, sizes)
+    finish = _finish(groups, out, sizes)
+    return call if finish is None else lambda x, y: finish(call(x, y))
+
+
+def _product_call(a: str, b: str, out: str) -> Pairwise:
+    """Return the function that multiplies without a sum: element by element, or an outer one."""
+    left, right = _spread(a, out), _spread(b, out)
+    if left is None:
+        return torch.mul if right is None else lambda x, y: x * right(y)
+    if right is None:
+        return lambda x, y: left(x) * y
+    return lambda x, y: left(x) * right(y)
+
+
+def _spread(labels: str, out: str) -> Function | None:
+    """Return the view of an operand with the dimensions of the result; None for the operand."""
+    order = [labels.index(x) for x in out if x in labels]
+    at = tuple(slice(None) if x in labels else None for x in out)
+    first = next((i for i, entry in enumerate(at) if entry is not None), len(at))
+    at = at[first:]  # what is missing in front broadcasts by itself
+    permuted = order != sorted(order)
+    if None in at:
+        return (lambda x: x.permute(order)[at]) if permuted else (lambda x: x[at])
+    return (lambda x: x.permute(order)) if permuted else None
+
+
+def _matrix_call(
+    a: str, b: str, batch: str, rows: str, columns: str, depth: str, sizes: Mapping[str, int]
+) -> Pairwise:
+    """Return the function that multiplies matrices, with its groups in the given order."""
+    if batch:
+        left = _merged(a, (batch, rows, depth), sizes)
+        right = _merged(b, (batch, depth, columns), sizes)
+        return _composed(torch.bmm, left, right)
+    left = _merged(a, (rows, depth) if rows else (depth,), sizes)
+    right = _merged(b, (depth, columns) if columns else (depth,), sizes)
+    if rows and columns:
+        return _composed(torch.mm, left, right)
+    if rows:
+        return _composed(torch.mv, left, right)
+    if columns:
+        turned = _merged(b, (columns, depth), sizes)
+        swapped = _composed(torch.mv, turned, left)
+        return lambda x, y: swapped(y, x)
+    return _composed(torch.dot, left, right)
+
+
+def _merged(labels: str, groups: tuple[str, ...], sizes: Mapping[str, int]) -> Function | None:
+    """Return the view of an operand with one dimension for each group; None for the operand.
+
+    Where the memory of the operand does not allow the view, reshaping copies it.
+    """
+    order = [labels.index(x) for group in groups for x in group]
+    shape = [prod(sizes[x] for x in group) for group in groups]
+    permuted = order != sorted(order)
+    if all(len(group) == 1 for group in groups):
+        if not permuted:
+            return None
+        if order == [1, 0]:
+            return torch.t
+        return lambda x: x.permute(order)
+    if permuted:
+        return lambda x: x.permute(order).reshape(shape)
+    return lambda x: x.reshape(shape)
+
+
+def _composed(
+    function: Callable[[Tensor, Tensor], Tensor], left: Function | None, right: Function | None
+) -> Pairwise:
+    """Return a product of two operands, each as its view."""
+    if left is None:
+        if right is None:
+            return function
+        return lambda x, y: function(x, right(y))
+    if right is None:
+        return lambda x, y: function(left(x), y)
+    return lambda x, y: function(left(x), right(y))
+
+
+def _finish(groups: Groups, out: str, sizes: Mapping[str, int]) -> Function | None:
+    """Return what makes the result of a product of matrices; None where it is the result."""
+    have = groups.order
+    shape = [sizes[x] for x in have]
+    kept = all(len(group) <= 1 for group in groups[:3])
+    dims = 3 if groups.batch else bool(groups.rows) + bool(groups.columns)
+    reshaped = not kept or dims != len(have)
+    order = [have.index(x) for x in out]
+    permuted = order != sorted(order)
+    if permuted:
+        if reshaped:
+            return lambda x: x.reshape(shape).permute(order)
+        return lambda x: x.permute(order)
+    if reshaped:
+        return lambda x: x.reshape(shape)
+    return None

@@ -1,0 +1,175 @@
+"""Precisions of a contraction: what each of them computes, and the errors that they promise.
+
+========  ==========================================================================================
+fast      the dtype of the operands; narrow ones are summed in float32
+sr        summed in float32 and rounded to the dtype at random, so that the mean is right
+dd        float32 operands cut into three bfloat16 parts, of whose products the six that count are
+          summed in float32, the smallest first; narrow operands are two or one such part
+kahan     the operands in float64, and the result rounded once
+========  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import whole
+from trnsci.core.errors import FlagError, ShapeError
+
+__all__ = [
+    "PRECISIONS",
+    "Precision",
+    "checked_precision",
+    "dtype_of",
+    "parts_of",
+    "select_precision_for_error",
+    "stochastically_rounded",
+    "with_precision",
+]
+
+Precision = Literal["fast", "kahan", "dd", "sr"]
+PRECISIONS: tuple[str, ...] = ("fast", "kahan", "dd", "sr")
+
+_NAMES = {
+    "bf16": torch.bfloat16,
+    "bfloat16": torch.bfloat16,
+    "fp16": torch.float16,
+    "float16": torch.float16,
+    "f32": torch.float32,
+    "float32": torch.float32,
+    "f64": torch.float64,
+    "float64": torch.float64,
+}
+_NARROW = (torch.bfloat16, torch.float16)
+_ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float64: 2.0**-53}
+_MANTISSA = {torch.bfloat16: (7, -126), torch.float16: (10, -14)}
+_PARTS = {torch.float32: 3, torch.float16: 2}
+
+
+def checked_precision(function: str, precision: str) -> None:
+    """Raise unless ``precision`` is one of the four."""
+    if precision not in PRECISIONS:
+        raise FlagError(
+            f"{function}: precision must be one of {', '.join(PRECISIONS)}, got {precision!r}"
+        )
+
+
+def dtype_of(function: str, dtype: torch.dtype | str | None) -> torch.dtype | None:
+    """Return the dtype that an argument names."""
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    found = _NAMES.get(dtype.lower()) if isinstance(dtype, str) else None
+    if found is None:
+        raise FlagError(f"{function}: unknown dtype {dtype!r}, accepted: {', '.join(_NAMES)}")
+    return found
+
+
+def with_precision(
+    precision: str, contract: Callable[..., Tensor], operands: Sequence[Tensor]
+) -> Tensor:
+    """Return what a multilinear function of the operands is in a precision other than fast."""
+    dtype = operands[0].dtype
+    if not (dtype.is_floating_point or dtype.is_complex):
+        return contract(*operands)
+    if precision == "kahan":
+        wide = torch.complex128 if dtype.is_complex else torch.float64
+        return contract(*(x.to(wide) for x in operands)).to(dtype)
+    if precision == "sr":
+        if dtype not in _NARROW:
+            return contract(*operands)
+        return stochastically_rounded(contract(*(x.float() for x in operands)), dtype)
+    if len(operands) != 2 or dtype not in _PARTS:
+        return contract(*operands)
+    count = _PARTS[dtype]
+    left, right = (parts_of(x.float(), count) for x in operands)
+    total = None
+    # Products beyond the last diagonal are below the rounding of the sum.
+    for order in range(count - 1, -1, -1):
+        for i in range(order + 1):
+            product = contract(left[i], right[order - i])
+            total = product if total is None else total + product
+    assert total is not None
+    return total.to(dtype)
+
+
+def parts_of(x: Tensor, count: int) -> list[Tensor]:
+    """Return float32 numbers as sums of bfloat16 ones, each of what the last one left."""
+    parts = []
+    for _ in range(count):
+        part = x.bfloat16().float()
+        parts.append(part)
+        x = x - part
+    return parts
+
+
+def stochastically_rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return each number rounded to one of its two neighbours in bfloat16 or float16.
+
+    The nearer one is the likelier, in proportion to the distances, so that the mean of the error
+    is zero. Numbers that the dtype has stay, and so do those beyond its range.
+    """
+    if x.dtype is dtype or dtype not in _MANTISSA:
+        return x.to(dtype)
+    bits, least = _MANTISSA[dtype]
+    exponent = torch.frexp(x.double()).exponent - 1
+    step = torch.exp2((exponent.clamp(min=least) - bits).double())
+    scaled = x.double() / step
+    below = scaled.floor()
+    up = torch.rand_like(scaled) < scaled - below
+    rounded = ((below + up) * step).to(dtype)
+    return torch.where(torch.isfinite(x), rounded, x.to(dtype))
+
+
+def select_precision_for_error(
+    dtype: torch.dtype,
+    K: int,
+    target_forward_error: float,
+    *,
+    model: Literal["published", "sharp"] = "published",
+) -> Precision:
+    """Return the cheapest precision whose bound on the relative error is within a target.
+
+    The bounds are relative to the sum of the magnitudes of the products.
+
+    Args:
+        dtype: Of operands and result.
+        K: Terms of each sum.
+        target_forward_error: What the error may be.
+        model: ``"published"`` takes every rounding to be one of ``dtype``: K u for fast, sqrt(K) u
+            for sr and K u^2 for dd, both for 16-bit dtypes only, and K 2^-53 for kahan.
+            ``"sharp"`` knows that narrow operands are summed in float32, K 2^-24 + u, and that no
+            precision gives a result nearer than its own rounding u.
+
+    Raises:
+        FlagError: No precision is within the target, or the model is not known.
+        ShapeError: K is below 1.
+    """
+    function = "select_precision_for_error"
+    K = whole(function, "K", K, 1, error=ShapeError)
+    u = _ROUNDOFF.get(dtype, 2.0**-24)
+    narrow = dtype in _NARROW
+    if model == "published":
+        bounds = {"fast": K * u}
+        if narrow:
+            bounds.update(sr=sqrt(K) * u, dd=K * u * u)
+        bounds["kahan"] = K * 2.0**-53
+    elif model == "sharp":
+        single = min(u, 2.0**-24)
+        bounds = {"fast": K * single + (u if narrow else 0.0)}
+        if dtype is torch.float32:
+            bounds["dd"] = K * 2.0**-25 + u
+        bounds["kahan"] = K * 2.0**-53 + (0.0 if dtype is torch.float64 else u)
+    else:
+        raise FlagError(f"{function}: model must be 'published' or 'sharp', got {model!r}")
+    for name, bound in bounds.items():
+        if bound <= target_forward_error:
+            return name  # type: ignore[return-value]
+    raise FlagError(
+        f"{function}: no precision reaches {target_forward_error:.3g} for {dtype} and K = {K}; "
+        f"the best is kahan with {bounds['kahan']:.3g}"
+    )

@@ -1,0 +1,256 @@
+"""A contraction as it is carried out: operands prepared, then pair after pair, in slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from torch import Tensor
+
+from trntensor._memory import Slices, find_slices, flops_of, peak_bytes
+from trntensor._pairs import Unary, pair_call, unary_call, unary_of
+from trntensor._paths import Minimize, Path, find_path, steps_of
+from trntensor._subscripts import Equation, sizes_of
+
+__all__ = ["Program", "make_program"]
+
+Call = Callable[..., Tensor]
+Contract = Callable[[Tensor, Tensor, str, str, str], Tensor]
+
+
+class Program:
+    """The steps of one contraction of operands of given shapes.
+
+    Attributes:
+        equation: What is contracted.
+        shapes: Of the operands.
+        sizes: The size of every index.
+        itemsize: Bytes of an element.
+        unaries: What happens to each operand before.
+        path: Which pairs are contracted, by their positions in the list of what is left.
+        steps: The same by numbers that last, each with the indices of its result.
+        slices: What is cut, and into parts of which size.
+        searched: Who found the path.
+        flops: Floating-point operations of the steps, counted as opt_einsum does.
+        peak_bytes: The most memory allocated at one time, the result included.
+    """
+
+    def __init__(
+        self,
+        equation: Equation,
+        shapes: tuple[tuple[int, ...], ...],
+        sizes: dict[str, int],
+        itemsize: int,
+        unaries: tuple[Unary, ...],
+        path: Path,
+        slices: Slices,
+        searched: str,
+    ) -> None:
+        self.equation = equation
+        self.shapes = shapes
+        self.sizes = sizes
+        self.itemsize = itemsize
+        self.unaries = unaries
+        self.path = path
+        self.steps = tuple(steps_of([u.kept for u in unaries], equation.output, path))
+        self.slices = slices
+        self.searched = searched
+        self._calls: dict[tuple[int, ...], Call] = {}
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The indices of every tensor: operands as prepared, then results."""
+        return (*(u.kept for u in self.unaries), *(out for _, _, out in self.steps))
+
+    @cached_property
+    def parts(self) -> dict[str, int]:
+        """The sizes of the indices within one slice."""
+        return {**self.sizes, **dict(self.slices)}
+
+    @property
+    def slice_count(self) -> int:
+        """How many slices there are."""
+        return len(list(self.ranges()))
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations of all slices."""
+        return self.slice_count * flops_of(self.unaries, self.steps, self.parts)
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        """The most bytes allocated at one time, the result included."""
+        peak = peak_bytes(self.unaries, self.steps, self.sizes, self.itemsize, self.parts)
+        if not self.slices:
+            return peak
+        result = self.itemsize
+        for label in self.equation.output:
+            result *= self.sizes[label]
+        return result + peak
+
+    @cached_property
+    def run(self) -> Call:
+        """The function of the operands that computes the result with torch."""
+        if self.slices:
+            return self._run_slices
+        return self._whole(self.sizes)
+
+    def ranges(self) -> Iterator[tuple[tuple[str, int, int], ...]]:
+        """Yield the slices, each as (index, start, length) of what is cut."""
+        cuts = [
+            [
+                (label, at, min(part, self.sizes[label] - at))
+                for at in range(0, self.sizes[label], part)
+            ]
+            for label, part in self.slices
+        ]
+        return product(*cuts)  # type: ignore[return-value]
+
+    def sliced(
+        self, operands: Sequence[Tensor], at: Sequence[tuple[str, int, int]]
+    ) -> list[Tensor]:
+        """Return the parts of the operands that belong to a slice, as views."""
+        found = list(operands)
+        for label, start, length in at:
+            for number, unary in enumerate(self.unaries):
+                for dim, name in enumerate(unary.labels):
+                    if name == label and dim not in unary.dropped:
+                        found[number] = found[number].narrow(dim, start, length)
+        return found
+
+    def summed(
+        self, operands: Sequence[Tensor], slices: Any, contract: Contract | None = None
+    ) -> Tensor:
+        """Return the sum of some slices, in a tensor of the whole result."""
+        output = self.equation.output
+        total = None
+        for at in slices:
+            parts = self.sliced(operands, at)
+            part = self.with_contract(contract, parts) if contract else self._part(parts, at)
+            if total is None:
+                total = part.new_zeros([self.sizes[label] for label in output])
+            view = total
+            for label, start, length in at:
+                if label in output:
+                    view = view.narrow(output.index(label), start, length)
+            view += part
+            del part
+        if total is None:
+            total = operands[0].new_zeros([self.sizes[label] for label in output])
+        return total
+
+    def with_contract(self, contract: Contract, operands: Sequence[Tensor]) -> Tensor:
+        """Return the result with every pair computed by ``contract(a, b, labels...)``."""
+        tensors: list[Any] = [
+            x if u.trivial else unary_call(u)(x)
+            for x, u in zip(operands, self.unaries, strict=True)
+        ]
+        if not self.steps:
+            return _placed(tensors[0], self.unaries[0], self.equation.output)
+        for i, j, out in self.steps:
+            tensors.append(contract(tensors[i], tensors[j], self.labels[i], self.labels[j], out))
+            tensors[i] = tensors[j] = None
+        result: Tensor = tensors[-1]
+        return result
+
+    def _run_slices(self, *operands: Tensor) -> Tensor:
+        return self.summed(operands, self.ranges())
+
+    def _part(self, operands: Sequence[Tensor], at: Sequence[tuple[str, int, int]]) -> Tensor:
+        lengths = tuple(length for _, _, length in at)
+        call = self._calls.get(lengths)
+        if call is None:
+            sizes = {**self.sizes, **{label: length for label, _, length in at}}
+            call = self._calls[lengths] = self._whole(sizes)
+        return call(*operands)
+
+    def _whole(self, sizes: Mapping[str, int]) -> Call:
+        """Return the function that contracts operands of these sizes at once."""
+        prepared = [None if u.trivial else unary_call(u) for u in self.unaries]
+        labels, output = self.labels, self.equation.output
+        if not self.steps:
+            return _single(prepared[0], self.unaries[0], output)
+        calls = [(i, j, pair_call(labels[i], labels[j], out, sizes)) for i, j, out in self.steps]
+        if len(calls) == 1:
+            return _double(calls[0][2], *prepared)
+        before = [(at, call) for at, call in enumerate(prepared) if call is not None]
+
+        def several(*operands: Tensor) -> Tensor:
+            tensors: list[Any] = list(operands)
+            for at, call in before:
+                tensors[at] = call(tensors[at])
+            for i, j, pair in calls:
+                tensors.append(pair(tensors[i], tensors[j]))
+                tensors[i] = tensors[j] = None
+            return tensors[-1]
+
+        return several
+
+
+def _single(prepare: Call | None, unary: Unary, output: str) -> Call:
+    if prepare is None:
+        return lambda x: _placed(x, unary, output)
+    return lambda x: _placed(prepare(x), unary, output)
+
+
+def _placed(x: Tensor, unary: Unary, output: str) -> Tensor:
+    """Return a single operand's result with its dimensions in order, in memory of its own."""
+    x = x.permute([unary.kept.index(label) for label in output])
+    return x if unary.summed else x.clone()
+
+
+def _double(pair: Call, first: Call | None, second: Call | None) -> Call:
+    if first is None:
+        if second is None:
+            return pair
+        return lambda x, y: pair(x, second(y))
+    if second is None:
+        return lambda x, y: pair(first(x), y)
+    return lambda x, y: pair(first(x), second(y))
+
+
+def make_program(
+    function: str,
+    equation: Equation,
+    shapes: tuple[tuple[int, ...], ...],
+    itemsize: int,
+    minimize: Minimize = "flops",
+    memory_limit: int | None = None,
+    path: Path | None = None,
+) -> Program:
+    """Return the program of a contraction.
+
+    Args:
+        function: Who asks, for messages.
+        equation: What is contracted.
+        shapes: Of the operands.
+        itemsize: Bytes of an element.
+        minimize: What the path is chosen by.
+        memory_limit: Bytes that may be allocated at a time; None for any number.
+        path: A path that the caller has chosen.
+
+    Raises:
+        ShapeError: The shapes do not fit, or the limit cannot be held.
+    """
+    sizes = sizes_of(function, equation, shapes)
+    present = [
+        {x for x, n in zip(term, shape, strict=True) if n == sizes[x]}
+        for term, shape in zip(equation.inputs, shapes, strict=True)
+    ]
+    unaries = []
+    for number, (term, shape) in enumerate(zip(equation.inputs, shapes, strict=True)):
+        others = set(equation.output).union(*(p for at, p in enumerate(present) if at != number))
+        unaries.append(unary_of(term, shape, "".join(others), sizes))
+    kept = [unary.kept for unary in unaries]
+    searched = "given"
+    if path is None:
+        path, searched = find_path(kept, equation.output, sizes, minimize, itemsize)
+    slices: Slices = ()
+    if memory_limit is not None:
+        steps = steps_of(kept, equation.output, path)
+        slices = find_slices(
+            function, unaries, steps, equation.output, sizes, itemsize, memory_limit
+        )
+    return Program(equation, shapes, sizes, itemsize, tuple(unaries), path, slices, searched)

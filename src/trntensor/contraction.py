@@ -1,0 +1,232 @@
+"""Einstein summation: one contraction, or many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trntensor._precision import (
+    Precision,
+    checked_precision,
+    dtype_of,
+    select_precision_for_error,
+)
+from trntensor._subscripts import pointed
+from trntensor._traced import traced
+from trntensor.plan import (
+    PLANS,
+    ContractionPlan,
+    check_operands,
+    make_plan,
+    plan_key,
+    read_arguments,
+)
+
+__all__ = ["einsum", "multi_einsum"]
+
+Scalar = float | complex | Tensor
+
+
+def einsum(
+    subscripts: str | Tensor,
+    *operands: Any,
+    alpha: Scalar = 1.0,
+    beta: Scalar = 0.0,
+    out: Tensor | None = None,
+    dtype: torch.dtype | str | None = None,
+    precision: Precision = "fast",
+    target_forward_error: float | None = None,
+    memory_limit: int | None = None,
+) -> Tensor:
+    """Return ``alpha * contraction + beta * out``.
+
+    Args:
+        subscripts: Such as ``"ij,jk->ik"``: an index for each dimension of each operand, and those
+            of the result. What the result does not have is summed. Without an arrow the result has
+            the indices that occur once, in the order of the alphabet, capitals first. ``...``
+            stands for dimensions that broadcast, an index twice in an operand for its diagonal, and
+            a dimension of size 1 broadcasts. Sublists are taken too: ``einsum(A, [0, 1], B, [1, 2],
+            [0, 2])``.
+        *operands: Tensors of one dtype on one device.
+        alpha: Scale of the contraction.
+        beta: Scale of ``out``; where it is 0, ``out`` is not read.
+        out: What is added, of the result's shape. It is not written to.
+        dtype: What the operands are cast to first: a torch dtype, or bf16, fp16, f32, f64 and their
+            long names.
+        precision: ``"fast"``, ``"sr"``, ``"dd"`` or ``"kahan"``.
+        target_forward_error: Instead of a precision, the error that it may have (see
+            ``select_precision_for_error``).
+        memory_limit: The most bytes that may be allocated at a time, the result included; what
+            takes more is computed in slices.
+
+    Returns:
+        A new tensor in the dtype of the operands.
+
+    Raises:
+        FlagError: The subscripts are malformed, or an option is not known.
+        ShapeError: Operands do not fit the subscripts or each other, ``out`` not the result, or the
+            memory limit cannot be held.
+        DTypeError, DeviceError: The operands are not of one dtype, on one device.
+
+    Example:
+        >>> einsum("ij,kj->ki", torch.ones(2, 3), torch.ones(4, 3)).shape
+        torch.Size([4, 2])
+    """
+    if is_compiling():
+        return _compiled(subscripts, operands, alpha, beta, out, dtype, precision)
+    if dtype is None and target_forward_error is None and type(subscripts) is str:
+        try:
+            key = plan_key(subscripts, operands, precision, memory_limit, "flops")
+            plan = PLANS.get(key)
+        except (AttributeError, TypeError):  # an operand that is no tensor, or sizes without values
+            plan = None
+        if plan is not None:
+            result = plan.run(*operands)
+            if alpha == 1.0 and out is None:
+                return result
+            return _accumulated(subscripts, result, alpha, beta, out)
+    return _planned(
+        subscripts,
+        operands,
+        alpha,
+        beta,
+        out,
+        dtype,
+        precision,
+        target_forward_error,
+        memory_limit,
+    )
+
+
+def _planned(
+    subscripts: Any,
+    operands: Any,
+    alpha: Scalar,
+    beta: Scalar,
+    out: Tensor | None,
+    dtype: Any,
+    precision: Precision,
+    target: float | None,
+    memory_limit: int | None,
+) -> Tensor:
+    """Return the same by the long way: all is checked, and a plan is made and kept."""
+    text, tensors = read_arguments("einsum", subscripts, operands)
+    checked_precision("einsum", precision)
+    wanted = dtype_of("einsum", dtype)
+    if wanted is not None:
+        tensors = [x.to(wanted) if isinstance(x, Tensor) else x for x in tensors]
+    check_operands("einsum", text, tensors)
+    if target is not None:
+        precision = _chosen_precision(text, tensors, precision, target)
+    plan = _plan(text, tensors, precision, memory_limit)
+    return _accumulated(text, plan.run(*tensors), alpha, beta, out)
+
+
+def _plan(
+    text: str, tensors: Any, precision: Precision, memory_limit: int | None
+) -> ContractionPlan:
+    try:
+        key = plan_key(text, tensors, precision, memory_limit, "flops")
+        found = PLANS.get(key)
+    except TypeError:  # sizes without values have no hash, and are not kept
+        return make_plan("einsum", text, tensors, precision, memory_limit, "flops")
+    if found is None:
+        made = make_plan("einsum", text, tensors, precision, memory_limit, "flops")
+        found = PLANS.keep(key, made)
+    return found
+
+
+def _chosen_precision(text: str, tensors: Any, precision: Precision, target: float) -> Precision:
+    if precision != "fast":
+        raise FlagError(
+            f"einsum: precision and target_forward_error exclude each other, got {precision!r} "
+            f"and {target}"
+        )
+    plan = _plan(text, tensors, "fast", None)
+    terms = 1
+    for label, size in plan.program.sizes.items():
+        if label not in plan.program.equation.output:
+            terms *= size
+    return select_precision_for_error(tensors[0].dtype, max(terms, 1), target)
+
+
+def _accumulated(
+    text: str, result: Tensor, alpha: Scalar, beta: Scalar, out: Tensor | None
+) -> Tensor:
+    if not (isinstance(alpha, (int, float)) and alpha == 1):
+        result = result * alpha
+    if out is None:
+        return result
+    if not isinstance(out, Tensor):
+        raise DTypeError(f"einsum: out must be a torch.Tensor, got {type(out).__name__}")
+    if out.shape != result.shape:
+        message = (
+            f"einsum: out must have the result's shape {tuple(result.shape)}, "
+            f"got {tuple(out.shape)}"
+        )
+        raise ShapeError(pointed(message, text))
+    if not isinstance(beta, Tensor) and beta == 0:
+        return result
+    return result + beta * out
+
+
+def _compiled(
+    subscripts: Any,
+    operands: Any,
+    alpha: Scalar,
+    beta: Scalar,
+    out: Tensor | None,
+    dtype: Any,
+    precision: Precision,
+) -> Tensor:
+    """Return the same while torch.compile or torch.export look on."""
+    text, tensors = read_arguments("einsum", subscripts, operands)
+    wanted = dtype_of("einsum", dtype)
+    if wanted is not None:
+        tensors = [x.to(wanted) for x in tensors]
+    return _accumulated(text, traced(text, tensors, precision), alpha, beta, out)
+
+
+def multi_einsum(
+    *contractions: tuple[Any, ...],
+    precision: Precision = "fast",
+    target_forward_error: float | None = None,
+) -> list[Tensor]:
+    """Return the results of several contractions, in their order.
+
+    A contraction that occurs twice, with the same tensors, is computed once. On a kernel path
+    contractions of one kind, with equal subscripts, shapes and dtypes, are one launch.
+
+    Args:
+        *contractions: Tuples ``(subscripts, *operands)``.
+        precision: As for ``einsum``.
+        target_forward_error: As for ``einsum``; each contraction gets the precision that it needs.
+
+    Raises:
+        FlagError: A precision and a target are both given.
+        ShapeError, DTypeError, DeviceError: As ``einsum``.
+    """
+    checked_precision("multi_einsum", precision)
+    if target_forward_error is not None and precision != "fast":
+        raise FlagError("multi_einsum: precision and target_forward_error exclude each other")
+    kept: dict[Any, Tensor] = {}
+    results = []
+    for contraction in contractions:
+        if not isinstance(contraction, (tuple, list)) or not contraction:
+            kind = type(contraction).__name__
+            raise DTypeError(f"multi_einsum: a contraction is (subscripts, *operands), got {kind}")
+        subscripts, *operands = contraction
+        same = (subscripts if isinstance(subscripts, str) else id(subscripts), *map(id, operands))
+        if same not in kept:
+            kept[same] = einsum(
+                subscripts,
+                *operands,
+                precision=precision,
+                target_forward_error=target_forward_error,
+            )
+        results.append(kept[same])
+    return results

@@ -1,0 +1,472 @@
+"""Plans of contractions: made once for subscripts, shapes and dtype, printed, kept and executed."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import whole
+from trnsci.core.dtypes import dtype_name
+from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError
+from trnsci.core.hardware import CORES, TILE
+from trnsci.core.plan import Cost, Plan
+from trntensor._dispatch import contracted
+from trntensor._library import LIBRARY
+from trntensor._pairs import Groups, groups_of
+from trntensor._paths import Minimize, Path, greedy_path, pair_flops
+from trntensor._precision import Precision, checked_precision, with_precision
+from trntensor._program import Program, make_program
+from trntensor._subscripts import Equation, from_sublists, parse, pointed, sizes_of
+
+__all__ = [
+    "ContractionPlan",
+    "clear_plan_cache",
+    "estimate_flops",
+    "plan_cache_info",
+    "plan_contraction",
+]
+
+_MOST_PLANS = 1024
+
+
+@dataclass(frozen=True)
+class ContractionPlan(Plan):
+    """How a contraction is carried out; printing it shows a table.
+
+    Attributes:
+        subscripts: As they were given.
+        strategy: ``"matmul"`` or ``"bmm"`` for one product of matrices or a batch of them,
+            ``"path"`` for three or more operands, ``"torch"`` for what has nothing to multiply and
+            sum.
+        transA: Whether the first operand of a product has its contracted index first.
+        transB: Whether the second has it last.
+        contraction_indices, batch_indices, output_indices: Of two operands; of several, the summed
+            ones, none, and those of the result.
+        estimated_flops: Multiply-adds of all steps.
+        contraction_path: Pairs of positions in the list of what is left; results go to its end.
+        precision: What it is computed in.
+        dtype: Of the operands.
+        shapes: Of the operands.
+        memory_limit: Bytes that may be allocated at a time, or None.
+        minimize: What the path was chosen by.
+    """
+
+    subscripts: str
+    strategy: str
+    transA: bool
+    transB: bool
+    contraction_indices: tuple[str, ...]
+    batch_indices: tuple[str, ...]
+    output_indices: tuple[str, ...]
+    estimated_flops: int
+    contraction_path: Path
+    precision: Precision
+    dtype: torch.dtype
+    shapes: tuple[tuple[int, ...], ...]
+    memory_limit: int | None
+    minimize: Minimize
+    program: Program = field(compare=False, repr=False)
+
+    @property
+    def flops(self) -> int:
+        """Multiply-adds of all steps, the same as ``estimated_flops``."""
+        return self.estimated_flops
+
+    @property
+    def backend(self) -> str:
+        """What an execution would run on now: ``"pytorch"``, ``"nki"`` or ``"simulator"``."""
+        return self._backend_and_reason[0]
+
+    @property
+    def dispatch(self) -> str:
+        """The same as ``backend``."""
+        return self.backend
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes allocated at one time, the result included, for dense operands."""
+        return self.program.peak_bytes
+
+    @property
+    def slices(self) -> dict[str, int]:
+        """The indices that are cut, each with the size of its parts."""
+        return dict(self.program.slices)
+
+    @property
+    def cost(self) -> Cost:
+        """What one execution takes on a NeuronCore, with every pair a launch of its own."""
+        program = self.program
+        moved = 0
+        for i, j, out in program.steps:
+            for labels in (program.labels[i], program.labels[j], out):
+                moved += prod(program.parts[x] for x in labels) * program.itemsize
+        slices = program.slice_count
+        return Cost(program.flops, slices * moved, slices * len(self._products))
+
+    def execute(self, *operands: Tensor) -> Tensor:
+        """Return the contraction of operands that have the plan's shapes and dtype.
+
+        Raises:
+            ShapeError: The plan is for other shapes.
+            DTypeError: The plan is for another dtype.
+        """
+        shapes = tuple(tuple(x.shape) for x in operands)
+        if shapes != self.shapes:
+            raise ShapeError(f"execute: operands must have shapes {self.shapes}, got {shapes}")
+        for number, x in enumerate(operands):
+            if x.dtype is not self.dtype:
+                raise DTypeError(f"execute: operand {number} must be {self.dtype}, got {x.dtype}")
+        return self.run(*operands)
+
+    @cached_property
+    def run(self) -> Any:
+        """The function of the operands, without checks."""
+        program, precision = self.program, self.precision
+        compute, wanted = program.run, LIBRARY.kernels_wanted
+
+        def fast(*operands: Tensor) -> Tensor:
+            return contracted(program, operands) if wanted() else compute(*operands)
+
+        if precision == "fast":
+            return fast
+        if precision == "dd" and len(self.shapes) > 2:
+            return self._step_by_step
+        return lambda *operands: with_precision(precision, fast, operands)
+
+    def _step_by_step(self, *operands: Tensor) -> Tensor:
+        """Return the result with each pair in the plan's precision."""
+
+        def pair(a: Tensor, b: Tensor, left: str, right: str, out: str) -> Tensor:
+            equation = Equation((left, right), out, self.subscripts)
+            shapes = (tuple(a.shape), tuple(b.shape))
+            step = make_program("einsum", equation, shapes, a.element_size())
+
+            def fast(x: Tensor, y: Tensor) -> Tensor:
+                return contracted(step, (x, y)) if LIBRARY.kernels_wanted() else step.run(x, y)
+
+            return with_precision(self.precision, fast, (a, b))
+
+        return self.program.summed(operands, self.program.ranges(), pair)
+
+    def decisions(self) -> list[tuple[str, str]]:
+        """Return the rows of the plan's table."""
+        program = self.program
+        shapes = " x ".join(str(shape) for shape in self.shapes)
+        rows = [
+            ("contraction", program.equation.plain),
+            ("operands", f"{shapes}, {dtype_name(self.dtype)}, precision {self.precision}"),
+            ("path", f"{len(program.steps)} steps, by {self.minimize}: {program.searched}"),
+        ]
+        for number, (i, j, out) in enumerate(program.steps):
+            rows.append((f"  step {number + 1}", self._step(i, j, out)))
+        rows.append(("work", f"{self.estimated_flops:,} multiply-adds"))
+        limit = "" if self.memory_limit is None else f", at most {self.memory_limit:,} allowed"
+        rows.append(("memory", f"{self.peak_bytes:,} bytes at a time{limit}"))
+        if program.slices:
+            cut = ", ".join(f"{label} by {part}" for label, part in program.slices)
+            rows.append(("slices", f"{program.slice_count:,}: {cut}"))
+        name, reason = self._backend_and_reason
+        rows.append(("backend", f"{name}: {reason}"))
+        return rows
+
+    def _step(self, i: int, j: int, out: str) -> str:
+        program = self.program
+        a, b, sizes = program.labels[i], program.labels[j], program.parts
+        batch, rows, columns, depth = groups_of(a, b, out, sizes).extents(sizes)
+        count = len(self.shapes)
+        names = [f"#{at}" if at < count else f"step {at - count + 1}" for at in (i, j)]
+        kind = "product" if depth == 1 and not set(a) & set(b) - set(out) else "GEMM"
+        nbytes = prod(sizes[x] for x in out) * program.itemsize
+        fits = nbytes <= TILE * CORES["gen2"].sbuf_bytes
+        stays = ", fits SBUF" if fits and out is not program.steps[-1][2] else ""
+        return (
+            f"{a},{b}->{out}  ({' with '.join(names)}) {kind} {batch} x {rows} x {columns} x "
+            f"{depth}, {pair_flops(a, b, out, sizes):,} flops, {nbytes:,} bytes{stays}"
+        )
+
+    @property
+    def _products(self) -> list[Groups]:
+        """The groups of the steps that are products of matrices."""
+        program = self.program
+        found = (
+            groups_of(program.labels[i], program.labels[j], out, program.sizes)
+            for i, j, out in program.steps
+        )
+        return [groups for groups in found if groups.depth]
+
+    @property
+    def _backend_and_reason(self) -> tuple[str, str]:
+        path = LIBRARY.path()
+        if path == "pytorch":
+            if LIBRARY.get_backend() == "pytorch":
+                return path, "backend 'pytorch' is set"
+            return path, "backend 'auto' finds no NeuronCore with AWS's NKI"
+        if self.precision == "kahan":
+            return "pytorch", "kahan is float64, which the kernels do not take"
+        if self.dtype not in (torch.float32, torch.bfloat16):
+            return "pytorch", f"the kernels do not take {self.dtype}"
+        if not self._products:
+            return "pytorch", "there is nothing to multiply and sum"
+        return path, f"{len(self._products)} of {len(self.program.steps)} steps are products"
+
+
+# -- making and keeping ----------------------------------------------------------------------------
+
+
+class PlanCache:
+    """Plans by what they were made for; the one that was not used for longest goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._plans: OrderedDict[Hashable, ContractionPlan] = OrderedDict()
+        self._lock = Lock()
+        self.most = most
+        self.hits = self.misses = 0
+
+    def get(self, key: Hashable) -> ContractionPlan | None:
+        """Return a plan, or None."""
+        plan = self._plans.get(key)
+        if plan is not None:
+            self.hits += 1
+            with suppress(KeyError):  # another thread may have dropped it meanwhile
+                self._plans.move_to_end(key)
+        return plan
+
+    def keep(self, key: Hashable, plan: ContractionPlan) -> ContractionPlan:
+        """Return the plan that is kept under a key from now on."""
+        with self._lock:
+            self.misses += 1
+            plan = self._plans.setdefault(key, plan)
+            while len(self._plans) > self.most:
+                self._plans.popitem(last=False)
+        return plan
+
+    def clear(self) -> None:
+        """Forget all plans."""
+        with self._lock:
+            self._plans.clear()
+            self.hits = self.misses = 0
+
+    def info(self) -> dict[str, int]:
+        """Return what is kept, and how often it was of use."""
+        return {
+            "size": len(self._plans),
+            "hits": self.hits,
+            "misses": self.misses,
+            "max_size": self.most,
+        }
+
+
+PLANS = PlanCache(_MOST_PLANS)
+
+
+def plan_contraction(
+    subscripts: str | Tensor,
+    *operands: Any,
+    precision: Precision = "fast",
+    memory_limit: int | None = None,
+    minimize: Minimize = "flops",
+) -> ContractionPlan:
+    """Return the plan of ``einsum(subscripts, *operands)``; the same call returns the same plan.
+
+    Args:
+        subscripts: As for ``einsum``.
+        *operands: Tensors, of which shape and dtype count.
+        precision: As for ``einsum``.
+        memory_limit: The most bytes that an execution may allocate at a time, the result included;
+            what is larger is computed in slices.
+        minimize: What the path is chosen by: ``"flops"``; ``"time"`` on a NeuronCore, which knows
+            bytes, tiles of 128 and what stays in SBUF; or ``"size"`` of the largest intermediate.
+
+    Raises:
+        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``; or the limit cannot be held.
+
+    Example:
+        >>> a, b = torch.ones(2, 3), torch.ones(3, 4)
+        >>> plan_contraction("ij,jk->ik", a, b).estimated_flops
+        24
+    """
+    function = "plan_contraction"
+    text, tensors = read_arguments(function, subscripts, operands)
+    key = plan_key(text, tensors, precision, memory_limit, minimize)
+    found = PLANS.get(key)
+    if found is not None:
+        return found
+    check_operands(function, text, tensors)
+    return PLANS.keep(key, make_plan(function, text, tensors, precision, memory_limit, minimize))
+
+
+def plan_key(
+    text: str, tensors: Sequence[Tensor], precision: str, memory_limit: Any, minimize: str
+) -> Hashable:
+    """Return what a plan is kept under."""
+    return (
+        text,
+        precision,
+        memory_limit,
+        minimize,
+        *[(x.shape, x.dtype, x.device) for x in tensors],
+    )
+
+
+def make_plan(
+    function: str,
+    text: str,
+    tensors: Sequence[Tensor],
+    precision: Precision,
+    memory_limit: int | None,
+    minimize: Minimize,
+) -> ContractionPlan:
+    """Return a new plan for operands that were checked."""
+    checked_precision(function, precision)
+    if minimize not in ("flops", "time", "size"):
+        raise FlagError(f"{function}: minimize must be flops, time or size, got {minimize!r}")
+    if memory_limit is not None:
+        memory_limit = whole(function, "memory_limit", memory_limit, 0, error=ShapeError)
+    equation = parse(function, text, tuple(x.ndim for x in tensors))
+    shapes = tuple(tuple(x.shape) for x in tensors)
+    itemsize = tensors[0].element_size()
+    program = make_program(function, equation, shapes, itemsize, minimize, memory_limit)
+    inputs, output = equation.inputs, equation.output
+    batch = contraction = ""
+    strategy, turned = "path", (False, False)
+    if len(inputs) == 2:
+        groups = groups_of(*program.labels[:2], output, program.sizes)
+        batch, contraction = groups.batch, groups.depth
+        strategy = "torch" if not contraction else "bmm" if batch else "matmul"
+        turned = _turned(inputs, contraction, batch)
+    elif len(inputs) == 1:
+        strategy = "torch"
+    if not contraction:
+        contraction = "".join(x for x in program.sizes if x not in output)
+    return ContractionPlan(
+        text,
+        strategy,
+        *turned,
+        tuple(contraction),
+        tuple(batch),
+        tuple(output),
+        _multiply_adds(program),
+        program.path,
+        precision,
+        tensors[0].dtype,
+        shapes,
+        memory_limit,
+        minimize,
+        program,
+    )
+
+
+def _turned(inputs: tuple[str, ...], contraction: str, batch: str) -> tuple[bool, bool]:
+    """Return whether the operands of a product have the contracted index where GEMM has it not."""
+    left, right = ("".join(x for x in term if x not in batch) for term in inputs)
+    return left[:1] != "" and left[0] in contraction and len(left) > 1, (
+        right[:1] != "" and right[-1] in contraction and len(right) > 1
+    )
+
+
+def _multiply_adds(program: Program) -> int:
+    total = 0
+    for i, j, _ in program.steps:
+        total += prod(program.parts[x] for x in {*program.labels[i], *program.labels[j]})
+    if not program.steps:
+        total = prod(program.sizes.values())
+    return total * program.slice_count
+
+
+def clear_plan_cache() -> None:
+    """Forget all plans, and how often they were found."""
+    PLANS.clear()
+
+
+def plan_cache_info() -> dict[str, int]:
+    """Return how many plans are kept and may be, and how often one was found or made."""
+    return PLANS.info()
+
+
+def estimate_flops(subscripts: str | Tensor, *operands: Any) -> int:
+    """Return the multiply-adds of a contraction that goes over all indices at once.
+
+    It is the product of the sizes of all indices: M K N for a product of matrices. A plan of three
+    or more operands needs fewer; its ``estimated_flops`` tells how many.
+
+    Raises:
+        ShapeError, FlagError: As ``einsum``.
+    """
+    text, tensors = read_arguments("estimate_flops", subscripts, operands)
+    equation = parse("estimate_flops", text, tuple(x.ndim for x in tensors))
+    return prod(sizes_of("estimate_flops", equation, [x.shape for x in tensors]).values())
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def read_arguments(
+    function: str, subscripts: Any, operands: Sequence[Any]
+) -> tuple[str, Sequence[Any]]:
+    """Return subscripts and operands of any form of call."""
+    if isinstance(subscripts, str):
+        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+            operands = operands[0]
+        return subscripts, operands
+    return from_sublists(function, (subscripts, *operands))
+
+
+def check_operands(function: str, text: str, tensors: Sequence[Any]) -> None:
+    """Raise unless the operands are tensors of one dtype on one device."""
+    if not tensors:
+        raise ShapeError(pointed(f"{function}: there must be at least one operand, got none", text))
+    first = tensors[0]
+    for number, x in enumerate(tensors):
+        if not isinstance(x, Tensor):
+            kind = type(x).__name__
+            message = f"{function}: operand {number} must be a torch.Tensor, got {kind}"
+            raise DTypeError(pointed(message, text, _term(text, number)))
+        for name, error in (("dtype", DTypeError), ("device", DeviceError)):
+            own, wanted = getattr(x, name), getattr(first, name)
+            if own != wanted:
+                message = (
+                    f"{function}: operands must have one {name}, got {wanted} in operand 0 and "
+                    f"{own} in operand {number}"
+                )
+                raise error(pointed(message, text, _term(text, number)))
+
+
+def _term(text: str, number: int) -> list[int]:
+    """Return where the term of an operand stands."""
+    terms = text.partition("->")[0].split(",")
+    if number >= len(terms):
+        return []
+    start = sum(len(term) + 1 for term in terms[:number])
+    return [start + i for i, sign in enumerate(terms[number]) if sign != " "]
+
+
+# -- names that other code imports -----------------------------------------------------------------
+
+
+def _parse_subscripts(subscripts: str) -> tuple[list[str], str]:
+    """Return the terms of subscripts without an ellipsis, and the output."""
+    terms = subscripts.replace(" ", "").partition("->")[0].split(",")
+    equation = parse("einsum", subscripts, tuple(len(term) for term in terms))
+    return list(equation.inputs), equation.output
+
+
+def _validate_subscripts(subscripts: str, operands: Sequence[Tensor]) -> None:
+    """Raise where subscripts and operands do not fit."""
+    equation = parse("einsum", subscripts, tuple(x.ndim for x in operands))
+    sizes_of("einsum", equation, [x.shape for x in operands])
+
+
+def _greedy_path_search(
+    inputs: Sequence[str], output: str, size_map: dict[str, int]
+) -> list[tuple[int, int]]:
+    """Return the path that contracts the cheapest pair first."""
+    return list(greedy_path(inputs, output, size_map))

@@ -1,0 +1,35 @@
+"""Operands that stay on the NeuronCore between calls."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trnsci.core.backend import device_ready
+from trnsci.core.device import neuron_device
+from trnsci.core.errors import BackendError
+from trnsci.core.residency import from_device, to_device
+
+__all__ = ["from_xla", "to_xla"]
+
+
+def to_xla(tensor: Tensor) -> Tensor:
+    """Return a tensor on the NeuronCore; one that is there already as it is.
+
+    Kernels take it without a copy and leave their results beside it.
+
+    Raises:
+        BackendError: There is no NeuronCore with AWS's NKI.
+    """
+    device = neuron_device()
+    if device is not None and tensor.device.type == device.torch_device.type:
+        return tensor
+    if not device_ready():
+        raise BackendError(
+            "trntensor.to_xla: there is no NKI runtime here: it needs a NeuronCore and AWS's NKI"
+        )
+    return to_device(tensor)
+
+
+def from_xla(tensor: Tensor) -> Tensor:
+    """Return a tensor of the NeuronCore on the CPU; any other tensor as it is."""
+    return from_device(tensor)

@@ -1,0 +1,307 @@
+"""Plans: their decisions, paths, memory, cache and what they print."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+import numpy as np
+import opt_einsum
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import trntensor
+from trnsci.core.testing import random_tensor
+from trntensor import estimate_flops, plan_contraction
+from trntensor._paths import EXACT, find_path, greedy_path, pair_flops, steps_of
+
+
+def flops_of(inputs, output, path, sizes):
+    labels, total = list(inputs), 0
+    for i, j, out in steps_of(inputs, output, path):
+        total += pair_flops(labels[i], labels[j], out, sizes)
+        labels.append(out)
+    return total
+
+
+def network(count, seed, low=2, high=6):
+    """Return a random connected network: inputs, output and sizes."""
+    rng = np.random.default_rng(seed)
+    letters = [opt_einsum.get_symbol(at) for at in range(4 * count)]
+    terms = [[] for _ in range(count)]
+    used = 0
+    for at in range(1, count):  # a tree, and as many edges again
+        for other in {int(rng.integers(at)), int(rng.integers(count))} - {at}:
+            terms[at].append(letters[used])
+            terms[other].append(letters[used])
+            used += 1
+    output = letters[used : used + 2]
+    for label in output:
+        terms[int(rng.integers(count))].append(label)
+    sizes = {label: int(rng.integers(low, high + 1)) for label in letters[: used + 2]}
+    return ["".join(term) for term in terms], "".join(output), sizes
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 6, 7, EXACT])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_path_of_few_operands_has_fewer_flops(count, seed):
+    inputs, output, sizes = network(count, seed)
+    path, _ = find_path(inputs, output, sizes)
+    sets = [frozenset(term) for term in inputs]
+    best = opt_einsum.paths.optimal(sets, frozenset(output), sizes)
+    assert flops_of(inputs, output, path, sizes) <= flops_of(inputs, output, best, sizes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_paths_of_large_networks_are_about_those_of_cotengra(seed):
+    cotengra = pytest.importorskip("cotengra")
+    terms, output, _, sizes = cotengra.utils.rand_equation(
+        40, 3, n_out=2, d_min=2, d_max=4, seed=seed
+    )
+    inputs, output = ["".join(term) for term in terms], "".join(output)
+    path, found = find_path(inputs, output, sizes)
+    assert "cotengra" in found
+    theirs = cotengra.array_contract_tree(terms, tuple(output), sizes, optimize="auto")
+    want = flops_of(inputs, output, theirs.get_path(), sizes)
+    assert flops_of(inputs, output, path, sizes) <= 1.1 * want
+    assert find_path(inputs, output, sizes)[0] == path
+
+
+@pytest.mark.parametrize("missing", [("cotengra",), ("cotengra", "opt_einsum")])
+def test_without_others_there_is_still_a_path(monkeypatch, missing):
+    from trntensor import _paths
+
+    inputs, output, sizes = network(12, 0)
+    found = _paths.find_spec
+    monkeypatch.setattr(_paths, "find_spec", lambda name: None if name in missing else found(name))
+    path, who = find_path(inputs, output, sizes)
+    assert who.startswith("opt_einsum" if len(missing) == 1 else "greedy")
+    assert len(path) == 11
+    steps_of(inputs, output, path)
+
+
+def test_the_greedy_helper_contracts_the_cheapest_pair():
+    sizes = {"i": 100, "j": 200, "k": 5, "l": 50, "m": 3}
+    assert greedy_path(["ij", "jk", "kl"], "il", sizes)[0] == (1, 2)
+    from trntensor.plan import _greedy_path_search
+
+    assert _greedy_path_search(["ij", "jk", "kl", "lm"], "im", sizes)[0] == (2, 3)
+
+
+def test_a_chain_is_contracted_in_the_better_order():
+    a, b, c = torch.ones(100, 200), torch.ones(200, 5), torch.ones(5, 50)
+    plan = plan_contraction("ij,jk,kl->il", a, b, c)
+    assert plan.estimated_flops == 100 * 200 * 5 + 100 * 5 * 50
+    assert estimate_flops("ij,jk,kl->il", a, b, c) == 100 * 200 * 5 * 50
+
+
+def test_time_knows_tiles_and_size_knows_memory():
+    inputs, output, sizes = network(7, 4)
+    for minimize in ("time", "size"):
+        path, _ = find_path(inputs, output, sizes, minimize)
+        assert len(path) == 6
+    # Thin first: the intermediate (a, c) of 400 elements, not (b, d) of 10,000.
+    sizes = {"a": 20, "b": 100, "c": 20, "d": 100}
+    path, _ = find_path(["ab", "bc", "cd"], "ad", sizes, "size")
+    assert path[0] == (0, 1)
+
+
+# -- what a plan says ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "shapes", "strategy", "turned", "batch", "depth"),
+    [
+        ("ij,jk->ik", ((4, 3), (3, 5)), "matmul", (False, False), "", "j"),
+        ("ji,jk->ik", ((3, 4), (3, 5)), "matmul", (True, False), "", "j"),
+        ("ij,kj->ik", ((4, 3), (5, 3)), "matmul", (False, True), "", "j"),
+        ("ji,kj->ki", ((3, 4), (5, 3)), "matmul", (True, True), "", "j"),
+        ("bij,bkj->bik", ((2, 4, 3), (2, 5, 3)), "bmm", (False, True), "b", "j"),
+        ("i,j->ij", ((3,), (4,)), "torch", (False, False), "", ""),
+        ("ii->i", ((3, 3),), "torch", (False, False), "", ""),
+        ("ij,jk,kl->il", ((2, 3), (3, 4), (4, 5)), "path", (False, False), "", "jk"),
+    ],
+)
+def test_strategies(subscripts, shapes, strategy, turned, batch, depth):
+    plan = plan_contraction(subscripts, *(torch.ones(shape) for shape in shapes))
+    assert plan.strategy == strategy
+    assert (plan.transA, plan.transB) == turned
+    assert plan.batch_indices == tuple(batch)
+    assert plan.contraction_indices == tuple(depth)
+    assert len(plan.contraction_path) == len(shapes) - 1
+    assert plan.dispatch == plan.backend == "pytorch"
+    assert plan.flops == plan.estimated_flops > 0
+
+
+def test_a_plan_prints_steps_work_memory_and_backend():
+    plan = plan_contraction("ij,jk,kl->il", *(torch.ones(s) for s in ((4, 3), (3, 5), (5, 6))))
+    text = str(plan)
+    for word in ("step 1", "step 2", "162 multiply-adds", "168 bytes", "all orders compared"):
+        assert word in text
+    assert "backend     pytorch: backend 'auto' finds no NeuronCore" in text
+    with trntensor.backend("simulator"):
+        assert "simulator: 2 of 2 steps are products" in str(plan)
+        assert plan.backend == "simulator"
+        double = plan_contraction("ij,jk->ik", *[torch.ones(2, 2).double()] * 2)
+        assert double.backend == "pytorch"
+    assert plan.cost.launches == 2
+    assert plan.cost.flops == 2 * 162
+
+
+def test_a_plan_executes_what_it_was_made_for():
+    a, b = random_tensor(4, 3), random_tensor(3, 5)
+    plan = plan_contraction("ij,jk->ki", a, b)
+    assert torch.equal(plan.execute(a, b), (a @ b).T)
+    with pytest.raises(ValueError, match=r"must have shapes \(\(4, 3\), \(3, 5\)\), got"):
+        plan.execute(b, a)
+    with pytest.raises(TypeError, match=r"operand 1 must be torch.float32, got torch.float64"):
+        plan.execute(a, b.double())
+
+
+# -- the cache -------------------------------------------------------------------------------------
+
+
+def test_plans_are_kept_by_all_that_decides():
+    trntensor.clear_plan_cache()
+    a, b = torch.ones(4, 3), torch.ones(3, 5)
+    plan = plan_contraction("ij,jk->ik", a, b)
+    assert plan_contraction("ij,jk->ik", a + 1, b) is plan
+    others = [
+        plan_contraction("ij,jk->ik", a, b, precision="kahan"),
+        plan_contraction("ij,jk->ik", a.double(), b.double()),
+        plan_contraction("ij,jk->ik", a, b[:, :2]),
+        plan_contraction("ij,jk->ik", a, b, memory_limit=10**6),
+    ]
+    assert len({id(p) for p in (plan, *others)}) == 5
+    assert trntensor.plan_cache_info() == {"size": 5, "hits": 1, "misses": 5, "max_size": 1024}
+    trntensor.einsum("ij,jk->ik", a, b)
+    assert trntensor.plan_cache_info()["hits"] == 2
+    trntensor.clear_plan_cache()
+    assert trntensor.plan_cache_info()["size"] == 0
+
+
+def test_the_cache_is_bounded_and_threads_may_share_it():
+    from trntensor.plan import PlanCache
+
+    cache = PlanCache(8)
+    plan = plan_contraction("ij,jk->ik", torch.ones(2, 2), torch.ones(2, 2))
+
+    def use(start):
+        for at in range(500):
+            key = (start + at) % 20
+            if cache.get(key) is None:
+                cache.keep(key, plan)
+
+    threads = [threading.Thread(target=use, args=(3 * at,)) for at in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cache.info()["size"] == 8
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+class Allocated(TorchDispatchMode):
+    """Counts the bytes of all storages that operations make, and the most at one time."""
+
+    def __init__(self, *operands):
+        super().__init__()
+        self.live = self.peak = 0
+        self.known = {x.untyped_storage()._cdata for x in operands}
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                if storage._cdata not in self.known:
+                    self.add(storage)
+        return result
+
+    def add(self, storage):
+        address, nbytes = storage._cdata, storage.nbytes()
+        self.known.add(address)
+        self.live += nbytes
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self.drop, address, nbytes)
+
+    def drop(self, address, nbytes):
+        self.known.discard(address)
+        self.live -= nbytes
+
+
+LIMITED = (
+    ("ij,jk,kl->il", ((40, 50), (50, 60), (60, 30))),
+    ("aijk,ijkb->ab", ((6, 8, 8, 8), (8, 8, 8, 6))),
+    ("abc,cde,efg->abdfg", ((4, 4, 8), (8, 4, 8), (8, 4, 4))),
+    ("ijab,klab,ikx->jlx", ((6, 7, 5, 4), (6, 7, 5, 4), (6, 6, 3))),
+    ("bij,bkj,bkl->il", ((9, 10, 11), (9, 12, 11), (9, 12, 13))),
+)
+
+
+@pytest.mark.parametrize(("subscripts", "shapes"), LIMITED, ids=[case[0] for case in LIMITED])
+def test_a_memory_limit_holds(subscripts, shapes):
+    tensors = [
+        random_tensor(*shape, dtype=torch.float64, seed=at) for at, shape in enumerate(shapes)
+    ]
+    want = torch.einsum(subscripts, *tensors)
+    free = plan_contraction(subscripts, *tensors)
+    least = 2 * want.numel() * 8 + 4096
+    limits = sorted({free.peak_bytes, (free.peak_bytes + least) // 2, least}, reverse=True)
+    for limit in limits:
+        plan = plan_contraction(subscripts, *tensors, memory_limit=limit)
+        assert plan.peak_bytes <= limit
+        with Allocated(*tensors) as counted:
+            got = plan.execute(*tensors)
+        assert counted.peak <= limit, f"{counted.peak} bytes of {limit}"
+        assert torch.allclose(got, want, rtol=1e-12, atol=1e-12)
+    assert plan.slices or free.peak_bytes <= least
+    assert torch.allclose(
+        trntensor.einsum(subscripts, *tensors, memory_limit=least), want, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_a_limit_below_the_result_is_refused():
+    a = torch.ones(30, 30)
+    with pytest.raises(
+        ValueError, match=r"memory_limit must be at least [\d,]+ bytes, of which the"
+    ):
+        plan_contraction("ij,jk->ik", a, a, memory_limit=3000)
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=25)
+def test_slices_of_any_contraction_add_up(seed):
+    inputs, output, sizes = network(4, seed, 1, 4)
+    tensors = [
+        random_tensor(*(sizes[x] for x in term), dtype=torch.float64, seed=at)
+        for at, term in enumerate(inputs)
+    ]
+    text = f"{','.join(inputs)}->{output}"
+    want = torch.einsum(text, *tensors)
+    least = 2 * want.numel() * 8 + 256
+    plan = plan_contraction(text, *tensors, memory_limit=least)
+    assert torch.allclose(plan.execute(*tensors), want, rtol=1e-12, atol=1e-12)
+
+
+def test_slices_have_gradients_and_go_through_vmap():
+    a = random_tensor(6, 5, dtype=torch.float64).requires_grad_()
+    b = random_tensor(5, 6, dtype=torch.float64).requires_grad_()
+
+    def function(x, y):
+        return trntensor.einsum("ab,bc,cd,da->", x, y, x, y, memory_limit=200)
+
+    assert plan_contraction("ab,bc,cd,da->", a, b, a, b, memory_limit=200).slices
+    assert torch.autograd.gradcheck(function, (a, b), fast_mode=True)
+    many = random_tensor(3, 6, 5, dtype=torch.float64)
+    got = torch.func.vmap(function, (0, None))(many, b)
+    want = torch.linalg.matrix_power(many @ b, 2).diagonal(0, 1, 2).sum(1)
+    assert torch.allclose(got, want, rtol=1e-12, atol=1e-12)

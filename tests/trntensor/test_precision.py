@@ -1,0 +1,131 @@
+"""Precisions: what each promises, and how one is chosen for an error."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import trntensor
+from trnsci.core.testing import random_tensor
+from trntensor import select_precision_for_error
+from trntensor._precision import parts_of, stochastically_rounded
+
+
+def products(k, dtype=torch.float32):
+    return random_tensor(16, k, dtype=dtype), random_tensor(k, 16, dtype=dtype, seed=1)
+
+
+def error(a, b, precision):
+    got = trntensor.einsum("ij,jk->ik", a, b, precision=precision)
+    assert got.dtype is a.dtype
+    exact, size = a.double() @ b.double(), a.double().abs() @ b.double().abs()
+    return float(((got.double() - exact).abs() / size).max())
+
+
+def test_fast_is_the_default_to_the_bit():
+    a, b = products(512)
+    assert torch.equal(
+        trntensor.einsum("ij,jk->ik", a, b), trntensor.einsum("ij,jk->ik", a, b, precision="fast")
+    )
+
+
+def test_kahan_is_right_to_one_rounding():
+    a, b = products(512)
+    a[:, ::2] *= 1e4
+    # One rounding to float32, and the 512 sums in float64 beside it.
+    assert error(a, b, "kahan") <= 2.0**-24 + 512 * 2.0**-53
+    x = random_tensor(4, 4, dtype=torch.complex64)
+    got = trntensor.einsum("ij,jk->ik", x, x, precision="kahan")
+    assert got.dtype is torch.complex64
+
+
+def test_dd_keeps_what_single_bfloat16_products_lose():
+    a, b = products(512)
+    lone = float(
+        ((a.bfloat16().float() @ b.bfloat16().float() - a @ b).abs() / (a.abs() @ b.abs())).max()
+    )
+    # Three parts hold all 24 bits; what is left out is 2^-24 of a product, sums are float32 ones.
+    assert error(a, b, "dd") <= 2.0**-24 * 512
+    assert error(a, b, "dd") < lone / 100
+    half = [x.half() for x in products(64)]
+    assert error(*half, "dd") <= 2.0**-11 + 64 * 2.0**-24
+
+
+def test_parts_are_exact_and_narrow():
+    x = random_tensor(1000)
+    parts = parts_of(x, 3)
+    assert all(torch.equal(part.bfloat16().float(), part) for part in parts)
+    assert torch.equal(sum(part.double() for part in parts), x.double())
+
+
+def test_dd_and_sr_go_along_a_path():
+    tensors = [random_tensor(6, 6, seed=at) for at in range(3)]
+    want = tensors[0].double() @ tensors[1].double() @ tensors[2].double()
+    got = trntensor.einsum("ij,jk,kl->il", *tensors, precision="dd")
+    assert torch.allclose(got.double(), want, atol=1e-5)
+    narrow = [x.bfloat16() for x in tensors]
+    assert trntensor.einsum("ij,jk,kl->il", *narrow, precision="sr").dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_stochastic_rounding_goes_to_neighbours_and_is_right_in_the_mean(dtype):
+    torch.manual_seed(0)
+    value, bits = 1.0 + 0.3 * torch.finfo(dtype).eps, 40_000
+    drawn = stochastically_rounded(torch.full((bits,), value), dtype)
+    assert set(drawn.tolist()) == {1.0, 1.0 + torch.finfo(dtype).eps}
+    up = float((drawn > 1).float().mean())
+    # Six standard deviations of a mean of so many draws.
+    assert abs(up - 0.3) <= 6 * (0.3 * 0.7 / bits) ** 0.5
+    kept = torch.tensor([0.0, -1.5, 2.0**-20, torch.inf, -torch.inf])
+    assert torch.equal(stochastically_rounded(kept, dtype), kept.to(dtype))
+    assert stochastically_rounded(torch.tensor(torch.nan), dtype).isnan()
+    tiny = torch.tensor([torch.finfo(dtype).tiny / 3])
+    assert float(stochastically_rounded(tiny, dtype)) >= 0
+
+
+def test_sr_is_right_in_the_mean():
+    torch.manual_seed(0)
+    a, b = (x.bfloat16() for x in products(64))
+    exact = a.double() @ b.double()
+    draws = [trntensor.einsum("ij,jk->ik", a, b, precision="sr").double() for _ in range(400)]
+    steps = 2.0**-7 * exact.abs() + 1e-6
+    assert bool(((torch.stack(draws) - exact).abs() <= steps).all())
+    # The mean of 400 draws of one step: six standard deviations of at most half a step.
+    assert bool(((torch.stack(draws).mean(0) - exact).abs() <= 6 * steps / 2 / 20).all())
+    whole = random_tensor(3, 3)
+    assert torch.equal(trntensor.einsum("ij,jk", whole, whole, precision="sr"), whole @ whole)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "k", "target", "precision"),
+    [
+        (torch.bfloat16, 4, 0.1, "fast"),
+        (torch.bfloat16, 512, 0.1, "sr"),
+        (torch.bfloat16, 64, 0.003, "dd"),
+        (torch.bfloat16, 16, 1e-5, "kahan"),
+        (torch.float32, 64, 1e-5, "fast"),
+        (torch.float32, 64, 1e-8, "kahan"),
+        (torch.float64, 64, 1e-13, "fast"),
+    ],
+)
+def test_the_published_table(dtype, k, target, precision):
+    assert select_precision_for_error(dtype, k, target) == precision
+
+
+def test_the_sharp_model_knows_that_sums_are_float32():
+    assert select_precision_for_error(torch.bfloat16, 512, 0.01, model="sharp") == "fast"
+    assert select_precision_for_error(torch.float32, 512, 2e-5, model="sharp") == "dd"
+    with pytest.raises(ValueError, match="the best is kahan"):
+        select_precision_for_error(torch.bfloat16, 64, 0.003, model="sharp")
+    with pytest.raises(ValueError, match="model must be"):
+        select_precision_for_error(torch.bfloat16, 64, 0.003, model="new")
+
+
+def test_a_target_chooses_the_precision():
+    a, b = (x.bfloat16() for x in products(16))
+    got = trntensor.einsum("ij,jk->ik", a, b, target_forward_error=1e-5)
+    assert torch.equal(got, trntensor.einsum("ij,jk->ik", a, b, precision="kahan"))
+    with pytest.raises(ValueError, match="no precision reaches 1e-20"):
+        trntensor.einsum("ij,jk->ik", a, b, target_forward_error=1e-20)
+    many = trntensor.multi_einsum(("ij,jk->ik", a, b), ("ij->i", a), target_forward_error=1e-5)
+    assert torch.equal(many[0], got)

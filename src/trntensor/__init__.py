@@ -19,6 +19,7 @@ from trntensor.plan import (
     plan_cache_info,
     plan_contraction,
 )
+from trntensor.quantum import ao_to_mo_transform, four_index_transform, mp2_energy
 from trntensor.residency import from_xla, to_xla
 
 if TYPE_CHECKING:
@@ -30,12 +31,15 @@ __all__ = [
     "HAS_NKI",
     "ContractionPlan",
     "NkiFallbackWarning",
+    "ao_to_mo_transform",
     "backend",
     "clear_plan_cache",
     "einsum",
     "estimate_flops",
+    "four_index_transform",
     "from_xla",
     "get_backend",
+    "mp2_energy",
     "multi_einsum",
     "plan_cache_info",
     "plan_contraction",

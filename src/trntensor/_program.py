@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -57,6 +57,7 @@ class Program:
         self.steps = tuple(steps_of([u.kept for u in unaries], equation.output, path))
         self.slices = slices
         self.searched = searched
+        self.stages: Any = None  # what the kernel path makes of the steps, once it is asked
         self._calls: dict[tuple[int, ...], Call] = {}
 
     @cached_property
@@ -106,7 +107,7 @@ class Program:
             ]
             for label, part in self.slices
         ]
-        return product(*cuts)  # type: ignore[return-value]
+        return product(*cuts)
 
     def sliced(
         self, operands: Sequence[Tensor], at: Sequence[tuple[str, int, int]]
@@ -121,14 +122,20 @@ class Program:
         return found
 
     def summed(
-        self, operands: Sequence[Tensor], slices: Any, contract: Contract | None = None
+        self,
+        operands: Sequence[Tensor],
+        slices: Iterable[Sequence[tuple[str, int, int]]],
+        contract: Callable[[Sequence[Tensor]], Tensor] | None = None,
     ) -> Tensor:
-        """Return the sum of some slices, in a tensor of the whole result."""
+        """Return the sum of some slices, in a tensor of the whole result.
+
+        Each is computed by ``contract`` from the parts of the operands, or else by torch.
+        """
         output = self.equation.output
         total = None
         for at in slices:
             parts = self.sliced(operands, at)
-            part = self.with_contract(contract, parts) if contract else self._part(parts, at)
+            part = self._part(parts, at) if contract is None else contract(parts)
             if total is None:
                 total = part.new_zeros([self.sizes[label] for label in output])
             view = total
@@ -141,14 +148,12 @@ class Program:
             total = operands[0].new_zeros([self.sizes[label] for label in output])
         return total
 
-    def with_contract(self, contract: Contract, operands: Sequence[Tensor]) -> Tensor:
+    def each_pair(self, contract: Contract, operands: Sequence[Tensor]) -> Tensor:
         """Return the result with every pair computed by ``contract(a, b, labels...)``."""
         tensors: list[Any] = [
             x if u.trivial else unary_call(u)(x)
             for x, u in zip(operands, self.unaries, strict=True)
         ]
-        if not self.steps:
-            return _placed(tensors[0], self.unaries[0], self.equation.output)
         for i, j, out in self.steps:
             tensors.append(contract(tensors[i], tensors[j], self.labels[i], self.labels[j], out))
             tensors[i] = tensors[j] = None

@@ -9,11 +9,13 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trntensor._library import LIBRARY
 from trntensor._precision import (
     Precision,
     checked_precision,
     dtype_of,
     select_precision_for_error,
+    with_precision,
 )
 from trntensor._subscripts import pointed
 from trntensor._traced import traced
@@ -188,7 +190,11 @@ def _compiled(
     wanted = dtype_of("einsum", dtype)
     if wanted is not None:
         tensors = [x.to(wanted) for x in tensors]
-    return _accumulated(text, traced(text, tensors, precision), alpha, beta, out)
+    if precision == "fast":
+        result = traced(text, tensors)
+    else:
+        result = with_precision(precision, lambda *parts: traced(text, parts), tensors)
+    return _accumulated(text, result, alpha, beta, out)
 
 
 def multi_einsum(
@@ -213,20 +219,41 @@ def multi_einsum(
     checked_precision("multi_einsum", precision)
     if target_forward_error is not None and precision != "fast":
         raise FlagError("multi_einsum: precision and target_forward_error exclude each other")
-    kept: dict[Any, Tensor] = {}
-    results = []
+    found: dict[Any, Tensor] = {}
+    calls: dict[Any, tuple[Any, ...]] = {}
+    order = []
     for contraction in contractions:
         if not isinstance(contraction, (tuple, list)) or not contraction:
             kind = type(contraction).__name__
             raise DTypeError(f"multi_einsum: a contraction is (subscripts, *operands), got {kind}")
         subscripts, *operands = contraction
         same = (subscripts if isinstance(subscripts, str) else id(subscripts), *map(id, operands))
-        if same not in kept:
-            kept[same] = einsum(
-                subscripts,
-                *operands,
-                precision=precision,
-                target_forward_error=target_forward_error,
+        calls[same] = tuple(contraction)
+        order.append(same)
+    if LIBRARY.kernels_wanted() and target_forward_error is None and precision in ("fast", "sr"):
+        found = _together(calls, precision)
+    for same, contraction in calls.items():
+        if same not in found:
+            found[same] = einsum(
+                *contraction, precision=precision, target_forward_error=target_forward_error
             )
-        results.append(kept[same])
-    return results
+    return [found[same] for same in order]
+
+
+def _together(calls: dict[Any, tuple[Any, ...]], precision: Precision) -> dict[Any, Tensor]:
+    """Return the results of contractions of one kind, of which each kind is a batch."""
+    kinds: dict[Any, list[Any]] = {}
+    for same, (subscripts, *operands) in calls.items():
+        if isinstance(subscripts, str) and all(isinstance(x, Tensor) for x in operands):
+            key = plan_key(subscripts, operands, precision, None, "flops")
+            kinds.setdefault(key, []).append(same)
+    found: dict[Any, Tensor] = {}
+    for members in kinds.values():
+        text, *first = calls[members[0]]
+        if len(members) > 1 and first:
+            stacked = [
+                torch.stack(column) for column in zip(*(calls[m][1:] for m in members), strict=True)
+            ]
+            batch = torch.func.vmap(lambda *x, text=text: einsum(text, *x, precision=precision))
+            found.update(zip(members, batch(*stacked).unbind(), strict=True))
+    return found

@@ -155,7 +155,12 @@ class ContractionPlan(Plan):
 
             return with_precision(self.precision, fast, (a, b))
 
-        return self.program.summed(operands, self.program.ranges(), pair)
+        program = self.program
+        if not program.slices:
+            return program.each_pair(pair, operands)
+        return program.summed(
+            operands, program.ranges(), lambda parts: program.each_pair(pair, parts)
+        )
 
     def decisions(self) -> list[tuple[str, str]]:
         """Return the rows of the plan's table."""
@@ -339,7 +344,8 @@ def make_plan(
     batch = contraction = ""
     strategy, turned = "path", (False, False)
     if len(inputs) == 2:
-        groups = groups_of(*program.labels[:2], output, program.sizes)
+        left, right = program.labels[:2]
+        groups = groups_of(left, right, output, program.sizes)
         batch, contraction = groups.batch, groups.depth
         strategy = "torch" if not contraction else "bmm" if batch else "matmul"
         turned = _turned(inputs, contraction, batch)

@@ -11,7 +11,7 @@ Lever    one launch instead of one per matrix, the shared operand stays in SBUF 
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm import Product, multiply_all
+from trnsci.core.gemm_schedule import Product, multiply_all
 from trnsci.core.gemm_tiles import Tile, extents
 from trnsci.core.nki import nki, nl
 from trnsci.core.tiling import Blocks

@@ -10,8 +10,7 @@ Lever    products of the other triangle are left out, what remains is GEMM's
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm import loaded
-from trnblas._kernels.symm_panels import triangle_mask
+from trnsci.core.gemm_schedule import loaded
 from trnsci.core.gemm_tiles import (
     Tile,
     extents,
@@ -22,6 +21,7 @@ from trnsci.core.gemm_tiles import (
 )
 from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.symmetric_panels import triangle_mask
 from trnsci.core.tiling import Blocks, column_tiles
 
 __all__ = ["gemmt"]

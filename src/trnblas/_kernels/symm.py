@@ -11,7 +11,7 @@ Lever    a stored tile that stays in SBUF serves both of its places; the rest as
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm import Product, multiply_all
+from trnsci.core.gemm_schedule import Product, multiply_all
 from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
 from trnsci.core.tiling import Blocks

@@ -13,8 +13,7 @@ Lever    half of the products, one operand read instead of two, reuse in SBUF, a
 
 from __future__ import annotations
 
-from trnblas._kernels.gemm import loaded
-from trnblas._kernels.symm_panels import triangle_mask
+from trnsci.core.gemm_schedule import loaded
 from trnsci.core.gemm_tiles import (
     Tile,
     extents,
@@ -26,6 +25,7 @@ from trnsci.core.gemm_tiles import (
 )
 from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.symmetric_panels import triangle_mask
 from trnsci.core.tiling import Blocks, column_tiles
 
 __all__ = ["syr2k", "syrk"]

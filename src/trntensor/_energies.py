@@ -1,0 +1,28 @@
+"""MP2 energies on torch: half of the pairs, and one orbital's integrals at a time."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["torch_mp2_energy"]
+
+
+def torch_mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+    """Return the energy of all pairs, from B of (nocc, nvir, naux).
+
+    The energy of a pair is the same for (i, j) and (j, i), so j > i counts twice and j < i not at
+    all. It is a sum over (a, b) of T^2 / D times 2, less that of T T' / D.
+    """
+    wide = torch.promote_types(B.dtype, torch.float32)
+    B, eps_occ, eps_vir = B.to(wide), eps_occ.to(wide), eps_vir.to(wide)
+    nocc, nvir, naux = B.shape
+    above = eps_vir[:, None, None] + eps_vir
+    total = B.new_zeros(())
+    for i in range(nocc):
+        rest = B[i:].reshape(-1, naux)
+        t = (B[i] @ rest.mT).reshape(nvir, nocc - i, nvir)
+        weights = (eps_occ[i] + eps_occ[i:])[:, None] - above
+        pairs = (t * (2 * t - t.transpose(0, 2)) / weights).sum((0, 2))
+        total = total + 2 * pairs.sum() - pairs[0]
+    return total

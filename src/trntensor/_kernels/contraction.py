@@ -1,0 +1,46 @@
+"""A contraction of two tensors as a batch of matrix products, in one launch.
+
+Layout   each operand is (batch, x, y) or (x, batch, y) with its own two of the groups rows, columns
+         and depth as x and y, in either order; the result likewise. No operand is permuted in HBM:
+         a batch between rows and columns is a stride of the load, and an operand with the
+         contraction last is transposed on chip
+Limits   extents at least 1; float32 or bfloat16, both operands of one dtype
+Cost     the products of the batch, and the HBM bytes of the tiling
+Lever    reuse in SBUF, accumulation in PSUM, one launch for all of the batch; a result with its
+         columns first is the product of the operands in the other order, and so is not transposed
+"""
+
+from __future__ import annotations
+
+from trnsci.core.gemm_schedule import Product, multiply_all
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.nki import nki, nl
+from trnsci.core.tiling import Blocks
+
+__all__ = ["contract"]
+
+
+@nki.jit
+def contract(
+    a: Tile,
+    b: Tile,
+    shape: tuple[int, ...],
+    a_layout: str,
+    b_layout: str,
+    between: tuple[bool, bool, bool],
+    blocks: Blocks,
+) -> Tile:
+    """Return the products of ``a`` and ``b`` in the dtype of ``a``.
+
+    Args:
+        a: A matrix or a batch of them, with rows and depth.
+        b: The same with depth and columns.
+        shape: Of the result: (rows, columns), with the batch in front or between.
+        a_layout: ``"rows"`` where ``a`` has depth before rows, else ``"columns"``.
+        b_layout: ``"rows"`` where ``b`` has depth before columns, else ``"columns"``.
+        between: Whether the result, ``a`` and ``b`` have the batch between.
+        blocks: The ``blocks`` of ``gemm_tiling``.
+    """
+    out = nl.ndarray(shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    multiply_all(Product(out, a, b, None, 1.0, 0.0, a_layout, b_layout, between), blocks)
+    return out

@@ -1,0 +1,126 @@
+"""Quantum chemistry with density fitting: MP2 energies, and integrals over molecular orbitals."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trnsci.core.arguments import agree, tensor
+from trnsci.core.errors import ShapeError
+from trntensor._energies import torch_mp2_energy
+from trntensor._library import LIBRARY
+from trntensor.contraction import einsum
+
+__all__ = ["ao_to_mo_transform", "four_index_transform", "mp2_energy"]
+
+
+def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+    """Return the MP2 energy of a closed shell from density-fitted integrals, as a 0-d tensor.
+
+    It is the sum of T (2 T - T') / D over all occupied i and j and virtual a and b, with
+    T = sum_P B[i, a, P] B[j, b, P], T' the same with a and b exchanged, and
+    D = eps_i + eps_j - eps_a - eps_b. Pairs (i, j) and (j, i) are computed once, and nothing
+    larger than the integrals of one i is in memory. On a kernel path it is one launch.
+
+    Args:
+        B: Three-index integrals, (nocc, nvir, naux), of any size.
+        eps_occ: Energies of the occupied orbitals, (nocc,).
+        eps_vir: Energies of the virtual orbitals, (nvir,).
+
+    Returns:
+        The energy, in float32 at least.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+    """
+    function = "mp2_energy"
+    _three_index(function, "B", B)
+    for name, energies, size in (
+        ("eps_occ", eps_occ, B.shape[0]),
+        ("eps_vir", eps_vir, B.shape[1]),
+    ):
+        agree(function, "B", B, name, energies)
+        if tuple(energies.shape) != (size,):
+            raise ShapeError(
+                f"{function}: {name} must have shape ({size},) for B of {tuple(B.shape)}, "
+                f"got {tuple(energies.shape)}"
+            )
+    if not LIBRARY.kernels_wanted():
+        return torch_mp2_energy(B, eps_occ, eps_vir)
+    from trntensor._operations import MP2_ENERGY
+
+    energy: Tensor = MP2_ENERGY(B, eps_occ, eps_vir)
+    return energy
+
+
+def ao_to_mo_transform(eri: Tensor, C_occ: Tensor, C_vir: Tensor) -> Tensor:
+    """Return B[i, a, P], the sum of C_occ[m, i] C_vir[n, a] eri[m, n, P] over m and n.
+
+    On a kernel path both steps are one launch, and what is between them stays on the chip.
+
+    Args:
+        eri: Three-index integrals over atomic orbitals, (nbasis, nbasis, naux).
+        C_occ: Coefficients of the occupied orbitals, (nbasis, nocc).
+        C_vir: Coefficients of the virtual orbitals, (nbasis, nvir).
+
+    Returns:
+        (nocc, nvir, naux).
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+    """
+    function = "ao_to_mo_transform"
+    _three_index(function, "eri", eri)
+    if eri.shape[0] != eri.shape[1]:
+        raise ShapeError(
+            f"{function}: eri must be (nbasis, nbasis, naux), its first two dims must match, "
+            f"got {tuple(eri.shape)}"
+        )
+    for name, coefficients in (("C_occ", C_occ), ("C_vir", C_vir)):
+        agree(function, "eri", eri, name, coefficients)
+        _coefficients(function, name, coefficients, eri.shape[0])
+    return einsum("mnP,mi,na->iaP", eri, C_occ, C_vir)
+
+
+def four_index_transform(eri: Tensor, C_i: Tensor, C_a: Tensor, C_j: Tensor, C_b: Tensor) -> Tensor:
+    """Return (ia|jb), four-index integrals over molecular orbitals, by four quarter steps.
+
+    Their order is that with the fewest operations. On a kernel path two steps that follow each
+    other are one launch.
+
+    Args:
+        eri: Integrals over atomic orbitals, (nbasis, nbasis, nbasis, nbasis).
+        C_i: Coefficients for the first index, (nbasis, number of orbitals).
+        C_a: For the second.
+        C_j: For the third.
+        C_b: For the fourth.
+
+    Raises:
+        ShapeError: The shapes do not fit.
+        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+    """
+    function = "four_index_transform"
+    tensor(function, "eri", eri)
+    if eri.ndim != 4 or len(set(eri.shape)) != 1:
+        raise ShapeError(
+            f"{function}: eri must have four dimensions of one size, got {tuple(eri.shape)}"
+        )
+    for name, coefficients in (("C_i", C_i), ("C_a", C_a), ("C_j", C_j), ("C_b", C_b)):
+        agree(function, "eri", eri, name, coefficients)
+        _coefficients(function, name, coefficients, eri.shape[0])
+    return einsum("pqrs,pi,qa,rj,sb->iajb", eri, C_i, C_a, C_j, C_b)
+
+
+def _three_index(function: str, name: str, value: Tensor) -> None:
+    tensor(function, name, value)
+    if value.ndim != 3:
+        raise ShapeError(f"{function}: {name} must be 3D, got shape {tuple(value.shape)}")
+
+
+def _coefficients(function: str, name: str, value: Tensor, nbasis: int) -> None:
+    if value.ndim != 2 or value.shape[0] != nbasis:
+        raise ShapeError(
+            f"{function}: {name} must be (nbasis, orbitals) with nbasis = {nbasis}, "
+            f"got {tuple(value.shape)}"
+        )

@@ -1,0 +1,26 @@
+"""The contract of operations, for every operation of trntensor."""
+
+from __future__ import annotations
+
+import trntensor
+from trnsci.core.testing import random_tensor
+from trnsci.core.testing.contract import DerivativeContract, Sample
+from trntensor import _operations  # noqa: F401  (declares the operations)
+from trntensor._library import LIBRARY
+
+A, B, C = random_tensor(2, 3, 4), random_tensor(5, 4, 2), random_tensor(3, 2)
+ENERGIES = -3 + 0.25 * random_tensor(2, seed=4), 2 + 0.25 * random_tensor(3, seed=5)
+
+
+class TestOperations(DerivativeContract):
+    library = LIBRARY
+    samples = (
+        Sample("contract", lambda a, b: trntensor.einsum("bij,kjb->bki", a, b, alpha=1.5), (A, B)),
+        Sample("chain", lambda a, b, c: trntensor.einsum("lij,jk,im->lmk", a, b, c), (A, B[0], C)),
+        Sample(
+            "mp2_energy",
+            trntensor.mp2_energy,
+            (random_tensor(2, 3, 4), *ENERGIES),
+            backward_launches=False,
+        ),
+    )

@@ -1,0 +1,190 @@
+"""Quantum chemistry against its definition, on torch and on kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import trnblas
+import trntensor
+from trnsci.core.counters import counts
+from trnsci.core.testing import launched, random_tensor, strict_simulation
+from trntensor import _launches
+
+
+def problem(nocc, nvir, naux, dtype=torch.float64):
+    b = 0.3 * random_tensor(nocc, nvir, naux, dtype=dtype)
+    eps_occ = (-2 + 0.3 * random_tensor(nocc, seed=1)).to(dtype)
+    eps_vir = (1 + 0.3 * random_tensor(nvir, seed=2).abs()).to(dtype)
+    return b, eps_occ, eps_vir
+
+
+def by_definition(b, eps_occ, eps_vir):
+    b, eps_occ, eps_vir = (x.double().numpy() for x in (b, eps_occ, eps_vir))
+    t = np.einsum("iap,jbp->ijab", b, b)
+    below = (
+        eps_occ[:, None, None, None]
+        + eps_occ[None, :, None, None]
+        - eps_vir[:, None]
+        - eps_vir[None, :]
+    )
+    terms = t * (2 * t - t.swapaxes(2, 3)) / below
+    return terms.sum(), np.abs(terms).sum()
+
+
+@pytest.mark.parametrize("shape", [(5, 19, 72), (1, 1, 1), (3, 4, 1), (1, 7, 9)])
+def test_the_energy_is_that_of_the_definition(shape):
+    tensors = problem(*shape)
+    want, size = by_definition(*tensors)
+    got = trntensor.mp2_energy(*tensors)
+    assert got.shape == ()
+    assert abs(float(got) - want) <= 1e-13 * size
+    single = trntensor.mp2_energy(*(x.float() for x in tensors))
+    assert single.dtype is torch.float32
+    # Each term is off by the length of its sum, and the terms are summed in rows.
+    assert abs(float(single) - want) <= (shape[2] + 40) * 2.0**-24 * 2 * size
+
+
+def test_an_empty_space_has_no_energy():
+    assert float(trntensor.mp2_energy(*problem(0, 3, 4))) == 0.0
+    assert float(trntensor.mp2_energy(*problem(2, 0, 4))) == 0.0
+
+
+@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("shape", [(2, 19, 30), (2, 129, 5)])
+def test_the_energy_is_one_launch(shape, generation):
+    tensors = [x.float() for x in problem(*shape)]
+    want, size = by_definition(*tensors)
+    before = counts()
+    with trntensor.backend("simulator"), strict_simulation(generation):
+        got = trntensor.mp2_energy(*tensors)
+    assert dict((counts() - before).launches) == {"batched_pair_energy": 1}
+    assert abs(float(got) - want) <= (shape[2] + 40) * 2.0**-24 * 2 * size
+
+
+def test_many_auxiliary_functions_go_through_memory(monkeypatch):
+    monkeypatch.setattr(_launches.energy_kernels, "most_functions", lambda dtype: 8)
+    tensors = [x.float() for x in problem(2, 5, 20)]
+    want, size = by_definition(*tensors)
+    with trntensor.backend("simulator"), launched("contract", "mp2_energy"):
+        got = trntensor.mp2_energy(*tensors)
+    assert abs(float(got) - want) <= 60 * 2.0**-24 * 2 * size
+
+
+def test_density_fitted_mp2_by_einsum_is_the_energy_of_trnblas():
+    b, eps_occ, eps_vir = problem(4, 9, 25)
+    t = trntensor.einsum("iap,jbp->ijab", b, b)
+    below = (
+        eps_occ[:, None, None, None] + eps_occ[:, None, None] - eps_vir[:, None] - eps_vir
+    ).reciprocal()
+    by_einsum = 2 * trntensor.einsum("ijab,ijab,ijab->", t, t, below)
+    by_einsum -= trntensor.einsum("ijab,ijba,ijab->", t, t, below)
+    theirs = trnblas.nki.nki_batched_pair_energy(b, eps_occ, eps_vir)
+    assert torch.allclose(by_einsum, theirs, rtol=1e-12)
+    assert torch.allclose(trntensor.mp2_energy(b, eps_occ, eps_vir), theirs, rtol=1e-12)
+
+
+def test_the_published_energy_of_the_demonstration():
+    torch.manual_seed(42)
+    # Whatever is drawn, both ways agree to the last digits of float64.
+    b = torch.randn(5, 19, 72, dtype=torch.float64)
+    eps_occ, eps_vir = -torch.rand(5, dtype=torch.float64) - 0.5, torch.rand(19).double() + 0.5
+    want, size = by_definition(b, eps_occ, eps_vir)
+    assert abs(float(trntensor.mp2_energy(b, eps_occ, eps_vir)) - want) <= 1e-13 * size
+
+
+@pytest.mark.slow
+@pytest.mark.pyscf
+def test_the_energy_of_water_is_that_of_pyscf():
+    pyscf = pytest.importorskip("pyscf")
+    from pyscf import df, mp
+
+    mol = pyscf.gto.M(atom="O 0 0 0; H 0 0.757 0.587; H 0 -0.757 0.587", basis="cc-pvdz", verbose=0)
+    mf = pyscf.scf.RHF(mol).density_fit().run()
+    solved = mp.dfmp2.DFMP2(mf).run()
+    packed = df.DF(mol, auxbasis=df.make_auxbasis(mol, mp2fit=True)).build()._cderi
+    eri = torch.from_numpy(pyscf.lib.unpack_tril(packed)).permute(1, 2, 0)
+    nocc = mol.nelectron // 2
+    c = torch.from_numpy(mf.mo_coeff)
+    b = trntensor.ao_to_mo_transform(eri, c[:, :nocc], c[:, nocc:])
+    eps = torch.from_numpy(mf.mo_energy)
+    energy = trntensor.mp2_energy(b, eps[:nocc], eps[nocc:])
+    assert abs(float(energy) - solved.e_corr) <= 1e-7
+
+
+# -- transforms ------------------------------------------------------------------------------------
+
+
+def coefficients(nbasis, nocc, nvir, naux, dtype=torch.float32):
+    return (
+        random_tensor(nbasis, nbasis, naux, dtype=dtype),
+        random_tensor(nbasis, nocc, dtype=dtype, seed=1),
+        random_tensor(nbasis, nvir, dtype=dtype, seed=2),
+    )
+
+
+@pytest.mark.parametrize("sizes", [(32, 5, 10, 16), (7, 1, 1, 3), (12, 8, 4, 1)])
+def test_the_transform_is_that_of_the_definition(sizes):
+    tensors = coefficients(*sizes, dtype=torch.float64)
+    got = trntensor.ao_to_mo_transform(*tensors)
+    want = np.einsum("mnP,mi,na->iaP", *(x.numpy() for x in tensors), optimize=True)
+    assert got.shape == want.shape
+    assert np.allclose(got.numpy(), want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("generation", ["gen2", "gen3", "gen4"])
+@pytest.mark.parametrize("sizes", [(20, 3, 7, 16), (130, 2, 3, 5)])
+def test_the_transform_is_one_launch(sizes, generation):
+    tensors = coefficients(*sizes)
+    before = counts()
+    with trntensor.backend("simulator"), strict_simulation(generation):
+        got = trntensor.ao_to_mo_transform(*tensors)
+    assert dict((counts() - before).launches) == {"chain": 1}
+    wide = [x.double().numpy() for x in tensors]
+    want = np.einsum("mnP,mi,na->iaP", *wide, optimize=True)
+    size = np.einsum("mnP,mi,na->iaP", *map(np.abs, wide), optimize=True)
+    assert (np.abs(got.numpy() - want) <= (2 * sizes[0] + 4) * 2.0**-24 * size).all()
+
+
+def test_four_indices_in_quarter_steps():
+    eri = random_tensor(6, 6, 6, 6)
+    c = [random_tensor(6, n, seed=n) for n in (2, 4, 3, 5)]
+    want = torch.einsum("pqrs,pi,qa,rj,sb->iajb", *(x.double() for x in (eri, *c)))
+    got = trntensor.four_index_transform(eri, *c)
+    assert torch.allclose(got.double(), want, atol=1e-3)
+    before = counts()
+    with trntensor.backend("simulator"):
+        kernels = trntensor.four_index_transform(eri, *c)
+    assert torch.allclose(kernels.double(), want, atol=1e-3)
+    assert dict((counts() - before).launches) == {"chain": 2}
+
+
+def test_gradients_of_energy_and_transform():
+    b, eps_occ, eps_vir = (x.requires_grad_() for x in problem(2, 3, 4))
+    assert torch.autograd.gradcheck(trntensor.mp2_energy, (b, eps_occ, eps_vir))
+    tensors = [x.requires_grad_() for x in coefficients(4, 2, 3, 2, torch.float64)]
+    assert torch.autograd.gradcheck(trntensor.ao_to_mo_transform, tensors, fast_mode=True)
+
+
+def test_shapes_that_do_not_fit():
+    b, eps_occ, eps_vir = problem(2, 3, 4)
+    with pytest.raises(ValueError, match=r"B must be 3D, got shape \(3, 4\)"):
+        trntensor.mp2_energy(b[0], eps_occ, eps_vir)
+    with pytest.raises(ValueError, match=r"eps_occ must have shape \(2,\)"):
+        trntensor.mp2_energy(b, eps_vir, eps_vir)
+    with pytest.raises(ValueError, match=r"eps_vir must have shape \(3,\)"):
+        trntensor.mp2_energy(b, eps_occ, eps_occ)
+    eri, occ, vir = coefficients(4, 2, 3, 2)
+    with pytest.raises(ValueError, match="eri must be 3D"):
+        trntensor.ao_to_mo_transform(eri[0], occ, vir)
+    with pytest.raises(ValueError, match="first two dims must match"):
+        trntensor.ao_to_mo_transform(eri[:3], occ, vir)
+    with pytest.raises(ValueError, match="C_occ must be"):
+        trntensor.ao_to_mo_transform(eri, occ[:3], vir)
+    with pytest.raises(ValueError, match="C_vir must be"):
+        trntensor.ao_to_mo_transform(eri, occ, vir[:, 0])
+    with pytest.raises(ValueError, match="four dimensions of one size"):
+        trntensor.four_index_transform(eri, occ, occ, occ, occ)
+    with pytest.raises(TypeError, match="one dtype"):
+        trntensor.ao_to_mo_transform(eri, occ.double(), vir)

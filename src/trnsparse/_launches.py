@@ -1,7 +1,7 @@
 """From the arguments of an operation to the launch of its kernel.
 
 Each function has the name of its operation, takes a launcher and the operation's arguments, and
-launches one kernel once. Patterns are made constants of the program: a kernel's loops hold the
+launches one kernel once. Patterns of blocks are constants of the program: a kernel's loops hold the
 blocks that are there. Importing this module imports NKI.
 """
 
@@ -9,17 +9,132 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trnsci.core.dtypes import dtype_name
+from trnsci.core.hardware import BANK, TILE
 from trnsci.core.launch import Launcher
 from trnsparse._attention_pattern import Pattern, pattern_of
 from trnsparse._kernels.attention import attention as attention_kernel
 from trnsparse._kernels.attention_backward import attention_backward as attention_backward_kernel
 from trnsparse._kernels.attention_pieces import HIDDEN, Blocks
+from trnsparse._kernels.bsr_spmm import BlockRows
+from trnsparse._kernels.bsr_spmm import bsr_spmm as bsr_kernel
+from trnsparse._kernels.screened_spmm import screened_spmm as screened_kernel
+from trnsparse._kernels.spmm import spmm_one_hot as one_hot_kernel
+from trnsparse._kernels.spmm import spmm_segments as segments_kernel
+from trnsparse._row_order import plan_rows, segment_order, tile_starts
 
-__all__ = ["attention", "attention_backward"]
+__all__ = ["attention", "attention_backward", "bsr_spmm", "screened_spmm", "spmm"]
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def spmm(
+    launch: Launcher, values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor
+) -> Tensor:
+    pointers = _numbers(row_ptrs)
+    rows, width = len(pointers) - 1, b.shape[1]
+    b = _several_columns(b)
+    columns, values = col_indices.to(torch.int64), values.unsqueeze(-1)
+    if plan_rows(pointers, width, dtype_name(b.dtype)).way == "segments":
+        order, place, slots = segment_order(pointers)
+        at = torch.from_numpy(place).to(values.device)
+        result = launch(
+            segments_kernel,
+            values[at],
+            _unsigned(columns[at]),
+            _unsigned(torch.from_numpy(order)),
+            b,
+            slots,
+            rows,
+        )
+    else:
+        lengths = torch.from_numpy(np.diff(pointers))
+        places = torch.repeat_interleave(torch.arange(rows) % TILE, lengths)
+        result = launch(
+            one_hot_kernel,
+            values,
+            places.to(torch.float32).unsqueeze(-1),
+            _unsigned(columns),
+            b,
+            tuple(tile_starts(pointers).tolist()),
+            rows,
+        )
+    return _columns(result, width)
+
+
+def bsr_spmm(
+    launch: Launcher,
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    rows: int,
+) -> Tensor:
+    starts, columns = _numbers(block_row_ptrs), _numbers(block_col_indices)
+    pattern = BlockRows(tuple(starts.tolist()), tuple(columns.tolist()))
+    return _columns(launch(bsr_kernel, blocks, _several_columns(b), pattern, int(rows)), b.shape[1])
+
+
+def screened_spmm(
+    launch: Launcher,
+    a: Tensor,
+    row_bounds: Tensor,
+    col_bounds: Tensor,
+    b: Tensor,
+    cutoff: float,
+) -> Tensor:
+    # As torch compares: the number takes the dtype of the tensor.
+    limit = float(torch.tensor(cutoff, dtype=row_bounds.dtype))
+    kept = _kept_tiles(row_bounds, col_bounds, limit)
+    bounds = row_bounds.unsqueeze(1), col_bounds.unsqueeze(0)
+    result = launch(screened_kernel, a, *bounds, _several_columns(b), limit, kept)
+    return _columns(result, b.shape[1])
+
+
+def _kept_tiles(
+    rows: Tensor, columns: Tensor, cutoff: float
+) -> tuple[tuple[tuple[int, bool], ...], ...]:
+    """Return for each 128 rows the tiles of columns with a bound above, and whether all are."""
+    greatest, least = [], []
+    for bounds in (rows, columns):
+        tiles = torch.split(bounds.detach().cpu(), TILE)
+        greatest.append(torch.stack([tile.nan_to_num(nan=-1.0).max() for tile in tiles]))
+        least.append(torch.stack([tile.nan_to_num(nan=-1.0).min() for tile in tiles]))
+    some = (torch.outer(*greatest) > cutoff).tolist()
+    every = (torch.outer(*least) > cutoff) & torch.outer(*(x >= 0 for x in least))
+    whole = every.tolist()
+    return tuple(
+        tuple((j, whole[i][j]) for j in range(len(row)) if row[j]) for i, row in enumerate(some)
+    )
+
+
+def _numbers(tensor: Tensor) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = tensor.detach().cpu().to(torch.int64).numpy()
+    return found
+
+
+def _unsigned(numbers: Tensor) -> Tensor:
+    """Return a column of indices as indirect DMA reads them."""
+    return numbers.to(torch.int32).view(torch.uint32).unsqueeze(-1)
+
+
+def _several_columns(b: Tensor) -> Tensor:
+    """Return a dense operand whose last bank has more than one column, zeros if need be.
+
+    A single moving column is refused by some compilers.
+    """
+    return functional.pad(b, (0, 1)) if b.shape[1] % BANK == 1 else b
+
+
+def _columns(result: Tensor, width: int) -> Tensor:
+    return result if result.shape[1] == width else result[:, :width].clone()
 
 
 # -- attention -------------------------------------------------------------------------------------

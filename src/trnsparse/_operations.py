@@ -132,6 +132,7 @@ BSR_SPMM = _operation(
     reference=_bsr_spmm,
     backward=_bsr_backward,
     jvp=_bsr_jvp,
+    autocast="lower",
     dtypes=_DTYPES,
     flops=_bsr_flops,
 )
@@ -186,5 +187,6 @@ SCREENED_SPMM = _operation(
     reference=_screened_spmm,
     backward=_screened_backward,
     jvp=_screened_jvp,
+    autocast="lower",
     flops=_screened_flops,
 )

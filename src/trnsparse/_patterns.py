@@ -6,7 +6,8 @@ narrow indices and the checks, each computed once when somebody first asks.
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
 from weakref import WeakValueDictionary
 
 import torch
@@ -18,6 +19,34 @@ from trnsparse._index import expanded, is_canonical, keys_of, stable_order, tran
 __all__ = ["Pattern", "pattern_of"]
 
 _INT32_MAX = torch.iinfo(torch.int32).max
+
+
+T = TypeVar("T")
+
+
+class found_once(Generic[T]):
+    """A property that is computed when first asked for, and may be set.
+
+    It is what ``functools.cached_property`` is, whose lock torch.compile cannot trace.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> found_once[T]: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        value = self.function(owner)
+        setattr(owner, self.name, value)
+        return value
 
 
 class Pattern:
@@ -59,28 +88,28 @@ class Pattern:
         """Number of stored entries."""
         return self.indices.numel()
 
-    @cached_property
+    @found_once
     def row_indices(self) -> Tensor:
         """The row of each entry."""
         return expanded(self.pointers, self.entries)
 
-    @cached_property
+    @found_once
     def canonical(self) -> bool:
         """Whether the columns of each row increase, so that none comes twice."""
         return is_canonical(self.pointers, self.indices)
 
-    @cached_property
+    @found_once
     def keys(self) -> Tensor:
         """One number for each entry that orders entries by row, then by column."""
         return keys_of(self.row_indices, self.indices, self.columns)
 
-    @cached_property
+    @found_once
     def transposed(self) -> tuple[Pattern, Tensor]:
         """The pattern of the transpose, and which entry of this one each of its entries is."""
         pointers, indices, order = transposed_order(self.pointers, self.indices, self.columns)
         return Pattern(pointers, indices, (self.columns, self.rows)), order
 
-    @cached_property
+    @found_once
     def sorted(self) -> tuple[Pattern, Tensor | None]:
         """The pattern with the columns of each row in order, and the order of its entries."""
         if self.canonical:
@@ -88,14 +117,14 @@ class Pattern:
         order = stable_order(self.keys)
         return Pattern(self.pointers, self.indices[order], self.shape), order
 
-    @cached_property
+    @found_once
     def narrow(self) -> tuple[Tensor, Tensor]:
         """Pointers and indices in int32 where they fit: what MKL reads without converting."""
         if max(*self.shape, self.entries) > _INT32_MAX:
             return self.pointers, self.indices
         return self.pointers.to(torch.int32), self.indices.to(torch.int32)
 
-    @cached_property
+    @found_once
     def arrays(self) -> tuple[object, object]:
         """Pointers and indices as NumPy arrays, for patterns on a CPU."""
         return array_of(self.pointers), array_of(self.indices)

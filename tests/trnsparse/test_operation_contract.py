@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
+import trnsparse
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 from trnsparse import _attention_operations as operations
+from trnsparse import _operations  # noqa: F401  (declares the operations)
 from trnsparse._attention_dispatch import _tables
 from trnsparse._library import LIBRARY
 from trnsparse.attention import block_sparse_attention
@@ -22,6 +24,27 @@ Q, K, V = (
     random_tensor(1, 5, 3, seed=2),
 )
 BIAS = random_tensor(3, 5, seed=3)
+
+VALUES, B = random_tensor(4, seed=5), random_tensor(5, 2, seed=6)
+BLOCKS = random_tensor(3, 3, 3, seed=7)
+
+
+def sparse(values: Any) -> Any:
+    """Return a matrix of three rows, of which one is empty."""
+    pointers, columns = torch.tensor([0, 2, 2, 4]), torch.tensor([0, 3, 1, 4])
+    return trnsparse.CSRMatrix(values, columns, pointers, (3, 5), validate=False)
+
+
+def in_blocks(blocks: Any) -> Any:
+    """Return a matrix whose last blocks are cut."""
+    pointers, columns = torch.tensor([0, 2, 2, 3]), torch.tensor([0, 1, 1])
+    return trnsparse.BSRMatrix(blocks, columns, pointers, (8, 5), 3, validate=False)
+
+
+def screened(a: Any, b: Any) -> Any:
+    """Return a product in which some elements do not count."""
+    diagonal = torch.tensor([4.0, 0.01, 1.0, 0.25, 9.0]).to(a)
+    return trnsparse.screened_spmm(a, diagonal, b, 0.5)
 
 
 def gradient(grad: Any, q: Any, k: Any, v: Any) -> Any:
@@ -38,6 +61,13 @@ def gradient(grad: Any, q: Any, k: Any, v: Any) -> Any:
 class TestOperations(DerivativeContract):
     library = LIBRARY
     samples = (
+        Sample("spmm", lambda x, b: sparse(x).matmul(b), (VALUES, B)),
+        Sample("bsr_spmm", lambda x, b: in_blocks(x).matmul(b), (BLOCKS, B)),
+        Sample(
+            "screened_spmm",
+            screened,
+            (random_tensor(5, 5, seed=8), B),
+        ),
         Sample(
             "attention",
             lambda q, k, v, bias: block_sparse_attention(q, k, v, MASK, 0.75, bias),

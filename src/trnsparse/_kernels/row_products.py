@@ -1,0 +1,87 @@
+"""What kernels of sparse products share: rows of a result that grow in PSUM over what is stored.
+
+A result is computed in panels of columns, up to 2048 that fill four PSUM banks, and in rows of at
+most 128. A row of results is a sum over *chunks*, 128 rows of the dense operand each; only chunks
+that the matrix has something for are loaded and multiplied, so a row costs what it stores and
+nothing is padded to the longest. The first product of a sum overwrites: PSUM is never filled.
+"""
+
+# NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
+
+from __future__ import annotations
+
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.hardware import BANK, TILE
+from trnsci.core.nki import nisa, nl
+
+__all__ = ["PANEL", "add_chunk", "new_sums", "panels", "store_nothing", "store_sums"]
+
+PANEL = 4 * BANK
+"""Columns of a panel at most: half of PSUM, so that the next row can begin meanwhile."""
+
+
+def panels(columns: int, rows: int, item: int, resident_bytes: int) -> tuple[list[int], bool]:
+    """Return where panels of columns begin, and end, and whether the dense operand stays in SBUF.
+
+    It stays while all its rows of a panel fit into ``resident_bytes`` per partition.
+    """
+    tiles = (rows + TILE - 1) // TILE
+    width = resident_bytes // (tiles * item) // BANK * BANK
+    resident = width >= min(columns, BANK) and width > 0
+    if not resident:
+        width = PANEL
+    width = min(width, PANEL)
+    starts = []
+    for first in range(0, columns, width):
+        starts.append(first)
+    starts.append(columns)
+    return starts, resident
+
+
+def new_sums(rows: int, columns: int) -> list[Tile]:
+    """Return PSUM tiles for a row of results, one for each bank."""
+    sums = []
+    for first in range(0, columns, BANK):
+        width = min(BANK, columns - first)
+        sums.append(nl.ndarray((rows, width), dtype=nl.float32, buffer=nl.psum))
+    return sums
+
+
+def add_chunk(sums: list[Tile], stationary: Tile, moving: Tile, begins: bool) -> None:
+    """Add the product of one chunk to a row of results, or begin the row with it.
+
+    ``moving`` has the columns of all sums.
+    """
+    depth = stationary.shape[0]
+    at = 0
+    for j in range(len(sums)):
+        width = sums[j].shape[1]
+        nisa.nc_matmul(
+            dst=sums[j],
+            stationary=stationary,
+            moving=moving[0:depth, at : at + width],
+            accumulate=(not begins),
+        )
+        at = at + width
+
+
+def store_sums(out: Tile, first: int, column: int, sums: list[Tile]) -> None:
+    """Round a row of results once and store it."""
+    rows = sums[0].shape[0]
+    width = 0
+    for j in range(len(sums)):
+        width = width + sums[j].shape[1]
+    result = nl.ndarray((rows, width), dtype=out.dtype, buffer=nl.sbuf)
+    at = 0
+    for j in range(len(sums)):
+        end = at + sums[j].shape[1]
+        nisa.tensor_copy(dst=result[0:rows, at:end], src=sums[j])
+        at = end
+    nisa.dma_copy(dst=out[first : first + rows, column : column + width], src=result)
+
+
+def store_nothing(out: Tile, first: int, last: int, column: int, end: int) -> None:
+    """Store zeros where a row has nothing."""
+    zeros = nl.ndarray((last - first, end - column), dtype=out.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=zeros, value=0.0)
+    nisa.dma_copy(dst=out[first:last, column:end], src=zeros)

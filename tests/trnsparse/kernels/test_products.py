@@ -1,0 +1,296 @@
+"""Kernels of sparse products in strict simulation, and what they count."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import trnsparse
+from trnsci.core.counters import counts
+from trnsci.core.testing import unit_roundoff
+from trnsparse._kernels import bsr_spmm as block_module
+from trnsparse._kernels.bsr_spmm import BlockRows, bsr_spmm
+from trnsparse._kernels.screened_spmm import screened_spmm
+from trnsparse._kernels.spmm import spmm_one_hot, spmm_segments
+from trnsparse._launches import _kept_tiles
+from trnsparse._row_order import plan_rows, segment_order, tile_starts
+
+from .harness import GENERATIONS, Count, run, values
+
+
+def compare(got, left, right):
+    """Hold a product against the same in float64, by the sizes of its terms."""
+    left, right = left.astype(np.float64), right.astype(np.float64)
+    dtype = getattr(torch, got.dtype.name)
+    terms = np.abs(left) @ np.abs(right)
+    # float32 sums of up to K terms, in any order, and one rounding of the result.
+    depth = max(int((left != 0).sum(1).max(initial=1)), 1)
+    bound = depth * unit_roundoff(torch.float32) * terms + unit_roundoff(dtype) * terms
+    assert (np.abs(got.astype(np.float64) - left @ right) <= bound + 1e-30).all()
+
+
+# -- in blocks -------------------------------------------------------------------------------------
+
+
+def block_problem(m, n, size, columns, dtype="float32", share=0.4):
+    grid = -(-m // size), -(-n // size)
+    chosen = np.random.default_rng((m, n, size)).random(grid) < share
+    chosen[0], chosen[-1] = False, True
+    starts = tuple(np.concatenate([[0], np.cumsum(chosen.sum(1))]).tolist())
+    rows, places = np.nonzero(chosen)
+    blocks = values(len(rows), size, size, dtype=dtype)
+    dense = np.zeros((grid[0] * size, grid[1] * size), np.float64)
+    for k, (i, j) in enumerate(zip(rows, places, strict=True)):
+        dense[i * size : (i + 1) * size, j * size : (j + 1) * size] = blocks[k]
+    b = values(n, columns, dtype=dtype, seed=1)
+    return blocks, b, BlockRows(starts, tuple(places.tolist())), dense[:m, :n]
+
+
+def check_blocks(m, n, size, columns, generation, dtype="float32"):
+    blocks, b, pattern, dense = block_problem(m, n, size, columns, dtype)
+    compare(run(bsr_spmm, generation, blocks, b, pattern, m), dense, b)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_blocks_on_every_generation(generation, dtype):
+    check_blocks(300, 260, 128, 70, generation, dtype)
+
+
+@pytest.mark.parametrize("shape", [(127, 129, 128), (128, 128, 128), (129, 257, 128)], ids=str)
+@pytest.mark.parametrize("columns", [2, 511, 513 + 1])
+def test_blocks_around_tiles(shape, columns):
+    check_blocks(*shape, columns, "gen3")
+
+
+@pytest.mark.parametrize("shape", [(40, 50, 8), (100, 140, 48), (300, 300, 200)], ids=str)
+def test_other_block_sizes(shape):
+    check_blocks(*shape, 20, "gen3")
+
+
+def test_a_dense_operand_that_does_not_stay(monkeypatch):
+    monkeypatch.setattr(block_module, "RESIDENT", 0)
+    check_blocks(300, 260, 128, 2050, "gen3")
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_work_grows_with_stored_blocks(generation):
+    def count(n, pattern):
+        starts = tuple(np.concatenate([[0], np.cumsum(pattern.sum(1))]).tolist())
+        rows = BlockRows(starts, tuple(np.nonzero(pattern)[1].tolist()))
+        blocks = np.zeros((starts[-1], 128, 128), np.float32)
+        found = Count(
+            bsr_spmm, generation, blocks, np.zeros((n * 128, 64), np.float32), rows, n * 128
+        )
+        return found.instructions["nc_matmul"], found.hbm_bytes
+
+    block = 128 * 128 * 4
+    operands = 2 * 128 * 64 * 4  # rows of the dense operand and of the result
+    for n in (4, 8):
+        assert count(n, np.eye(n, dtype=bool)) == (n, n * (block + operands))
+    # One full row costs its blocks: 183 slots of the longest row's length would be 1024.
+    full = np.eye(8, dtype=bool)
+    full[0] = True
+    assert count(8, full) == (15, 15 * block + 8 * operands)
+
+
+# -- by rows ---------------------------------------------------------------------------------------
+
+
+def row_problem(m, n, columns, share, dtype="float32", heavy=False):
+    rng = np.random.default_rng((m, n))
+    chosen = rng.random((m, n)) < share
+    chosen[min(1, m - 1)] = False
+    if heavy:
+        chosen[-1] = True
+    dense = np.where(chosen, values(m, n, dtype=dtype), 0).astype(values(1, dtype=dtype).dtype)
+    rows, places = np.nonzero(chosen)
+    pointers = np.concatenate([[0], np.cumsum(chosen.sum(1))])
+    return dense, dense[rows, places], rows, places, pointers, values(n, columns, dtype=dtype)
+
+
+def both_ways(problem, generation):
+    dense, entries, rows, places, pointers, b = problem
+    index = places.astype(np.uint32)[:, None]
+    one_hot = run(
+        spmm_one_hot,
+        generation,
+        entries[:, None],
+        (rows % 128).astype(np.float32)[:, None],
+        index,
+        b,
+        tuple(tile_starts(pointers).tolist()),
+        len(dense),
+    )
+    order, place, slots = segment_order(pointers)
+    segments = run(
+        spmm_segments,
+        generation,
+        entries[place][:, None],
+        index[place],
+        order.astype(np.uint32)[:, None],
+        b,
+        slots,
+        len(dense),
+    )
+    return one_hot, segments
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_on_every_generation(generation, dtype):
+    problem = row_problem(300, 200, 70, 0.05, dtype, heavy=True)
+    for result in both_ways(problem, generation):
+        compare(result, problem[0], problem[-1])
+
+
+@pytest.mark.parametrize(
+    "shape", [(127, 40, 2), (128, 40, 514), (129, 3, 20), (1, 300, 4)], ids=str
+)
+@pytest.mark.parametrize("share", [0.02, 0.6])
+def test_rows_around_tiles(shape, share):
+    problem = row_problem(*shape, share, heavy=True)
+    for result in both_ways(problem, "gen3"):
+        compare(result, problem[0], problem[-1])
+
+
+def test_segments_keep_a_nan_in_its_rows():
+    problem = row_problem(140, 30, 4, 0.2)
+    problem[-1][7, 2] = np.nan
+    _, segments = both_ways(problem, "gen2")
+    assert np.array_equal(np.isnan(segments[:, 2]), problem[0][:, 7] != 0)
+    assert not np.isnan(segments[:, [0, 1, 3]]).any()
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_the_rule_counts_what_the_kernels_execute(generation):
+    _, entries, rows, places, pointers, b = row_problem(300, 200, 70, 0.05, heavy=True)
+    plan = plan_rows(pointers, 70, "float32", generation)
+    index = places.astype(np.uint32)[:, None]
+    tile_edges = tuple(tile_starts(pointers).tolist())
+    local = (rows % 128).astype(np.float32)[:, None]
+    one_hot = Count(spmm_one_hot, generation, entries[:, None], local, index, b, tile_edges, 300)
+    assert one_hot.instructions["nc_matmul"] == plan.one_hot
+    order, place, slots = segment_order(pointers)
+    segments = Count(
+        spmm_segments,
+        generation,
+        entries[place][:, None],
+        index[place],
+        order.astype(np.uint32)[:, None],
+        b,
+        slots,
+        300,
+    )
+    done = segments.instructions["scalar_tensor_tensor"] + segments.instructions["tensor_scalar"]
+    assert done == plan.segments
+    assert plan.way == "one-hot"  # one heavy row would be a slot of its own for every entry
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_rows_of_one_length_go_by_segments(generation):
+    pointers = np.arange(0, 5 * 256 + 1, 5)
+    assert plan_rows(pointers, 64, "float32", generation).way == "segments"
+
+
+def test_work_grows_with_entries_and_not_with_columns():
+    def count(n, entries):
+        pointers = np.concatenate([[0], np.full(128, entries)])
+        zeros = np.zeros((entries, 1), np.float32)
+        found = Count(
+            spmm_one_hot,
+            "gen3",
+            zeros,
+            zeros,
+            zeros.astype(np.uint32),
+            np.zeros((n, 64), np.float32),
+            tuple(tile_starts(pointers).tolist()),
+            128,
+        )
+        return found.instructions["nc_matmul"], found.instructions.total()
+
+    assert count(1000, 256) == count(100_000, 256)
+    assert count(1000, 512)[0] == 2 * count(1000, 256)[0]
+
+
+# -- screened --------------------------------------------------------------------------------------
+
+
+def check_screened(m, n, columns, cutoff, generation, dtype="float32"):
+    a, b = values(m, n, dtype=dtype), values(n, columns, dtype=dtype, seed=1)
+    rng = np.random.default_rng(m)
+    rows = np.sort(rng.random(m)).astype(a.dtype)
+    across = rng.random(n).astype(a.dtype)
+    as_tensor = [
+        torch.from_numpy(x.astype(np.float32)).to(getattr(torch, dtype)) for x in (rows, across)
+    ]
+    limit = float(torch.tensor(cutoff, dtype=as_tensor[0].dtype))
+    chosen = (torch.outer(*as_tensor) > limit).numpy()
+    a[~chosen] = np.inf  # leaves no trace
+    kept = _kept_tiles(*as_tensor, limit)
+    out = run(screened_spmm, generation, a, rows[:, None], across[None], b, limit, kept)
+    compare(out, np.where(chosen, a, 0), b)
+    return kept
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_screened_on_every_generation(generation, dtype):
+    kept = check_screened(300, 260, 70, 0.5, generation, dtype)
+    assert [len(row) for row in kept] == [0, 3, 3]  # small bounds are skipped, row by row
+
+
+@pytest.mark.parametrize("cutoff", [0.0, 0.9, 2.0])
+@pytest.mark.parametrize("shape", [(127, 129, 2), (128, 128, 514), (129, 127, 20)], ids=str)
+def test_screened_around_tiles(shape, cutoff):
+    check_screened(*shape, cutoff, "gen3")
+
+
+def test_skipped_tiles_cost_nothing():
+    a, b = np.zeros((512, 512), np.float32), np.zeros((512, 64), np.float32)
+    ones = np.ones((512, 1), np.float32)
+    found = []
+    for kept in [
+        (((0, True),), (), (), ()),
+        tuple(tuple((j, True) for j in range(4)) for _ in range(4)),
+    ]:
+        count = Count(screened_spmm, "gen3", a, ones, ones.T, b, 0.5, kept)
+        found.append(count.instructions["nc_matmul"])
+    assert found == [1, 16]
+
+
+# -- from the outside ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "kernel"),
+    [
+        (lambda x: trnsparse.from_dense(x), "spmm_one_hot"),
+        (lambda x: trnsparse.from_dense(torch.ones(128, 21)), "spmm_segments"),
+        (lambda x: trnsparse.BSRMatrix.from_dense(x, 8), "bsr_spmm"),
+    ],
+    ids=["one-hot", "segments", "blocks"],
+)
+@pytest.mark.parametrize("columns", [1, 3])
+def test_products_launch_one_kernel(made, kernel, columns, monkeypatch):
+    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+    x = torch.from_numpy(row_problem(30, 21, 1, 0.2, heavy=True)[0])
+    matrix, b = made(x), torch.from_numpy(values(21, columns))
+    with trnsparse.backend("simulator"):
+        before = counts()
+        got = trnsparse.spmm(matrix, b)
+        assert dict((counts() - before).launches) == {kernel: 1}
+    compare(got.numpy(), matrix.to_dense().numpy(), b.numpy())
+
+
+def test_a_screened_product_launches_one_kernel(monkeypatch):
+    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+    a, b = torch.from_numpy(values(20, 20)), torch.from_numpy(values(20, 1))
+    diagonal = torch.from_numpy(values(20, seed=2))
+    with trnsparse.backend("simulator"):
+        before = counts()
+        got = trnsparse.screened_spmm(a, diagonal, b, 0.25)
+        assert dict((counts() - before).launches) == {"screened_spmm": 1}
+    root = diagonal.abs().sqrt()
+    compare(got.numpy(), np.where(torch.outer(root, root) > 0.5, a, 0), b.numpy())

@@ -41,6 +41,7 @@ FAMILIES = {
     "A": "Interface, engines and generations",
     "C": "Collectives and cores",
     "R": "Races and ordering",
+    "W": "Lost work",
 }
 
 ARITHMETIC = {
@@ -128,6 +129,9 @@ def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, s
     if rule.meaningless:
         ends = "records it and ends the run, without outputs"
         return [("`simulate`", "raises"), ("`strict`", "raises"), ("`check`", ends)]
+    if rule.detector:
+        asked = f'look for it with `detect=("{rule.detector}",)`'
+        return [("`simulate`, `strict`", asked), ("`check`", goes_on)]
     return [
         ("`simulate`", goes_on if looked_for_in_simulate(twins) else "does not look for it"),
         ("`strict`", "raises" if rule.severity == "error" else goes_on),
@@ -186,7 +190,9 @@ def what_is_said(twin: kernels.Twin) -> str:
     if twin.on_host:
         text = said_on_host(twin)
     else:
-        checked = check(twin.launched(twin.bad), target=twin.targets[0], ranks=twin.ranks)
+        checked = check(
+            twin.launched(twin.bad), target=twin.targets[0], ranks=twin.ranks, **twin.options
+        )
         report = checked(*twin.arguments(twin.inputs))
         text = next(str(f) for f in report if f.rule.id == twin.rule)
     return text.replace(f"{ROOT}/", "").replace("  # here", "")

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.checks import check_capacity, check_outputs, file_findings, kernel_findings
+from nkisim.checks import Detectors, check_capacity, check_outputs, file_findings, kernel_findings
 from nkisim.compiled import load_numba
 from nkisim.diagnostics import (
     RECORDER,
@@ -36,7 +36,7 @@ from nkisim.diagnostics import (
     user_stacklevel,
     users_traceback,
 )
-from nkisim.host import HostBoundary, definition_place, kernel_name, kernel_parameters
+from nkisim.host import HostBoundary, definition_place, kernel_name, kernel_parameters, tensors_of
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, SharedHbm
@@ -251,15 +251,17 @@ def run(
     token = RECORDER.set(recorder)
     try:
         with np.errstate(all="ignore"), one_blas_thread():
+            tracker = _tracker(options)
             if options.ranks == 1 and kernel.cores != 2:
-                core = _core(options, recorder, kernel)
+                core = _core(options, recorder, kernel, tracker=tracker)
                 host = HostBoundary(
                     kernel.function, kernel.parameters, core, MemoryRegion.private_hbm
                 )
                 result = _execute(kernel, core, *host.bring_in(*kernel.arguments(args, kwargs)))
                 report.outputs = _finish(kernel, [core], host, result)
+                _detect(kernel, tracker, [(host, result)])
             else:
-                report.outputs = _run_cluster(kernel, options, recorder, args, kwargs)
+                report.outputs = _run_cluster(kernel, options, recorder, args, kwargs, tracker)
     except BaseException as error:
         report.stopped = _reason(error)
         earlier = recorder.findings
@@ -280,6 +282,12 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, NkiValidationError):
         return f"{error.finding.rule.id} {error.finding.rule.slug}"
     return "deadlock" if isinstance(error, Stopped) else f"{type(error).__name__}: {error}"
+
+
+def _tracker(options: SimOptions) -> Detectors | None:
+    """Return the detectors that follow a run, None for none."""
+    names = options.detectors()
+    return Detectors(names, options.most_instructions) if names else None
 
 
 def _core(options: SimOptions, recorder: Recorder, kernel: Kernel, **place: Any) -> Core:
@@ -307,11 +315,21 @@ def _execute(kernel: Kernel, core: Core, positional: list[Any], named: dict[str,
 
 
 def _finish(kernel: Kernel, cores: list[Core], host: HostBoundary, result: Any) -> Any:
-    """Check a finished run as a whole, and return its results in the caller's kind."""
+    """Check a finished run of a rank as a whole, and return its results in the caller's kind."""
     check_outputs(result, cores[0], definition_place(kernel.function))
     for core in cores:
         check_capacity(core)
     return host.carry_out(result)
+
+
+def _detect(
+    kernel: Kernel, tracker: Detectors | None, ended: list[tuple[HostBoundary, Any]]
+) -> None:
+    """Let the detectors look at a run whose ranks have all ended."""
+    if tracker is not None:
+        returned = [tensor for _, result in ended for tensor in tensors_of(result)]
+        arguments = [argument for host, _ in ended for argument in host.arguments]
+        tracker.finish(returned, arguments, kernel.function, definition_place(kernel.function))
 
 
 def _run_cluster(
@@ -320,6 +338,7 @@ def _run_cluster(
     recorder: Recorder,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    tracker: Detectors | None,
 ) -> Any:
     """Run a kernel on two cores, on several ranks, or both; every core has a thread of its own."""
     cores = kernel.cores or 1
@@ -338,7 +357,10 @@ def _run_cluster(
     for rank, (rank_args, rank_kwargs) in enumerate(_arguments_by_rank(options, args, kwargs)):
         shared = SharedHbm(SharedAccess) if cores > 1 else None
         members = [Member(cluster, rank, number) for number in range(cores)]
-        made = [_core(options, recorder, kernel, member=m, shared=shared) for m in members]
+        made = [
+            _core(options, recorder, kernel, member=m, shared=shared, tracker=tracker)
+            for m in members
+        ]
         host = HostBoundary(kernel.function, kernel.parameters, made[0], MemoryRegion.shared_hbm)
         positional, named = host.bring_in(*kernel.arguments(rank_args, rank_kwargs))
         for member, core in zip(members, made, strict=True):
@@ -348,13 +370,15 @@ def _run_cluster(
             bodies.append((member.label, body))
         by_rank.append((shared, made, host))
     results = cluster.schedule.run(bodies)
-    outputs = []
+    outputs, ended = [], []
     for rank, (shared, made, host) in enumerate(by_rank):
         if shared is not None:
             _check_shared(shared, made)
         returned = results[rank * cores : (rank + 1) * cores]
         result = next((r for r in returned if r is not None), None)
         outputs.append(_finish(kernel, made, host, result))
+        ended.append((host, result))
+    _detect(kernel, tracker, ended)
     return outputs if options.ranks > 1 else outputs[0]
 
 

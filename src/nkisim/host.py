@@ -26,7 +26,7 @@ from nkisim.memory import (
 from nkisim.parts import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 
-__all__ = ["HostBoundary", "definition_place", "kernel_name", "kernel_parameters"]
+__all__ = ["HostBoundary", "definition_place", "kernel_name", "kernel_parameters", "tensors_of"]
 
 ANNOTATION = declare(
     "L064",
@@ -195,6 +195,11 @@ class HostBoundary:
                     place=definition_place(self._function),
                 )
 
+    @property
+    def arguments(self) -> list[tuple[str, NkiTensor]]:
+        """The tensors that came in, with their names."""
+        return [(name, found) for name, _, found in self._inputs]
+
     # -- out ---------------------------------------------------------------------------------------
 
     def carry_out(self, result: Any) -> Any:
@@ -203,7 +208,7 @@ class HostBoundary:
         return rebuilt(result, self._export) if self._core.values else None
 
     def _update_inputs(self, result: Any) -> None:
-        returned = {id(t.alloc) for t in _tensors(result)}
+        returned = {id(t.alloc) for t in tensors_of(result)}
         for name, original, found in self._inputs:
             if not found.alloc.written or original is None:
                 continue
@@ -241,10 +246,11 @@ class HostBoundary:
         return _to_torch(array, result.dtype, self._torch_device) if self._uses_torch else array
 
 
-def _tensors(result: Any) -> list[NkiTensor]:
+def tensors_of(result: Any) -> list[NkiTensor]:
+    """Return the tensors in what a kernel returned."""
     if isinstance(result, NkiTensor):
         return [result]
-    return [tensor for _, part in parts_of(result) for tensor in _tensors(part)]
+    return [tensor for _, part in parts_of(result) for tensor in tensors_of(part)]
 
 
 def _assign(original: Any, found: NkiTensor) -> None:

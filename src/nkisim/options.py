@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nkisim.arch import Generation, resolve_target
+from nkisim.checks.detectors import DETECTORS
 from nkisim.diagnostics import RULES, Strictness
 from nkisim.machine import RELEASES, Event
 
@@ -45,6 +46,9 @@ class SimOptions:
             ``"0.3.0"`` or ``"0.5.0"``.
         source: Whether ``check`` looks at the source of a kernel too; None reads
             NKISIM_SOURCE_RULES at each call, where only ``0`` turns it off. A simulation does not.
+        detect: Names of the detectors that follow the run: ``"lostwork"``, ``"races"`` and
+            ``"size"``; None runs all of them in ``check`` and none elsewhere.
+        most_instructions: Unrolled instructions per engine from which on ``"size"`` warns.
         schedule_seed: Lets the cores of a run take turns at random between instructions, the same
             way in every run with this seed; None lets them advance at equal pace, one instruction
             each.
@@ -61,6 +65,8 @@ class SimOptions:
     errors: tuple[str, ...] = ()
     release: str = "0.3.0"
     source: bool | None = None
+    detect: tuple[str, ...] | None = None
+    most_instructions: int = 250_000
 
     def __post_init__(self) -> None:
         if self.strictness not in _LEVELS:
@@ -72,8 +78,17 @@ class SimOptions:
         unknown = [rule for rule in self.errors if rule not in RULES]
         if unknown:
             raise ValueError(f"errors: got {unknown[0]!r}, accepted: ids of rules, such as 'D020'")
+        for name in self.detect or ():
+            if name not in DETECTORS:
+                raise ValueError(f"detect: got {name!r}, accepted: {', '.join(DETECTORS)}")
         if self.release not in RELEASES:
             raise ValueError(f"release: got {self.release!r}, accepted: {', '.join(RELEASES)}")
+
+    def detectors(self) -> tuple[str, ...]:
+        """Return the names of the detectors that follow a run."""
+        if self.detect is not None:
+            return self.detect
+        return DETECTORS if self.strictness == "check" else ()
 
     def generation(self) -> Generation:
         """Return the target of a call made now."""

@@ -28,8 +28,8 @@ no finding at all, or warnings of the one rule that it names.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -62,6 +62,7 @@ class Twin:
         ranks: Number of ranks.
         in_source: True when the mistake is found in the source.
         parts: Functions and classes beside the bad kernel that hold marks.
+        options: Options of the run, for limits that only a long kernel would reach.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Twin:
     ranks: int = 1
     in_source: bool = False
     parts: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rule(self) -> str:
@@ -127,6 +129,7 @@ def twin(
     mended: Sequence[Any] | None = None,
     cores: int | None = None,
     ranks: int = 1,
+    options: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin."""
 
@@ -140,6 +143,7 @@ def twin(
             targets,
             cores=cores,
             ranks=ranks,
+            options=options or {},
         )
         TWINS.append(found)
         return bad

@@ -275,8 +275,14 @@ def bad_A033_range_select(scores, low, high):
 
 
 def good_A033_range_select(scores, low, high):
-    tile = nl.load(scores)
-    nisa.affine_select(tile, [[-1, 32]], 0, tile, -1e30, cmp_op=nl.greater_equal)
+    tile, first, last = nl.load(scores), nl.load(low), nl.load(high)
+    place = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.iota(place, [[1, 32]], 0, 0)
+    inside = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(inside, place, nl.greater_equal, first)
+    nisa.tensor_scalar(place, place, nl.less, last)
+    nisa.tensor_tensor(inside, inside, place, nl.multiply)
+    nisa.tensor_tensor(tile, tile, inside, nl.multiply)
     return stored(tile)
 
 

@@ -54,12 +54,12 @@ def good_L064(a: nt.tensor[64, 32]):
 
 @twin(32, mended=(f32(64, 32),))  # here
 def bad_L066(columns):  # here
-    tile = nl.zeros((64, columns), dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.ones((64, columns), dtype=nl.float32, buffer=nl.sbuf)
     return stored(tile)
 
 
-def good_L066(a):
-    tile = nl.zeros(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+def good_L066(ones):
+    tile = nl.load(ones)
     return stored(tile)
 
 

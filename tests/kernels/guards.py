@@ -263,7 +263,7 @@ def G20_hbm_to_hbm(a):
     return out
 
 
-@guard(f32(64, 32))
+@guard(f32(64, 32), warns="W004")
 def G26_unused_tiles_and_unread_writes(a):
     tile = nl.load(a)
     spare = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)

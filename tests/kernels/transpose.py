@@ -252,4 +252,4 @@ def bad_D009_matmul(a, one):
 def good_D009_matmul(a, one):
     turned = nl.ndarray((32, 64), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_transpose(dst=turned, src=a)
-    return stored(turned)
+    return stored(turned), stored(nl.load(one))

@@ -21,6 +21,7 @@ from kernels import (
     memory,
     mx,
     placement,
+    races,
     random,
     ranks,
     registers,
@@ -29,6 +30,7 @@ from kernels import (
     values,
     views,
     whole,
+    work,
 )
 from nkisim import check, check_source, simulate
 from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
@@ -47,6 +49,7 @@ MODULES = (
     memory,
     mx,
     placement,
+    races,
     ranks,
     random,
     registers,
@@ -55,8 +58,12 @@ MODULES = (
     values,
     views,
     whole,
+    work,
 )
-NOT_WATCHED_IN_SIMULATE = {"D042"}  # looking at every value of every result costs too much there
+NOT_WATCHED_IN_SIMULATE = {
+    "D031",
+    "D042",
+}  # looking at every value of every result costs too much there
 
 IN_RUNS = [twin for twin in TWINS if not (twin.on_host or twin.in_source)]
 IN_SOURCE = [twin for twin in TWINS if twin.in_source]
@@ -85,18 +92,24 @@ each_host_twin = pytest.mark.parametrize("twin", [pytest.param(t, id=t.name) for
 
 
 def simulated(twin, target, **options):
-    """The simulation of the bad twin."""
+    """The simulation of the bad twin, followed by the detector that its rule needs."""
+    detector = RULES[twin.rule].detector
+    options |= {**twin.options, "detect": (detector,) if detector else None}
     return simulate(twin.launched(twin.bad), target=target, ranks=twin.ranks, **options)
 
 
+def checked(twin, kernel, target, **options):
+    """The check of one of the two kernels."""
+    launched = twin.launched(kernel)
+    return check(launched, target=target, ranks=twin.ranks, **twin.options, **options)
+
+
 def report_of_bad(twin, target):
-    checked = check(twin.launched(twin.bad), target=target, ranks=twin.ranks, source=True)
-    return checked(*twin.arguments(twin.inputs))
+    return checked(twin, twin.bad, target, source=True)(*twin.arguments(twin.inputs))
 
 
 def report_of_good(twin, target):
-    checked = check(twin.launched(twin.good), target=target, ranks=twin.ranks, source=True)
-    return checked(*twin.arguments(twin.mended))
+    return checked(twin, twin.good, target, source=True)(*twin.arguments(twin.mended))
 
 
 def finding_of(twin, findings):
@@ -243,8 +256,7 @@ def test_a_run_without_values_finds_the_same(twin, target):
         pytest.skip("the kernel branches or addresses by a value that it loads")
 
     def codes(kernel, inputs, values):
-        checked = check(twin.launched(kernel), target=target, ranks=twin.ranks, values=values)
-        report = checked(*twin.arguments(inputs))
+        report = checked(twin, kernel, target, values=values)(*twin.arguments(inputs))
         return {f.rule.id for f in report.findings if not f.rule.on_values}
 
     for kernel, inputs in ((twin.bad, twin.inputs), (twin.good, twin.mended)):

@@ -14,6 +14,7 @@ from nkisim.diagnostics.findings import (
 from nkisim.diagnostics.frames import (
     Place,
     caught_by_own,
+    loops_around,
     user_line,
     user_place,
     user_stacklevel,
@@ -37,6 +38,7 @@ __all__ = [
     "caught_by_own",
     "declare",
     "flag",
+    "loops_around",
     "user_line",
     "user_place",
     "user_stacklevel",

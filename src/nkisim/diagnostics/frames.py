@@ -15,11 +15,15 @@ from types import FrameType, TracebackType
 __all__ = [
     "Place",
     "caught_by_own",
+    "loops_around",
     "user_line",
     "user_place",
     "user_stacklevel",
     "users_traceback",
 ]
+
+_Loops = tuple[tuple[int, int, int, str], ...]
+"""Line of the header, first and last line of the body, and target of loops."""
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 
@@ -114,11 +118,27 @@ def _is_own(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_PACKAGE)
 
 
+def loops_around(frame: FrameType | None) -> Iterator[tuple[str, int, str, int]]:
+    """Return the loops that a call is in, innermost first: file, line of the header, name, value.
+
+    Goes up through the functions of the user, as far as they are called from each other.
+    """
+    while frame is not None and _is_own(frame):
+        frame = frame.f_back
+    while frame is not None and not _is_own(frame):
+        file = frame.f_code.co_filename
+        for header, first, last, name in reversed(_loops_of(file)):
+            if first <= frame.f_lineno <= last:
+                value = frame.f_locals.get(name)
+                if isinstance(value, int):
+                    yield file, header, name, value
+        frame = frame.f_back
+
+
 def _loop_indices(frame: FrameType) -> tuple[tuple[str, int], ...]:
     """Read the integer targets of the ``for`` loops that enclose the frame's line."""
     indices = []
-    source = "".join(linecache.getlines(frame.f_code.co_filename))
-    for first, last, name in _loops(source):
+    for _, first, last, name in _loops_of(frame.f_code.co_filename):
         if first <= frame.f_lineno <= last:
             value = frame.f_locals.get(name)
             if isinstance(value, int):
@@ -126,15 +146,28 @@ def _loop_indices(frame: FrameType) -> tuple[tuple[str, int], ...]:
     return tuple(indices)
 
 
+_FILES: dict[str, tuple[list[str], _Loops]] = {}
+"""The loops of the files that were asked for, with the lines that they were read from."""
+
+
+def _loops_of(file: str) -> _Loops:
+    """Return the loops of a file as it is now; every watched instruction asks."""
+    lines = linecache.getlines(file)
+    known = _FILES.get(file)
+    if known is None or known[0] is not lines:
+        known = _FILES[file] = (lines, _loops("".join(lines)))
+    return known[1]
+
+
 @lru_cache(maxsize=64)
-def _loops(source: str) -> tuple[tuple[int, int, str], ...]:
-    """List (first body line, last line, target name) of every simple ``for`` loop of a source."""
+def _loops(source: str) -> _Loops:
+    """List header, first body line, last line and target name of every simple ``for``."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return ()
     found = [
-        (node.body[0].lineno, node.end_lineno or node.lineno, node.target.id)
+        (node.lineno, node.body[0].lineno, node.end_lineno or node.lineno, node.target.id)
         for node in ast.walk(tree)
         if isinstance(node, ast.For) and isinstance(node.target, ast.Name)
     ]

@@ -34,6 +34,8 @@ class Rule:
         matters: One sentence: what the compiler or the device would do.
         meaningless: True when no natural result exists, so that every strictness level stops there.
         on_values: True when it looks at values, so that a run without values does not find it.
+        detector: What finds it, for rules that a simulation looks for only when asked to: ``check``
+            asks for all.
         since: Version of nkisim that introduced the rule.
     """
 
@@ -44,6 +46,7 @@ class Rule:
     matters: str
     meaningless: bool = False
     on_values: bool = False
+    detector: str = ""
     since: str = "0.1.0"
 
     def __str__(self) -> str:
@@ -59,10 +62,11 @@ def declare(
     *,
     meaningless: bool = False,
     on_values: bool = False,
+    detector: str = "",
 ) -> Rule:
     """Register and return a rule; an id can be declared only once."""
     if id in _REGISTRY:
         raise ValueError(f"rule {id} is declared twice: {_REGISTRY[id].slug} and {slug}")
-    rule = Rule(id, slug, severity, checks, matters, meaningless, on_values)
+    rule = Rule(id, slug, severity, checks, matters, meaningless, on_values, detector)
     _REGISTRY[id] = rule
     return rule

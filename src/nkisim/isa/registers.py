@@ -173,7 +173,8 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
     core.begin(shared=element.buffer is MemoryRegion.shared_hbm)
     source = admit_static(core, element, name, argument)
     source.alloc.life.read(core.clock)
-    return prepare_read(source, name, argument, decides=True).reshape(-1)[0]
+    with core.tracked(name, read=source):
+        return prepare_read(source, name, argument, decides=True).reshape(-1)[0]
 
 
 def _register(name: str, argument: str, value: Any) -> VirtualRegister:
@@ -224,5 +225,6 @@ def register_store(dst: Any, src: Any) -> None:
     core.begin(shared=target.buffer is MemoryRegion.shared_hbm)
     storage = target.alloc.storage_dtype(target.dtype)
     bits = np.array([value], np.int64)
-    commit(target, bits.astype(storage).reshape(target.shape))
+    with core.tracked("register_store", written=target):
+        commit(target, bits.astype(storage).reshape(target.shape))
     target.alloc.life.written(core.clock)

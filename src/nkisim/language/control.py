@@ -10,7 +10,7 @@ import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.isa import VirtualRegister
-from nkisim.machine import CORE, current_core
+from nkisim.machine import CORE, LoopKind, current_core
 from nkisim.memory import DynSlice
 from nkisim.memory.rules import FRACTIONAL_EXTENT
 from nkisim.spec.signatures import checked_call
@@ -87,9 +87,9 @@ def _range(function: str, start: Any, stop: Any, step: Any) -> range:
 
 
 @checked_call("nl.affine_range", _RETIRED)
-def affine_range(start: Any, stop: Any = None, step: Any = 1) -> range:
+def affine_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     """Return the iterations of a loop without dependencies between them; unrolled."""
-    return _range("affine_range", start, stop, step)
+    return _followed("affine", _range("affine_range", start, stop, step))
 
 
 @checked_call("nl.sequential_range", _RETIRED)
@@ -105,7 +105,7 @@ def static_range(start: Any, stop: Any = None, step: Any = 1) -> range:
 
 
 @checked_call("nl.dynamic_range", _RETIRED)
-def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> range:
+def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     """Return the iterations of a loop that runs on the device; bounds may be registers."""
     if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 1:
         flag(
@@ -127,7 +127,15 @@ def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> range:
             fix="end the region before the loop, or open it inside the body",
         )
     first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
-    return _range("dynamic_range", first, last, step)
+    return _followed("dynamic", _range("dynamic_range", first, last, step))
+
+
+def _followed(kind: LoopKind, values: range) -> Any:
+    """Return the iterations of a loop, for a tracker to follow if there is one."""
+    core = CORE.get()
+    if core is None or core.tracker is None:
+        return values
+    return core.tracker.iterations(core, kind, values)
 
 
 @checked_call("nl.ds")

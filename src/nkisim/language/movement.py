@@ -134,5 +134,8 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
 )
 def device_print(print_prefix: str, tensor: Any) -> None:
     """Print a prefix and the values of a tensor, at once, to standard output."""
-    current_core("nl.device_print")
+    core = current_core("nl.device_print")
+    if isinstance(tensor, NkiTensor):
+        with core.tracked("device_print", read=tensor):
+            pass
     print(f"{print_prefix} {tensor!r}")

@@ -6,8 +6,10 @@ from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import CORE, RELEASES, Core, Event, Garbage, current_core
 from nkisim.machine.dispatch import instruction
 from nkisim.machine.door import Rows, admit_static
-from nkisim.machine.plan import Plan, check_finite, make_plan
+from nkisim.machine.finite import check_finite
+from nkisim.machine.plan import Plan, make_plan
 from nkisim.machine.schedule import Schedule, Stopped
+from nkisim.machine.tracking import Effect, LoopKind, Step, Tracker
 from nkisim.machine.transfer import Loaded, Partial
 
 __all__ = [
@@ -15,15 +17,19 @@ __all__ = [
     "RELEASES",
     "Cluster",
     "Core",
+    "Effect",
     "Event",
     "Garbage",
     "Loaded",
+    "LoopKind",
     "Member",
     "Partial",
     "Plan",
     "Rows",
     "Schedule",
+    "Step",
     "Stopped",
+    "Tracker",
     "admit_static",
     "check_finite",
     "commit",

@@ -12,6 +12,7 @@ import numpy as np
 from nkisim.arch import Generation
 from nkisim.diagnostics import Place, Recorder, flag
 from nkisim.machine.cluster import Member
+from nkisim.machine.tracking import Effect, Step, Tracked, Tracker
 from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
@@ -92,6 +93,7 @@ class Core:
         plans: Checked calls, by signature; shared by all runs with the same settings.
         generators: Random number generators of the engines, made by the instructions that use them.
         watchers: Called with an ``Event`` after every instruction.
+        tracker: Told of every instruction before and after it runs, or None.
         values: False when no numbers are computed.
         plain: True when numbers are computed and nobody looks at them or waits for a turn.
         fast: True when arithmetic may round otherwise for speed.
@@ -101,6 +103,7 @@ class Core:
             None for a core on its own.
         program_id, num_programs, has_grid: Position in the launch grid.
         no_reorder_depth: How many ``nl.no_reorder`` regions are open.
+        mask_fills: Where the lowest float32 number first became minus infinity.
         garbage: What the running instruction has read that was made of unwritten elements.
     """
 
@@ -113,6 +116,7 @@ class Core:
         "generation",
         "generators",
         "has_grid",
+        "mask_fills",
         "member",
         "memory",
         "no_reorder_depth",
@@ -123,6 +127,7 @@ class Core:
         "recorder",
         "release",
         "tick",
+        "tracker",
         "values",
         "watchers",
     )
@@ -140,6 +145,7 @@ class Core:
         release: str = RELEASES[0],
         member: Member | None = None,
         shared: SharedHbm | None = None,
+        tracker: Tracker | None = None,
     ) -> None:
         self.generation = generation
         self.memory = CoreMemory(generation, precise=precise, values=values, shared=shared)
@@ -149,7 +155,8 @@ class Core:
         self.fast = fast
         self.release = release
         self.recorder = recorder
-        self.plain = values and member is None and not watchers and not recorder.watches_values
+        self.tracker = tracker
+        self.plain = not (member or watchers or tracker or recorder.watches_values or not values)
         self.clock = 0
         self.plans = _PLANS.setdefault((generation.number, precise), Plans())
         self.watchers = watchers
@@ -160,6 +167,7 @@ class Core:
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)
         self.garbage: list[Garbage] = []
+        self.mask_fills: list[Place] = []
         self.generators: dict[Engine, Any] = {}
 
     def begin(self, *, shared: bool) -> None:
@@ -167,6 +175,14 @@ class Core:
         self.clock += 1
         if self.tick is not None:
             self.tick(shared)
+
+    def tracked(
+        self, name: str, *, read: NkiTensor | None = None, written: NkiTensor | None = None
+    ) -> Tracked:
+        """Return a context that tells the tracker, if any, of an instruction without a plan."""
+        reads = () if read is None else (Effect("src", read),)
+        writes = () if written is None else (Effect("dst", written),)
+        return Tracked(self.tracker, Step(self, name, Engine.unknown, reads, writes, lasts=True))
 
     def scratch(self, rows: int, columns: int) -> np.ndarray:
         """Return a float32 array to compute in; its contents last until the next call."""

@@ -87,6 +87,8 @@ def _offsets(
     name = f"{indirect.kind}_offset of {operand}"
     tile = admit_static(core, source, instruction, name)
     tile.alloc.life.read(core.clock)
+    if core.tracker is not None:
+        core.tracker.names(tile)
     if not core.values:
         if tile.indirect is None:
             trace_read(tile, instruction, name, decides=True)

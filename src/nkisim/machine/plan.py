@@ -23,10 +23,13 @@ from nkisim.machine.accesses import (
 from nkisim.machine.blocks import Blocks, make_blocks
 from nkisim.machine.core import Core, Event
 from nkisim.machine.door import Rows, admit
+from nkisim.machine.effects import step_of
+from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
 from nkisim.machine.quick import Quick, make_quick
 from nkisim.machine.spread import Target, spread_garbage
 from nkisim.machine.sums import begin_sum, note_sum
+from nkisim.machine.tracking import Step
 from nkisim.machine.transfer import (
     Loader,
     Storer,
@@ -41,7 +44,7 @@ from nkisim.spec.enums import oob_mode as OobMode
 from nkisim.spec.instruction import Arithmetic, Instruction, Shortcut
 from nkisim.spec.operands import Operand
 
-__all__ = ["Plan", "check_finite", "make_plan"]
+__all__ = ["Plan", "make_plan"]
 
 
 Note = Callable[[Any], object]
@@ -231,6 +234,10 @@ class Plan:
         for index in self.lists:
             for tensor in values[index]:
                 tensor.alloc.life.last_use = clock
+        tracker, step = core.tracker, None
+        if tracker is not None:
+            step = self._step(core, arguments)
+            tracker.before(step)
         if self.may_overlap:
             self._check_overlap(arguments)
         if self.follow is not None:
@@ -243,6 +250,8 @@ class Plan:
         if core.garbage:
             targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
             spread_garbage(core, self.instruction, targets, result)
+        if tracker is not None and step is not None:
+            tracker.after(step)
         if core.watchers:
             self._emit(core, arguments)
 
@@ -306,8 +315,8 @@ class Plan:
                 core, tensors[index], arguments[accumulate], self.instruction.name
             )
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
-        if self.widened and watched and not core.garbage:
-            check_finite(self.instruction.name, arguments, result)
+        if watched and not core.garbage:
+            self._watch(core, arguments, result, tensors)
         stores = self.stores
         if len(stores) == 1 and type(result) is not tuple:
             index, store, note = stores[0]
@@ -322,6 +331,16 @@ class Plan:
             else:
                 store(tensors[index], part)
         return result
+
+    def _watch(self, core: Core, arguments: list[Any], result: Any, tensors: Sequence[Any]) -> None:
+        """Look at the values of a result, before it is rounded into its destination."""
+        if self.widened:
+            check_finite(self.instruction.name, arguments, result)
+        if self.writes:
+            dst = tensors[self.writes[0][0]]
+            if type(dst) is not Rows:
+                first = result[0] if type(result) is tuple else result
+                note_mask_fill(core, arguments, first, dst)
 
     def _take_shortcut(
         self, shortcut: Shortcut, core: Core, arguments: list[Any], tensors: Sequence[Any]
@@ -410,6 +429,15 @@ class Plan:
                 fix="write into a temporary tile",
             )
 
+    def _step(self, core: Core, arguments: Sequence[Any]) -> Step:
+        """Return the call as trackers see it."""
+        reads = [(name, arguments[index], part) for index, name, part, _ in self.notes]
+        for index in self.lists:
+            reads += [(f"srcs[{i}]", t, None) for i, t in enumerate(arguments[index])]
+        writes = [(name, arguments[index], self.parts.get(name)) for index, name in self.writes]
+        lasts = self.follow is not None or self.synchronises
+        return step_of(core, self.instruction, self.engine, reads, writes, lasts=lasts)
+
     def _emit(self, core: Core, tensors: Sequence[Any]) -> None:
         reads = [(name, tensors[index]) for index, name in self.reads]
         for index in self.lists:
@@ -432,27 +460,6 @@ def _same_columns(a: NkiTensor, b: NkiTensor) -> bool:
         b.shape[1:],
         b.strides[1:],
     )
-
-
-def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:
-    """Flag NaN and infinity that an instruction made from finite arguments."""
-    for part in result if type(result) is tuple else (result,):
-        if not isinstance(part, np.ndarray) or np.isfinite(part).all():
-            continue
-        numbers = (float, np.floating, np.ndarray)
-        listed = [value for values in arguments if type(values) is list for value in values]
-        inputs = [value for value in (*arguments, *listed) if isinstance(value, numbers)]
-        if all(np.isfinite(value).all() for value in inputs):
-            at = np.unravel_index(int(np.argmax(~np.isfinite(part))), part.shape)
-            flag(
-                rules.NAN_CREATED,
-                f"{instruction} makes {part[at]} from finite inputs",
-                instruction=instruction,
-                operand="dst",
-                seen=f"{part[at]} at {tuple(int(i) for i in at)}",
-                fix="add an epsilon, subtract the maximum, or clamp the input",
-            )
-        return
 
 
 def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> Plan:

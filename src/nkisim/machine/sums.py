@@ -41,6 +41,14 @@ REUSED_GROUP = declare(
     "the second use of the tile continues the first sum",
 )
 
+LOST_SUM = declare(
+    "W001",
+    "lost-sum",
+    "error",
+    "A matmul with accumulate=False overwrites a sum in PSUM that nothing has read.",
+    "of a loop over K only the last step is left",
+)
+
 
 def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
     """Decide which elements of ``dst`` are added to, and flag broken accumulation groups."""
@@ -62,6 +70,8 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.
     assert state is not None
     owner, region = dst.alloc, dst.region
     if accumulate is not None and not accumulate:
+        if state.unread(owner, region):
+            _flag_lost(name, core, dst)
         return False
     if region is state.current:
         return True
@@ -85,6 +95,22 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.
     elif state.evicted(owner, region):
         _flag_interrupted(name, dst, "read")
     return True
+
+
+def _flag_lost(name: str, core: Core, dst: NkiTensor) -> None:
+    first = [] if core.tracker is None else core.tracker.last_writes(dst)
+    flag(
+        LOST_SUM,
+        f"{name} overwrites the sum in `{dst.name}`, which nothing has read",
+        instruction=name,
+        operand="dst",
+        seen="accumulate=False on a tile that no instruction has read since its last matmul",
+        fix="pass accumulate=(k > 0), so that only the first step overwrites",
+        notes=(
+            f"dst   {dst.describe()}, made at {dst.alloc.line[0]}:{dst.alloc.line[1]}",
+            *(f"lost  {site}" for site in first),
+        ),
+    )
 
 
 def _flag_interrupted(name: str, dst: NkiTensor, how: str) -> None:

@@ -16,22 +16,83 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["MOST_ORIGINS", "Marks", "Runs", "runs_of"]
+__all__ = ["MOST_ORIGINS", "Grains", "Marks", "Runs", "runs_of"]
 
 MOST_ORIGINS = 254
 """The highest number of a finding that a mark can hold."""
 
 
-class Marks:
-    """The written bytes of one block of memory; none, or all of them at first."""
+class Grains:
+    """Something known of every byte of a block of memory, in as few marks as views allow.
 
-    __slots__ = ("_first", "_grain", "_marks", "_size")
+    Args:
+        nbytes: Size of the block.
+        first: What is known of all bytes before a view came.
+        dtype: Of the marks.
+    """
 
-    def __init__(self, nbytes: int, *, written: bool = False) -> None:
+    __slots__ = ("_dtype", "_first", "_grain", "_marks", "_size")
+
+    def __init__(self, nbytes: int, first: int = 0, dtype: type = np.uint8) -> None:
         self._size = nbytes
         self._grain = 0
-        self._first = int(written)
-        self._marks = np.empty(0, np.uint8)
+        self._first = first
+        self._dtype = np.dtype(dtype)
+        self._marks: np.ndarray = np.empty(0, dtype)
+
+    @property
+    def marks(self) -> np.ndarray:
+        """All marks in the order of the bytes; none before a view came."""
+        return self._marks
+
+    def of_runs(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray:
+        """Return the marks of a view; the last dimension is along its dense runs."""
+        unit, extents, steps, *_ = runs_of(start, shape, strides, itemsize)
+        if not unit:
+            return np.empty(0, self._dtype)
+        grain = self._suit(unit)
+        if grain != unit:
+            factor = unit // grain
+            extents = (*extents[:-1], extents[-1] * factor)
+            steps = (*(step * factor for step in steps[:-1]), 1)
+        return self._view(extents, start // grain, steps)
+
+    def of_elements(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray:
+        """Return the marks of a view, those of an element along the last dimension."""
+        grain = self._suit(math.gcd(itemsize, start, *strides))
+        steps = (*(stride // grain for stride in strides), 1)
+        return self._view((*shape, itemsize // grain), start // grain, steps)
+
+    def _view(self, extents: tuple[int, ...], first: int, steps: tuple[int, ...]) -> np.ndarray:
+        width = self._dtype.itemsize
+        if width != 1:
+            first, steps = first * width, tuple(step * width for step in steps)
+        return np.ndarray(extents, self._dtype, self._marks, first, steps)
+
+    def _suit(self, unit: int) -> int:
+        """Return the grain, after splitting marks where a view needs parts of ``unit`` bytes."""
+        unit = math.gcd(unit, self._size)
+        if not self._grain:
+            self._grain = unit
+            self._marks = np.full(self._size // unit, self._first, self._dtype)
+        elif unit % self._grain:
+            finer = math.gcd(unit, self._grain)
+            self._marks = np.repeat(self._marks, self._grain // finer)
+            self._grain = finer
+        return self._grain
+
+
+class Marks(Grains):
+    """The written bytes of one block of memory; none, or all of them at first."""
+
+    __slots__ = ()
+
+    def __init__(self, nbytes: int, *, written: bool = False) -> None:
+        super().__init__(nbytes, int(written))
 
     @property
     def missing_bytes(self) -> int:
@@ -44,79 +105,44 @@ class Marks:
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> None:
         """Mark every element of a view."""
-        self._of_runs(start, shape, strides, itemsize)[...] = 1
+        self.of_runs(start, shape, strides, itemsize)[...] = 1
 
     def add_where(
         self, mask: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
     ) -> None:
         """Mark the elements of a view where ``mask`` is true."""
-        self._of_elements(start, mask.shape, strides, itemsize)[mask] = 1
+        self.of_elements(start, mask.shape, strides, itemsize)[mask] = 1
 
     def add_garbage(
         self, origins: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
     ) -> None:
         """Mark the elements of a view that hold garbage with where it is from, 0 for no garbage."""
         where = origins > 0
-        marks = self._of_elements(start, origins.shape, strides, itemsize)
+        marks = self.of_elements(start, origins.shape, strides, itemsize)
         marks[where] = (origins[where] + 1)[:, None]
 
     def garbage(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray | None:
         """Return where the garbage in a view is from, by element and 0 for none, or None."""
-        if self._of_runs(start, shape, strides, itemsize).max(initial=0) <= 1:
+        if self.of_runs(start, shape, strides, itemsize).max(initial=0) <= 1:
             return None
-        marks = self._of_elements(start, shape, strides, itemsize).max(axis=-1)
+        marks = self.of_elements(start, shape, strides, itemsize).max(axis=-1)
         return np.asarray(np.where(marks > 1, marks - 1, 0), np.uint8)
 
     def sound(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> bool:
         """Tell whether every element of a view was written, and none with garbage."""
-        return bool((self._of_runs(start, shape, strides, itemsize) == 1).all())
+        return bool((self.of_runs(start, shape, strides, itemsize) == 1).all())
 
     def missing(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray | None:
         """Return a mask of the elements of a view with unmarked bytes, None if there are none."""
-        if self._of_runs(start, shape, strides, itemsize).all():
+        if self.of_runs(start, shape, strides, itemsize).all():
             return None
-        return np.asarray(~self._of_elements(start, shape, strides, itemsize).all(axis=-1))
-
-    def _of_runs(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> np.ndarray:
-        """Return the marks of a view; the last dimension is along its dense runs."""
-        unit, extents, steps, *_ = runs_of(start, shape, strides, itemsize)
-        if not unit:
-            return np.empty(0, np.uint8)
-        grain = self._suit(unit)
-        if grain != unit:
-            factor = unit // grain
-            extents = (*extents[:-1], extents[-1] * factor)
-            steps = (*(step * factor for step in steps[:-1]), 1)
-        return np.ndarray(extents, np.uint8, self._marks, start // grain, steps)
-
-    def _of_elements(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> np.ndarray:
-        """Return the marks of a view, those of an element along the last dimension."""
-        grain = self._suit(math.gcd(itemsize, start, *strides))
-        steps = (*(stride // grain for stride in strides), 1)
-        extents = (*shape, itemsize // grain)
-        return np.ndarray(extents, np.uint8, self._marks, start // grain, steps)
-
-    def _suit(self, unit: int) -> int:
-        """Return the grain, after splitting marks where a view needs parts of ``unit`` bytes."""
-        unit = math.gcd(unit, self._size)
-        if not self._grain:
-            self._grain = unit
-            self._marks = np.full(self._size // unit, self._first, np.uint8)
-        elif unit % self._grain:
-            finer = math.gcd(unit, self._grain)
-            self._marks = np.repeat(self._marks, self._grain // finer)
-            self._grain = finer
-        return self._grain
+        return np.asarray(~self.of_elements(start, shape, strides, itemsize).all(axis=-1))
 
 
 class Runs(NamedTuple):

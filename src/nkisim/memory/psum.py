@@ -123,6 +123,13 @@ class AccumulationState:
         """Tell whether the open group of ``region`` was read since its last matmul."""
         return (ref(owner), region) in self._evicted
 
+    def unread(self, owner: Any, region: Region) -> bool:
+        """Tell whether a matmul wrote ``region`` and nothing has touched it since."""
+        group = (ref(owner), region)
+        if group not in self._opened:
+            return False
+        return group not in self._evicted and group not in self._interrupted
+
     def _forget_the_dead(self) -> None:
         """Drop the groups of tensors that no longer exist."""
         dead = {who for who in self._ever_opened if who() is None}

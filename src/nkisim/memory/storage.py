@@ -45,6 +45,7 @@ class Storage:
         version: Counts writes, so that decoded copies know when they are stale.
         psum: Accumulation state of PSUM storages.
         shared: Who wrote what, for storages that two cores use at a time.
+        shadow: What a tracker keeps beside the bytes; None while nobody tracks them.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Storage:
         "data",
         "pitch",
         "psum",
+        "shadow",
         "shared",
         "version",
     )
@@ -68,6 +70,7 @@ class Storage:
         self.complete = written or size == 0
         self.version = 0
         self.shared: Sharing | None = None
+        self.shadow: Any = None
         self.psum = AccumulationState(size, pitch) if psum else None
         self._written: Marks | None = None
         self._pending = size

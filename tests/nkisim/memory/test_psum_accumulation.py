@@ -53,7 +53,8 @@ def test_a_long_contraction(target, mode):
 
 def test_false_keeps_the_last_product_only():
     a, b = whole((256, 8), 0), whole((256, 16), 1)
-    got = nkisim.simulate(k_loop)(a, b, "false")
+    with pytest.warns(nkisim.NkiFindingWarning, match="W001"):
+        got = nkisim.simulate(k_loop)(a, b, "false")
     np.testing.assert_array_equal(got, oracle.matmul(a[128:], b[128:]).value)
 
 
@@ -257,7 +258,8 @@ def two_groups_at_once(stationary, moving):
 
 def test_groups_in_two_tiles_do_not_meet():
     a, b = whole((4, 2 * ROWS), 12), whole((4, COLUMNS), 13)
-    left, right = nkisim.simulate(two_groups_at_once)(a, b)
+    with pytest.warns(nkisim.NkiFindingWarning, match="W001"):
+        left, right = nkisim.simulate(two_groups_at_once)(a, b)
     np.testing.assert_array_equal(left, 4 * oracle.matmul(a[:, :ROWS], b).value)
     np.testing.assert_array_equal(right, 3 * oracle.matmul(a[:, ROWS:], b).value)
 

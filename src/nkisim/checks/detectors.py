@@ -1,0 +1,136 @@
+"""The detectors of a run behind one tracker: each is told of every access, in the same order.
+
+An instruction reads before it writes. Its reads are compared with the last writes and then marked;
+what it is about to destroy is kept, and compared once the results are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from nkisim.checks.history import History
+from nkisim.checks.inputs import InputCoverage
+from nkisim.checks.lostwork import LostWork
+from nkisim.checks.overwritten import Overwritten
+from nkisim.checks.racecheck import Races
+from nkisim.checks.size import Size
+from nkisim.diagnostics import Place
+from nkisim.machine import Effect, LoopKind, Step
+from nkisim.memory import NkiTensor
+
+__all__ = ["DETECTORS", "Detectors"]
+
+DETECTORS = ("lostwork", "races", "size")
+"""What can be asked for by name."""
+
+
+class Detectors:
+    """A tracker for all cores of a run.
+
+    Args:
+        names: Which of ``DETECTORS`` to run.
+        most_instructions: Unrolled instructions per engine from which on a program is too long.
+    """
+
+    def __init__(self, names: Collection[str], most_instructions: int) -> None:
+        self._history = History()
+        lost = "lostwork" in names
+        self._lost = LostWork(self._history) if lost else None
+        self._overwritten = None if self._lost is None else Overwritten(self._history, self._lost)
+        self._inputs = InputCoverage() if lost else None
+        self._races = Races(self._history) if "races" in names else None
+        self._size = Size(self._history, most_instructions) if "size" in names else None
+        self._named: list[NkiTensor] = []
+
+    def names(self, tensor: NkiTensor) -> None:
+        """Note that the coming instruction reads an index tile."""
+        self._named.append(tensor)
+
+    def before(self, step: Step) -> None:
+        """Note that an instruction begins; nothing is written yet."""
+        if self._size is not None:
+            self._size.count(step)
+        named = [Effect("offset", tile) for tile in self._named]
+        self._named.clear()
+        for effect in (*named, *step.reads):
+            self._read(step, effect)
+        if self._overwritten is not None:
+            self._overwritten.before(step)
+        if self._races is not None:
+            self._races.before(step)
+
+    def _read(self, step: Step, effect: Effect) -> None:
+        if self._lost is not None:
+            self._lost.read(effect)
+        if self._inputs is not None:
+            self._inputs.read(effect)
+        if effect.tensor.indirect is not None:
+            return  # where it reads is not known
+        if self._lost is not None and effect.tensor.alloc.life.address is not None:
+            for site in self._history.sites(effect):
+                self._lost.used(site)
+        if self._races is not None and effect.certain:
+            self._races.read(step, effect)
+        self._history.touched(effect).mark_read()
+
+    def after(self, step: Step) -> None:
+        """Note that an instruction has written its results."""
+        if not step.writes:
+            return
+        number = self._history.record(step)
+        if self._overwritten is not None:
+            self._overwritten.after(number)
+        if self._races is not None:
+            self._races.written(step, number)
+        if self._lost is not None:
+            self._lost.written(step, number)
+        for effect in step.writes:
+            if effect.tensor.indirect is None:
+                self._history.touched(effect).put(number)
+
+    def last_writes(self, tensor: NkiTensor) -> list[str]:
+        """Return who wrote a tensor last, with places and loop indices."""
+        return [str(site) for site in self._history.sites(Effect("", tensor))]
+
+    def iterations(self, core: Any, kind: LoopKind, values: range) -> _Iterations:
+        """Return the iterations of a loop, to be followed as they come."""
+        follow = self._history.affine if kind == "affine" else self._history.dynamic
+        return _Iterations(values, lambda: follow(core, values))
+
+    def finish(
+        self,
+        returned: Collection[NkiTensor],
+        arguments: Collection[tuple[str, NkiTensor]],
+        kernel: Callable[..., Any],
+        place: Place,
+    ) -> None:
+        """Flag what a finished run of a kernel shows as a whole; ``place`` is its definition."""
+        if self._lost is not None:
+            self._lost.finish(returned, [tensor for _, tensor in arguments])
+        if self._overwritten is not None:
+            self._overwritten.finish(returned)
+        if self._inputs is not None:
+            self._inputs.finish(arguments, kernel, place)
+        if self._size is not None:
+            self._size.finish()
+
+
+class _Iterations:
+    """A range that tells where its loop stands."""
+
+    def __init__(self, values: range, begin: Callable[[], Iterator[int]]) -> None:
+        self._values = values
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[int]:
+        return self._begin()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: int) -> int:
+        return self._values[index]
+
+    def __repr__(self) -> str:
+        return repr(self._values)

@@ -1,0 +1,234 @@
+"""Who wrote what last: the history that detectors share, by element and for all cores of a run.
+
+Every storage that is touched gets a shadow of stamps. A stamp is the number of the write that came
+last, negative once something has read it, and 0 before the first. Stamps stand for as many bytes as
+the views allow, so most tiles need one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nkisim.diagnostics import Place, user_place
+from nkisim.machine import Effect, Step
+from nkisim.memory import NkiTensor
+from nkisim.memory.marks import Grains
+from nkisim.memory.storage import Storage
+from nkisim.spec.enums import engine as Engine
+
+__all__ = ["History", "Site", "Turn"]
+
+_MOST_PLACES = 1 << 19
+"""Instructions from which on loop indices are no longer kept; every one costs memory."""
+
+
+class Turn(NamedTuple):
+    """One iteration of a loop that was entered: the number of the entry, and the variable."""
+
+    loop: int
+    value: int
+
+
+class Site(NamedTuple):
+    """One write.
+
+    Attributes:
+        instruction: What wrote.
+        engine: On which engine.
+        place: The line, with loop indices.
+        core: Label of the core, empty where there is only one.
+        clock: Number of the instruction on its core.
+        epoch: How often the core had met the other one.
+        turns: Iterations of the loops without an order that it belongs to.
+        owners: Which allocations it wrote.
+        size: Elements of its first result.
+        works: Whether it read a tensor, and its result is all that it does: otherwise it is a fill,
+            or there for something else.
+        indirect: Whether an index in a register or a tile decided where.
+        ordered: Whether it stands in a ``no_reorder`` region.
+    """
+
+    instruction: str
+    engine: Engine
+    place: Place
+    core: str
+    clock: int
+    epoch: int
+    turns: tuple[Turn, ...]
+    owners: tuple[int, ...]
+    size: int
+    works: bool
+    indirect: bool
+    ordered: bool
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What writes of one line have in common."""
+        return self.place.file, self.place.line, self.instruction
+
+    def __str__(self) -> str:
+        engine = "" if self.engine is Engine.unknown else f" on the {self.engine.name} engine"
+        core = f", {self.core}" if self.core else ""
+        return f"{self.instruction} at {self.place}{engine}{core}"
+
+
+class Touched:
+    """The stamps of an operand: a view of its shadow, or parts of one."""
+
+    __slots__ = ("_chosen", "_view")
+
+    def __init__(self, view: np.ndarray, chosen: Any = ...) -> None:
+        self._view = view
+        self._chosen = chosen
+
+    def stamps(self) -> np.ndarray:
+        """Return the stamps; those of parts are copies."""
+        found: np.ndarray = self._view[self._chosen]
+        return found
+
+    def put(self, number: int) -> None:
+        """Note a write."""
+        self._view[self._chosen] = number
+
+    def mark_read(self) -> None:
+        """Note a read."""
+        if self._chosen is ...:
+            np.minimum(self._view, -self._view, out=self._view)
+        else:
+            self._view[self._chosen] = -np.abs(self._view[self._chosen])
+
+    def writers(self) -> list[int]:
+        """Return the numbers of the writes that left something here, read since or not."""
+        return _numbers(np.abs(self.stamps()))
+
+    def unread(self) -> list[int]:
+        """Return the numbers of the writes that nothing has read here."""
+        return _numbers(self.stamps())
+
+
+def _numbers(stamps: np.ndarray) -> list[int]:
+    """Return the positive numbers among stamps."""
+    if not stamps.size:
+        return []
+    high = int(stamps.max())
+    if high <= 0:
+        return []
+    if int(stamps.min()) == high:
+        return [high]
+    return [int(n) for n in np.unique(stamps) if n > 0]
+
+
+class History:
+    """The writes of a run, and the loops that its cores are in."""
+
+    def __init__(self) -> None:
+        self._sites: list[Site] = []
+        self._lines: dict[tuple[str, int], Place] = {}
+        self._entered = 0
+        self._turns: dict[int, list[Turn]] = {}
+        self._repeating: dict[int, int] = {}
+
+    def site(self, number: int) -> Site:
+        """Return the write of a number."""
+        return self._sites[number - 1]
+
+    def record(self, step: Step) -> int:
+        """Keep a write that was made; return its number."""
+        core = step.core
+        member = core.member
+        self._sites.append(
+            Site(
+                step.instruction,
+                step.engine,
+                self._place(),
+                "" if member is None else member.label,
+                core.clock,
+                0 if member is None else member.synchronised,
+                self.turns(core),
+                tuple(id(effect.tensor.alloc.life) for effect in step.writes),
+                step.writes[0].tensor.size,
+                bool(step.reads) and not step.lasts,
+                any(is_indirect(effect) for effect in step.writes),
+                core.no_reorder_depth > 0,
+            )
+        )
+        return len(self._sites)
+
+    def _place(self) -> Place:
+        place = user_place()
+        if len(self._sites) < _MOST_PLACES:
+            return place
+        return self._lines.setdefault((place.file, place.line), Place(place.file, place.line))
+
+    def touched(self, effect: Effect) -> Touched:
+        """Return the stamps of an operand."""
+        shadow = _shadow(effect.tensor.storage)
+        region = effect.tensor.region
+        if effect.rows is not None:
+            return Touched(shadow.of_elements(*region), effect.rows)
+        if effect.part is not None:
+            return Touched(shadow.of_elements(*region), effect.part)
+        return Touched(shadow.of_runs(*region))
+
+    def sites(self, effect: Effect) -> list[Site]:
+        """Return the last writes of what an operand touches."""
+        return [self.site(number) for number in self.touched(effect).writers()]
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    def turns(self, core: Any) -> tuple[Turn, ...]:
+        """Return the iterations of loops without an order that a core is in."""
+        return tuple(self._turns.get(id(core), ()))
+
+    def repeats(self, core: Any) -> bool:
+        """Tell whether a core is in a loop of the device, and not in its first iteration."""
+        return bool(self._repeating.get(id(core), 0))
+
+    def affine(self, core: Any, values: range) -> Iterator[int]:
+        """Return the iterations of a loop without an order."""
+        self._entered += 1
+        loop, turns = self._entered, self._turns.setdefault(id(core), [])
+        depth = len(turns)
+        try:
+            for index in values:
+                turns[depth:] = [Turn(loop, index)]
+                yield index
+        finally:
+            del turns[depth:]
+
+    def dynamic(self, core: Any, values: range) -> Iterator[int]:
+        """Return the iterations of a loop that the device runs."""
+        first = True
+        for index in values:
+            with self._repeated(core, not first):
+                yield index
+            first = False
+
+    @contextmanager
+    def _repeated(self, core: Any, repeated: bool) -> Iterator[None]:
+        self._repeating[id(core)] = self._repeating.get(id(core), 0) + repeated
+        try:
+            yield
+        finally:
+            self._repeating[id(core)] -= repeated
+
+
+def is_indirect(effect: Effect) -> bool:
+    """Tell whether values decide which part of a tensor an operand is."""
+    return effect.rows is not None or effect.tensor.indirect is not None
+
+
+def bits_of(tensor: NkiTensor) -> np.ndarray:
+    """Return a copy of the bits of a tensor's elements."""
+    return np.array(tensor.array).view(f"u{tensor.itemsize}")
+
+
+def _shadow(storage: Storage) -> Grains:
+    if storage.shadow is None:
+        storage.shadow = Grains(storage.data.size, 0, np.int32)
+    found: Grains = storage.shadow
+    return found

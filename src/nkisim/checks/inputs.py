@@ -1,0 +1,172 @@
+"""Inputs that a kernel does not read, or whose tail it leaves out.
+
+An input that the text of the kernel uses may be for another path than the one that was taken, as
+C is where beta is 0. Only one that has no use there but for its shape is unread; and not where no
+other is read either, since a kernel that makes its output from nothing needs some tensor argument.
+
+A tail is what lies behind equal steps along one dimension. Kernels may well take a part of an
+input, such as a triangle or the rows that indices name, so nothing else is said about parts.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from nkisim.checks.langcheck.source import definition_of
+from nkisim.diagnostics import Place, declare, flag
+from nkisim.machine import Effect
+from nkisim.memory import NkiTensor
+from nkisim.memory.marks import Marks
+
+__all__ = ["InputCoverage"]
+
+UNREAD_INPUT = declare(
+    "W005",
+    "unread-input",
+    "warning",
+    "An input is never read, or the last steps along a dimension are left out.",
+    "results do not depend on what the caller passed",
+    detector="lostwork",
+)
+DROPPED_TAIL = declare(
+    "S070",
+    "dropped-tail",
+    "warning",
+    "The tail of an input is never read: the extent is no multiple of the tile, and the number of "
+    "tiles was rounded down.",
+    "the last elements do not enter the result",
+    detector="lostwork",
+)
+
+_MOST_STARTS = 1 << 16
+
+
+class _Input:
+    """What was read of one argument.
+
+    Attributes:
+        read: The elements.
+        starts: First bytes of the views that were read; None when there are too many, or when
+            values chose what was read.
+    """
+
+    __slots__ = ("read", "starts")
+
+    def __init__(self, nbytes: int) -> None:
+        self.read = Marks(nbytes)
+        self.starts: set[int] | None = set()
+
+
+class InputCoverage:
+    """Follows which elements of the arguments are read."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[int, _Input] = {}
+
+    def read(self, effect: Effect) -> None:
+        """Note a read."""
+        tensor = effect.tensor
+        if not tensor.alloc.is_argument or not tensor.size:
+            return
+        found = self._inputs.get(id(tensor.alloc.life))
+        if found is None:
+            found = self._inputs[id(tensor.alloc.life)] = _Input(tensor.storage.data.size)
+        if not effect.plain:
+            found.starts = None
+        elif found.starts is not None:
+            found.starts.add(tensor.start)
+            found.read.add(*tensor.region)
+            if len(found.starts) > _MOST_STARTS:
+                found.starts = None
+
+    def finish(
+        self,
+        arguments: Collection[tuple[str, NkiTensor]],
+        kernel: Callable[..., Any],
+        place: Place,
+    ) -> None:
+        """Flag what was not read of the arguments of a kernel, which is defined at ``place``."""
+        unused = _unused_parameters(kernel) if self._inputs else set()
+        for name, tensor in arguments:
+            if tensor.alloc.written or not tensor.size:
+                continue
+            found = self._inputs.get(id(tensor.alloc.life))
+            if found is None and name in unused:
+                flag(
+                    UNREAD_INPUT,
+                    f"argument {name} is never read",
+                    operand=name,
+                    seen=tensor.describe(),
+                    fix="use it, or drop the parameter",
+                    place=place,
+                )
+            elif found is not None and found.starts is not None:
+                _check_tail(name, tensor, found.read, found.starts, place)
+
+
+def _unused_parameters(kernel: Callable[..., Any]) -> set[str]:
+    """Return the parameters that a kernel's text does not use, but for their shape and type."""
+    definition = definition_of(inspect.unwrap(kernel))
+    if definition is None or isinstance(definition[1], ast.ClassDef):
+        return set()
+    node = definition[1]
+    names = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    described = {
+        id(part.value)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute) and part.attr in ("dtype", "ndim", "shape", "size")
+    }
+    return names - {
+        part.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and id(part) not in described
+    }
+
+
+def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], place: Place) -> None:
+    """Flag an input that is read in equal steps from its beginning, but not to its end."""
+    missing = read.missing(*tensor.region)
+    if missing is None:
+        return
+    axes = [axis for axis in range(missing.ndim) if not _is_uniform(missing, axis)]
+    if len(axes) != 1:
+        return
+    axis = axes[0]
+    line = np.moveaxis(missing, axis, 0).reshape(missing.shape[axis], -1)[:, 0]
+    end, extent = int(line.argmax()), len(line)
+    if not end or not line[end:].all():
+        return
+    stride = tensor.strides[axis]
+    positions = sorted({start // stride % extent for start in starts})
+    step = positions[1] - positions[0] if len(positions) > 1 else 0
+    if step < 2 or positions != list(range(0, end, step)) or end % step:
+        return
+    tail = extent - end
+    if tail == extent % step:
+        rule, why = DROPPED_TAIL, f"{extent} is no multiple of the step {step}"
+        fix = "round the number of tiles up and slice the last one, or assert divisibility"
+    elif tail % step == 0 and tail <= step:
+        rule, why = UNREAD_INPUT, f"the last step of {step} is left out"
+        fix = "let the loop run to the end"
+    else:
+        return
+    flag(
+        rule,
+        f"the last {tail} of {extent} elements of argument {name} along dimension {axis} are never "
+        f"read: {why}",
+        operand=name,
+        seen=f"{name} {tensor.shape}, read up to {end} along dimension {axis} in steps of {step}",
+        fix=fix,
+        place=place,
+    )
+
+
+def _is_uniform(missing: np.ndarray, axis: int) -> bool:
+    """Tell whether all slices across an axis are equal."""
+    first = missing.take([0], axis)
+    return bool((missing == first).all())

@@ -1,0 +1,141 @@
+"""Work that never counts: results that nothing reads, tensors that nobody returns.
+
+A tile counts as lost when nothing reads any of it after its last write, and no other write of the
+same line was ever read: the last turn of a loop often prepares a next one that does not come.
+Something may be missed, nothing is invented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from nkisim.checks.history import History, Site
+from nkisim.diagnostics import Rule, declare, flag
+from nkisim.machine import Effect, Step
+from nkisim.memory import Lifetime, MemoryRegion, NkiTensor, is_hbm
+
+__all__ = ["LostWork"]
+
+UNREAD_LOAD = declare(
+    "W003",
+    "unread-load",
+    "warning",
+    "A tile is loaded from HBM and never read.",
+    "the transfer takes time for nothing, and often another tile was meant further down",
+    detector="lostwork",
+)
+UNREAD_RESULT = declare(
+    "W004",
+    "unread-result",
+    "warning",
+    "A tile is computed and never read, stored or returned.",
+    "the work is lost, and often another operand was meant further down",
+    detector="lostwork",
+)
+LOST_OUTPUT = declare(
+    "W006",
+    "lost-output",
+    "warning",
+    "A tensor in shared HBM is written and neither read nor returned.",
+    "the caller does not get the result",
+    detector="lostwork",
+)
+
+
+@dataclass(slots=True)
+class _Write:
+    """The last write of one or several tiles by one instruction; ``used`` once one is read."""
+
+    site: Site
+    loads: bool
+    used: bool = False
+
+
+class _Pending(NamedTuple):
+    """A tile that nothing has read since its last write."""
+
+    life: Lifetime
+    write: _Write
+    operand: str
+
+
+class LostWork:
+    """Follows which tiles are read after they were written."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._pending: dict[int, _Pending] = {}
+        self._useful: set[tuple[str, int, str]] = set()
+
+    def is_useful(self, site: Site) -> bool:
+        """Tell whether anything that the line of a write has written was ever read."""
+        return site.key in self._useful
+
+    def read(self, effect: Effect) -> None:
+        """Note a read."""
+        self._use(id(effect.tensor.alloc.life))
+
+    def used(self, site: Site) -> None:
+        """Note that what a write left was read, through whatever tensor."""
+        for owner in site.owners:
+            self._use(owner)
+
+    def _use(self, life: int) -> None:
+        found = self._pending.pop(life, None)
+        if found is not None:
+            found.write.used = True
+            self._useful.add(found.write.site.key)
+
+    def written(self, step: Step, number: int) -> None:
+        """Note the writes of an instruction."""
+        site = self._history.site(number)
+        if not site.works:
+            for effect in step.writes:
+                self._pending.pop(id(effect.tensor.alloc.life), None)
+            return
+        loads = any(is_hbm(effect.tensor.buffer) for effect in step.reads)
+        write = _Write(site, loads)
+        for effect in step.writes:
+            life = effect.tensor.alloc.life
+            self._pending[id(life)] = _Pending(life, write, effect.operand)
+
+    def finish(self, returned: Collection[NkiTensor], arguments: Collection[NkiTensor]) -> None:
+        """Flag what was never read in a run that came to its end."""
+        for tensor in (*returned, *arguments):
+            self._use(id(tensor.alloc.life))
+        said: set[tuple[str, int, str]] = set()
+        for life, write, operand in self._pending.values():
+            key = write.site.key
+            if write.used or key in self._useful or key in said:
+                continue
+            if life.region is MemoryRegion.shared_hbm and not returned:
+                continue  # L060 says it
+            said.add(key)
+            _report(life, write, operand)
+
+
+def _report(life: Lifetime, write: _Write, operand: str) -> None:
+    site = write.site
+    called = f"`{life.name}`" if life.name else f"the {life.dtype} {life.shape} tensor"
+    rule: Rule
+    if life.region is MemoryRegion.shared_hbm:
+        rule, fix = LOST_OUTPUT, "return it, or use nl.private_hbm for what stays inside"
+        message = f"{called} in shared HBM is written and neither read nor returned"
+    elif write.loads and life.region is MemoryRegion.sbuf:
+        rule, fix = UNREAD_LOAD, "use the tile, or remove the load"
+        message = f"{site.instruction} loads {called}, which nothing reads"
+    else:
+        rule, fix = UNREAD_RESULT, "store the result or use it, or remove the instruction"
+        message = f"{site.instruction} writes {called} in {life.region.value}, which nothing reads"
+    flag(
+        rule,
+        message,
+        instruction=site.instruction,
+        operand=operand,
+        seen=f"{life.dtype} {life.shape} in {life.region.value}, last written here",
+        fix=fix,
+        notes=(f"{operand}   made at {life.line[0]}:{life.line[1]}, last written by {site}",),
+        place=site.place,
+    )

@@ -1,0 +1,152 @@
+"""Stores that another store destroys before anything has read them.
+
+Elements are compared, so that writing the same bytes twice is no finding; neither is filling or
+copying a tensor first and writing parts of it then. Writes under a mask and by index leave what
+they do not choose, so they destroy nothing here. A write of which anything was read is not lost,
+and one on chip only when all of it is overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nkisim.checks.history import History, Site, bits_of
+from nkisim.checks.lostwork import LostWork
+from nkisim.diagnostics import declare, flag
+from nkisim.machine import Effect, Step
+from nkisim.memory import Lifetime, NkiTensor, is_hbm
+from nkisim.memory.region import is_psum
+
+__all__ = ["Overwritten"]
+
+OVERWRITTEN_OUTPUT = declare(
+    "M007",
+    "overwritten-output",
+    "warning",
+    "An element of an output is written twice with different values and not read in between.",
+    "which value stays depends on the order, and tiles that overlap are a usual cause",
+    on_values=True,
+    detector="lostwork",
+)
+OVERWRITTEN_STORE = declare(
+    "W002",
+    "overwritten-store",
+    "warning",
+    "A result or a load is overwritten before anything reads it.",
+    "the first write was for nothing, or the second went to the wrong place",
+    on_values=True,
+    detector="lostwork",
+)
+
+
+class _Threatened(NamedTuple):
+    """An operand that is about to be written over work that nothing has read."""
+
+    effect: Effect
+    numbers: list[int]
+    before: np.ndarray
+
+
+@dataclass(slots=True)
+class _Loss:
+    """A write that was destroyed by another."""
+
+    first: Site
+    second: Site
+    life: Lifetime
+    elements: int
+    element: tuple[int, ...]
+    values: tuple[object, object]
+
+
+class Overwritten:
+    """Compares what is written with what was there and unread."""
+
+    def __init__(self, history: History, lost: LostWork) -> None:
+        self._history = history
+        self._lost = lost
+        self._threatened: list[_Threatened] = []
+        self._losses: dict[tuple[object, ...], _Loss] = {}
+
+    def before(self, step: Step) -> None:
+        """Keep what an instruction may destroy."""
+        self._threatened.clear()
+        if not step.core.values:
+            return
+        for effect in step.writes:
+            if not effect.plain or is_psum(effect.tensor.buffer):
+                continue
+            numbers = [
+                number
+                for number in self._history.touched(effect).unread()
+                if self._history.site(number).works and len(self._history.site(number).owners) == 1
+            ]
+            if numbers:
+                self._threatened.append(_Threatened(effect, numbers, bits_of(effect.tensor)))
+
+    def after(self, number: int) -> None:
+        """Find what was destroyed; the stamps are still those from before."""
+        for effect, numbers, before in self._threatened:
+            changed = before != bits_of(effect.tensor)
+            if not changed.any():
+                continue
+            shadow = effect.tensor.storage.shadow
+            stamps = shadow.of_elements(*effect.tensor.region)
+            for first in numbers:
+                if effect.tensor.size < self._history.site(first).size:
+                    continue
+                if not _is_lost(effect.tensor, stamps, shadow.marks, first):
+                    continue
+                where = (stamps == first).all(axis=-1)
+                old = before[where]
+                lost = where & changed
+                if lost.any() and (old != old.flat[0]).any():
+                    self._keep(effect.tensor, first, number, lost, before)
+        self._threatened.clear()
+
+    def _keep(
+        self, tensor: NkiTensor, first: int, second: int, lost: np.ndarray, before: np.ndarray
+    ) -> None:
+        sites = self._history.site(first), self._history.site(second)
+        life = tensor.alloc.life
+        found = self._losses.get((sites[0].key, sites[1].key))
+        if found is not None:
+            found.elements += int(lost.sum())
+            return
+        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(lost)), lost.shape))
+        values = before.view(tensor.array.dtype)[at], tensor.array[at]
+        self._losses[sites[0].key, sites[1].key] = _Loss(*sites, life, int(lost.sum()), at, values)
+
+    def finish(self, returned: Collection[NkiTensor]) -> None:
+        """Flag what was destroyed."""
+        outputs = {id(tensor.alloc.life) for tensor in returned}
+        for loss in self._losses.values():
+            output = id(loss.life) in outputs
+            if not output and self._lost.is_useful(loss.first):
+                continue
+            called = f"`{loss.life.name}`" if loss.life.name else f"the {loss.life.shape} tensor"
+            flag(
+                OVERWRITTEN_OUTPUT if output else OVERWRITTEN_STORE,
+                f"{loss.second.instruction} overwrites {loss.elements} elements of {called} in "
+                f"{loss.life.region.value} that {loss.first.instruction} wrote and nothing has "
+                "read",
+                instruction=loss.second.instruction,
+                operand="dst",
+                seen=f"{loss.values[0]} becomes {loss.values[1]} at {loss.element} of the view",
+                fix="drop the first write, or correct the place of one of the two",
+                notes=(f"first   {loss.first}", f"second  {loss.second}"),
+                place=loss.second.place,
+            )
+
+
+def _is_lost(tensor: NkiTensor, stamps: np.ndarray, marks: np.ndarray, number: int) -> bool:
+    """Tell whether none of a write was read, and on chip also whether all of it is here."""
+    if (marks == -number).any():
+        return False
+    if is_hbm(tensor.buffer):
+        return True
+    return np.count_nonzero(stamps == number) == np.count_nonzero(marks == number)

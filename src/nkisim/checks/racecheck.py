@@ -1,0 +1,216 @@
+"""Accesses to the same bytes whose order nothing guarantees, on one core.
+
+The compiler orders what it sees to depend on each other. It does not see through two tensors placed
+over each other, nor through addresses that are data; and a loop without an order gives none.
+Accesses of two cores are followed in ``machine.sharing``, in simulations too.
+"""
+
+from __future__ import annotations
+
+from nkisim.checks.history import History, Site, Turn, bits_of, is_indirect
+from nkisim.diagnostics import declare, flag, user_place
+from nkisim.machine import Effect, Step
+from nkisim.memory import NkiTensor, is_hbm
+
+__all__ = ["Races"]
+
+ALIASED_READ = declare(
+    "R001",
+    "aliased-read",
+    "error",
+    "A tensor is read where another tensor at an overlapping address was written last.",
+    "no dependency is tracked between two tensors, so the read may come before the write",
+    detector="races",
+)
+CARRIED = declare(
+    "R003",
+    "carried-dependency",
+    "warning",
+    "An iteration of nl.affine_range reads what another iteration wrote.",
+    "the iterations may run in any order; 0.3.0 unrolls them in order, other releases need not",
+    detector="races",
+)
+INDEXED_DEPENDENCY = declare(
+    "R004",
+    "indexed-dependency",
+    "warning",
+    "HBM is read that a DMA wrote by index.",
+    "where a dependency hangs on data, the compiler may miss it",
+    detector="races",
+    on_values=True,
+)
+PERHAPS_DEPENDENT = declare(
+    "M041",
+    "perhaps-dependent",
+    "note",
+    "An HBM tensor is read after a DMA wrote elsewhere in it by index.",
+    "with other indices the two would depend on each other, which the compiler may miss",
+    detector="races",
+    on_values=True,
+)
+UNORDERED_SCATTERS = declare(
+    "R018",
+    "unordered-scatters",
+    "warning",
+    "Two indexed DMA writes put different values into the same place, and nothing reads between.",
+    "they may be in different queues, and which comes last is not specified",
+    detector="races",
+    on_values=True,
+)
+
+
+class Races:
+    """Compares every access with the last write of the same bytes."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._scattered: set[int] = set()
+        self._scatters: list[tuple[Effect, int, object]] = []
+
+    def read(self, step: Step, effect: Effect) -> None:
+        """Compare a read with who wrote there last."""
+        tensor = effect.tensor
+        life = tensor.alloc.life
+        turns = self._history.turns(step.core)
+        scattered = id(life) in self._scattered
+        if not (turns or life.address is not None or scattered):
+            return
+        sites = self._history.sites(effect)
+        if life.address is not None:
+            for site in sites:
+                if id(life) not in site.owners and not 0 <= life.first_use < site.clock:
+                    _report_alias(step, effect, site)
+        for site in sites if turns else ():
+            turn = _other_turn(site.turns, turns)
+            if turn is not None:
+                _report_carried(step, effect, site)
+                break
+        if scattered:
+            self._check_scattered(step, effect, sites)
+
+    def _check_scattered(self, step: Step, effect: Effect, sites: list[Site]) -> None:
+        member = step.core.member
+        epoch = 0 if member is None else member.synchronised
+        met = [site for site in sites if site.indirect]
+        if not met and not _is_ordered(step):
+            _report_perhaps(step, effect)
+        for site in met:
+            if site.epoch == epoch and not (site.ordered and _is_ordered(step)):
+                _report_indexed(step, effect, site)
+                break
+
+    def before(self, step: Step) -> None:
+        """Keep what a write by index may destroy that another one wrote."""
+        self._scatters.clear()
+        if not step.core.values:
+            return
+        for effect in step.writes:
+            if effect.rows is None or not effect.rows.size or not is_hbm(effect.tensor.buffer):
+                continue
+            for number in self._history.touched(effect).unread():
+                site = self._history.site(number)
+                if site.indirect and not (site.ordered and _is_ordered(step)):
+                    self._scatters.append((effect, number, bits_of(effect.tensor)))
+                    break
+
+    def written(self, step: Step, number: int) -> None:
+        """Note the writes of an instruction; the stamps are still those from before."""
+        for effect, first, before in self._scatters:
+            stamps = effect.tensor.storage.shadow.of_elements(*effect.tensor.region)
+            same = (stamps == first).all(axis=-1)
+            if (same & (bits_of(effect.tensor) != before)).any():
+                _report_scatters(step, effect, self._history.site(first))
+        self._scatters.clear()
+        for effect in step.writes:
+            if is_hbm(effect.tensor.buffer) and is_indirect(effect):
+                self._scattered.add(id(effect.tensor.alloc.life))
+
+
+def _is_ordered(step: Step) -> bool:
+    return bool(step.core.no_reorder_depth)
+
+
+def _other_turn(theirs: tuple[Turn, ...], mine: tuple[Turn, ...]) -> Turn | None:
+    """Return the turn of a write that belongs to another iteration of a loop I am in."""
+    now = dict(mine)
+    for turn in theirs:
+        if turn.loop in now and now[turn.loop] != turn.value:
+            return turn
+    return None
+
+
+def _called(tensor: NkiTensor, operand: str) -> str:
+    return f"`{tensor.alloc.name}`" if tensor.alloc.name else operand
+
+
+def _both(step: Step, effect: Effect, site: Site, does: str = "reads") -> tuple[str, ...]:
+    """Return a line for each of the two accesses."""
+    here = f"{step.instruction} at {user_place()} on the {step.engine.name} engine"
+    return f"written by {site}", f"{does:7} by {here}: {effect.tensor.describe()}"
+
+
+def _report_alias(step: Step, effect: Effect, site: Site) -> None:
+    life = effect.tensor.alloc.life
+    flag(
+        ALIASED_READ,
+        f"{step.instruction} reads {_called(effect.tensor, effect.operand)} at address "
+        f"{life.address}, where {site.instruction} wrote another tensor last",
+        instruction=step.instruction,
+        operand=effect.operand,
+        seen=f"address {life.address} of {life.shape}, last written by {site}",
+        allowed="bytes that were written through the same tensor",
+        fix="use one tensor, or a view of it, for both accesses",
+        notes=_both(step, effect, site),
+    )
+
+
+def _report_carried(step: Step, effect: Effect, site: Site) -> None:
+    flag(
+        CARRIED,
+        f"{step.instruction} reads {_called(effect.tensor, effect.operand)}, which another "
+        "iteration of nl.affine_range wrote",
+        instruction=step.instruction,
+        operand=effect.operand,
+        seen=f"written by {site}",
+        allowed="what this iteration wrote, or what was written before the loop",
+        fix="use nl.sequential_range or range, or give each iteration its own tile",
+        notes=_both(step, effect, site),
+    )
+
+
+def _report_indexed(step: Step, effect: Effect, site: Site) -> None:
+    flag(
+        INDEXED_DEPENDENCY,
+        f"{step.instruction} reads {_called(effect.tensor, effect.operand)}, part of which "
+        f"{site.instruction} wrote by index",
+        instruction=step.instruction,
+        operand=effect.operand,
+        seen=f"written by {site}",
+        fix="put both into a `with nl.no_reorder():` block",
+        notes=_both(step, effect, site),
+    )
+
+
+def _report_perhaps(step: Step, effect: Effect) -> None:
+    flag(
+        PERHAPS_DEPENDENT,
+        f"{step.instruction} reads {_called(effect.tensor, effect.operand)} after writes by index; "
+        "with these indices they do not meet",
+        instruction=step.instruction,
+        operand=effect.operand,
+        seen=effect.tensor.describe(),
+        fix="put both into a `with nl.no_reorder():` block if other indices may meet",
+    )
+
+
+def _report_scatters(step: Step, effect: Effect, site: Site) -> None:
+    flag(
+        UNORDERED_SCATTERS,
+        f"{step.instruction} writes rows of {_called(effect.tensor, effect.operand)} by index that "
+        f"{site.instruction} wrote by index with other values",
+        instruction=step.instruction,
+        operand=effect.operand,
+        seen=f"first written by {site}",
+        fix="scatter once, or put both into a `with nl.no_reorder():` block",
+        notes=_both(step, effect, site, "written"),
+    )

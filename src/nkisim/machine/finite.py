@@ -1,0 +1,76 @@
+"""Where NaN and infinity are born: results that are not finite although the inputs were.
+
+NaN that comes in goes on without a finding, so each is named once. A constant that stands for minus
+infinity in a mask is finite in float32 and infinite in a narrower type; a NaN that comes of such is
+a finding of its own, with the place where the constant was narrowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import flag, user_place
+from nkisim.machine.core import CORE, Core
+from nkisim.memory import NkiTensor
+from nkisim.spec import rules
+
+__all__ = ["check_finite", "note_mask_fill"]
+
+_LOWEST = -3.3961775e38
+"""From here on float32 numbers become minus infinity in bfloat16."""
+
+_NUMBERS = (float, np.floating, np.ndarray)
+
+
+def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:
+    """Flag NaN and infinity that an instruction made from finite arguments, or NaN from infinity.
+
+    Looks at the first of several results that is not finite.
+    """
+    for part in result if type(result) is tuple else (result,):
+        if not isinstance(part, np.ndarray) or np.isfinite(part).all():
+            continue
+        listed = [value for values in arguments if type(values) is list for value in values]
+        inputs = [value for value in (*arguments, *listed) if isinstance(value, _NUMBERS)]
+        if all(np.isfinite(value).all() for value in inputs):
+            _report(instruction, part, ~np.isfinite(part), "finite inputs")
+        elif np.isnan(part).any() and not any(np.isnan(value).any() for value in inputs):
+            _report(instruction, part, np.isnan(part), "infinities")
+        return
+
+
+def _report(instruction: str, result: np.ndarray, born: np.ndarray, source: str) -> None:
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(born)), born.shape))
+    core = CORE.get()
+    fills = [] if core is None or source == "finite inputs" else core.mask_fills
+    rows = int(born.reshape(len(born), -1).any(axis=1).sum()) if born.ndim else 1
+    fix = "add an epsilon, subtract the maximum, or clamp the input"
+    if fills:
+        fix = "keep masked scores and their maxima in float32, or fill with -30000"
+    flag(
+        rules.MASKED_ROW if fills else rules.NAN_CREATED,
+        f"{instruction} makes {result[at]} from {source}"
+        + (" that the fill of a mask became" if fills else ""),
+        instruction=instruction,
+        operand="dst",
+        seen=f"{result[at]} at {at}; {int(born.sum())} elements in {rows} rows",
+        fix=fix,
+        notes=tuple(f"the fill became -inf at {place}" for place in fills),
+    )
+
+
+def note_mask_fill(core: Core, arguments: Sequence[Any], result: Any, dst: NkiTensor) -> None:
+    """Note that the lowest float32 numbers go into a type that makes them minus infinity."""
+    if core.mask_fills or dst.dtype not in ("bfloat16", "float16") or not dst.alloc.precise:
+        return
+    lowest = min((a for a in arguments if isinstance(a, float) and np.isfinite(a)), default=0.0)
+    if isinstance(result, np.ndarray) and result.dtype == np.float32 and result.size:
+        low = result.min()
+        if low == -np.inf:
+            low = result.min(initial=0.0, where=np.isfinite(result))
+        lowest = min(lowest, float(low))
+    if lowest <= _LOWEST:
+        core.mask_fills.append(user_place())

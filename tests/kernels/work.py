@@ -1,0 +1,211 @@
+"""Twins about work that is lost: results that nobody reads, inputs that nobody looks at."""
+
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import bf16, f32, twin
+from tiles import stored
+
+
+@twin(bf16(4, 64, 32), bf16(4, 64, 128))
+def bad_W001(a, b):
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in range(4):
+        nisa.nc_matmul(acc, nl.load(a[k]), nl.load(b[k]), accumulate=False)  # here
+    return stored(acc)
+
+
+def good_W001(a, b):
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in range(4):
+        nisa.nc_matmul(acc, nl.load(a[k]), nl.load(b[k]), accumulate=(k > 0))
+    return stored(acc)
+
+
+@twin(f32(64, 32), 2 * f32(64, 32))
+def bad_W002(a, b):
+    x = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    y = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=a)
+    nisa.dma_copy(dst=x, src=b)  # here
+    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)
+    return stored(x)
+
+
+def good_W002(a, b):
+    x = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    y = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=x, src=a)
+    nisa.dma_copy(dst=y, src=b)
+    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)
+    return stored(x)
+
+
+@twin(f32(64, 96))
+def bad_M007(a):
+    out = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.shared_hbm)
+    for c in range(0, 96, 32):
+        tile = nl.load(a[:, 0:32])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 + c)
+        nl.store(out[:, 0:32], tile)  # here
+    nl.store(out[:, 32:96], nl.load(a[:, 32:96]))
+    return out
+
+
+def good_M007(a):
+    out = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.shared_hbm)
+    for c in range(0, 96, 32):
+        tile = nl.load(a[:, c : c + 32])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 + c)
+        nl.store(out[:, c : c + 32], tile)
+    return out
+
+
+@twin(f32(64, 32))
+def bad_M007_overlapping_tiles(a):
+    out = nl.ndarray((64, 48), dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(out[:, 0:32], nl.load(a))
+    nl.store(out[:, 16:48], nl.load(a))  # here
+    return out
+
+
+def good_M007_overlapping_tiles(a):
+    out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(out[:, 0:32], nl.load(a))
+    nl.store(out[:, 32:64], nl.load(a))
+    return out
+
+
+@twin(f32(64, 32), f32(64, 32))
+def bad_W003(a, b):
+    x = nl.load(a)
+    y = nl.load(b)  # here
+    assert x.shape == y.shape
+    nisa.tensor_tensor(dst=x, data1=x, data2=x, op=nl.add)
+    return stored(x)
+
+
+def good_W003(a, b):
+    x = nl.load(a)
+    y = nl.load(b)
+    assert x.shape == y.shape
+    nisa.tensor_tensor(dst=x, data1=x, data2=y, op=nl.add)
+    return stored(x)
+
+
+@twin(f32(64, 32))
+def bad_W004(a):
+    tile = nl.load(a)
+    scaled = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=scaled, data=tile, op0=nl.multiply, operand0=2.0)  # here
+    return stored(tile)
+
+
+def good_W004(a):
+    tile = nl.load(a)
+    scaled = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=scaled, data=tile, op0=nl.multiply, operand0=2.0)
+    return stored(scaled)
+
+
+@twin(f32(64, 32))
+def bad_W004_after_the_store(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    nl.store(out, tile)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)  # here
+    return out
+
+
+def good_W004_after_the_store(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nl.store(out, tile)
+    return out
+
+
+@twin(f32(64, 32), f32(64, 1))  # here
+def bad_W005(a, scale):  # here
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=nl.load(a[:, 0:1]))
+    return stored(tile)
+
+
+def good_W005(a, scale):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=nl.load(scale))
+    return stored(tile)
+
+
+@twin(f32(64, 128))  # here
+def bad_W005_last_step(a):  # here
+    total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(a.shape[1] // 32 - 1):
+        tile = nl.load(a[:, i * 32 : i * 32 + 32])
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+    return stored(total)
+
+
+def good_W005_last_step(a):
+    total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(a.shape[1] // 32):
+        tile = nl.load(a[:, i * 32 : i * 32 + 32])
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+    return stored(total)
+
+
+@twin(bf16(160, 32), bf16(160, 128))  # here
+def bad_S070(a, b):  # here
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in range(a.shape[0] // 64):
+        rows = nl.ds(k * 64, 64)
+        nisa.nc_matmul(acc, nl.load(a[rows]), nl.load(b[rows]), accumulate=(k > 0))
+    return stored(acc)
+
+
+def good_S070(a, b):
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in range(0, a.shape[0], 64):
+        rows = nl.ds(k, min(64, a.shape[0] - k))
+        nisa.nc_matmul(acc, nl.load(a[rows]), nl.load(b[rows]), accumulate=(k > 0))
+    return stored(acc)
+
+
+@twin(f32(64, 32))
+def bad_W006(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    peaks = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    peak = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1)
+    nl.store(out, tile)
+    nl.store(peaks, peak)  # here
+    return out
+
+
+def good_W006(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    peaks = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.load(a)
+    peak = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1)
+    nl.store(out, tile)
+    nl.store(peaks, peak)
+    return out, peaks
+
+
+@twin(f32(64, 32), options={"most_instructions": 200})
+def bad_L039(a):
+    tile = nl.load(a)
+    for _ in range(4):
+        for i in range(64):  # here
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 + i / 1024)
+    return stored(tile)
+
+
+def good_L039(a):
+    tile = nl.load(a)
+    for _ in range(4):
+        for _i in nl.dynamic_range(64):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.001)
+    return stored(tile)

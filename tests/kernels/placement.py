@@ -30,6 +30,56 @@ def good_M008(rows):
     return stored(total)
 
 
+@twin(f32(3, 64, 32))
+def bad_R002(a):
+    out = nl.ndarray((3, 64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    slots = []
+    for i in range(3):
+        slot = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))  # here
+        nisa.dma_copy(dst=slot, src=a[i])
+        slots.append(slot)
+        if i > 0:
+            nisa.dma_copy(dst=out[i - 1], src=slots[i - 1])
+    nisa.dma_copy(dst=out[2], src=slots[2])
+    return out
+
+
+def good_R002(a):
+    out = nl.ndarray((3, 64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    slots = []
+    for i in range(3):
+        slot = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, i % 2 * 128))
+        nisa.dma_copy(dst=slot, src=a[i])
+        slots.append(slot)
+        if i > 0:
+            nisa.dma_copy(dst=out[i - 1], src=slots[i - 1])
+    nisa.dma_copy(dst=out[2], src=slots[2])
+    return out
+
+
+@twin(f32(64, 32), f32(64, 32))
+def bad_M017(a, b):
+    out = nl.ndarray((2, 64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    first = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+    nisa.dma_copy(dst=first, src=a)
+    nisa.dma_copy(dst=out[0], src=first)
+    second = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 32))  # here
+    nisa.dma_copy(dst=second, src=b)
+    nisa.dma_copy(dst=out[1], src=second)
+    return out
+
+
+def good_M017(a, b):
+    out = nl.ndarray((2, 64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    first = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+    nisa.dma_copy(dst=first, src=a)
+    nisa.dma_copy(dst=out[0], src=first)
+    second = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 128))
+    nisa.dma_copy(dst=second, src=b)
+    nisa.dma_copy(dst=out[1], src=second)
+    return out
+
+
 @twin(f32(1, 65536))
 def bad_M009(a):
     tile = nl.ndarray((1, 65536), dtype=nl.float32, buffer=nl.sbuf)  # here

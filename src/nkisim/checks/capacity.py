@@ -9,6 +9,7 @@ a byte, with all of them if it is such a tile. The check may miss an overflow, i
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,9 +24,9 @@ __all__ = ["check_capacity", "collisions"]
 SBUF_OVERFLOW = declare(
     "M008",
     "sbuf-overflow",
-    "error",
+    "warning",
     "Tiles that are live at the same time need more SBUF than there is.",
-    "the allocator fails, or spills to HBM",
+    "the allocator moves tiles to HBM and back, and fails where they have addresses",
 )
 PSUM_OVERFLOW = declare(
     "M010",
@@ -40,6 +41,22 @@ ADDRESS_COLLISION = declare(
     "error",
     "Two tensors that are live at the same time have overlapping explicit addresses.",
     "one overwrites the other, and no dependency is tracked",
+)
+
+RING_COLLISION = declare(
+    "R002",
+    "ring-collision",
+    "error",
+    "A tensor that a loop places at an explicit address overwrites that of an earlier turn, which "
+    "is still in use.",
+    "the later turn may write before the earlier one has read",
+)
+ELEMENTS_AS_BYTES = declare(
+    "M017",
+    "elements-as-bytes",
+    "warning",
+    "Explicit addresses follow each other at distances of elements, although they count bytes.",
+    "the tensors overlap, and one may overwrite the other",
 )
 
 _QUADRANT = 32
@@ -107,16 +124,26 @@ def _check_peak(
         f"{a.line[0]}:{a.line[1]}"
         for a in together[:10]
     )
+    need = -(-peak // quarters)
+    placed = any(a.address is not None for a in together)
+    spills = ""
+    if rule is SBUF_OVERFLOW and not placed:
+        spilled = (need - limit) * core.generation.partitions
+        spills = (
+            f"; at least {need - limit} bytes per partition, {spilled} in all, would be written to "
+            "HBM and read again at each later use"
+        )
     flag(
         rule,
         f"{len(together)} tiles live in {region.value} at instruction {moment} need "
-        f"{-(-peak // quarters)} bytes per partition, {core.generation} has {limit}",
+        f"{need} bytes per partition, {core.generation} has {limit}{spills}",
         operand=together[0].name or "unnamed",
-        seen=f"{-(-peak // quarters)} bytes",
+        seen=f"{need} bytes",
         allowed=f"{limit} bytes per partition",
         fix="use smaller tiles, reuse them, or shorten their lives",
         notes=largest,
         place=Place(*together[0].line),
+        severity="error" if placed else None,
     )
 
 
@@ -132,7 +159,11 @@ def _peak(first: np.ndarray, last: np.ndarray, shares: np.ndarray) -> tuple[int,
 
 def _check_addresses(placed: list[Lifetime]) -> None:
     """Report placed tensors that overlap in space and in time."""
-    for a, b in collisions(placed):
+    found = collisions(placed)
+    for a, b in found:
+        if a.line == b.line and a.shape == b.shape and a.dtype == b.dtype:
+            _report_ring(a, b, [tile for tile in placed if tile.line == a.line])
+            continue
         flag(
             ADDRESS_COLLISION,
             f"`{a.name or 'unnamed'}` and `{b.name or 'unnamed'}` overlap in "
@@ -144,6 +175,45 @@ def _check_addresses(placed: list[Lifetime]) -> None:
             notes=(f"first placed at {a.line[0]}:{a.line[1]}",),
             place=Place(*b.line),
         )
+    if not found:
+        _check_units(placed)
+
+
+def _report_ring(a: Lifetime, b: Lifetime, made: list[Lifetime]) -> None:
+    """Report two turns of a loop that use one slot at a time."""
+    first, second = (next(i for i, tile in enumerate(made) if tile is t) for t in (a, b))
+    slots = len({tile.address for tile in made})
+    flag(
+        RING_COLLISION,
+        f"tile {second} of this line overwrites tile {first} at {_span(b)} while that is in use",
+        operand=b.name or "unnamed",
+        seen=f"{slots} slots; tile {first} is used from instruction {a.first_use} to {a.last_use}, "
+        f"tile {second} from {b.first_use} to {b.last_use}",
+        allowed="a slot whose last reader has finished",
+        fix=f"give the ring {slots + 1} slots and index it with i % {slots + 1}",
+        place=Place(*b.line),
+    )
+
+
+def _check_units(placed: list[Lifetime]) -> None:
+    """Report addresses that would fit each other if they counted elements."""
+    for a, b in pairwise(placed):
+        assert a.address is not None and b.address is not None
+        width = a.dtype.itemsize
+        elements = math.prod(a.shape[1:])
+        apart = b.address[1] - a.address[1]
+        if width > 1 and a.address[0] == b.address[0] and apart == elements and a.line != b.line:
+            flag(
+                ELEMENTS_AS_BYTES,
+                f"`{b.name or 'unnamed'}` begins {elements} bytes behind `{a.name or 'unnamed'}`, "
+                f"which has {elements} elements and {elements * width} bytes in a partition",
+                operand=b.name or "unnamed",
+                seen=f"{_span(a)} and {_span(b)}",
+                allowed=f"an address {elements * width} bytes further, or apart",
+                fix=f"address=({b.address[0]}, {a.address[1] + elements * width})",
+                notes=(f"the other is placed at {a.line[0]}:{a.line[1]}",),
+                place=Place(*b.line),
+            )
 
 
 def collisions(placed: list[Lifetime]) -> list[tuple[Lifetime, Lifetime]]:

@@ -296,6 +296,21 @@ def good_D042(a):
     return stored(tile)
 
 
+@twin(np.full((64, 2), np.inf, np.float32), mended=(f32(64, 2),))
+def bad_D042_infinities(a):
+    tile = nl.load(a)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.subtract)  # here
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    return stored(tile)
+
+
+def good_D042_infinities(a):
+    tile = nl.load(a)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.subtract)
+    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    return stored(tile)
+
+
 @twin(np.full((64, 32), 200, np.float32))
 def bad_D042_overflow(a):
     return stored(nl.exp(nl.load(a)))  # here
@@ -387,6 +402,47 @@ def good_D031(scores, low, high):
     above, below = nl.greater_equal, nl.less
     nisa.range_select(tile, tile, above, below, first, last, reduce_res=peak)
     return stored(tile), stored(peak)
+
+
+@twin(bf16(32, 32))
+def bad_D031_affine_select(scores):
+    tile = nl.load(scores)
+    nisa.affine_select(tile, [[-1, 32]], 1, tile, -3.4028235e38, cmp_op=nl.greater)
+    peak = nl.ndarray((32, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1, negate=True)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=peak)  # here
+    return stored(tile)
+
+
+def good_D031_affine_select(scores):
+    tile = nl.load(scores)
+    nisa.affine_select(tile, [[-1, 32]], 1, tile, -30000.0, cmp_op=nl.greater)
+    peak = nl.ndarray((32, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1, negate=True)
+    nisa.activation(dst=tile, op=nl.exp, data=tile, bias=peak)
+    return stored(tile)
+
+
+@twin(f32(32, 32), np.eye(32, dtype=np.uint8) * 0)
+def bad_D031_predicate(scores, kept):
+    tile = nl.ndarray((32, 32), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=-3.4028235e38)
+    half = nl.load(scores, dtype=nl.bfloat16)
+    nisa.tensor_copy_predicated(dst=tile, src=half, predicate=nl.load(kept))
+    peak = nl.ndarray((32, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=peak)  # here
+    return stored(tile)
+
+
+def good_D031_predicate(scores, kept):
+    tile = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=-3.4028235e38)
+    nisa.tensor_copy_predicated(dst=tile, src=nl.load(scores), predicate=nl.load(kept))
+    peak = nl.ndarray((32, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=peak)
+    return stored(tile)
 
 
 # -- constants that the tile cannot hold -----------------------------------------------------------

@@ -127,13 +127,13 @@ def _flag_outside(name: str, op: Op, x: Array) -> None:
     if count == 0:
         return  # NaN: propagated, not created here
     distance = np.where(outside, np.abs(measured - np.clip(measured, low, high)), -1)
-    worst = x[np.unravel_index(int(np.argmax(distance)), x.shape)]
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(distance)), x.shape))
     flag(
         OUT_OF_DOMAIN,
         f"{name}: {count} inputs of {op!r} lie outside its valid interval",
         instruction=name,
         operand="data",
-        seen=f"worst input {worst:.9g}",
+        seen=f"worst input {x[at]:.9g} at {at}",
         allowed=f"[{low:.6g}, {high:.6g}]" + (" in magnitude" if op.name == "reciprocal" else ""),
         fix="bring the input into the interval first (range reduction, clamping, or adding an "
         "epsilon)",

@@ -72,13 +72,6 @@ RANGE_SELECT_POSITION = declare(
     "range_select compares positions of 2^24 or more.",
     "positions are compared in float32",
 )
-MASKED_ROW = declare(
-    "D031",
-    "masked-row",
-    "warning",
-    "A row maximum is kept in a narrow type although fully masked rows fill it with FP32_MIN.",
-    "FP32_MIN becomes -inf there, and -inf minus -inf is NaN",
-)
 AFFINE_SELECT_ORDER = declare(
     "A009",
     "affine-select-order",
@@ -259,7 +252,7 @@ def _range_select_fields(call: Call) -> None:
     dst, peak = call.tensor("dst"), call.tensor("reduce_res")
     if dst is not None and peak is not None and "float32" not in (dst.dtype, peak.dtype):
         call.fail(
-            MASKED_ROW,
+            rules.MASKED_ROW,
             f"reduce_res is {peak.dtype} while dst is {dst.dtype}: a fully masked row gives -inf "
             f"in both",
             operand="reduce_res",

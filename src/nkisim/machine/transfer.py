@@ -254,17 +254,22 @@ def _check_exact(
     lost = values.astype(np.float64) != stored
     if not lost.any():
         return
-    at = np.unravel_index(int(np.argmax(lost)), lost.shape)
+    at = _first(lost)
     flag(
         rule,
         f"{instruction} {operand}: {int(lost.sum())} integers are not exact in float32",
         instruction=instruction,
         operand=operand,
-        seen=f"{int(stored[at])} becomes {int(values[at])}",
+        seen=f"{int(stored[at])} becomes {int(values[at])} at {at}",
         allowed="magnitudes up to 2^24",
         fix="use tensor_tensor on int32 tiles in SBUF (exact on GpSimd), a same-dtype tensor_copy, "
         "bitwise operators, or split into 12-bit halves",
     )
+
+
+def _first(mask: np.ndarray) -> tuple[int, ...]:
+    """Return the index of the first element that is true."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
 
 
 def _check_integer_range(
@@ -282,23 +287,24 @@ def _check_integer_range(
         outside = ~((wide >= limits.min - 0.5) & (wide <= limits.max + 0.5))
         if not outside.any():
             return
-        worst = result[np.unravel_index(int(np.argmax(outside)), outside.shape)]
+        at = _first(outside)
         flag(
             rules.INTEGER_RANGE,
             f"{instruction} {operand}: {int(outside.sum())} values do not fit {dtype}",
             instruction=instruction,
             operand=operand,
-            seen=worst,
+            seen=f"{result[at]} at {at}",
             allowed=f"{limits.min} to {limits.max}",
             fix="clip before converting, or use a wider type",
         )
     elif inexact is not rules.INEXACT_MOVE and dtype.bits == 32 and max(-low, high) > _EXACT:
+        at = _first(np.abs(result) == max(-low, high))
         flag(
             inexact,
             f"{instruction} {operand}: integer results beyond 2^24 were computed in float32",
             instruction=instruction,
             operand=operand,
-            seen=high if high > -low else low,
+            seen=f"{result[at]} at {at}",
             allowed="magnitudes up to 2^24",
             fix="use tensor_tensor on int32 tiles in SBUF (exact on GpSimd), or split into "
             "12-bit halves",
@@ -315,15 +321,14 @@ def _check_overflow(
         return
     over = np.isfinite(result) & ~np.isfinite(stored.astype(np.float32))
     if over.any():
-        worst = result[
-            np.unravel_index(int(np.argmax(np.abs(np.where(over, result, 0)))), over.shape)
-        ]
+        sizes = np.abs(np.where(over, result, 0))
+        at = _first(sizes == sizes.max())
         flag(
             rules.FLOAT_OVERFLOW,
             f"{instruction} {operand}: {int(over.sum())} finite values overflow {dtype}",
             instruction=instruction,
             operand=operand,
-            seen=worst,
+            seen=f"{result[at]} at {at}",
             allowed=f"magnitudes up to {limit:g}",
             fix="scale or clip before the conversion",
         )

@@ -336,11 +336,19 @@ LARGE_IMMEDIATE = declare(
     "An integer immediate is larger than float32 holds exactly.",
     "immediates of arithmetic instructions travel as float32",
 )
+MASKED_ROW = declare(
+    "D031",
+    "masked-row",
+    "warning",
+    "The lowest float32 number fills a mask in a narrow type, and a fully masked row becomes NaN.",
+    "the fill becomes -inf there, and -inf minus -inf is NaN",
+    on_values=True,
+)
 NAN_CREATED = declare(
     "D042",
     "nan-created",
     "warning",
-    "An instruction creates NaN or infinity from finite inputs.",
+    "An instruction creates NaN or infinity from finite inputs, or NaN from infinities.",
     "the runtime may stop with a numerical error",
     on_values=True,
 )

@@ -105,7 +105,8 @@ def test_cores_still_meet_and_miss_each_other(values):
         return out
 
     x = np.zeros((8, 4), np.float32)
-    codes = nkisim.check(nkisim.jit(racy)[2], values=values, schedule_seed=1)(x).codes
+    chosen = {"values": values, "schedule_seed": 1, "detect": ("races",)}
+    codes = nkisim.check(nkisim.jit(racy)[2], **chosen)(x).codes
     # Which of the three depends on who comes first; one of them always does.
     assert codes <= {"C007", "C012", "M005"}
     assert codes

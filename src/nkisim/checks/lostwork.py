@@ -1,18 +1,20 @@
 """Work that never counts: results that nothing reads, tensors that nobody returns.
 
 A tile counts as lost when nothing reads any of it after its last write, and no other write of the
-same line was ever read: the last turn of a loop often prepares a next one that does not come.
-Something may be missed, nothing is invented.
+same line was ever read: the last turn of a loop often prepares a next one that does not come. Where
+a loop around it had one turn only, nothing can be said. Something may be missed, nothing is
+invented.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from nkisim.checks.history import History, Site
-from nkisim.diagnostics import Rule, declare, flag
+from nkisim.diagnostics import Rule, declare, flag, loops_around
 from nkisim.machine import Effect, Step
 from nkisim.memory import Lifetime, MemoryRegion, NkiTensor, is_hbm
 
@@ -68,6 +70,7 @@ class LostWork:
         self._history = history
         self._pending: dict[int, _Pending] = {}
         self._useful: set[tuple[str, int, str]] = set()
+        self._turns: dict[tuple[str, int, str], dict[tuple[str, int], int | None]] = {}
 
     def is_useful(self, site: Site) -> bool:
         """Tell whether anything that the line of a write has written was ever read."""
@@ -95,11 +98,25 @@ class LostWork:
             for effect in step.writes:
                 self._pending.pop(id(effect.tensor.alloc.life), None)
             return
+        if site.key not in self._useful:
+            self._note_turns(site)
         loads = any(is_hbm(effect.tensor.buffer) for effect in step.reads)
         write = _Write(site, loads)
         for effect in step.writes:
             life = effect.tensor.alloc.life
             self._pending[id(life)] = _Pending(life, write, effect.operand)
+
+    def _note_turns(self, site: Site) -> None:
+        """Note which loops around a write have come to a second turn: those that are None now."""
+        around = {(file, line): value for file, line, _, value in loops_around(sys._getframe(1))}
+        seen = self._turns.setdefault(site.key, {})
+        for loop, value in around.items():
+            if seen.setdefault(loop, value) != value:
+                seen[loop] = None
+
+    def _had_one_turn(self, site: Site) -> bool:
+        """Tell whether a loop around a write had one turn only."""
+        return any(value is not None for value in self._turns.get(site.key, {}).values())
 
     def finish(self, returned: Collection[NkiTensor], arguments: Collection[NkiTensor]) -> None:
         """Flag what was never read in a run that came to its end."""
@@ -109,6 +126,8 @@ class LostWork:
         for life, write, operand in self._pending.values():
             key = write.site.key
             if write.used or key in self._useful or key in said:
+                continue
+            if self._had_one_turn(write.site):
                 continue
             if life.region is MemoryRegion.shared_hbm and not returned:
                 continue  # L060 says it

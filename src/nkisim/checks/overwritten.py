@@ -3,7 +3,7 @@
 Elements are compared, so that writing the same bytes twice is no finding; neither is filling or
 copying a tensor first and writing parts of it then. Writes under a mask and by index leave what
 they do not choose, so they destroy nothing here. A write of which anything was read is not lost,
-and one on chip only when all of it is overwritten.
+and one on chip only when all of it is overwritten. What two cores write is compared elsewhere.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class Overwritten:
             shadow = effect.tensor.storage.shadow
             stamps = shadow.of_elements(*effect.tensor.region)
             for first in numbers:
-                if effect.tensor.size < self._history.site(first).size:
+                sites = self._history.site(first), self._history.site(number)
+                if effect.tensor.size < sites[0].size or sites[0].core != sites[1].core:
                     continue
                 if not _is_lost(effect.tensor, stamps, shadow.marks, first):
                     continue

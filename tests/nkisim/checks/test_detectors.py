@@ -34,6 +34,26 @@ def test_the_last_turn_of_a_loop_may_prepare_one_that_does_not_come():
     assert codes(kernel, f32(4, 8, 16)) == set()
 
 
+def _carry(dst, src):
+    nisa.tensor_copy(dst=dst, src=src)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(8, 4), (16, 4), (8, 8)])
+def test_a_loop_with_one_turn_may_carry_its_state_on(columns, rows):
+    def kernel(a):
+        out = nl.ndarray(a.shape, a.dtype, nl.shared_hbm)
+        for r in range(0, rows, 4):
+            state = nl.zeros((4, 1), nl.float32, nl.sbuf)
+            for c in range(0, columns, 8):
+                tile = nl.load(a[r : r + 4, c : c + 8])
+                nisa.tensor_scalar(tile, tile, nl.add, state)
+                nl.store(out[r : r + 4, c : c + 8], tile)
+                _carry(state, tile[:, 7:8])
+        return out
+
+    assert codes(kernel, f32(rows, columns)) == set()
+
+
 def test_a_result_beside_one_that_is_read_is_not_lost():
     def kernel(a):
         tile = nl.load(a)

@@ -49,7 +49,7 @@ def marked_line(kernel):
 
 def birth(kernel, *inputs, rule="M001", **options):
     """The one finding of a run, which must be at the marked line."""
-    report = nkisim.check(kernel, **options)(*inputs)
+    report = nkisim.check(kernel, **options, detect=())(*inputs)
     (finding,) = report.findings
     assert (finding.rule.id, finding.line) == (rule, marked_line(kernel)), str(report)
     return finding
@@ -304,7 +304,7 @@ def test_an_argument_that_is_not_returned_is_seen_by_the_caller():
         nisa.dma_copy(dst=x, src=ragged(x, 2 * GOOD)[GOOD : 2 * GOOD])  # here
         return stored(nl.load(x))
 
-    report = nkisim.check(kernel)(X.copy())
+    report = nkisim.check(kernel, detect=())(X.copy())
     assert {(f.rule.id, f.severity) for f in report} == {("M001", "error"), ("M029", "warning")}
 
 
@@ -315,7 +315,7 @@ def test_only_the_place_that_reached_the_output_is_an_error():
         nisa.tensor_scalar(dst=used, data=tile, op0=nl.add, operand0=1.0)  # here
         return stored(used)
 
-    report = nkisim.check(kernel)(X)
+    report = nkisim.check(kernel, detect=())(X)
     assert [(f.instruction, f.severity) for f in report] == [
         ("tensor_copy", "warning"),
         ("tensor_scalar", "error"),
@@ -329,7 +329,7 @@ def test_the_rows_of_a_shared_tile_have_their_own_origin():
         nisa.tensor_copy(dst=both[32:64], src=tile[32:64])  # here
         return stored(both[32:64])
 
-    report = nkisim.check(kernel)(X)
+    report = nkisim.check(kernel, detect=())(X)
     assert [(f.line - marked_line(kernel), f.severity) for f in report] == [
         (-1, "warning"),
         (0, "error"),
@@ -352,7 +352,7 @@ def test_more_places_than_the_map_has_numbers():
         "    return out\n"
     )
     exec(compile(source, "<kernel>", "exec"), scope)
-    report = nkisim.check(scope["kernel"])(X)
+    report = nkisim.check(scope["kernel"], detect=())(X)
     assert len(report.errors) == len(report.findings) == 300
 
 
@@ -463,7 +463,7 @@ def test_a_select_that_leaves_garbage_out():
         return stored(most)
 
     def severity(limit, **options):
-        (finding,) = nkisim.check(kernel, target="gen3", **options)(X, limit).findings
+        (finding,) = nkisim.check(kernel, target="gen3", **options, detect=())(X, limit).findings
         return finding.severity
 
     assert severity(COLUMNS) == "warning"
@@ -487,8 +487,8 @@ def test_an_affine_select_reads_what_it_keeps(values):
         )
         return stored(result)
 
-    assert not nkisim.check(kernel, values=values)(X, COLUMNS).findings
-    report = nkisim.check(kernel, values=values)(X, COLUMNS + 1)
+    assert not nkisim.check(kernel, values=values, detect=())(X, COLUMNS).findings
+    report = nkisim.check(kernel, values=values, detect=())(X, COLUMNS + 1)
     (finding,) = report.errors
     assert (finding.rule.id, finding.instruction) == ("M001", "affine_select")
     assert f"{GOOD} of" in finding.message
@@ -512,7 +512,7 @@ def test_rows_that_are_scattered():
     order = np.arange(ROWS, dtype=np.uint32)[::-1].reshape(ROWS, 1).copy()
     # The rows that nobody loaded go to the first rows of the table.
     for first, severity in ((16, "warning"), (0, "error")):
-        (finding,) = nkisim.check(kernel)(X, order, first).findings
+        (finding,) = nkisim.check(kernel, detect=())(X, order, first).findings
         assert (finding.rule.id, finding.severity) == ("M001", severity)
 
 
@@ -539,7 +539,7 @@ def from_one_core_to_the_other(x, reads_all):
 @pytest.mark.parametrize(("reads_all", "severity"), [(True, "error"), (False, "warning")])
 def test_garbage_is_followed_from_core_to_core(reads_all, severity, values):
     kernel = nkisim.jit(from_one_core_to_the_other)[2]
-    report = nkisim.check(kernel, target="gen3", values=values)(X, reads_all)
+    report = nkisim.check(kernel, target="gen3", values=values, detect=())(X, reads_all)
     (finding,) = report.findings
     assert (finding.rule.id, finding.severity) == ("M001", severity)
     assert finding.line == marked_line(from_one_core_to_the_other)
@@ -556,7 +556,7 @@ def test_garbage_that_is_sent_to_the_other_core_is_an_error_at_once():
         nisa.dma_copy(dst=out[core * ROWS : (core + 1) * ROWS], src=other)
         return out
 
-    report = nkisim.check(nkisim.jit(kernel)[2], target="gen3")(X)
+    report = nkisim.check(nkisim.jit(kernel)[2], target="gen3", detect=())(X)
     (finding,) = report.findings
     assert (finding.rule.id, finding.severity) == ("M001", "error")
     assert (finding.instruction, finding.count) == ("sendrecv", 2)
@@ -623,10 +623,10 @@ def program(x, steps, kept):
 @given(st.lists(STEPS, max_size=8).map(tuple), st.tuples(SPANS, SPANS))
 def test_errors_are_where_the_output_has_a_nan(steps, kept):
     x = np.random.default_rng(3).uniform(0, 1, (SIZE, SIZE)).astype(np.float32)
-    report = nkisim.check(program)(x, steps, kept)
+    report = nkisim.check(program, detect=())(x, steps, kept)
     assert {f.rule.id for f in report} <= {"M001"}
     assert bool(report.errors) == bool(np.isnan(report.outputs).any())
-    without = nkisim.check(program, values=False)(x, steps, kept)
+    without = nkisim.check(program, values=False, detect=())(x, steps, kept)
     assert [(f.line, f.operand, f.severity, f.count) for f in report] == [
         (f.line, f.operand, f.severity, f.count) for f in without
     ]

@@ -25,6 +25,8 @@ from torch.compiler import is_compiling
 from trnrand._ahead import drawn_ahead
 from trnrand._dispatch import fill_stream, note_stream
 from trnrand._laws import Kind
+from trnrand._library import LIBRARY
+from trnrand._words import has_triton
 from trnrand.defaults import get_default_generator
 from trnrand.generator import Generator
 from trnsci.core.explanation import Step, note, recording
@@ -104,7 +106,9 @@ def distribution(
             if generator is None:
                 generator = get_default_generator()
             if elementwise and type(generator) is Generator:
-                found = drawn_ahead(function, args, generator, options)
+                found = None
+                if generator.place == "cpu":
+                    found = drawn_ahead(function, args, generator, options)
                 if found is None and standard and not options:
                     found = _standard_samples(law, args, generator)
                 if found is not None:
@@ -140,16 +144,27 @@ def _standard_samples(law: _Law, size: Sequence[Any], generator: Generator) -> T
         if type(n) is not int or n < 0:
             return None
         count *= n
-    device = generator.torch_device
-    if not size or not count or device.type == "meta":
+    place = generator.place
+    if not size or not count or place == "meta":
         return None
+    if place == "cuda" and count < 1 << 31 and has_triton() and not LIBRARY.kernels_wanted():
+        found = _triton_drawn()(law.kind, generator, size, count)
+        if found is not None:
+            return found
     try:
-        out = torch.empty(size, dtype=torch.float32, device=device)
+        out = torch.empty(size, dtype=torch.float32, device=generator.torch_device)
     except RuntimeError:  # which the long way names
         return None
     source = generator.reserve(law.name, count, out.device)
     fill_stream(law.kind, source, out if len(size) == 1 else out.view(-1))
     return out
+
+
+@functools.cache
+def _triton_drawn() -> Callable[..., Tensor | None]:
+    from trnrand._triton import drawn
+
+    return drawn
 
 
 def _watched(law: _Law, args: Any, generator: Any, options: dict[str, Any]) -> Tensor:

@@ -28,6 +28,7 @@ __all__ = [
     "Domain",
     "Source",
     "chunk_samples",
+    "has_triton",
     "paired",
     "suits_triton",
     "unit53",
@@ -170,7 +171,8 @@ def _fill(
 
 
 @cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
+    """Tell whether Triton is installed."""
     return find_spec("triton") is not None
 
 
@@ -178,7 +180,7 @@ def suits_triton(tensor: Tensor) -> bool:
     """Tell whether a CUDA tensor with values lies before us, and Triton is installed."""
     if torch.compiler.is_compiling() or type(tensor) is not Tensor:
         return False
-    return tensor.device.type == "cuda" and _has_triton()
+    return tensor.device.type == "cuda" and has_triton()
 
 
 def _blocks_on_tensors(

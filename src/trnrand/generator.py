@@ -93,6 +93,7 @@ class Generator:
         self._slots = slots_of(state)
         self._device = device
         self._torch_device: torch.device | None = None
+        self._place: str | None = None
         self._torch: torch.Generator | None = None
         self._ahead: dict[Any, Any] = {}
 
@@ -137,6 +138,13 @@ class Generator:
         if self._torch_device is None:
             self._torch_device = torch.device(self._device)
         return self._torch_device
+
+    @property
+    def place(self) -> str:
+        """The type of the device, such as ``"cpu"``."""
+        if self._place is None:
+            self._place = self.torch_device.type
+        return self._place
 
     @property
     def partition_rank(self) -> int:
@@ -350,6 +358,20 @@ class Generator:
                 )
             slots[OFFSET], slots[OFFSET_HIGH] = after % INDEX_LIMIT, after // INDEX_LIMIT
         return Source(self.engine, slots[SEED], offset + start, device)
+
+    def take(self, count: int) -> int | None:
+        """Take samples of a stream, and return where they begin; None to ``reserve`` them.
+
+        That is what is left of it for a generator that draws all of every request.
+        """
+        slots = self._slots
+        with _lock:
+            start = slots[OFFSET]
+            after = start + count
+            if slots[SIZE] != 1 or slots[OFFSET_HIGH] or after >= INDEX_LIMIT:
+                return None
+            slots[OFFSET] = after
+        return start
 
     def new_program(self) -> ProgramBuilder:
         """Return a builder of programs that stream from this seed, partition and position.

@@ -47,7 +47,7 @@ def test_draws_agree_with_the_cpu(name, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", [7, 2**64 - 1, 2**63 + 16, 0])
 def test_a_million_words_agree(engine, seed, by_triton, monkeypatch):
-    monkeypatch.setattr(_words, "_has_triton", lambda: by_triton)
+    monkeypatch.setattr(_words, "has_triton", lambda: by_triton)
     if not by_triton:
         monkeypatch.setitem(sys.modules, "trnrand._triton", None)
     words = [
@@ -63,7 +63,7 @@ def test_a_million_words_agree(engine, seed, by_triton, monkeypatch):
 def test_samples_by_triton_are_those_by_torch(start, count, engine, kind, dtype, monkeypatch):
     source = Source(engine, 5, start, torch.device("cuda"))
     got = torch_stream(kind, source, count, dtype)
-    monkeypatch.setattr(_words, "_has_triton", lambda: False)
+    monkeypatch.setattr(_words, "has_triton", lambda: False)
     want = torch_stream(kind, source, count, dtype)
     assert torch.equal(got, want)
     if dtype is not torch.float64:

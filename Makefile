@@ -13,7 +13,7 @@ help:
 	@echo "make test      format, lint, types, import rules and the fast tests"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make check     tools/check as it is; ARGS goes to pytest"
-	@echo "make docs      write the reference pages and, where mkdocs is installed, the site"
+	@echo "make docs      write the reference pages and build the site"
 	@echo "make format    rewrite the sources the way make test wants them"
 	@echo "make mutants   plant faults and see which the tests notice; ARGS goes to tools/mutants.py"
 	@echo "make clean     remove .venv and every cache"
@@ -52,13 +52,16 @@ test-all: $(VENV)/.pyscf
 check: $(READY)
 	tools/check $(ARGS)
 
-docs: $(READY)
+# The site's builder is large; only those who build the site need it.
+$(VENV)/.docs: $(READY)
+	$(PIP) --no-build-isolation -e '.[dev,docs]'
+	touch $@
+
+docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_catalogue.py
-	@if $(VENV)/bin/python -c 'import mkdocs' 2>/dev/null; then \
-		$(VENV)/bin/python -m mkdocs build --quiet && echo "site/index.html"; \
-	else \
-		echo "for the site: $(PIP) '.[docs]'"; \
-	fi
+	$(VENV)/bin/python tools/gen_api.py
+	$(VENV)/bin/python -m mkdocs build --quiet
+	@echo site/index.html
 
 format: $(READY)
 	$(VENV)/bin/ruff format .
@@ -74,5 +77,5 @@ mutants: $(VENV)/.mutants
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
-	rm -rf docs/rules docs/instructions site
+	rm -rf docs/api docs/rules docs/instructions site
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

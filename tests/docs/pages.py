@@ -12,7 +12,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-GENERATED = ("rules", "instructions")
+GENERATED = ("api", "instructions", "rules")
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE_COMMENT = re.compile(r"# (\w+\.py)\n")

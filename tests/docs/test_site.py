@@ -1,0 +1,107 @@
+"""The site: built without a warning, and opened in a browser, where nothing fails or is fetched."""
+
+import functools
+import http.server
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from .pages import ROOT
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on the machine"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("material") is None,
+        reason="needs mkdocs-material, which `make docs` installs",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    home = tmp_path_factory.mktemp("site")
+    shutil.copytree(ROOT / "docs", home / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", home)
+    for tool in ("gen_catalogue.py", "gen_api.py"):
+        subprocess.run([sys.executable, ROOT / "tools" / tool, home / "docs"], check=True)
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"],
+        cwd=home,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return home / "site"
+
+
+@pytest.fixture
+def served(site):
+    """The address of the site and the paths that were asked for."""
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, form, *values):
+            asked.append((values[0].split()[1], values[1]))
+
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Handler, directory=site)
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+
+
+def browse(address, user):
+    """What the page became, and what the browser said on the way."""
+    seen = subprocess.run(
+        [
+            CHROMIUM,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--enable-logging=stderr",
+            "--virtual-time-budget=10000",
+            f"--user-data-dir={user}",
+            "--dump-dom",
+            address,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert seen.returncode == 0
+    return seen.stdout, [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
+
+
+@pytest.mark.parametrize("page", ["index.html", "validation.html", "rules/M001.html"])
+def test_a_page_opens_without_a_complaint(served, tmp_path, page):
+    address, asked = served
+    shown, console = browse(f"{address}/{page}", tmp_path / "user")
+    assert console == []
+    assert [path for path, status in asked if status != "200" and "favicon" not in path] == []
+    assert "md-nav__link" in shown
+
+
+def test_the_search_asks_an_index_that_holds_the_rules(served, site, tmp_path):
+    address, asked = served
+    _, console = browse(f"{address}/index.html?q=unwritten", tmp_path / "user")
+    assert console == []
+    assert ("/search/search_index.json", "200") in asked
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    assert any(entry["location"].startswith("rules/M001.html") for entry in index["docs"])

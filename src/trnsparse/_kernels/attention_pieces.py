@@ -106,7 +106,7 @@ def head_rows(queries: int, size: int) -> list[tuple[int, int, int, int]]:
     found = []
     for row in range((queries + size - 1) // size):
         for first in range(row * size, min((row + 1) * size, queries), TILE):
-            last = min(first + TILE, (row + 1) * size, queries)
+            last = min(min(first + TILE, (row + 1) * size), queries)
             found.append((row, first, last, first - row * size))
     return found
 
@@ -123,7 +123,7 @@ def row_sections(blocks: Blocks, head: int, row: int, rows: int, keys: int) -> l
     for b in range(first, last):
         start = blocks.columns[b] * size
         for offset in range(0, min(size, keys - start), TILE):
-            width = min(TILE, size - offset, keys - start - offset)
+            width = min(min(TILE, size - offset), keys - start - offset)
             # A piece of one key is multiplied as two columns.
             if at + max(width, 2) > BANK:
                 sections.append(Section(pieces, at))
@@ -142,7 +142,7 @@ def piece_numbers(keys: int, size: int) -> list[tuple[int, int]]:
     found = []
     for start in range(0, keys, size):
         for offset in range(0, min(size, keys - start), TILE):
-            width = min(TILE, size - offset, keys - start - offset)
+            width = min(min(TILE, size - offset), keys - start - offset)
             found.append((start + offset, width))
     return found
 

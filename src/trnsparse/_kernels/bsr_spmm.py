@@ -76,7 +76,8 @@ def bsr_spmm(blocks: Tile, b: Tile, pattern: BlockRows, rows: int) -> Tile:
         pattern: Where the blocks are.
         rows: Rows of the result, at most those of all block rows.
     """
-    size, (depth, columns) = blocks.shape[1], b.shape
+    size = blocks.shape[1]
+    depth, columns = b.shape
     out = nl.ndarray((rows, columns), dtype=b.dtype, buffer=nl.shared_hbm)
     item = 4 if b.dtype == nl.float32 else 2
     edges, resident = panels(columns, depth, item, RESIDENT)
@@ -93,7 +94,7 @@ def bsr_spmm(blocks: Tile, b: Tile, pattern: BlockRows, rows: int) -> Tile:
         for i in range(len(pattern.starts) - 1):
             chunks = row_chunks(pattern, i, size, depth)
             for m0 in range(i * size, min((i + 1) * size, rows), TILE):
-                m1 = min(m0 + TILE, (i + 1) * size, rows)
+                m1 = min(min(m0 + TILE, (i + 1) * size), rows)
                 if len(chunks) == 0:
                     store_nothing(out, m0, m1, c0, c1)
                     continue

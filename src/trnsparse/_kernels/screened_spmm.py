@@ -54,7 +54,8 @@ def screened_spmm(
         cutoff: What the product of two bounds must be above, a number of the dtype of the bounds.
         kept: For each 128 rows of ``a``, the tiles of columns that are kept, and whether wholly.
     """
-    (extent, depth), width = a.shape, b.shape[1]
+    extent, depth = a.shape
+    width = b.shape[1]
     out = nl.ndarray((extent, width), dtype=b.dtype, buffer=nl.shared_hbm)
     edges, resident = panels(width, depth, 4 if b.dtype == nl.float32 else 2, RESIDENT)
     tiles = (depth + TILE - 1) // TILE

@@ -21,7 +21,12 @@ def values(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
 
 
 def run(kernel: Any, generation: str, *arguments: Any) -> Any:
-    """Return the results of a kernel in strict simulation, which must have nothing to report."""
+    """Return the results of a kernel in strict simulation, which must have nothing to report.
+
+    Nor may the checks of its source and of this call, which need no values.
+    """
+    checked = nkisim.check(kernel, target=generation, values=False)(*arguments)
+    assert checked.ok and not checked.findings, checked.findings
     simulation = nkisim.simulate(kernel, strictness="strict", target=generation)
     out = simulation(*arguments)
     assert not simulation.report.findings, simulation.report.findings

@@ -144,6 +144,67 @@ def good_C007(a):
     return out
 
 
+@twin(f32(64, 32))
+def bad_C003(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)  # here
+    first = nl.program_id(0) * 32
+    nl.store(out[first : first + 32], nl.load(a[first : first + 32]))
+    return out
+
+
+def good_C003(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    rows = 64 // nl.num_programs()
+    first = nl.program_id(0) * rows
+    nl.store(out[first : first + rows], nl.load(a[first : first + rows]))
+    return out
+
+
+@twin(f32(2, 32, 32), cores=2, targets=GEN3_UP)
+def bad_C006(a):
+    out = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    half = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    core = nl.program_id(0)
+    nl.store(half[core], nl.load(a[core]))
+    if core == 0:
+        nisa.core_barrier(data=half, cores=(0, 1))  # here
+    else:
+        nisa.core_barrier(data=half, cores=(0, 1))  # here
+    nl.store(out[core], nl.load(half[1 - core]))
+    return out
+
+
+def good_C006(a):
+    out = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    half = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    core = nl.program_id(0)
+    nl.store(half[core], nl.load(a[core]))
+    nisa.core_barrier(data=half, cores=(0, 1))
+    nl.store(out[core], nl.load(half[1 - core]))
+    return out
+
+
+@twin(f32(2, 32, 32), cores=2, targets=GEN3_UP)
+def bad_C010(a):
+    out = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    half = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.private_hbm)
+    core = nl.program_id(0)
+    nl.store(half[core], nl.load(a[core]))
+    nisa.core_barrier(data=out, cores=(0, 1))
+    nl.store(out[core], nl.load(half[1 - core]))  # here
+    return out
+
+
+def good_C010(a):
+    out = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    half = nl.ndarray((2, 32, 32), dtype=a.dtype, buffer=nl.shared_hbm)
+    core = nl.program_id(0)
+    nl.store(half[core], nl.load(a[core]))
+    nisa.core_barrier(data=out, cores=(0, 1))
+    nl.store(out[core], nl.load(half[1 - core]))
+    return out
+
+
 @twin(f32(64, 32), cores=2, targets=GEN3_UP)
 def bad_C012(a):
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)

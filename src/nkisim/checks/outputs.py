@@ -28,6 +28,14 @@ OUTPUT_UNWRITTEN = declare(
     "A returned tensor was not written, or only in part.",
     "the caller gets whatever was left in the memory",
 )
+ONE_PROGRAM = declare(
+    "C003",
+    "one-program",
+    "error",
+    "A kernel that asks for program_id but not for num_programs runs on one core and leaves a part "
+    "of its output unwritten.",
+    "the work of the core that is not there is missing",
+)
 OUTPUT_KIND = declare(
     "L060",
     "output-kind",
@@ -54,7 +62,7 @@ def check_outputs(result: Any, core: Core, place: Place) -> None:
                 fix="return tensors only",
                 place=place,
             )
-        _check_tensors(name, part, place)
+        _check_tensors(name, part, core, place)
 
 
 def _check_nothing_returned(core: Core, place: Place) -> None:
@@ -72,15 +80,15 @@ def _check_nothing_returned(core: Core, place: Place) -> None:
         )
 
 
-def _check_tensors(name: str, result: Any, place: Place) -> None:
+def _check_tensors(name: str, result: Any, core: Core, place: Place) -> None:
     """Check a returned tensor, or those inside of what was returned in its place."""
     if isinstance(result, NkiTensor):
-        _check_tensor(name, result, place)
+        _check_tensor(name, result, core, place)
     for way, part in parts_of(result):
-        _check_tensors(name + way, part, place)
+        _check_tensors(name + way, part, core, place)
 
 
-def _check_tensor(name: str, tensor: NkiTensor, place: Place) -> None:
+def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> None:
     made = Place(*tensor.alloc.line) if tensor.alloc.line[1] else place
     if is_on_chip(tensor.buffer) or not tensor.whole:
         flag(
@@ -107,13 +115,18 @@ def _check_tensor(name: str, tensor: NkiTensor, place: Place) -> None:
     confirm_garbage(tensor, f"{name} `{tensor.alloc.name}`" if tensor.alloc.name else name)
     hidden = tensor.storage.unwritten(*tensor.region)
     if hidden is not None:
+        lonely = core.num_programs == 1 and core.asked == {"program_id"} and not hidden.all()
+        fix = "cover the tensor with stores, tails included, or fill it first"
+        if lonely:
+            fix = "launch with kernel[2], or derive the split from nl.num_programs()"
         flag(
-            OUTPUT_UNWRITTEN,
+            ONE_PROGRAM if lonely else OUTPUT_UNWRITTEN,
             f"{name} `{tensor.name}` has {int(hidden.sum())} of {tensor.size} elements "
-            f"that were never written",
+            f"that were never written"
+            + (": the kernel splits its work by program_id and runs on one core" if lonely else ""),
             operand=name,
             seen=f"unwritten: {_ranges(hidden)}",
-            fix="cover the tensor with stores, tails included, or fill it first",
+            fix=fix,
             place=made,
         )
 

@@ -176,14 +176,18 @@ def _check_axis(function: str, axis: Any) -> None:
 def program_id(axis: int = 0) -> int:
     """Return the index of this core in the launch grid."""
     _check_axis("program_id", axis)
-    return current_core("nl.program_id").program_id
+    core = current_core("nl.program_id")
+    core.asked.add("program_id")
+    return core.program_id
 
 
 @checked_call("nl.num_programs")
 def num_programs(axes: int = 0) -> int:
     """Return the number of cores in the launch grid."""
     _check_axis("num_programs", axes)
-    return current_core("nl.num_programs").num_programs
+    core = current_core("nl.num_programs")
+    core.asked.add("num_programs")
+    return core.num_programs
 
 
 @checked_call("nl.program_ndim")

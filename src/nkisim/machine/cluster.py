@@ -6,10 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from nkisim.diagnostics import Rule
+from nkisim.diagnostics import Rule, declare, flag, user_line
 from nkisim.machine.schedule import Schedule
 
 __all__ = ["Cluster", "Member"]
+
+DIVERGING = declare(
+    "C006",
+    "diverging-cores",
+    "error",
+    "The two cores come to a synchronisation at different lines, in branches on program_id.",
+    "the instruction streams of the cores do not correspond, which the back end refuses",
+)
 
 
 class Cluster:
@@ -21,6 +29,7 @@ class Cluster:
         cores: Number of cores per rank.
         counters: How often each member has passed a synchronisation, by kind.
         mail: What members left for each other.
+        lines: Where the first core of a rank came to each of its synchronisations.
     """
 
     def __init__(self, ranks: int, cores: int, seed: int | None) -> None:
@@ -29,6 +38,7 @@ class Cluster:
         self.cores = cores
         self.counters: dict[Any, int] = {}
         self.mail: dict[Any, Any] = {}
+        self.lines: dict[Any, tuple[str, int]] = {}
 
 
 class Member:
@@ -69,6 +79,22 @@ class Member:
         key = (self.rank, self.core, kind)
         self.cluster.counters[key] = self.cluster.counters.get(key, 0) + 1
         return self.cluster.counters[key]
+
+    def come(self, instruction: str, number: int) -> None:
+        """Note that this core synchronises with the other of its rank; flag it if they diverge."""
+        here, key = user_line(), (self.rank, instruction, number)
+        there = self.cluster.lines.setdefault(key, here)
+        if there != here:
+            flag(
+                DIVERGING,
+                f"{self.label} comes to {instruction} number {number} at another line than the "
+                "other core",
+                instruction=instruction,
+                seen=f"{here[0]}:{here[1]} here, {there[0]}:{there[1]} on the other core",
+                allowed="one line for both cores",
+                fix=f"call {instruction} outside of the branch, and vary offsets only",
+                notes=(f"the other core comes to it at {there[0]}:{there[1]}",),
+            )
 
     def notice(self) -> None:
         """Let those go on who waited for what this core has just counted or left for them."""

@@ -102,6 +102,7 @@ class Core:
         tick: Called when an instruction begins, with whether other cores can see what it touches;
             None for a core on its own.
         program_id, num_programs, has_grid: Position in the launch grid.
+        asked: Which of ``program_id`` and ``num_programs`` the kernel has asked for.
         no_reorder_depth: How many ``nl.no_reorder`` regions are open.
         mask_fills: Where the lowest float32 number first became minus infinity.
         garbage: What the running instruction has read that was made of unwritten elements.
@@ -110,6 +111,7 @@ class Core:
     __slots__ = (
         "_accumulators",
         "_scratch",
+        "asked",
         "clock",
         "fast",
         "garbage",
@@ -164,6 +166,7 @@ class Core:
         self.num_programs = 1 if member is None else member.cluster.cores
         self.has_grid = has_grid
         self.no_reorder_depth = 0
+        self.asked: set[str] = set()
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)
         self.garbage: list[Garbage] = []

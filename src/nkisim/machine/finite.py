@@ -56,7 +56,7 @@ def _report(instruction: str, result: np.ndarray, born: np.ndarray, source: str)
         + (" that the fill of a mask became" if fills else ""),
         instruction=instruction,
         operand="dst",
-        seen=f"{result[at]} at {at}; {int(born.sum())} elements in {rows} rows",
+        seen=f"{result[at]} at {at}" + (f"; {rows} rows have NaN" if fills else ""),
         fix=fix,
         notes=tuple(f"the fill became -inf at {place}" for place in fills),
     )

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nkisim.diagnostics import RECORDER, flag, user_place
+from nkisim.diagnostics import RECORDER, declare, flag, user_place
+from nkisim.machine.core import CORE
 from nkisim.memory import rules
 from nkisim.memory.marks import MOST_ORIGINS
 from nkisim.memory.region import MemoryRegion
@@ -34,6 +35,15 @@ _RULES = {
     MemoryRegion.private_hbm: rules.UNWRITTEN_HBM,
     MemoryRegion.shared_hbm: rules.UNWRITTEN_HBM,
 }
+
+
+PRIVATE_EXCHANGE = declare(
+    "C010",
+    "private-exchange",
+    "error",
+    "A core reads private HBM that only the other core has written, in a tensor of its own.",
+    "each core has its own copy, and nothing is exchanged",
+)
 
 
 class Unwritten(NamedTuple):
@@ -91,6 +101,22 @@ def _flag_unwritten(
     """Flag a read of elements that nobody wrote; return the number of the finding."""
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
+    if _is_the_others(tensor, hidden):
+        flag(
+            PRIVATE_EXCHANGE,
+            f"{instruction} reads {count} elements of {_called(tensor, operand)} that the other "
+            "core wrote in a tensor of its own",
+            instruction=instruction,
+            operand=operand,
+            seen=f"{tensor.describe()}, first such element {first}",
+            allowed="nl.shared_hbm",
+            fix="allocate it with buffer=nl.shared_hbm, and keep the barrier",
+            notes=(
+                f"{operand}   made at {tensor.alloc.line[0]}:{tensor.alloc.line[1]}, once by each "
+                "core",
+            ),
+        )
+        return 0
     finding = flag(
         _RULES[tensor.buffer],
         f"{instruction} reads {count} of {tensor.size} elements of {_called(tensor, operand)} "
@@ -108,6 +134,18 @@ def _flag_unwritten(
     )
     recorder = RECORDER.get()
     return 0 if recorder is None else recorder.suspend(finding, MOST_ORIGINS)
+
+
+def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
+    """Tell whether the other core wrote these elements in its own tensor, before the cores met."""
+    core = CORE.get()
+    if core is None or core.member is None or not core.member.synchronised:
+        return False
+    twin = core.memory.twin_of(tensor.alloc)
+    if twin is None:
+        return False
+    missing = twin.storage.unwritten(*tensor.region)
+    return missing is None or not (missing & hidden).any()
 
 
 def confirm_garbage(tensor: View, what: str) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -38,6 +39,7 @@ class SharedHbm:
     def __init__(self, follow: Callable[..., Sharing]) -> None:
         self.follow = follow
         self._allocations: list[Allocation] = []
+        self._private: dict[int, list[ref[Allocation]]] = {}
 
     def allocate(self, number: int, made: Allocation, *, values: bool) -> Allocation:
         """Return the ``number``-th shared tensor; the first core to ask makes it."""
@@ -58,6 +60,22 @@ class SharedHbm:
                 notes=(f"the other core made it at {known.line[0]}:{known.line[1]}",),
             )
         return known
+
+    def keep_private(self, memory: CoreMemory, made: Allocation) -> None:
+        """Note a tensor of one core, of which the other has one of its own."""
+        self._private.setdefault(id(memory), []).append(ref(made))
+
+    def twin_of(self, made: Allocation) -> Allocation | None:
+        """Return the other core's own tensor of the same line and shape, None if there is none."""
+        for memory, kept in self._private.items():
+            number = next((i for i, found in enumerate(kept) if found() is made), None)
+            if number is None:
+                continue
+            for other, theirs in self._private.items():
+                twin = theirs[number]() if other != memory and number < len(theirs) else None
+                if twin is not None and (twin.line, twin.shape) == (made.line, made.shape):
+                    return twin
+        return None
 
     def unmatched(self, counts: list[int]) -> list[Allocation]:
         """Return the tensors that not every core made."""
@@ -139,11 +157,17 @@ class CoreMemory:
                     self.shared_count, allocation, values=self.values
                 )
                 self.shared_count += 1
+            elif self._shared is not None:
+                self._shared.keep_private(self, allocation)
         self.log.append(allocation.life)
         tensor = _whole(allocation)
         if is_on_chip(region) and address is None and self._is_legal(extents, found, region):
             self._forms[extents, found, region] = tensor.form
         return tensor
+
+    def twin_of(self, made: Allocation) -> Allocation | None:
+        """Return the other core's own tensor in the place of this one, None if there is none."""
+        return None if self._shared is None else self._shared.twin_of(made)
 
     def _storage(self, partitions: int, pitch: int, region: MemoryRegion) -> Storage:
         """Return the storage of an on-chip tile that lies alone."""

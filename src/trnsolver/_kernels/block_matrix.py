@@ -11,15 +11,21 @@ Limits   float32; padding is zeros
 from __future__ import annotations
 
 from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import BANK
+from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nl
-from trnsolver._kernels.symmetric import mirror_lower, select
+from trnsolver._kernels.symmetric import identity, mirror_lower, rows_of_column, select
 
 __all__ = [
     "block",
+    "block_width",
     "copy_matrix",
+    "largest_of",
+    "load_matrix",
     "load_symmetric",
+    "multiply_in_place",
     "new_matrix",
+    "pad_diagonal",
+    "run_starts",
     "scale_matrix",
     "shifted_identity",
     "store_matrix",
@@ -34,6 +40,11 @@ def new_matrix(width: int, blocks: int, columns: int) -> Tile:
     return nl.ndarray((width, blocks, columns), dtype=nl.float32, buffer=nl.sbuf)
 
 
+def block_width(order: int) -> int:
+    """Return the rows of a block: 128, or all of a smaller matrix, and never a single one."""
+    return min(TILE, max(2, order))
+
+
 def block(x: Tile, i: int, j: int) -> Tile:
     """Return the square block in block row ``i`` and block column ``j``."""
     width = x.shape[0]
@@ -45,8 +56,13 @@ def strip_starts(columns: int, step: int) -> list[int]:
 
     Runs are whole multiples of ``step``, except for the last.
     """
+    return run_starts(columns, max(1, BANK // step) * step)
+
+
+def run_starts(columns: int, length: int) -> list[int]:
+    """Return where runs of ``length`` columns begin, and where the last one ends."""
     starts = []
-    for first in range(0, columns, max(1, BANK // step) * step):
+    for first in range(0, columns, length):
         starts.append(first)
     starts.append(columns)
     return starts
@@ -76,10 +92,34 @@ def transposed_product(dst: Tile, left: Tile, right: Tile) -> None:
             nisa.tensor_copy(dst=dst[0:width, i, first:last], src=total)
 
 
+def multiply_in_place(left: Tile, x: Tile) -> None:
+    """Replace ``x`` by ``left.T @ x``, a strip of columns after the other.
+
+    A strip of all results fills at most four PSUM banks before it takes the place of its columns.
+    """
+    width, blocks = x.shape[0], x.shape[1]
+    starts = run_starts(x.shape[2], min(BANK, 4 * BANK // blocks))
+    for s in range(len(starts) - 1):
+        first, last = starts[s], starts[s + 1]
+        totals = []
+        for i in range(blocks):
+            total = nl.ndarray((width, last - first), dtype=nl.float32, buffer=nl.psum)
+            for k in range(blocks):
+                nisa.nc_matmul(
+                    dst=total,
+                    stationary=block(left, k, i),
+                    moving=x[0:width, k, first:last],
+                    accumulate=k > 0,
+                )
+            totals.append(total)
+        for i in range(blocks):
+            nisa.tensor_copy(dst=x[0:width, i, first:last], src=totals[i])
+
+
 def transpose_matrix(dst: Tile, src: Tile) -> None:
-    """Write the transpose of a square block matrix to another."""
+    """Write the transpose of a block matrix to another."""
     for i in range(src.shape[1]):
-        for j in range(src.shape[1]):
+        for j in range(dst.shape[1]):
             transpose_tile(block(dst, j, i), block(src, i, j))
 
 
@@ -96,11 +136,36 @@ def shifted_identity(dst: Tile, factor: float, shift: float) -> None:
         nisa.tensor_tensor(dst=block(dst, i, i), data1=block(dst, i, i), data2=diagonal, op=nl.add)
 
 
+def pad_diagonal(x: Tile, n: int) -> None:
+    """Put ones on the diagonal of a block matrix behind row ``n``."""
+    width, last = x.shape[0], x.shape[1] - 1
+    if n == width * x.shape[1]:
+        return
+    ones = select(identity(width), [[0, width]], 1, last * width - n, nl.greater_equal)
+    corner = block(x, last, last)
+    nisa.tensor_tensor(dst=corner, data1=corner, data2=ones, op=nl.add)
+
+
 def scale_matrix(x: Tile, column: Tile) -> None:
     """Multiply a block matrix by a column, of which every partition has a value."""
     for i in range(x.shape[1]):
         row = x[0 : x.shape[0], i, :]
         nisa.tensor_scalar(dst=row, data=row, op0=nl.multiply, operand0=column)
+
+
+def largest_of(x: Tile) -> Tile:
+    """Return a column with the largest size of an entry of a block matrix on all partitions."""
+    width, blocks = x.shape[0], x.shape[1]
+    sizes = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(blocks):
+        row = nl.ndarray((width, x.shape[2]), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=row, data=x[0:width, i, :], op0=nl.abs, operand0=0.0)
+        nisa.tensor_reduce(dst=sizes[0:width, i : i + 1], op=nl.maximum, data=row, axis=1)
+    column = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=column, op=nl.maximum, data=sizes, axis=1)
+    rows = rows_of_column(column)
+    nisa.tensor_reduce(dst=column, op=nl.maximum, data=rows, axis=1)
+    return column
 
 
 def load_symmetric(dst: Tile, a: Tile, q: int) -> None:
@@ -115,6 +180,18 @@ def load_symmetric(dst: Tile, a: Tile, q: int) -> None:
         mirror_lower(block(dst, i, i))
         for j in range(i):
             transpose_tile(block(dst, j, i), block(dst, i, j))
+
+
+def load_matrix(dst: Tile, a: Tile, q: int) -> None:
+    """Fill a block matrix with the ``q``-th matrix of ``a``, zeros around it."""
+    width, rows, columns = dst.shape[0], a.shape[1], a.shape[2]
+    nisa.memset(dst=dst, value=0.0)
+    for i in range(dst.shape[1]):
+        count = min(width, rows - i * width)
+        if count > 0:
+            nisa.dma_copy(
+                dst=dst[0:count, i, 0:columns], src=a[q, i * width : i * width + count, 0:columns]
+            )
 
 
 def store_matrix(out: Tile, q: int, x: Tile) -> None:

@@ -23,6 +23,7 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsolver._kernels.block_matrix import (
     block,
     copy_matrix,
+    largest_of,
     load_symmetric,
     new_matrix,
     scale_matrix,
@@ -191,21 +192,6 @@ def refresh_blocks(d: Tile, vt: Tile, t: Tile, x: Tile, a: Tile, q: int, inverse
     scale_matrix(d, inverse)
     transposed_product(t, d, x)
     transposed_product(d, x, t)
-
-
-def largest_of(x: Tile) -> Tile:
-    """Return a column with the largest size of an entry of a block matrix on all partitions."""
-    width, blocks = x.shape[0], x.shape[1]
-    sizes = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    for i in range(blocks):
-        row = nl.ndarray((width, x.shape[2]), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_scalar(dst=row, data=x[0:width, i, :], op0=nl.abs, operand0=0.0)
-        nisa.tensor_reduce(dst=sizes[0:width, i : i + 1], op=nl.maximum, data=row, axis=1)
-    column = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=column, op=nl.maximum, data=sizes, axis=1)
-    rows = rows_of_column(column)
-    nisa.tensor_reduce(dst=column, op=nl.maximum, data=rows, axis=1)
-    return column
 
 
 def store_sorted(

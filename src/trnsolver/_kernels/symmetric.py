@@ -13,8 +13,10 @@ from trnsci.core.nki import nisa, nl
 __all__ = [
     "belonging",
     "diagonal_column",
+    "even_exponent_scale",
     "exponent_scale",
     "identity",
+    "largest_entries",
     "mirror_lower",
     "ranks",
     "rows_of_column",
@@ -23,6 +25,7 @@ __all__ = [
 ]
 
 EXPONENT_BITS = 0x7F800000
+LOWEST_EXPONENT_BIT = 0x00800000
 LEAST_SCALE = 2.0**-100
 LAST = 3.0e38
 """Stands for an eigenvalue of padding: above all that a scaled matrix has."""
@@ -119,6 +122,28 @@ def exponent_scale(largest: Tile) -> tuple[Tile, Tile]:
     inverse = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.reciprocal(dst=inverse, data=scale)
     return scale, inverse
+
+
+def even_exponent_scale(largest: Tile) -> tuple[Tile, Tile]:
+    """Return columns with the root of a power of four near each entry, and its inverse square."""
+    rows = largest.shape[0]
+    scale = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=scale, data=largest, op0=nl.maximum, operand0=LEAST_SCALE)
+    bits = scale.view(nl.uint32)
+    # Exponents are biased by 127, so that an odd one stands for an even power of two.
+    nisa.tensor_scalar(
+        dst=bits,
+        data=bits,
+        op0=nl.bitwise_and,
+        operand0=EXPONENT_BITS,
+        op1=nl.bitwise_or,
+        operand1=LOWEST_EXPONENT_BIT,
+    )
+    inverse = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.reciprocal(dst=inverse, data=scale)
+    root = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=root, op=nl.sqrt, data=scale)
+    return root, inverse
 
 
 def ranks(column: Tile, rows: Tile, mine: Tile | None, before: Tile) -> Tile:

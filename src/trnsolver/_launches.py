@@ -13,10 +13,15 @@ from torch import Tensor
 from trnsci.core.constants import Constants
 from trnsci.core.hardware import TILE
 from trnsci.core.launch import Launcher
-from trnsolver._kernels import eigh_blocks, eigh_tile
+from trnsolver._kernels import cg as cg_kernels
+from trnsolver._kernels import cholesky as cholesky_kernels
+from trnsolver._kernels import eigh_blocks, eigh_tile, newton_schulz
+from trnsolver._kernels import lu as lu_kernels
+from trnsolver._kernels import qr as qr_kernels
+from trnsolver._kernels import svd as svd_kernels
 from trnsolver._tournament import packed_tables, slot_permutation, sweep_bound
 
-__all__ = ["eigh"]
+__all__ = ["cg", "cholesky", "eigh", "inv_sqrt_spd_ns", "lu", "msign", "qr", "svd"]
 
 _TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
 
@@ -34,6 +39,65 @@ def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
         moves = tuple(slot_permutation(groups))
         w, v, rest = launch(eigh_blocks.block_jacobi_eigh, a, tables, moves, sweeps)
     return torch.where(rest <= _negligible(n), w, torch.nan), v
+
+
+def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    # Columns are rotated by what their squares say, of which half of the digits are theirs: the
+    # smallest of an ill-conditioned matrix come after the others.
+    sweeps = 2 * min(max_sweeps, sweep_bound(n))
+    (tables,) = _TABLES((n + n % 2, 1))
+    u, s, vh, rest = launch(svd_kernels.jacobi_svd, a, tables, sweeps)
+    if bool((s[:, -1] == 0).any()):
+        u = _completed(launch, u, s)
+    return u, torch.where(rest <= _negligible(m), s, torch.nan), vh
+
+
+def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
+    """Return left vectors with an orthonormal one for each singular value of zero.
+
+    Numbers from a generator take the place of the missing ones, and the rest is taken from them.
+    """
+    noise = torch.randn(u.shape[-2:], generator=torch.Generator().manual_seed(0)).to(u.device)
+    filled = torch.where(s.unsqueeze(-2) == 0, noise / u.shape[-2] ** 0.5, u)
+    return qr(launch, filled)[0]
+
+
+def cholesky(launch: Launcher, a: Tensor) -> Tensor:
+    batch, n = a.shape[0], a.shape[-1]
+    return launch(cholesky_kernels.cholesky, a, max(1, min(batch, TILE // n)))
+
+
+def lu(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    p, lower, upper = launch(lu_kernels.lu, a)
+    return p, lower, upper
+
+
+def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
+    q, r = launch(qr_kernels.cholesky_qr, a)
+    return q, r
+
+
+def inv_sqrt_spd_ns(
+    launch: Launcher, a: Tensor, max_iters: int, tol: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    z, steps, residual = launch(newton_schulz.inverse_root, a, max_iters, tol)
+    return z, steps[:, 0], residual[:, 0]
+
+
+def msign(
+    launch: Launcher, a: Tensor, steps: int, first: float, third: float, fifth: float
+) -> Tensor:
+    if steps == 0:
+        return a.clone()
+    return launch(newton_schulz.msign, a, steps, first, third, fifth)
+
+
+def cg(
+    launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, maxiter: int
+) -> tuple[Tensor, Tensor]:
+    x, residuals = launch(cg_kernels.conjugate_gradients, a, rhs, x0, tol, maxiter)
+    return x, residuals
 
 
 def _negligible(n: int) -> float:

@@ -11,13 +11,12 @@ Limits   float32; padding is zeros
 from __future__ import annotations
 
 from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import BANK, TILE
+from trnsci.core.hardware import BANK
 from trnsci.core.nki import nisa, nl
 from trnsolver._kernels.symmetric import identity, mirror_lower, rows_of_column, select
 
 __all__ = [
     "block",
-    "block_width",
     "copy_matrix",
     "largest_of",
     "load_matrix",
@@ -38,11 +37,6 @@ __all__ = [
 def new_matrix(width: int, blocks: int, columns: int) -> Tile:
     """Return an unwritten block matrix."""
     return nl.ndarray((width, blocks, columns), dtype=nl.float32, buffer=nl.sbuf)
-
-
-def block_width(order: int) -> int:
-    """Return the rows of a block: 128, or all of a smaller matrix, and never a single one."""
-    return min(TILE, max(2, order))
 
 
 def block(x: Tile, i: int, j: int) -> Tile:

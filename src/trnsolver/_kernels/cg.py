@@ -14,9 +14,8 @@ Lever    one launch, one read of the matrix
 from __future__ import annotations
 
 from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
-from trnsolver._kernels.block_matrix import block, block_width, load_symmetric, new_matrix
+from trnsolver._kernels.block_matrix import block, load_symmetric, new_matrix
 from trnsolver._kernels.scalars import (
     add_across,
     column_of,
@@ -25,10 +24,9 @@ from trnsolver._kernels.scalars import (
     product_of,
     root_of,
 )
+from trnsolver._limits import CG_ORDER, block_width
 
-__all__ = ["MAX_ORDER", "conjugate_gradients"]
-
-MAX_ORDER = 16 * TILE
+__all__ = ["conjugate_gradients"]
 
 
 @nki.jit
@@ -49,7 +47,7 @@ def conjugate_gradients(
         system are its last.
     """
     batch, n = rhs.shape
-    assert n <= MAX_ORDER, f"conjugate_gradients: order at most {MAX_ORDER}, got {n}"
+    assert n <= CG_ORDER, f"conjugate_gradients: order at most {CG_ORDER}, got {n}"
     out = nl.ndarray(rhs.shape, dtype=nl.float32, buffer=nl.shared_hbm)
     history = nl.ndarray((batch, maxiter + 1), dtype=nl.float32, buffer=nl.shared_hbm)
     width = block_width(n)

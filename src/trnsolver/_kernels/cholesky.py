@@ -42,10 +42,9 @@ from trnsolver._kernels.symmetric import (
     mirror_lower,
     select,
 )
+from trnsolver._limits import CHOLESKY_ORDER
 
-__all__ = ["MAX_ORDER", "cholesky", "factor_blocks"]
-
-MAX_ORDER = 16 * TILE
+__all__ = ["cholesky", "factor_blocks"]
 
 
 @nki.jit
@@ -57,7 +56,7 @@ def cholesky(a: Tile, copies: int) -> Tile:
         copies: How many matrices share a tile, 1 for orders above 64.
     """
     batch, n = a.shape[0], a.shape[1]
-    assert n <= MAX_ORDER, f"cholesky: order at most {MAX_ORDER}, got {n}"
+    assert n <= CHOLESKY_ORDER, f"cholesky: order at most {CHOLESKY_ORDER}, got {n}"
     out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
     if n <= TILE:
         for first in range(0, batch, copies):
@@ -100,15 +99,17 @@ def small_factors(out: Tile, a: Tile, first: int, count: int, copies: int) -> No
         nisa.dma_copy(dst=out[first + k], src=lower[k * n : (k + 1) * n, k * n : (k + 1) * n])
 
 
-def factor_blocks(x: Tile) -> None:
+def factor_blocks(x: Tile) -> Tile:
     """Replace the upper triangle of blocks of a block matrix by U with X = U^T U.
 
-    Diagonal blocks get zeros below their diagonals; blocks below the diagonal are left.
+    Diagonal blocks get zeros below their diagonals; blocks below the diagonal are left. Returned
+    are the inverses of the diagonal blocks of U, (width, blocks, width).
     """
     width, blocks, order = x.shape
+    inverses = nl.ndarray((width, blocks, width), dtype=nl.float32, buffer=nl.sbuf)
     for k in range(blocks):
         upper = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-        inverse_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        inverse_t = inverses[0:width, k, 0:width]
         factor_tile(upper, inverse_t, block(x, k, k), width)
         nisa.tensor_copy(dst=block(x, k, k), src=upper)
         beside = (k + 1) * width
@@ -126,6 +127,7 @@ def factor_blocks(x: Tile) -> None:
                 )
                 rest = x[0:width, i, first:last]
                 nisa.tensor_tensor(dst=rest, data1=rest, data2=change, op=nl.subtract)
+    return inverses
 
 
 def store_transposed(out: Tile, q: int, x: Tile, root: Tile) -> None:

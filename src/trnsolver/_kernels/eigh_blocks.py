@@ -18,7 +18,6 @@ Lever    everything stays in SBUF; updates are products with 512 moving columns
 from __future__ import annotations
 
 from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
 from trnsolver._kernels.block_matrix import (
     block,
@@ -44,11 +43,9 @@ from trnsolver._kernels.symmetric import (
     select,
     unit_columns,
 )
+from trnsolver._limits import EIGH_ORDER
 
-__all__ = ["MAX_ORDER", "block_jacobi_eigh"]
-
-MAX_ORDER = 8 * TILE
-"""Largest order: four matrices of it fill 128 KiB of a partition."""
+__all__ = ["block_jacobi_eigh"]
 
 
 @nki.jit
@@ -67,7 +64,7 @@ def block_jacobi_eigh(
         As ``jacobi_eigh``.
     """
     batch, n = a.shape[0], a.shape[1]
-    assert n <= MAX_ORDER, f"block_jacobi_eigh: order at most {MAX_ORDER}, got {n}"
+    assert n <= EIGH_ORDER, f"block_jacobi_eigh: order at most {EIGH_ORDER}, got {n}"
     w = nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm)
     v = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
     rest = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)

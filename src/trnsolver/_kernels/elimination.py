@@ -14,11 +14,16 @@ Cost     a product, a reciprocal and two Vector instructions for each step; for 
 
 from __future__ import annotations
 
+import math
+
 from trnsci.core.gemm_tiles import Tile, transpose_tile
 from trnsci.core.nki import nisa, nl
 from trnsolver._kernels.symmetric import belonging, diagonal_column, identity, select
 
 __all__ = ["apply_inverse", "eliminate", "factor_tile", "reciprocal_root"]
+
+LEAST = 2.0**-86
+"""Least number whose reciprocal root the engine has."""
 
 
 def eliminate(ae: Tile, order: int) -> None:
@@ -96,6 +101,24 @@ def reciprocal_root(x: Tile) -> Tile:
     return y
 
 
+def roots_or_nan(x: Tile) -> Tile:
+    """Return ``1 / sqrt(x)`` of a column, and NaN where x is not positive.
+
+    The engine's root of a negative number is some number.
+    """
+    rows = x.shape[0]
+    positive = nl.ndarray((rows, 1), dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=positive, data=x, op0=nl.greater, operand0=0.0)
+    safe = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=safe, value=1.0)
+    nisa.tensor_copy_predicated(dst=safe, src=x, predicate=positive)
+    nisa.tensor_scalar(dst=safe, data=safe, op0=nl.maximum, operand0=LEAST)
+    roots = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=roots, value=math.nan)
+    nisa.tensor_copy_predicated(dst=roots, src=reciprocal_root(safe), predicate=positive)
+    return roots
+
+
 def factor_tile(upper: Tile, inverse_t: Tile, matrix: Tile, order: int) -> None:
     """Write U with ``matrix = U^T U`` and inv(U) for symmetric positive definite matrices.
 
@@ -111,7 +134,7 @@ def factor_tile(upper: Tile, inverse_t: Tile, matrix: Tile, order: int) -> None:
     nisa.tensor_copy(dst=ae[0:slots, slots : 2 * slots], src=identity(slots))
     eliminate(ae, order)
     rows = select(ae[0:slots, 0:slots], [[1, slots]], -1, 0, nl.greater_equal)
-    roots = reciprocal_root(diagonal_column(rows))
+    roots = roots_or_nan(diagonal_column(rows))
     nisa.tensor_scalar(dst=upper, data=rows, op0=nl.multiply, operand0=roots)
     inverse = nl.ndarray((slots, slots), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(

@@ -16,10 +16,8 @@ Lever    the whole iteration is one launch with one read and one write
 from __future__ import annotations
 
 from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
 from trnsolver._kernels.block_matrix import (
-    block_width,
     copy_matrix,
     load_matrix,
     load_symmetric,
@@ -40,19 +38,9 @@ from trnsolver._kernels.scalars import (
     root_of,
     sum_of_squares,
 )
+from trnsolver._limits import ROOT_ORDER, SBUF_BYTES, block_width, msign_bytes
 
-__all__ = ["MAX_ROOT_ORDER", "MSIGN_BYTES", "inverse_root", "msign", "msign_bytes"]
-
-MSIGN_BYTES = 144 * 1024
-MAX_ROOT_ORDER = 7 * TILE
-
-
-def msign_bytes(rows: int, columns: int) -> int:
-    """Return the SBUF bytes per partition that ``msign`` of such matrices keeps."""
-    short, long = min(rows, columns), max(rows, columns)
-    width = block_width(long)
-    s, t = -(-short // width), -(-long // width)
-    return 4 * width * 2 * (s * t + s * s)
+__all__ = ["inverse_root", "msign"]
 
 
 @nki.jit
@@ -68,7 +56,7 @@ def msign(a: Tile, steps: int, first: float, third: float, fifth: float) -> Tile
     """
     batch, rows, columns = a.shape
     nbytes = msign_bytes(rows, columns)
-    assert nbytes <= MSIGN_BYTES, f"msign: needs {nbytes} of {MSIGN_BYTES} bytes per partition"
+    assert nbytes <= SBUF_BYTES, f"msign: needs {nbytes} of {SBUF_BYTES} bytes per partition"
     out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
     short, long = min(rows, columns), max(rows, columns)
     width = block_width(long)
@@ -126,7 +114,7 @@ def inverse_root(a: Tile, max_iters: int, tol: float) -> tuple[Tile, Tile, Tile]
         tol: Residual at which a matrix is finished.
     """
     batch, n = a.shape[0], a.shape[1]
-    assert n <= MAX_ROOT_ORDER, f"inverse_root: order at most {MAX_ROOT_ORDER}, got {n}"
+    assert n <= ROOT_ORDER, f"inverse_root: order at most {ROOT_ORDER}, got {n}"
     out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
     steps = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
     residuals = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)

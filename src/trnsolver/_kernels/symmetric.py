@@ -26,7 +26,8 @@ __all__ = [
 
 EXPONENT_BITS = 0x7F800000
 LOWEST_EXPONENT_BIT = 0x00800000
-LEAST_SCALE = 2.0**-100
+LEAST_SCALE, MOST_SCALE = 2.0**-100, 2.0**116
+"""Scales have reciprocals and roots; what is not a number is scaled by the largest."""
 LAST = 3.0e38
 """Stands for an eigenvalue of padding: above all that a scaled matrix has."""
 
@@ -112,13 +113,14 @@ def largest_entries(d: Tile, mine: Tile) -> Tile:
 def exponent_scale(largest: Tile) -> tuple[Tile, Tile]:
     """Return columns with the power of two below each entry, and with its reciprocal.
 
-    Scaling by a power of two rounds nothing. Zero stands for 2^-100.
+    Scaling by a power of two rounds nothing. Scales are between 2^-100 and 2^116.
     """
     rows = largest.shape[0]
     scale = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=scale, data=largest, op0=nl.maximum, operand0=LEAST_SCALE)
     bits = scale.view(nl.uint32)
     nisa.tensor_scalar(dst=bits, data=bits, op0=nl.bitwise_and, operand0=EXPONENT_BITS)
+    nisa.tensor_scalar(dst=scale, data=scale, op0=nl.minimum, operand0=MOST_SCALE)
     inverse = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.reciprocal(dst=inverse, data=scale)
     return scale, inverse
@@ -139,6 +141,7 @@ def even_exponent_scale(largest: Tile) -> tuple[Tile, Tile]:
         op1=nl.bitwise_or,
         operand1=LOWEST_EXPONENT_BIT,
     )
+    nisa.tensor_scalar(dst=scale, data=scale, op0=nl.minimum, operand0=MOST_SCALE)
     inverse = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.reciprocal(dst=inverse, data=scale)
     root = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)

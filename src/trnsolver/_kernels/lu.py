@@ -1,0 +1,245 @@
+"""LU factors with partial pivoting, P L U = A, in one launch.
+
+Rows are never exchanged. A step takes the largest entry of its column among the rows that have not
+been pivots, and writes a column of the permutation: a one where the pivot is. That column is the
+stationary operand of a product which spreads the pivot's row over all partitions; every row that is
+still active loses its multiple of it. After 128 columns the permutation gathers the pivots' rows, a
+triangular solution makes them rows of U, and products update the rest of the active rows.
+
+Layout   A, P and U as block matrices, rows on partitions
+Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition. A pivot
+         is at least 1 - 2^-16 of the largest entry, the first of several. A column without a pivot
+         leaves zero or NaN on the diagonal of U
+Cost     for b = n / 128: n steps of about 16 + 3 b instructions on columns, and about b^3 products
+         of 128 x 128 x 512
+Lever    choosing pivots by products and masks, where an exchange of rows would move data
+"""
+
+from __future__ import annotations
+
+from trnsci.core.gemm_tiles import Tile, transpose_tile
+from trnsci.core.nki import nisa, nki, nl
+from trnsolver._kernels.block_matrix import (
+    block,
+    largest_of,
+    load_matrix,
+    new_matrix,
+    pad_diagonal,
+    scale_matrix,
+    store_matrix,
+    strip_starts,
+    transposed_product,
+)
+from trnsolver._kernels.elimination import apply_inverse, eliminate
+from trnsolver._kernels.qr import keep_upper
+from trnsolver._kernels.symmetric import exponent_scale, identity, rows_of_column, select
+from trnsolver._limits import LU_ORDER, block_width
+
+__all__ = ["lu"]
+
+NEARLY_LARGEST = 1.0 - 2.0**-16
+LEAST = 2.0**-100
+"""Added to the size of active entries, so that a row with a zero is still before a used one."""
+
+
+@nki.jit
+def lu(a: Tile) -> tuple[Tile, Tile, Tile]:
+    """Return P, L and U with ``a = P @ L @ U``.
+
+    Args:
+        a: Square matrices, (batch, n, n).
+    """
+    batch, n = a.shape[0], a.shape[1]
+    assert n <= LU_ORDER, f"lu: order at most {LU_ORDER}, got {n}"
+    p_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    l_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    u_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    width = block_width(n)
+    blocks = (n + width - 1) // width
+    for q in range(batch):
+        x = new_matrix(width, blocks, blocks * width)
+        p = new_matrix(width, blocks, blocks * width)
+        u = new_matrix(width, blocks, blocks * width)
+        load_matrix(x, a, q)
+        scale, inverse = exponent_scale(largest_of(x))
+        scale_matrix(x, inverse)
+        # A row and a column of padding have nothing but a one on the diagonal, their only pivot.
+        pad_diagonal(x, n)
+        active = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=active, value=1.0)
+        for k in range(blocks):
+            factor_panel(x, p, active, k)
+            finish_panel(x, p, u, active, k)
+        store_matrix(p_out, q, p)
+        store_lower(l_out, q, x, p)
+        keep_upper(u)
+        scale_matrix(u, scale)
+        store_matrix(u_out, q, u)
+    return p_out, l_out, u_out
+
+
+def factor_panel(x: Tile, p: Tile, active: Tile, k: int) -> None:
+    """Eliminate the columns of block ``k`` below their pivots, and leave the multiples there."""
+    width, blocks = x.shape[0], x.shape[1]
+    first = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    # Higher for rows that come first, to choose among equals.
+    nisa.iota(
+        dst=first,
+        pattern=[[-width, blocks]],
+        offset=width * blocks,
+        channel_multiplier=-1,
+    )
+    for c in range(width):
+        j = k * width + c
+        column = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=column, src=x[0:width, 0:blocks, j])
+        chosen = pivot_of(column, active, first)
+        nisa.tensor_copy(dst=p[0:width, 0:blocks, j], src=chosen)
+        nisa.tensor_tensor(dst=active, data1=active, data2=chosen, op=nl.subtract)
+        pivots = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.psum)
+        for i in range(blocks):
+            spread = chosen.ap(pattern=[[blocks, width], [0, width]], offset=i)
+            nisa.nc_matmul(dst=pivots, stationary=spread, moving=block(x, i, k), accumulate=i > 0)
+        inverse = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.reciprocal(dst=inverse, data=pivots[0:width, c : c + 1])
+        multiples = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.scalar_tensor_tensor(
+            dst=multiples,
+            data=column,
+            op0=nl.multiply,
+            operand0=inverse,
+            op1=nl.multiply,
+            operand1=active,
+        )
+        # Columns before this one hold multiples, and stay.
+        for i in range(blocks if c + 1 < width else 0):
+            rest = x[0:width, i, j + 1 : (k + 1) * width]
+            nisa.scalar_tensor_tensor(
+                dst=rest,
+                data=pivots[0:width, c + 1 : width],
+                op0=nl.multiply,
+                operand0=multiples[0:width, i : i + 1],
+                op1=nl.subtract,
+                operand1=rest,
+                reverse1=True,
+            )
+        keep_multiples(x, column, multiples, active, j)
+
+
+def keep_multiples(x: Tile, column: Tile, multiples: Tile, active: Tile, j: int) -> None:
+    """Write the multiples of active rows to column ``j``; rows that were pivots keep theirs."""
+    width, blocks = column.shape
+    kept = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=kept, data1=column, data2=active, op=nl.multiply)
+    nisa.tensor_tensor(dst=kept, data1=column, data2=kept, op=nl.subtract)
+    nisa.tensor_tensor(dst=x[0:width, 0:blocks, j], data1=kept, data2=multiples, op=nl.add)
+
+
+def pivot_of(column: Tile, active: Tile, first: Tile) -> Tile:
+    """Return a one where the largest active entry of a column is, zeros elsewhere."""
+    width, blocks = column.shape
+    sizes = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=sizes, data=column, op0=nl.abs, operand0=0.0, op1=nl.add, operand1=LEAST)
+    nisa.tensor_tensor(dst=sizes, data1=sizes, data2=active, op=nl.multiply)
+    limit = largest_across(sizes)
+    nisa.tensor_scalar(dst=limit, data=limit, op0=nl.multiply, operand0=NEARLY_LARGEST)
+    candidates = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=candidates,
+        data=sizes,
+        op0=nl.greater_equal,
+        operand0=limit,
+        op1=nl.multiply,
+        operand1=first,
+    )
+    chosen = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(
+        dst=chosen, data=candidates, op0=nl.equal, operand0=largest_across(candidates)
+    )
+    return chosen
+
+
+def largest_across(x: Tile) -> Tile:
+    """Return the largest entry of a tile, none of which is negative, on all partitions."""
+    column = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=column, op=nl.maximum, data=x, axis=1)
+    largest = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=rows_of_column(column), axis=1)
+    return largest
+
+
+def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int) -> None:
+    """Gather the pivots' rows of block ``k`` as rows of U, and update the active rows beside it."""
+    width, blocks, order = x.shape
+    starts = strip_starts(order, 1)
+    for s in range(len(starts) - 1):
+        rows = nl.ndarray((width, starts[s + 1] - starts[s]), dtype=nl.float32, buffer=nl.psum)
+        for i in range(blocks):
+            nisa.nc_matmul(
+                dst=rows,
+                stationary=block(p, i, k),
+                moving=x[0:width, i, starts[s] : starts[s + 1]],
+                accumulate=i > 0,
+            )
+        nisa.tensor_copy(dst=u[0:width, k, starts[s] : starts[s + 1]], src=rows)
+    beside = (k + 1) * width
+    if beside == order:
+        return
+    lower_t, inverse_t = unit_lower(block(u, k, k))
+    starts = strip_starts(order - beside, 1)
+    for s in range(len(starts) - 1):
+        row = u[0:width, k, beside + starts[s] : beside + starts[s + 1]]
+        apply_inverse(row, lower_t, inverse_t)
+    for i in range(blocks):
+        multiples = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(
+            dst=multiples,
+            data=block(x, i, k),
+            op0=nl.multiply,
+            operand0=active[0:width, i : i + 1],
+        )
+        turned = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        transpose_tile(turned, multiples)
+        for s in range(len(starts) - 1):
+            lo, hi = beside + starts[s], beside + starts[s + 1]
+            change = nl.ndarray((width, hi - lo), dtype=nl.float32, buffer=nl.psum)
+            nisa.nc_matmul(dst=change, stationary=turned, moving=u[0:width, k, lo:hi])
+            rest = x[0:width, i, lo:hi]
+            nisa.tensor_tensor(dst=rest, data1=rest, data2=change, op=nl.subtract)
+
+
+def unit_lower(tile: Tile) -> tuple[Tile, Tile]:
+    """Return the transpose of the unit lower triangle of a tile, and that of its inverse."""
+    width = tile.shape[0]
+    eye = identity(width)
+    le = nl.ndarray((width, 2 * width), dtype=nl.float32, buffer=nl.sbuf)
+    below = select(tile, [[-1, width]], 1, 0, nl.greater)
+    nisa.tensor_tensor(dst=le[0:width, 0:width], data1=below, data2=eye, op=nl.add)
+    nisa.tensor_copy(dst=le[0:width, width : 2 * width], src=eye)
+    lower_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+    transpose_tile(lower_t, le[0:width, 0:width])
+    eliminate(le, width)
+    inverse_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+    transpose_tile(inverse_t, le[0:width, width : 2 * width])
+    return lower_t, inverse_t
+
+
+def store_lower(out: Tile, q: int, x: Tile, p: Tile) -> None:
+    """Store L, the multiples of the pivots' rows in their order, with ones on its diagonal."""
+    width, blocks, order = x.shape
+    lower = new_matrix(width, blocks, order)
+    transposed_product(lower, p, x)
+    for i in range(blocks):
+        row = lower[0:width, i, :]
+        nisa.affine_select(
+            dst=row,
+            pattern=[[-1, order]],
+            channel_multiplier=1,
+            offset=i * width,
+            on_true_tile=row,
+            on_false_value=0.0,
+            cmp_op=nl.greater,
+        )
+        corner = block(lower, i, i)
+        nisa.tensor_tensor(dst=corner, data1=corner, data2=identity(width), op=nl.add)
+    store_matrix(out, q, lower)

@@ -1,0 +1,138 @@
+"""Reduced QR factors by Cholesky factors of Gram matrices, repeated until Q is orthogonal.
+
+With A = Q R the Gram matrix A^T A is R^T R, so that R is a Cholesky factor and Q = A inv(R):
+products and triangular solutions, nothing column by column. Once is right only for matrices of a
+small condition. Here the first two passes shift the Gram matrix by a small multiple of its size,
+which makes them safe for all and improves the condition a thousandfold each; two more passes then
+give a Q that is orthogonal to rounding. R is the upper triangle of Q^T A.
+
+Layout   Q^T with rows on partitions for triangular solutions, and Q for Gram matrices
+Limits   Q, its transpose and the Gram matrix within 144 KiB of each partition, so 1024 x 1024.
+         Columns that depend on each other to the last bit, or are zero, give results that are not
+         numbers
+Cost     for each pass a Gram product, a Cholesky factor, a triangular solution with all of A and a
+         transpose; then one product for R
+Lever    no reflection depends on the one before: everything is products of 128 x 128 x 512
+"""
+
+from __future__ import annotations
+
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.nki import nisa, nki, nl
+from trnsolver._kernels.block_matrix import (
+    block,
+    largest_of,
+    load_matrix,
+    new_matrix,
+    pad_diagonal,
+    scale_matrix,
+    store_matrix,
+    strip_starts,
+    transpose_matrix,
+    transposed_product,
+)
+from trnsolver._kernels.cholesky import factor_blocks
+from trnsolver._kernels.elimination import apply_inverse
+from trnsolver._kernels.symmetric import exponent_scale, identity
+from trnsolver._limits import SBUF_BYTES, block_width, qr_bytes
+
+__all__ = ["cholesky_qr", "keep_upper"]
+
+SHIFTED, PASSES = 2, 4
+SHIFT = 2.0**-19
+"""Sixteen units of float32's precision: more than the rounding errors of a Gram matrix's factor."""
+
+
+@nki.jit
+def cholesky_qr(a: Tile) -> tuple[Tile, Tile]:
+    """Return Q with orthonormal columns and upper triangular R, ``a = Q @ R``.
+
+    Args:
+        a: Matrices of full rank, (batch, m, n) with m at least n.
+    """
+    batch, m, n = a.shape
+    nbytes = qr_bytes(m, n)
+    assert nbytes <= SBUF_BYTES, f"cholesky_qr: needs {nbytes} of {SBUF_BYTES} bytes per partition"
+    q_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    r_out = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
+    width = block_width(m)
+    t, s = (m + width - 1) // width, (n + width - 1) // width
+    for k in range(batch):
+        rows = new_matrix(width, t, s * width)
+        columns = new_matrix(width, s, t * width)
+        gram = new_matrix(width, s, s * width)
+        load_matrix(rows, a, k)
+        _, inverse = exponent_scale(largest_of(rows))
+        scale_matrix(rows, inverse)
+        transpose_matrix(columns, rows)
+        for step in range(PASSES):
+            transposed_product(gram, rows, rows)
+            if step < SHIFTED:
+                add_to_diagonal(gram, largest_of(gram))
+            pad_diagonal(gram, n)
+            inverses = factor_blocks(gram)
+            solve_rows(columns, gram, inverses)
+            transpose_matrix(rows, columns)
+        store_matrix(q_out, k, rows)
+        # The room of Q^T is free for A.
+        again = columns.reshape((width, t, s * width))
+        load_matrix(again, a, k)
+        transposed_product(gram, rows, again)
+        keep_upper(gram)
+        store_matrix(r_out, k, gram)
+    return q_out, r_out
+
+
+def add_to_diagonal(x: Tile, size: Tile) -> None:
+    """Add ``SHIFT`` times the number ``size`` to the diagonal of a square block matrix."""
+    width = x.shape[0]
+    shift = identity(width)
+    nisa.tensor_scalar(
+        dst=shift, data=shift, op0=nl.multiply, operand0=size, op1=nl.multiply, operand1=SHIFT
+    )
+    for i in range(x.shape[1]):
+        corner = block(x, i, i)
+        nisa.tensor_tensor(dst=corner, data1=corner, data2=shift, op=nl.add)
+
+
+def solve_rows(x: Tile, upper: Tile, inverses: Tile) -> None:
+    """Replace a block matrix X by inv(U^T) X.
+
+    Args:
+        x: Block matrix of as many blocks of rows as U.
+        upper: U, of which the upper triangle of blocks counts.
+        inverses: Inverses of its diagonal blocks.
+    """
+    width, blocks = x.shape[0], x.shape[1]
+    starts = strip_starts(x.shape[2], 1)
+    for s in range(len(starts) - 1):
+        first, last = starts[s], starts[s + 1]
+        for i in range(blocks):
+            row = x[0:width, i, first:last]
+            if i > 0:
+                change = nl.ndarray((width, last - first), dtype=nl.float32, buffer=nl.psum)
+                for k in range(i):
+                    nisa.nc_matmul(
+                        dst=change,
+                        stationary=block(upper, k, i),
+                        moving=x[0:width, k, first:last],
+                        accumulate=k > 0,
+                    )
+                nisa.tensor_tensor(dst=row, data1=row, data2=change, op=nl.subtract)
+            apply_inverse(row, block(upper, i, i), inverses[0:width, i, 0:width])
+
+
+def keep_upper(x: Tile) -> None:
+    """Put zeros below the diagonal of a square block matrix."""
+    width, blocks, columns = x.shape
+    for i in range(blocks):
+        row = x[0:width, i, :]
+        nisa.affine_select(
+            dst=row,
+            pattern=[[1, columns]],
+            channel_multiplier=-1,
+            offset=-i * width,
+            on_true_tile=row,
+            on_false_value=0.0,
+            cmp_op=nl.greater_equal,
+        )

@@ -1,0 +1,193 @@
+"""Thin singular value factors of tall matrices by one-sided Jacobi rotations, in one launch.
+
+Columns of A are rotated until they are orthogonal; their lengths are the singular values. A sweep
+computes the Gram matrix of the columns, rotates all of its pairs as ``jacobi`` does, and applies
+what was rotated to the columns. The Gram matrix is computed anew for every sweep, so that its
+rounding errors are relative to each pair of columns and not to the largest: small singular values
+come out as exact as the columns determine them.
+
+Layout   columns of A in rows, (n, m); their Gram matrix in one tile
+Limits   at most 128 columns and 8192 rows, of which three forms take 96 KiB of each partition. A
+         singular value of zero has zeros for its left vector
+Cost     for each sweep n - 1 rounds of ``jacobi_round``, and three products with A
+Lever    all sweeps are one loop on the device
+"""
+
+from __future__ import annotations
+
+from trnsci.core.gemm_tiles import Tile, transpose_tile
+from trnsci.core.hardware import TILE
+from trnsci.core.nki import nisa, nki, nl
+from trnsolver._kernels.block_matrix import run_starts
+from trnsolver._kernels.elimination import reciprocal_root
+from trnsolver._kernels.jacobi import Tournament, jacobi_round, tournament
+from trnsolver._kernels.symmetric import (
+    diagonal_column,
+    exponent_scale,
+    identity,
+    ranks,
+    rows_of_column,
+    select,
+    unit_columns,
+)
+from trnsolver._limits import SVD_ROWS
+
+__all__ = ["jacobi_svd"]
+
+STRIP = 512
+LEAST_LENGTH = 2.0**-86
+"""Least square of a length that has a reciprocal root."""
+
+
+@nki.jit
+def jacobi_svd(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile, Tile]:
+    """Return U, singular values in descending order, V^T, and what is left to rotate.
+
+    Args:
+        a: Matrices, (batch, m, n) with m at least n and n at most 128.
+        tables: ``packed_tables`` of one tournament of the even order from n on.
+        sweeps: How often all pairs of columns are rotated.
+
+    Returns:
+        U, (batch, m, n); singular values, (batch, n); V^T, (batch, n, n); and the largest cosine
+        between two columns of U, (batch, 1).
+    """
+    batch, m, n = a.shape
+    order = tables.shape[0]
+    assert n <= order and m <= SVD_ROWS, f"jacobi_svd: at most 128 columns, got {m} x {n}"
+    u = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    values = nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm)
+    vh = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
+    rest = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    game = tournament(tables)
+    tiles = (m + TILE - 1) // TILE
+    for q in range(batch):
+        columns = nl.ndarray((order, tiles * TILE), dtype=nl.float32, buffer=nl.sbuf)
+        rows = nl.ndarray((TILE, tiles, order), dtype=nl.float32, buffer=nl.sbuf)
+        v_t = identity(order)
+        scale = load_columns(columns, rows, a, q)
+        for _ in nl.dynamic_range(0, sweeps):
+            sweep(columns, rows, v_t, game)
+        gram = gram_matrix(rows, columns)
+        store_factors(u, values, vh, rest, q, columns, v_t, gram, scale)
+    return u, values, vh, rest
+
+
+def load_columns(columns: Tile, rows: Tile, a: Tile, q: int) -> Tile:
+    """Fill ``columns`` with the transpose of a scaled matrix, and return its scale."""
+    order, tiles, m, n = columns.shape[0], rows.shape[1], a.shape[1], a.shape[2]
+    nisa.memset(dst=rows, value=0.0)
+    for i in range(tiles):
+        count = min(TILE, m - i * TILE)
+        nisa.dma_copy(dst=rows[0:count, i, 0:n], src=a[q, i * TILE : i * TILE + count, 0:n])
+        transpose_tile(columns[0:order, i * TILE : (i + 1) * TILE], rows[0:TILE, i, 0:order])
+    sizes = nl.ndarray(columns.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=sizes, data=columns, op0=nl.abs, operand0=0.0)
+    largest = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=sizes, axis=1)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=rows_of_column(largest), axis=1)
+    scale, inverse = exponent_scale(largest)
+    nisa.tensor_scalar(dst=columns, data=columns, op0=nl.multiply, operand0=inverse)
+    return scale
+
+
+def gram_matrix(rows: Tile, columns: Tile) -> Tile:
+    """Return the Gram matrix of columns, in SBUF; ``rows`` becomes their transpose."""
+    order, tiles = columns.shape[0], rows.shape[1]
+    total = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.psum)
+    for i in range(tiles):
+        tile = rows[0:TILE, i, 0:order]
+        transpose_tile(tile, columns[0:order, i * TILE : (i + 1) * TILE])
+        nisa.nc_matmul(dst=total, stationary=tile, moving=tile, accumulate=i > 0)
+    gram = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=gram, src=total)
+    return gram
+
+
+def sweep(columns: Tile, rows: Tile, v_t: Tile, game: Tournament) -> None:
+    """Rotate all pairs of columns once, and V^T with them."""
+    order = columns.shape[0]
+    dw = nl.ndarray((order, 2 * order), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=dw[0:order, 0:order], src=gram_matrix(rows, columns))
+    nisa.tensor_copy(dst=dw[0:order, order : 2 * order], src=identity(order))
+    for _ in range(order - 1):
+        jacobi_round(dw, game)
+    rotations = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.sbuf)
+    transpose_tile(rotations, dw[0:order, order : 2 * order])
+    starts = run_starts(columns.shape[1], STRIP)
+    for s in range(len(starts) - 1):
+        rotate_strip(columns[0:order, starts[s] : starts[s + 1]], rotations)
+    rotate_strip(v_t, rotations)
+
+
+def rotate_strip(x: Tile, rotations: Tile) -> None:
+    """Replace ``x`` by the transpose of the rotations times it."""
+    total = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=total, stationary=rotations, moving=x)
+    nisa.tensor_copy(dst=x, src=total)
+
+
+def store_factors(
+    u: Tile,
+    values: Tile,
+    vh: Tile,
+    rest: Tile,
+    q: int,
+    columns: Tile,
+    v_t: Tile,
+    gram: Tile,
+    scale: Tile,
+) -> None:
+    """Store lengths of columns in descending order, with unit columns and the rows of V^T."""
+    order, m, n = columns.shape[0], u.shape[1], u.shape[2]
+    squares = diagonal_column(gram)
+    lengths = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=lengths, data=squares, op0=nl.maximum, operand0=LEAST_LENGTH)
+    inverse = reciprocal_root(lengths)
+    nisa.tensor_tensor(dst=lengths, data1=squares, data2=inverse, op=nl.multiply)
+    store_cosine(rest, q, gram, inverse)
+    nisa.tensor_scalar(dst=columns, data=columns, op0=nl.multiply, operand0=inverse)
+    keys = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=keys, data=lengths, op0=nl.multiply, operand0=-1.0)
+    ones = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=ones, value=1.0)
+    # Padding has length zero and the last index, so that it comes last.
+    before = select(ones, [[-1, order]], 1, 0, nl.greater)
+    moves = unit_columns(ranks(keys, rows_of_column(keys), None, before), order)
+    for i in range((m + TILE - 1) // TILE):
+        total = nl.ndarray((TILE, order), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(
+            dst=total, stationary=columns[0:order, i * TILE : (i + 1) * TILE], moving=moves
+        )
+        part = nl.ndarray((TILE, order), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=part, src=total)
+        count = min(TILE, m - i * TILE)
+        nisa.dma_copy(dst=u[q, i * TILE : i * TILE + count, 0:n], src=part[0:count, 0:n])
+    rotate_strip(v_t, moves)
+    nisa.dma_copy(dst=vh[q], src=v_t[0:n, 0:n])
+    nisa.tensor_tensor(dst=lengths, data1=lengths, data2=scale, op=nl.multiply)
+    row = nl.ndarray((1, order), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=row, stationary=lengths, moving=moves)
+    ordered = nl.ndarray((1, order), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=ordered, src=row)
+    nisa.dma_copy(dst=values[q : q + 1, 0:n], src=ordered[0:1, 0:n])
+
+
+def store_cosine(rest: Tile, q: int, gram: Tile, inverse: Tile) -> None:
+    """Store the largest cosine between two columns; ``inverse`` has their inverse lengths."""
+    order = gram.shape[0]
+    scaled = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=scaled,
+        data=gram,
+        op0=nl.multiply,
+        operand0=inverse,
+        op1=nl.multiply,
+        operand1=rows_of_column(inverse),
+    )
+    beside = select(scaled, [[-1, order]], 1, 0, nl.not_equal)
+    nisa.tensor_scalar(dst=beside, data=beside, op0=nl.abs, operand0=0.0)
+    largest = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=beside, axis=1)
+    nisa.tensor_reduce(dst=largest, op=nl.maximum, data=rows_of_column(largest), axis=1)
+    nisa.dma_copy(dst=rest[q : q + 1, 0:1], src=largest[0:1, 0:1])

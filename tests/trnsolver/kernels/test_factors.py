@@ -1,0 +1,204 @@
+"""Kernels for factors: Cholesky, LU with pivots, QR and singular values."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from trnsci.core.launch import Launcher
+from trnsolver import _launches
+from trnsolver._kernels.cholesky import cholesky
+from trnsolver._kernels.lu import lu
+from trnsolver._kernels.qr import cholesky_qr
+from trnsolver._kernels.svd import jacobi_svd
+from trnsolver._tournament import packed_tables, sweep_bound
+
+from .harness_solver import (
+    EPS,
+    GENERATIONS,
+    distance_from_orthogonal,
+    lower_only,
+    norm,
+    run,
+    symmetric,
+    with_spectrum,
+)
+
+
+def definite(n, condition=100.0, seed=0):
+    return with_spectrum(np.logspace(0, -np.log10(condition), n), seed)
+
+
+def general(m, n, condition=100.0, seed=0):
+    rng = np.random.default_rng((m, n, seed))
+    u, _ = np.linalg.qr(rng.standard_normal((m, n)))
+    v, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    return ((u * np.logspace(0, -np.log10(condition), n)) @ v).astype(np.float32)
+
+
+def assert_near(product, a, rows):
+    """The backward error of a factorization is at most that of ``rows`` roundings."""
+    wide = a.astype(np.float64)
+    assert np.linalg.norm(product - wide, 2) <= 2 * rows * EPS * norm(a)
+
+
+def assert_factored(a, factor):
+    wide = factor.astype(np.float64)
+    assert not np.triu(factor, 1).any()
+    assert (np.diag(factor) > 0).all()
+    assert_near(wide @ wide.T, a, a.shape[0])
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("n", [1, 2, 31, 127, 128, 129])
+def test_cholesky(n, generation):
+    a = definite(n, 1e4)
+    assert_factored(a, run(cholesky, generation, lower_only(a)[None], 1)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("n", [255, 256, 257, 600])
+def test_cholesky_of_several_blocks(n, generation):
+    a = definite(n, 1e4)
+    assert_factored(a, run(cholesky, generation, lower_only(a)[None], 1)[0])
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(("n", "copies", "batch"), [(1, 4, 5), (5, 3, 7), (16, 2, 2)])
+def test_cholesky_of_matrices_that_share_a_tile(n, copies, batch, generation):
+    a = np.stack([definite(n, 50, k) * np.float32(2.0 ** (20 * k)) for k in range(batch)])
+    found = run(cholesky, generation, lower_only(a), copies)
+    for k in range(batch):
+        assert_factored(a[k], found[k])
+
+
+@pytest.mark.parametrize("n", [3, 130])
+def test_a_matrix_that_is_not_definite_has_no_factor(n):
+    a = torch.from_numpy(definite(n))
+    a[-1, -1] = -1.0
+    found = _launches.cholesky(Launcher("simulator"), a[None])
+    assert found[0].diagonal().isnan().any()
+
+
+def assert_lu(a, p, lower, upper):
+    n = a.shape[0]
+    wide = [x.astype(np.float64) for x in (p, lower, upper)]
+    assert not np.triu(lower, 1).any()
+    assert not np.tril(upper, -1).any()
+    assert np.array_equal(np.diag(lower), np.ones(n, np.float32))
+    assert abs(lower).max() <= 1 / (1 - 2.0**-16)
+    assert np.array_equal(p.sum(0), np.ones(n))
+    assert np.array_equal(p.sum(1), np.ones(n))
+    assert_near(wide[0] @ wide[1] @ wide[2], a, n)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("n", [1, 2, 3, 17, 64])
+def test_lu(n, generation):
+    a = np.random.default_rng(n).standard_normal((2, n, n)).astype(np.float32)
+    found = run(lu, generation, a)
+    for k in range(2):
+        assert_lu(a[k], *(x[k] for x in found))
+        assert np.array_equal(found[0][k], scipy.linalg.lu(a[k])[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("n", [127, 128, 129, 257])
+def test_lu_around_a_block(n, generation):
+    a = np.random.default_rng(n).standard_normal((1, n, n)).astype(np.float32)
+    assert_lu(a[0], *(x[0] for x in run(lu, generation, a)))
+
+
+def test_lu_needs_exchanges():
+    a = np.array([[0, 2, 1], [1, 0, 0], [3, 1, 0]], np.float32)
+    p, lower, upper = (x[0] for x in run(lu, "gen2", a[None]))
+    assert np.array_equal(p @ lower @ upper, a)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(
+    ("m", "n", "condition"), [(1, 1, 1), (5, 3, 10), (30, 30, 1e6), (60, 7, 1e3), (130, 20, 1e5)]
+)
+def test_qr(m, n, condition, generation):
+    a = general(m, n, condition)
+    q, r = (x[0] for x in run(cholesky_qr, generation, a[None]))
+    assert not np.tril(r, -1).any()
+    assert distance_from_orthogonal(q) <= 20 * EPS * n
+    assert_near(q.astype(np.float64) @ r, a, m)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("m", "n"), [(128, 128), (129, 129), (300, 140)])
+def test_qr_of_several_blocks(m, n):
+    a = general(m, n, 1e5)
+    q, r = (x[0] for x in run(cholesky_qr, "gen3", a[None]))
+    assert distance_from_orthogonal(q) <= 20 * EPS * n
+    assert_near(q.astype(np.float64) @ r, a, m)
+
+
+def assert_svd(a, u, s, vh):
+    bound = 20 * EPS * a.shape[0]
+    assert (np.diff(s) <= 0).all()
+    assert distance_from_orthogonal(u) <= bound
+    assert distance_from_orthogonal(vh.T) <= bound
+    back = (u.astype(np.float64) * s) @ vh
+    assert np.linalg.norm(back - a, 2) <= bound * norm(a)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 2), (9, 5), (130, 6)])
+def test_svd(m, n, generation):
+    a = np.random.default_rng((m, n)).standard_normal((2, m, n)).astype(np.float32)
+    tables = packed_tables(n + n % 2, 1)
+    u, s, vh, rest = run(jacobi_svd, generation, a, tables, sweep_bound(n) + 2)
+    for k in range(2):
+        assert_svd(a[k], u[k], s[k], vh[k])
+        assert rest[k, 0] <= 4 * EPS * m
+
+
+def test_small_singular_values_are_right_to_their_own_size():
+    scales = np.logspace(0, -8, 6)
+    a = (general(12, 6, 1.0) * scales).astype(np.float32)
+    want = np.linalg.svd(a.astype(np.float64), compute_uv=False)
+    _, s, _ = _launches.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    np.testing.assert_allclose(s[0].numpy(), want, rtol=100 * EPS)
+
+
+@pytest.mark.parametrize("name", ["condition 1e6", "ones", "zeros", "rank two"])
+def test_svd_of_matrices_near_singular(name):
+    rng = np.random.default_rng(2)
+    a = {
+        "condition 1e6": general(10, 8, 1e6),
+        "ones": np.ones((6, 4)),
+        "zeros": np.zeros((5, 3)),
+        "rank two": rng.standard_normal((9, 2)) @ rng.standard_normal((2, 5)),
+    }[name].astype(np.float32)
+    found = _launches.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    assert_svd(a, *(x[0].numpy() for x in found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("m", "n"), [(31, 31), (200, 64), (128, 128)])
+def test_svd_of_many_columns(m, n):
+    a = np.random.default_rng((m, n)).standard_normal((m, n)).astype(np.float32)
+    found = _launches.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    assert_svd(a, *(x[0].numpy() for x in found))
+
+
+@pytest.mark.parametrize("name", ["cholesky", "lu", "qr", "svd"])
+def test_a_batch_is_one_launch(name):
+    a = torch.from_numpy(np.stack([definite(4, seed=k) for k in range(3)]))
+    launch = Launcher("simulator")
+    getattr(_launches, name)(launch, a, *((12,) if name == "svd" else ()))
+    assert launch.launches == 1
+
+
+def test_what_is_not_finite_is_not_hidden():
+    a = torch.from_numpy(symmetric(4)[None].copy())
+    a[0, 2, 1] = torch.nan
+    for name in ("cholesky", "lu", "qr"):
+        found = getattr(_launches, name)(Launcher("simulator"), a)
+        last = found if isinstance(found, torch.Tensor) else found[-1]
+        assert last.isnan().any()

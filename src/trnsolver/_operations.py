@@ -29,8 +29,10 @@ from typing import Any
 
 from torch import Tensor
 
+from trnsci.core.hardware import TILE
 from trnsci.core.operation import Operation
 from trnsolver import _derivatives as rules
+from trnsolver import _limits as limits
 from trnsolver import _torch
 from trnsolver._library import LIBRARY
 
@@ -67,9 +69,45 @@ def _per_step(factor: float) -> Any:
     return flops
 
 
-def _tall(a: Tensor, *rest: Any) -> str:
+def _up_to(order: int) -> Any:
+    """Return what a kernel has against matrices of more rows than ``order``."""
+
+    def unsuited(a: Tensor, *rest: Any) -> str:
+        return "" if a.shape[-1] <= order else f"the kernel takes orders up to {order}"
+
+    return unsuited
+
+
+def _no_room(nbytes: int) -> str:
+    most = limits.SBUF_BYTES
+    return "" if nbytes <= most else f"the kernel needs {nbytes} of {most} bytes per partition"
+
+
+def _lu_unsuited(a: Tensor) -> str:
+    if a.shape[-1] != a.shape[-2]:
+        return "the kernel takes square matrices"
+    return _up_to(limits.LU_ORDER)(a)
+
+
+def _qr_unsuited(a: Tensor) -> str:
     rows, columns = a.shape[-2:]
-    return "" if rows >= columns else "the kernel takes at least as many rows as columns"
+    if rows < columns:
+        return "the kernel takes at least as many rows as columns"
+    return _no_room(limits.qr_bytes(rows, columns))
+
+
+def _svd_unsuited(a: Tensor, max_sweeps: int) -> str:
+    rows, columns = a.shape[-2:]
+    if rows < columns:
+        return "the kernel takes at least as many rows as columns"
+    if rows > limits.SVD_ROWS or columns > TILE:
+        return f"the kernel takes up to {TILE} columns and {limits.SVD_ROWS} rows"
+    return ""
+
+
+def _msign_unsuited(a: Tensor, *rest: Any) -> str:
+    rows, columns = a.shape[-2:]
+    return _no_room(limits.msign_bytes(rows, columns))
 
 
 EIGH = _operation(
@@ -79,6 +117,7 @@ EIGH = _operation(
     jvp=rules.eigh_jvp,
     from_result=True,
     flops=_cubes(9.0),
+    unsuited=_up_to(limits.EIGH_ORDER),
 )
 CHOLESKY = _operation(
     "cholesky",
@@ -87,6 +126,7 @@ CHOLESKY = _operation(
     jvp=rules.cholesky_jvp,
     from_result=True,
     flops=_cubes(1 / 3),
+    unsuited=_up_to(limits.CHOLESKY_ORDER),
 )
 LU = _operation(
     "lu",
@@ -95,7 +135,7 @@ LU = _operation(
     jvp=rules.lu_jvp,
     from_result=True,
     flops=_cubes(2 / 3),
-    unsuited=lambda a: "" if a.shape[-1] == a.shape[-2] else "the kernel takes square matrices",
+    unsuited=_lu_unsuited,
 )
 QR = _operation(
     "qr",
@@ -104,7 +144,7 @@ QR = _operation(
     jvp=rules.qr_jvp,
     from_result=True,
     flops=_cubes(4.0),
-    unsuited=_tall,
+    unsuited=_qr_unsuited,
 )
 SVD = _operation(
     "svd",
@@ -113,12 +153,20 @@ SVD = _operation(
     jvp=rules.svd_jvp,
     from_result=True,
     flops=_cubes(12.0),
-    unsuited=_tall,
+    unsuited=_svd_unsuited,
 )
 INV_SQRT_SPD_NS = _operation(
-    "inv_sqrt_spd_ns", reference=_torch.fixed_inv_sqrt, flops=_per_step(6.0)
+    "inv_sqrt_spd_ns",
+    reference=_torch.fixed_inv_sqrt,
+    flops=_per_step(6.0),
+    unsuited=_up_to(limits.ROOT_ORDER),
 )
-MSIGN = _operation("msign", reference=_torch.fixed_msign, flops=_per_step(6.0))
+MSIGN = _operation(
+    "msign",
+    reference=_torch.fixed_msign,
+    flops=_per_step(6.0),
+    unsuited=_msign_unsuited,
+)
 CG = _operation(
     "cg",
     reference=_torch.fixed_cg,
@@ -126,4 +174,5 @@ CG = _operation(
     jvp=rules.cg_jvp,
     from_result=True,
     flops=lambda a, b, x0, tol, maxiter: 2.0 * a.numel() * maxiter,
+    unsuited=_up_to(limits.CG_ORDER),
 )

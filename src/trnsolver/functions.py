@@ -251,7 +251,9 @@ def _in_gram_form(
     tall = x.shape[-2] > x.shape[-1]
     x = x.mH if tall else x
     given = x if dtype is None else x.to(dtype)
-    gram = working(given @ given.mH)
+    # Rounded to bfloat16 a Gram matrix would have negative eigenvalues, which steps enlarge.
+    exact = working(given)
+    gram = exact @ exact.mH
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     product = eye.expand_as(gram)
     for _ in range(steps):

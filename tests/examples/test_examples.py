@@ -78,9 +78,13 @@ REFERENCES = {
 
 # Scripts of the libraries, which print what they compare; their own tests judge the results.
 LIBRARY_SCRIPTS = {
+    "conjugate_gradient.py": (None, "passed"),
     "df_mp2.py": (None, "max |error|"),
     "df_mp2_pyscf.py": ("pyscf", "max |error|"),
+    "muon.py": (None, "loss"),
+    "scf.py": (None, "above the Hartree-Fock limit"),
     "speech_enhancement.py": (None, "dB"),
+    "syevd.py": (None, "passed"),
 }
 """What a script needs beyond the libraries, if anything, and what it prints."""
 

@@ -132,6 +132,15 @@ def test_updates_for_muon_have_singular_values_about_one(shape, dtype):
     assert float(sigma[inside].max()) <= 1.21 + slack
 
 
+@pytest.mark.parametrize("shape", [(64, 32), (40, 32)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_updates_of_a_gradient_with_few_directions_stay_bounded(shape, dtype):
+    m, n = shape
+    g = random_tensor(m, 2) @ random_tensor(2, n, seed=1) + 1e-4 * random_tensor(m, n, seed=2)
+    largest = float(torch.linalg.svdvals(trnsolver.orthogonalize(g, dtype=dtype))[0])
+    assert 0.68 <= largest <= 1.3
+
+
 def test_the_gram_form_is_the_same_update():
     tall = random_tensor(64, 16, dtype=torch.float64)
     plain = trnsolver.functions._quintic(

@@ -1,0 +1,321 @@
+"""How fast trnsolver is beside the best direct call, and how exact, in one run.
+
+    python benchmarks/bench_solver.py               print the table
+    python benchmarks/bench_solver.py --threads 4   with so many threads
+    python benchmarks/bench_solver.py --cuda        factorizations and batches on a CUDA device
+    python benchmarks/bench_solver.py --accuracy    errors of solve(target_forward_error=1e-10)
+    python benchmarks/bench_solver.py --record      also append to benchmarks/results/
+
+The rival is ``torch.linalg``, or ``scipy`` where torch has no such routine. Contenders take turns,
+so that noise is shared; small problems are repeated within a turn. Beside the time stand the
+iterations and the error: ``norm(A - product of the factors) / norm(A)`` for factorizations, the
+relative residual for solutions, both in float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.linalg
+import torch
+from runner import Timing, measure, record, show
+from torch import Tensor
+
+import trnsolver
+
+Call = Callable[[], Any]
+Row = tuple[str, str, str, str]
+
+ORDERS = (64, 256, 512)
+BATCHES = ((500, 100), (64, 32))
+TURN_S = 5e-3
+GOAL_RATIO, GOAL_US = 1.05, 8.0
+GOAL_CUDA = 20.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A call of ours, one of a rival, and how good our result is."""
+
+    name: str
+    ours: Call
+    rival: Call
+    judge: Callable[[Any], str]
+    goal: float = GOAL_RATIO
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    """Return normal numbers in float32."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def off(product: Tensor, a: Tensor) -> str:
+    """Return how far a product of factors is from a matrix."""
+    wide = a.double()
+    return f"error {float((product - wide).norm() / wide.norm()):.1e}"
+
+
+def left_over(a: Tensor, x: Tensor, b: Tensor) -> str:
+    """Return the relative residual."""
+    wide = b.double()
+    return f"residual {float((wide - a.double() @ x.double()).norm() / wide.norm()):.1e}"
+
+
+def factorizations(n: int, device: str) -> list[Problem]:
+    """Return the problems of one order that torch has routines for."""
+    a = draw(n, n).to(device)
+    spd = (a @ a.mT / n + torch.eye(n, device=device)).contiguous()
+    sym = a + a.mT
+    tall = draw(8 * n, n // 4, seed=1).to(device)
+    b = draw(n, 4, seed=2).to(device)
+    linalg = torch.linalg
+
+    def wide(*parts: Tensor) -> list[Tensor]:
+        return [part.double() for part in parts]
+
+    def of_cholesky(factor: Tensor) -> str:
+        (lower,) = wide(factor)
+        return off(lower @ lower.mT, spd)
+
+    def of_product(*parts: Tensor, of: Tensor = a) -> str:
+        product, *rest = wide(*parts)
+        for part in rest:
+            product = product @ part
+        return off(product, of)
+
+    return [
+        Problem(
+            f"cholesky {n}",
+            lambda: trnsolver.cholesky(spd),
+            lambda: linalg.cholesky(spd),
+            of_cholesky,
+        ),
+        Problem(f"lu {n}", lambda: trnsolver.lu(a), lambda: linalg.lu(a), lambda f: of_product(*f)),
+        Problem(f"qr {n}", lambda: trnsolver.qr(a), lambda: linalg.qr(a), lambda f: of_product(*f)),
+        Problem(
+            f"cholqr2 {8 * n} x {n // 4}",
+            lambda: trnsolver.cholqr2(tall),
+            lambda: linalg.qr(tall),
+            lambda f: of_product(*f, of=tall),
+        ),
+        Problem(
+            f"svd {n}",
+            lambda: trnsolver.svd(a),
+            lambda: linalg.svd(a, full_matrices=False),
+            lambda f: of_product(f[0] * f[1], f[2]),
+        ),
+        Problem(
+            f"eigh {n}",
+            lambda: trnsolver.eigh(sym),
+            lambda: linalg.eigh(sym),
+            lambda f: of_product(f[1] * f[0], f[1].mT, of=sym),
+        ),
+        Problem(
+            f"solve {n}",
+            lambda: trnsolver.solve(a, b),
+            lambda: linalg.solve(a, b),
+            lambda x: left_over(a, x, b),
+        ),
+        Problem(
+            f"solve_spd {n}",
+            lambda: trnsolver.solve_spd(spd, b),
+            lambda: torch.cholesky_solve(b, linalg.cholesky(spd)),
+            lambda x: left_over(spd, x, b),
+        ),
+        Problem(
+            f"inv_sqrt_spd {n}",
+            lambda: trnsolver.inv_sqrt_spd(spd),
+            lambda: _by_eigenvalues(spd),
+            lambda x: off(
+                torch.linalg.inv(x.double() @ x.double()) if n <= 256 else spd.double(), spd
+            ),
+        ),
+        Problem(
+            f"expm {n}",
+            lambda: trnsolver.expm(sym / n),
+            lambda: linalg.matrix_exp(sym / n),
+            lambda x: "",
+        ),
+    ]
+
+
+def _by_eigenvalues(a: Tensor) -> Tensor:
+    w, v = torch.linalg.eigh(a)
+    return (v * w.rsqrt()) @ v.mT
+
+
+def cheaper(n: int) -> list[Problem]:
+    """Return problems on a CPU where less than everything is asked for."""
+    rng = np.random.default_rng(0)
+    q = torch.from_numpy(np.linalg.qr(rng.standard_normal((n, n)))[0])
+    falling = (q * torch.logspace(0, -8, n, dtype=torch.float64)) @ q.mT
+    falling = 0.5 * (falling + falling.mT)
+    spd = (draw(n, n) @ draw(n, n).mT / n + torch.eye(n)).double()
+    general = draw(n, n).double() / n**0.5 + 2 * torch.eye(n)
+    b = draw(n, seed=3).double()
+    return [
+        Problem(
+            f"eigh {n}, 4 smallest",
+            lambda: trnsolver.eigh(spd, k=4),
+            lambda: torch.linalg.eigh(spd),
+            lambda f: f"residual {float((spd @ f[1] - f[1] * f[0]).norm()):.1e}",
+        ),
+        Problem(
+            f"eigh {n}, 8 largest to 1e-6",
+            lambda: trnsolver.eigh(falling, 1e-6, k=8, which="largest"),
+            lambda: torch.linalg.eigh(falling),
+            lambda f: f"{f.info.method}, {f.info.iterations} rounds, {f.info.backward_error:.1e}",
+        ),
+        Problem(
+            f"rsvd {n}, rank 10",
+            lambda: trnsolver.rsvd(falling, 10),
+            lambda: torch.linalg.svd(falling),
+            lambda f: off(f.U * f.s @ f.Vh, falling),
+        ),
+        Problem(
+            f"cg {n}",
+            lambda: trnsolver.cg(spd, b, tol=1e-8),
+            lambda: scipy.sparse.linalg.cg(spd.numpy(), b.numpy(), rtol=1e-8),
+            lambda x: f"{x.iterations} iterations, {left_over(spd, x.x, b)}",
+        ),
+        Problem(
+            f"gmres {n}",
+            lambda: trnsolver.gmres(general, b, tol=1e-8),
+            lambda: scipy.sparse.linalg.gmres(general.numpy(), b.numpy(), rtol=1e-8, restart=30),
+            lambda x: f"{x.info.matvecs} products, {left_over(general, x.x, b)}",
+        ),
+        Problem(
+            f"inv_sqrt_spd_ns {n}",
+            lambda: trnsolver.inv_sqrt_spd_ns(spd, tol=1e-10),
+            lambda: _by_eigenvalues(spd),
+            lambda x: f"{x.iterations} steps, {x.residual:.1e}",
+            goal=float("inf"),
+        ),
+        Problem(
+            f"schur {min(n, 128)}",
+            lambda: trnsolver.schur(general[:128, :128]),
+            lambda: scipy.linalg.schur(general[:128, :128].numpy()),
+            lambda f: off(f.Q @ f.T_ @ f.Q.mT, general[:128, :128]),
+        ),
+    ]
+
+
+def batches(device: str) -> list[Problem]:
+    """Return batches of symmetric matrices, and of others."""
+    found = []
+    goal = 1 / GOAL_CUDA if device == "cuda" else GOAL_RATIO
+    for count, n in BATCHES:
+        a = draw(count, n, n).to(device)
+        sym = a + a.mT
+        found.append(
+            Problem(
+                f"eigh {count} x {n} x {n}",
+                lambda sym=sym: trnsolver.eigh(sym),
+                lambda sym=sym: torch.linalg.eigh(sym),
+                lambda f, sym=sym: off(
+                    (f[1].double() * f[0].double().unsqueeze(-2)) @ f[1].double().mT, sym
+                ),
+                goal if n >= 100 else GOAL_RATIO,
+            )
+        )
+        found.append(
+            Problem(
+                f"svd {count} x {n} x {n}",
+                lambda a=a: trnsolver.svd(a),
+                lambda a=a: torch.linalg.svd(a, full_matrices=False),
+                lambda f, a=a: off(
+                    (f[0].double() * f[1].double().unsqueeze(-2)) @ f[2].double(), a
+                ),
+            )
+        )
+    return found
+
+
+def timed(problem: Problem, device: str) -> dict[str, Timing]:
+    """Return the times of both contenders, one call each."""
+
+    def several(call: Call, count: int) -> Call:
+        def turn() -> None:
+            for _ in range(count):
+                call()
+            if device == "cuda":
+                torch.cuda.synchronize()
+
+        return turn
+
+    once = measure({"one": several(problem.rival, 1)}, rounds=3)["one"].p50
+    count = max(1, round(TURN_S / max(once, 1e-7)))
+    found = measure(
+        {"trnsolver": several(problem.ours, count), "rival": several(problem.rival, count)},
+        rounds=5 if once > 0.2 else 15,
+    )
+    return {k: Timing(t.p20 / count, t.p50 / count, t.p80 / count) for k, t in found.items()}
+
+
+def rows_of(problems: list[Problem], device: str, keep: bool) -> list[Row]:
+    """Return a row of the table for each problem."""
+    rows = []
+    for problem in problems:
+        times = timed(problem, device)
+        ours, rival = times["trnsolver"].p50, times["rival"].p50
+        ratio, extra = ours / rival, (ours - rival) * 1e6
+        goal = f"{problem.goal:.2f} x" if problem.goal < float("inf") else "none"
+        good = ratio <= problem.goal or (problem.goal >= 1 and extra <= GOAL_US)
+        text = f"{ratio:5.2f} x  {ours * 1e6:10.1f} us  {problem.judge(problem.ours())}"
+        rows.append((problem.name, text, goal, "" if good else "missed"))
+        if keep:
+            record("solver", problem.name, times)
+    return rows
+
+
+def accuracy() -> list[Row]:
+    """Return the errors that are reported for a target of 1e-10, beside the actual ones."""
+    import mpmath
+
+    rows = []
+    n = 50
+    for power in range(3, 10):
+        rng = np.random.default_rng(power)
+        q, p = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+        a = torch.from_numpy(q * np.logspace(0, -power, n) @ p).float()
+        b = torch.from_numpy(rng.standard_normal(n)).float()
+        x, info = trnsolver.solve(a, b, target_forward_error=1e-10)
+        with mpmath.workdps(60):
+            exact = mpmath.lu_solve(mpmath.matrix(a.tolist()), mpmath.matrix(b.tolist()))
+            errors = [abs(mpmath.mpf(v) - w) for v, w in zip(x.tolist(), exact, strict=True)]
+            actual = float(max(errors) / max(abs(w) for w in exact))
+        text = (
+            f"bound {info.forward_error:.1e}, actual {actual:.1e}, condition {info.condition:.1e}, "
+            f"{info.iterations} corrections, {'; '.join(info.precision)}"
+        )
+        good = actual <= info.forward_error <= 1e-10
+        rows.append((f"condition 1e{power}", text, "1e-10", "" if good else "missed"))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="trnsolver beside torch.linalg and scipy")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--accuracy", action="store_true")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.accuracy:
+        show(accuracy())
+        return
+    device = "cuda" if options.cuda else "cpu"
+    problems = [problem for n in ORDERS for problem in factorizations(n, device)]
+    problems += batches(device)
+    if device == "cpu":
+        problems += cheaper(256) + cheaper(600)
+    show(rows_of(problems, device, options.record))
+
+
+if __name__ == "__main__":
+    main()

@@ -131,9 +131,7 @@ def factorizations(n: int, device: str) -> list[Problem]:
             f"inv_sqrt_spd {n}",
             lambda: trnsolver.inv_sqrt_spd(spd),
             lambda: _by_eigenvalues(spd),
-            lambda x: off(
-                torch.linalg.inv(x.double() @ x.double()) if n <= 256 else spd.double(), spd
-            ),
+            lambda x: off(x.double() @ spd.double() @ x.double(), torch.eye(n, device=device)),
         ),
         Problem(
             f"expm {n}",
@@ -153,7 +151,7 @@ def cheaper(n: int) -> list[Problem]:
     """Return problems on a CPU where less than everything is asked for."""
     rng = np.random.default_rng(0)
     q = torch.from_numpy(np.linalg.qr(rng.standard_normal((n, n)))[0])
-    falling = (q * torch.logspace(0, -8, n, dtype=torch.float64)) @ q.mT
+    falling = (q * 0.7 ** torch.arange(n, dtype=torch.float64)) @ q.mT
     falling = 0.5 * (falling + falling.mT)
     spd = (draw(n, n) @ draw(n, n).mT / n + torch.eye(n)).double()
     general = draw(n, n).double() / n**0.5 + 2 * torch.eye(n)

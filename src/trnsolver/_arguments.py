@@ -6,7 +6,7 @@ rounds.
 
 from __future__ import annotations
 
-from math import prod
+from math import isfinite, prod
 from typing import Literal, TypeAlias
 
 import torch
@@ -144,8 +144,8 @@ def checked_values(value: Tensor) -> bool:
     if unchecked(value):
         return True
     # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
-    total = value.detach().sum()
-    return bool(torch.isfinite(total)) or bool(torch.isfinite(value.detach()).all())
+    plain = value.detach() if value.requires_grad else value
+    return isfinite(abs(plain.sum().item())) or bool(torch.isfinite(plain).all())
 
 
 def finite(function: str, name: str, value: Tensor) -> None:

@@ -68,7 +68,8 @@ class Watch:
     def tell(self, iteration: int, norm: float, x: Tensor | None) -> None:
         """Call the callback, if there is one."""
         if self.callback is not None:
-            self.callback(Progress(iteration, norm / self.scale, x))
+            copy = None if x is None else x.clone()
+            self.callback(Progress(iteration, norm / self.scale, copy))
 
 
 def norm(v: Tensor) -> float:
@@ -90,11 +91,11 @@ def conjugate_gradients(
     rounding has parted the two.
     """
     r = b - product(x)
-    run = Run(x, [norm(r)], 0, 1, "limit")
+    run = Run(x.clone(), [norm(r)], 0, 1, "limit")
     while run.norms[-1] > watch.goal and run.iterations < watch.limit:
         before = run.norms[-1]
         z = r if M is None else M(r)
-        p, rho = z, inner(r, z).real
+        p, rho = z.clone(), inner(r, z).real
         while run.iterations < watch.limit:
             image = product(p)
             run.matvecs += 1
@@ -103,15 +104,18 @@ def conjugate_gradients(
                 run.reason = "breakdown" if math.isfinite(curvature) else "diverged"
                 return _measured(run, product, b)
             alpha = rho / curvature
-            run.x, r = run.x + alpha * p, r - alpha * image
+            # x, r and p are written over: a step of few numbers costs what its calls do.
+            run.x.add_(p, alpha=alpha)
+            r.sub_(image, alpha=alpha)
+            z = r if M is None else M(r)
+            fresh = inner(r, z).real
             run.iterations += 1
-            run.norms.append(norm(r))
+            run.norms.append(fresh**0.5 if M is None else norm(r))
             watch.tell(run.iterations, run.norms[-1], run.x)
             if run.norms[-1] <= watch.goal:
                 break
-            z = r if M is None else M(r)
-            fresh = inner(r, z).real
-            p, rho = z + (fresh / rho) * p, fresh
+            p.mul_(fresh / rho).add_(z)
+            rho = fresh
         r = b - product(run.x)
         run.matvecs += 1
         run.norms[-1] = norm(r)

@@ -27,7 +27,7 @@ _FILTER_DEGREE = 12
 _MOST_ROUNDS = 60
 _BASE = 64
 # Below this order LAPACK is done before anything else has begun.
-_SMALL = 192
+_SMALL = 320
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,6 @@ def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
         return "exact"
     if k is not None and 10 * k <= n and tol >= 1e3 * eps:
         return "chebyshev"
-    if k is None and a.dtype in (torch.float64, torch.complex128) and tol >= 1e-6:
-        return "refined"
     return "exact"
 
 

@@ -121,8 +121,9 @@ def eigh(
 ) -> Eigenpairs | ApproximateEigenpairs:
     """Return eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
 
-    Without ``tol`` the result is exact to rounding. With it, cheaper ways are open, of which the
-    order of A, the number of pairs and ``tol`` choose one, unless ``method`` does:
+    Without ``tol`` the result is exact to rounding. With it, cheaper ways are open. The order, the
+    number of pairs and ``tol`` choose between ``exact`` and ``chebyshev``, as times on a CPU say;
+    ``method`` asks for one:
 
     ==============  ================================================================================
     ``exact``       LAPACK, cuSOLVER or the kernels

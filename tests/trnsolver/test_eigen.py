@@ -8,6 +8,7 @@ import torch
 import trnsolver
 from oracles.solver_matrices import SYMMETRIC, hilbert, orthogonal, with_values
 from trnsci.core.testing import random_tensor, unit_roundoff
+from trnsolver import _spectra
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -161,15 +162,17 @@ def test_a_tolerance_below_rounding_is_never_claimed():
     assert not trnsolver.eigh(a, 1e-12, on_failure="ignore").info.converged
 
 
-def test_order_and_tolerance_choose_the_way():
+def test_order_and_tolerance_choose_the_way(monkeypatch):
     small = SYMMETRIC["indefinite"]
     assert trnsolver.eigh(small, 1e-3).info.method == "exact"
-    q = torch.from_numpy(orthogonal(220, 2))
-    wide = (q * torch.linspace(-1, 1, 220, dtype=torch.float64)) @ q.mT
+    monkeypatch.setattr(_spectra, "_SMALL", 100)
+    q = torch.from_numpy(orthogonal(120, 2))
+    wide = (q * torch.linspace(-1, 1, 120, dtype=torch.float64)) @ q.mT
     wide = (wide + wide.mT) / 2
-    assert trnsolver.eigh(wide, 1e-5).info.method == "refined"
     assert trnsolver.eigh(wide, 1e-5, k=4).info.method == "chebyshev"
-    assert trnsolver.eigh(wide, 1e-15, on_failure="ignore").info.method == "exact"
+    assert trnsolver.eigh(wide, 1e-5, k=40).info.method == "exact"
+    assert trnsolver.eigh(wide, 1e-5).info.method == "exact"
+    assert trnsolver.eigh(wide, 1e-15, k=4, on_failure="ignore").info.method == "exact"
 
 
 # -- lobpcg ----------------------------------------------------------------------------------------

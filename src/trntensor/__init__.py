@@ -12,6 +12,8 @@ from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 from trntensor._precision import select_precision_for_error
 from trntensor.contraction import einsum, multi_einsum
+from trntensor.convergence import ConvergenceReport
+from trntensor.cp import cp_decompose, cp_reconstruct
 from trntensor.plan import (
     ContractionPlan,
     clear_plan_cache,
@@ -21,19 +23,25 @@ from trntensor.plan import (
 )
 from trntensor.quantum import ao_to_mo_transform, four_index_transform, mp2_energy
 from trntensor.residency import from_xla, to_xla
+from trntensor.tensor_train import tt_decompose, tt_inner, tt_norm, tt_reconstruct, tt_round
+from trntensor.tucker import tucker_decompose, tucker_reconstruct
 
 if TYPE_CHECKING:
     from trntensor import nki as nki
+    from trntensor import parallel as parallel
 
     HAS_NKI: bool
 
 __all__ = [
     "HAS_NKI",
     "ContractionPlan",
+    "ConvergenceReport",
     "NkiFallbackWarning",
     "ao_to_mo_transform",
     "backend",
     "clear_plan_cache",
+    "cp_decompose",
+    "cp_reconstruct",
     "einsum",
     "estimate_flops",
     "four_index_transform",
@@ -46,9 +54,18 @@ __all__ = [
     "select_precision_for_error",
     "set_backend",
     "to_xla",
+    "tt_decompose",
+    "tt_inner",
+    "tt_norm",
+    "tt_reconstruct",
+    "tt_round",
+    "tucker_decompose",
+    "tucker_reconstruct",
 ]
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
-__getattr__, __dir__ = surface(__name__, LIBRARY, {"nki": "trntensor.nki"})
+__getattr__, __dir__ = surface(
+    __name__, LIBRARY, {"nki": "trntensor.nki", "parallel": "trntensor.parallel"}
+)

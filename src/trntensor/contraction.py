@@ -65,8 +65,11 @@ def einsum(
         memory_limit: The most bytes that may be allocated at a time, the result included; what
             takes more is computed in slices.
 
+    Operands may be in shards (``trntensor.parallel``).
+
     Returns:
-        A new tensor in the dtype of the operands.
+        A new tensor in the dtype of the operands; in shards where an operand is sharded along an
+        index of the result.
 
     Raises:
         FlagError: The subscripts are malformed, or an option is not known.
@@ -121,11 +124,28 @@ def _planned(
     wanted = dtype_of("einsum", dtype)
     if wanted is not None:
         tensors = [x.to(wanted) if isinstance(x, Tensor) else x for x in tensors]
+    if any(not isinstance(x, Tensor) and hasattr(x, "partition_dim") for x in tensors):
+        return _sharded(text, tensors, alpha, beta, out, precision)
     check_operands("einsum", text, tensors)
     if target is not None:
         precision = _chosen_precision(text, tensors, precision, target)
     plan = _plan(text, tensors, precision, memory_limit)
     return _accumulated(text, plan.run(*tensors), alpha, beta, out)
+
+
+def _sharded(
+    text: str, operands: Any, alpha: Scalar, beta: Scalar, out: Tensor | None, precision: Precision
+) -> Any:
+    """Return a contraction with operands in shards."""
+    from trntensor.parallel import sharded_einsum
+
+    if out is not None and not (isinstance(beta, (int, float)) and beta == 0):
+        raise FlagError("einsum: out and beta do not go with operands in shards")
+
+    def contract(plain: str, *tensors: Tensor) -> Tensor:
+        return einsum(plain, *tensors, alpha=alpha, precision=precision)
+
+    return sharded_einsum(contract, text, operands)
 
 
 def _plan(

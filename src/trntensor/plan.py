@@ -241,8 +241,9 @@ class PlanCache:
         plan = self._plans.get(key)
         if plan is not None:
             self.hits += 1
-            with suppress(KeyError):  # another thread may have dropped it meanwhile
-                self._plans.move_to_end(key)
+            if len(self._plans) > self.most // 2:  # before that none is about to go
+                with suppress(KeyError):  # another thread may have dropped it meanwhile
+                    self._plans.move_to_end(key)
         return plan
 
     def keep(self, key: Hashable, plan: ContractionPlan) -> ContractionPlan:
@@ -313,13 +314,8 @@ def plan_key(
     text: str, tensors: Sequence[Tensor], precision: str, memory_limit: Any, minimize: str
 ) -> Hashable:
     """Return what a plan is kept under."""
-    return (
-        text,
-        precision,
-        memory_limit,
-        minimize,
-        *[(x.shape, x.dtype, x.device) for x in tensors],
-    )
+    kinds = [(x.shape, x.dtype, x.device) for x in tensors]
+    return (text, precision, memory_limit, minimize, *kinds)
 
 
 def make_plan(

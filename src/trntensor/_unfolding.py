@@ -1,0 +1,71 @@
+"""Unfoldings of a tensor, and the bases of what they span."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import tensor
+from trnsci.core.errors import DTypeError, ShapeError
+
+__all__ = ["check_tensor", "leading_basis", "split", "unfolded"]
+
+
+def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = True) -> None:
+    """Raise unless a tensor is one that can be decomposed."""
+    tensor(function, "tensor", value)
+    known = [torch.float32, torch.float64]
+    if complex_too:
+        known += [torch.complex64, torch.complex128]
+    if value.dtype not in known:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in known)
+        raise DTypeError(f"{function}: tensor must be one of {names}, got {value.dtype}")
+    if value.ndim < least:
+        raise ShapeError(
+            f"{function}: tensor must have at least {least} dimensions, got {tuple(value.shape)}"
+        )
+
+
+def unfolded(x: Tensor, mode: int) -> Tensor:
+    """Return a tensor as a matrix with one mode as its rows, the others in order as columns."""
+    return x.movedim(mode, 0).reshape(x.shape[mode], -1)
+
+
+def leading_basis(matrix: Tensor, rank: int) -> Tensor:
+    """Return the first left singular vectors of a matrix."""
+    return split(matrix, rank)[0]
+
+
+def split(matrix: Tensor, rank: int | None = None, allowed: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return an orthonormal basis U of the leading left singular vectors, and singular values.
+
+    Float32 matrices with few rows go by the eigenvalues of their product with themselves, which is
+    summed in float64: that is as exact as float32 singular values are, and many times as fast.
+
+    Args:
+        matrix: (m, n).
+        rank: The most vectors.
+        allowed: The norm of what may be left out; as many vectors go as this allows.
+
+    Returns:
+        U of (m, r), and all singular values, the largest first.
+    """
+    rows, columns = matrix.shape[-2:]
+    if matrix.dtype is torch.float32 and rows <= columns:
+        wide = matrix.double()
+        values, vectors = torch.linalg.eigh(wide @ wide.mT)
+        u = vectors.flip(-1).to(matrix.dtype)
+        s = values.flip(-1).clamp(min=0).sqrt().to(matrix.dtype)
+    else:
+        narrow = matrix
+        if 2 * rows <= columns:  # the singular values of a wide matrix are those of its triangle
+            narrow = torch.linalg.qr(matrix.mH, mode="r").R.mH
+        u, s, _ = torch.linalg.svd(narrow, full_matrices=False)
+    count = min(rows, columns)
+    u, s = u[..., :count], s[..., :count]
+    if allowed > 0:
+        tail = s.detach().double().square().flip(-1).cumsum(-1).sqrt().flip(-1)
+        count = max(1, int((tail > allowed).sum()))
+    if rank is not None:
+        count = min(count, rank)
+    return u[..., :count], s

@@ -1,0 +1,273 @@
+"""Canonical polyadic decompositions: a tensor as a sum of outer products.
+
+Alternating least squares goes over the modes. What a mode is solved from, the tensor times all
+other factors, is made in two halves: the tensor with the factors of the second half of the modes
+serves every mode of the first half, and the other way round. That is two passes over the tensor in
+a sweep, however many modes there are, and no Khatri-Rao product is formed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import whole
+from trnsci.core.errors import FlagError, ShapeError
+from trntensor._subscripts import LETTERS
+from trntensor._unfolding import check_tensor, leading_basis, unfolded
+from trntensor.contraction import einsum
+from trntensor.convergence import ConvergenceReport, Sweeps
+
+__all__ = ["cp_decompose", "cp_reconstruct"]
+
+Init = Literal["svd", "random"]
+_FLOOR = 1e-10
+
+
+def cp_decompose(
+    tensor: Tensor,
+    rank: int,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    nonneg: bool = False,
+    factors: Sequence[Tensor] | None = None,
+    *,
+    init: Init = "svd",
+    restarts: int = 1,
+    mask: Tensor | None = None,
+    seed: int = 0,
+    batch: bool = False,
+    return_report: bool = False,
+) -> tuple[list[Tensor], Tensor] | tuple[list[Tensor], Tensor, ConvergenceReport]:
+    """Return factors and weights whose ``cp_reconstruct`` is near a tensor.
+
+    Args:
+        tensor: Of two or more dimensions (I_1, ..., I_d), floating point.
+        rank: R, the number of terms.
+        max_iter: The most sweeps over all modes.
+        tol: It ends when the relative error is below this, or changes by less than this of it.
+        nonneg: Whether factors are to be at least 0 (1e-10, to be exact), and weights 1: columns
+            are solved for one by one, each kept non-negative (hierarchical least squares).
+        factors: Where to begin, d matrices (I_k, R); they are not written to.
+        init: Else where to begin: ``"svd"`` with the leading singular vectors of each unfolding,
+            filled up with random columns, or ``"random"``.
+        restarts: How many times to begin, at random after the first; the best is returned.
+        mask: Of the tensor's shape, False where a value is missing; whatever stands there is not
+            used. What is missing is filled with what the model says, sweep after sweep.
+        seed: Of the random numbers.
+        batch: Whether the first dimension counts tensors, each of which is decomposed; factors and
+            weights have it too. All of them do ``max_iter`` sweeps.
+        return_report: Whether a ``ConvergenceReport`` is returned as well.
+
+    Returns:
+        ``factors``, d matrices (I_k, R) with columns of norm 1, ``weights`` (R,), and with
+        ``return_report`` the report of the best start.
+
+    Raises:
+        ShapeError: The tensor has fewer than two dimensions, or factors or mask do not fit.
+        DTypeError: The tensor is not floating point.
+        FlagError: An option is not known, or cannot be had together with another.
+    """
+    function = "cp_decompose"
+    check_tensor(function, tensor, 2 + batch, complex_too=False)
+    rank = whole(function, "rank", rank, 1, error=ShapeError)
+    max_iter = whole(function, "max_iter", max_iter, 1, error=ShapeError)
+    if init not in ("svd", "random"):
+        raise FlagError(f"{function}: init must be svd or random, got {init!r}")
+    if mask is not None and (mask.dtype is not torch.bool or mask.shape != tensor.shape):
+        raise ShapeError(
+            f"{function}: mask must be bool of shape {tuple(tensor.shape)}, "
+            f"got {mask.dtype} of {tuple(mask.shape)}"
+        )
+    if batch:
+        if return_report or mask is not None or factors is not None or nonneg or restarts != 1:
+            raise FlagError(
+                f"{function}: batch goes with rank, max_iter, init and seed, and with nothing else"
+            )
+        starts = [_start(x, rank, init, seed) for x in tensor]
+        begun = [torch.stack(column) for column in zip(*starts, strict=True)]
+        sweeps = torch.func.vmap(lambda x, *f: _fixed_sweeps(x, list(f), max_iter))
+        *found, weights = sweeps(tensor, *begun)
+        return list(found), weights
+    best: tuple[list[Tensor], Tensor, ConvergenceReport] | None = None
+    for start in range(max(restarts, 1)):
+        if start == 0 and factors is not None:
+            begun = _warm(function, tensor, rank, factors)
+        else:
+            known = tensor if mask is None else torch.where(mask, tensor, 0)
+            begun = _start(known, rank, "random" if start else init, seed + start)
+        tried = _iterated(tensor, begun, max_iter, tol, nonneg, mask)
+        if best is None or tried[2].error < best[2].error:
+            best = tried
+    assert best is not None
+    return best if return_report else best[:2]
+
+
+def cp_reconstruct(factors: Sequence[Tensor], weights: Tensor) -> Tensor:
+    """Return the sum over r of ``weights[r]`` times the outer product of the r-th columns.
+
+    Raises:
+        ShapeError: The factors are not matrices with as many columns as there are weights.
+    """
+    if not factors or any(f.ndim != 2 or f.shape[1:] != weights.shape for f in factors):
+        shapes = [tuple(f.shape) for f in factors]
+        raise ShapeError(
+            f"cp_reconstruct: factors must be matrices with {tuple(weights.shape)} columns, "
+            f"got {shapes}"
+        )
+    labels = LETTERS[26 : 26 + len(factors)]
+    terms = ",".join(f"{label}R" for label in labels)
+    return einsum(f"{terms},R->{labels}", *factors, weights)
+
+
+# -- sweeps ----------------------------------------------------------------------------------------
+
+
+def _iterated(
+    x: Tensor,
+    factors: list[Tensor],
+    max_iter: int,
+    tol: float,
+    nonneg: bool,
+    mask: Tensor | None,
+) -> tuple[list[Tensor], Tensor, ConvergenceReport]:
+    """Return factors, weights and the report of sweeps until they no longer pay."""
+    known = x if mask is None else torch.where(mask, x, 0)
+    norm = float(torch.linalg.vector_norm(known.detach(), dtype=torch.float64))
+    # Below, the difference of squares is rounding more than error.
+    resolved = 0.05 if x.dtype is torch.float32 else 1e-5
+    weights = x.new_ones(factors[0].shape[1])
+    if nonneg:
+        factors = [f.abs().clamp(min=_FLOOR) for f in factors]
+        # At the scale of the tensor, or the first columns would be cut to nothing.
+        scale = norm / max(
+            float(torch.linalg.vector_norm(cp_reconstruct(factors, weights))), _FLOOR
+        )
+        factors = [f * scale ** (1 / len(factors)) for f in factors]
+    sweeps, filled = Sweeps(tol), known
+    for _ in range(max_iter):
+        if mask is not None:
+            filled = torch.where(mask, x, cp_reconstruct(factors, weights))
+        if nonneg:
+            factors = _sweep(filled, factors, True)[0]
+            inner, square = None, None
+        else:
+            factors, weights, inner, square = _sweep(filled, factors, False)
+        if norm == 0:
+            return factors, weights * 0, ConvergenceReport((0.0,), True, "the tensor is zero")
+        if mask is None and inner is not None and square is not None:
+            left = max(norm**2 - 2 * float(inner.detach()) + float(square.detach()), 0.0)
+            error = left**0.5 / norm
+            if error < resolved:
+                error = _distance(known, factors, weights, mask) / norm
+        else:
+            error = _distance(known, factors, weights, mask) / norm
+        if sweeps.ended(error):
+            break
+    return factors, weights, sweeps.report()
+
+
+def _distance(x: Tensor, factors: list[Tensor], weights: Tensor, mask: Tensor | None) -> float:
+    rest = (x - cp_reconstruct(factors, weights)).detach()
+    return float(torch.linalg.vector_norm(rest if mask is None else torch.where(mask, rest, 0)))
+
+
+def _fixed_sweeps(x: Tensor, factors: list[Tensor], count: int) -> tuple[Tensor, ...]:
+    weights = x.new_ones(factors[0].shape[1])
+    for _ in range(count):
+        factors, weights = _sweep(x, factors, False)[:2]
+    return (*factors, weights)
+
+
+def _sweep(
+    x: Tensor, factors: list[Tensor], nonneg: bool
+) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
+    """Return new factors, weights, and for the error: <x, model> and the model's squared norm."""
+    factors = list(factors)
+    grams = [f.mT @ f for f in factors]
+    half = (len(factors) + 1) // 2
+    weights = inner = square = x.new_ones(())
+    for modes in (range(half), range(half, len(factors))):
+        partial = _times_others(x, factors, modes)
+        for mode in modes:
+            target = _times_rest(partial, factors, modes, mode)
+            gram = torch.ones_like(grams[0])
+            for other, matrix in enumerate(grams):
+                gram = gram if other == mode else gram * matrix
+            if nonneg:
+                factors[mode] = _nonneg_solution(target, gram, factors[mode])
+            else:
+                solved = _solution(target, gram)
+                weights = torch.linalg.vector_norm(solved, dim=0)
+                wide = solved.double()
+                inner = (target.double() * wide).sum()
+                square = ((wide.mT @ wide) * gram.double()).sum()
+                factors[mode] = solved / torch.where(weights > 0, weights, 1)
+            grams[mode] = factors[mode].mT @ factors[mode]
+    return factors, weights, inner, square
+
+
+def _times_others(x: Tensor, factors: list[Tensor], modes: range) -> Tensor:
+    """Return the tensor times the factors of all modes that are not in ``modes``, R in front."""
+    labels = LETTERS[26 : 26 + x.ndim]
+    # From the end that is dense in memory.
+    gone = range(modes.start) if modes.start else range(x.ndim - 1, modes.stop - 1, -1)
+    have, partial = labels, x
+    for mode in gone:
+        rest = have.replace(labels[mode], "").replace("R", "")
+        partial = einsum(f"{have},{labels[mode]}R->R{rest}", partial, factors[mode])
+        have = f"R{rest}"
+    return partial
+
+
+def _times_rest(partial: Tensor, factors: list[Tensor], modes: range, mode: int) -> Tensor:
+    """Return what one mode is solved from, (I_k, R)."""
+    labels = LETTERS[26 : 26 + len(factors)]
+    kept = "".join(labels[m] for m in modes)
+    others = [m for m in modes if m != mode]
+    terms = "".join(f",{labels[m]}R" for m in others)
+    if not others:
+        return partial.mT
+    return einsum(f"R{kept}{terms}->R{labels[mode]}", partial, *(factors[m] for m in others)).mT
+
+
+def _solution(target: Tensor, gram: Tensor) -> Tensor:
+    """Return X with X gram = target, of least norm where gram is singular."""
+    # Eigenvalues, not a factorisation that may fail: they go through vmap, and have gradients.
+    return target @ torch.linalg.pinv(gram, hermitian=True)
+
+
+def _nonneg_solution(target: Tensor, gram: Tensor, factor: Tensor) -> Tensor:
+    """Return the factor with each column solved for in turn, and kept non-negative."""
+    columns = list(factor.unbind(1))
+    for r in range(len(columns)):
+        step = (target[:, r] - torch.stack(columns, 1) @ gram[:, r]) / gram[r, r].clamp(min=_FLOOR)
+        columns[r] = (columns[r] + step).clamp(min=_FLOOR)
+    return torch.stack(columns, 1)
+
+
+# -- where to begin --------------------------------------------------------------------------------
+
+
+def _start(x: Tensor, rank: int, init: str, seed: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for mode, size in enumerate(x.shape):
+        drawn = torch.randn(size, rank, dtype=torch.float64, generator=generator).to(x)
+        drawn = drawn / torch.linalg.vector_norm(drawn, dim=0)
+        if init == "svd":
+            basis = leading_basis(unfolded(x.detach(), mode), min(rank, size))
+            drawn = torch.cat([basis, drawn[:, basis.shape[1] :]], 1)
+        found.append(drawn)
+    return found
+
+
+def _warm(function: str, x: Tensor, rank: int, factors: Sequence[Tensor]) -> list[Tensor]:
+    shapes = [tuple(f.shape) for f in factors]
+    wanted = [(size, rank) for size in x.shape]
+    if shapes != wanted:
+        raise ShapeError(f"{function}: warm-start factors must be {wanted}, got {shapes}")
+    return [f.to(x).clone() for f in factors]

@@ -1,0 +1,45 @@
+"""The functions of ``trntensor.nki``: checks, and one operation each."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trnsci.core.arguments import agree
+from trnsci.core.errors import NkiFallbackWarning, ShapeError
+from trntensor._operations import CONTRACT
+
+__all__ = ["NkiFallbackWarning", "nki_batched_matmul", "nki_matmul"]
+
+
+def nki_matmul(A: Tensor, B: Tensor) -> Tensor:
+    """Return ``A @ B`` of two matrices, by the kernel of contractions where one runs.
+
+    Raises:
+        ShapeError: They are not matrices that fit.
+        DTypeError, DeviceError: They are not of one dtype, on one device.
+    """
+    _check("nki_matmul", A, B, 2)
+    product: Tensor = CONTRACT(A, B, "ij,jk->ik")
+    return product
+
+
+def nki_batched_matmul(A: Tensor, B: Tensor) -> Tensor:
+    """Return ``A[i] @ B[i]`` for every i of two batches of matrices.
+
+    Raises:
+        ShapeError: They are not batches of matrices that fit.
+        DTypeError, DeviceError: They are not of one dtype, on one device.
+    """
+    _check("nki_batched_matmul", A, B, 3)
+    products: Tensor = CONTRACT(A, B, "bij,bjk->bik")
+    return products
+
+
+def _check(function: str, A: Tensor, B: Tensor, dimensions: int) -> None:
+    agree(function, "A", A, "B", B)
+    fit = A.ndim == B.ndim == dimensions and A.shape[-1] == B.shape[-2]
+    if not fit or A.shape[:-2] != B.shape[:-2]:
+        raise ShapeError(
+            f"{function}: A and B must have {dimensions} dimensions and fit, "
+            f"got {tuple(A.shape)} and {tuple(B.shape)}"
+        )

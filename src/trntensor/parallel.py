@@ -1,0 +1,270 @@
+"""Contractions in pieces: of tensors that are kept in shards, and over the ranks of a group.
+
+A shard is a part of a tensor along one of its dimensions. ``einsum`` takes sharded operands: where
+the index of that dimension is in the result, so are the shards; where it is summed, the parts are
+contracted one by one and added up. ``einsum_over_ranks`` gives every rank of ``torch.distributed``
+some of the slices of one contraction, and adds their results with one all-reduce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trnsci.core.arguments import tensor as check_tensor
+from trnsci.core.arguments import whole
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trntensor._memory import Slices
+from trntensor._precision import Precision
+from trntensor._program import Program
+from trntensor._subscripts import Equation, parse, sizes_of
+from trntensor.plan import check_operands, make_plan, read_arguments
+
+__all__ = ["ShardedTensor", "einsum_over_ranks", "gather", "scatter", "shard_boundaries"]
+
+_PIECES = 16
+
+
+@dataclass(frozen=True)
+class ShardedTensor:
+    """A tensor in parts along one dimension.
+
+    Attributes:
+        chunks: The parts, which may be of different sizes along the dimension, and on different
+            devices.
+        partition_dim: The dimension.
+    """
+
+    chunks: Sequence[Tensor]
+    partition_dim: int
+
+    def __post_init__(self) -> None:
+        """Check that the parts fit."""
+        if not self.chunks:
+            raise ShapeError("ShardedTensor: there must be at least one chunk")
+        first = self.chunks[0]
+        if not 0 <= self.partition_dim < first.ndim:
+            raise ShapeError(
+                f"ShardedTensor: partition_dim must be from 0 to {first.ndim - 1}, "
+                f"got {self.partition_dim}"
+            )
+        rest = [_without(chunk.shape, self.partition_dim) for chunk in self.chunks]
+        if any(shape != rest[0] for shape in rest):
+            shapes = [tuple(chunk.shape) for chunk in self.chunks]
+            raise ShapeError(
+                f"ShardedTensor: chunks must differ in dimension {self.partition_dim} alone, "
+                f"got {shapes}"
+            )
+        if any(chunk.dtype is not first.dtype for chunk in self.chunks):
+            raise DTypeError("ShardedTensor: chunks must have one dtype")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole tensor."""
+        found = list(self.chunks[0].shape)
+        found[self.partition_dim] = sum(c.shape[self.partition_dim] for c in self.chunks)
+        return tuple(found)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.chunks[0].ndim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of all parts."""
+        return self.chunks[0].dtype
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Where each part begins, and the last one ends."""
+        return (0, *(end for _, end in shard_boundaries(self)))
+
+
+def scatter(tensor: Tensor, dim: int, n_shards: int) -> ShardedTensor:
+    """Return a tensor in ``n_shards`` parts along a dimension, as views; the last may be smaller.
+
+    Raises:
+        ShapeError: The dimension is not there, or there are more shards than it has elements.
+    """
+    check_tensor("scatter", "tensor", tensor)
+    dim = (
+        whole("scatter", "dim", dim, -tensor.ndim, tensor.ndim - 1, error=ShapeError) % tensor.ndim
+    )
+    size = tensor.shape[dim]
+    n_shards = whole("scatter", "n_shards", n_shards, 1, max(size, 1), error=ShapeError)
+    step = -(-size // n_shards)
+    starts = [min(at * step, size) for at in range(n_shards + 1)]
+    return ShardedTensor([tensor.narrow(dim, a, b - a) for a, b in pairwise(starts)], dim)
+
+
+def gather(st: ShardedTensor) -> Tensor:
+    """Return the whole tensor, on the device of its first part."""
+    home = st.chunks[0].device
+    return torch.cat([chunk.to(home) for chunk in st.chunks], st.partition_dim)
+
+
+def shard_boundaries(st: ShardedTensor) -> list[tuple[int, int]]:
+    """Return where each part begins and ends along the dimension."""
+    found, at = [], 0
+    for chunk in st.chunks:
+        found.append((at, at + chunk.shape[st.partition_dim]))
+        at = found[-1][1]
+    return found
+
+
+# -- shards ----------------------------------------------------------------------------------------
+
+
+def sharded_einsum(contract: Any, text: str, operands: Sequence[Any]) -> Tensor | ShardedTensor:
+    """Return a contraction of operands of which some are sharded.
+
+    Args:
+        contract: ``contract(subscripts, *tensors)``.
+        text: The subscripts.
+        operands: Tensors and sharded tensors.
+    """
+    equation = parse("einsum", text, tuple(x.ndim for x in operands))
+    sizes_of("einsum", equation, [x.shape for x in operands])
+    parts: list[Any] = []
+    cuts: dict[str, set[int]] = {}
+    for term, x in zip(equation.inputs, operands, strict=True):
+        if isinstance(x, ShardedTensor):
+            label = term[x.partition_dim]
+            if term.count(label) > 1:  # a diagonal does not keep to the shards
+                x = gather(x)
+            else:
+                cuts.setdefault(label, set()).update(x.starts)
+        parts.append(x)
+    kept = [label for label in equation.output if label in cuts]
+    spread, inner = kept[:1], [label for label in cuts if label not in kept[:1]]
+    ranges = {label: list(pairwise(sorted(cuts[label]))) for label in cuts}
+    ranges = {label: found or [(0, 0)] for label, found in ranges.items()}
+    chunks = []
+    for at in ranges[spread[0]] if spread else [None]:
+        outer = {} if at is None else {spread[0]: at}
+        chunks.append(_summed(contract, equation, parts, outer, inner, ranges))
+    if not spread:
+        return chunks[0]
+    return ShardedTensor(chunks, equation.output.index(spread[0]))
+
+
+def _summed(
+    contract: Any,
+    equation: Equation,
+    operands: Sequence[Any],
+    outer: dict[str, tuple[int, int]],
+    inner: list[str],
+    ranges: dict[str, list[tuple[int, int]]],
+) -> Tensor:
+    """Return one part of the result: the sum over what is cut and summed, the rest put together."""
+    inside = [label for label in inner if label in equation.output]
+    if inside:
+        label, rest = inside[0], [x for x in inner if x != inside[0]]
+        found = [
+            _summed(contract, equation, operands, {**outer, label: at}, rest, ranges)
+            for at in ranges[label]
+        ]
+        return torch.cat(found, equation.output.index(label))
+    total = None
+    for chosen in product(*(ranges[label] for label in inner)):
+        at = {**outer, **dict(zip(inner, chosen, strict=True))}
+        tensors = [_taken(x, term, at) for x, term in zip(operands, equation.inputs, strict=True)]
+        part = contract(equation.plain, *tensors)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _taken(x: Any, term: str, at: dict[str, tuple[int, int]]) -> Tensor:
+    """Return the part of an operand that belongs to some ranges of indices."""
+    whole_range = {label: bounds for label, bounds in at.items() if label in term}
+    if isinstance(x, ShardedTensor):
+        label = term[x.partition_dim]
+        start, stop = whole_range.pop(label)
+        for chunk, (first, last) in zip(x.chunks, shard_boundaries(x), strict=True):
+            if first <= start and stop <= last and (first < last or start == stop):
+                x = chunk.narrow(term.index(label), start - first, stop - start)
+                break
+    for label, (start, stop) in whole_range.items():
+        for dim, name in enumerate(term):
+            if name == label and x.shape[dim] != 1:
+                x = x.narrow(dim, start, stop - start)
+    found: Tensor = x
+    return found
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+def einsum_over_ranks(
+    subscripts: str | Tensor,
+    *operands: Any,
+    group: dist.ProcessGroup | None = None,
+    pieces: int = _PIECES,
+    precision: Precision = "fast",
+) -> Tensor:
+    """Return a contraction of which every rank computes some slices, added with one all-reduce.
+
+    Every rank calls it with the same operands and has the whole result. The slices do not depend on
+    the number of ranks; only the order in which they are added does. So results on different
+    numbers of ranks differ by at most ``pieces * u`` times the contraction of the magnitudes, with
+    u the unit roundoff of the dtype.
+
+    Args:
+        subscripts: As for ``einsum``.
+        *operands: Tensors, the same on every rank.
+        group: The ranks; None for all of them, and for this process alone where there is no group.
+        pieces: How many slices there are at least, where there are enough elements to cut.
+        precision: ``"fast"``, of each slice and of the sum.
+
+    Raises:
+        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``.
+    """
+    function = "einsum_over_ranks"
+    text, tensors = read_arguments(function, subscripts, operands)
+    check_operands(function, text, tensors)
+    if precision != "fast":
+        raise FlagError(f"{function}: precision must be fast, got {precision!r}")
+    pieces = whole(function, "pieces", pieces, 1, error=ShapeError)
+    plan = make_plan(function, text, tensors, "fast", None, "flops")
+    cut = _cut(plan.program, pieces)
+    rank, size = 0, 1
+    if dist.is_available() and dist.is_initialized():
+        rank, size = dist.get_rank(group), dist.get_world_size(group)
+    mine = [at for number, at in enumerate(cut.ranges()) if number % size == rank]
+    total = cut.summed(tensors, mine).contiguous()
+    if size > 1:
+        dist.all_reduce(total, group=group)
+    return total
+
+
+def _cut(program: Program, pieces: int) -> Program:
+    """Return a program in slices: along summed indices first, the largest of them first."""
+    output, sizes = program.equation.output, program.sizes
+    order = sorted(sizes, key=lambda label: (label in output, -sizes[label], label))
+    slices: list[tuple[str, int]] = []
+    count = 1
+    for label in order:
+        if count >= pieces:
+            break
+        parts = min(sizes[label], -(-pieces // count))
+        if parts > 1:
+            part = -(-sizes[label] // parts)
+            slices.append((label, part))
+            count *= -(-sizes[label] // part)
+    return _with_slices(program, tuple(slices))
+
+
+def _with_slices(p: Program, slices: Slices) -> Program:
+    return Program(p.equation, p.shapes, p.sizes, p.itemsize, p.unaries, p.path, slices, p.searched)
+
+
+def _without(shape: Sequence[int], dim: int) -> tuple[int, ...]:
+    return tuple(size for at, size in enumerate(shape) if at != dim)

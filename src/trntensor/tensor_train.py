@@ -1,0 +1,160 @@
+"""Tensor trains, or matrix product states: a tensor as a chain of small ones.
+
+Core k is (r_{k-1}, n_k, r_k) with r_0 = r_d = 1; an element of the tensor is the product of one
+matrix from every core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import whole
+from trnsci.core.errors import ShapeError
+from trntensor._unfolding import check_tensor, split
+from trntensor.contraction import einsum
+
+__all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]
+
+
+def tt_decompose(
+    tensor: Tensor, max_rank: int | None = None, *, eps: float = 0.0, batch: bool = False
+) -> list[Tensor]:
+    """Return the cores of a tensor train that is near a tensor, by one SVD after the other.
+
+    The error is at most sqrt(d - 1) times that of the best train of the same ranks.
+
+    Args:
+        tensor: (n_1, ..., n_d) with d at least 2, floating point.
+        max_rank: The most that a rank may be; None for what the tensor has.
+        eps: The relative error that may be made; ranks are as small as it allows.
+        batch: Whether the first dimension counts tensors; then ``max_rank`` decides alone.
+
+    Returns:
+        d cores (r_{k-1}, n_k, r_k), all but the last with orthonormal columns.
+
+    Raises:
+        ShapeError: The tensor has fewer than two dimensions, or max_rank is below 1.
+    """
+    function = "tt_decompose"
+    check_tensor(function, tensor, 2 + batch)
+    if max_rank is not None:
+        max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
+    if batch:
+        if eps:
+            raise ShapeError(f"{function}: batch goes with max_rank, and without eps")
+        return list(torch.func.vmap(lambda x: tuple(_cut(x, max_rank, 0.0)))(tensor))
+    return _cut(tensor, max_rank, eps)
+
+
+def _cut(x: Tensor, max_rank: int | None, eps: float) -> list[Tensor]:
+    sizes, cores, rank = x.shape, [], 1
+    allowed = 0.0
+    if eps:
+        norm = float(torch.linalg.vector_norm(x.detach()))
+        allowed = eps * norm / max(len(sizes) - 1, 1) ** 0.5
+    rest = x.reshape(sizes[0], -1)
+    for size in sizes[:-1]:
+        matrix = rest.reshape(rank * size, -1)
+        basis = split(matrix, max_rank, allowed)[0]
+        cores.append(basis.reshape(rank, size, -1))
+        rank = basis.shape[1]
+        rest = einsum("ij,ik->kj", matrix, basis.conj().resolve_conj())
+    cores.append(rest.reshape(rank, sizes[-1], 1))
+    return cores
+
+
+def tt_reconstruct(cores: Sequence[Tensor]) -> Tensor:
+    """Return the tensor that a train stands for.
+
+    Raises:
+        ShapeError: The cores do not fit each other.
+    """
+    _check_cores("tt_reconstruct", cores)
+    result = cores[0].flatten(0, 1)
+    for core in cores[1:]:
+        result = einsum("ij,jk->ik", result, core.flatten(1)).reshape(-1, core.shape[2])
+    return result.reshape([core.shape[1] for core in cores])
+
+
+def tt_round(
+    cores: Sequence[Tensor], max_rank: int | None = None, *, eps: float = 0.0
+) -> list[Tensor]:
+    """Return a train of smaller ranks that is near another one.
+
+    Nothing larger than a core is formed: the train is made orthonormal from the right, and then cut
+    by one SVD after the other from the left.
+
+    Args:
+        cores: The train.
+        max_rank: The most that a rank may be; None for what the train needs.
+        eps: The relative error that may be made.
+
+    Raises:
+        ShapeError: The cores do not fit each other, or max_rank is below 1.
+    """
+    function = "tt_round"
+    _check_cores(function, cores)
+    if max_rank is not None:
+        max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
+    found = list(cores)
+    for k in range(len(found) - 1, 0, -1):
+        first, size, last = found[k].shape
+        q, r = torch.linalg.qr(found[k].reshape(first, size * last).mH)
+        found[k] = q.mH.reshape(-1, size, last)
+        found[k - 1] = einsum("aib,bc->aic", found[k - 1], r.mH.resolve_conj())
+    norm = float(torch.linalg.vector_norm(found[0].detach()))
+    allowed = eps * norm / max(len(found) - 1, 1) ** 0.5
+    for k in range(len(found) - 1):
+        first, size, last = found[k].shape
+        matrix = found[k].reshape(first * size, last)
+        # What is below the rounding of the largest value is noise of the factorisation.
+        floor = torch.finfo(matrix.dtype).eps * norm
+        basis = split(matrix, max_rank, max(allowed, floor))[0]
+        found[k] = basis.reshape(first, size, -1)
+        found[k + 1] = einsum("ij,ik,jnm->knm", matrix, basis.conj().resolve_conj(), found[k + 1])
+    return found
+
+
+def tt_inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
+    """Return the sum over all elements of one train times another, as a 0-d tensor.
+
+    The left one is conjugated. It costs d n r^3, and no tensor is formed.
+
+    Raises:
+        ShapeError: The trains are not of tensors of one shape.
+    """
+    for cores in (left, right):
+        _check_cores("tt_inner", cores)
+    shapes = [tuple(core.shape[1] for core in cores) for cores in (left, right)]
+    if shapes[0] != shapes[1]:
+        raise ShapeError(f"tt_inner: trains must be of one shape, got {shapes[0]} and {shapes[1]}")
+    carried = left[0].new_ones(1, 1)
+    for a, b in zip(left, right, strict=True):
+        carried = einsum("ab,anc,bnd->cd", carried, a.conj().resolve_conj(), b)
+    return carried.reshape(())
+
+
+def tt_norm(cores: Sequence[Tensor]) -> Tensor:
+    """Return the norm of the tensor that a train stands for, as a 0-d tensor.
+
+    Raises:
+        ShapeError: The cores do not fit each other.
+    """
+    return tt_inner(cores, cores).real.clamp(min=0).sqrt()
+
+
+def _check_cores(function: str, cores: Sequence[Tensor]) -> None:
+    shapes = [tuple(core.shape) for core in cores]
+    fit = bool(cores) and all(len(shape) == 3 for shape in shapes)
+    if fit:
+        fit = shapes[0][0] == shapes[-1][2] == 1
+        fit = fit and all(a[2] == b[0] for a, b in pairwise(shapes))
+    if not fit:
+        raise ShapeError(
+            f"{function}: cores must be (r, n, r') with equal neighbouring ranks, 1 at both ends, "
+            f"got {shapes}"
+        )

@@ -1,0 +1,156 @@
+"""Tucker decompositions: a small core times an orthonormal matrix for every mode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import ParameterError, ShapeError
+from trntensor._subscripts import LETTERS
+from trntensor._unfolding import check_tensor, split, unfolded
+from trntensor.contraction import einsum
+from trntensor.convergence import ConvergenceReport, Sweeps
+
+__all__ = ["tucker_decompose", "tucker_reconstruct"]
+
+
+def tucker_decompose(
+    tensor: Tensor,
+    ranks: Sequence[int] | None = None,
+    max_iter: int = 25,
+    tol: float = 1e-6,
+    *,
+    eps: float | None = None,
+    batch: bool = False,
+    return_report: bool = False,
+) -> tuple[Tensor, list[Tensor]] | tuple[Tensor, list[Tensor], ConvergenceReport]:
+    """Return a core and factors whose ``tucker_reconstruct`` is near a tensor.
+
+    It begins with the singular vectors of one mode after the other, each of what the last ones left
+    (ST-HOSVD), and improves them mode by mode (HOOI), until that no longer pays.
+
+    Args:
+        tensor: (I_1, ..., I_d), floating point.
+        ranks: (R_1, ..., R_d), each at most I_k; None with ``eps``.
+        max_iter: The most sweeps of HOOI; 0 for none.
+        tol: They end when the error is below this, or changes by less than this of it.
+        eps: The relative error that may be made; ranks are then the smallest that HOSVD needs.
+        batch: Whether the first dimension counts tensors; with ``ranks`` alone.
+        return_report: Whether a ``ConvergenceReport`` is returned as well.
+
+    Returns:
+        The core (R_1, ..., R_d), and d factors (I_k, R_k) with orthonormal columns.
+
+    Raises:
+        ParameterError: There are not as many ranks as dimensions.
+        ShapeError: A rank is below 1 or above its dimension; neither or both of ranks and eps.
+    """
+    function = "tucker_decompose"
+    check_tensor(function, tensor, 1 + batch)
+    if (ranks is None) == (eps is None):
+        raise ShapeError(f"{function}: either ranks or eps must be given")
+    if batch:
+        if ranks is None or return_report:
+            raise ShapeError(f"{function}: batch goes with ranks, and without a report")
+        each = _checked_ranks(function, tensor.shape[1:], ranks)
+        many = torch.func.vmap(lambda x: _fixed_sweeps(x, each, min(max_iter, 3)))
+        core, *factors = many(tensor)
+        return core, list(factors)
+    sizes = None if ranks is None else _checked_ranks(function, tensor.shape, ranks)
+    norm = float(torch.linalg.vector_norm(tensor.detach(), dtype=_wide(tensor)))
+    core, factors = _sequential(tensor, sizes, (eps or 0.0) * norm / max(tensor.ndim, 1) ** 0.5)
+    sweeps = Sweeps(tol)
+    sweeps.ended(_error(norm, core))
+    if any(f.shape[0] != f.shape[1] for f in factors):
+        for _ in range(max_iter):
+            core, factors = _swept(tensor, factors)
+            if sweeps.ended(_error(norm, core)):
+                break
+    else:
+        sweeps.reason = "the ranks are those of the tensor"
+    return (core, factors, sweeps.report()) if return_report else (core, factors)
+
+
+def tucker_reconstruct(core: Tensor, factors: Sequence[Tensor]) -> Tensor:
+    """Return the core times every factor.
+
+    Raises:
+        ShapeError: The factors are not matrices that fit the core.
+    """
+    if [f.shape[1] if f.ndim == 2 else -1 for f in factors] != list(core.shape):
+        raise ShapeError(
+            f"tucker_reconstruct: factors must be matrices with {tuple(core.shape)} columns, "
+            f"got {[tuple(f.shape) for f in factors]}"
+        )
+    small, large = LETTERS[: core.ndim], LETTERS[26 : 26 + core.ndim]
+    terms = ",".join([small, *(f"{a}{b}" for a, b in zip(large, small, strict=True))])
+    return einsum(f"{terms}->{large}", core, *factors)
+
+
+def _projected(x: Tensor, factor: Tensor, mode: int) -> Tensor:
+    """Return a tensor with one mode projected on the columns of a factor."""
+    labels = LETTERS[26 : 26 + x.ndim]
+    out = labels.replace(labels[mode], "R")
+    return einsum(f"{labels},{labels[mode]}R->{out}", x, factor.conj().resolve_conj())
+
+
+def _sequential(
+    x: Tensor, ranks: Sequence[int] | None, allowed: float
+) -> tuple[Tensor, list[Tensor]]:
+    """Return core and factors of ST-HOSVD, the modes that shrink most first."""
+    order = list(range(x.ndim))
+    if ranks is not None:
+        order.sort(key=lambda mode: ranks[mode] / x.shape[mode])
+    found: dict[int, Tensor] = {}
+    for mode in order:
+        rank = None if ranks is None else ranks[mode]
+        found[mode] = split(unfolded(x, mode), rank, allowed)[0]
+        x = _projected(x, found[mode], mode)
+    return x, [found[mode] for mode in range(x.ndim)]
+
+
+def _swept(x: Tensor, factors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Return core and factors after every mode was solved for with the others fixed."""
+    factors = list(factors)
+    core = x
+    for mode in range(x.ndim):
+        partial = x
+        others = [m for m in range(x.ndim) if m != mode]
+        for other in sorted(others, key=lambda m: factors[m].shape[1] / factors[m].shape[0]):
+            partial = _projected(partial, factors[other], other)
+        factors[mode] = split(unfolded(partial, mode), factors[mode].shape[1])[0]
+        if mode == x.ndim - 1:
+            core = _projected(partial, factors[mode], mode)
+    return core, factors
+
+
+def _fixed_sweeps(x: Tensor, ranks: Sequence[int], count: int) -> tuple[Tensor, ...]:
+    core, factors = _sequential(x, ranks, 0.0)
+    for _ in range(count):
+        core, factors = _swept(x, factors)
+    return (core, *factors)
+
+
+def _error(norm: float, core: Tensor) -> float:
+    """Return the relative error: with orthonormal factors the core has the norm of the model."""
+    kept = float(torch.linalg.vector_norm(core.detach(), dtype=_wide(core)))
+    return float(max(norm**2 - kept**2, 0.0) ** 0.5 / norm) if norm else 0.0
+
+
+def _checked_ranks(function: str, shape: Sequence[int], ranks: Sequence[int]) -> tuple[int, ...]:
+    sizes = tuple(int(rank) for rank in ranks)
+    if len(sizes) != len(shape):
+        raise ParameterError(
+            f"{function}: there must be {len(shape)} ranks, one for each dimension, got {sizes}"
+        )
+    if any(not 1 <= rank <= size for rank, size in zip(sizes, shape, strict=True)):
+        raise ShapeError(
+            f"{function}: ranks must be from 1 to the sizes {tuple(shape)}, got {sizes}"
+        )
+    return sizes
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.complex128 if x.is_complex() else torch.float64

@@ -2,8 +2,11 @@
 """Writes the reference pages: one per rule and one per instruction.
 
 Everything comes from the declarations in nkisim and from the twin kernels in tests/kernels; what
-nkisim says about a bad kernel is what it said while the page was made. The pages are not kept in
-the repository.
+nkisim says about a bad kernel is what it said while the page was made.
+
+The pages of rules are kept in the repository: findings and other pages link to them, and
+``nkisim rule`` prints them. A test compares them with what this makes. Those of instructions show
+the code of the simulator and are made for the site only.
 
     python tools/gen_catalogue.py [FOLDER]     FOLDER/rules and FOLDER/instructions; default: docs
 """
@@ -12,8 +15,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import pkgutil
+import re
 import sys
 import textwrap
 import warnings
@@ -75,7 +80,7 @@ def main(folder: Path = ROOT / "docs") -> None:
 def import_everything() -> None:
     """Import every module of nkisim, since rules and instructions are declared where they act."""
     for module in pkgutil.walk_packages(nkisim.__path__, "nkisim."):
-        if module.name not in ENTRY_POINTS:
+        if not module.name.startswith(ENTRY_POINTS):
             importlib.import_module(module.name)
 
 
@@ -109,7 +114,7 @@ def rule_page(rule: Rule, twins: Sequence[kernels.Twin]) -> str:
     ]
     users = [i.name for i in INSTRUCTIONS.values() if rule in rules_of(i)]
     if users:
-        rows.append(("checked by", ", ".join(f"[{n}](../instructions/{n}.md)" for n in users)))
+        rows.append(("checked by", ", ".join(f"`nisa.{n}`" for n in users)))
     parts = [f"# {rule.id} {rule.slug}", table(("", ""), rows)]
     if not twins:
         parts.append("No kernel can show this rule yet: what it needs is not simulated.")
@@ -195,7 +200,29 @@ def what_is_said(twin: kernels.Twin) -> str:
         )
         report = checked(*twin.arguments(twin.inputs))
         text = next(str(f) for f in report if f.rule.id == twin.rule)
-    return text.replace(f"{ROOT}/", "").replace("  # here", "")
+    return places_of(twin, text).replace("  # here", "")
+
+
+def places_of(twin: kernels.Twin, text: str) -> str:
+    """Return a text with lines counted in the kernel as it is shown, not in its file."""
+    begins = {}
+    shown = 1
+    for part in (*twin.parts, twin.bad):
+        lines, first = inspect.getsourcelines(part)
+        source = source_of(part).splitlines()
+        head = first + len(lines) - len(source)
+        for i in range(len(source)):
+            begins.setdefault(head + i, shown + i)
+        shown += len(source) + 2
+    first_line = inspect.getsourcelines(twin.bad)[1]
+    begins.setdefault(first_line, begins[max(begins)] - len(source_of(twin.bad).splitlines()) + 1)
+
+    def short(match: re.Match[str]) -> str:
+        line = begins.get(int(match[1]))
+        return f"kernel.py:{line}" if line else "kernel.py"
+
+    file = re.escape(twin.file)
+    return re.sub(rf"{file}(?::(\d+))", short, text).replace(f"{ROOT}/", "")
 
 
 def said_on_host(twin: kernels.Twin) -> str:
@@ -221,7 +248,21 @@ def rule_index() -> str:
         if rules:
             rows = [(f"[{r.id}]({r.id}.md)", r.slug, r.severity, r.checks) for r in rules]
             parts += [f"## {title}", table(("id", "name", "severity", "what is found"), rows)]
+    undecidable = undecidable_rules()
+    if undecidable:
+        parts += [
+            "## Not decidable on a CPU",
+            "What a simulation cannot find, and why.",
+            table(("id", "reason"), sorted(undecidable.items())),
+        ]
     return join(parts)
+
+
+def undecidable_rules() -> dict[str, str]:
+    """Return the ids of the catalogue that no simulation can decide, with the reasons."""
+    if importlib.util.find_spec("nkisim.diagnostics.undecidable") is None:
+        return {}
+    return dict(importlib.import_module("nkisim.diagnostics.undecidable").UNDECIDABLE)
 
 
 # -- instructions ----------------------------------------------------------------------------------

@@ -20,7 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.checks import Detectors, check_capacity, check_outputs, file_findings, kernel_findings
+from nkisim.checks import (
+    Detectors,
+    check_capacity,
+    check_outputs,
+    file_findings,
+    kernel_findings,
+    occupancy_of,
+)
 from nkisim.compiled import load_numba
 from nkisim.diagnostics import (
     RECORDER,
@@ -36,14 +43,25 @@ from nkisim.diagnostics import (
     user_stacklevel,
     users_traceback,
 )
+from nkisim.gate import enter
 from nkisim.host import HostBoundary, definition_place, kernel_name, kernel_parameters, tensors_of
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.parts import rebuilt
+from nkisim.suggestions import complete, suggestion
 
-__all__ = ["Kernel", "Simulation", "check", "check_source", "jit", "simulate"]
+__all__ = [
+    "Kernel",
+    "Simulation",
+    "as_kernel",
+    "check",
+    "check_into",
+    "check_source",
+    "jit",
+    "simulate",
+]
 
 PLATFORM_TARGET = declare(
     "A019",
@@ -151,7 +169,7 @@ class Kernel:
 def _named_kernel(module: str, name: str, cores: int | None, bound: Any) -> Kernel:
     """Return the kernel that a module has under a name."""
     found = operator.attrgetter(name)(importlib.import_module(module))
-    return Kernel(_as_kernel(found).function, cores, bound)
+    return Kernel(as_kernel(found).function, cores, bound)
 
 
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
@@ -176,7 +194,7 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
             DeprecationWarning,
             stacklevel=2,
         )
-    return _as_kernel if func is None else _as_kernel(func)
+    return as_kernel if func is None else as_kernel(func)
 
 
 class Simulation:
@@ -199,8 +217,11 @@ class Simulation:
         """Run the kernel; arrays in, arrays of the same kind out."""
         self.report = report = Report()  # in other threads there are other last calls
         with _UsersTraceback():
-            run(self.kernel, self.options, args, kwargs, report)
-            if not report.ok and self.options.strictness == "simulate":
+            try:
+                run(self.kernel, self.options, args, kwargs, report)
+            finally:
+                enter(self.kernel.__name__, definition_place(self.kernel.function), report)
+            if not report.ok and self.options.level() == "simulate":
                 warnings.warn(
                     f"{self.kernel.__name__}: {report.summary()}; the device would refuse or "
                     "corrupt this (incorrect results on hardware). nkisim.check shows all, the "
@@ -229,6 +250,8 @@ class _UsersTraceback:
         if error is not None:
             is_finding = isinstance(error, NkiValidationError)
             error.__traceback__ = users_traceback(error, __file__, to_the_end=is_finding)
+            if isinstance(error, NkiValidationError):
+                error.rewritten(error.finding.rewrite or suggestion(error.finding))
             if is_finding and caught_by_own(error.__context__):
                 error.__suppress_context__ = True
 
@@ -247,13 +270,16 @@ def run(
             is recorded only.
     """
     report.target = options.generation().name
-    recorder = Recorder(options.strictness, options.errors)
+    strictness = options.level()
+    recorder = Recorder(strictness, options.errors, options.ignored())
+    cores: list[Core] = []
     token = RECORDER.set(recorder)
     try:
         with np.errstate(all="ignore"), one_blas_thread():
             tracker = _tracker(options)
             if options.ranks == 1 and kernel.cores != 2:
                 core = _core(options, recorder, kernel, tracker=tracker)
+                cores.append(core)
                 host = HostBoundary(
                     kernel.function, kernel.parameters, core, MemoryRegion.private_hbm
                 )
@@ -261,19 +287,29 @@ def run(
                 report.outputs = _finish(kernel, [core], host, result)
                 _detect(kernel, tracker, [(host, result)])
             else:
-                report.outputs = _run_cluster(kernel, options, recorder, args, kwargs, tracker)
+                report.outputs = _run_cluster(
+                    kernel, options, recorder, args, kwargs, tracker, cores
+                )
     except BaseException as error:
         report.stopped = _reason(error)
         earlier = recorder.findings
         if isinstance(error, NkiValidationError):
             recorder.add(error.finding)
         # A check goes on after a finding, also after a deadlock, which it holds already.
-        if options.strictness != "check" or not isinstance(error, (NkiValidationError, Stopped)):
+        if strictness != "check" or not isinstance(error, (NkiValidationError, Stopped)):
             for finding in earlier:
                 error.add_note(f"before: {finding.headline}: {finding.message}, {finding.place}")
             raise
     finally:
         report.findings = recorder.findings
+        for finding in report.findings:
+            complete(finding)
+        report.silenced = recorder.silenced
+        report.instructions = sum(core.clock for core in cores)
+        if strictness == "check":
+            for core in cores:
+                where = "" if core.member is None else core.member.label
+                report.memory += occupancy_of(core, where)
         RECORDER.reset(token)
 
 
@@ -339,6 +375,7 @@ def _run_cluster(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     tracker: Detectors | None,
+    running: list[Core],
 ) -> Any:
     """Run a kernel on two cores, on several ranks, or both; every core has a thread of its own."""
     cores = kernel.cores or 1
@@ -361,6 +398,7 @@ def _run_cluster(
             _core(options, recorder, kernel, member=m, shared=shared, tracker=tracker)
             for m in members
         ]
+        running.extend(made)
         host = HostBoundary(kernel.function, kernel.parameters, made[0], MemoryRegion.shared_hbm)
         positional, named = host.bring_in(*kernel.arguments(rank_args, rank_kwargs))
         for member, core in zip(members, made, strict=True):
@@ -404,21 +442,22 @@ def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
     for allocation in shared.unmatched([core.memory.shared_count for core in cores]):
         flag(
             SHARED_ONCE,
-            f"shared_hbm tensor `{allocation.name or 'unnamed'}` is made by one core only",
-            operand=allocation.name or "unnamed",
+            f"shared_hbm tensor `{allocation.life.label}` is made by one core only",
+            operand=allocation.life.label,
             seen=f"{allocation.dtype} {allocation.shape}",
             fix="create it on both cores, unconditionally",
             place=Place(*allocation.line),
         )
 
 
-def _as_kernel(kernel: Any) -> Kernel:
+def as_kernel(kernel: Any) -> Kernel:
+    """Return a function, a partial or a simulation as a kernel."""
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, Simulation):
         return kernel.kernel
     if isinstance(kernel, functools.partial):
-        inner = _as_kernel(kernel.func)
+        inner = as_kernel(kernel.func)
         return Kernel(inner.function, inner.cores, inner.arguments(kernel.args, kernel.keywords))
     if callable(kernel):
         return Kernel(kernel)
@@ -442,7 +481,7 @@ def simulate(kernel: Any, **options: Any) -> Simulation:
         >>> float(nkisim.simulate(double)(np.ones((4, 4), np.float32)).sum())
         32.0
     """
-    return Simulation(_as_kernel(kernel), _options("simulate", options))
+    return Simulation(as_kernel(kernel), _options("simulate", options))
 
 
 def check(kernel: Any, **options: Any) -> Callable[..., Report]:
@@ -452,28 +491,47 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
     the kernel's own Python code still raise.
     """
     chosen = _options("check", {**options, "strictness": "check"})
-    target = _as_kernel(kernel)
+    target = as_kernel(kernel)
 
     def checked(*args: Any, **kwargs: Any) -> Report:
         report = Report()
-        with _UsersTraceback():
-            run(target, chosen, args, kwargs, report)
-        if chosen.reads_source():
-            _add_source_findings(report, kernel_findings(target.function), chosen.errors)
+        check_into(report, target, chosen, args, kwargs)
         return report
 
     return checked
 
 
+def check_into(
+    report: Report, kernel: Kernel, options: SimOptions, args: Any, kwargs: dict[str, Any]
+) -> None:
+    """Run a kernel and fill a report; what is found before the kernel's code raises is kept."""
+    try:
+        with _UsersTraceback():
+            run(kernel, options, args, kwargs, report)
+    finally:
+        if options.reads_source():
+            found = kernel_findings(kernel.function)
+            _add_source_findings(report, found, options.errors, options.ignored())
+        enter(kernel.__name__, definition_place(kernel.function), report)
+
+
 def _add_source_findings(
-    report: Report, findings: list[Finding], errors: tuple[str, ...] = ()
+    report: Report,
+    findings: list[Finding],
+    errors: tuple[str, ...] = (),
+    ignored: tuple[str, ...] = (),
 ) -> None:
     """Add what the source shows, less what the run found on the same line."""
     known = {(f.rule.id, f.file, f.line) for f in report.findings}
+    silent = Recorder("check", errors, ignored)
     for finding in findings:
+        if silent.silences(finding):
+            continue
         if (finding.rule.id, finding.file, finding.line) not in known:
             finding.level = "error" if finding.rule.id in errors else None
+            complete(finding)
             report.findings.append(finding)
+    report.silenced |= silent.silenced
 
 
 def check_source(path: str | os.PathLike[str], kernel: str | None = None) -> Report:

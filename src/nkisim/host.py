@@ -26,7 +26,14 @@ from nkisim.memory import (
 from nkisim.parts import parts_of, rebuilt
 from nkisim.typing import AnnotationError, TensorSpec, tensor
 
-__all__ = ["HostBoundary", "definition_place", "kernel_name", "kernel_parameters", "tensors_of"]
+__all__ = [
+    "HostBoundary",
+    "definition_place",
+    "kernel_name",
+    "kernel_parameters",
+    "tensor_annotations",
+    "tensors_of",
+]
 
 ANNOTATION = declare(
     "L064",
@@ -179,7 +186,7 @@ class HostBoundary:
 
     def _check_annotations(self, given: dict[str, Any]) -> None:
         extents: dict[str, int] = {}
-        for name, spec in _annotations(self._function).items():
+        for name, spec in tensor_annotations(self._function).items():
             value = given.get(name)
             if not isinstance(value, NkiTensor):
                 continue
@@ -284,7 +291,7 @@ def kernel_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
         return []
 
 
-def _annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
+def tensor_annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
     """Return the ``nt.tensor`` annotations of a kernel, evaluated if they are strings."""
     try:
         raw = inspect.get_annotations(function)

@@ -11,11 +11,22 @@ from nkisim.checks.detectors import DETECTORS
 from nkisim.diagnostics import RULES, Strictness
 from nkisim.machine import RELEASES, Event
 
-__all__ = ["FAST_VARIABLE", "PRECISE_VARIABLE", "SOURCE_VARIABLE", "SimOptions"]
+__all__ = [
+    "FAST_VARIABLE",
+    "IGNORE_VARIABLE",
+    "PRECISE_VARIABLE",
+    "SOURCE_VARIABLE",
+    "STRICT_VARIABLE",
+    "TARGET_VARIABLE",
+    "SimOptions",
+]
 
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
 FAST_VARIABLE = "NKISIM_FAST"
 SOURCE_VARIABLE = "NKISIM_SOURCE_RULES"
+STRICT_VARIABLE = "NKISIM_STRICT"
+TARGET_VARIABLE = "NKISIM_TARGET"
+IGNORE_VARIABLE = "NKISIM_IGNORE"
 
 _LEVELS = ("simulate", "strict", "check")
 
@@ -27,9 +38,11 @@ class SimOptions:
     Attributes:
         strictness: ``"simulate"`` stops only where no natural result exists and records
             everything else; ``"strict"`` stops at every finding of error severity; ``"check"`` is
-            what ``nkisim.check`` uses.
+            what ``nkisim.check`` uses. None reads NKISIM_STRICT at each call, where ``1`` is
+            strict, and falls back to ``"simulate"``.
         target: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
-            reads NEURON_PLATFORM_TARGET_OVERRIDE at each call and falls back to gen4.
+            reads NKISIM_TARGET, then NEURON_PLATFORM_TARGET_OVERRIDE at each call and falls back
+            to gen4.
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
             NKI_PRECISE_FP at each call, where only ``0`` turns precision off.
         watchers: Called with an ``Event`` after every instruction.
@@ -42,6 +55,8 @@ class SimOptions:
             rank and returns the list of their results.
         errors: Ids of rules whose findings are errors in this run, such as ``("D020",)`` where an
             overflow to infinity is never wanted.
+        ignore: Ids of rules whose findings are neither recorded nor raised, unless nothing could
+            be computed; None reads NKISIM_IGNORE at each call, ids separated by commas.
         release: NKI release whose meaning an instruction has where a later one changed it:
             ``"0.3.0"`` or ``"0.5.0"``.
         source: Whether ``check`` looks at the source of a kernel too; None reads
@@ -54,7 +69,7 @@ class SimOptions:
             each.
     """
 
-    strictness: Strictness = "simulate"
+    strictness: Strictness | None = None
     target: str | None = None
     precise_fp: bool | None = None
     fast: bool | None = None
@@ -63,13 +78,14 @@ class SimOptions:
     ranks: int = 1
     schedule_seed: int | None = None
     errors: tuple[str, ...] = ()
+    ignore: tuple[str, ...] | None = None
     release: str = "0.3.0"
     source: bool | None = None
     detect: tuple[str, ...] | None = None
     most_instructions: int = 250_000
 
     def __post_init__(self) -> None:
-        if self.strictness not in _LEVELS:
+        if self.strictness is not None and self.strictness not in _LEVELS:
             raise ValueError(f"strictness: got {self.strictness!r}, accepted: {', '.join(_LEVELS)}")
         if self.target is not None:
             resolve_target(self.target)
@@ -92,7 +108,19 @@ class SimOptions:
 
     def generation(self) -> Generation:
         """Return the target of a call made now."""
-        return resolve_target(self.target)
+        return resolve_target(self.target or os.environ.get(TARGET_VARIABLE) or None)
+
+    def level(self) -> Strictness:
+        """Return the strictness of a call made now."""
+        if self.strictness is not None:
+            return self.strictness
+        return "strict" if os.environ.get(STRICT_VARIABLE) == "1" else "simulate"
+
+    def ignored(self) -> tuple[str, ...]:
+        """Return the ids of rules that a call made now leaves out."""
+        if self.ignore is not None:
+            return self.ignore
+        return tuple(filter(None, os.environ.get(IGNORE_VARIABLE, "").split(",")))
 
     def reads_source(self) -> bool:
         """Tell whether a check made now looks at the source of the kernel."""

@@ -1,4 +1,4 @@
-"""``pytest --nkisim``: test modules that say ``import nki`` get nkisim.
+"""``pytest --nkisim``: test modules that say ``import nki`` get nkisim; findings can fail the run.
 
 pytest loads this module in every run of an environment that has nkisim, so it does nothing, and
 imports nothing of the simulator, unless the option is given.
@@ -6,18 +6,48 @@ imports nothing of the simulator, unless the option is given.
 
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import pytest
 
-__all__ = ["pytest_addoption", "pytest_configure", "pytest_load_initial_conftests"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_load_initial_conftests",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+]
+
+_LEDGER = pytest.StashKey[Any]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--nkisim``."""
-    parser.getgroup("nkisim").addoption(
+    """Add ``--nkisim`` and what steers it; ``--strict`` alone is pytest's own option."""
+    group = parser.getgroup("nkisim")
+    group.addoption(
         "--nkisim",
         action="store_true",
         default=False,
         help="make `import nki` resolve to nkisim during this run",
+    )
+    group.addoption(
+        "--nkisim-strict",
+        action="store_true",
+        default=False,
+        help="stop kernels at every finding of severity error",
+    )
+    group.addoption("--nkisim-target", default="", help="generation to run on, such as trn2")
+    group.addoption(
+        "--nkisim-report",
+        default="",
+        metavar="FILE",
+        help="write the findings of all kernels: .json .sarif .html .txt",
+    )
+    group.addoption(
+        "--nkisim-fail-on",
+        choices=("error", "warning"),
+        help="fail the run when a kernel has findings of this severity",
     )
 
 
@@ -25,18 +55,72 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Install before the first ``conftest.py`` is imported, for it may import ``nki``."""
     if early_config.known_args_namespace.nkisim:
-        _install_for_run(early_config)
+        _install_for_run(early_config, early_config.known_args_namespace)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Install where the plugin came too late for the hook above, as in a worker of xdist."""
     if config.getoption("nkisim"):
-        _install_for_run(config)
+        _install_for_run(config, config.option)
 
 
-def _install_for_run(config: pytest.Config) -> None:
+def _install_for_run(config: pytest.Config, options: Any) -> None:
     """Install nkisim as ``nki`` until ``config`` is done with."""
     from nkisim import shim
+    from nkisim.arch import resolve_target
+    from nkisim.checker.settings import SettingsError, project_settings
+    from nkisim.gate import REPORT_VARIABLE, open_ledger
+    from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
 
     shim.install()
     config.add_cleanup(shim.uninstall)
+    try:
+        project = project_settings(config.rootpath)
+        if options.nkisim_target:
+            resolve_target(options.nkisim_target)
+        if options.nkisim_report or options.nkisim_fail_on or REPORT_VARIABLE in os.environ:
+            open_ledger(options.nkisim_report or os.environ.get(REPORT_VARIABLE, ""))
+    except (SettingsError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from None
+    _set(config, STRICT_VARIABLE, "1" if options.nkisim_strict or project.strict else "")
+    _set(config, TARGET_VARIABLE, options.nkisim_target)
+    _set(config, IGNORE_VARIABLE, ",".join(project.ignore))
+
+
+def _set(config: pytest.Config, name: str, value: str) -> None:
+    """Set an environment variable until ``config`` is done with."""
+    if value and name not in os.environ:
+        os.environ[name] = value
+
+        def unset() -> None:
+            os.environ.pop(name, None)
+
+        config.add_cleanup(unset)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Put together what the kernels of this run, and of its workers, broke."""
+    if not session.config.getoption("nkisim"):
+        return
+    from nkisim.gate import close_ledger
+
+    ledger = close_ledger()
+    fail_on = session.config.getoption("nkisim_fail_on")
+    is_worker = hasattr(session.config, "workerinput")
+    if ledger is None or is_worker:
+        return
+    session.config.stash[_LEDGER] = ledger
+    if fail_on and ledger.fails(fail_on) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print what the kernels broke."""
+    ledger = config.stash.get(_LEDGER, None)
+    if ledger is None:
+        return
+    from nkisim.diagnostics.text import ledger_text
+
+    terminalreporter.section("nkisim")
+    terminalreporter.write(ledger_text(ledger, terminalreporter.hasmarkup))

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NoReturn
 
-from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, declare, flag
+from nkisim.diagnostics import RECORDER, NkiCallError, NkiValidationError, Rule, declare, flag
+from nkisim.intents import METHODS, intent_of
 
-__all__ = ["BAD_CALL", "NkiRemovedError", "NoOperators", "missing_method", "missing_name"]
+__all__ = [
+    "BAD_CALL",
+    "NkiRemovedError",
+    "NoOperators",
+    "hide_modules",
+    "missing_method",
+    "missing_name",
+]
 
 BAD_CALL = declare(
     "A025",
     "bad-call",
     "error",
-    "A call does not fit the 0.3.0 signature, names a method that tensors of 0.3.0 do not have, or "
-    "passes something that is no tensor where one is needed.",
+    "A call does not fit the 0.3.0 signature, names a function or a method that 0.3.0 does not "
+    "have, or passes something that is no tensor where one is needed.",
     "the front end refuses the call",
     meaningless=True,
 )
@@ -127,12 +137,25 @@ class NkiRemovedError(NkiValidationError, AttributeError):
     """A name that NKI 0.3.0 does not have; ``hasattr`` answers False for it."""
 
 
+def hide_modules(names: dict[str, Any], keep: tuple[str, ...] = ()) -> None:
+    """Take the files of a package out of its names, so that asking for one says what to write.
+
+    ``import`` finds them all the same.
+    """
+    inner = names["__name__"] + "."
+    for name, value in list(names.items()):
+        if isinstance(value, ModuleType) and value.__name__.startswith(inner) and name not in keep:
+            del names[name]
+
+
 def missing_name(module: str) -> Callable[[str], NoReturn]:
     """Return the ``__getattr__`` of a module of NKI: removed names raise with the remedy."""
     home = module.replace("nki", "nkisim", 1)
 
     def get(name: str) -> NoReturn:
         known = _RULES[module].get(name)
+        if known is None and RECORDER.get() is not None and not name.startswith("_"):
+            _refuse(BAD_CALL, f"{module}.{name}", name, _meant(home, name))
         if known is None:
             # Python looks for the nearest name in what is called the object.
             raise AttributeError(
@@ -144,9 +167,30 @@ def missing_name(module: str) -> Callable[[str], NoReturn]:
     return get
 
 
+def _meant(home: str, name: str) -> str:
+    """Return what to write in place of a function that does not exist."""
+    names = [n for n in vars(sys.modules[home]) if not n.startswith("_")]
+    other = "nkisim.isa" if home.endswith("language") else "nkisim.language"
+    short = {"nkisim.isa": "nisa", "nkisim.language": "nl", "nkisim": "nki"}
+    intent = intent_of(name)
+    if home == "nkisim.isa" and intent is not None:
+        return f"write {intent.remedy()}"
+    if name in vars(sys.modules.get(other, sys)):
+        return f"it is in the other module: {short[other]}.{name}"
+    if intent is not None and intent.op in names:
+        return f"write {short[home]}.{intent.op}"
+    near = difflib.get_close_matches(name, names, 1)
+    if near:
+        return f"did you mean {short.get(home, home)}.{near[0]}?"
+    return f"look at dir({short.get(home, home)})"
+
+
 def missing_method(name: str) -> NoReturn:
     """Refuse a method that tensors do not have; those of other releases with the remedy."""
     remedy = _METHODS.get(name)
+    if remedy is None and RECORDER.get() is not None and not name.startswith("_"):
+        instead = METHODS.get(name, "a function of nki.language, or an instruction with a dst=")
+        remedy = f"write {instead}"
     if remedy is None:
         raise AttributeError(f"'NkiTensor' object has no attribute {name!r}")
     _refuse(BAD_CALL, f"NkiTensor.{name}", name, remedy)
@@ -184,6 +228,11 @@ def _refuse_operator(rule: Rule, message: str, tensor: Any, fix: str) -> NoRetur
     raise AssertionError("unreachable: the rules of operators always raise")
 
 
+def _refuse_number(tensor: Any, what: str, fix: str) -> NoReturn:
+    message = f"tensor `{tensor.name}` is used as {what}"
+    _refuse_operator(TENSOR_OPERATOR, message, tensor, fix.format(tensor.name))
+
+
 class NoOperators:
     """Base class of tensors: operators and functions of NumPy are refused, with the remedy."""
 
@@ -218,3 +267,26 @@ class NoOperators:
             self,
             "a function of nki.language, or an instruction of nki.isa with a dst=",
         )
+
+    def __array_function__(self, function: Any, *_: Any, **__: Any) -> NoReturn:
+        _refuse_operator(
+            TENSOR_OPERATOR,
+            f"unsupported operand type for np.{function.__name__}: {type(self).__name__!r}",
+            self,
+            "a function of nki.language, or an instruction of nki.isa with a dst=",
+        )
+
+    def __index__(self) -> int:
+        _refuse_number(self, "an integer", "range({}.shape[0]) for a loop over its rows")
+
+    def __len__(self) -> int:
+        _refuse_number(self, "a sequence", "write {}.shape[0]")
+
+    def __int__(self) -> int:
+        _refuse_number(self, "a number", "nisa.register_load, for a number that decides")
+
+    def __float__(self) -> float:
+        _refuse_number(self, "a number", "nisa.register_load, for a number that decides")
+
+    def __iter__(self) -> Any:
+        _refuse_number(self, "a sequence", "loop over range({}.shape[0]) and index")

@@ -10,6 +10,7 @@ directory is on ``sys.path``, and in processes that never ask for ``nki``.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-__all__ = ["NKI_VERSION", "install", "real_nki_found", "uninstall"]
+__all__ = ["NKI_VERSION", "install", "installed", "real_nki_found", "uninstall"]
 
 NKI_VERSION = "0.3.0"
 
@@ -34,6 +35,10 @@ def install(force: bool = False) -> None:
     Args:
         force: Also take the place of AWS's own ``nki``, which is left alone otherwise.
     """
+    if os.environ.get("NKISIM_REPORT"):
+        from nkisim.gate import open_if_asked
+
+        open_if_asked()
     _FINDER.force = _FINDER.force or force
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
@@ -50,6 +55,11 @@ def uninstall() -> None:
     sys.modules.update(_FINDER.displaced)
     _FINDER.displaced.clear()
     _FINDER.force = _FINDER.serving = False
+
+
+def installed() -> bool:
+    """Return whether ``import nki`` asks nkisim first."""
+    return _FINDER in sys.meta_path
 
 
 def real_nki_found() -> bool:

@@ -14,6 +14,9 @@ from nkisim.spec import INSTRUCTIONS
 
 from .pages import ROOT, Page
 
+DATA = ROOT / "tests" / "data"
+BESIDE = {"C034", "C035", "D049", "M049"}  # rules that the list does not have
+
 
 def load_generator():
     spec = importlib.util.spec_from_file_location("gen_catalogue", ROOT / "tools/gen_catalogue.py")
@@ -40,6 +43,34 @@ def test_every_rule_and_every_instruction_has_a_page(catalogue):
     instructions = {path.stem for path in (catalogue / "instructions").iterdir()}
     assert rules == {*RULES, "index"}
     assert instructions == {*INSTRUCTIONS, "index"}
+
+
+def test_the_pages_of_rules_in_the_repository_are_these(catalogue):
+    """``make docs`` writes them."""
+    made = {path.name: path.read_text() for path in (catalogue / "rules").iterdir()}
+    kept = {path.name: path.read_text() for path in (ROOT / "docs" / "rules").iterdir()}
+    assert set(kept) == set(made), "run `make docs` and commit docs/rules"
+    assert [name for name in made if kept[name] != made[name]] == [], "run `make docs`"
+
+
+def test_the_catalogue_covers_the_known_faults(capsys):
+    """Ids in code, on pages and in the list of faults are the same but for those not built."""
+    ids = set((DATA / "nki-0.3.0-fault-ids.txt").read_text().split())
+    waiting = set((DATA / "nki-0.3.0-faults-waiting.txt").read_text().split())
+    undecidable = set(load_generator().undecidable_rules())
+    pages = {path.stem for path in (ROOT / "docs" / "rules").glob("*.md")} - {"index"}
+    missing = ids - set(RULES) - undecidable
+    with capsys.disabled():
+        print(
+            f"\nfaults: {len(ids)}; with a rule: {len(ids & set(RULES))}, not decidable on a CPU: "
+            f"{len(undecidable & ids)}, waiting: {len(missing)}"
+        )
+    assert len(ids) == 345
+    assert set(RULES) - ids == BESIDE
+    assert pages == set(RULES)
+    assert not undecidable & set(RULES)
+    assert undecidable <= ids
+    assert missing <= waiting
 
 
 def test_every_link_leads_to_a_generated_page(catalogue):

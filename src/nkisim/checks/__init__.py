@@ -2,7 +2,16 @@
 
 from nkisim.checks.capacity import check_capacity
 from nkisim.checks.detectors import Detectors
-from nkisim.checks.langcheck import file_findings, kernel_findings
+from nkisim.checks.langcheck import file_findings, kernel_findings, source_rules
+from nkisim.checks.occupancy import occupancy_of
 from nkisim.checks.outputs import check_outputs
 
-__all__ = ["Detectors", "check_capacity", "check_outputs", "file_findings", "kernel_findings"]
+__all__ = [
+    "Detectors",
+    "check_capacity",
+    "check_outputs",
+    "file_findings",
+    "kernel_findings",
+    "occupancy_of",
+    "source_rules",
+]

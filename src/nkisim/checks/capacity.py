@@ -86,7 +86,7 @@ def check_capacity(core: Core) -> None:
                 ADDRESSES_MIXED,
                 f"{placed} of {len(tiles)} tensors in {region.value} have explicit addresses, "
                 f"the rest do not",
-                operand=example.name,
+                operand=example.label,
                 seen=f"{placed} placed, {len(tiles) - placed} automatic",
                 fix="place all long-lived tiles explicitly, or none",
                 place=Place(*example.line),
@@ -120,7 +120,7 @@ def _check_peak(
         key=lambda a: -_device_bytes(a, unit),
     )
     largest = tuple(
-        f"{_device_bytes(a, unit)} bytes  {a.dtype} {a.shape} `{a.name or 'unnamed'}` at "
+        f"{_device_bytes(a, unit)} bytes  {a.dtype} {a.shape} `{a.label}` at "
         f"{a.line[0]}:{a.line[1]}"
         for a in together[:10]
     )
@@ -137,7 +137,7 @@ def _check_peak(
         rule,
         f"{len(together)} tiles live in {region.value} at instruction {moment} need "
         f"{need} bytes per partition, {core.generation} has {limit}{spills}",
-        operand=together[0].name or "unnamed",
+        operand=together[0].label,
         seen=f"{need} bytes",
         allowed=f"{limit} bytes per partition",
         fix="use smaller tiles, reuse them, or shorten their lives",
@@ -166,9 +166,8 @@ def _check_addresses(placed: list[Lifetime]) -> None:
             continue
         flag(
             ADDRESS_COLLISION,
-            f"`{a.name or 'unnamed'}` and `{b.name or 'unnamed'}` overlap in "
-            f"{a.region.value} while both are live",
-            operand=b.name or "unnamed",
+            f"`{a.label}` and `{b.label}` overlap in {a.region.value} while both are live",
+            operand=b.label,
             seen=f"{_span(a)} and {_span(b)}",
             allowed="disjoint addresses, or lives that do not overlap",
             fix="give them disjoint addresses",
@@ -186,7 +185,7 @@ def _report_ring(a: Lifetime, b: Lifetime, made: list[Lifetime]) -> None:
     flag(
         RING_COLLISION,
         f"tile {second} of this line overwrites tile {first} at {_span(b)} while that is in use",
-        operand=b.name or "unnamed",
+        operand=b.label,
         seen=f"{slots} slots; tile {first} is used from instruction {a.first_use} to {a.last_use}, "
         f"tile {second} from {b.first_use} to {b.last_use}",
         allowed="a slot whose last reader has finished",
@@ -205,9 +204,9 @@ def _check_units(placed: list[Lifetime]) -> None:
         if width > 1 and a.address[0] == b.address[0] and apart == elements and a.line != b.line:
             flag(
                 ELEMENTS_AS_BYTES,
-                f"`{b.name or 'unnamed'}` begins {elements} bytes behind `{a.name or 'unnamed'}`, "
+                f"`{b.label}` begins {elements} bytes behind `{a.label}`, "
                 f"which has {elements} elements and {elements * width} bytes in a partition",
-                operand=b.name or "unnamed",
+                operand=b.label,
                 seen=f"{_span(a)} and {_span(b)}",
                 allowed=f"an address {elements * width} bytes further, or apart",
                 fix=f"address=({b.address[0]}, {a.address[1] + elements * width})",

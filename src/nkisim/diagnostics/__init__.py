@@ -2,29 +2,34 @@
 
 from nkisim.diagnostics.findings import (
     RECORDER,
+    Fact,
     Finding,
     NkiCallError,
     NkiFindingWarning,
     NkiValidationError,
     Recorder,
-    Report,
+    Rewrite,
     Strictness,
     flag,
 )
 from nkisim.diagnostics.frames import (
     Place,
+    assigned_name,
     caught_by_own,
+    is_own_file,
     loops_around,
     user_line,
     user_place,
     user_stacklevel,
     users_traceback,
 )
+from nkisim.diagnostics.report import Report
 from nkisim.diagnostics.rules import RULES, Rule, Severity, declare
 
 __all__ = [
     "RECORDER",
     "RULES",
+    "Fact",
     "Finding",
     "NkiCallError",
     "NkiFindingWarning",
@@ -32,12 +37,15 @@ __all__ = [
     "Place",
     "Recorder",
     "Report",
+    "Rewrite",
     "Rule",
     "Severity",
     "Strictness",
+    "assigned_name",
     "caught_by_own",
     "declare",
     "flag",
+    "is_own_file",
     "loops_around",
     "user_line",
     "user_place",

@@ -1,4 +1,4 @@
-"""Findings, the report that collects them, and the one function that raises or records.
+"""Findings, and the one function that raises or records them.
 
 ``flag`` is the only door: it builds the finding at the user's line and asks the recorder of the
 current run what to do.
@@ -10,36 +10,110 @@ current run what to do.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterator
+import textwrap
+from collections.abc import Collection
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from nkisim.diagnostics.frames import Place, user_place
+from nkisim.diagnostics.frames import Place, user_locals, user_place
+from nkisim.diagnostics.ignores import silencing_line
+from nkisim.diagnostics.pictures import Bitmap
 from nkisim.diagnostics.rules import Rule, Severity
 
 __all__ = [
+    "MOST_SHOWN",
     "RECORDER",
+    "Fact",
     "Finding",
     "NkiCallError",
     "NkiFindingWarning",
     "NkiValidationError",
     "Recorder",
-    "Report",
+    "Rewrite",
     "Strictness",
     "flag",
 ]
 
+MOST_SHOWN = 200
+"""Findings that are written for people; programs get all of them."""
+
 Strictness = Literal["simulate", "strict", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Lines of the user's file, and the code to put in their place.
+
+    Attributes:
+        file: The file.
+        first, last: Numbers of the first and the last line that it replaces.
+        code: The new lines, indented as they stand there.
+    """
+
+    file: str
+    first: int
+    last: int
+    code: str
+
+    def shown(self) -> list[str]:
+        """Return the lines without the indentation that they share."""
+        return textwrap.dedent(self.code).splitlines()
+
+    def applied(self, text: str) -> str:
+        """Return the text of a file with the rewrite in it."""
+        lines = text.splitlines()
+        lines[self.first - 1 : self.last] = self.code.splitlines()
+        return "\n".join(lines) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rewrite as plain data."""
+        return {"file": self.file, "first": self.first, "last": self.last, "code": self.code}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A tensor that a finding is about: what it was passed for, or the variable that holds it.
+
+    Attributes:
+        argument: Parameter of the instruction; empty for a variable.
+        name: Name of the variable, or of the tensor.
+        shape, dtype, buffer: What is known of it.
+        of: Shape of the tensor that it is a view of.
+        pattern, offset: Which elements of that it takes: ``(step, count)`` per dimension.
+    """
+
+    argument: str
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    buffer: str
+    of: tuple[int, ...] = ()
+    pattern: tuple[tuple[int, int], ...] = ()
+    offset: int = 0
 
 
 @dataclass(slots=True, repr=False)
 class Finding:
     """One rule found at one place; equal findings of a line fold into a count.
 
-    ``level`` is a severity other than the rule's: lower where the case is harmless, or that of an
-    error because the caller asked for it.
+    Attributes:
+        rule: The rule.
+        message: What happened, in one sentence.
+        place: The user's line.
+        instruction, operand: What was called, and the argument that it is about.
+        seen, allowed: The value found, and what would be legal.
+        fix: A mend, in words.
+        notes: Other places and operands that matter.
+        count: How often the line brought it.
+        level: A severity other than the rule's: lower where the case is harmless, or that of an
+            error because the caller asked for it.
+        rewrite: A mend as code to paste, where one is known.
+        targets: Generations that it holds on, where several were tried.
+        facts: Tensors of the call, for those who write the mend.
+        span: First line and column, last line and column of the operand's text, where it is known;
+            lines count from 1, columns from 0.
+        picture: A map of the elements that it is about, where there is one.
     """
 
     rule: Rule
@@ -53,6 +127,11 @@ class Finding:
     notes: tuple[str, ...] = ()
     count: int = 1
     level: Severity | None = None
+    rewrite: Rewrite | None = None
+    targets: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    span: tuple[int, int, int, int] | None = None
+    picture: Bitmap | None = None
 
     @property
     def severity(self) -> Severity:
@@ -86,6 +165,9 @@ class Finding:
             "fix": self.fix,
             "notes": list(self.notes),
             "count": self.count,
+            "targets": list(self.targets),
+            "span": None if self.span is None else list(self.span),
+            "rewrite": None if self.rewrite is None else self.rewrite.to_dict(),
         }
 
     def __str__(self) -> str:
@@ -111,6 +193,13 @@ class Finding:
         lines.append(f"  why   {self.rule.matters}")
         if self.fix:
             lines.append(f"  fix   {self.fix}")
+        if self.rewrite is not None:
+            lines += [
+                f"  {'code' if i == 0 else '    '}  {line}"
+                for i, line in enumerate(self.rewrite.shown())
+            ]
+        if self.targets:
+            lines.append(f"  on    {', '.join(self.targets)}")
         if self.count > 1:
             lines.append(f"  count {self.count}")
         return lines
@@ -122,8 +211,13 @@ class NkiValidationError(AssertionError):
     __module__ = "nkisim"
 
     def __init__(self, finding: Finding) -> None:
-        super().__init__("\n".join([finding.message, finding.headline, *finding.details()]))
+        super().__init__(_as_text(finding))
         self.finding = finding
+
+    def rewritten(self, rewrite: Rewrite | None) -> None:
+        """Add code to paste to the finding, and to the text."""
+        self.finding.rewrite = rewrite
+        self.args = (_as_text(self.finding),)
 
     @property
     def rule_id(self) -> str:
@@ -133,6 +227,10 @@ class NkiValidationError(AssertionError):
     def __reduce__(self) -> tuple[Any, ...]:
         # What an exception is made from is not what it is called with; processes hand it on so.
         return type(self), (self.finding,)
+
+
+def _as_text(finding: Finding) -> str:
+    return "\n".join([finding.message, finding.headline, *finding.details()])
 
 
 class NkiCallError(NkiValidationError, TypeError):
@@ -145,84 +243,30 @@ class NkiFindingWarning(UserWarning):
     __module__ = "nkisim"
 
 
-@dataclass(repr=False)
-class Report:
-    """What a run found. Data first; ``str(report)`` is one way to show it.
-
-    Attributes:
-        findings: In order of first appearance, repeats folded.
-        outputs: What the kernel returned, or None when it was stopped.
-        target: Generation that was simulated.
-        stopped: Why the kernel did not run to its end; empty when it did.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    outputs: Any = None
-    target: str = ""
-    stopped: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """True when the kernel ran to its end and no finding has error severity."""
-        return not self.stopped and not self.errors
-
-    @property
-    def codes(self) -> set[str]:
-        """Ids of the rules that were found."""
-        return {f.rule.id for f in self.findings}
-
-    @property
-    def errors(self) -> list[Finding]:
-        """The findings of error severity."""
-        return [f for f in self.findings if f.severity == "error"]
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self.findings)
-
-    def summary(self) -> str:
-        """Return the closing line: counts by severity, and what stopped the kernel."""
-        stopped = f"; the kernel was stopped by {self.stopped}" if self.stopped else ""
-        if not self.findings:
-            return "no findings" + stopped
-        counts = [
-            f"{n} {severity}{'s' if n > 1 else ''}"
-            for severity in ("error", "warning", "note")
-            if (n := sum(f.severity == severity for f in self.findings))
-        ]
-        total = len(self.findings)
-        return f"{total} finding{'s' if total > 1 else ''}: " + ", ".join(counts) + stopped
-
-    def to_json(self) -> str:
-        """Return the report, without the outputs, as JSON text."""
-        data = {
-            "target": self.target,
-            "ok": self.ok,
-            "stopped": self.stopped,
-            "findings": [f.to_dict() for f in self.findings],
-        }
-        return json.dumps(data, indent=2)
-
-    def __str__(self) -> str:
-        return "\n".join([*map(str, self.findings), self.summary()])
-
-    __repr__ = __str__  # what notebooks and test reports show
-
-
 class Recorder:
     """Collects the findings of one run and decides which of them stop it.
 
     Attributes:
         strictness: Level of the run.
         errors: Ids of rules that are errors in this run, whatever their severity.
+        ignored: Ids of rules that nobody wants to hear of in this run.
         watches_values: True when results are looked at for NaN and infinity.
+        silenced: File, line and id of what a comment of the user silenced.
 
     A finding whose consequence is not known yet is *suspended*: recorded with a lower severity and
     numbered. It is *confirmed* when the consequence shows.
     """
 
-    def __init__(self, strictness: Strictness, errors: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        strictness: Strictness,
+        errors: Collection[str] = (),
+        ignored: Collection[str] = (),
+    ) -> None:
         self.strictness = strictness
         self.errors = frozenset(errors)
+        self.ignored = frozenset(ignored)
+        self.silenced: set[tuple[str, int, str]] = set()
         self.watches_values = strictness != "simulate" or bool(errors)
         self._folded: dict[_Key, Finding] = {}
         self._suspended: list[Finding] = []
@@ -238,6 +282,19 @@ class Recorder:
         return finding.rule.meaningless or (
             self.strictness == "strict" and finding.severity == "error"
         )
+
+    def silences(self, finding: Finding) -> bool:
+        """Tell whether a finding is not to be heard: what has no result always is."""
+        if finding.rule.meaningless:
+            return False
+        comment = silencing_line(finding.file, finding.line, finding.rule.id)
+        if comment:
+            self.silenced.add((finding.file, comment, finding.rule.id))
+        return comment > 0 or finding.rule.id in self.ignored
+
+    def knows(self, finding: Finding) -> bool:
+        """Tell whether an equal finding of the same line is recorded."""
+        return _key(finding) in self._folded
 
     def add(self, finding: Finding) -> None:
         """Record a finding, folding it into an equal one of the same line."""
@@ -262,7 +319,7 @@ class Recorder:
         for finding in self._suspended[number - 1 : last]:
             if consequence not in finding.notes:
                 finding.notes += (consequence,)
-            if finding.severity == finding.rule.severity:
+            if finding.severity == finding.rule.severity or self.silences(finding):
                 continue
             waiting = _key(finding)
             finding.level = None
@@ -293,6 +350,16 @@ RECORDER: ContextVar[Recorder | None] = ContextVar("nkisim_recorder", default=No
 """Recorder of the run in this context; None outside a run."""
 
 
+def _variables() -> tuple[Fact, ...]:
+    """Return the tensors that the variables of the running function hold."""
+    return tuple(
+        Fact("", name, tuple(value.shape), str(value.dtype), value.buffer.value)
+        for name, value in user_locals().items()
+        # A tensor, whose class is not known down here.
+        if hasattr(type(value), "get_pattern") and hasattr(value, "buffer")
+    )
+
+
 def flag(
     rule: Rule,
     message: str,
@@ -306,6 +373,7 @@ def flag(
     place: Place | None = None,
     severity: Severity | None = None,
     error: type[NkiValidationError] = NkiValidationError,
+    facts: tuple[Fact, ...] = (),
 ) -> Finding:
     """Raise or record a finding of ``rule``, as the strictness of the current run asks.
 
@@ -324,6 +392,7 @@ def flag(
         fix,
         notes,
         level=severity,
+        facts=facts,
     )
     if recorder is None:
         if rule.meaningless:
@@ -331,6 +400,10 @@ def flag(
         return finding
     if rule.id in recorder.errors:
         finding.level = "error"
+    if not recorder.knows(finding):
+        finding.facts += _variables()
+    if recorder.silences(finding):
+        return finding
     if recorder.stops(finding):
         raise error(finding)
     recorder.add(finding)

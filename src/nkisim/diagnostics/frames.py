@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Any
 
 __all__ = [
     "Place",
+    "assigned_name",
     "caught_by_own",
+    "is_own_file",
     "loops_around",
     "user_line",
+    "user_locals",
     "user_place",
     "user_stacklevel",
     "users_traceback",
@@ -72,6 +76,38 @@ def _user_frame() -> FrameType:
     return frame
 
 
+def user_locals() -> dict[str, Any]:
+    """Return the variables of the user's function that is running."""
+    return dict(_user_frame().f_locals)
+
+
+def assigned_name(file: str, line: int) -> str:
+    """Return the variable that a line assigns the result of its one call of a module's function to.
+
+    Empty where the line does something else.
+    """
+    return _assigned("".join(linecache.getlines(file))).get(line, "")
+
+
+@lru_cache(maxsize=64)
+def _assigned(source: str) -> dict[int, str]:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return {}
+    found: dict[int, str] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        calls = [n for n in ast.walk(node.value) if isinstance(n, ast.Call)]
+        outer = [n for n in calls if isinstance(n.func, ast.Attribute)]
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Name) and outer == [node.value]:
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                found[line] = target.id
+    return found
+
+
 def user_stacklevel() -> int:
     """Return the ``stacklevel`` with which the caller's warning stands at the user's line."""
     frame: FrameType | None = sys._getframe(1)
@@ -112,6 +148,11 @@ def _steps(traceback: TracebackType | None) -> Iterator[TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
+
+
+def is_own_file(file: str) -> bool:
+    """Tell whether a file is one of this package."""
+    return file.startswith(_PACKAGE)
 
 
 def _is_own(frame: FrameType) -> bool:

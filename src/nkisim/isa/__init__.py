@@ -51,7 +51,7 @@ from nkisim.isa.sync import core_barrier, sendrecv
 from nkisim.isa.transpose import nc_transpose
 from nkisim.isa.version import get_nc_version
 from nkisim.objects import NKIObject
-from nkisim.removed import missing_name
+from nkisim.removed import hide_modules, missing_name
 from nkisim.spec.enums import (
     dge_mode,
     dma_engine,
@@ -138,3 +138,4 @@ __all__ = [
 ]
 
 __getattr__ = missing_name("nki.isa")
+hide_modules(globals(), keep=("constants",))

@@ -144,7 +144,7 @@ from nkisim.language.shape import (
 )
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.objects import NKIObject
-from nkisim.removed import missing_name
+from nkisim.removed import hide_modules, missing_name
 
 # Names that kernels use although the documentation does not list them.
 bool = bool_
@@ -281,3 +281,4 @@ __all__ = [
 ]
 
 __getattr__ = missing_name("nki.language")
+hide_modules(globals())

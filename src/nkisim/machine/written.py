@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nkisim.diagnostics import RECORDER, declare, flag, user_place
+from nkisim.diagnostics.pictures import bitmap
 from nkisim.machine.core import CORE
 from nkisim.memory import rules
 from nkisim.memory.marks import MOST_ORIGINS
@@ -132,6 +133,8 @@ def _flag_unwritten(
         ),
         severity=None if decides else "warning",
     )
+    if finding.picture is None:
+        finding.picture = bitmap(hidden, "read, and never written")
     recorder = RECORDER.get()
     return 0 if recorder is None else recorder.suspend(finding, MOST_ORIGINS)
 

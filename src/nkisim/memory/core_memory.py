@@ -53,7 +53,7 @@ class SharedHbm:
                 rules.SHARED_MISMATCH,
                 f"shared_hbm tensor {number} is {made.dtype} {made.shape} `{made.name}` here and "
                 f"{known.dtype} {known.shape} `{known.name}` on the other core",
-                operand=made.name or "unnamed",
+                operand=made.life.label,
                 seen=f"{made.dtype} {made.shape}",
                 allowed=f"{known.dtype} {known.shape}",
                 fix="create shared tensors in the same order with the same shapes on both cores",

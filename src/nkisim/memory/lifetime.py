@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nkisim.diagnostics import assigned_name
 from nkisim.dtypes import DType
 from nkisim.memory.region import MemoryRegion
 
@@ -32,6 +33,11 @@ class Lifetime:
     line: tuple[str, int]
     first_use: int = -1
     last_use: int = -1
+
+    @property
+    def label(self) -> str:
+        """The name it was given, else that of the variable it was assigned to, or "unnamed"."""
+        return self.name or assigned_name(*self.line) or "unnamed"
 
     def read(self, clock: int) -> None:
         """Note a use."""

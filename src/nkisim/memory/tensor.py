@@ -275,9 +275,6 @@ class NkiTensor(NoOperators, View):
         )
         return True
 
-    def __iter__(self) -> Any:
-        raise TypeError("'NkiTensor' object is not iterable; loop over range(t.shape[0]) and index")
-
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:

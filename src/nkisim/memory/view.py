@@ -83,8 +83,8 @@ class View(NKIObject):
 
     @property
     def name(self) -> str:
-        """Name given at allocation, or ``"unnamed"``."""
-        return self.alloc.name or "unnamed"
+        """Name given at allocation, else that of the variable, or ``"unnamed"``."""
+        return self.alloc.life.label
 
     @property
     def offset(self) -> int:
@@ -103,7 +103,8 @@ class View(NKIObject):
 
     def describe(self) -> str:
         """Return dtype, shape, buffer and name in one line."""
-        named = f" `{self.alloc.name}`" if self.alloc.name else ""
+        label = self.alloc.life.label
+        named = f" `{label}`" if label != "unnamed" else ""
         return f"{self.dtype} {self.shape} in {self.buffer.value}{named}"
 
     # -- what the machine reads --------------------------------------------------------------------

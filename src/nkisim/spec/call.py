@@ -8,7 +8,7 @@ from inspect import Signature
 from typing import Any, Protocol
 
 from nkisim.arch import Generation
-from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, Severity, flag
+from nkisim.diagnostics import Fact, NkiCallError, NkiValidationError, Rule, Severity, flag
 from nkisim.memory import NkiTensor
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.operands import Operand
@@ -30,6 +30,7 @@ class Violation:
     fix: str
     error: type[NkiValidationError]
     severity: Severity | None = None
+    facts: tuple[Fact, ...] = ()
 
     def flag(self) -> None:
         """Raise or record it for the line that is running now."""
@@ -43,6 +44,7 @@ class Violation:
             fix=self.fix,
             severity=self.severity,
             error=self.error,
+            facts=self.facts,
         )
 
 
@@ -127,10 +129,27 @@ class Call:
         that of this case, where it differs from the rule's.
         """
         text = f"{self.name} {message}" if named else message
-        violation = Violation(rule, text, self.name, operand, seen, allowed, fix, error, severity)
+        violation = Violation(
+            rule, text, self.name, operand, seen, allowed, fix, error, severity, self._facts()
+        )
         if rule.meaningless:
             violation.flag()
         self.violations.append(violation)
+
+    def _facts(self) -> tuple[Fact, ...]:
+        return tuple(
+            Fact(
+                name,
+                "",
+                tensor.shape,
+                str(tensor.dtype),
+                tensor.buffer.value,
+                tensor.alloc.shape,
+                tuple((step, count) for step, count in tensor.get_pattern()),
+                tensor.offset,
+            )
+            for name, tensor in self.tensors(*self.values)
+        )
 
     def fail_call(self, rule: Rule, message: str, **details: Any) -> None:
         """Add a violation of the signature itself."""

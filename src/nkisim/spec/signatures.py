@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
 from nkisim.diagnostics import NkiCallError, Rule, flag
+from nkisim.intents import argument_meant
 from nkisim.spec import rules
 
 __all__ = ["Removed", "call_text", "checked_call", "reject_call"]
@@ -55,8 +56,11 @@ def reject_call(
             message = f"{name} has no argument {keyword}= in NKI 0.3.0"
         else:
             rule, message = rules.BAD_CALL, f"{name} has no argument {keyword}="
-            near = difflib.get_close_matches(keyword, accepted, 1)
+            meant = argument_meant(keyword, [p for p in accepted if p not in kwargs])
+            near = [meant] if meant else difflib.get_close_matches(keyword, accepted, 1)
             remedy = f"did you mean {near[0]}=? " if near else ""
+            if keyword.startswith("transpose") and name == "nc_matmul":
+                remedy = "transpose the operand first, with nisa.nc_transpose. "
             remedy += f"The signature is {written}"
         flag(
             rule,

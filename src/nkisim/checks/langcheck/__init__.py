@@ -11,6 +11,7 @@ import ast
 import dataclasses
 import inspect
 import linecache
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType, MethodType
@@ -28,9 +29,9 @@ from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.checks.langcheck.values import check_values
-from nkisim.diagnostics import Finding, Place, declare
+from nkisim.diagnostics import Finding, Place, Rule, declare
 
-__all__ = ["file_findings", "kernel_findings"]
+__all__ = ["file_findings", "kernel_findings", "source_rules"]
 
 NO_SOURCE = declare(
     "L065",
@@ -50,7 +51,17 @@ _CHECKS = (
     check_loops,
     check_signature,
 )
+_OF_RUNS = ("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L034", "L036", "L060", "M029")
+"""Rules that are declared for runs, and that the source shows too."""
+
 _KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
+
+
+def source_rules() -> set[str]:
+    """Return the ids of the rules that are found in the source."""
+    homes = [vars(sys.modules[check.__module__]) for check in _CHECKS]
+    own = {value.id for names in homes for value in names.values() if isinstance(value, Rule)}
+    return own | {NO_SOURCE.id, *_OF_RUNS}
 
 
 def kernel_findings(kernel: Any) -> list[Finding]:

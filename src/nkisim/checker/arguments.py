@@ -1,0 +1,131 @@
+"""Arguments for a kernel: from shapes that are written down, and from annotations.
+
+The values are made up, the same in every run: floats lie between 0.5 and 1.5, so that roots,
+logarithms and quotients exist; integers count from 0 to 127 over and over.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nkisim.dtypes import DTYPES, DType
+from nkisim.host import kernel_parameters, tensor_annotations
+
+__all__ = ["ArraySpec", "Shapes", "arguments_of", "made_array", "parse_shapes"]
+
+_SHORT = {
+    "f32": "float32",
+    "fp32": "float32",
+    "f16": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "f8": "float8_e4m3",
+    "fp8": "float8_e4m3",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+}
+_ENTRY = re.compile(r"(\w+)\s*=\s*(?:(\w+)\s*\[([^\]]*)\]|([^\s;\[\]]+)(?=[\s;]|$))")
+_EXAMPLE = '--shapes "x=bf16[128,512] w=f32[512] eps=1e-6"'
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """Shape and dtype of an array."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+
+Shapes = Mapping[str, ArraySpec | int | float | bool | str | None]
+"""What to pass for the parameters of a kernel, by name."""
+
+
+def parse_shapes(text: str) -> Shapes:
+    """Return what a text such as ``"x=bf16[128,512] eps=1e-6"`` says.
+
+    Raises:
+        ValueError: It cannot be read, with the part that cannot.
+    """
+    found: dict[str, Any] = {}
+    at = 0
+    while at < len(text):
+        if text[at] in " ;,\n\t":
+            at += 1
+            continue
+        match = _ENTRY.match(text, at)
+        if match is None:
+            raise ValueError(f"shapes: cannot read {text[at:].split()[0]!r}; write {_EXAMPLE}")
+        name, dtype, extents, literal = match.groups()
+        if name in found:
+            raise ValueError(f"shapes: {name} is given twice")
+        found[name] = _literal(name, literal) if dtype is None else _spec(name, dtype, extents)
+        at = match.end()
+    if not found:
+        raise ValueError(f"shapes: the text is empty; write {_EXAMPLE}")
+    return found
+
+
+def _spec(name: str, dtype: str, extents: str) -> ArraySpec:
+    known = DTYPES.get(_SHORT.get(dtype, dtype))
+    if known is None:
+        raise ValueError(
+            f"shapes: {name} has dtype {dtype!r}; accepted: {', '.join((*_SHORT, *DTYPES))}"
+        )
+    parts = [part.strip() for part in extents.split(",") if part.strip()]
+    if not all(re.fullmatch(r"[1-9]\d*", part) for part in parts) or not parts:
+        raise ValueError(f"shapes: {name} has extents [{extents}]; accepted: positive integers")
+    return ArraySpec(tuple(int(part) for part in parts), known)
+
+
+def _literal(name: str, text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise ValueError(
+            f"shapes: {name}={text} is neither dtype[extents] nor a number; write {_EXAMPLE}"
+        ) from None
+
+
+def made_array(spec: ArraySpec) -> np.ndarray:
+    """Return an array of a shape and dtype, the same in every run."""
+    size = int(np.prod(spec.shape))
+    if spec.dtype.kind == "packed":
+        return np.zeros(spec.shape, spec.dtype.numpy)
+    values: np.ndarray = np.arange(size) % (2 if spec.dtype.kind == "bool" else 128)
+    if spec.dtype.kind == "float":
+        values = np.random.default_rng(size).uniform(0.5, 1.5, size).astype(np.float32)
+    return values.astype(spec.dtype.numpy).reshape(spec.shape)
+
+
+def arguments_of(function: Any, shapes: Shapes) -> tuple[dict[str, Any], list[str]]:
+    """Return arguments for a kernel, and the parameters for which nothing is known.
+
+    What ``shapes`` says comes first, then annotations, then defaults.
+    """
+    annotated = tensor_annotations(function)
+    given: dict[str, Any] = {}
+    missing: list[str] = []
+    for parameter in kernel_parameters(function):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        name = parameter.name
+        spec = annotated.get(name)
+        if name in shapes:
+            value = shapes[name]
+            given[name] = made_array(value) if isinstance(value, ArraySpec) else value
+        elif spec is not None and all(type(extent) is int for extent in spec.extents):
+            shape = tuple(extent for extent in spec.extents if isinstance(extent, int))
+            given[name] = made_array(ArraySpec(shape, spec.dtype or DTYPES["float32"]))
+        elif parameter.default is parameter.empty:
+            missing.append(name)
+    return given, missing

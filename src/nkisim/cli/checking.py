@@ -1,0 +1,156 @@
+"""``nkisim check``: files with kernels, and what is wrong with them.
+
+Exit status: 0 clean, 1 findings, 2 a mistake on the command line, 3 nothing was checked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from nkisim.arch import GENERATIONS, resolve_target
+from nkisim.checker import (
+    CheckSettings,
+    ProjectSettings,
+    Selection,
+    SettingsError,
+    check_file,
+    parse_shapes,
+    project_settings,
+)
+from nkisim.cli.group import commands
+from nkisim.diagnostics.formats import FORMATS, rendered
+from nkisim.diagnostics.ledger import FailOn, Ledger
+from nkisim.diagnostics.text import wants_colour
+
+__all__ = ["check"]
+
+CLEAN, FINDINGS, NOTHING = 0, 1, 3
+
+_COMMAS = "ids or families, separated by commas; may be repeated"
+
+
+@commands.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE[::KERNEL]...")
+@click.option("--shapes", default="", help='Arguments: "x=bf16[128,512] eps=1e-6".')
+@click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="text")
+@click.option("--output", default="-", metavar="FILE", help="Write there; by default, print.")
+@click.option("--only", multiple=True, help=f"Rules to look for: {_COMMAS}.")
+@click.option("--ignore", multiple=True, help=f"Rules to leave out: {_COMMAS}.")
+@click.option("--fail-on", type=click.Choice(["error", "warning"]), help="Default: error.")
+@click.option("--max-instructions", type=click.IntRange(min=1), help="Give a run up after so many.")
+@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
+@click.option("--allow-none", is_flag=True, help="Status 0 where no file has a kernel.")
+def check(
+    files: tuple[str, ...],
+    shapes: str,
+    target: str | None,
+    form: str,
+    output: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    fail_on: FailOn | None,
+    max_instructions: int | None,
+    max_seconds: float,
+    allow_none: bool,
+) -> int:
+    """Check the kernels of each FILE, or one of them, on every generation.
+
+    Arguments come from nkisim_examples() in the file, from nt.tensor annotations or from --shapes;
+    without any, the source alone is looked at. Exit status: 0 clean, 1 findings, 2 a mistake on the
+    command line, 3 nothing was checked.
+    """
+    wanted = [_split(name) for name in files]
+    project = _project(wanted[0][0])
+    try:
+        settings = CheckSettings(
+            shapes=parse_shapes(shapes) if shapes else {},
+            targets=_targets(target or project.target or "all"),
+            selection=Selection(
+                _ids(only) or project.only,
+                (*project.ignore, *_ids(ignore)),
+                project.per_file_ignores,
+            ),
+            max_instructions=max_instructions or project.max_instructions or 2_000_000,
+            max_seconds=max_seconds,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    ledger = Ledger(0)
+    complaints = []
+    for file, kernel in wanted:
+        for path in _python_files(file):
+            try:
+                check_file(path, kernel, settings, ledger)
+            except SyntaxError as error:
+                complaints.append(f"{path}:{error.lineno}: no Python: {error.msg}")
+            except UnicodeDecodeError as error:
+                complaints.append(f"{path}: no text in UTF-8: {error.reason}")
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
+    ledger.relative_to(os.getcwd())
+    _emit(rendered(ledger, form, form == "text" and wants_colour(sys.stdout)), output)
+    for complaint in complaints:
+        click.echo(f"nkisim: {complaint}", err=True)
+    return _status(ledger, complaints, fail_on or project.fail_on, allow_none)  # type: ignore[arg-type]
+
+
+def _status(ledger: Ledger, complaints: list[str], fail_on: FailOn, allow_none: bool) -> int:
+    if ledger.fails(fail_on):
+        return FINDINGS
+    if complaints:
+        return NOTHING
+    if not ledger.kernels and not allow_none:
+        click.echo("nkisim: nothing was checked: no function with @nki.jit", err=True)
+        return NOTHING
+    return CLEAN
+
+
+def _split(name: str) -> tuple[Path, str | None]:
+    """Return the file and the kernel of ``FILE::KERNEL``."""
+    file, _, kernel = name.partition("::")
+    path = Path(file)
+    if not path.exists():
+        raise click.UsageError(f"{file!r} does not exist")
+    if kernel and path.is_dir():
+        raise click.UsageError(f"{file!r} is a folder; name the file of {kernel}")
+    return path, kernel or None
+
+
+def _python_files(path: Path) -> Iterable[Path]:
+    if not path.is_dir():
+        return [path]
+    return sorted(p for p in path.rglob("*.py") if not any(s.startswith(".") for s in p.parts[1:]))
+
+
+def _project(path: Path) -> ProjectSettings:
+    try:
+        return project_settings(path.resolve() if path.is_dir() else path.resolve().parent)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _targets(text: str) -> tuple[str, ...]:
+    """Return the generations that a text such as ``"all"`` or ``"trn2,trn3"`` names."""
+    if text == "all":
+        return tuple(generation.name for generation in GENERATIONS)
+    return tuple(dict.fromkeys(resolve_target(name.strip()).name for name in text.split(",")))
+
+
+def _ids(given: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
+
+
+def _emit(text: str, output: str) -> None:
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"--output: {error}") from None

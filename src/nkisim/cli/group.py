@@ -1,0 +1,67 @@
+"""The group of commands, and how it ends.
+
+A script runs after click has finished, not inside it: click would turn its exceptions into messages
+of its own, and its frames would stand in the user's traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+__all__ = ["DISTRIBUTION", "commands", "main"]
+
+DISTRIBUTION = "trnsci"
+
+
+class _ScriptOrCommand(click.Group):
+    """A group whose ``run`` may be left out in front of a script."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            if not _looks_like_script(args[0]):
+                close = difflib.get_close_matches(args[0], self.commands, n=1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise click.UsageError(f"{args[0]!r} is neither a command nor a script{hint}", ctx)
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ScriptOrCommand, name="nkisim", no_args_is_help=True)
+@click.version_option(package_name=DISTRIBUTION, prog_name="nkisim")
+def commands() -> None:
+    """Run and check NKI kernels without a Trainium."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line with ``arguments``, by default the process's own."""
+    try:
+        outcome: Any = commands.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="nkisim",
+            standalone_mode=False,
+        )
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    last: Callable[[], None] | None = getattr(outcome, "run", None)
+    if last is not None:
+        last()
+    else:
+        sys.exit(outcome)
+
+
+def _looks_like_script(argument: str) -> bool:
+    """Return whether ``argument`` is a file, or is written as if it were meant to be one."""
+    return (
+        os.path.exists(argument)
+        or argument.endswith(".py")
+        or os.path.basename(argument) != argument
+    )

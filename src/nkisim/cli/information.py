@@ -1,0 +1,81 @@
+"""``nkisim info``."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from importlib import metadata
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nkisim import shim
+from nkisim.cli.group import DISTRIBUTION, commands
+
+__all__ = ["info"]
+
+_VARIABLES = (
+    "NKI_SIMULATOR",
+    "NKI_PRECISE_FP",
+    "NEURON_PLATFORM_TARGET_OVERRIDE",
+    "NKISIM_SOURCE_RULES",
+    "NKISIM_STRICT",
+    "NKISIM_TARGET",
+    "NKISIM_REPORT",
+    "NKISIM_IGNORE",
+)
+
+
+@commands.command()
+@click.option("--target", help="Generation to describe, by default the one that kernels run on.")
+def info(target: str | None) -> None:
+    """Print versions, the target and its limits, and the variables that steer a simulation."""
+    from nkisim.options import SimOptions
+
+    try:
+        generation = SimOptions(target=target).generation()
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    versions = [
+        ("nkisim", _version_of(DISTRIBUTION)),
+        ("NKI surface", shim.NKI_VERSION),
+        ("numpy", _version_of("numpy")),
+        ("ml_dtypes", _version_of("ml_dtypes")),
+        ("numba", _version_of("numba")),
+        ("python", platform.python_version()),
+    ]
+    limits = [
+        ("generation", f"{generation.name} ({', '.join(generation.aliases)})"),
+        ("partitions", f"{generation.partitions}"),
+        ("SBUF per partition", f"{generation.sbuf_bytes} bytes"),
+        ("SBUF usable by kernels", f"{generation.sbuf_usable_bytes} bytes"),
+        ("PSUM per partition", f"{generation.psum_bytes} bytes"),
+        ("PSUM banks", f"{generation.psum_banks} of {generation.psum_bank_bytes} bytes"),
+        ("matmul stationary free size", f"at most {generation.stationary_free_max}"),
+        ("matmul moving free size", f"at most {generation.moving_free_max}"),
+        ("bn_stats free size", f"at most {generation.bn_stats_free_max}"),
+    ]
+    variables = [(name, os.environ.get(name, "not set")) for name in _VARIABLES]
+    console = Console(highlight=False)
+    for title, rows in (("Versions", versions), ("Target", limits), ("Environment", variables)):
+        _print_section(console, title, rows)
+
+
+def _version_of(distribution: str) -> str:
+    """Return the installed version of ``distribution``."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _print_section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Print ``rows`` in two columns below ``title``."""
+    table = Table.grid(padding=(0, 3))
+    table.add_column(min_width=34)
+    for name, value in rows:
+        table.add_row(f"  {name}", value)
+    console.print(title, style="bold")
+    console.print(table)

@@ -1,0 +1,151 @@
+"""``nkisim run``: a script as it is, with ``import nki`` meaning nkisim."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+import click
+
+from nkisim import shim
+from nkisim.arch import resolve_target
+from nkisim.checker.settings import SettingsError, project_settings
+from nkisim.cli.group import commands
+from nkisim.diagnostics.formats import format_of
+from nkisim.diagnostics.ledger import FailOn
+from nkisim.diagnostics.text import ledger_text, wants_colour
+from nkisim.gate import close_ledger, open_ledger
+from nkisim.options import FAST_VARIABLE, IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
+
+__all__ = ["ScriptCall", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """A script with its arguments, and how it is to run.
+
+    Attributes:
+        path, arguments: The script and what follows it.
+        force: Whether a real ``nki`` is displaced.
+        variables: What to set in the environment, for this process and those it starts.
+        report: File for the findings of all kernels; empty for none.
+        fail_on: Severity of findings that make the exit status 1; None leaves it alone.
+    """
+
+    path: str
+    arguments: tuple[str, ...]
+    force: bool
+    variables: tuple[tuple[str, str], ...] = ()
+    report: str = ""
+    fail_on: FailOn | None = None
+
+    def run(self) -> None:
+        """Run the script as ``python script.py`` would, with ``import nki`` meaning nkisim."""
+        path = os.path.abspath(self.path)
+        sys.argv = [self.path, *self.arguments]
+        sys.path[:1] = [os.path.dirname(path)]
+        os.environ.update(self.variables)
+        shim.install(force=self.force)
+        if not self.force and shim.real_nki_found():
+            click.echo(
+                "nkisim: AWS's nki is used as it is; --force puts nkisim in its place", err=True
+            )
+        # Processes that the script starts are to find the simulator too.
+        os.environ.setdefault("NKI_SIMULATOR", "1")
+        if self.report or self.fail_on:
+            open_ledger(self.report)
+        _hide_frames_before(path)
+        try:
+            runpy.run_path(path, run_name="__main__")
+        except SystemExit as ended:
+            if ended.code:  # the script's own failure comes first
+                raise
+        if self.fail_on:
+            _end(self.fail_on)
+
+
+def _end(fail_on: FailOn) -> None:
+    """End the process with status 1 if the kernels of the script broke rules."""
+    ledger = close_ledger()
+    if ledger is not None and ledger.fails(fail_on):
+        sys.stdout.flush()
+        click.echo(ledger_text(ledger, wants_colour(sys.stderr)), err=True, nl=False)
+        sys.exit(1)
+
+
+@commands.command()
+@click.option("--force", is_flag=True, help="Use nkisim even where AWS's nki is installed.")
+@click.option("--fast", is_flag=True, help="Let products round otherwise, on a matrix unit.")
+@click.option("--strict", is_flag=True, help="Stop at every finding of severity error.")
+@click.option("--target", help="Generation to run on, such as trn2.")
+@click.option(
+    "--report", default="", metavar="FILE", help="Write findings: .json .sarif .html .txt"
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning"]),
+    help="Exit with status 1 when a kernel has findings of this severity.",
+)
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, readable=True))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(
+    script: str,
+    arguments: tuple[str, ...],
+    force: bool,
+    fast: bool,
+    strict: bool,
+    target: str | None,
+    report: str,
+    fail_on: FailOn | None,
+) -> ScriptCall:
+    """Run SCRIPT with ARGUMENTS; `import nki` in it means nkisim.
+
+    The script needs no change. Its exit status is the command's.
+    """
+    if fast and find_spec("numba") is None:
+        raise click.UsageError(
+            "--fast needs numba, which is not installed: pip install '.[fast]' in the checkout"
+        )
+    try:
+        project = project_settings(Path(script).resolve().parent)
+        target = target or (project.target if "," not in project.target else "") or None
+        if target in (None, "all"):
+            target = None
+        else:
+            resolve_target(target)
+        if report:
+            format_of(report)
+    except (SettingsError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    variables = {
+        FAST_VARIABLE: "1" if fast else "",
+        STRICT_VARIABLE: "1" if strict or project.strict else "",
+        TARGET_VARIABLE: target or "",
+        IGNORE_VARIABLE: ",".join(project.ignore),
+    }
+    chosen = tuple((name, value) for name, value in variables.items() if value)
+    return ScriptCall(script, arguments, force, chosen, report, fail_on)
+
+
+run.allow_interspersed_args = False  # what follows the script belongs to it, options too
+
+
+def _hide_frames_before(path: str) -> None:
+    """Make an uncaught exception print its traceback from the frames of the file ``path`` on."""
+    print_exception = sys.excepthook
+
+    def from_script(
+        kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    ) -> None:
+        start = traceback
+        while start is not None and start.tb_frame.f_code.co_filename != path:
+            start = start.tb_next
+        # A script that does not compile has no frame, and its SyntaxError says where.
+        print_exception(kind, error.with_traceback(start), start)
+
+    sys.excepthook = from_script

@@ -1,0 +1,160 @@
+"""A ledger in the forms that other programs read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nkisim.diagnostics.findings import MOST_SHOWN, Finding
+from nkisim.diagnostics.ledger import Ledger
+from nkisim.diagnostics.page import ledger_page
+from nkisim.diagnostics.text import ledger_text
+
+__all__ = ["FORMATS", "format_of", "rendered", "to_github", "to_sarif"]
+
+_LEVELS = {"error": "error", "warning": "warning", "note": "note"}
+_SUFFIXES = {".json": "json", ".sarif": "sarif", ".html": "html", ".txt": "text"}
+
+
+def format_of(file: str) -> str:
+    """Return the format that a file's suffix stands for.
+
+    Raises:
+        ValueError: It stands for none.
+    """
+    suffix = Path(file).suffix
+    if suffix not in _SUFFIXES:
+        raise ValueError(
+            f"report: the suffix of {file!r} names no format; accepted: {', '.join(_SUFFIXES)}"
+        )
+    return _SUFFIXES[suffix]
+
+
+def rendered(ledger: Ledger, format: str, colour: bool = False) -> str:
+    """Return a ledger in a format; ``colour`` is for text."""
+    return FORMATS[format](ledger, colour)
+
+
+def to_github(ledger: Ledger) -> str:
+    """Return commands that make GitHub show the findings beside the lines of a change."""
+    lines = [_github(finding) for finding in ledger.findings[:MOST_SHOWN]]
+    said = {f"{f.rule.id} {f.rule.slug}" for f in ledger.findings}
+    for kernel in ledger.stopped:
+        for target, reason in kernel.stopped.items():
+            if reason in said:
+                continue
+            where = f"file={_property(_relative(kernel.place.file))},line={kernel.place.line}"
+            text = f"{kernel.name} was not checked to its end on {target}: {reason}"
+            lines.append(f"::error {where},title=nkisim::{_escaped(text)}")
+    return "\n".join([*lines, ledger.summary()]) + "\n"
+
+
+def _github(finding: Finding) -> str:
+    command = {"error": "error", "warning": "warning", "note": "notice"}[finding.severity]
+    title = f"{finding.rule.id} {finding.rule.slug}"
+    text = finding.message + (f"\nfix: {finding.fix}" if finding.fix else "")
+    if finding.rewrite is not None:
+        text += "\ncode:\n" + "\n".join(finding.rewrite.shown())
+    where = f"file={_property(_relative(finding.file))},line={finding.line}"
+    return f"::{command} {where},title={_property(title)}::{_escaped(text)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _relative(file: str) -> str:
+    """Return a file as a repository names it, where it is below the working folder."""
+    try:
+        return Path(file).resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return file
+
+
+def to_sarif(ledger: Ledger) -> str:
+    """Return the findings as SARIF 2.1.0, which code hosts and editors read."""
+    rules = {f.rule.id: f.rule for f in ledger.findings}
+    described = [
+        {
+            "id": rule.id,
+            "name": rule.slug,
+            "shortDescription": {"text": rule.checks or rule.slug},
+            "fullDescription": {"text": rule.matters},
+            "help": {"text": f"nkisim rule {rule.id}"},
+            "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        }
+        for rule in rules.values()
+    ]
+    run = {
+        "tool": {"driver": {"name": "nkisim", "rules": described}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_sarif(finding) for finding in ledger.findings],
+        "invocations": [
+            {
+                "executionSuccessful": not ledger.stopped,
+                "toolExecutionNotifications": [
+                    {"level": "error", "message": {"text": f"{k.name}: {reason}"}}
+                    for k in ledger.stopped
+                    for reason in sorted(set(k.stopped.values()))
+                ],
+            }
+        ],
+        "properties": ledger.to_dict()["checked"],
+    }
+    schema = "https://json.schemastore.org/sarif-2.1.0.json"
+    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _sarif(finding: Finding) -> dict[str, Any]:
+    region: dict[str, int] = {"startLine": max(finding.line, 1)}
+    if finding.span is not None:
+        first, start, last, end = finding.span
+        region = {
+            "startLine": first,
+            "startColumn": start + 1,
+            "endLine": last,
+            "endColumn": end + 1,
+        }
+    location = {"artifactLocation": {"uri": _uri(finding.file)}, "region": region}
+    result: dict[str, Any] = {
+        "ruleId": finding.rule.id,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": finding.message + (f". Fix: {finding.fix}" if finding.fix else "")},
+        "locations": [{"physicalLocation": location}],
+        "properties": {"count": finding.count, "targets": list(finding.targets)},
+    }
+    rewrite = finding.rewrite
+    if rewrite is not None:
+        replaced = {"startLine": rewrite.first, "startColumn": 1, "endLine": rewrite.last + 1}
+        replaced["endColumn"] = 1
+        change = {
+            "artifactLocation": {"uri": _uri(rewrite.file)},
+            "replacements": [
+                {"deletedRegion": replaced, "insertedContent": {"text": rewrite.code + "\n"}}
+            ],
+        }
+        text = {"text": finding.fix or finding.rule.checks}
+        result["fixes"] = [{"description": text, "artifactChanges": [change]}]
+    return result
+
+
+def _uri(file: str) -> str:
+    relative = _relative(file)
+    return Path(file).as_uri() if os.path.isabs(relative) else relative
+
+
+FORMATS: dict[str, Callable[[Ledger, bool], str]] = {
+    "text": ledger_text,
+    "json": lambda ledger, _: ledger.to_json() + "\n",
+    "sarif": lambda ledger, _: to_sarif(ledger) + "\n",
+    "github": lambda ledger, _: to_github(ledger),
+    "html": lambda ledger, _: ledger_page(ledger),
+}
+"""How a ledger is written, by name."""

@@ -1,0 +1,83 @@
+"""Comments with which a user silences a rule on a line: ``# nkisim: ignore[M004]``.
+
+The comment may stand on any line of the statement that it is about. It names ids, or the beginning
+of ids, separated by commas.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import linecache
+import re
+import tokenize
+from functools import lru_cache
+
+__all__ = ["Comment", "comments_of", "silencing_line"]
+
+Comment = tuple[int, tuple[str, ...]]
+"""Line of a comment, and the ids that it names."""
+
+_COMMENT = re.compile(r"#\s*nkisim:\s*ignore\s*\[([^\]]*)\]")
+_BARE = re.compile(r"#\s*nkisim:\s*ignore")
+
+
+def silencing_line(file: str, line: int, rule: str) -> int:
+    """Return the line of the comment that silences a rule on a line, or 0."""
+    text = "".join(linecache.getlines(file))
+    if "nkisim:" not in text:
+        return 0
+    for at, ids in _by_line(text).get(line, ()):
+        if any(rule.startswith(name) for name in ids):
+            return at
+    return 0
+
+
+def comments_of(text: str) -> list[Comment]:
+    """Return the comments of a source; one that names no id has none, and silences nothing."""
+    if "nkisim:" not in text:
+        return []
+    return list(_comments(text))
+
+
+@lru_cache(maxsize=64)
+def _comments(text: str) -> tuple[Comment, ...]:
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT and _BARE.search(token.string):
+                named = _COMMENT.search(token.string)
+                ids = named[1].replace(" ", "").split(",") if named else []
+                found.append((token.start[0], tuple(name for name in ids if name)))
+    except (tokenize.TokenError, SyntaxError):
+        pass
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _by_line(text: str) -> dict[int, list[Comment]]:
+    """Return the comments that are about each line."""
+    by_line: dict[int, list[Comment]] = {}
+    spans = _statements(text)
+    for comment in _comments(text):
+        for line in spans.get(comment[0], (comment[0],)):
+            by_line.setdefault(line, []).append(comment)
+    return by_line
+
+
+def _statements(text: str) -> dict[int, range]:
+    """Return the lines of the statement, or of the head of the block, that each line is in."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return {}
+    spans: dict[int, range] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt):
+            continue
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        body = getattr(node, "body", None)
+        last = (node.end_lineno or node.lineno) if not body else max(body[0].lineno - 1, first)
+        for line in range(first, last + 1):
+            spans[line] = range(first, last + 1)
+    return spans

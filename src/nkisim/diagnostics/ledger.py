@@ -1,0 +1,260 @@
+"""What many runs found together: kernels, generations and counts, equal findings once."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nkisim.diagnostics.findings import Finding, Rewrite
+from nkisim.diagnostics.frames import Place
+from nkisim.diagnostics.pictures import Occupancy
+from nkisim.diagnostics.report import Report, counted
+from nkisim.diagnostics.rules import RULES, Rule
+
+__all__ = ["FailOn", "KernelRecord", "Ledger"]
+
+FailOn = Literal["error", "warning"]
+
+SCHEMA = 1
+"""Version of the form of the JSON; it grows when a key changes its meaning."""
+
+
+@dataclass(slots=True)
+class KernelRecord:
+    """One kernel: how it was checked.
+
+    Attributes:
+        name: Its name.
+        place: Where it is defined.
+        runs: How often it ran; 0 where its source alone was read.
+        instructions: How many instructions ran, in all runs.
+        targets: Generations that it ran on.
+        stopped: Why it did not run to its end, by generation.
+        note: Why its source alone was read, if that is so.
+        memory: What its last run had in SBUF and PSUM, and when.
+    """
+
+    name: str
+    place: Place
+    runs: int = 0
+    instructions: int = 0
+    targets: list[str] = field(default_factory=list)
+    stopped: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    memory: tuple[Occupancy, ...] = ()
+
+
+class Ledger:
+    """Collects the reports of runs.
+
+    Attributes:
+        kernels: The kernels, by file and name.
+        findings: Equal findings of several runs once, with the generations that they hold on.
+        rules: Number of rules that were looked for.
+        silenced: File, line and id of what comments silenced.
+    """
+
+    def __init__(self, rules: int | None = None) -> None:
+        self.kernels: dict[tuple[str, str], KernelRecord] = {}
+        self.rules = rules
+        self.silenced: set[tuple[str, int, str]] = set()
+        self._found: dict[tuple[Any, ...], Finding] = {}
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings, in order of first appearance."""
+        return list(self._found.values())
+
+    @property
+    def instructions(self) -> int:
+        """How many instructions ran."""
+        return sum(kernel.instructions for kernel in self.kernels.values())
+
+    @property
+    def targets(self) -> list[str]:
+        """The generations that anything ran on."""
+        return sorted({target for kernel in self.kernels.values() for target in kernel.targets})
+
+    @property
+    def stopped(self) -> list[KernelRecord]:
+        """The kernels that did not run to their end."""
+        return [kernel for kernel in self.kernels.values() if kernel.stopped]
+
+    def remarks(self) -> list[str]:
+        """Return what was not checked, and why."""
+        found = []
+        for kernel in self.kernels.values():
+            if kernel.note:
+                found.append(f"{kernel.name}: {kernel.note}")
+            reasons: dict[str, list[str]] = {}
+            for target, reason in kernel.stopped.items():
+                reasons.setdefault(reason, []).append(target)
+            found += [
+                f"{kernel.name}: not checked to its end on {', '.join(targets)}: stopped by {why}"
+                for why, targets in reasons.items()
+            ]
+        return found
+
+    def kernel(self, name: str, place: Place) -> KernelRecord:
+        """Return the record of a kernel, a new one if it was not met yet."""
+        return self.kernels.setdefault((place.file, name), KernelRecord(name, place))
+
+    def enter(self, name: str, place: Place, report: Report) -> None:
+        """Add the report of one run."""
+        record = self.kernel(name, place)
+        record.runs += 1
+        record.instructions += report.instructions
+        record.memory = tuple(report.memory) or record.memory
+        if report.target not in record.targets:
+            record.targets.append(report.target)
+        if report.stopped:
+            record.stopped[report.target] = report.stopped
+        self.silenced |= report.silenced
+        self.add(report.findings, report.target)
+
+    def add(self, findings: Iterable[Finding], target: str = "") -> None:
+        """Add findings that hold on a generation, or on all."""
+        for finding in findings:
+            key = (
+                finding.rule.id,
+                finding.file,
+                finding.line,
+                finding.instruction,
+                finding.operand,
+                finding.severity,
+            )
+            known = self._found.get(key)
+            if known is None:
+                known = self._found[key] = copy.copy(finding)
+                known.targets = finding.targets or ((target,) if target else ())
+                continue
+            known.count = max(known.count, finding.count)
+            known.rewrite = known.rewrite or finding.rewrite
+            fresh = {*known.targets, *finding.targets, *([target] if target else [])}
+            known.targets = tuple(sorted(fresh))
+
+    def keep(self, wanted: Callable[[Finding], bool]) -> None:
+        """Leave only the findings that are wanted."""
+        self._found = {key: f for key, f in self._found.items() if wanted(f)}
+
+    def merge(self, other: Ledger) -> None:
+        """Add all that another ledger holds."""
+        for record in other.kernels.values():
+            mine = self.kernel(record.name, record.place)
+            mine.runs += record.runs
+            mine.instructions += record.instructions
+            mine.targets += [t for t in record.targets if t not in mine.targets]
+            mine.stopped |= record.stopped
+            mine.note = mine.note or record.note
+            mine.memory = record.memory or mine.memory
+        self.silenced |= other.silenced
+        self.add(other.findings)
+
+    def relative_to(self, folder: str) -> None:
+        """Name the files below a folder from there on."""
+
+        def short(file: str) -> str:
+            return file.removeprefix(folder.rstrip(os.sep) + os.sep)
+
+        for finding in self._found.values():
+            place, rewrite = finding.place, finding.rewrite
+            finding.place = dataclasses.replace(place, file=short(place.file))
+            if rewrite is not None:
+                finding.rewrite = dataclasses.replace(rewrite, file=short(rewrite.file))
+            finding.notes = tuple(note.replace(folder + os.sep, "") for note in finding.notes)
+        for record in self.kernels.values():
+            record.place = dataclasses.replace(record.place, file=short(record.place.file))
+            record.stopped = {
+                target: reason.replace(folder + os.sep, "")
+                for target, reason in record.stopped.items()
+            }
+
+    def fails(self, at: FailOn = "error") -> bool:
+        """Tell whether a build must fail: for a finding that is bad enough, or a kernel stopped."""
+        levels = ("error",) if at == "error" else ("error", "warning")
+        return bool(self.stopped) or any(f.severity in levels for f in self.findings)
+
+    def summary(self) -> str:
+        """Return the closing line: what was found, and how much was checked."""
+        ran = [kernel for kernel in self.kernels.values() if kernel.runs]
+        parts = [_many(len(self.kernels), "kernel")]
+        if len(ran) < len(self.kernels):
+            parts[0] += f" ({len(self.kernels) - len(ran)} by source alone)"
+        parts.append(_many(self.instructions, "instruction"))
+        parts.append(_many(self.rules if self.rules is not None else len(RULES), "rule"))
+        where = f" on {', '.join(self.targets)}" if self.targets else ""
+        return f"{counted(self.findings)}; checked {', '.join(parts)}{where}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        return {
+            "schema": SCHEMA,
+            "tool": "nkisim",
+            "ok": not self.fails(),
+            "checked": {
+                "kernels": len(self.kernels),
+                "instructions": self.instructions,
+                "rules": self.rules if self.rules is not None else len(RULES),
+                "targets": self.targets,
+            },
+            "kernels": [
+                {
+                    "name": k.name,
+                    "file": k.place.file,
+                    "line": k.place.line,
+                    "runs": k.runs,
+                    "instructions": k.instructions,
+                    "targets": k.targets,
+                    "stopped": k.stopped,
+                    "note": k.note,
+                }
+                for k in self.kernels.values()
+            ],
+            "findings": [f.to_dict() | {"why": f.rule.matters} for f in self.findings],
+        }
+
+    def to_json(self) -> str:
+        """Return all of it as JSON text."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Ledger:
+        """Return the ledger that ``to_dict`` described."""
+        ledger = cls(data["checked"]["rules"])
+        for k in data["kernels"]:
+            record = ledger.kernel(k["name"], Place(k["file"], k["line"]))
+            record.runs, record.instructions = k["runs"], k["instructions"]
+            record.targets, record.stopped, record.note = k["targets"], k["stopped"], k["note"]
+        ledger.add(_finding(f) for f in data["findings"])
+        return ledger
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _finding(data: Mapping[str, Any]) -> Finding:
+    rule = RULES.get(data["rule"])
+    if rule is None:
+        rule = Rule(data["rule"], data["slug"], data["severity"], "", data["why"])
+    return Finding(
+        rule,
+        data["message"],
+        Place(data["file"], data["line"], tuple(data["loops"].items())),
+        data["instruction"],
+        data["operand"],
+        data["seen"],
+        data["allowed"],
+        data["fix"],
+        tuple(data["notes"]),
+        data["count"],
+        None if data["severity"] == rule.severity else data["severity"],
+        None if data["rewrite"] is None else Rewrite(**data["rewrite"]),
+        tuple(data["targets"]),
+        span=None if data["span"] is None else tuple(data["span"]),
+    )

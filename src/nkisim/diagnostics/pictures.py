@@ -1,0 +1,89 @@
+"""What can be drawn of a run: maps of elements, access patterns, memory over time. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Bitmap", "Occupancy", "Tile", "bitmap", "pattern_bitmap"]
+
+_SIDE = 64
+"""Cells of a map along each side, at most."""
+
+_MOST_ELEMENTS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Bitmap:
+    """A map of elements, made coarse: a cell is marked if one of its elements is.
+
+    Attributes:
+        shape: Partitions and elements per partition that it stands for.
+        cells: Rows of ``0`` and ``1``.
+        marked: What a mark means.
+    """
+
+    shape: tuple[int, int]
+    cells: tuple[str, ...]
+    marked: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile in use: who owns it, its bytes per partition, and its first and last instruction."""
+
+    label: str
+    nbytes: int
+    first: int
+    last: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What is in use of a memory over the instructions of a run.
+
+    Attributes:
+        memory: ``"sbuf"`` or ``"psum"``.
+        limit: Bytes per partition that there are.
+        tiles: What was in it.
+        where: Core, where there are several.
+    """
+
+    memory: str
+    limit: int
+    tiles: tuple[Tile, ...]
+    where: str = ""
+
+
+def bitmap(mask: Any, marked: str) -> Bitmap:
+    """Return a map of the elements of a tensor for which a mask is true."""
+    flat = np.asarray(mask)
+    flat = flat.reshape(flat.shape[0], -1) if flat.ndim > 1 else flat.reshape(1, -1)
+    rows, columns = flat.shape
+    down, right = -(-rows // _SIDE), -(-columns // _SIDE)
+    padded = np.zeros((-(-rows // down) * down, -(-columns // right) * right), bool)
+    padded[:rows, :columns] = flat
+    blocks = padded.reshape(padded.shape[0] // down, down, -1, right)
+    coarse: np.ndarray = np.any(blocks, axis=(1, 3))
+    cells = tuple("".join("01"[int(cell)] for cell in row) for row in coarse)
+    return Bitmap((rows, columns), cells, marked)
+
+
+def pattern_bitmap(
+    shape: tuple[int, ...], pattern: tuple[tuple[int, int], ...], offset: int
+) -> Bitmap | None:
+    """Return the elements of a tensor that an access pattern touches; None for large ones."""
+    rows = shape[0] if shape else 1
+    columns = int(np.prod(shape[1:])) if len(shape) > 1 else 1
+    touched = int(np.prod([count for _, count in pattern])) if pattern else 0
+    if rows * columns > _MOST_ELEMENTS or touched > _MOST_ELEMENTS or not touched:
+        return None
+    at = np.array(offset)
+    for step, count in pattern:
+        at = at[..., None] + step * np.arange(count)
+    mask = np.zeros(rows * columns, bool)
+    mask[at[(at >= 0) & (at < mask.size)]] = True
+    return bitmap(mask.reshape(rows, columns), "touched")

@@ -1,0 +1,135 @@
+"""What people mean by names that NKI does not have: functions, arguments and methods by intent."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+__all__ = ["ARGUMENTS", "METHODS", "Intent", "argument_meant", "intent_of"]
+
+Kind = Literal["binary", "unary", "reduce", "move", "matmul", "transpose", "fill", "select"]
+
+
+class Intent(NamedTuple):
+    """What a name means: a kind of operation, and the operator of ``nki.language`` for it."""
+
+    kind: Kind
+    op: str = ""
+
+    def remedy(self) -> str:
+        """Return the call to make instead, for a message."""
+        return {
+            "binary": f"nisa.tensor_tensor(dst, data1, data2, op=nl.{self.op}) for two tiles, "
+            f"nisa.tensor_scalar(dst, data, op0=nl.{self.op}, operand0=...) for a number or a "
+            "(P, 1) tile",
+            "unary": f"nisa.activation(dst, op=nl.{self.op}, data)",
+            "reduce": f"nisa.tensor_reduce(dst, op=nl.{self.op}, data, axis=1)",
+            "move": "nisa.dma_copy(dst, src) to or from HBM, nisa.tensor_copy(dst, src) on chip",
+            "matmul": "nisa.nc_matmul(dst, stationary, moving) into a PSUM tile",
+            "transpose": "nisa.nc_transpose(dst, data)",
+            "fill": "nisa.memset(dst, value)",
+            "select": "nisa.select_reduce, or nl.where",
+        }[self.kind]
+
+
+_BINARY = {
+    "add": "add sum_of plus tensor_add add_tensors",
+    "subtract": "subtract sub minus tensor_sub",
+    "multiply": "multiply mul times tensor_mul mult hadamard scale",
+    "divide": "divide div true_divide tensor_div",
+    "maximum": "maximum max2 tensor_max",
+    "minimum": "minimum min2 tensor_min",
+    "power": "power pow",
+    "mod": "mod remainder fmod",
+    "equal": "equal eq",
+    "not_equal": "not_equal ne",
+    "less": "less lt",
+    "less_equal": "less_equal le",
+    "greater": "greater gt",
+    "greater_equal": "greater_equal ge",
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor xor",
+}
+_UNARY = (
+    "exp log sqrt rsqrt tanh sigmoid gelu relu silu softplus sin cos erf square abs sign mish "
+    "arctan reciprocal"
+)
+_REDUCE = {
+    "add": "sum reduce_sum reduce_add row_sum",
+    "maximum": "max reduce_max amax row_max",
+    "minimum": "min reduce_min amin row_min",
+}
+_OTHERS: dict[Kind, str] = {
+    "move": "copy move memcpy load store dma dma_start dma_load dma_store tensor_load memory_copy",
+    "matmul": "matmul mm dot gemm bmm matmult mat_mul dot_general",
+    "transpose": "transpose permute swapaxes t",
+    "fill": "fill zeros ones full set zero memzero",
+    "select": "where select",
+}
+
+_BY_NAME: dict[str, Intent] = {
+    **{name: Intent("unary", name) for name in _UNARY.split()},
+    **{name: Intent("reduce", op) for op, names in _REDUCE.items() for name in names.split()},
+    **{name: Intent("binary", op) for op, names in _BINARY.items() for name in names.split()},
+    **{name: Intent(kind) for kind, names in _OTHERS.items() for name in names.split()},
+}
+
+ARGUMENTS = {
+    "dst": "out output result dest destination target res y o",
+    "data": "x input in_ tensor inp src a operand tile data_tile",
+    "src": "source x input in_ tensor data from_",
+    "data1": "x a lhs left input1 in1 src1 tensor1",
+    "data2": "y b rhs right input2 in2 src2 tensor2",
+    "op": "fn func function act activation operator operation opcode",
+    "op0": "op fn func operator operation",
+    "operand0": "scalar value operand const constant imm b y",
+    "stationary": "lhs lhsT a x left weights w",
+    "moving": "rhs b y right activations",
+    "accumulate": "acc accum accumulation accumulate_flag psum_accumulate",
+    "value": "val fill constant scalar",
+    "axis": "dim dims axes",
+    "scale": "multiplier alpha",
+    "buffer": "memory mem location space",
+}
+"""What people write for a parameter, where the instruction has that parameter."""
+
+METHODS = {
+    "T": "nisa.nc_transpose(dst, data), or nl.load_transpose2d for a load",
+    "transpose": "nisa.nc_transpose(dst, data), or nl.load_transpose2d for a load",
+    "sum": "nl.sum(tensor, axis=1), or nisa.tensor_reduce(dst, op=nl.add, data, axis=1)",
+    "max": "nl.max(tensor, axis=1), or nisa.tensor_reduce(dst, op=nl.maximum, data, axis=1)",
+    "min": "nl.min(tensor, axis=1), or nisa.tensor_reduce(dst, op=nl.minimum, data, axis=1)",
+    "mean": "nl.mean(tensor, axis=1), or nisa.bn_stats and nisa.bn_aggr",
+    "copy": "nisa.tensor_copy(dst, src)",
+    "fill": "nisa.memset(dst, value)",
+    "item": "nisa.register_load, for a number that decides",
+    "numpy": "return the tensor; the host gets an array",
+    "tolist": "return the tensor; the host gets an array",
+    "flatten": ".reshape(shape), which keeps the partitions",
+    "ravel": ".reshape(shape), which keeps the partitions",
+    "squeeze": ".reshape(shape)",
+    "unsqueeze": ".reshape(shape)",
+    "to": "nisa.tensor_copy into a tile of the other dtype or memory",
+    "dot": "nisa.nc_matmul(dst, stationary, moving)",
+    "matmul": "nisa.nc_matmul(dst, stationary, moving)",
+    "repeat": "nl.broadcast_to(tensor, shape)",
+    "expand": "nl.broadcast_to(tensor, shape)",
+}
+"""Methods of other libraries' tensors, and what to call instead."""
+
+
+def intent_of(name: str) -> Intent | None:
+    """Return what a function that does not exist is meant to do."""
+    lowered = name.lower()
+    for prefix in ("tensor_", "nc_", "elementwise_", "vector_", "scalar_", "activation_"):
+        if lowered not in _BY_NAME and lowered.startswith(prefix):
+            lowered = lowered.removeprefix(prefix)
+    return _BY_NAME.get(lowered)
+
+
+def argument_meant(name: str, accepted: list[str]) -> str:
+    """Return the parameter that an argument which does not exist stands for, or nothing."""
+    for parameter in accepted:
+        if name in ARGUMENTS.get(parameter, "").split():
+            return parameter
+    return ""

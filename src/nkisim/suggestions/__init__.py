@@ -1,0 +1,47 @@
+"""Mends as code: a rewrite of the user's statement, in the user's own names.
+
+A suggestion is made from a finding, the text of its line and the tensors of the call. It is given
+only where it keeps what the statement visibly means; where that is not certain there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nkisim.diagnostics import Finding, Rewrite
+from nkisim.suggestions.calls import CALL_MENDS
+from nkisim.suggestions.memory import MEMORY_MENDS
+from nkisim.suggestions.operands import OPERAND_MENDS
+from nkisim.suggestions.python import PYTHON_MENDS
+from nkisim.suggestions.statement import Case, case_of
+
+__all__ = ["complete", "suggestion"]
+
+_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    **CALL_MENDS,
+    **MEMORY_MENDS,
+    **OPERAND_MENDS,
+    **PYTHON_MENDS,
+}
+
+
+def suggestion(finding: Finding) -> Rewrite | None:
+    """Return a mend as code, or None where there is none that is certain."""
+    mend = _MENDS.get(finding.rule.id)
+    case = None if mend is None else case_of(finding)
+    if mend is None or case is None:
+        return None
+    try:
+        return mend(case)
+    except Exception:
+        # Code that no mend was written for; a finding without one is better than none.
+        return None
+
+
+def complete(finding: Finding) -> None:
+    """Add to a finding the text that it is about and, where there is one, a mend as code."""
+    if finding.span is None:
+        case = case_of(finding)
+        finding.span = None if case is None else case.operand_span()
+    if finding.rewrite is None:
+        finding.rewrite = suggestion(finding)

@@ -1,0 +1,229 @@
+"""Calls that do not exist: invented names and arguments, and instructions without a ``dst``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from nkisim.diagnostics import Rewrite
+from nkisim.intents import ARGUMENTS, Intent, argument_meant, intent_of
+from nkisim.spec import INSTRUCTIONS
+from nkisim.suggestions.statement import Case
+
+__all__ = ["CALL_MENDS"]
+
+_DESTINATIONS = {"dst", *ARGUMENTS["dst"].split()} - {"y", "o"}
+
+_ALIKE = {
+    "activation": "data",
+    "reciprocal": "data",
+    "scalar_tensor_tensor": "data",
+    "tensor_copy": "src",
+    "tensor_scalar": "data",
+    "tensor_tensor": "data1",
+}
+"""Instructions whose result has the shape of one operand, and that operand."""
+
+
+def _bad_call(case: Case) -> Rewrite | None:
+    """A name, an argument or a value that does not exist."""
+    finding = case.finding
+    if finding.seen.startswith("nki.isa."):
+        return _invented(case, finding.operand)
+    if finding.seen.startswith("nki.language."):
+        return _other_name(case, finding.operand)
+    if finding.seen == "None":
+        return _nothing_returned(case)
+    if finding.instruction and finding.seen == finding.operand:
+        return _argument(case, finding.operand)
+    return None
+
+
+def _called(case: Case, name: str) -> ast.Call | None:
+    """Return the call of a function that does not exist."""
+    for node in ast.walk(case.statement):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr == name:
+            assert isinstance(node, ast.Call)
+            return node
+    return None
+
+
+def _invented(case: Case, name: str) -> Rewrite | None:
+    call, intent = _called(case, name), intent_of(name)
+    if call is None or intent is None:
+        return None
+    operands = [ast.unparse(a) for a in call.args]
+    named = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg is not None}
+    dst = next((named.pop(k) for k in list(named) if k in _DESTINATIONS), "")
+    needed = {"binary": 2, "matmul": 2, "unary": 1, "move": 1, "transpose": 1, "fill": 1}
+    count = needed.get(intent.kind, 0)
+    named.pop("op", None)
+    if not dst and len(operands) > count:
+        dst = operands.pop(0)
+    operands += [named[key] for key in list(named)][: count - len(operands)]
+    if len(operands) != count or not count:
+        return None
+    text = _instead(case, intent, dst, operands)
+    if not text:
+        return None
+    new = ast.parse(text, mode="eval").body
+    return case.rewrite(case.replaced(lambda n: new if ast.dump(n) == ast.dump(call) else None))
+
+
+def _instead(case: Case, intent: Intent, dst: str, operands: list[str]) -> str:
+    """Return the call to make, for what was meant."""
+    nisa, op = case.nisa, f"{case.nl}.{intent.op}"
+    assigned = isinstance(case.statement, ast.Assign)
+    if not dst:
+        by_language = intent.kind in ("binary", "unary") and assigned
+        return f"{op}({', '.join(operands)})" if by_language else ""
+    if intent.kind == "binary":
+        first, second = operands
+        if _is_whole(case, second, first):
+            return f"{nisa}.tensor_tensor(dst={dst}, data1={first}, data2={second}, op={op})"
+        return f"{nisa}.tensor_scalar(dst={dst}, data={first}, op0={op}, operand0={second})"
+    if intent.kind == "unary":
+        return f"{nisa}.activation(dst={dst}, op={op}, data={operands[0]})"
+    if intent.kind == "move":
+        sides = [case.variable(_base(text)) for text in (dst, operands[0])]
+        far = any(fact is not None and "hbm" in fact.buffer for fact in sides)
+        return f"{nisa}.{'dma_copy' if far else 'tensor_copy'}(dst={dst}, src={operands[0]})"
+    if intent.kind == "matmul":
+        return f"{nisa}.nc_matmul(dst={dst}, stationary={operands[0]}, moving={operands[1]})"
+    if intent.kind == "transpose":
+        return f"{nisa}.nc_transpose(dst={dst}, data={operands[0]})"
+    if intent.kind == "fill":
+        return f"{nisa}.memset(dst={dst}, value={operands[0]})"
+    return ""
+
+
+def _base(text: str) -> str:
+    """Return the variable that an operand begins with."""
+    node: ast.expr = ast.parse(text, mode="eval").body
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_whole(case: Case, text: str, beside: str) -> bool:
+    """Tell whether an operand is a tile of the size of another, and no column or number."""
+    fact, other = case.variable(text), case.variable(beside)
+    if fact is None:
+        return case.variable(_base(text)) is not None
+    return other is None or fact.shape == other.shape
+
+
+def _other_name(case: Case, name: str) -> Rewrite | None:
+    """A function of the other module, or a near name of the same meaning."""
+    call, intent = _called(case, name), intent_of(name)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    new = ""
+    if name in INSTRUCTIONS:
+        new = f"{case.nisa}.{name}"
+    elif intent is not None and intent.op and intent.op != name:
+        new = f"{case.nl}.{intent.op}"
+    elif intent is not None and intent.kind == "matmul" and name != "matmul":
+        new = f"{case.nl}.matmul"
+    if not new:
+        return None
+    text = ast.unparse(call).replace(ast.unparse(call.func), new, 1)
+    made = ast.parse(text, mode="eval").body
+    return case.rewrite(case.replaced(lambda n: made if ast.dump(n) == ast.dump(call) else None))
+
+
+def _argument(case: Case, keyword: str) -> Rewrite | None:
+    """An argument under another name, or a flag for what is an instruction of its own."""
+    call, known = case.call, INSTRUCTIONS.get(case.function)
+    if call is None or known is None:
+        return None
+    if case.function == "nc_matmul" and keyword in ("transpose_moving", "transpose_stationary"):
+        return _transposed(case, keyword)
+    given = {k.arg for k in call.keywords}
+    taken = set(list(known.parameters)[: len(call.args)]) | given
+    meant = argument_meant(keyword, [p for p in known.parameters if p not in taken])
+    if not meant:
+        return None
+    parts = [ast.unparse(a) for a in call.args]
+    parts += [
+        f"{meant if k.arg == keyword else k.arg}={ast.unparse(k.value)}" for k in call.keywords
+    ]
+    return case.rewrite(case.with_call(f"{ast.unparse(call.func)}({', '.join(parts)})"))
+
+
+def _transposed(case: Case, keyword: str) -> Rewrite | None:
+    operand = keyword.removeprefix("transpose_")
+    node, flag = case.arguments.get(operand), case.arguments[keyword]
+    fact = case.fact(operand)
+    if not isinstance(node, ast.Name) or not isinstance(flag, ast.Constant) or fact is None:
+        return None
+    rest = {n: case.text(n) for n in case.arguments if n != keyword}
+    if not flag.value:
+        return case.rewrite(_matmul(case, rest))
+    nl, name = case.nl, node.id
+    in_psum, turned = case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
+    shape = f"({name}.shape[1], {name}.shape[0])"
+    rest[operand] = turned
+    return case.rewrite(
+        f"{in_psum} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.psum)",
+        f"{case.nisa}.nc_transpose(dst={in_psum}, data={name})",
+        f"{turned} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.sbuf)",
+        f"{case.nisa}.tensor_copy(dst={turned}, src={in_psum})",
+        _matmul(case, rest),
+    )
+
+
+def _matmul(case: Case, arguments: dict[str, str]) -> str:
+    return f"{case.nisa}.nc_matmul({', '.join(f'{n}={t}' for n, t in arguments.items())})"
+
+
+def _nothing_returned(case: Case) -> Rewrite | None:
+    """``y = nisa.f(dst=t)`` leaves None in y; the result is in t."""
+    node = case.arguments.get(case.finding.operand or "value")
+    if not isinstance(node, ast.Name):
+        return None
+    for statement in case.block:
+        made = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(made, ast.Call) and isinstance(statement, ast.Assign):
+            target = statement.targets[0]
+            named = [k.value for k in made.keywords if k.arg == "dst"]
+            if isinstance(target, ast.Name) and target.id == node.id and named:
+                return case.rewrite(_renamed(case, node.id, named[0]))
+    return None
+
+
+def _renamed(case: Case, name: str, new: ast.expr) -> str:
+    """Return the statement with an expression in place of a variable."""
+    return case.replaced(lambda n: new if isinstance(n, ast.Name) and n.id == name else None)
+
+
+def _no_destination(case: Case) -> Rewrite | None:
+    """An instruction is given a tile for its result."""
+    statement, call = case.statement, case.call
+    known = INSTRUCTIONS.get(case.function)
+    if not isinstance(statement, ast.Assign) or statement.value is not call or known is None:
+        return None
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name) or call is None:
+        return None
+    names = [p for p in known.parameters if p != "dst"]
+    given = dict(zip(names, map(ast.unparse, call.args), strict=False))
+    given |= {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg is not None}
+    nl, new = case.nl, target.id
+    if case.function == "nc_matmul" and {"stationary", "moving"} <= set(given):
+        shape = f"({given['stationary']}.shape[1], {given['moving']}.shape[1])"
+        made = f"{new} = {nl}.ndarray({shape}, dtype={nl}.float32, buffer={nl}.psum)"
+    elif (like := given.get(_ALIKE.get(case.function, ""), "")) and case.variable(_base(like)):
+        made = f"{new} = {nl}.ndarray({like}.shape, dtype={like}.dtype, buffer={nl}.sbuf)"
+    else:
+        return None
+    parts = [f"dst={new}", *(f"{name}={text}" for name, text in given.items())]
+    return case.rewrite(made, f"{case.nisa}.{case.function}({', '.join(parts)})")
+
+
+CALL_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    "A025": _bad_call,
+    "A026": _no_destination,
+    "A037": _nothing_returned,
+}

@@ -1,0 +1,155 @@
+"""Operands of unequal size: broadcasts, transfers, indices past the end."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from nkisim.diagnostics import Rewrite
+from nkisim.suggestions.statement import Case
+
+__all__ = ["OPERAND_MENDS"]
+
+
+def _column(case: Case) -> Rewrite | None:
+    """``tensor_tensor`` with a (P, 1) operand is ``tensor_scalar``."""
+    given = case.arguments
+    if case.function != "tensor_tensor" or not {"dst", "data1", "data2", "op"} <= set(given):
+        return None
+    dst = case.fact("dst")
+    facts = {name: case.fact(name) for name in ("data1", "data2")}
+    narrow = [
+        n for n, f in facts.items() if f is not None and len(f.shape) == 2 and f.shape[1] == 1
+    ]
+    if dst is None or len(narrow) != 1 or dst.shape[1:] == (1,):
+        return None
+    column = narrow[0]
+    whole = "data2" if column == "data1" else "data1"
+    wide = facts[whole]
+    if wide is None or wide.shape != dst.shape:
+        return None
+    parts = [f"dst={case.text('dst')}", f"data={case.text(whole)}", f"op0={case.text('op')}"]
+    parts.append(f"operand0={case.text(column)}")
+    if column == "data1":
+        parts.append("reverse0=True")
+    parts += [f"{name}={case.text(name)}" for name in ("engine", "name") if name in given]
+    return case.rewrite(case.with_call(f"{case.nisa}.tensor_scalar({', '.join(parts)})"))
+
+
+def _row(case: Case) -> Rewrite | None:
+    """A (1, F) operand is repeated over the partitions first."""
+    dst = case.fact("dst")
+    for name, node in case.arguments.items():
+        fact = case.fact(name)
+        if fact is None or dst is None or name == "dst" or fact.shape == dst.shape:
+            continue
+        fits = len(fact.shape) == len(dst.shape) and fact.shape[0] == 1
+        if not fits or not all(a in (1, b) for a, b in zip(fact.shape, dst.shape, strict=True)):
+            continue
+        wide = case.fresh(f"{node.id}_rows" if isinstance(node, ast.Name) else f"{name}_rows")
+        shape = f"{case.text('dst')}.shape"
+        if not isinstance(case.arguments["dst"], ast.Name):
+            shape = str(dst.shape)
+        repeated = f"{wide} = {case.nl}.broadcast_to({case.text(name)}, {shape})"
+        return case.rewrite(repeated, _with_argument(case, name, wide))
+    return None
+
+
+def _with_argument(case: Case, name: str, text: str) -> str:
+    """Return the statement with another argument in its call."""
+    old = case.arguments[name]
+
+    def change(node: ast.expr) -> ast.expr | None:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == ast.unparse(case.call.func):  # type: ignore[union-attr]
+            node.args = [
+                ast.parse(text, mode="eval").body if _same(a, old) else a for a in node.args
+            ]
+            for keyword in node.keywords:
+                if keyword.arg == name:
+                    keyword.value = ast.parse(text, mode="eval").body
+        return None
+
+    return case.replaced(change)
+
+
+def _same(a: ast.expr, b: ast.expr) -> bool:
+    return ast.dump(a) == ast.dump(b)
+
+
+def _unequal_copy(case: Case) -> Rewrite | None:
+    """Both sides of a transfer get the extents of the smaller one."""
+    if not {"dst", "src"} <= set(case.arguments):
+        return None
+    dst, src = case.fact("dst"), case.fact("src")
+    if dst is None or src is None or len(dst.shape) != len(src.shape):
+        return None
+    pairs = list(zip(dst.shape, src.shape, strict=True))
+    if all(d >= s for d, s in pairs):
+        large, small, extents = "dst", "src", src.shape
+    elif all(d <= s for d, s in pairs):
+        large, small, extents = "src", "dst", dst.shape
+    else:
+        return None
+    if not isinstance(case.arguments[large], ast.Name):
+        return None
+    widths = _widths(case.arguments[small], extents)
+    index = ", ".join(f"0:{width}" for width in widths)
+    return case.rewrite(_with_argument(case, large, f"{case.text(large)}[{index}]"))
+
+
+def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
+    """Return the extents of an operand, as expressions where it is sliced by expressions."""
+    found = [str(extent) for extent in extents]
+    if isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for axis, part in enumerate(parts[: len(found)]):
+            if not isinstance(part, ast.Slice) or part.upper is None or part.step is not None:
+                continue
+            upper = ast.unparse(part.upper)
+            if part.lower is None or ast.unparse(part.lower) == "0":
+                found[axis] = upper
+            elif not isinstance(part.upper, ast.Constant):
+                found[axis] = f"{upper} - {ast.unparse(part.lower)}"
+    return found
+
+
+def _past_the_end(case: Case) -> Rewrite | None:
+    """A slice that goes too far ends where its tensor does; equal slices beside it, too."""
+    ends: dict[str, str] = {}
+    for node in ast.walk(case.statement):
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+            continue
+        fact = case.variable(node.value.id)
+        if fact is None:
+            continue
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for axis, part in enumerate(parts[: len(fact.shape)]):
+            if not isinstance(part, ast.Slice) or part.upper is None:
+                continue
+            upper = ast.unparse(part.upper)
+            if isinstance(part.upper, ast.Constant):
+                if isinstance(part.upper.value, int) and part.upper.value > fact.shape[axis]:
+                    known = int(ends.get(upper, part.upper.value))
+                    ends[upper] = str(min(known, fact.shape[axis]))
+            elif fact.name == case.finding.operand or upper in ends:
+                ends.setdefault(upper, f"min({upper}, {fact.name}.shape[{axis}])")
+    if not ends:
+        return None
+
+    def change(node: ast.expr) -> ast.expr | None:
+        if isinstance(node, ast.Slice) and node.upper is not None:
+            end = ends.get(ast.unparse(node.upper))
+            if end is not None:
+                node.upper = ast.parse(end, mode="eval").body
+        return None
+
+    return case.rewrite(case.replaced(change))
+
+
+OPERAND_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    "S005": _row,
+    "S006": _row,
+    "S007": _column,
+    "S009": _past_the_end,
+    "S058": _unequal_copy,
+}

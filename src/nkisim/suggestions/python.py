@@ -1,0 +1,156 @@
+"""Python on tensors: operators, comparisons, functions of NumPy, tensors as numbers."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Callable
+
+from nkisim import language
+from nkisim.diagnostics import Rewrite
+from nkisim.suggestions.statement import Case
+
+__all__ = ["PYTHON_MENDS"]
+
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.Mod: "mod",
+    ast.Pow: "power",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
+    ast.LShift: "left_shift",
+    ast.RShift: "right_shift",
+}
+_COMPARE: dict[type[ast.cmpop], str] = {
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+}
+_NUMPY = {"maximum": "maximum", "minimum": "minimum", "absolute": "abs", "true_divide": "divide"}
+
+
+def _operators(case: Case) -> Rewrite | None:
+    """Operators and functions of NumPy become functions of ``nki.language``."""
+    made: set[str] = set()
+
+    def is_tensor(node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            return case.variable(node.id) is not None
+        if isinstance(node, ast.Subscript):
+            return is_tensor(node.value)
+        return ast.unparse(node) in made
+
+    def call(name: str, *operands: ast.expr) -> ast.expr:
+        text = f"{case.nl}.{name}({', '.join(map(ast.unparse, operands))})"
+        made.add(text)
+        return ast.parse(text, mode="eval").body
+
+    def change(node: ast.expr) -> ast.expr | None:
+        if isinstance(node, ast.BinOp) and (is_tensor(node.left) or is_tensor(node.right)):
+            name = _BINARY.get(type(node.op))
+            return call(name, node.left, node.right) if name else None
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            operands = (node.left, node.comparators[0])
+            name = _COMPARE.get(type(node.ops[0]))
+            return call(name, *operands) if name and any(map(is_tensor, operands)) else None
+        if isinstance(node, ast.UnaryOp) and is_tensor(node.operand):
+            return call("negative", node.operand) if isinstance(node.op, ast.USub) else None
+        if isinstance(node, ast.Call):
+            return _function(node, is_tensor, call)
+        return None
+
+    statement = case.statement
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        name = _BINARY.get(type(statement.op))
+        target = statement.target.id
+        if name is None:
+            return None
+        value = ast.unparse(statement.value)
+        return case.rewrite(f"{target} = {case.nl}.{name}({target}, {value})")
+    if isinstance(statement, ast.For):
+        new = _Header(change).visit(ast.parse(ast.unparse(statement.iter), mode="eval").body)
+        if not made and ast.unparse(new) == ast.unparse(statement.iter):
+            return None
+        return _header(case, statement, ast.unparse(new))
+    text = case.replaced(change)
+    return case.rewrite(text) if text != ast.unparse(statement) else None
+
+
+def _function(
+    node: ast.Call,
+    is_tensor: Callable[[ast.expr], bool],
+    call: Callable[..., ast.expr],
+) -> ast.expr | None:
+    """Return what stands for a function of NumPy, ``abs``, ``len`` or ``range`` on a tensor."""
+    if not node.args or not is_tensor(node.args[0]):
+        return None
+    if isinstance(node.func, ast.Name):
+        tensor = ast.unparse(node.args[0])
+        if node.func.id == "abs":
+            return call("abs", node.args[0])
+        if node.func.id == "len":
+            return ast.parse(f"{tensor}.shape[0]", mode="eval").body
+        if node.func.id == "range" and len(node.args) == 1:
+            return ast.parse(f"range({tensor}.shape[0])", mode="eval").body
+        return None
+    if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) in ("np", "numpy"):
+        name = _NUMPY.get(node.func.attr, node.func.attr)
+        if callable(getattr(language, name, None)) and not node.keywords:
+            return call(name, *node.args)
+    return None
+
+
+class _Header(ast.NodeTransformer):
+    def __init__(self, change: Callable[[ast.expr], ast.expr | None]) -> None:
+        self.change = change
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        node = self.generic_visit(node)
+        return (self.change(node) or node) if isinstance(node, ast.expr) else node
+
+
+def _header(case: Case, loop: ast.For, source: str) -> Rewrite | None:
+    """Return another head for a loop."""
+    if loop.body[0].lineno == loop.lineno:
+        return None
+    line = linecache.getline(case.finding.file, loop.lineno)
+    indent = line[: len(line) - len(line.lstrip())]
+    code = f"{indent}for {ast.unparse(loop.target)} in {source}:"
+    return Rewrite(case.finding.file, loop.lineno, loop.body[0].lineno - 1, code)
+
+
+def _foreign(case: Case) -> Rewrite | None:
+    """A function of NumPy that ``nki.language`` has too."""
+    path = case.finding.operand
+    name = _NUMPY.get(path.rpartition(".")[2], path.rpartition(".")[2])
+    if not path.startswith("numpy.") or not callable(getattr(language, name, None)):
+        return None
+
+    def change(node: ast.expr) -> ast.expr | None:
+        called = node.func if isinstance(node, ast.Call) and not node.keywords else None
+        if not isinstance(called, ast.Attribute) or not isinstance(node, ast.Call):
+            return None
+        if ast.unparse(called.value) not in ("np", "numpy"):
+            return None
+        arguments = ", ".join(map(ast.unparse, node.args))
+        return ast.parse(f"{case.nl}.{name}({arguments})", mode="eval").body
+
+    known = [a for a in ast.walk(case.statement) if isinstance(a, ast.Name)]
+    if not any(case.variable(n.id) is not None for n in known):
+        return None
+    return case.rewrite(case.replaced(change))
+
+
+PYTHON_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    "L021": _foreign,
+    "L026": _operators,
+    "L027": _operators,
+}

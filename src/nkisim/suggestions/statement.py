@@ -1,0 +1,245 @@
+"""The statement that a finding is about, taken apart."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from nkisim.diagnostics import Fact, Finding, Rewrite
+from nkisim.spec import INSTRUCTIONS
+
+__all__ = ["Case", "Simple", "case_of"]
+
+Simple = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+"""Statements without a body."""
+
+_USUAL = {"isa": "nisa", "language": "nl"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A finding with its statement.
+
+    Attributes:
+        finding: The finding.
+        module: The whole file.
+        statement: The innermost statement at the line.
+        block: The statements that it stands among.
+    """
+
+    finding: Finding
+    module: ast.Module
+    statement: ast.stmt
+    block: list[ast.stmt]
+
+    # -- names -------------------------------------------------------------------------------------
+
+    @cached_property
+    def nisa(self) -> str:
+        """What the file calls ``nki.isa``."""
+        return self._alias("isa")
+
+    @cached_property
+    def nl(self) -> str:
+        """What the file calls ``nki.language``."""
+        return self._alias("language")
+
+    def _alias(self, part: str) -> str:
+        for node in ast.walk(self.module):
+            if isinstance(node, ast.Import):
+                for name in node.names:
+                    if name.name in (f"nki.{part}", f"nkisim.{part}"):
+                        return name.asname or name.name
+            if isinstance(node, ast.ImportFrom) and node.module in ("nki", "nkisim"):
+                for name in node.names:
+                    if name.name == part:
+                        return name.asname or part
+        return _USUAL[part]
+
+    def fresh(self, wish: str) -> str:
+        """Return a name that the file does not use."""
+        used = {n.id for n in ast.walk(self.module) if isinstance(n, ast.Name)}
+        used |= {a.arg for a in ast.walk(self.module) if isinstance(a, ast.arg)}
+        name, number = wish, 2
+        while name in used:
+            name, number = f"{wish}{number}", number + 1
+        return name
+
+    # -- the call ----------------------------------------------------------------------------------
+
+    @cached_property
+    def call(self) -> ast.Call | None:
+        """The call that the finding names, or the statement's outermost one."""
+        calls = [n for n in ast.walk(self.statement) if isinstance(n, ast.Call)]
+        wanted = self.finding.instruction.rpartition(".")[2]
+        for node in calls:
+            if isinstance(node.func, ast.Attribute) and node.func.attr == wanted:
+                return node
+        return calls[0] if calls and not wanted else None
+
+    @cached_property
+    def function(self) -> str:
+        """Name of what is called, without its module."""
+        call = self.call
+        return call.func.attr if call is not None and isinstance(call.func, ast.Attribute) else ""
+
+    @cached_property
+    def arguments(self) -> dict[str, ast.expr]:
+        """The arguments of the call, by parameter; empty where they are not plain."""
+        call = self.call
+        if call is None or any(isinstance(a, ast.Starred) for a in call.args):
+            return {}
+        if any(k.arg is None for k in call.keywords):
+            return {}
+        known = INSTRUCTIONS.get(self.function)
+        names = list(known.parameters) if known else _LANGUAGE.get(self.function, [])
+        if len(call.args) > len(names):
+            return {}
+        found = dict(zip(names, call.args, strict=False))
+        return found | {k.arg: k.value for k in call.keywords if k.arg is not None}
+
+    def text(self, argument: str) -> str:
+        """Return an argument as it is written; empty where it is not given."""
+        node = self.arguments.get(argument)
+        return "" if node is None else ast.unparse(node)
+
+    def fact(self, argument: str) -> Fact | None:
+        """Return what is known of the tensor that was passed for a parameter."""
+        for fact in self.finding.facts:
+            if fact.argument == argument:
+                return fact
+        node = self.arguments.get(argument)
+        return self.variable(node.id) if isinstance(node, ast.Name) else None
+
+    def variable(self, name: str) -> Fact | None:
+        """Return what is known of the tensor in a variable."""
+        found = [f for f in self.finding.facts if not f.argument and f.name == name]
+        return found[0] if found else None
+
+    def operand_span(self) -> tuple[int, int, int, int] | None:
+        """Return where the text of the finding's operand stands."""
+        node: ast.expr | None = None
+        if self.finding.instruction:
+            node = self.arguments.get(self.finding.operand)
+        if node is None:
+            named = [
+                n
+                for n in ast.walk(self.statement)
+                if isinstance(n, ast.Name) and n.id == self.finding.operand
+            ]
+            node = named[0] if len(named) == 1 else None
+        if node is None:
+            return None
+        last = node.end_lineno or node.lineno
+        # Columns of syntax trees count bytes.
+        first = linecache.getline(self.finding.file, node.lineno).encode()
+        end = linecache.getline(self.finding.file, last).encode()
+        start = len(first[: node.col_offset].decode(errors="replace"))
+        stop = len(end[: node.end_col_offset or 0].decode(errors="replace"))
+        return node.lineno, start, last, stop
+
+    # -- rewrites ----------------------------------------------------------------------------------
+
+    def rewrite(self, *lines: str, upto: ast.stmt | None = None) -> Rewrite | None:
+        """Return lines in place of the statement, or of all up to another one."""
+        last = (upto or self.statement).end_lineno or self.statement.lineno
+        source = linecache.getline(self.finding.file, self.statement.lineno)
+        indent = source[: len(source) - len(source.lstrip())]
+        code = textwrap.indent("\n".join(lines), indent)
+        old = [
+            linecache.getline(self.finding.file, n).rstrip()
+            for n in range(self.statement.lineno, last + 1)
+        ]
+        if code.splitlines() == old:
+            return None
+        comments = any("#" in line for line in old[:-1])
+        return None if comments else Rewrite(self.finding.file, self.statement.lineno, last, code)
+
+    def with_call(self, text: str) -> str:
+        """Return the statement with another call in place of the one it makes."""
+        call = self.call
+        assert call is not None
+        new = ast.parse(text, mode="eval").body
+        return ast.unparse(_copy(self.statement, {id(call): new}))
+
+    def replaced(self, change: Callable[[ast.expr], ast.expr | None]) -> str:
+        """Return the statement with some expressions replaced; inner ones come first."""
+        changer = _Change(change)
+        twin = ast.parse(ast.unparse(self.statement)).body[0]
+        return ast.unparse(changer.visit(twin))
+
+
+def _copy(statement: ast.stmt, by: dict[int, ast.expr]) -> ast.stmt:
+    """Return a twin of a statement with some of its nodes replaced."""
+
+    def twin(node: object) -> object:
+        if id(node) in by:
+            return by[id(node)]
+        if isinstance(node, list):
+            return [twin(part) for part in node]
+        if isinstance(node, ast.AST):
+            fields = {name: twin(value) for name, value in ast.iter_fields(node)}
+            return ast.copy_location(type(node)(**fields), node)
+        return node
+
+    made = twin(statement)
+    assert isinstance(made, ast.stmt)
+    return made
+
+
+class _Change(ast.NodeTransformer):
+    def __init__(self, change: Callable[[ast.expr], ast.expr | None]) -> None:
+        self.change = change
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        node = self.generic_visit(node)
+        if isinstance(node, ast.expr):
+            return self.change(node) or node
+        return node
+
+
+_LANGUAGE = {
+    "load": ["src", "dtype"],
+    "ndarray": ["shape", "dtype", "buffer", "name", "address"],
+    "store": ["dst", "value"],
+    "zeros": ["shape", "dtype", "buffer", "name"],
+}
+"""Parameters of functions of ``nki.language`` that findings are about."""
+
+
+@lru_cache(maxsize=32)
+def _tree(text: str) -> ast.Module | None:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    for child in ast.walk(node):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(child, name, None)
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                yield block
+
+
+def case_of(finding: Finding) -> Case | None:
+    """Return a finding with its statement, None where the source is not at hand."""
+    module = _tree("".join(linecache.getlines(finding.file)))
+    if module is None:
+        return None
+    best: Case | None = None
+    for block in _blocks(module):
+        for statement in block:
+            last = statement.end_lineno or statement.lineno
+            if statement.lineno <= finding.line <= last and isinstance(
+                statement, (*Simple, ast.For)
+            ):
+                if isinstance(statement, ast.For) and finding.line != statement.lineno:
+                    continue
+                best = Case(finding, module, statement, block)
+    return best

@@ -1,0 +1,370 @@
+"""``nkisim check``: what it checks, how it says it, and with which exit status it ends."""
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from nkisim.cli import commands
+from nkisim.diagnostics import RULES, Finding, Place
+from nkisim.diagnostics.findings import MOST_SHOWN
+from nkisim.diagnostics.ledger import Ledger
+from nkisim.diagnostics.text import ledger_text
+
+from .checker_cases import COMPREHENSION, EXAMPLES, GOOD, UNWRITTEN, WARNED, write
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch):
+    """Runs the command in an empty folder; returns exit status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NKISIM_TARGET", "NKISIM_STRICT", "NKISIM_REPORT", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments, command="check"):
+        done = CliRunner().invoke(commands, [command, *map(str, arguments)], standalone_mode=False)
+        if done.exception is not None and hasattr(done.exception, "format_message"):
+            return done.exception.exit_code, done.stdout, done.exception.format_message()
+        assert done.exception is None, repr(done.exception)
+        return done.return_value, done.stdout, done.stderr
+
+    return run
+
+
+SHAPES = ("--shapes", "x=f32[4,8]")
+
+
+def test_a_clean_kernel_is_status_0_and_says_what_was_checked(check, tmp_path):
+    status, out, _ = check(write(tmp_path, GOOD), *SHAPES)
+    assert status == 0
+    instructions = 3 * 3  # three instructions on three generations
+    assert out == (
+        f"no findings; checked 1 kernel, {instructions} instructions, {len(RULES)} rules on "
+        "gen2, gen3, gen4\n"
+    )
+
+
+def test_a_finding_is_status_1_with_the_generations(check, tmp_path):
+    status, out, _ = check(write(tmp_path, UNWRITTEN), *SHAPES)
+    assert status == 1
+    assert "error[M001]" in out
+    assert "--> kernels.py:11   nisa.dma_copy(dst=out, src=t)" in out
+    assert "\n  on    gen2, gen3, gen4\n" in out
+
+
+def test_one_generation_can_be_chosen(check, tmp_path):
+    _, out, _ = check(write(tmp_path, GOOD), *SHAPES, "--target", "trn2")
+    assert out.endswith("rules on gen3\n")
+    _, out, _ = check(write(tmp_path, GOOD), *SHAPES, "--target", "trn1,trn3")
+    assert out.endswith("rules on gen2, gen4\n")
+
+
+def test_what_holds_on_one_generation_only_says_so(check, tmp_path):
+    kernel = GOOD.replace("nisa.tensor_scalar(", "nisa.activation_reduce(").replace(
+        "op0=nl.multiply, operand0=2.0", "op=nl.copy, reduce_op=nl.add, reduce_res=t[:, 0:1]"
+    )
+    file = write(tmp_path, kernel.replace("x.shape, dtype=x.dtype, buffer=nl.sbuf", WIDE))
+    findings = json.loads(check(file, *SHAPES, "--format", "json")[1])["findings"]
+    assert {tuple(f["targets"]) for f in findings if f["rule"] == "M009"} == {("gen2",)}
+
+
+WIDE = "(x.shape[0], 50000), dtype=nl.float32, buffer=nl.sbuf"  # 200,000 bytes: too many for gen2
+
+
+def test_without_shapes_the_source_alone_is_checked_and_it_says_so(check, tmp_path):
+    status, out, _ = check(write(tmp_path, UNWRITTEN))
+    assert status == 0
+    assert "unwritten: source rules alone, for want of shapes" in out
+    assert "checked 1 kernel (1 by source alone), 0 instructions" in out
+    status, out, _ = check(write(tmp_path, COMPREHENSION))
+    assert status == 1
+    assert "error[L006]" in out
+
+
+def test_examples_in_the_file_are_run(check, tmp_path):
+    assert check(write(tmp_path, UNWRITTEN, EXAMPLES, NAME="unwritten"))[0] == 1
+    assert check(write(tmp_path, GOOD, EXAMPLES, NAME="doubled"))[0] == 0
+
+
+def test_examples_may_name_a_grid_and_keywords(check, tmp_path):
+    examples = "def nkisim_examples():\n    yield doubled[1], {'x': np.ones((4, 8), np.float32)}\n"
+    status, out, _ = check(write(tmp_path, GOOD, examples))
+    assert (status, "9 instructions" in out) == (0, True)
+
+
+def test_examples_of_another_form_are_refused(check, tmp_path):
+    examples = "def nkisim_examples():\n    return [np.ones((4, 8), np.float32)]\n"
+    status, _, err = check(write(tmp_path, GOOD, examples))
+    assert status == 2
+    assert "nkisim_examples() must yield (kernel, arguments)" in err
+
+
+def test_annotations_are_enough(check, tmp_path):
+    kernel = UNWRITTEN.replace("(x)", "(x: nt.tensor[4, 8, nl.bfloat16])")
+    assert check(write(tmp_path, kernel))[0] == 1
+
+
+def test_one_kernel_of_a_file(check, tmp_path):
+    file = write(tmp_path, GOOD, UNWRITTEN)
+    assert check(f"{file}::doubled", *SHAPES)[0] == 0
+    assert check(f"{file}::unwritten", *SHAPES)[0] == 1
+
+
+def test_several_files_and_folders(check, tmp_path):
+    write(tmp_path, GOOD, name="a.py")
+    write(tmp_path, UNWRITTEN, name="b.py")
+    status, out, _ = check(tmp_path, *SHAPES)
+    assert status == 1
+    assert "checked 2 kernels" in out
+
+
+def test_only_and_ignore(check, tmp_path):
+    file = write(tmp_path, UNWRITTEN)
+    assert check(file, *SHAPES, "--ignore", "M001")[0] == 0
+    assert check(file, *SHAPES, "--only", "L,S006")[0] == 0
+    assert check(file, *SHAPES, "--only", "M")[0] == 1
+    status, _, err = check(file, *SHAPES, "--only", "Q777")
+    assert status == 2
+    assert "'Q777' is no rule" in err
+
+
+def test_fail_on_warning(check, tmp_path):
+    file = write(tmp_path, WARNED)
+    assert check(file, *SHAPES)[0] == 0
+    assert check(file, *SHAPES, "--fail-on", "warning")[0] == 1
+
+
+# Comments and settings
+
+
+def test_a_comment_silences_its_line(check, tmp_path):
+    file = write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[M001]")
+    status, out, _ = check(file, *SHAPES)
+    assert status == 0
+    assert out.startswith("no findings")
+
+
+def test_a_comment_holds_for_the_whole_statement(check, tmp_path):
+    text = UNWRITTEN.replace(
+        "nisa.dma_copy(dst=out, src=t)",
+        "nisa.dma_copy(\n        dst=out,\n        src=t,  # nkisim: ignore[M]\n    )",
+    )
+    assert check(write(tmp_path, text), *SHAPES)[0] == 0
+
+
+def test_an_unused_comment_is_reported(check, tmp_path):
+    file = write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[M001, S028]")
+    _, out, _ = check(file, *SHAPES)
+    assert "warning[X001] unused-ignore: nothing on this line breaks S028" in out
+    assert out.count("X001") == 1
+    assert check(file, *SHAPES, "--fail-on", "warning")[0] == 1
+
+
+def test_a_comment_without_an_id_silences_nothing(check, tmp_path):
+    file = write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore")
+    status, out, _ = check(file, *SHAPES)
+    assert status == 1
+    assert "the comment names no rule" in out
+
+
+def test_a_comment_is_not_called_unused_where_the_kernel_did_not_run(check, tmp_path):
+    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[M001]"))
+    assert "X001" not in out
+
+
+@pytest.mark.parametrize(
+    ("table", "status"),
+    [
+        ('ignore = ["M001"]', 0),
+        ('per-file-ignores = {"ker*.py" = ["M001"]}', 0),
+        ('per-file-ignores = {"other.py" = ["M001"]}', 1),
+        ('only = ["S"]', 0),
+        ('target = "trn2"', 1),
+    ],
+)
+def test_pyproject_says_the_same(check, tmp_path, table, status):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.nkisim]\n{table}\n")
+    assert check(write(tmp_path, UNWRITTEN), *SHAPES)[0] == status
+
+
+def test_pyproject_can_fail_on_warnings(check, tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.nkisim]\nfail-on = "warning"\n')
+    assert check(write(tmp_path, WARNED), *SHAPES)[0] == 1
+
+
+@pytest.mark.parametrize("line", ["ignor = []", 'ignore = "M001"', 'fail-on = "never"', "x = ["])
+def test_a_mistake_in_pyproject_is_usage(check, tmp_path, line):
+    (tmp_path / "pyproject.toml").write_text(f"[tool.nkisim]\n{line}\n")
+    status, _, err = check(write(tmp_path, GOOD), *SHAPES)
+    assert status == 2
+    assert "pyproject.toml" in err
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [
+        ("x=f32[4,", "cannot read"),
+        ("x=f99[4,8]", "dtype 'f99'"),
+        ("x=f32[4,-8]", "positive integers"),
+        ("x=f32[]", "positive integers"),
+        ("x=f32[4,8] x=f32[4,8]", "given twice"),
+        ("x=many", "neither dtype[extents] nor a number"),
+        ("4,8", "cannot read '4,8'"),
+        (" ", "empty"),
+        ("y=f32[4,8]", "no kernel of kernels.py has a parameter 'y'; they have: x"),
+    ],
+)
+def test_shapes_that_cannot_be_read_are_usage(check, tmp_path, shapes, said):
+    status, _, err = check(write(tmp_path, GOOD), "--shapes", shapes)
+    assert status == 2
+    assert said in err
+
+
+def test_shapes_that_the_kernel_refuses_are_a_finding(check, tmp_path):
+    status, out, _ = check(write(tmp_path, GOOD), "--shapes", "x=f32[300,8]")
+    assert status == 1
+    assert "300" in out
+
+
+def test_a_missing_file_or_kernel_is_usage(check, tmp_path):
+    file = write(tmp_path, GOOD)
+    assert check("absent.py")[0] == 2
+    status, _, err = check(f"{file}::halved")
+    assert status == 2
+    assert "defines no function halved" in err
+
+
+def test_a_syntax_error_says_where_and_nothing_was_checked(check, tmp_path):
+    (tmp_path / "broken.py").write_text("x = 1\ndef f(:\n")
+    status, _, err = check("broken.py")
+    assert status == 3
+    assert "broken.py:2: no Python:" in err
+
+
+def test_a_file_without_kernels_is_nothing_checked(check, tmp_path):
+    (tmp_path / "plain.py").write_text("x = 1\n")
+    status, _, err = check("plain.py")
+    assert status == 3
+    assert "nothing was checked" in err
+    assert check("plain.py", "--allow-none")[0] == 0
+
+
+def test_a_file_that_cannot_be_imported_is_read(check, tmp_path):
+    status, out, _ = check(write(tmp_path, GOOD, "import no_such_module_at_all\n"), *SHAPES)
+    assert status == 0
+    assert "cannot be imported: ModuleNotFoundError" in out
+
+
+def test_an_exception_of_the_kernel_is_told_with_its_line(check, tmp_path):
+    status, out, _ = check(write(tmp_path, GOOD.replace("2.0)", "1 / 0)")), *SHAPES)
+    assert status == 1
+    assert "stopped by ZeroDivisionError: division by zero at kernels.py:12" in out
+
+
+ENDLESS = """\
+@nki.jit
+def endless(x):
+    t = nl.load(x)
+    while True:
+        BODY
+"""
+
+
+def test_an_endless_kernel_is_given_up_after_some_instructions(check, tmp_path):
+    body = "nisa.tensor_copy(dst=t, src=t)"
+    file = write(tmp_path, ENDLESS.replace("BODY", body))
+    status, out, _ = check(file, *SHAPES, "--max-instructions", "100", "--target", "trn2")
+    assert status == 1
+    assert "endless: not checked to its end on gen3: stopped by the limit of 100 instr" in out
+
+
+def test_an_endless_kernel_without_instructions_is_given_up_after_some_time(check, tmp_path):
+    file = write(tmp_path, ENDLESS.replace("BODY", "pass"))
+    status, out, _ = check(file, *SHAPES, "--max-seconds", "0.2", "--target", "trn2")
+    assert status == 1
+    assert "stopped by the limit of 0.2 seconds" in out
+
+
+def test_a_kernel_without_source_says_so(check, tmp_path):
+    made = 'exec("def made(x):\\n    return x")\nmade = nki.jit(made)\n'
+    examples = EXAMPLES.replace("NAME", "made")
+    status, out, _ = check(write(tmp_path, GOOD, made, examples))
+    assert status == 1
+    assert "error[L065]" in out
+
+
+@pytest.mark.slow
+def test_a_million_findings_are_folded_or_counted():
+    ledger = Ledger()
+    rule = RULES["M001"]
+    same = Finding(rule, "m", Place("k.py", 1))
+    ledger.add([same] * 500_000)
+    assert len(ledger.findings) == 1
+    ledger.add(Finding(rule, "m", Place("k.py", n)) for n in range(1_000_000))
+    text = ledger_text(ledger)
+    assert text.count("\n  --> ") == MOST_SHOWN
+    assert f"... and {1_000_000 - MOST_SHOWN:,} more" in text
+    assert "1000000 findings: 1000000 errors" in text
+
+
+# Formats
+
+
+def test_json_has_stable_keys(check, tmp_path):
+    _, out, _ = check(write(tmp_path, UNWRITTEN), *SHAPES, "--format", "json")
+    data = json.loads(out)
+    assert list(data) == ["schema", "tool", "ok", "checked", "kernels", "findings"]
+    assert data["schema"] == 1
+    assert not data["ok"]
+    (finding,) = data["findings"]
+    assert (finding["rule"], finding["file"], finding["line"]) == ("M001", "kernels.py", 11)
+    assert Ledger.from_dict(data).to_dict() == data
+
+
+def test_sarif_has_rules_results_and_places(check, tmp_path):
+    _, out, _ = check(write(tmp_path, UNWRITTEN), *SHAPES, "--format", "sarif")
+    (run,) = json.loads(out)["runs"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["M001"]
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "kernels.py"
+    assert place["region"]["startLine"] == 11
+
+
+def test_github_commands_are_escaped(check, tmp_path):
+    _, out, _ = check(write(tmp_path, UNWRITTEN), *SHAPES, "--format", "github")
+    assert out.startswith("::error file=kernels.py,line=11,title=M001 unwritten-sbuf")
+    assert "%0Afix: " in out
+
+
+def test_output_goes_to_a_file(check, tmp_path):
+    file = write(tmp_path, GOOD)
+    assert check(file, *SHAPES, "--format", "json", "--output", "out.json")[:2] == (0, "")
+    assert json.loads((tmp_path / "out.json").read_text())["ok"]
+
+
+def test_checking_leaves_nothing_behind(check, tmp_path):
+    path, modules = list(sys.path), set(sys.modules)
+    check(write(tmp_path, GOOD), *SHAPES)
+    assert sys.path == path
+    assert not {name for name in set(sys.modules) - modules if name.startswith("kernels")}
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["kernels.py"]
+
+
+# The catalogue
+
+
+def test_rules_lists_and_rule_prints_offline(check):
+    _, out, _ = check(command="rules")
+    assert [line.split()[0] for line in out.splitlines()] == sorted(RULES)
+    _, out, _ = check("S028", command="rules")
+    assert out.count("\n") == 1
+    for name in ("M004", "m004", RULES["M004"].slug):
+        _, out, _ = check(name, command="rule")
+        assert out.startswith(f"# M004 {RULES['M004'].slug}\n")
+    status, _, err = check("M0004", command="rule")
+    assert status == 2
+    assert "did you mean 'M004'?" in err

@@ -1,0 +1,140 @@
+"""The code that a finding contains, pasted as it is, makes the kernel right."""
+
+import textwrap
+
+import numpy as np
+import pytest
+
+import nkisim
+from nkisim.checker import CheckSettings, check_file
+from nkisim.checker.modules import imported
+from nkisim.diagnostics import NkiValidationError
+from nkisim.diagnostics.ledger import Ledger
+from nkisim.diagnostics.text import finding_text
+from nkisim.suggestions import complete
+
+from .written_kernels import HEAD, KERNELS, f32
+
+MOST_PASTES = 5
+
+
+def findings_of(file, name, inputs):
+    """What a check of the file's kernel finds, with the kernel's own arguments."""
+    with imported(file) as module:
+        report = nkisim.check(getattr(module, name), target="gen3", source=True)(*inputs)
+    return report.findings
+
+
+def mended(file, name, inputs):
+    """Pastes the code of the first finding, until none is left; returns how often."""
+    for pastes in range(MOST_PASTES + 1):
+        check_file(file, name, CheckSettings(), Ledger())  # the source has changed
+        found = findings_of(file, name, inputs)
+        if not found:
+            return pastes
+        finding = found[0]
+        assert finding.rewrite is not None, str(finding)
+        file.write_text(finding.rewrite.applied(file.read_text()))
+    raise AssertionError(f"still broken after {MOST_PASTES} pastes:\n{file.read_text()}")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_pasted_code_makes_the_kernel_right(name, tmp_path):
+    text, inputs, wanted = KERNELS[name]
+    file = tmp_path / f"{name}.py"
+    file.write_text(text)
+    assert mended(file, name, inputs) >= 1
+    for target in ("gen2", "gen3", "gen4"):
+        with imported(file) as module:
+            kernel = nkisim.simulate(getattr(module, name), strictness="strict", target=target)
+            np.testing.assert_allclose(kernel(*inputs), wanted, rtol=1e-5)
+            assert not kernel.report.findings, str(kernel.report)
+
+
+def test_there_are_ten_of_them():
+    assert len(KERNELS) >= 10
+
+
+def raised(tmp_path, body, *inputs):
+    """The finding at which a strict run of a kernel stops."""
+    file = tmp_path / "raising.py"
+    file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    ") + "    return x\n")
+    with imported(file) as module, pytest.raises(NkiValidationError) as caught:
+        nkisim.simulate(module.kernel, strictness="strict")(*(inputs or (f32(4, 8),)))
+    assert str(caught.value.finding.line) in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("body", "rule", "said"),
+    [
+        ("t = nl.load(x)\nu = t + t\n", "L027", "u = nl.add(t, t)"),
+        ("t = nl.load(x)\nu = -t\n", "L027", "u = nl.negative(t)"),
+        ("t = nl.load(x)\nm = t > 0\n", "L027", "m = nl.greater(t, 0)"),
+        ("t = nl.load(x)\nfor i in range(t):\n    pass\n", "L027", "range(t.shape[0])"),
+        ("t = nl.load(x)\nn = len(t)\n", "L027", "n = t.shape[0]"),
+        ("t = nl.load(x)\nfor row in t:\n    pass\n", "L027", "loop over range(t.shape[0])"),
+        ("t = nl.load(x)\nn = float(t)\n", "L027", "nisa.register_load"),
+        ("t = nl.load(x)\nu = np.exp(t)\n", "L027", "u = nl.exp(t)"),
+        ("t = nl.load(x)\nu = np.sum(t)\n", "L027", "np.sum"),
+        ("t = nl.load(x)\nu = t @ t\n", "L026", "u = nl.matmul(t, t)"),
+        ("t = nl.load(x)\nu = t.sum()\n", "A025", "nl.sum(tensor, axis=1)"),
+        ("t = nl.load(x)\nu = t.T\n", "A025", "nisa.nc_transpose"),
+        ("t = nl.load(x)\nu = nl.dot(t, t)\n", "A025", "u = nl.matmul(t, t)"),
+        (
+            "t = nl.load(x)\nnl.tensor_copy(dst=t, src=t)\n",
+            "A025",
+            "nisa.tensor_copy(dst=t, src=t)",
+        ),
+        ("t = nl.load(x)\nnisa.mul(t, t, 2.0)\n", "A025", "op0=nl.multiply, operand0=2.0)"),
+        ("t = nl.load(x)\nnisa.matmul(t, t, t)\n", "A025", "stationary=t, moving=t"),
+        (
+            "t = nl.load(x)\nnisa.activation(dst=t, op=nl.exp, dta=t)\n",
+            "A025",
+            "did you mean data=",
+        ),
+    ],
+)
+def test_python_and_invented_names_become_findings(tmp_path, body, rule, said):
+    error = raised(tmp_path, body)
+    assert error.rule_id == rule
+    assert said in str(error)
+
+
+def test_unknown_names_stay_unknown(tmp_path):
+    assert not hasattr(nkisim.isa, "multiply")
+    assert not hasattr(nkisim.language, "tensor_copy")
+
+    def kernel(x):
+        assert not hasattr(nkisim.isa, "multiply")
+        assert not hasattr(nkisim.language.load(x), "sum")
+        return x
+
+    nkisim.simulate(kernel)(f32(4, 8))
+
+
+def test_a_tile_has_the_name_of_its_variable(tmp_path):
+    error = raised(tmp_path, "weights = nl.load(x)\nweights[:, 0:99]\n")
+    assert "tensor `weights`" in str(error)
+    error = raised(
+        tmp_path, 'weights = nl.ndarray((4, 8), nl.float32, name="w")\nweights[:, 0:99]\n'
+    )
+    assert "tensor `w`" in str(error)
+
+
+def test_the_operand_is_underlined(tmp_path):
+    body = "t = nl.load(x)\nnisa.activation(dst=x, op=nl.exp, data=t)\n"
+    finding = raised(tmp_path, body).finding
+    complete(finding)
+    plain = finding_text(finding).splitlines()
+    at = plain[1].index("dst=x") + 4
+    assert plain[2] == " " * at + "^"
+    coloured = finding_text(finding, colour=True)
+    assert "dst=\x1b[1;4mx\x1b[0m, op" in coloured
+    assert coloured.startswith("\x1b[1;31merror[M021]")
+
+
+def test_no_code_where_it_is_not_certain(tmp_path):
+    """Rows that are used again after the last tile: a loop would change what the kernel does."""
+    body = "t = nl.load(x)\nu = nl.exp(t)\nif x.shape[0] > 4:\n    v = nl.exp(u)\n"
+    assert raised(tmp_path, body, f32(300, 8)).finding.rewrite is None

@@ -1,0 +1,231 @@
+"""Kernels as an author without the documentation writes them, and what they are meant to compute.
+
+``KERNELS`` holds the text of each with arguments and the meaning, on NumPy arrays.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Written(NamedTuple):
+    """A kernel: its text, its arguments, and the result that its author wants."""
+
+    text: str
+    inputs: tuple
+    wanted: np.ndarray
+
+
+def f32(*shape):
+    return np.random.default_rng(sum(shape)).uniform(0.5, 1.5, shape).astype(np.float32)
+
+
+HEAD = """\
+import numpy as np
+
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+
+@nki.jit
+"""
+
+KERNELS = {}
+
+
+def written(name, wanted, *inputs):
+    """Adds the kernel of a name."""
+
+    def add(text):
+        lines = text.strip("\n").splitlines()
+        KERNELS[name] = Written(HEAD + "\n".join(lines) + "\n", inputs, wanted(*inputs))
+
+    return add
+
+
+written("copy_unequal", lambda x: x[:, :128], f32(64, 200))("""
+def copy_unequal(x):
+    out = nl.ndarray((64, 128), dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((64, 128), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+""")
+
+written("invented", lambda x, w: np.exp(x * w), f32(64, 128), f32(64, 128))("""
+def invented(x, w):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    a = nl.load(x)
+    b = nl.load(w)
+    c = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.multiply(c, a, b)
+    nisa.exp(dst=c, data=c)
+    nl.store(out, c)
+    return out
+""")
+
+written("many_rows", np.exp, f32(300, 64))("""
+def many_rows(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.activation(dst=t, op=nl.exp, data=t)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+""")
+
+written("past_end", np.copy, f32(64, 128))("""
+def past_end(x):
+    out = nl.ndarray((64, 128), dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((64, 128), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t[:, 0:144], src=x[:, 0:144])
+    nisa.dma_copy(dst=out, src=t)
+    return out
+""")
+
+written("reshaped", lambda x: x.reshape(32, 256), f32(64, 128))("""
+def reshaped(x):
+    out = nl.ndarray((32, 256), dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    v = t.reshape((32, 256))
+    nisa.dma_copy(dst=out, src=v)
+    return out
+""")
+
+written("broadcast", np.add, f32(64, 128), f32(64, 1))("""
+def broadcast(x, b):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    col = nl.load(b)
+    u = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=u, data1=t, data2=col, op=nl.add)
+    nl.store(out, u)
+    return out
+""")
+
+written("row_broadcast", np.add, f32(64, 128), f32(1, 128))("""
+def row_broadcast(x, b):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    row = nl.load(b)
+    u = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=u, data1=t, data2=row, op=nl.add)
+    nl.store(out, u)
+    return out
+""")
+
+written("flat", np.exp, f32(128))("""
+def flat(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray((128,), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.activation(dst=t, op=nl.exp, data=t)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+""")
+
+written("in_hbm", np.exp, f32(64, 128))("""
+def in_hbm(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.activation(dst=out, op=nl.exp, data=x)
+    return out
+""")
+
+written("operators", lambda x: np.exp(x + x), f32(64, 128))("""
+def operators(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    u = t + t
+    v = np.exp(u)
+    nl.store(out, v)
+    return out
+""")
+
+written("compare", lambda x: (x > 1).astype(np.float32), f32(64, 128))("""
+def compare(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    m = t > 1.0
+    nl.store(out, m)
+    return out
+""")
+
+written("returned", np.exp, f32(64, 128))("""
+def returned(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    y = nisa.activation(op=nl.exp, data=t)
+    nl.store(out, y)
+    return out
+""")
+
+written("from_nothing", np.exp, f32(64, 128))("""
+def from_nothing(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    y = nisa.activation(dst=t, op=nl.exp, data=t)
+    nl.store(out, y)
+    return out
+""")
+
+written("product", lambda a, b: a.T @ b, f32(128, 64), f32(128, 96))("""
+def product(a, b):
+    m = nl.load(a)
+    n = nl.load(b)
+    out = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.shared_hbm)
+    acc = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.nc_matmul(dst=acc, stationary=m, moving=n)
+    nl.store(out, acc)
+    return out
+""")
+
+written("turned", lambda a, b: a.T @ b.T, f32(32, 64), f32(96, 32))("""
+def turned(a, b):
+    m = nl.load(a)
+    n = nl.load(b)
+    acc = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=acc, stationary=m, moving=n, transpose_moving=True)
+    out = nl.ndarray((64, 96), dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(out, acc)
+    return out
+""")
+
+written("rows", np.copy, f32(8, 16))("""
+def rows(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    for i in range(t):
+        nisa.dma_copy(dst=out[i : i + 1, :], src=t[i : i + 1, :])
+    return out
+""")
+
+written("from_column", lambda x, b: b - x, f32(64, 128), f32(64, 1))("""
+def from_column(x, b):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    col = nl.load(b)
+    nisa.tensor_tensor(t, col, t, op=nl.subtract)
+    nl.store(out, t)
+    return out
+""")
+
+written("other_arguments", np.exp, f32(64, 128))("""
+def other_arguments(x):
+    result = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    nisa.activation(out=t, fn=nl.exp, input=t)
+    nl.store(result, t)
+    return result
+""")
+
+written("scaled", lambda x: 3 * x + 1, f32(64, 128))("""
+def scaled(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.load(t, x)
+    nisa.scale(t, t, 3.0)
+    t += 1.0
+    nisa.store(out, t)
+    return out
+""")

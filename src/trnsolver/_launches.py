@@ -15,13 +15,26 @@ from trnsci.core.hardware import TILE
 from trnsci.core.launch import Launcher
 from trnsolver._kernels import cg as cg_kernels
 from trnsolver._kernels import cholesky as cholesky_kernels
-from trnsolver._kernels import eigh_blocks, eigh_tile, newton_schulz
+from trnsolver._kernels import eigh_blocks, eigh_tile, householder, jacobi, newton_schulz
 from trnsolver._kernels import lu as lu_kernels
 from trnsolver._kernels import qr as qr_kernels
 from trnsolver._kernels import svd as svd_kernels
 from trnsolver._tournament import packed_tables, slot_permutation, sweep_bound
 
-__all__ = ["cg", "cholesky", "eigh", "inv_sqrt_spd_ns", "lu", "msign", "qr", "svd"]
+__all__ = [
+    "cg",
+    "cholesky",
+    "eigh",
+    "eigh_in_groups",
+    "inv_sqrt_spd_ns",
+    "lu",
+    "matvec",
+    "msign",
+    "qr",
+    "rank2_update",
+    "rotate_pairs",
+    "svd",
+]
 
 _TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
 
@@ -34,11 +47,18 @@ def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
         (tables,) = _TABLES((order, max(1, min(batch, TILE // order))))
         w, v, rest = launch(eigh_tile.jacobi_eigh, a, tables, sweeps)
     else:
-        groups = 2 * -(-n // TILE)
-        (tables,) = _TABLES((2 * -(-n // groups), 1))
-        moves = tuple(slot_permutation(groups))
-        w, v, rest = launch(eigh_blocks.block_jacobi_eigh, a, tables, moves, sweeps)
+        w, v, rest = eigh_in_groups(launch, a, 2 * -(-n // TILE), sweeps)
     return torch.where(rest <= _negligible(n), w, torch.nan), v
+
+
+def eigh_in_groups(
+    launch: Launcher, a: Tensor, groups: int, sweeps: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return eigenvalues, eigenvectors and what is left, with the rows in so many groups."""
+    (tables,) = _TABLES((2 * -(-a.shape[-1] // groups), 1))
+    moves = tuple(slot_permutation(groups))
+    w, v, rest = launch(eigh_blocks.block_jacobi_eigh, a, tables, moves, sweeps)
+    return w, v, rest
 
 
 def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -98,6 +118,21 @@ def cg(
 ) -> tuple[Tensor, Tensor]:
     x, residuals = launch(cg_kernels.conjugate_gradients, a, rhs, x0, tol, maxiter)
     return x, residuals
+
+
+def rotate_pairs(
+    launch: Launcher, even: Tensor, odd: Tensor, c: Tensor, s: Tensor
+) -> tuple[Tensor, Tensor]:
+    first, second = launch(jacobi.rotate_pairs_kernel, even, odd, c, s)
+    return first, second
+
+
+def matvec(launch: Launcher, a: Tensor, v: Tensor) -> Tensor:
+    return launch(householder.matvec_kernel, a, v)
+
+
+def rank2_update(launch: Launcher, a: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    return launch(householder.rank2_update_kernel, a, u, v)
 
 
 def _negligible(n: int) -> float:

@@ -36,7 +36,19 @@ from trnsolver import _limits as limits
 from trnsolver import _torch
 from trnsolver._library import LIBRARY
 
-__all__ = ["CG", "CHOLESKY", "EIGH", "INV_SQRT_SPD_NS", "LU", "MSIGN", "QR", "SVD"]
+__all__ = [
+    "CG",
+    "CHOLESKY",
+    "EIGH",
+    "INV_SQRT_SPD_NS",
+    "LU",
+    "MATVEC",
+    "MSIGN",
+    "QR",
+    "RANK2_UPDATE",
+    "ROTATE_PAIRS",
+    "SVD",
+]
 
 
 def _operation(name: str, **declaration: Any) -> Operation:
@@ -175,4 +187,35 @@ CG = _operation(
     from_result=True,
     flops=lambda a, b, x0, tol, maxiter: 2.0 * a.numel() * maxiter,
     unsuited=_up_to(limits.CG_ORDER),
+)
+
+
+# -- pieces, of single matrices --------------------------------------------------------------------
+
+
+def _rotated(even: Tensor, odd: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    return c * even - s * odd, s * even + c * odd
+
+
+def _matvec(a: Tensor, v: Tensor) -> Tensor:
+    return a @ v
+
+
+def _rank2_update(a: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    return a - u @ v.mT - v @ u.mT
+
+
+def _piece(name: str, **declaration: Any) -> Operation:
+    launch = f"trnsolver._launches:{name}"
+    return Operation(
+        LIBRARY, name, launch=launch, autocast="float32", dtypes=("float32",), **declaration
+    )
+
+
+ROTATE_PAIRS = _piece(
+    "rotate_pairs", reference=_rotated, flops=lambda even, *rest: 6.0 * even.numel()
+)
+MATVEC = _piece("matvec", reference=_matvec, flops=lambda a, v: 2.0 * a.numel())
+RANK2_UPDATE = _piece(
+    "rank2_update", reference=_rank2_update, flops=lambda a, *rest: 4.0 * a.numel()
 )

@@ -1,17 +1,36 @@
-"""The operations that have kernels, under names of their own."""
+"""The pieces of solvers that are kernels by themselves, under names of their own.
+
+Each runs where the library's backend says: on a NeuronCore, on the simulator or on torch. The
+functions of ``trnsolver`` reach kernels of whole algorithms.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 from trnsolver._library import LIBRARY
+from trnsolver.nki.dispatch import (
+    PMAX,
+    NkiFallbackWarning,
+    nki_matvec,
+    nki_rank2_update,
+    nki_rotate_pairs,
+)
 
 if TYPE_CHECKING:
     HAS_NKI: bool
 
-__all__ = ["HAS_NKI", "NkiFallbackWarning", "get_backend", "set_backend"]
+__all__ = [
+    "HAS_NKI",
+    "PMAX",
+    "NkiFallbackWarning",
+    "get_backend",
+    "nki_matvec",
+    "nki_rank2_update",
+    "nki_rotate_pairs",
+    "set_backend",
+]
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend

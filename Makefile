@@ -59,6 +59,7 @@ $(VENV)/.docs: $(READY)
 
 docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_catalogue.py
+	$(VENV)/bin/python tools/gen_stubs.py
 	$(VENV)/bin/python tools/gen_api.py
 	$(VENV)/bin/python -m mkdocs build --quiet
 	@echo site/index.html

@@ -51,14 +51,16 @@ _HOMES = {
 _MODULES = ("collectives", "isa", "language", "typing")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"nkisim.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'nkisim' has no attribute {name!r}")
-    value = getattr(import_module(f"nkisim.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers shall know misspelt names
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"nkisim.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'nkisim' has no attribute {name!r}")
+        value = getattr(import_module(f"nkisim.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

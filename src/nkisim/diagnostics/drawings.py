@@ -11,6 +11,7 @@ from nkisim.diagnostics.pictures import Bitmap, Occupancy, Tile, pattern_bitmap
 __all__ = ["access_drawings", "map_drawing", "occupancy_drawing", "two_sides"]
 
 _MOST_TILES = 400
+_MOST_PATTERNS = 3
 _WIDTH, _HEIGHT = 640, 220
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#777777")
 
@@ -38,10 +39,11 @@ def map_drawing(picture: Bitmap, colour: str = "#ee6677") -> str:
 
 
 def access_drawings(finding: Finding) -> str:
-    """Return the access patterns of the operand that a finding is about."""
-    drawn = []
-    for fact in finding.facts:
-        if fact.argument != finding.operand or not fact.argument or not fact.pattern:
+    """Return the access patterns of the operands that take a part of their tensors."""
+    drawn: list[str] = []
+    first = sorted(finding.facts, key=lambda f: f.argument != finding.operand)
+    for fact in first:
+        if not fact.argument or not fact.pattern or len(drawn) == _MOST_PATTERNS:
             continue
         picture = pattern_bitmap(fact.of, fact.pattern, fact.offset)
         if picture is not None and any("0" in row for row in picture.cells):

@@ -1,0 +1,2 @@
+# Written by tools/gen_stubs.py.
+from nkisim.collectives import *

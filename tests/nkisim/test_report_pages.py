@@ -1,0 +1,180 @@
+"""Reports to look at: the page of ``--format html``, and what a notebook shows."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from kernels import TWINS, cores
+from nkisim.checker import CheckSettings, check_file
+from nkisim.diagnostics.formats import rendered
+from nkisim.diagnostics.ledger import Ledger
+from nkisim.diagnostics.pictures import bitmap, pattern_bitmap
+
+from .checker_cases import write
+
+KERNEL = """\
+@nki.jit
+def halves(x):
+    rows, cols = x.shape
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for c in range(0, cols, 64):
+        t = nl.ndarray((rows, 64), dtype=x.dtype, buffer=nl.sbuf)
+        e = nl.ndarray((rows, 64), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t[:, 0:48], src=x[:, c : c + 48])
+        nisa.activation(dst=e, op=nl.exp, data=t)
+        nisa.dma_copy(dst=out[:, c : c + 64], src=e)
+    scale = nl.ndarray((rows, 1), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=scale, value=2.0)
+    nisa.tensor_tensor(dst=e[:, 0:32], data1=e[:, 32:64], data2=scale, op=nl.multiply)
+    return out
+
+
+def nkisim_examples():
+    yield halves, (np.ones((32, 128), np.float32),)
+"""
+
+VOID = {"meta", "rect", "line"}
+
+
+class Balanced(HTMLParser):
+    """Notes the tags that are opened, and that each is closed where it must be."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+        if tag not in VOID and tag != "br":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def parsed(text):
+    page = Balanced()
+    page.feed(text)
+    assert page.open == []
+    return page
+
+
+@pytest.fixture
+def page(tmp_path):
+    """The text of the page about ``KERNEL``."""
+    ledger = Ledger()
+    check_file(write(tmp_path, KERNEL), None, CheckSettings(), ledger)
+    return rendered(ledger, "html")
+
+
+def test_the_page_shows_source_findings_maps_and_memory(page):
+    found = parsed(page)
+    lines = [a["class"] for tag, a in found.seen if tag == "div" and "data-line" in a]
+    assert "line error" in lines or "line warning" in lines
+    cards = [a for tag, a in found.seen if tag == "div" and a.get("class", "").startswith("card ")]
+    assert [card["data-line"] for card in cards] == ["15", "19"]
+    assert "<mark>t</mark>" in page
+    assert "coloured: read, and never written" in page
+    assert "coloured: touched" in page  # the access patterns of dst and data1
+    assert "SBUF over" in page
+    assert ">scale: 4 bytes per partition" in page
+    assert "nisa.tensor_scalar(dst=e[:, 0:32], data=e[:, 32:64]" in page
+
+
+def test_the_page_needs_nothing_else(page):
+    assert not re.search(r"https?://|src=[\"']|@import|url\(", page)
+
+
+def test_text_is_escaped(tmp_path):
+    ledger = Ledger()
+    kernel = KERNEL.replace("(rows, 1)", "(rows, 1 if rows < 99 else 2)")
+    check_file(write(tmp_path, kernel), None, CheckSettings(), ledger)
+    parsed(rendered(ledger, "html"))
+    assert "rows &lt; 99" in rendered(ledger, "html")
+
+
+def test_a_report_shows_itself_in_a_notebook():
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=out, src=t)
+        return out
+
+    report = nkisim.check(kernel, target="gen3")(np.ones((4, 8), np.float32))
+    text = report._repr_html_()
+    parsed(text)
+    assert "nkisim on gen3" in text
+    assert "M001" in text
+
+
+def test_two_cores_stand_beside_each_other():
+    races = [twin for twin in TWINS if twin.bad.__module__ == cores.__name__ and twin.cores == 2]
+    shown = []
+    for twin in races:
+        checked = nkisim.check(twin.launched(twin.bad), target="gen3")
+        text = checked(*twin.arguments(twin.inputs))._repr_html_()
+        parsed(text)
+        shown += re.findall(r'<table class="sides"><tr><th>(core \d)</th><th>(core \d)</th>', text)
+    assert ("core 0", "core 1") in shown or ("core 1", "core 0") in shown
+
+
+def test_maps_keep_every_marked_element():
+    rng = np.random.default_rng(0)
+    for shape in ((1, 1), (3, 7), (128, 512), (100, 333), (5, 3, 70)):
+        mask = rng.random(shape) < 0.01
+        mask.flat[-1] = True
+        picture = bitmap(mask, "marked")
+        flat = mask.reshape(shape[0], -1)
+        down, right = -(-flat.shape[0] // 64), -(-flat.shape[1] // 64)
+        for row, column in np.argwhere(flat):
+            assert picture.cells[row // down][column // right] == "1"
+        assert "".join(picture.cells).count("1") <= flat.sum()
+
+
+def test_an_access_pattern_is_drawn_element_by_element():
+    picture = pattern_bitmap((4, 8), ((8, 2), (2, 3)), 1)
+    assert picture.cells == ("01010100", "01010100", "00000000", "00000000")
+
+
+def chromium():
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
+def test_a_browser_puts_each_card_beside_its_line(page, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(page)
+    shot = tmp_path / "page.png"
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path / 'home'}",
+    ]
+    command = [chromium(), *options, "--window-size=1200,900"]
+    done = subprocess.run(
+        [*command, "--dump-dom", f"file://{file}"], capture_output=True, text=True, timeout=120
+    )
+    cards = re.findall(r'class="card \w+" data-line="(\d+)" style="([^"]*)"', done.stdout)
+    tops = [float(re.search(r"top: ([\d.]+)px", style)[1]) for _, style in cards]
+    assert len(tops) >= 2
+    assert tops == sorted(tops)
+    assert tops[0] > 0  # beside its line, not at the head of the page
+    assert len(set(tops)) == len(tops)
+    subprocess.run(
+        [*command, f"--screenshot={shot}", f"file://{file}"], capture_output=True, timeout=120
+    )
+    assert shot.read_bytes().startswith(b"\x89PNG")

@@ -98,7 +98,8 @@ def first_product(t: Tile, x: Tile, right: Tile, k0: int, l0: int, lw: int, e: E
     k_dense = e.x_k < e.x_l
     inner = (lw, kw) if k_dense else (kw, lw)
     steps = (e.x_l, e.x_k) if k_dense else (e.x_k, e.x_l)
-    left = nl.ndarray((TILE, row_tiles(e.d), *inner), dtype=x.dtype, buffer=nl.sbuf)
+    left_shape = (TILE, row_tiles(e.d), inner[0], inner[1])
+    left = nl.ndarray(left_shape, dtype=x.dtype, buffer=nl.sbuf)
     for d0 in range(0, e.d, TILE):
         dw = min(TILE, e.d - d0)
         pattern = [[e.x_d, dw], [steps[0], inner[0]], [steps[1], inner[1]]]

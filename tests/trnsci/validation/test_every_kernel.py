@@ -8,12 +8,7 @@ from trnsci.core.device import neuron_device
 from trnsci.core.evidence import kernels_of
 from trnsci.validation import GENERATIONS, LIBRARIES, run_case
 
-LONG = {"block_jacobi_eigh"}  # tens of thousands of instructions: no smaller matrix needs blocks
-KERNELS = [
-    pytest.param(library, source.name, marks=[pytest.mark.slow] * (source.name in LONG))
-    for library in LIBRARIES
-    for source in kernels_of(library)
-]
+KERNELS = [(library, source.name) for library in LIBRARIES for source in kernels_of(library)]
 EVERY_KERNEL = pytest.mark.parametrize(("library", "kernel"), KERNELS)
 
 

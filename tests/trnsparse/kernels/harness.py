@@ -26,7 +26,8 @@ def run(kernel: Any, generation: str, *arguments: Any) -> Any:
     Nor may the checks of its source and of this call, which need no values.
     """
     checked = nkisim.check(kernel, target=generation, values=False)(*arguments)
-    assert checked.ok and not checked.findings, checked.findings
+    assert checked.ok, checked
+    assert checked.findings == []
     simulation = nkisim.simulate(kernel, strictness="strict", target=generation)
     out = simulation(*arguments)
     assert not simulation.report.findings, simulation.report.findings

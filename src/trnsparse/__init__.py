@@ -53,6 +53,7 @@ from trnsparse.masks import (
     local_window_mask,
 )
 from trnsparse.orderings import BlockOrdering, bandwidth, block_ordering, permuted, rcm
+from trnsparse.pictures import plot_pattern
 from trnsparse.preconditioners import (
     amg_preconditioner,
     block_jacobi_preconditioner,
@@ -120,6 +121,7 @@ __all__ = [
     "multiply",
     "nnz_per_row",
     "permuted",
+    "plot_pattern",
     "power",
     "power_iteration",
     "power_iteration_bsr",

@@ -6,8 +6,7 @@ Elsewhere the order is found first and the values follow by it, which torch can 
 
 from __future__ import annotations
 
-from typing import Any
-
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,15 @@ from trnsci.core.eager import readable
 from trnsparse._index import expanded, group_sums, keys_of, loops, pointers, stable_order
 from trnsparse._patterns import Pattern
 
-__all__ = ["blocked", "compressed", "ordered", "row_places", "turned", "unblocked", "united"]
+__all__ = [
+    "compressed",
+    "densified",
+    "movable",
+    "ordered",
+    "row_places",
+    "turned",
+    "united",
+]
 
 _NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -52,7 +59,7 @@ def compressed(
 ) -> tuple[Tensor, Pattern]:
     """Return coordinates by rows, columns in order; entries that come twice are added."""
     native = loops()
-    if native is None or not _movable(values, rows):
+    if native is None or not movable(values, rows):
         pattern, groups = united(keys_of(rows, columns, shape[1]), shape, columns.dtype)
         return group_sums(values, groups, pattern.entries), pattern
     entries = values.shape[0]
@@ -75,7 +82,7 @@ def compressed(
 def turned(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
     """Return the entries of the transpose, and its pattern."""
     native = loops()
-    if native is None or "transposed" in vars(pattern) or not _movable(values, pattern.indices):
+    if native is None or "transposed" in vars(pattern) or not movable(values, pattern.indices):
         flipped, order = pattern.transposed
         return values.index_select(-1, order), flipped
     found = torch.empty(pattern.columns + 1, dtype=pattern.pointers.dtype)
@@ -85,71 +92,19 @@ def turned(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
     return moved, Pattern(found, indices, (pattern.columns, pattern.rows))
 
 
-def blocked(values: Tensor, pattern: Pattern, size: int) -> tuple[Tensor, Pattern]:
-    """Return the blocks (..., nb, size, size) that entries by rows lie in, and where these are."""
-    grid = (-(-pattern.rows // size), -(-pattern.columns // size))
+def densified(values: Tensor, pattern: Pattern) -> Tensor:
+    """Return the dense matrix of entries by rows; those that come twice are added."""
     native = loops()
-    if native is not None and pattern.entries and _movable(values, pattern.indices):
-        return _blocked_by_scipy(native, values, pattern, size, grid)
-    rows, columns = pattern.row_indices.to(torch.int64), pattern.indices.to(torch.int64)
-    block_rows = torch.div(rows, size, rounding_mode="floor")
-    block_columns = torch.div(columns, size, rounding_mode="floor")
-    blocks, places = united(
-        keys_of(block_rows, block_columns, grid[1]), grid, pattern.indices.dtype
-    )
-    inside = (rows - block_rows * size) * size + (columns - block_columns * size)
-    flat = group_sums(values, places * size**2 + inside, blocks.entries * size**2)
-    return flat.reshape(*values.shape[:-1], blocks.entries, size, size), blocks
-
-
-def _blocked_by_scipy(
-    native: Any, values: Tensor, pattern: Pattern, size: int, grid: tuple[int, int]
-) -> tuple[Tensor, Pattern]:
-    rows, columns = grid[0] * size, grid[1] * size
-    starts = pattern.pointers
-    if rows > pattern.rows:  # rows that are not there have no entries
-        starts = torch.cat([starts, starts[-1:].expand(rows - pattern.rows)])
-    begin, indices = array_of(starts), array_of(pattern.indices)
-    count = native.csr_count_blocks(rows, columns, size, size, begin, indices)
-    found = torch.zeros(grid[0] + 1, dtype=starts.dtype)
-    block_columns = torch.zeros(count, dtype=starts.dtype)
-    blocks = values.new_zeros(count, size, size)
-    places = tuple(array_of(t) for t in (found, block_columns))
+    if native is None or not movable(values, pattern.indices):
+        flat = values.new_zeros(*values.shape[:-1], pattern.rows * pattern.columns)
+        return flat.index_add(-1, pattern.keys, values).reshape(*values.shape[:-1], *pattern.shape)
     data = array_of(values.contiguous())
-    native.csr_tobsr(
-        rows, columns, size, size, begin, indices, data, *places, array_of(blocks).ravel()
-    )
-    if not native.csr_has_sorted_indices(grid[0], *places):
-        order = torch.arange(count, dtype=starts.dtype)
-        native.csr_sort_indices(grid[0], *places, array_of(order))
-        blocks = blocks.index_select(0, order)
-    return blocks, Pattern(found, block_columns, grid)
+    dense = np.zeros(pattern.shape, data.dtype)  # memory that the system has cleared already
+    native.csr_todense(*pattern.shape, *pattern.arrays, data, dense)
+    return torch.from_numpy(dense)
 
 
-def unblocked(
-    blocks: Tensor, pattern: Pattern, shape: tuple[int, int]
-) -> tuple[Tensor, Pattern, Tensor]:
-    """Return the entries of blocks by rows, their pattern, and where in ``blocks`` each was.
-
-    Zeros are left out, and so is what lies outside of ``shape``.
-    """
-    size = blocks.shape[-1]
-    place = blocks.detach().reshape(-1).ne(0).nonzero().squeeze(-1)
-    block = torch.div(place, size * size, rounding_mode="floor")
-    inside = place - block * size * size
-    row = torch.div(inside, size, rounding_mode="floor")
-    rows = pattern.row_indices[block] * size + row
-    columns = pattern.indices[block] * size + (inside - row * size)
-    kept = (rows < shape[0]) & (columns < shape[1])
-    if not bool(kept.all()):
-        place, rows, columns = place[kept], rows[kept], columns[kept]
-    dtype = pattern.indices.dtype
-    found, order = ordered(rows.to(dtype), columns.to(dtype), shape)
-    place = place[order]
-    return blocks.reshape(-1).index_select(0, place), found, place
-
-
-def _movable(values: Tensor, indices: Tensor) -> bool:
+def movable(values: Tensor, indices: Tensor) -> bool:
     """Return whether values may move outside of torch's sight."""
     return (
         values.ndim == 1

@@ -56,6 +56,11 @@ def pointers(rows: Tensor, size: int) -> Tensor:
 def expanded(pointers: Tensor, size: int) -> Tensor:
     """Return the row of each of ``size`` entries."""
     rows = pointers.numel() - 1
+    native = loops()
+    if native is not None and unwatched(pointers):
+        found = torch.empty(size, dtype=pointers.dtype)
+        native.expandptr(rows, array_of(pointers), array_of(found))
+        return found
     names = torch.arange(rows, dtype=pointers.dtype, device=pointers.device)
     return torch.repeat_interleave(names, counted(pointers), output_size=size)
 

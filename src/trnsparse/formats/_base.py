@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree
 from trnsci.core.errors import FlagError, OperandError
-from trnsparse._conversions import turned
+from trnsparse._conversions import densified, turned
 from trnsparse._dispatch import run_spmm
 from trnsparse._patterns import Pattern
 
@@ -170,7 +170,7 @@ class SparseMatrix(ABC):
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix by columns."""
-        return format_named("csc")._of(*turned(*self._by_rows())).sum_duplicates()
+        return format_named("csc")._of(*turned(*self._by_rows()))
 
     def to_bsr(self, block_size: int = 128, threshold: float = 0.0) -> BSRMatrix:
         """Return the matrix in dense blocks, without those whose entries are within threshold."""
@@ -182,10 +182,7 @@ class SparseMatrix(ABC):
 
     def to_dense(self) -> Tensor:
         """Return the dense matrix; entries stored twice are added."""
-        values, pattern = self._by_rows()
-        rows, columns = self.shape
-        flat = values.new_zeros(*values.shape[:-1], rows * columns)
-        return flat.index_add(-1, pattern.keys, values).reshape(*values.shape[:-1], rows, columns)
+        return densified(*self._by_rows())
 
     def to_scipy(self) -> Any:
         """Return SciPy's sparse array of the same format, on the same memory where it can."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
-from trnsparse._conversions import blocked, unblocked
+from trnsparse._blocking import blocked, unblocked
 from trnsparse._dense import check_threshold, nonzero_blocks
 from trnsparse._dispatch import run_bsr_spmm
 from trnsparse._patterns import Pattern, pattern_of
@@ -29,7 +29,7 @@ class BSRMatrix(SparseMatrix, format="bsr"):
 
     Args:
         blocks: Stored blocks, (nb, b, b); (..., nb, b, b) for a batch of matrices on one pattern.
-        block_col_indices: The block column of each, (nb,), int64 or int32.
+        block_col_indices: The block column of each, (nb,), int64 or int32, in any order in a row.
         block_row_ptrs: Where each block row begins and the last one ends, (ceil(m / b) + 1,).
         shape: Rows and columns of elements. Where they are no multiples of ``block_size``, the
             last blocks reach over the edge; what lies there must be finite, and has no effect.
@@ -102,6 +102,8 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         check_threshold("from_csr", threshold)
         blocks, pattern = blocked(csr.values, csr.pattern, size)
         made = cls._of(blocks, pattern, csr.shape)
+        if threshold == 0 and bool((csr.values.detach() != 0).all()):
+            return made
         kept = blocks.detach().abs().flatten(-2).amax(-1) > threshold if pattern.entries else None
         while kept is not None and kept.ndim > 1:
             kept = kept.any(0)
@@ -235,4 +237,6 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         """Return torch's BSR tensor, or its CSR tensor where blocks reach over the edge."""
         if any(length % self.block_size for length in self.shape):
             return self.to_csr().to_torch_sparse()
-        return as_torch_bsr(self.blocks, self.pattern, narrow=False)
+        pattern, order = self.pattern.sorted  # as torch wants the columns of a row
+        blocks = self.blocks if order is None else self.blocks.index_select(-3, order)
+        return as_torch_bsr(blocks, pattern, narrow=False)

@@ -1,0 +1,300 @@
+"""How fast trnsparse is beside scipy.sparse and torch.sparse, in one run.
+
+    python benchmarks/bench_sparse.py               print the table
+    python benchmarks/bench_sparse.py --threads 4   with so many threads for torch
+    python benchmarks/bench_sparse.py --cuda        on a CUDA device, beside torch.sparse alone
+    python benchmarks/bench_sparse.py --only spmm   rows whose name has the word
+    python benchmarks/bench_sparse.py --record      also append to benchmarks/results/
+
+The rival of a row is the faster of both libraries on the same data, torch.sparse with its usual
+int64 indices and with the int32 that MKL reads. Goals: conversions 1.2 times the rival, products
+1.05 times; blocks of 128 and attention over blocks a third of torch's time. Calls of a few
+microseconds are judged by what we add to them. Contenders take turns, so that noise is shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+import torch
+from runner import Timing, measure, record, show
+from torch import Tensor
+
+import trnsparse as ts
+
+Call = Callable[[], object]
+Row = tuple[str, str, str, str]
+
+SIZES, DENSITIES, WIDTHS = (256, 1024, 4096), (0.001, 0.01, 0.1), (1, 32, 128)
+BLOCK_GRIDS = ((4, 0.25, 128), (8, 0.1, 128), (8, 0.25, 256), (8, 0.5, 256), (16, 0.25, 256))
+TURN_S, ROUNDS = 3e-3, 9
+# Below this a call is mostly its own overhead, and what is added to it counts.
+SMALL_S = 60e-6
+GOAL_ADDED_US = 5.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One task with our call, those of the rivals, and the ratio that is the goal."""
+
+    name: str
+    ours: Call
+    rivals: dict[str, Call]
+    goal: float
+
+
+def matrices(size: int, density: float, device: str) -> tuple[ts.CSRMatrix, sp.csr_array, Tensor]:
+    """Return one random matrix in our format, SciPy's and torch's."""
+    rng = np.random.default_rng(0)
+    found = sp.random_array((size, size), density=density, format="csr", rng=rng, dtype=np.float32)
+    ours = ts.from_scipy(found).to(device)
+    wide = ours.row_ptrs.long(), ours.col_indices.long(), ours.values
+    return ours, found, torch.sparse_csr_tensor(*wide, ours.shape)
+
+
+def narrowed(tensor: Tensor) -> Tensor:
+    """Return a CSR tensor with the indices that MKL reads."""
+    parts = tensor.crow_indices().int(), tensor.col_indices().int(), tensor.values()
+    return torch.sparse_csr_tensor(*parts, tensor.shape)
+
+
+def conversions(device: str) -> Iterator[Problem]:
+    for size, density in ((1024, 0.01), (1024, 0.1), (4096, 0.01)):
+        A, S, T = matrices(size, density, device)
+        name = f"{size}, {density:.1%}"
+        dense = A.to_dense()
+        rng = np.random.default_rng(1)
+        order = torch.from_numpy(rng.permutation(A.nnz)).to(device)
+        coo = A.to_coo()
+        C = ts.COOMatrix(coo.values[order], coo.row_indices[order], coo.col_indices[order], A.shape)
+        places = torch.stack([C.row_indices, C.col_indices]).long()
+        rivals: dict[str, Call] = {"torch": lambda d=dense: d.to_sparse_csr()}
+        on_cpu = device == "cpu"
+        if on_cpu:
+            array = dense.numpy()
+            rivals["scipy"] = lambda d=array: sp.csr_array(d)
+        yield Problem(f"from_dense {name}", lambda d=dense: ts.from_dense(d), rivals, 1.2)
+
+        def from_coo(p=places, v=C.values, s=A.shape):
+            return torch.sparse_coo_tensor(p, v, s).coalesce().to_sparse_csr()
+
+        rivals = {"torch": from_coo}
+        if on_cpu:
+            K = C.to_scipy()
+            rivals["scipy"] = lambda K=K: sp.coo_array((K.data, K.coords), K.shape).tocsr()
+
+        def to_csr(C=C):
+            return ts.COOMatrix(
+                C.values, C.row_indices, C.col_indices, C.shape, validate=False
+            ).to_csr()
+
+        yield Problem(f"coo to csr {name}", to_csr, rivals, 1.2)
+
+        def fresh(A=A):  # a matrix about which nothing is known yet
+            return ts.CSRMatrix(
+                A.values, A.col_indices.view(-1), A.row_ptrs.view(-1), A.shape, validate=False
+            )
+
+        rivals = {"torch": lambda T=T: T.to_sparse_csc()}
+        if on_cpu:
+            rivals["scipy"] = lambda S=S: S.tocsc()
+        yield Problem(f"csr to csc {name}", lambda f=fresh: f().to_csc(), rivals, 1.2)
+        rivals = {"torch": lambda T=T: T.to_sparse_coo()}
+        if on_cpu:
+            rivals["scipy"] = lambda S=S: S.tocoo()
+        yield Problem(f"csr to coo {name}", lambda f=fresh: f().to_coo(), rivals, 1.2)
+        rivals = {"torch": lambda T=T: T.to_dense()}
+        if on_cpu:
+            rivals["scipy"] = lambda S=S: S.toarray()
+        yield Problem(f"csr to dense {name}", lambda f=fresh: f().to_dense(), rivals, 1.2)
+        rivals = {"torch": lambda T=T: T.to_sparse_bsr((32, 32))}
+        if on_cpu:
+            rivals["scipy"] = lambda S=S: S.tobsr((32, 32))
+        yield Problem(f"csr to bsr 32 {name}", lambda f=fresh: f().to_bsr(32), rivals, 1.2)
+
+
+def products(device: str) -> Iterator[Problem]:
+    for size in SIZES:
+        for density in DENSITIES:
+            if size == 4096 and density > 0.05:
+                continue
+            A, S, T = matrices(size, density, device)
+            N = narrowed(T)
+            for width in WIDTHS:
+                B = torch.randn(size, width, device=device)
+                B = B[:, 0].contiguous() if width == 1 else B
+                rivals: dict[str, Call] = {
+                    "torch": lambda T=T, B=B: T @ B,
+                    "torch int32": lambda N=N, B=B: N @ B,
+                }
+                if device == "cpu":
+                    array = B.numpy()
+                    rivals["scipy"] = lambda S=S, b=array: S @ b
+                kind = "spmv" if width == 1 else "spmm"
+                yield Problem(
+                    f"{kind} {size}, {density:.1%}, {width}", lambda A=A, B=B: A @ B, rivals, 1.05
+                )
+
+
+def gradients(device: str) -> Iterator[Problem]:
+    for size, density, width in ((1024, 0.01, 32), (4096, 0.01, 32)):
+        A, _, _ = matrices(size, density, device)
+        values = A.values.clone().requires_grad_()
+        B = torch.randn(size, width, device=device, requires_grad=True)
+        coo = A.to_coo()
+        places = torch.stack([coo.row_indices, coo.col_indices])
+
+        def ours(A=A, v=values, B=B):
+            (A.with_values(v) @ B).sum().backward()
+
+        def torchs(p=places, v=values, B=B, s=A.shape):
+            torch.sparse.mm(torch.sparse_coo_tensor(p, v, s, is_coalesced=True), B).sum().backward()
+
+        yield Problem(
+            f"forward and backward {size}, {density:.1%}, {width}", ours, {"torch": torchs}, 1.05
+        )
+
+
+def blocks(device: str) -> Iterator[Problem]:
+    for grid, density, width in BLOCK_GRIDS:
+        generator = torch.Generator().manual_seed(0)
+        kept = torch.rand(grid, grid, generator=generator) < density
+        kept[0, 0] = True
+        rows, columns = kept.nonzero(as_tuple=True)
+        pointers = torch.zeros(grid + 1, dtype=torch.int64)
+        pointers[1:] = torch.bincount(rows, minlength=grid).cumsum(0)
+        data = torch.randn(rows.numel(), 128, 128, generator=generator)
+        A = ts.BSRMatrix(data, columns, pointers, (grid * 128, grid * 128)).to(device)
+        T = A.to_torch_sparse()
+        B = torch.randn(grid * 128, width, device=device)
+        yield Problem(
+            f"bsr spmm {grid} x {grid} blocks, {density:.0%}, {width}",
+            lambda A=A, B=B: A @ B,
+            {"torch": lambda T=T, B=B: T @ B},
+            1 / 3,
+        )
+
+
+def attention(device: str) -> Iterator[Problem]:
+    heads, tokens, width, block = 8, 2048, 64, 128
+    generator = torch.Generator().manual_seed(0)
+    Q, K, V = (
+        torch.randn(1, heads, tokens, width, generator=generator).to(device) for _ in range(3)
+    )
+    mask = ts.local_window_mask(tokens, block, 1)
+    seen = torch.arange(tokens, device=device) // block
+    dense = (seen[:, None] - seen[None, :]).abs() <= 1
+    usual = torch.nn.functional.scaled_dot_product_attention
+    yield Problem(
+        f"attention {tokens} tokens, window 1",
+        lambda: ts.block_sparse_attention(Q, K, V, mask),
+        {"torch, dense mask": lambda: usual(Q, K, V, attn_mask=dense)},
+        1 / 3,
+    )
+
+
+def solutions(device: str) -> Iterator[Problem]:
+    if device != "cpu":
+        return
+    n = 64
+    one = sp.diags_array([-np.ones(n - 1), 2 * np.ones(n), -np.ones(n - 1)], offsets=(-1, 0, 1))
+    eye = sp.eye_array(n)
+    S = (sp.kron(one, eye) + sp.kron(eye, one)).tocsr()
+    A, b = ts.from_scipy(S), np.ones(n * n)
+    x = torch.from_numpy(b)
+    lower = sp.tril(S).tocsr()
+    L = ts.from_scipy(lower)
+    pairs: dict[str, tuple[Call, Call]] = {
+        "cg, Laplacian 64 x 64": (
+            lambda: ts.cg(A, x, tol=1e-8),
+            lambda: spl.cg(S, b, rtol=1e-8),
+        ),
+        "spsolve, Laplacian 64 x 64": (
+            lambda: ts.spsolve(A, x),
+            lambda: spl.splu(S.tocsc()).solve(b),
+        ),
+        "sptrsv, Laplacian 64 x 64": (
+            lambda: ts.sptrsv(L, x),
+            lambda: spl.spsolve_triangular(lower, b),
+        ),
+        "spgemm, Laplacian 64 x 64": (lambda: A @ A, lambda: S @ S),
+    }
+    for name, (ours, scipys) in pairs.items():
+        yield Problem(name, ours, {"scipy": scipys}, 1.2)
+
+
+GROUPS = (conversions, products, gradients, blocks, attention, solutions)
+
+
+def repeated(call: Call, times: int, device: str) -> Call:
+    """Return a call that makes ``times`` calls and waits for the device."""
+
+    def run() -> None:
+        for _ in range(times):
+            call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return run
+
+
+def timings_of(problem: Problem, device: str) -> tuple[str, dict[str, Timing]]:
+    """Return the fastest rival, and its seconds per call and ours beside it."""
+    once = measure({"": repeated(problem.ours, 1, device)}, rounds=3)[""].p50
+    times = max(1, min(300, int(TURN_S / once)))
+    duels = {}
+    for name, rival in problem.rivals.items():
+        pair = {"trnsparse": problem.ours, name: rival}
+        measured = measure({k: repeated(f, times, device) for k, f in pair.items()}, ROUNDS)
+        duels[name] = {
+            k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()
+        }
+    fastest = min(duels, key=lambda name: duels[name][name].p50)
+    return fastest, duels[fastest]
+
+
+def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
+    """Return a row: the ratio to the rival, or what we add to a call of a few microseconds."""
+    ours, best = timings["trnsparse"].p50, timings[rival].p50
+    if best < SMALL_S and problem.goal > 1:
+        added = (ours - best) * 1e6
+        shown, goal = f"{best * 1e6:.1f} {added:+.1f} us ({rival})", f"+ {GOAL_ADDED_US:.0f} us"
+        over = added > GOAL_ADDED_US
+    else:
+        shown = f"{ours / best:.3f} of {best * 1e6:.0f} us ({rival})"
+        goal, over = f"{problem.goal:.2f}", ours / best > problem.goal
+    return (problem.name, shown, goal, "over" if over else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    warnings.filterwarnings("ignore", message="Sparse")
+    device = "cuda" if options.cuda else "cpu"
+    machine = torch.cuda.get_device_name() if options.cuda else "CPU"
+    print(f"{machine}, float32, torch {torch.__version__}, threads {options.threads}")
+    rows: list[Row] = []
+    for group in GROUPS:
+        for problem in group(device):
+            if options.only not in problem.name:
+                continue
+            rival, timings = timings_of(problem, device)
+            rows.append(row_of(problem, rival, timings))
+            if options.record:
+                record("sparse", f"{problem.name} float32 {machine}", timings)
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

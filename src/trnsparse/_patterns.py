@@ -6,9 +6,11 @@ narrow indices and the checks, each computed once when somebody first asks.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Generic, TypeVar, overload
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 import torch
 from torch import Tensor
@@ -16,12 +18,22 @@ from torch import Tensor
 from trnsci.core.arrays import array_of
 from trnsparse._index import expanded, is_canonical, keys_of, stable_order, transposed_order
 
-__all__ = ["Pattern", "pattern_of"]
+__all__ = ["Pattern", "found_once", "pattern_of", "quieten"]
 
 _INT32_MAX = torch.iinfo(torch.int32).max
 
 
 T = TypeVar("T")
+
+
+@cache
+def quieten() -> None:
+    """Have torch say once, unheard, that its compressed layouts are new."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = torch.zeros(1, dtype=torch.int64)
+        torch.sparse_csr_tensor(torch.tensor([0, 1]), one, torch.ones(1), (1, 1))
+        torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))
 
 
 class found_once(Generic[T]):
@@ -56,13 +68,21 @@ class Pattern:
         pointers: Where each row begins and the last one ends, (rows + 1,).
         indices: The column of each entry.
         shape: Rows and columns.
+        rows, columns, entries: How many there are.
     """
 
     def __init__(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
         self.pointers = pointers
         self.indices = indices
         self.shape = shape
-        self._versions = (_version(pointers), _version(indices))
+        self.rows, self.columns = shape
+        self.entries = indices.shape[0]
+        # Inside a graph and of tensors for inference there is no telling whether they change.
+        self._constant = (
+            torch.compiler.is_compiling() or pointers.is_inference() or indices.is_inference()
+        )
+        self._versions = (-1, -1) if self._constant else (pointers._version, indices._version)
+        self._as_torch: tuple[ReferenceType[Tensor], Tensor] | None = None
 
     def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
         """Return whether this is still the pattern of these tensors."""
@@ -70,23 +90,19 @@ class Pattern:
             pointers is self.pointers
             and indices is self.indices
             and shape == self.shape
-            and self._versions == (_version(pointers), _version(indices))
+            and (self._constant or self._versions == (pointers._version, indices._version))
         )
 
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.shape[0]
-
-    @property
-    def columns(self) -> int:
-        """Number of columns."""
-        return self.shape[1]
-
-    @property
-    def entries(self) -> int:
-        """Number of stored entries."""
-        return self.indices.numel()
+    def as_torch(self, values: Tensor) -> Tensor:
+        """Return torch's CSR tensor on the memory of ``values``, the last one where it serves."""
+        kept = self._as_torch
+        if kept is None or kept[0]() is not values:
+            quieten()
+            made = torch.sparse_csr_tensor(
+                *self.narrow, values.detach(), self.shape, check_invariants=False
+            )
+            kept = self._as_torch = (ref(values), made)
+        return kept[1]
 
     @found_once
     def row_indices(self) -> Tensor:
@@ -128,12 +144,6 @@ class Pattern:
     def arrays(self) -> tuple[object, object]:
         """Pointers and indices as NumPy arrays, for patterns on a CPU."""
         return array_of(self.pointers), array_of(self.indices)
-
-
-def _version(tensor: Tensor) -> int:
-    if torch.compiler.is_compiling() or tensor.is_inference():
-        return -1
-    return tensor._version
 
 
 _KNOWN: WeakValueDictionary[tuple[int, int], Pattern] = WeakValueDictionary()

@@ -8,8 +8,6 @@ sparse one.
 
 from __future__ import annotations
 
-import warnings
-from functools import cache
 from typing import Any
 
 import torch
@@ -17,21 +15,21 @@ from torch import Tensor
 
 from trnsci.core.arguments import broadcast
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import untracked
+from trnsci.core.eager import readable, untracked
 from trnsparse._index import loops
-from trnsparse._patterns import Pattern
+from trnsparse._patterns import Pattern, quieten
 
 __all__ = ["as_torch_bsr", "as_torch_csc", "as_torch_csr", "csr_product", "sampled_product"]
 
 _NARROW = (torch.float16, torch.bfloat16)
 _NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
-# Measured on one core of an x86-64 with AVX-512. MKL, behind torch, reads int32 indices and wins
-# as soon as rows have several entries; with few entries in a row and a wide right-hand side, and
-# where a call is all overhead, SciPy's plain loop does.
-_CALL = 4_000
+# Measured on one core of an x86-64 with AVX-512. MKL, behind torch, reads int32 indices and is the
+# faster one, but for few entries in a row beside many columns, where SciPy's plain loop is; in a
+# small product that does not repay the way there.
 _SHORT_ROW = 8
-_NARROW_RIGHT = 16
+_WIDE_RIGHT = 32
+_WORTH = 100_000
 
 
 def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
@@ -42,10 +40,10 @@ def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
         pattern: Where they are.
         b: The dense operand, of the same dtype on the same device.
     """
-    if b.ndim == 1:
-        return _vector_product(values, pattern, b)
-    if values.ndim == 1 and b.ndim == 2:
+    if values.ndim == 1 and b.ndim <= 2:
         return _product(values, pattern, b)
+    if b.ndim == 1:
+        return csr_product(values, pattern, b.unsqueeze(-1)).squeeze(-1)
     if values.ndim == 1:  # one matrix: the columns of all right-hand sides side by side
         wide = b.movedim(-2, 0)
         flat = _product(values, pattern, wide.reshape(b.shape[-2], -1))
@@ -64,12 +62,6 @@ def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
     if not each:
         return b.new_zeros(*batch, pattern.rows, b.shape[-1])
     return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
-
-
-def _vector_product(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:
-    if values.ndim == 1 and untracked(values) and untracked(x) and x.dtype not in _NARROW:
-        return _by_kernel(values, pattern, x)
-    return csr_product(values, pattern, x.unsqueeze(-1)).squeeze(-1)
 
 
 def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
@@ -92,6 +84,11 @@ def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
 
 
 def _product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+    """Return the product of one matrix with a vector or a matrix."""
+    if readable(values, b):
+        return _on_cpu(values, pattern, b)
+    if b.ndim == 1:
+        return _product(values, pattern, b.unsqueeze(-1)).squeeze(-1)
     if b.dtype in _NARROW:  # sums of float16 and bfloat16 are rounded once
         return _product(values.float(), pattern, b.float()).to(b.dtype)
     if untracked(values) and untracked(b):
@@ -174,44 +171,47 @@ def _sampled_gathered(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
 
 
 def _by_kernel(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
-    """Return a product of tensors that nobody watches, by the kernel of the rule."""
-    if not pattern.entries or not b.numel() or not pattern.rows:
+    """Return a product of tensors that nobody watches, wherever they are."""
+    if b.is_cpu:
+        return _on_cpu(values, pattern, b)
+    if not pattern.entries or not b.numel():
         return b.new_zeros(pattern.rows, *b.shape[1:])
-    if values.dtype not in _NATIVE or values.is_conj() or b.is_conj():
+    return pattern.as_torch(values.resolve_conj()) @ b.resolve_conj()
+
+
+def _on_cpu(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+    """Return a product on a CPU, by the kernel of the measured rule."""
+    dtype, entries, rows = values.dtype, pattern.entries, pattern.rows
+    if dtype not in _NATIVE:
+        if dtype in _NARROW:
+            return _on_cpu(values.float(), pattern, b.float()).to(dtype)
+        wide = b if b.ndim == 2 else b.unsqueeze(-1)
+        return _gathered(values, pattern, wide).reshape(rows, *b.shape[1:])
+    if not entries:
+        return b.new_zeros(rows, *b.shape[1:])
+    if dtype.is_complex:
         values, b = values.resolve_conj(), b.resolve_conj()
-        if values.dtype not in _NATIVE:
-            return _gathered(values, pattern, b) if b.ndim == 2 else _lone(values, pattern, b)
-    width = 1 if b.ndim == 1 else b.shape[1]
-    if b.is_cpu and loops() is not None and _scipy_is_faster(pattern, width):
+    if b.ndim == 1:
+        return torch.mv(pattern.as_torch(values), b)
+    width = b.shape[1]
+    if _scipy_is_faster(rows, entries, width) and loops() is not None:
         return _by_scipy(values, pattern, b, width)
-    return as_torch_csr(values, pattern) @ b
+    return torch.mm(pattern.as_torch(values), b) if width else b.new_zeros(rows, 0)
 
 
-def _lone(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:
-    return _gathered(values, pattern, x.unsqueeze(-1)).squeeze(-1)
-
-
-def _scipy_is_faster(pattern: Pattern, width: int) -> bool:
-    entries = pattern.entries
-    if entries < _CALL:
-        return entries * width < 64 * _CALL or entries < _SHORT_ROW * pattern.rows
-    if torch.get_num_threads() > 1 or width <= _NARROW_RIGHT:
+def _scipy_is_faster(rows: int, entries: int, width: int) -> bool:
+    if width <= _WIDE_RIGHT or entries >= _SHORT_ROW * rows or entries * width < _WORTH:
         return False
-    return entries < _SHORT_ROW * pattern.rows
+    return torch.get_num_threads() == 1
 
 
 def _by_scipy(values: Tensor, pattern: Pattern, b: Tensor, width: int) -> Tensor:
     pointers, indices = pattern.arrays
     b = b.contiguous()
     result = b.new_zeros(pattern.rows, *b.shape[1:])
-    data, right, out = (array_of(t.detach()) for t in (values.contiguous(), b, result))
+    data, right, out = array_of(values.contiguous()), array_of(b), result.numpy()
     native = loops()
-    if b.ndim == 1:
-        native.csr_matvec(*pattern.shape, pointers, indices, data, right, out)
-    else:
-        native.csr_matvecs(
-            *pattern.shape, width, pointers, indices, data, right.ravel(), out.ravel()
-        )
+    native.csr_matvecs(*pattern.shape, width, pointers, indices, data, right.ravel(), out.ravel())
     return result
 
 
@@ -227,31 +227,21 @@ def _sampled_by_kernel(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
 
 def as_torch_csr(values: Tensor, pattern: Pattern, narrow: bool = True) -> Tensor:
     """Return the torch.sparse_csr tensor on the memory of ``values``, without checks."""
-    _quieten()
+    quieten()
     pointers, indices = pattern.narrow if narrow else (pattern.pointers, pattern.indices)
     return torch.sparse_csr_tensor(pointers, indices, values, pattern.shape, check_invariants=False)
 
 
 def as_torch_csc(values: Tensor, by_columns: Pattern) -> Tensor:
     """Return the torch.sparse_csc tensor on the memory of ``values``, without checks."""
-    _quieten()
+    quieten()
     places, shape = (by_columns.pointers, by_columns.indices), (by_columns.columns, by_columns.rows)
     return torch.sparse_csc_tensor(*places, values, shape, check_invariants=False)
 
 
 def as_torch_bsr(blocks: Tensor, pattern: Pattern, narrow: bool = True) -> Tensor:
     """Return the torch.sparse_bsr tensor on the memory of ``blocks``, without checks."""
-    _quieten()
+    quieten()
     pointers, indices = pattern.narrow if narrow else (pattern.pointers, pattern.indices)
     shape = tuple(size * blocks.shape[-1] for size in pattern.shape)
     return torch.sparse_bsr_tensor(pointers, indices, blocks, shape, check_invariants=False)
-
-
-@cache
-def _quieten() -> None:
-    """Have torch say once, unheard, that its compressed layouts are new."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        one = torch.zeros(1, dtype=torch.int64)
-        torch.sparse_csr_tensor(torch.tensor([0, 1]), one, torch.ones(1), (1, 1))
-        torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))

@@ -83,6 +83,7 @@ LIBRARY_SCRIPTS = {
     "df_mp2_pyscf.py": ("pyscf", "max |error|"),
     "muon.py": (None, "loss"),
     "scf.py": (None, "above the Hartree-Fock limit"),
+    "sparse_fock.py": (None, "max |error|"),
     "speech_enhancement.py": (None, "dB"),
     "syevd.py": (None, "passed"),
 }

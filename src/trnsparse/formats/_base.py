@@ -200,12 +200,11 @@ class SparseMatrix(ABC):
 
     def matmul(self, other: Tensor) -> Tensor:
         """Return the product with a dense vector (n,) or matrix (..., n, N)."""
-        name = type(self).__name__
-        agree(name, "the matrix", self._data, "the dense operand", other)
-        inner = other.shape[-2 if other.ndim > 1 else 0] if other.ndim else None
-        if inner != self.shape[1]:
+        agree("matmul", "the matrix", self._data, "the dense operand", other)
+        shape = other.shape
+        if not shape or (shape[0] if len(shape) == 1 else shape[-2]) != self.shape[1]:
             raise OperandError(
-                f"{name}: the inner dimensions of a product must agree, "
+                f"matmul: the inner dimensions of a product must agree, "
                 f"got {self.shape} and {tuple(other.shape)}"
             )
         return self._product(other)

@@ -198,7 +198,8 @@ def _rotated(even: Tensor, odd: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, T
 
 
 def _matvec(a: Tensor, v: Tensor) -> Tensor:
-    return a @ v
+    # Not a product to autocast: reflections are not made of bfloat16.
+    return (a * v.mT).sum(-1, keepdim=True)
 
 
 def _rank2_update(a: Tensor, u: Tensor, v: Tensor) -> Tensor:

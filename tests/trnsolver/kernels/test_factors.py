@@ -50,15 +50,21 @@ def assert_factored(a, factor):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [1, 2, 31, 127, 128, 129])
+@pytest.mark.parametrize("n", [1, 2, 31])
 def test_cholesky(n, generation):
+    a = definite(n, 1e4)
+    assert_factored(a, run(cholesky, generation, lower_only(a)[None], 1)[0])
+
+
+@pytest.mark.parametrize(("n", "generation"), [(127, "gen2"), (128, "gen3"), (129, "gen4")])
+def test_cholesky_around_a_block(n, generation):
     a = definite(n, 1e4)
     assert_factored(a, run(cholesky, generation, lower_only(a)[None], 1)[0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [255, 256, 257, 600])
+@pytest.mark.parametrize("n", [127, 128, 129, 255, 256, 257, 600])
 def test_cholesky_of_several_blocks(n, generation):
     a = definite(n, 1e4)
     assert_factored(a, run(cholesky, generation, lower_only(a)[None], 1)[0])
@@ -94,7 +100,7 @@ def assert_lu(a, p, lower, upper):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [1, 2, 3, 17, 64])
+@pytest.mark.parametrize("n", [1, 2, 3, 17])
 def test_lu(n, generation):
     a = np.random.default_rng(n).standard_normal((2, n, n)).astype(np.float32)
     found = run(lu, generation, a)
@@ -105,7 +111,7 @@ def test_lu(n, generation):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [127, 128, 129, 257])
+@pytest.mark.parametrize("n", [64, 127, 128, 129, 257])
 def test_lu_around_a_block(n, generation):
     a = np.random.default_rng(n).standard_normal((1, n, n)).astype(np.float32)
     assert_lu(a[0], *(x[0] for x in run(lu, generation, a)))
@@ -119,7 +125,7 @@ def test_lu_needs_exchanges():
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(
-    ("m", "n", "condition"), [(1, 1, 1), (5, 3, 10), (30, 30, 1e6), (60, 7, 1e3), (130, 20, 1e5)]
+    ("m", "n", "condition"), [(1, 1, 1), (5, 3, 10), (20, 20, 1e6), (130, 7, 1e3)]
 )
 def test_qr(m, n, condition, generation):
     a = general(m, n, condition)
@@ -148,7 +154,7 @@ def assert_svd(a, u, s, vh):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 2), (9, 5), (130, 6)])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 2), (9, 5)])
 def test_svd(m, n, generation):
     a = np.random.default_rng((m, n)).standard_normal((2, m, n)).astype(np.float32)
     tables = packed_tables(n + n % 2, 1)
@@ -180,7 +186,7 @@ def test_svd_of_matrices_near_singular(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("m", "n"), [(31, 31), (200, 64), (128, 128)])
+@pytest.mark.parametrize(("m", "n"), [(130, 6), (31, 31), (200, 64), (128, 128)])
 def test_svd_of_many_columns(m, n):
     a = np.random.default_rng((m, n)).standard_normal((m, n)).astype(np.float32)
     found = _launches.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)

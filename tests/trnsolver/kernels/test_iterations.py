@@ -29,7 +29,7 @@ def quintic_steps(a, steps, first, third, fifth):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (10, 20), (20, 10), (130, 40), (40, 129)])
+@pytest.mark.parametrize("shape", [(1, 1), (10, 20), (20, 10), (130, 40)])
 def test_signs_of_matrices(shape, generation):
     a = matrices(2, *shape)
     steps = 5
@@ -95,7 +95,7 @@ def systems(n, condition, batch=2):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("n", [1, 2, 20, 129])
+@pytest.mark.parametrize("n", [1, 20, 129])
 def test_conjugate_gradients(n, generation):
     a, b, x0 = systems(n, 10.0)
     x, residuals = run(conjugate_gradients, generation, lower_only(a), b, x0, 1e-5, 25)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from trnrand._transforms import is_transformed, transforms_off, values_of
 from trnrand.errors import ParameterError
 
 __all__ = [
@@ -67,6 +68,11 @@ def real(
     Raises:
         ParameterError: It is no number, or not in the range.
     """
+    if isinstance(value, Tensor) and is_transformed() and not value.is_complex():
+        with transforms_off():
+            within = values_of(value)
+            real(function, name, within, above=above, least=least, most=most, finite=finite)
+        return value.detach().to(torch.float64)
     if isinstance(value, Tensor) and value.ndim and not value.is_complex():
         # A copy, since the result may be written over it.
         number = value.detach().to(torch.float64, copy=True)

@@ -26,8 +26,10 @@ from trnrand._ahead import drawn_ahead
 from trnrand._dispatch import fill_stream, note_stream
 from trnrand._laws import Kind
 from trnrand._library import LIBRARY
+from trnrand._transforms import beneath, is_transformed
 from trnrand._words import has_triton
 from trnrand.defaults import get_default_generator
+from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 from trnsci.core.explanation import Step, note, recording
 
@@ -101,6 +103,8 @@ def distribution(
         def call(*args: Any, generator: Any = None, **options: Any) -> Tensor:
             if is_compiling():
                 return _traced(law, args, generator, options)
+            if is_transformed():
+                return _transformed(law, call, args, generator, options)
             if _dispatch_modes() or _function_modes():
                 return _watched(law, args, generator, options)
             if generator is None:
@@ -120,6 +124,32 @@ def distribution(
         return cast(Callable[_P, Tensor], call)
 
     return decorated
+
+
+def _transformed(
+    law: _Law,
+    call: Callable[..., Tensor],
+    args: tuple[Any, ...],
+    generator: Any,
+    options: dict[str, Any],
+) -> Tensor:
+    """Return the result of a call inside a transform of ``torch.func``."""
+    if generator is None:
+        generator = get_default_generator()
+    if options.get("out") is not None:
+        raise ParameterError(f"{law.name}: out must be None inside the transforms of torch.func")
+    if not isinstance(generator, Generator):
+        return law.function(*args, generator=generator, **options)  # which names the argument
+    names, size = list(options), _size(law, args)
+
+    def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
+        given = values[: len(args)] if not front else ((*front, *size),)
+        rest = dict(zip(names, values[len(args) :], strict=True))
+        return call(*given, generator=generator, **rest)
+
+    elementwise = law.leading == 0 and law.shape is None
+    batches = elementwise and size is not None and options.get("total") is None
+    return beneath(law.name, generator, draw, [*args, *options.values()], batches)
 
 
 def untraced(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:

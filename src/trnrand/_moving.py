@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -15,6 +15,7 @@ from trnrand._gammas import gammas
 from trnrand._pathwise import log_gamma_slope, moving
 from trnrand._requests import Request, prepared
 from trnrand._sampling import Sampler, sampled
+from trnrand._transforms import beneath
 from trnrand._words import Source
 from trnrand.generator import Generator
 
@@ -80,22 +81,31 @@ def place(request: Request) -> dict[str, Any]:
 
 
 def wide(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
-    """Return what a sampler makes for a request, in float64."""
-    return sampled(replace(request, dtype=torch.float64), noise, *parameters)
+    """Return what a sampler makes for a request, in float64, beneath the transforms of torch."""
+    asked = replace(request, dtype=torch.float64)
+
+    def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
+        return sampled(asked, noise, *values)
+
+    return beneath(request.function, request.generator, draw, parameters)
 
 
 def wide_pairs(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
     """Return two numbers of float64 per sample, in a last dimension."""
-    seconds = []
 
-    def first(source: Source, count: int, *values: Parameter) -> Tensor:
-        pairs = noise(source, count, *values)
-        seconds.append(pairs[:, 1])
-        return pairs[:, 0]
+    def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
+        seconds = []
 
-    one = wide(request, first, *parameters)
-    other = torch.cat(seconds).reshape(one.shape) if seconds else torch.empty_like(one)
-    return torch.stack([one, other], dim=-1)
+        def first(source: Source, count: int, *values: Parameter) -> Tensor:
+            pairs = noise(source, count, *values)
+            seconds.append(pairs[:, 1])
+            return pairs[:, 0]
+
+        one = wide(request, first, *values)
+        other = torch.cat(seconds).reshape(one.shape) if seconds else torch.empty_like(one)
+        return torch.stack([one, other], dim=-1)
+
+    return beneath(request.function, request.generator, draw, parameters)
 
 
 def moving_normals(

@@ -2,8 +2,9 @@
 
 Every function draws what the function of its name in ``trnrand`` draws, and the result has the
 derivatives by those parameters that are tensors: pathwise ones, in which the noise stays and the
-sample moves. Behind a rejection they are implicit. Higher derivatives and forward mode work, too.
-Arguments are those of the plain functions, without ``out``.
+sample moves. Behind a rejection they are implicit. Higher derivatives and forward mode work, too,
+and so do the transforms of ``torch.func``; what a draw means inside of ``vmap`` its ``randomness``
+says. Arguments are those of the plain functions, without ``out``.
 
 Example:
     >>> shape = torch.tensor(2.0, requires_grad=True)
@@ -35,6 +36,7 @@ from trnrand._moving import (
 )
 from trnrand._pathwise import log_gamma_slope, moving, truncated_slopes, von_mises_slope
 from trnrand._requests import prepared, prepared_vectors
+from trnrand._transforms import beneath, holds, shown
 from trnrand._words import Domain, Source
 from trnrand.circular import centred_angles, wrapped
 from trnrand.errors import ParameterError
@@ -79,10 +81,10 @@ def uniform(
     working = request.working
     bottom, top = (live(b, request, request.dtype) for b in (low, high))
     span = top.to(working) - bottom.to(working)
-    if not bool((bottom < top).all() and span.isfinite().all()):
+    if not (holds(bottom < top) and holds(span.isfinite())):
         raise ParameterError(
             f"uniform: low must be less than high and high - low finite in {request.dtype}, "
-            f"got {low} and {high}"
+            f"got {shown(low)} and {shown(high)}"
         )
     u = continuous.uniform(request.shape, dtype=request.dtype, **place(request))
     values = u.to(working) * span + bottom.to(working)
@@ -225,8 +227,10 @@ def truncated_normal(
         "high": plain(function, "high", high, finite=False),
     }
     *_, bottom, top = parameters.values()
-    if not torch.as_tensor(bottom < top).all():
-        raise ParameterError(f"{function}: low must be less than high, got {low} and {high}")
+    if not holds(torch.as_tensor(bottom < top)):
+        raise ParameterError(
+            f"{function}: low must be less than high, got {shown(low)} and {shown(high)}"
+        )
     request = prepared(function, size, dtype, generator, device, None, total, parameters)
 
     def noise(source: Source, count: int, low: Parameter, high: Parameter) -> Tensor:
@@ -383,12 +387,12 @@ def multivariate_normal(
     """Return vectors of ``trnrand.multivariate_normal`` that move with mean and covariance."""
     function = "multivariate_normal"
     means, spread = checked_covariance(function, detached(mean), detached(covariance))
-    if bool(torch.linalg.cholesky_ex(spread).info.any()):
+    if not holds(torch.linalg.cholesky_ex(spread).info == 0):
         raise ParameterError(f"{function}: covariance must be symmetric and positive definite")
     batch = {"mean": means[..., 0], "covariance": spread[..., 0, 0]}
     width = means.shape[-1]
     request = prepared_vectors(function, size, width, batch, dtype, generator, device, total)
-    z = standard_vectors(request)
+    z = beneath(function, request.generator, lambda *_: standard_vectors(request), ())
     both = live(covariance, request)
     factor = torch.linalg.cholesky((both + both.mT) / 2).to(z.dtype)
     return (rotated(z, factor) + live(mean, request, z.dtype)).to(request.dtype)

@@ -16,11 +16,15 @@ from trnblas._triangles import one_triangle
 from trnsci.core.operation import total
 
 __all__ = [
+    "Gradients",
+    "Needed",
+    "Tangents",
     "gemm_backward",
     "gemm_batched",
     "gemm_jvp",
     "gemmt_backward",
     "gemmt_jvp",
+    "multiplied",
     "symm_backward",
     "symm_jvp",
     "syr2k_backward",
@@ -41,7 +45,7 @@ Tangents = Sequence[Tensor | None]
 _TURNED = {"N": "T", "T": "N"}
 
 
-def _product(a: Tensor, b: Tensor, trans_a: str, trans_b: str, alpha: float = 1.0) -> Tensor:
+def multiplied(a: Tensor, b: Tensor, trans_a: str, trans_b: str, alpha: float = 1.0) -> Tensor:
     """Return a product by the operation for single matrices or for batches."""
     name = "gemm" if a.ndim == b.ndim == 2 else "batched_gemm"
     result: Tensor = LIBRARY.operations[name](a, b, None, alpha, 0.0, trans_a, trans_b)
@@ -68,12 +72,12 @@ def gemm_backward(
         operands = (grad, b, "N", _TURNED[trans_b])
         if trans_a != "N":
             operands = (b, grad, trans_b, "T")
-        for_a = _product(*operands, alpha).sum_to_size(a.shape)
+        for_a = multiplied(*operands, alpha).sum_to_size(a.shape)
     if needed[1]:
         operands = (a, grad, _TURNED[trans_a], "N")
         if trans_b != "N":
             operands = (grad, a, "T", trans_a)
-        for_b = _product(*operands, alpha).sum_to_size(b.shape)
+        for_b = multiplied(*operands, alpha).sum_to_size(b.shape)
     return for_a, for_b, grad * beta if needed[2] else None, None, None, None, None
 
 
@@ -91,9 +95,9 @@ def gemm_jvp(
     of_a, of_b, of_c = tangents[:3]
     parts = []
     if of_a is not None:
-        parts.append(_product(of_a, b, trans_a, trans_b, alpha))
+        parts.append(multiplied(of_a, b, trans_a, trans_b, alpha))
     if of_b is not None:
-        parts.append(_product(a, of_b, trans_a, trans_b, alpha))
+        parts.append(multiplied(a, of_b, trans_a, trans_b, alpha))
     if of_c is not None:
         parts.append(beta * of_c)
     return total(parts)
@@ -184,7 +188,7 @@ def symm_backward(
     for_a = for_b = None
     if needed[0]:
         operands = (grad, b, "N", "T") if left else (b, grad, "T", "N")
-        full = _product(*operands, alpha)
+        full = multiplied(*operands, alpha)
         for_a = one_triangle(full, upper) + one_triangle(full.mT, upper, 1)
     if needed[1]:
         for_b = LIBRARY.operations["symm"](a, grad, None, alpha, 0.0, left, upper)
@@ -283,7 +287,7 @@ def syr2k_jvp(
 
 def _beside(symmetric: Tensor, a: Tensor, trans: str, alpha: float) -> Tensor:
     operands = (symmetric, a) if trans == "N" else (a, symmetric)
-    return _product(*operands, "N", "N", alpha)
+    return multiplied(*operands, "N", "N", alpha)
 
 
 # -- triangular matrices ---------------------------------------------------------------------------
@@ -373,7 +377,7 @@ def trsm_jvp(
     if of_a is not None:
         inside = _read(of_a, upper, unit)
         operands = (inside, result, trans, "N") if left else (result, inside, "N", trans)
-        parts.append(_product(*operands, -1.0))
+        parts.append(multiplied(*operands, -1.0))
     return _solved(a, total(parts), 1.0, left, upper, trans, unit)
 
 
@@ -399,7 +403,7 @@ def _outer(grad: Tensor, other: Tensor, left: bool, trans: str, alpha: float) ->
         operands = (grad, other, "N", "T") if trans == "N" else (other, grad, "N", "T")
     else:
         operands = (other, grad, "T", "N") if trans == "N" else (grad, other, "T", "N")
-    return _product(*operands, alpha)
+    return multiplied(*operands, alpha)
 
 
 def _read(matrix: Tensor, upper: bool, unit: bool) -> Tensor:

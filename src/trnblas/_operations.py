@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trnblas import _derivatives as rules
 from trnblas import _energies
+from trnblas import _energy_derivatives as energy_rules
 from trnblas._arguments import checked_product
 from trnblas._flags import Trans
 from trnblas._library import LIBRARY
@@ -252,12 +253,16 @@ MP2_ENERGY = _operation("mp2_energy", reference=_energies.mp2_energy, flops=_t_f
 PAIR_ENERGY = _operation(
     "pair_energy",
     reference=_energies.pair_energy,
+    backward=energy_rules.pair_energy_backward,
+    jvp=energy_rules.pair_energy_jvp,
     flops=_pair_flops,
     unsuited=_too_many_functions,
 )
 BATCHED_PAIR_ENERGY = _operation(
     "batched_pair_energy",
     reference=_energies.batched_pair_energy,
+    backward=energy_rules.batched_pair_energy_backward,
+    jvp=energy_rules.batched_pair_energy_jvp,
     flops=_all_pairs_flops,
     unsuited=_too_many_functions,
 )

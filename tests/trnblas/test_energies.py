@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
+import trnblas
 from oracles import blas_energy
 from trnblas import nki
+from trnsci.core.counters import counts
 from trnsci.core.testing import random_tensor
 
 from .agreement import array
@@ -34,3 +37,64 @@ def test_energies_on_torch(sizes):
     # At most 36 terms of products of four sums of four, each below 100 in size.
     for got in (together, from_t, pairs, chunks):
         assert abs(float(got) - want) <= 200 * 2.0**-53 * max(100.0, abs(want))
+
+
+def problem(dtype, nocc=2, nvir=5, naux=6):
+    b = random_tensor(nocc, nvir, naux, dtype=dtype)
+    occupied = -random_tensor(nocc, dtype=dtype, seed=1).abs() - 0.5
+    virtual = random_tensor(nvir, dtype=dtype, seed=2).abs() + 0.1
+    return b, occupied, virtual
+
+
+def of_a_pair(b, occupied, virtual):
+    """An energy of the tensors of a problem; energies of occupied orbitals are numbers there."""
+    return nki.nki_fused_gemm_energy(b[0], b[1], -0.75, -1.5, virtual) + occupied.square().sum()
+
+
+ENERGIES = pytest.mark.parametrize("energy", [nki.nki_batched_pair_energy, of_a_pair])
+
+
+@ENERGIES
+def test_derivatives_of_energies_go_through_kernels(energy):
+    """Gradients of kernels against those of the definition, which torch differentiates."""
+    exact = [x.requires_grad_() for x in problem(torch.float64)]
+    want = torch.autograd.grad(energy(*exact), exact)
+    single = [x.detach().float().requires_grad_() for x in exact]
+    with trnblas.backend("simulator"):
+        value = energy(*single)
+        before = counts()
+        got = torch.autograd.grad(value, single)
+        spent = counts() - before
+    # An orbital or a pair has one product for its integrals, and one for each gradient by B.
+    expected = 4 if energy is nki.nki_batched_pair_energy else 3
+    assert spent.launches == {"gemm": expected}
+    for found, truth in zip(got, want, strict=True):
+        # Sums of at most 50 terms, of products of sums of six, all rounded to float32.
+        assert torch.allclose(
+            found.double(), truth, rtol=0, atol=200 * 2.0**-24 * truth.abs().max()
+        )
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
+@ENERGIES
+def test_tangents_and_second_derivatives_of_energies(energy):
+    exact = [x.requires_grad_() for x in problem(torch.float64)]
+    directions = [random_tensor(*x.shape, dtype=torch.float64, seed=9) for x in exact]
+    first = torch.autograd.grad(energy(*exact), exact, create_graph=True)
+    slope = sum((g * d).sum() for g, d in zip(first, directions, strict=True))
+    want = torch.autograd.grad(slope, exact)
+    single = [x.detach().float().requires_grad_() for x in exact]
+    with trnblas.backend("simulator"):
+        gradients = torch.autograd.grad(energy(*single), single, create_graph=True)
+        along = sum((g * d.float()).sum() for g, d in zip(gradients, directions, strict=True))
+        got = torch.autograd.grad(along, single)
+        with forward_ad.dual_level():
+            duals = [
+                forward_ad.make_dual(x.detach(), d.float())
+                for x, d in zip(single, directions, strict=True)
+            ]
+            tangent = forward_ad.unpack_dual(energy(*duals)).tangent
+    scale = sum((g * d).abs().sum() for g, d in zip(first, directions, strict=True)).detach()
+    assert abs(float(tangent) - float(slope.detach())) <= 200 * 2.0**-24 * float(scale)
+    for found, truth in zip(got, want, strict=True):
+        assert torch.allclose(found.double(), truth, rtol=0, atol=1e-4 * truth.abs().max())

@@ -44,12 +44,10 @@ class TestOperations(DerivativeContract):
             "pair_energy",
             lambda i, j, e: low_level.nki_fused_gemm_energy(i, j, -3.0, -2.5, e),
             (random_tensor(3, 4), random_tensor(3, 4, seed=1), ENERGIES[1]),
-            backward_launches=False,
         ),
         Sample(
             "batched_pair_energy",
             low_level.nki_batched_pair_energy,
             (random_tensor(2, 3, 4), *ENERGIES),
-            backward_launches=False,
         ),
     )

@@ -8,19 +8,16 @@ the logarithms of their total weights.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trnsci.core.constants import Constants
 from trnsci.core.eager import unwatched
-from trnsparse._attention_pattern import buckets, pattern_of
+from trnsparse._attention_parts import Part, Steps, parts_of
+from trnsparse._attention_pattern import pattern_of
 from trnsparse._attention_torch import attention, cut
-from trnsparse._blocks import Array
 
 __all__ = ["streamed", "streams"]
 
@@ -28,38 +25,6 @@ _forward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 _TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-
-
-class Steps(NamedTuple):
-    """Places ``first + i * outer + j * inner``, i of ``outer_count``, j of ``inner_count``."""
-
-    first: int
-    outer_count: int
-    outer: int
-    inner_count: int
-    inner: int
-
-
-class Part(NamedTuple):
-    """A bucket as torch's kernel takes it.
-
-    Attributes:
-        rows: Numbers of the rows of blocks.
-        columns: Numbers of their blocks, one row after the other.
-        row_steps: The same by their steps, where they have such; then nothing need be gathered.
-        column_steps: The same of the first block of each row, where the others follow it.
-        blocks: Blocks in each row.
-        tables: The tables of the blocks, (rows or 1, count); None where all is seen.
-        again: Whether the rows have been computed in part before.
-    """
-
-    rows: Tensor
-    columns: Tensor
-    row_steps: Steps | None
-    column_steps: Steps | None
-    blocks: int
-    tables: Tensor | None
-    again: bool
 
 
 def streams(*tensors: Tensor) -> bool:
@@ -121,7 +86,7 @@ def _attend(
     found = pattern_of(pattern)
     (bq, bk), (down, across) = found.sizes, found.grid
     queries, keys, values = cut(q, bq, down), cut(k, bk, across), cut(v, bk, across)
-    parts = _parts(pattern, k.shape[0])
+    parts = parts_of(pattern, k.shape[0])
     wide = torch.float64 if q.dtype is torch.float64 else torch.float32
     joined = any(part.again for part in parts)
     out = torch.zeros_like(queries, dtype=wide if joined else q.dtype)
@@ -134,7 +99,8 @@ def _attend(
             _columns(values, part),
         )
         mixed, tops = _forward(own, seen, carried, attn_mask=mask, scale=scale)
-        mixed, tops = mixed.flatten(0, 1), tops.flatten(0, 1).to(wide)
+        mixed = mixed.reshape(-1, *queries.shape[1:])
+        tops = tops.reshape(-1, bq).to(wide)
         if visible is not None:
             tops = torch.where(visible, tops, -torch.inf)
         if not part.again:
@@ -172,7 +138,7 @@ def _gradients(
     sums = [torch.zeros_like(x) for x in (queries, keys, values)]
     # Where nothing is seen every weight is 0: exp(s - inf).
     tops = torch.where(logs == -torch.inf, torch.inf, logs)
-    for part in _parts(pattern, k.shape[0]):
+    for part in parts_of(pattern, k.shape[0]):
         mask, _ = _mask(part, tables, wide)
         terms = _backward(
             _rows(grads, part),
@@ -200,7 +166,8 @@ def _gradients(
 def _rows(blocks: Tensor, part: Part) -> Tensor:
     """Return the rows of a part, with two dimensions in front of those of a block."""
     if part.row_steps is None:
-        chosen = blocks.index_select(0, part.rows).unsqueeze(0)
+        size = part.together * blocks.shape[1]
+        chosen = blocks.index_select(0, part.rows).reshape(1, -1, size, *blocks.shape[2:])
         return chosen if part.column_steps is None else _folded(chosen, part.column_steps)
     return _stepped(blocks, part.row_steps, blocks.shape[1])
 
@@ -239,60 +206,3 @@ def _mask(part: Part, tables: Tensor | None, dtype: torch.dtype) -> tuple[Any, T
     if steps is not None and mask.shape[1] > 1:
         mask = _folded(mask, steps)
     return mask, ~hidden.all(-1)
-
-
-def _parts(pattern: tuple[int, ...], groups: int) -> list[Part]:
-    arrays = iter(_INDICES((pattern, groups), dtype=torch.int64))
-    parts, seen = [], False
-    steps = _steps(pattern, groups)
-    for place, bucket in enumerate(buckets(pattern, groups, split=True)):
-        rows, columns, tables = (next(arrays) for _ in range(3))
-        chosen = None if bucket.plain else tables
-        again = seen and not bucket.plain
-        parts.append(Part(rows, columns, *steps[place], bucket.blocks, chosen, again))
-        seen = seen or bucket.plain
-    return parts
-
-
-@lru_cache(maxsize=256)
-def _steps(pattern: tuple[int, ...], groups: int) -> list[tuple[Steps | None, Steps | None]]:
-    """Return for each bucket its rows and columns by their steps."""
-    found = []
-    heads, down = len(pattern_of(pattern).own), pattern_of(pattern).grid[0]
-    for bucket in buckets(pattern, groups, split=True):
-        columns = np.array(bucket.columns)
-        run = (columns == columns[:, :1] + np.arange(bucket.blocks)).all()
-        outer = len({row // down for row in bucket.rows}) if heads > 1 else 1
-        found.append(
-            (
-                _regular(np.array(bucket.rows), outer),
-                _regular(columns[:, 0], outer) if run else None,
-            )
-        )
-    return found
-
-
-def _regular(places: Array, outer: int) -> Steps | None:
-    """Return places by their steps, or None where they have none."""
-    if len(places) % outer:
-        return None
-    cut = places.reshape(outer, -1)
-    steps = [int(np.diff(cut, axis=axis).flat[0]) if cut.shape[axis] > 1 else 0 for axis in (0, 1)]
-    first = int(cut[0, 0])
-    even = first + steps[0] * np.arange(outer)[:, None] + steps[1] * np.arange(cut.shape[1])
-    regular = (cut == even).all() and min(steps) >= 0
-    return Steps(first, outer, steps[0], cut.shape[1], steps[1]) if regular else None
-
-
-def _arrays(key: tuple[tuple[int, ...], int]) -> list[Array]:
-    found: list[Array] = []
-    for bucket in buckets(*key, split=True):
-        tables = np.array(bucket.tables)
-        # Rows that all show the same, as causal ones do, share one mask.
-        if (tables == tables[0]).all():
-            tables = tables[:1]
-        found += [np.array(bucket.rows), np.array(bucket.columns).reshape(-1), tables]
-    return found
-
-
-_INDICES: Constants[tuple[tuple[int, ...], int]] = Constants(_arrays, most_bytes=64 << 20)

@@ -78,6 +78,7 @@ REFERENCES = {
 
 # Scripts of the libraries, which print what they compare; their own tests judge the results.
 LIBRARY_SCRIPTS = {
+    "block_sparse_attention.py": (None, "max |error|"),
     "conjugate_gradient.py": (None, "passed"),
     "df_mp2.py": (None, "max |error|"),
     "df_mp2_pyscf.py": ("pyscf", "max |error|"),

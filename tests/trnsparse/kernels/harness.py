@@ -28,6 +28,7 @@ def run(kernel: Any, generation: str, *arguments: Any) -> Any:
     checked = nkisim.check(kernel, target=generation, values=False)(*arguments)
     assert checked.ok, checked
     assert checked.findings == []
+    assert not checked.findings, checked.findings
     simulation = nkisim.simulate(kernel, strictness="strict", target=generation)
     out = simulation(*arguments)
     assert not simulation.report.findings, simulation.report.findings

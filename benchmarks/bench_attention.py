@@ -1,0 +1,211 @@
+"""How fast block-sparse attention is beside torch's own, and how exact, in one run.
+
+    python benchmarks/bench_attention.py               print the table
+    python benchmarks/bench_attention.py --threads 4   with so many threads
+    python benchmarks/bench_attention.py --cuda        against compiled FlexAttention, on a GPU
+    python benchmarks/bench_attention.py --record      also append to benchmarks/results/
+
+On a CPU the rivals are dense attention with the mask (``scaled_dot_product_attention``) and, once,
+FlexAttention as it is without a compiler; the goal is three times the speed of the faster one where
+at most a fifth of the blocks is seen, of which the ideal is five. On a GPU the rival is
+FlexAttention compiled, with the same mask, and the goal 1.1 of its time. Contenders take turns. The
+error is the largest difference from all scores in float64.
+
+A second table has what the kernels execute for each mask: counted, not measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from runner import measure, record, show
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from trnsparse import (
+    AttentionMask,
+    block_sparse_attention,
+    causal_mask,
+    dilated_mask,
+    global_window_mask,
+    local_window_mask,
+)
+
+Call = Callable[[], object]
+Row = tuple[str, str, str, str]
+
+TOKENS, HEADS, WIDTH = 2048, 8, 64
+GOAL_CPU, GOAL_CUDA = 3.0, 1.1
+SPARSE = 0.2
+"""Share of blocks up to which the goal for a CPU counts."""
+MASKS: dict[str, Callable[[int], AttentionMask]] = {
+    "window 1": lambda n: local_window_mask(n, 1),
+    "window 1, causal": lambda n: local_window_mask(n, 1, causal=True),
+    "dilated 6": lambda n: dilated_mask(n, 6),
+    "global 1 + window 1": lambda n: global_window_mask(n, 1, 1),
+    "causal": causal_mask,
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Attention with one mask, forward or with its gradients."""
+
+    name: str
+    mask: AttentionMask
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    gradients: bool
+
+    def timed(self, function: Callable[..., Tensor]) -> Call:
+        """Return a call of attention, with its gradients if they are asked for."""
+        if not self.gradients:
+            return lambda: function(self.q, self.k, self.v)
+        leaves = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
+        weight = torch.ones_like(self.q)
+        return lambda: torch.autograd.grad(function(*leaves), leaves, weight)
+
+    def ours(self) -> Call:
+        """Return our call."""
+        return self.timed(lambda q, k, v: block_sparse_attention(q, k, v, self.mask))
+
+    def rivals(self, with_eager: bool) -> dict[str, Call]:
+        """Return what torch has for the same."""
+        if self.q.is_cuda:
+            return {"flex": self.timed(_flex(self.mask, True))}
+        dense = self.mask.to_dense()
+        found = {
+            "dense": self.timed(
+                lambda q, k, v: scaled_dot_product_attention(q, k, v, attn_mask=dense)
+            )
+        }
+        if with_eager and not self.gradients:
+            found["flex"] = self.timed(_flex(self.mask, False))
+        return found
+
+    def error(self) -> float:
+        """Return the largest difference from all scores in float64."""
+        dense = self.mask.to_dense().to(self.q.device)
+        wide = [x.double() for x in (self.q, self.k, self.v)]
+        want = scaled_dot_product_attention(wide[0], wide[1], wide[2], attn_mask=dense)
+        got = block_sparse_attention(self.q, self.k, self.v, self.mask)
+        return float((got - want).abs().max())
+
+
+def _flex(mask: AttentionMask, compiled: bool) -> Callable[..., Tensor]:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    function: Any = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
+
+    def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is slow without a compiler, we know
+            found: Tensor = function(q, k, v, block_mask=mask.to_block_mask(q.device))
+            return found
+
+    return call
+
+
+def problems(device: str, tokens: int) -> list[Problem]:
+    """Return the problems of a device."""
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        draw = torch.Generator().manual_seed(0)
+        q, k, v = (
+            torch.randn(1, HEADS, tokens, WIDTH, generator=draw).to(device, dtype) for _ in range(3)
+        )
+        for name, made in MASKS.items():
+            for gradients in (False, True):
+                what = f"{name}, {str(dtype).removeprefix('torch.')}"
+                suffix = " with gradients" if gradients else ""
+                found.append(Problem(what + suffix, made(tokens), q, k, v, gradients))
+    return found
+
+
+def judged(problem: Problem, rounds: int, keep: bool) -> Row:
+    """Return a row of the table."""
+    rivals = problem.rivals(problem.name == "window 1, float32")
+    calls = {"ours": problem.ours(), **rivals}
+    if problem.q.is_cuda:
+        calls = {name: _finished(call) for name, call in calls.items()}
+    timings = measure(calls, rounds)
+    if keep:
+        record("attention", problem.name, timings)
+    ours = timings["ours"].p50
+    ratios = {name: timings[name].p50 / ours for name in rivals}
+    text = ", ".join(f"{name} {ratio:.2f}x ours" for name, ratio in ratios.items())
+    density = f"{problem.mask.density:.2f} of blocks"
+    measured = f"{1e3 * ours:8.2f} ms, {text}, {density}, error {problem.error():.1e}"
+    worst = min(ratios.values())
+    if problem.q.is_cuda:
+        goal, met = f"flex at least {1 / GOAL_CUDA:.2f}x", worst >= 1 / GOAL_CUDA
+    elif problem.mask.density <= SPARSE:
+        goal, met = f"all at least {GOAL_CPU:.0f}x", worst >= GOAL_CPU
+    else:
+        return problem.name, measured, "", ""
+    return problem.name, measured, goal, "ok" if met else "MISSED"
+
+
+def _finished(call: Call) -> Call:
+    def finished() -> object:
+        result = call()
+        torch.cuda.synchronize()
+        return result
+
+    return finished
+
+
+def executed(tokens: int) -> list[Row]:
+    """Return what the kernels execute for each mask, on trn2."""
+    import numpy as np
+
+    import nkisim
+    from trnsparse._attention_pattern import pattern_of
+    from trnsparse._kernels.attention import attention
+    from trnsparse._kernels.attention_pieces import Blocks
+
+    rows = []
+    zeros = np.zeros((1, tokens, WIDTH), np.float32)
+    for name, made in MASKS.items():
+        mask = made(tokens)
+        found = pattern_of(mask.encoded(1, 1))
+        blocks = Blocks(
+            found.sizes, found.own, found.starts, found.columns, found.which, found.packed
+        )
+        tables = mask.hidden("cpu").numpy() if mask.partial() else None
+        events: list[Any] = []
+        run = nkisim.simulate(attention, target="gen3", values=False, watchers=(events.append,))
+        run(zeros, zeros, zeros, None, tables, blocks, WIDTH**-0.5)
+        count = Counter(event.instruction for event in events)
+        text = f"{mask.n_blocks:4} blocks, {count['nc_matmul']:5} products"
+        rows.append((name, text, f"{count.total()} instructions", ""))
+    return rows
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tokens", type=int, default=TOKENS)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--cuda", action="store_true")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    device = "cuda" if options.cuda else "cpu"
+    print(f"{options.tokens} tokens, {HEADS} heads of {WIDTH}, {device}")
+    show([judged(p, options.rounds, options.record) for p in problems(device, options.tokens)])
+    print(f"\nforward kernel on gen3, one head of {WIDTH} (counted, not measured)")
+    show(executed(options.tokens), ("mask", "work", "", ""))
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,7 @@ from trnsci.core.tiling_gemm import gemm_tiling
 from trntensor._chains import Roles, chain_block, roles_of, terms_of
 from trntensor._kernels import chain as chain_kernels
 from trntensor._kernels import contraction as contraction_kernels
-from trntensor._pairs import groups_of
+from trntensor._pairs import around, groups_of
 
 __all__ = ["chain", "contract", "mp2_energy"]
 
@@ -30,13 +30,23 @@ def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
     left, right, out = terms_of(subscripts)
     sizes = _sizes((left, a), (right, b))
     groups = groups_of(left, right, out, sizes)
-    if groups.swapped:
-        a, b, left, right = b, a, right, left
-        groups = groups._replace(rows=groups.columns, columns=groups.rows, swapped=False)
     batch, rows, columns, depth = groups[:4]
+    shared = ""
+    if not batch:
+        # What an operand has before its summed indices counts a batch that shares the other one.
+        before, after = around(left, depth), around(right, depth)
+        if before is not None:
+            (batch, rows), shared = before, "b"
+        elif after is not None:
+            (batch, columns), shared = after, "a"
+    trailing = [x for x in out if x in rows + columns]
+    if rows and columns and trailing[-1] in rows:
+        a, b, left, right, rows, columns = b, a, right, left, columns, rows
+        shared = {"a": "b", "b": "a", "": ""}[shared]
     narrow = 1 in (prod(sizes[x] for x in rows), prod(sizes[x] for x in columns))
-    a, a_order = _grouped(a, left, {"b": batch, "r": rows, "d": depth}, sizes, narrow)
-    b, b_order = _grouped(b, right, {"b": batch, "d": depth, "c": columns}, sizes, narrow)
+    of_a, of_b = ("" if shared == name else batch for name in "ab")
+    a, a_order = _grouped(a, left, {"b": of_a, "r": rows, "d": depth}, sizes, narrow)
+    b, b_order = _grouped(b, right, {"b": of_b, "d": depth, "c": columns}, sizes, narrow)
     order = _order(out, {"b": batch, "r": rows, "c": columns}, sizes) or ""
     direct = order.replace("b", "") == "rc" and order[-1] != "b"
     if narrow and order[1:2] == "b":
@@ -55,6 +65,7 @@ def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
         a_layout=layouts[0],
         b_layout=layouts[1],
         batch=size["b"],
+        shared=shared,
     )
     shape = tuple(size[name] for name in order)
     result = launch(contraction_kernels.contract, a, b, shape, *layouts, between, tiling.blocks)

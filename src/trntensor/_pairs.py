@@ -20,7 +20,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Groups", "Unary", "groups_of", "pair_call", "result_labels", "unary_call", "unary_of"]
+__all__ = [
+    "Groups",
+    "Unary",
+    "around",
+    "groups_of",
+    "pair_call",
+    "result_labels",
+    "unary_call",
+    "unary_of",
+]
 
 Pairwise = Callable[[Tensor, Tensor], Tensor]
 Function = Callable[[Tensor], Tensor]
@@ -53,12 +62,30 @@ class Groups(NamedTuple):
         return batch, rows, columns, depth
 
 
-def result_labels(a: str, b: str, needed: str) -> str:
-    """Return the indices of a pair's result in the order that costs no copy."""
+def result_labels(a: str, b: str, needed: str, sizes: Mapping[str, int] | None = None) -> str:
+    """Return the indices of a pair's result in the order that costs least.
+
+    The larger operand is multiplied as it lies: where its summed indices come first it is the right
+    factor, and its own indices are the last of the result.
+    """
     both = [x for x in a if x in b and x in needed]
     rows = [x for x in a if x not in b]
     columns = [x for x in b if x not in a]
+    if sizes is not None:
+        larger = a if prod(sizes[x] for x in a) >= prod(sizes[x] for x in b) else b
+        first = next((x for x in larger if x not in both), "")
+        if first and (first in a and first in b) == (larger is a):
+            return "".join((*both, *columns, *rows))
     return "".join((*both, *rows, *columns))
+
+
+def around(labels: str, depth: str) -> tuple[str, str] | None:
+    """Return what an operand has before and after its summed indices, if it has both."""
+    first = labels.find(depth)
+    if not depth or first < 1:
+        return None
+    lead, rest = labels[:first], labels[first + len(depth) :]
+    return (lead, rest) if rest else None
 
 
 def groups_of(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Groups:
@@ -146,6 +173,12 @@ def pair_call(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Pairwise:
     groups = groups_of(a, b, out, sizes)
     if not groups.depth:
         return _product_call(a, b, out)
+    if not groups.batch:
+        if around(a, groups.depth):
+            return _around_call(a, b, groups.columns, groups.depth, out, sizes)
+        if around(b, groups.depth):
+            turned = _around_call(b, a, groups.rows, groups.depth, out, sizes)
+            return lambda x, y: turned(y, x)
     if groups.swapped:
         inner = _matrix_call(b, a, groups.batch, groups.columns, groups.rows, groups.depth, sizes)
         call: Pairwise = lambda x, y: inner(y, x)  # noqa: E731
@@ -196,6 +229,34 @@ def _matrix_call(
         swapped = _composed(torch.mv, turned, left)
         return lambda x, y: swapped(y, x)
     return _composed(torch.dot, left, right)
+
+
+def _around_call(
+    a: str, b: str, columns: str, depth: str, out: str, sizes: Mapping[str, int]
+) -> Pairwise:
+    """Return the function for a left operand with the summed indices between its own.
+
+    What comes before them counts a batch, of which all share the right operand; merging all of its
+    own indices would copy it.
+    """
+    found = around(a, depth)
+    assert found is not None
+    lead, rest = found
+    shape = [prod(sizes[x] for x in group) for group in (lead, depth, rest)]
+    left = _merged(a, (lead, depth, rest), sizes)
+    last = bool(columns) and out[-1:] in columns
+    right = _merged(b, (depth, columns) if last else (columns, depth), sizes)
+    have = lead + rest + columns if last else lead + columns + rest
+    full = [sizes[x] for x in have]
+    order = [have.index(x) for x in out]
+
+    def call(x: Tensor, y: Tensor) -> Tensor:
+        x = x if left is None else left(x)
+        y = (y if right is None else right(y)).expand(shape[0], -1, -1)
+        product = torch.bmm(x.mT, y) if last else torch.bmm(y, x)
+        return product.reshape(full).permute(order)
+
+    return call
 
 
 def _merged(labels: str, groups: tuple[str, ...], sizes: Mapping[str, int]) -> Function | None:

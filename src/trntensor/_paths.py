@@ -73,10 +73,13 @@ def find_path(
     return greedy_path(inputs, output, sizes), "greedy"
 
 
-def steps_of(inputs: Sequence[str], output: str, path: Path) -> list[tuple[int, int, str]]:
+def steps_of(
+    inputs: Sequence[str], output: str, path: Path, sizes: Mapping[str, int] | None = None
+) -> list[tuple[int, int, str]]:
     """Return a path with numbers that last: operands first, results after them.
 
-    Each step has the two tensors that it takes and the indices of its result.
+    Each step has the two tensors that it takes and the indices of its result, whose order is the
+    better one where sizes are known.
     """
     live = list(range(len(inputs)))
     labels = list(inputs)
@@ -88,7 +91,7 @@ def steps_of(inputs: Sequence[str], output: str, path: Path) -> list[tuple[int, 
         out = output
         if live:
             needed = "".join(x for x in (labels[first] + labels[second]) if x in rest)
-            out = result_labels(labels[first], labels[second], needed)
+            out = result_labels(labels[first], labels[second], needed, sizes)
         steps.append((first, second, out))
         live.append(len(labels))
         labels.append(out)

@@ -54,7 +54,7 @@ class Program:
         self.itemsize = itemsize
         self.unaries = unaries
         self.path = path
-        self.steps = tuple(steps_of([u.kept for u in unaries], equation.output, path))
+        self.steps = tuple(steps_of([u.kept for u in unaries], equation.output, path, sizes))
         self.slices = slices
         self.searched = searched
         self.stages: Any = None  # what the kernel path makes of the steps, once it is asked
@@ -254,7 +254,7 @@ def make_program(
         path, searched = find_path(kept, equation.output, sizes, minimize, itemsize)
     slices: Slices = ()
     if memory_limit is not None:
-        steps = steps_of(kept, equation.output, path)
+        steps = steps_of(kept, equation.output, path, sizes)
         slices = find_slices(
             function, unaries, steps, equation.output, sizes, itemsize, memory_limit
         )

@@ -120,7 +120,7 @@ def cp_reconstruct(factors: Sequence[Tensor], weights: Tensor) -> Tensor:
         )
     labels = LETTERS[26 : 26 + len(factors)]
     terms = ",".join(f"{label}R" for label in labels)
-    return einsum(f"{terms},R->{labels}", *factors, weights)
+    return einsum(f"{terms}->{labels}", factors[0] * weights, *factors[1:])
 
 
 # -- sweeps ----------------------------------------------------------------------------------------
@@ -178,12 +178,12 @@ def _distance(x: Tensor, factors: list[Tensor], weights: Tensor, mask: Tensor | 
 def _fixed_sweeps(x: Tensor, factors: list[Tensor], count: int) -> tuple[Tensor, ...]:
     weights = x.new_ones(factors[0].shape[1])
     for _ in range(count):
-        factors, weights = _sweep(x, factors, False)[:2]
+        factors, weights = _sweep(x, factors, False, careful=True)[:2]
     return (*factors, weights)
 
 
 def _sweep(
-    x: Tensor, factors: list[Tensor], nonneg: bool
+    x: Tensor, factors: list[Tensor], nonneg: bool, careful: bool = False
 ) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
     """Return new factors, weights, and for the error: <x, model> and the model's squared norm."""
     factors = list(factors)
@@ -200,7 +200,7 @@ def _sweep(
             if nonneg:
                 factors[mode] = _nonneg_solution(target, gram, factors[mode])
             else:
-                solved = _solution(target, gram)
+                solved = _solution(target, gram, careful)
                 weights = torch.linalg.vector_norm(solved, dim=0)
                 wide = solved.double()
                 inner = (target.double() * wide).sum()
@@ -234,9 +234,17 @@ def _times_rest(partial: Tensor, factors: list[Tensor], modes: range, mode: int)
     return einsum(f"R{kept}{terms}->R{labels[mode]}", partial, *(factors[m] for m in others)).mT
 
 
-def _solution(target: Tensor, gram: Tensor) -> Tensor:
-    """Return X with X gram = target, of least norm where gram is singular."""
-    # Eigenvalues, not a factorisation that may fail: they go through vmap, and have gradients.
+def _solution(target: Tensor, gram: Tensor, careful: bool) -> Tensor:
+    """Return X with X gram = target, of least norm where gram is singular.
+
+    Where values may be read, a Cholesky factor that shows gram to be far from singular is enough.
+    """
+    if not careful:
+        lower, failed = torch.linalg.cholesky_ex(gram)
+        spread = lower.diagonal().detach()
+        least = 8 * torch.finfo(gram.dtype).eps ** 0.5 * spread.max()
+        if not failed and spread.min() > least:
+            return torch.cholesky_solve(target.mT, lower).mT
     return target @ torch.linalg.pinv(gram, hermitian=True)
 
 

@@ -28,8 +28,9 @@ def tucker_decompose(
 ) -> tuple[Tensor, list[Tensor]] | tuple[Tensor, list[Tensor], ConvergenceReport]:
     """Return a core and factors whose ``tucker_reconstruct`` is near a tensor.
 
-    It begins with the singular vectors of one mode after the other, each of what the last ones left
-    (ST-HOSVD), and improves them mode by mode (HOOI), until that no longer pays.
+    It begins with the singular vectors of every unfolding (HOSVD) and improves them mode by mode
+    (HOOI), until that no longer pays. Where nothing is improved, or ranks follow from an error,
+    each mode is that of what the last ones left (ST-HOSVD), which is cheaper.
 
     Args:
         tensor: (I_1, ..., I_d), floating point.
@@ -60,16 +61,21 @@ def tucker_decompose(
         return core, list(factors)
     sizes = None if ranks is None else _checked_ranks(function, tensor.shape, ranks)
     norm = float(torch.linalg.vector_norm(tensor.detach(), dtype=_wide(tensor)))
-    core, factors = _sequential(tensor, sizes, (eps or 0.0) * norm / max(tensor.ndim, 1) ** 0.5)
     sweeps = Sweeps(tol)
-    sweeps.ended(_error(norm, core))
-    if any(f.shape[0] != f.shape[1] for f in factors):
-        for _ in range(max_iter):
-            core, factors = _swept(tensor, factors)
-            if sweeps.ended(_error(norm, core)):
-                break
+    cut = sizes is not None and sizes != tuple(tensor.shape)
+    if cut and max_iter:
+        factors = [split(unfolded(tensor, m), rank)[0] for m, rank in enumerate(sizes or ())]
     else:
+        allowed = (eps or 0.0) * norm / max(tensor.ndim, 1) ** 0.5
+        core, factors = _sequential(tensor, sizes, allowed)
+        sweeps.ended(_error(norm, core))
         sweeps.reason = "the ranks are those of the tensor"
+        cut = any(f.shape[0] != f.shape[1] for f in factors)
+    for _ in range(max_iter if cut else 0):
+        core, factors = _swept(tensor, factors)
+        sweeps.reason = "max_iter"
+        if sweeps.ended(_error(norm, core)):
+            break
     return (core, factors, sweeps.report()) if return_report else (core, factors)
 
 

@@ -153,3 +153,22 @@ def test_refined_pairs_are_right_to_the_last_bits():
         # A float32 matrix cannot be nearer to orthogonal than its own rounding, eps / 2 an entry.
         assert distance_from_orthogonal(v[k]) <= 2 * eps
         assert residual_of_pairs(a[k], w[k], v[k]) <= 20 * eps
+
+
+@pytest.mark.parametrize("spectrum", ["graded", "near", "clusters"])
+def test_refined_vectors_of_near_values_stay_orthogonal(spectrum):
+    n, eps = 40, 2.0**-23
+    rng = np.random.default_rng(0)
+    q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    values = {
+        "graded": np.logspace(0, -12, n),
+        "near": 1 + 1e-6 * np.arange(n),
+        "clusters": np.arange(n) // 10.0,
+    }[spectrum]
+    a = torch.from_numpy((q * values) @ q.T).float()
+    w, v = torch.linalg.eigh(a)
+    # What a thousand rounds leave.
+    moved = v + 8 * eps * torch.from_numpy(rng.standard_normal((n, n))).float()
+    _, refined = module.refined_pairs(a, w, moved)
+    x = refined.double()
+    assert torch.linalg.matrix_norm(x.mT @ x - torch.eye(n), 2) <= n * eps

@@ -128,8 +128,8 @@ def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
     step = (turned + values.unsqueeze(-2) * gram) / gaps
     half = 0.5 * gram
-    # The error that is left is the square of a step: 2^-26 is below the rounding of the result. Only
-    # the steps of both vectors of a pair together leave them orthogonal.
+    # The error that is left is the square of a step: 2^-26 is below the rounding of the result.
+    # Only the steps of both vectors of a pair together leave them orthogonal.
     small = step.abs() <= 2.0**-13
     step = torch.where(small & small.mT, step, half)
     exact = x + x @ torch.where(eye.bool(), half, step)

@@ -45,10 +45,12 @@ def numeric_product(
     a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern
 ) -> tuple[Tensor, Pattern] | None:
     """Return a product by SciPy's loop, or None where torch must see it."""
-    native: Any = loops()
-    if native is None or a.ndim > 1 or b.ndim > 1 or a.dtype not in _NATIVE:
+    if a.ndim > 1 or b.ndim > 1 or a.dtype not in _NATIVE:
         return None
     if not readable(a, b) or not readable(of_a.indices, of_b.indices):
+        return None
+    native: Any = loops()
+    if native is None:
         return None
     shape = (of_a.rows, of_b.columns)
     dtype = np.promote_types(array_of(of_a.indices).dtype, array_of(of_b.indices).dtype)

@@ -22,8 +22,8 @@ def blocked(values: Tensor, pattern: Pattern, size: int) -> tuple[Tensor, Patter
     Blocks of a row come in any order.
     """
     grid = (-(-pattern.rows // size), -(-pattern.columns // size))
-    native = loops()
-    if native is not None and pattern.entries and movable(values, pattern.indices):
+    movable_ones = pattern.entries and movable(values, pattern.indices)
+    if movable_ones and (native := loops()) is not None:
         return _blocked_by_scipy(native, values, pattern, size, grid)
     rows, columns = pattern.row_indices.to(torch.int64), pattern.indices.to(torch.int64)
     block_rows = torch.div(rows, size, rounding_mode="floor")

@@ -58,8 +58,7 @@ def compressed(
     values: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]
 ) -> tuple[Tensor, Pattern]:
     """Return coordinates by rows, columns in order; entries that come twice are added."""
-    native = loops()
-    if native is None or not movable(values, rows):
+    if not movable(values, rows) or (native := loops()) is None:
         pattern, groups = united(keys_of(rows, columns, shape[1]), shape, columns.dtype)
         return group_sums(values, groups, pattern.entries), pattern
     entries = values.shape[0]
@@ -81,8 +80,8 @@ def compressed(
 
 def turned(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
     """Return the entries of the transpose, and its pattern."""
-    native = loops()
-    if native is None or "transposed" in vars(pattern) or not movable(values, pattern.indices):
+    known = not torch.compiler.is_compiling() and "transposed" in vars(pattern)
+    if known or not movable(values, pattern.indices) or (native := loops()) is None:
         flipped, order = pattern.transposed
         return values.index_select(-1, order), flipped
     found = torch.empty(pattern.columns + 1, dtype=pattern.pointers.dtype)
@@ -94,8 +93,7 @@ def turned(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
 
 def densified(values: Tensor, pattern: Pattern) -> Tensor:
     """Return the dense matrix of entries by rows; those that come twice are added."""
-    native = loops()
-    if native is None or not movable(values, pattern.indices):
+    if not movable(values, pattern.indices) or (native := loops()) is None:
         flat = values.new_zeros(*values.shape[:-1], pattern.rows * pattern.columns)
         return flat.index_add(-1, pattern.keys, values).reshape(*values.shape[:-1], *pattern.shape)
     data = array_of(values.contiguous())

@@ -56,8 +56,8 @@ def pointers(rows: Tensor, size: int) -> Tensor:
 def expanded(pointers: Tensor, size: int) -> Tensor:
     """Return the row of each of ``size`` entries."""
     rows = pointers.numel() - 1
-    native = loops()
-    if native is not None and unwatched(pointers):
+    # torch.compile must not meet the loops: it is asked first whether anybody watches.
+    if unwatched(pointers) and (native := loops()) is not None:
         found = torch.empty(size, dtype=pointers.dtype)
         native.expandptr(rows, array_of(pointers), array_of(found))
         return found
@@ -79,8 +79,7 @@ def is_canonical(pointers: Tensor, columns: Tensor) -> bool:
     """Return whether the columns of each row increase, so that none comes twice."""
     if columns.numel() < 2:
         return True
-    native = loops()
-    if native is not None and unwatched(columns):
+    if unwatched(columns) and (native := loops()) is not None:
         rows = pointers.numel() - 1
         return bool(native.csr_has_canonical_format(rows, array_of(pointers), array_of(columns)))
     same_row = torch.ones(columns.numel() - 1, dtype=torch.bool, device=columns.device)
@@ -95,8 +94,7 @@ def transposed_order(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the pointers and row indices of the transpose, and the order of its entries."""
     entries = columns.numel()
-    native = loops()
-    if native is not None and unwatched(columns):
+    if unwatched(columns) and (native := loops()) is not None:
         rows = row_pointers.numel() - 1
         before = torch.arange(entries, dtype=columns.dtype)
         found = torch.empty(width + 1, dtype=columns.dtype)

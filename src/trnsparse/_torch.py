@@ -171,7 +171,11 @@ def _sampled_gathered(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
 
 
 def _by_kernel(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
-    """Return a product of tensors that nobody watches, wherever they are."""
+    """Return a product of tensors that nobody watches, wherever they are, in their dtype."""
+    kind = b.device.type
+    if torch.is_autocast_enabled(kind):
+        with torch.autocast(kind, enabled=False):
+            return _by_kernel(values, pattern, b)
     if b.is_cpu:
         return _on_cpu(values, pattern, b)
     if not pattern.entries or not b.numel():

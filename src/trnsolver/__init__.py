@@ -41,6 +41,7 @@ from trnsolver.preconditioners import (
 from trnsolver.randomized import eigh_randomized, hutch_plus_plus, nystrom, rsvd
 
 if TYPE_CHECKING:
+    from trnsolver import distributed as distributed
     from trnsolver import nki as nki
 
     HAS_NKI: bool
@@ -103,4 +104,8 @@ __all__ = [
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend
 backend = LIBRARY.backend
-__getattr__, __dir__ = surface(__name__, LIBRARY, {"nki": "trnsolver.nki"})
+__getattr__, __dir__ = surface(
+    __name__,
+    LIBRARY,
+    {"distributed": "trnsolver.distributed", "nki": "trnsolver.nki"},
+)

@@ -6,8 +6,10 @@ rounds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from math import isfinite, prod
-from typing import Literal, TypeAlias
+from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +34,7 @@ __all__ = [
     "chosen",
     "columns_of",
     "finite",
+    "in_full_precision",
     "not_positive_definite",
     "restored",
     "right_side",
@@ -42,6 +45,9 @@ __all__ = [
 ]
 
 OnFailure: TypeAlias = Literal["raise", "warn", "ignore"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 """What ``torch.linalg`` raises; the errors of the core derive from it."""
@@ -57,6 +63,23 @@ def working(value: Tensor) -> Tensor:
 def restored(value: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a real or complex result in the precision of the operand that it came from."""
     return value.to(dtype) if dtype in _NARROW else value
+
+
+def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function whose products automatic mixed precision leaves alone.
+
+    ``torch.linalg`` computes in float32 under autocast, and so does what is made of it.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        device = next((arg.device.type for arg in args if isinstance(arg, Tensor)), None)
+        if device is None or not torch.is_autocast_enabled(device):
+            return function(*args, **options)
+        with torch.autocast(device, enabled=False):
+            return function(*args, **options)
+
+    return call
 
 
 def any_matrix(function: str, name: str, value: Tensor) -> Tensor:

@@ -124,7 +124,8 @@ def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tupl
     x = x0
     r = b - (a @ x.unsqueeze(-1)).squeeze(-1)
     p, rho = r, (r * r).sum(-1, keepdim=True)
-    norms = [rho.sqrt() / size]
+    # How residuals fell has no derivative, which at zero would be infinite.
+    norms = [rho.detach().sqrt() / size.detach()]
     going = norms[0] > tol
     for _ in range(maxiter):
         image = (a @ p.unsqueeze(-1)).squeeze(-1)
@@ -135,7 +136,7 @@ def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tupl
         fresh = torch.where(going, (r * r).sum(-1, keepdim=True), rho)
         p = torch.where(going, r + fresh / torch.where(rho > 0, rho, 1.0) * p, p)
         rho = fresh
-        norms.append(torch.where(going, rho.sqrt() / size, norms[-1]))
+        norms.append(torch.where(going, rho.detach().sqrt() / size.detach(), norms[-1]))
         going = going & (norms[-1] > tol)
     return x, torch.cat(norms, -1)
 

@@ -21,6 +21,7 @@ from trnsolver._arguments import (
     checked_values,
     columns_of,
     finite,
+    in_full_precision,
     not_positive_definite,
     restored,
     right_side,
@@ -91,6 +92,7 @@ def solve(
 ) -> AccurateSolution: ...
 
 
+@in_full_precision
 def solve(
     A: Tensor,
     B: Tensor,
@@ -147,6 +149,7 @@ def solve(
     return restored(found, A.dtype)
 
 
+@in_full_precision
 def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tensor:
     """Return X with ``A @ X = B`` for symmetric (Hermitian) positive definite A.
 
@@ -194,6 +197,7 @@ def inv(A: Tensor) -> Tensor:
     return restored(found, A.dtype)
 
 
+@in_full_precision
 def inv_spd(A: Tensor) -> Tensor:
     """Return the inverses of symmetric (Hermitian) positive definite matrices.
 
@@ -213,6 +217,7 @@ def inv_spd(A: Tensor) -> Tensor:
     return restored(_with_factor(factor, eye.expand_as(work)), A.dtype)
 
 
+@in_full_precision
 def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
     """Return pseudo-inverses, by singular values above ``rcond`` times the largest.
 
@@ -240,6 +245,7 @@ def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
     return restored((vh.mH * inverse.unsqueeze(-2)) @ u.mH, A.dtype)
 
 
+@in_full_precision
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     """Return X that minimizes the norm of ``A @ X - B``, the shortest if there are several.
 

@@ -25,6 +25,7 @@ from trnsolver._arguments import (
     checked_values,
     chosen,
     finite,
+    in_full_precision,
     not_positive_definite,
     restored,
     square_matrix,
@@ -108,6 +109,7 @@ def eigh(
 ) -> ApproximateEigenpairs: ...
 
 
+@in_full_precision
 def eigh(
     A: Tensor,
     tol: float | None = None,
@@ -198,6 +200,7 @@ def eigvalsh(A: Tensor) -> Tensor:
     return restored(w, A.dtype)
 
 
+@in_full_precision
 def eigh_generalized(
     A: Tensor,
     B: Tensor,

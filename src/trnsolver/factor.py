@@ -25,6 +25,7 @@ from trnsolver._arguments import (
     checked_values,
     chosen,
     finite,
+    in_full_precision,
     not_positive_definite,
     restored,
     square_matrix,
@@ -132,6 +133,7 @@ def qr(A: Tensor) -> QRFactors:
     return QRFactors(*(restored(part, A.dtype) for part in run_qr(work)))
 
 
+@in_full_precision
 def cholqr2(A: Tensor) -> QRFactors:
     """Return Q and R by two Cholesky factorizations of Gram matrices, all of it products.
 

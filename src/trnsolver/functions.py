@@ -16,6 +16,7 @@ from trnsolver._arguments import (
     batch_of,
     chosen,
     finite,
+    in_full_precision,
     restored,
     square_matrix,
     unchecked,
@@ -48,6 +49,7 @@ class Polar(NamedTuple):
     P: Tensor
 
 
+@in_full_precision
 def inv_sqrt_spd(A: Tensor) -> Tensor:
     """Return ``A ** -0.5`` of symmetric (Hermitian) positive definite matrices.
 
@@ -75,6 +77,7 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
     return restored((v * roots.unsqueeze(-2)) @ v.mH, A.dtype)
 
 
+@in_full_precision
 def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Solution:
     """Return ``A ** -0.5`` by coupled Newton-Schulz steps, which are products only.
 
@@ -128,6 +131,7 @@ def expm(A: Tensor) -> Tensor:
     return restored(torch.linalg.matrix_exp(square_matrix("expm", "A", A)), A.dtype)
 
 
+@in_full_precision
 def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     """Return U with orthonormal columns or rows, and P, positive semidefinite, with ``A = U @ P``.
 
@@ -160,6 +164,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     return Polar(restored(unitary, A.dtype), restored(positive, A.dtype))
 
 
+@in_full_precision
 def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
     """Return ``U @ Vh`` of the singular value decomposition, by products only.
 
@@ -191,6 +196,7 @@ def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
     return restored(x, A.dtype)
 
 
+@in_full_precision
 def orthogonalize(
     A: Tensor,
     steps: int = 5,

@@ -26,7 +26,7 @@ from trnsci.core.arguments import floating, tensor, whole
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.iterations import IterationInfo, Solution
 from trnsolver import _krylov
-from trnsolver._arguments import restored, unchecked, working
+from trnsolver._arguments import in_full_precision, restored, unchecked, working
 from trnsolver._dispatch import kernels_wanted
 from trnsolver._implicit import dense_solution, differentiated, operator_solution
 from trnsolver._krylov import Progress, Run, Watch
@@ -39,6 +39,7 @@ Recycled: TypeAlias = tuple[Tensor, Tensor]
 _Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Any, Watch], Run]
 
 
+@in_full_precision
 def cg(
     A: OperatorLike,
     b: Tensor,
@@ -88,6 +89,7 @@ def cg(
     )
 
 
+@in_full_precision
 def minres(
     A: OperatorLike,
     b: Tensor,
@@ -114,6 +116,7 @@ def minres(
     )
 
 
+@in_full_precision
 def bicgstab(
     A: OperatorLike,
     b: Tensor,
@@ -139,6 +142,7 @@ def bicgstab(
     )
 
 
+@in_full_precision
 def gmres(
     A: OperatorLike,
     b: Tensor,
@@ -175,6 +179,7 @@ def gmres(
     return _gmres("gmres", A, b, x0, tol, maxiter, restart, M, rtol, atol, max_iter, callback)
 
 
+@in_full_precision
 def fgmres(
     A: OperatorLike,
     b: Tensor,

@@ -12,7 +12,7 @@ from trnrand import Generator, normal
 from trnsci.core.arguments import floating, whole
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.iterations import IterationInfo, Reason
-from trnsolver._arguments import working
+from trnsolver._arguments import in_full_precision, working
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner
 
 __all__ = ["IteratedEigenpairs", "lobpcg"]
@@ -45,6 +45,7 @@ class IteratedEigenpairs(tuple[Tensor, Tensor]):
         return self[1]
 
 
+@in_full_precision
 def lobpcg(
     A: OperatorLike,
     X: Tensor | int,

@@ -14,7 +14,7 @@ from torch import Tensor
 from trnrand import Generator, bernoulli, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsolver._arguments import any_matrix, restored, square_matrix
+from trnsolver._arguments import any_matrix, in_full_precision, restored, square_matrix
 from trnsolver.eigen import Eigenpairs
 from trnsolver.factor import SVDFactors
 from trnsolver.operators import OperatorLike, as_operator
@@ -45,6 +45,7 @@ class Trace(NamedTuple):
     matvecs: int
 
 
+@in_full_precision
 def rsvd(
     A: Tensor, k: int, *, oversampling: int = 10, power_iterations: int = 2, seed: Seed = 0
 ) -> SVDFactors:
@@ -75,6 +76,7 @@ def rsvd(
     return SVDFactors(*(restored(part, A.dtype) for part in parts))
 
 
+@in_full_precision
 def eigh_randomized(
     A: Tensor, k: int, oversampling: int = 10, *, power_iterations: int = 2, seed: Seed = 0
 ) -> Eigenpairs:
@@ -103,6 +105,7 @@ def eigh_randomized(
     return Eigenpairs(restored(w.gather(-1, places), A.dtype), restored(v, A.dtype))
 
 
+@in_full_precision
 def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) -> Nystrom:
     """Return an approximation of rank k of a positive semidefinite matrix, from k products.
 
@@ -133,6 +136,7 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     return Nystrom(u, (s * s - shift).clamp_min(0))
 
 
+@in_full_precision
 def hutch_plus_plus(
     A: OperatorLike, matvecs: int = 60, *, n: int | None = None, seed: Seed = 0
 ) -> Trace:

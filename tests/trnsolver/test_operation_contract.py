@@ -1,0 +1,80 @@
+"""The contract of operations, for every operation of trnsolver.
+
+Problems are of order 3 and have condition numbers below 10, gaps of eigenvalues and singular values
+above 1: second derivatives divide by their cubes. What a factorization leaves open, the signs of
+vectors, is squared away.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import trnsolver
+from trnsci.core.testing import random_tensor
+from trnsci.core.testing.contract import DerivativeContract, Sample
+from trnsolver import _operations
+from trnsolver._library import LIBRARY
+
+SMALL = 0.25 * random_tensor(3, 3)
+APART = torch.diag(torch.tensor([1.0, 2.5, 4.5])) + SMALL
+TALL = torch.cat([APART, 0.25 * random_tensor(1, 3, seed=1)])
+SIDE = random_tensor(3, seed=2)
+
+
+def positive(a):
+    return 0.25 * (a @ a.mT) + torch.eye(3, dtype=a.dtype)
+
+
+def eigh(a):
+    w, v = trnsolver.eigh(a + a.mT)
+    return w, v * v
+
+
+def svd(a):
+    u, s, vh = trnsolver.svd(a)
+    return u * u, s, vh * vh
+
+
+def qr(a):
+    q, r = trnsolver.qr(a)
+    return q * q, r * r
+
+
+def cg(a, b):
+    x, _ = _operations.CG(positive(a)[None], b[None], torch.zeros_like(b)[None], 1e-7, 6)
+    return x
+
+
+SAMPLES = (
+    Sample("eigh", eigh, (APART,), 2000, backward_launches=False),
+    Sample("cg", cg, (SMALL, SIDE), 2000),
+    Sample("cholesky", lambda a: trnsolver.cholesky(positive(a)), (APART,), 500, False),
+    Sample("lu", lambda a: trnsolver.lu(a)[1:], (APART,), 500, False),
+    Sample("qr", qr, (TALL,), 2000, False),
+    Sample("svd", svd, (TALL,), 2000, False),
+    Sample(
+        "inv_sqrt_spd_ns",
+        lambda a: trnsolver.inv_sqrt_spd_ns(positive(a), max_iters=10, tol=1e-6)[0],
+        (SMALL,),
+        2000,
+        False,
+    ),
+    # The sign alone has a constant norm, of which the gradient would be zero.
+    Sample("msign", lambda a: a * trnsolver.msign(a, 3, 3), (APART,), 5000, False),
+)
+
+
+class TestOperations(DerivativeContract):
+    library = LIBRARY
+    samples = SAMPLES[:1]
+
+    def test_every_operation_has_a_sample(self):
+        assert {sample.operation for sample in SAMPLES} == set(LIBRARY.operations)
+
+
+@pytest.mark.slow
+class TestOtherOperations(DerivativeContract):
+    library = LIBRARY
+    samples = SAMPLES[1:]
+    test_every_operation_has_a_sample = None

@@ -23,7 +23,9 @@ from trnsolver._arguments import (
     working,
 )
 from trnsolver._dispatch import kernels_wanted, run_eigh, run_msign, run_svd
+from trnsolver._implicit import differentiated
 from trnsolver._polar import qdwh
+from trnsolver._sylvester import inverse_root, unitary_factor
 
 __all__ = [
     "Polar",
@@ -67,14 +69,17 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
     finite("inv_sqrt_spd", "A", work)
     if work.numel() == 0:
         return A.clone()
-    w, v = run_eigh("inv_sqrt_spd", work)
+    w, v = run_eigh("inv_sqrt_spd", work.detach())
     smallest = torch.finfo(w.dtype).eps * w.shape[-1] * w[..., -1:].abs()
     if not unchecked(w) and bool((w < -smallest).any() | (smallest == 0).any()):
         raise NotPositiveDefiniteError(
             f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"
         )
     roots = torch.maximum(w, smallest).rsqrt()
-    return restored((v * roots.unsqueeze(-2)) @ v.mH, A.dtype)
+    x = (v * roots.unsqueeze(-2)) @ v.mH
+    if differentiated(work):
+        x = inverse_root(work, x)
+    return restored(x, A.dtype)
 
 
 @in_full_precision
@@ -148,19 +153,21 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     work = any_matrix("polar", "A", A)
     right = chosen("polar", "side", side, ("right", "left")) == "right"
     finite("polar", "A", work)
+    plain = work.detach()
+    wide = work.shape[-2] < work.shape[-1]
     if chosen("polar", "method", method, ("svd", "qdwh")) == "qdwh":
         if work.ndim != 2:
             raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(A.shape)}")
-        wide = work.shape[-2] < work.shape[-1]
-        unitary = qdwh(work.mH if wide else work)[0]
+        unitary = qdwh(plain.mH if wide else plain)[0]
         unitary = unitary.mH.resolve_conj() if wide else unitary
-        positive = unitary.mH @ work if right else work @ unitary.mH
-        positive = 0.5 * (positive + positive.mH)
     else:
-        u, s, vh = run_svd("polar", work)
+        u, _, vh = run_svd("polar", plain)
         unitary = u @ vh
-        rows = vh if right else u.mH
-        positive = (rows.mH * s.unsqueeze(-2)) @ rows
+    if differentiated(work):
+        tall = unitary_factor(work.mH if wide else work, unitary.mH if wide else unitary)
+        unitary = tall.mH if wide else tall
+    positive = unitary.mH @ work if right else work @ unitary.mH
+    positive = 0.5 * (positive + positive.mH)
     return Polar(restored(unitary, A.dtype), restored(positive, A.dtype))
 
 

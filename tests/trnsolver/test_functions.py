@@ -166,6 +166,8 @@ def test_the_gram_form_is_the_same_update():
         lambda a: trnsolver.qr(a)[1],
         lambda a: trnsolver.lu(a)[2],
         lambda a: trnsolver.polar(a).P,
+        lambda a: trnsolver.polar(a[:, :2]).U,
+        lambda a: trnsolver.polar(a[:2], "left").U,
         lambda a: trnsolver.msign(a),
         lambda a: trnsolver.cholqr2(a)[0],
         trnsolver.expm,
@@ -176,3 +178,31 @@ def test_the_gram_form_is_the_same_update():
 def test_gradients(call):
     a = random_tensor(3, 3, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(call, (a,), check_forward_ad=True, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: trnsolver.inv_sqrt_spd(torch.eye(3) * 2 + a + a.mT),
+        lambda a: trnsolver.polar(torch.eye(3) + a).U,
+        lambda a: trnsolver.polar(torch.eye(3)[:, :2] + a[:, :2]).U,
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_gradients_where_eigenvalues_repeat(call):
+    a = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(call, (a,), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(call, (a,))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_gradients_of_each_of_a_batch():
+    a = random_tensor(2, 3, 3, dtype=torch.float64)
+
+    def energy(a):
+        root = trnsolver.inv_sqrt_spd(a @ a.mT + torch.eye(3))
+        return (root * root * a).sum() + (trnsolver.polar(a).U * a).sum()
+
+    want = torch.stack([torch.func.grad(energy)(each) for each in a])
+    got = torch.func.vmap(torch.func.grad(energy))(a)
+    assert torch.allclose(got, want, rtol=0, atol=1e-12)

@@ -134,7 +134,8 @@ def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tupl
         alpha = torch.where(going, rho / torch.where(going, curvature, 1.0), 0.0)
         x, r = x + alpha * p, r - alpha * image
         fresh = torch.where(going, (r * r).sum(-1, keepdim=True), rho)
-        p = torch.where(going, r + fresh / torch.where(rho > 0, rho, 1.0) * p, p)
+        # What has ended divides by one: derivatives of a quotient by nothing would be no numbers.
+        p = torch.where(going, r + fresh / torch.where(going, rho, 1.0) * p, p)
         rho = fresh
         norms.append(torch.where(going, rho.detach().sqrt() / size.detach(), norms[-1]))
         going = going & (norms[-1] > tol)

@@ -15,6 +15,7 @@ from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 from trnsolver import _operations
 from trnsolver._library import LIBRARY
+from trnsolver.nki import dispatch as low_level
 
 SMALL = 0.25 * random_tensor(3, 3)
 APART = torch.diag(torch.tensor([1.0, 2.5, 4.5])) + SMALL
@@ -42,13 +43,13 @@ def qr(a):
 
 
 def cg(a, b):
-    x, _ = _operations.CG(positive(a)[None], b[None], torch.zeros_like(b)[None], 1e-7, 6)
+    x, _ = _operations.CG(positive(a)[None], b[None], torch.zeros_like(b)[None], 1e-5, 6)
     return x
 
 
 SAMPLES = (
     Sample("eigh", eigh, (APART,), 2000, backward_launches=False),
-    Sample("cg", cg, (SMALL, SIDE), 2000),
+    Sample("cg", cg, (APART, SIDE), 2000),
     Sample("cholesky", lambda a: trnsolver.cholesky(positive(a)), (APART,), 500, False),
     Sample("lu", lambda a: trnsolver.lu(a)[1:], (APART,), 500, False),
     Sample("qr", qr, (TALL,), 2000, False),
@@ -59,6 +60,19 @@ SAMPLES = (
         (SMALL,),
         2000,
         False,
+    ),
+    Sample("matvec", low_level.nki_matvec, (SMALL, SIDE[:, None]), backward_launches=False),
+    Sample(
+        "rank2_update",
+        low_level.nki_rank2_update,
+        (SMALL, SIDE[:, None], 1 + SIDE[:, None]),
+        backward_launches=False,
+    ),
+    Sample(
+        "rotate_pairs",
+        low_level.nki_rotate_pairs,
+        (SMALL, 1 + SMALL, SIDE[:, None], 1 + SIDE[:, None]),
+        backward_launches=False,
     ),
     # The sign alone has a constant norm, of which the gradient would be zero.
     Sample("msign", lambda a: a * trnsolver.msign(a, 3, 3), (APART,), 5000, False),

@@ -18,6 +18,7 @@ from torch import Tensor
 from trnsci.core.eager import untracked
 from trnsolver import _derivatives as rules
 from trnsolver._cuda_jacobi import EIGH, SVD
+from trnsolver._refine import pair_correction
 
 __all__ = ["batched_eigh", "batched_svd", "refined_pairs", "source_of"]
 
@@ -116,23 +117,13 @@ def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and eigenvectors after one step of Ogita and Aishima in float64.
 
     A thousand rounds leave rounding errors of ten units in the last place. The step squares
-    errors, for four products of matrices. Where two eigenvalues are too near to each other for
-    that, their vectors are made orthogonal and stay in their plane.
+    errors, for four products of matrices.
     """
     lower = a.double().tril()
     wide, x = lower + lower.tril(-1).mT, v.double()
-    eye = torch.eye(a.shape[-1], dtype=x.dtype, device=x.device)
-    gram = eye - x.mT @ x
-    turned = x.mT @ (wide @ x)
-    values = turned.diagonal(dim1=-2, dim2=-1) / (1 - gram.diagonal(dim1=-2, dim2=-1))
-    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-    step = (turned + values.unsqueeze(-2) * gram) / gaps
-    half = 0.5 * gram
-    # The error that is left is the square of a step: 2^-26 is below the rounding of the result.
-    # Only the steps of both vectors of a pair together leave them orthogonal.
-    small = step.abs() <= 2.0**-13
-    step = torch.where(small & small.mT, step, half)
-    exact = x + x @ torch.where(eye.bool(), half, step)
+    # What is left of an error is the square of a step: 2^-26 is below the rounding of the result.
+    values, step = pair_correction(x.mT @ (wide @ x), x.mT @ x, 2.0**-13)
+    exact = x + x @ step
     ordered, places = values.sort(-1)
     exact = exact.gather(-1, places.unsqueeze(-2).expand_as(exact))
     return ordered.to(w.dtype), exact.to(v.dtype)

@@ -10,21 +10,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+import trnblas
 from trnsci.core.constants import Constants
 from trnsci.core.hardware import TILE
 from trnsci.core.launch import Launcher
+from trnsolver._divide import Kernels, divided_eigh
 from trnsolver._kernels import cg as cg_kernels
 from trnsolver._kernels import cholesky as cholesky_kernels
 from trnsolver._kernels import eigh_blocks, eigh_tile, householder, jacobi, newton_schulz
 from trnsolver._kernels import lu as lu_kernels
 from trnsolver._kernels import qr as qr_kernels
 from trnsolver._kernels import svd as svd_kernels
+from trnsolver._limits import EIGH_ORDER
 from trnsolver._tournament import packed_tables, slot_permutation, sweep_bound
 
 __all__ = [
     "cg",
     "cholesky",
     "eigh",
+    "eigh_by_division",
     "eigh_in_groups",
     "inv_sqrt_spd_ns",
     "lu",
@@ -46,6 +50,8 @@ def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
         order = n + n % 2
         (tables,) = _TABLES((order, max(1, min(batch, TILE // order))))
         w, v, rest = launch(eigh_tile.jacobi_eigh, a, tables, sweeps)
+    elif n > EIGH_ORDER:
+        return eigh_by_division(launch, a, max_sweeps, EIGH_ORDER)
     else:
         w, v, rest = eigh_in_groups(launch, a, 2 * -(-n // TILE), sweeps)
     return torch.where(rest <= _negligible(n), w, torch.nan), v
@@ -59,6 +65,30 @@ def eigh_in_groups(
     moves = tuple(slot_permutation(groups))
     w, v, rest = launch(eigh_blocks.block_jacobi_eigh, a, tables, moves, sweeps)
     return w, v, rest
+
+
+def eigh_by_division(
+    launch: Launcher, a: Tensor, max_sweeps: int, smallest: int
+) -> tuple[Tensor, Tensor]:
+    """Return eigenpairs of matrices whose spectrum is divided until ``smallest`` rows are left."""
+
+    def product(x: Tensor, y: Tensor, turned: bool) -> Tensor:
+        return trnblas.gemm(1.0, x, y, transA=turned)
+
+    def factor(x: Tensor) -> Tensor:
+        return cholesky(launch, x[None])[0]
+
+    def solve(lower: Tensor, y: Tensor) -> Tensor:
+        return trnblas.trsm(1.0, lower, y, side="right", uplo="lower", trans=True)
+
+    def small(x: Tensor) -> tuple[Tensor, Tensor]:
+        w, v = eigh(launch, x[None], max_sweeps)
+        return w[0], v[0]
+
+    kernels = Kernels(product, factor, solve, small)
+    with trnblas.backend(launch.path):
+        pairs = [divided_eigh(matrix, smallest, kernels) for matrix in a]
+    return torch.stack([w for w, _ in pairs]), torch.stack([v for _, v in pairs])
 
 
 def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:

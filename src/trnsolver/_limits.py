@@ -12,6 +12,7 @@ from trnsci.core.hardware import TILE
 __all__ = [
     "CG_ORDER",
     "CHOLESKY_ORDER",
+    "DIVIDED_ORDER",
     "EIGH_ORDER",
     "LU_ORDER",
     "ROOT_ORDER",
@@ -26,6 +27,8 @@ SBUF_BYTES = 144 * 1024
 """Bytes of a partition for what stays."""
 EIGH_ORDER = 8 * TILE
 """Four matrices of this order take 128 KiB of each partition."""
+DIVIDED_ORDER = 16 * TILE
+"""Order up to which a spectrum is divided: its Gram matrices have Cholesky factors."""
 LU_ORDER = 8 * TILE
 """Four matrices of this order take 128 KiB."""
 CHOLESKY_ORDER = 16 * TILE

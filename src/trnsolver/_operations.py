@@ -129,7 +129,7 @@ EIGH = _operation(
     jvp=rules.eigh_jvp,
     from_result=True,
     flops=_cubes(9.0),
-    unsuited=_up_to(limits.EIGH_ORDER),
+    unsuited=_up_to(limits.DIVIDED_ORDER),
 )
 CHOLESKY = _operation(
     "cholesky",

@@ -1,0 +1,82 @@
+"""Division of spectra, on torch, and on the simulator with a small matrix for the base."""
+
+import numpy as np
+import pytest
+import torch
+
+from trnsci.core.errors import ConvergenceError
+from trnsci.core.launch import Launcher
+from trnsolver import _divide, _launches
+from trnsolver._divide import Kernels, divided_eigh
+
+from .kernels.harness_solver import diagonalises, lower_only, symmetric, with_spectrum
+
+
+def on_torch():
+    """Kernels that count the small problems."""
+    orders = []
+
+    def small(a):
+        orders.append(a.shape[0])
+        return tuple(torch.linalg.eigh(a))
+
+    kernels = Kernels(
+        lambda a, b, turned: (a.mT if turned else a) @ b,
+        torch.linalg.cholesky,
+        lambda factor, b: torch.linalg.solve_triangular(factor, b.mT, upper=False).mT,
+        small,
+    )
+    return kernels, orders
+
+
+MATRICES = {
+    "normal": symmetric(100),
+    "graded": with_spectrum(np.logspace(0, -6, 60)),
+    "clustered": with_spectrum(np.repeat([-1.0, 0.5, 2.0], 20)),
+    "one far away": with_spectrum(np.r_[100.0, np.linspace(0, 1, 59)]),
+    "a multiple of the identity": 3 * np.eye(40, dtype=np.float32),
+    "zeros": np.zeros((40, 40), np.float32),
+    "diagonal": np.diag(np.arange(40, dtype=np.float32)),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_on_torch(name):
+    a = MATRICES[name]
+    kernels, orders = on_torch()
+    w, v = divided_eigh(torch.from_numpy(lower_only(a)).nan_to_num(), 16, kernels)
+    assert diagonalises(a, w.numpy(), v.numpy())
+    assert max(orders, default=0) <= 16
+    assert a.shape[0] not in orders
+
+
+def test_a_spectrum_that_cannot_be_divided_is_named(monkeypatch):
+    kernels, _ = on_torch()
+    by_turns = torch.diag(torch.tensor([1.0, -1.0] * 10))
+    monkeypatch.setattr(_divide, "_sign", lambda x, kernels: by_turns)
+    with pytest.raises(ConvergenceError, match="eigh: 4 divisions of a spectrum of 20 values"):
+        divided_eigh(torch.from_numpy(symmetric(20)), 8, kernels)
+
+
+def test_on_the_simulator():
+    a = symmetric(21)
+    launch = Launcher("simulator")
+    w, v = _launches.eigh_by_division(launch, torch.from_numpy(a)[None], 10, 12)
+    assert diagonalises(a, w[0].numpy(), v[0].numpy())
+    assert launch.launches > 2
+
+
+def test_noise_in_the_place_of_products_is_seen():
+    kernels, _ = on_torch()
+    a = torch.from_numpy(symmetric(20))
+    count = iter(range(1000))
+
+    def noisy(x, y, turned):
+        exact = (x.mT if turned else x) @ y
+        return torch.randn(exact.shape) if next(count) > 60 else exact
+
+    try:
+        w, v = divided_eigh(a, 8, kernels._replace(product=noisy))
+    except (ConvergenceError, RuntimeError):
+        return
+    assert not diagonalises(a.numpy(), w.numpy(), v.numpy())

@@ -61,13 +61,19 @@ def _invented(case: Case, name: str) -> Rewrite | None:
     named.pop("op", None)
     if not dst and len(operands) > count:
         dst = operands.pop(0)
-    operands += [named[key] for key in list(named)][: count - len(operands)]
+    for key in list(named)[: count - len(operands)]:
+        operands.append(named.pop(key))
     if len(operands) != count or not count:
         return None
     text = _instead(case, intent, dst, operands)
-    if not text:
+    new = ast.parse(text, mode="eval").body if text else None
+    if not isinstance(new, ast.Call) or not isinstance(new.func, ast.Attribute):
         return None
-    new = ast.parse(text, mode="eval").body
+    known = INSTRUCTIONS.get(new.func.attr)
+    if any(known is None or key not in known.parameters for key in named):
+        return None  # what the rest means is not known
+    extra = [ast.keyword(key, ast.parse(value, mode="eval").body) for key, value in named.items()]
+    new.keywords += extra
     return case.rewrite(case.replaced(lambda n: new if ast.dump(n) == ast.dump(call) else None))
 
 

@@ -7,7 +7,7 @@ definition is made, and the compiler does not. So is what stands inside a defini
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
@@ -85,7 +85,7 @@ class Unit:
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
         """What each piece of syntax stands in."""
-        inside = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        inside = {child: node for node in self.nodes for child in _children(node)}
         return inside | dict.fromkeys(self.node.body, self.node)
 
     def enclosing(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -108,7 +108,7 @@ class Unit:
         """The names that belong to the function: its parameters and what it binds."""
         if isinstance(self.node, ast.ClassDef):
             return set()
-        return _bound_names(self.node) - self.declared_global
+        return _bound_names(self.node, self.nodes) - self.declared_global
 
     @cached_property
     def declared_global(self) -> set[str]:
@@ -122,7 +122,7 @@ class Unit:
         outer = self.tree.outer(self.node)
         while outer is not None:
             if not isinstance(outer, ast.ClassDef):
-                found |= _bound_names(outer)
+                found |= _bound_names(outer, _traced(outer.body))
             outer = self.tree.outer(outer)
         return found - self.own_names
 
@@ -157,8 +157,11 @@ class Unit:
 
     def calls(self) -> Iterator[tuple[ast.Call, Meaning]]:
         """Yield the calls, with what is called."""
-        for call in self.of(ast.Call):
-            yield call, self.meaning(call.func)
+        yield from self._calls
+
+    @cached_property
+    def _calls(self) -> list[tuple[ast.Call, Meaning]]:
+        return [(call, self.meaning(call.func)) for call in self.of(ast.Call)]
 
     def references(self) -> Iterator[tuple[ast.expr, Meaning]]:
         """Yield the longest dotted names that begin with a global one."""
@@ -212,16 +215,28 @@ def _traced(body: list[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         if isinstance(node, _DEFINITIONS):
             continue
-        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, (ast.Name, ast.Constant)):
+            continue
+        children = list(_children(node))
         if isinstance(node, ast.AnnAssign):
             children = [node.target] + ([node.value] if node.value else [])
         waiting.extend(reversed(children))
 
 
-def _bound_names(node: ast.AST) -> set[str]:
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what a piece of syntax is made of, but for whether it is loaded or stored."""
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            yield from (item for item in value if isinstance(item, ast.AST))
+        elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+            yield value
+
+
+def _bound_names(node: ast.AST, inside: Iterable[ast.AST]) -> set[str]:
     """Return the parameters of a function and the names that its own statements bind."""
     names = {a.arg for a in ast.walk(getattr(node, "args", node)) if isinstance(a, ast.arg)}
-    for inner in _traced(getattr(node, "body", [])):
+    for inner in inside:
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, (ast.Store, ast.Del)):
             names.add(inner.id)
         elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -187,7 +187,7 @@ def attention(device: str) -> Iterator[Problem]:
     Q, K, V = (
         torch.randn(1, heads, tokens, width, generator=generator).to(device) for _ in range(3)
     )
-    mask = ts.local_window_mask(tokens, block, 1)
+    mask = ts.local_window_mask(tokens, 1, block)
     seen = torch.arange(tokens, device=device) // block
     dense = (seen[:, None] - seen[None, :]).abs() <= 1
     usual = torch.nn.functional.scaled_dot_product_attention

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import re
@@ -35,6 +34,7 @@ import kernels  # noqa: E402
 import nkisim  # noqa: E402
 from nkisim import NkiValidationError, check, simulate  # noqa: E402
 from nkisim.diagnostics import RULES, Rule  # noqa: E402
+from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE  # noqa: E402
 from nkisim.memory import MemoryRegion  # noqa: E402
 from nkisim.spec import INSTRUCTIONS, Instruction, Operand  # noqa: E402
 
@@ -248,21 +248,19 @@ def rule_index() -> str:
         if rules:
             rows = [(f"[{r.id}]({r.id}.md)", r.slug, r.severity, r.checks) for r in rules]
             parts += [f"## {title}", table(("id", "name", "severity", "what is found"), rows)]
-    undecidable = undecidable_rules()
-    if undecidable:
-        parts += [
-            "## Not decidable on a CPU",
-            "What a simulation cannot find, and why.",
-            table(("id", "reason"), sorted(undecidable.items())),
-        ]
+    others = [
+        (id, ", ".join(f"[{rule}]({rule}.md)" for rule in rules) or "refused before it runs")
+        for id, rules in sorted(SPOKEN_FOR.items())
+    ]
+    parts += [
+        "## Not decidable on a CPU",
+        "What a simulation cannot find, and why.",
+        table(("id", "reason"), sorted(UNDECIDABLE.items())),
+        "## Found under another id",
+        "Faults that have two ids, and the rules that find them.",
+        table(("id", "found as"), others),
+    ]
     return join(parts)
-
-
-def undecidable_rules() -> dict[str, str]:
-    """Return the ids of the catalogue that no simulation can decide, with the reasons."""
-    if importlib.util.find_spec("nkisim.diagnostics.undecidable") is None:
-        return {}
-    return dict(importlib.import_module("nkisim.diagnostics.undecidable").UNDECIDABLE)
 
 
 # -- instructions ----------------------------------------------------------------------------------

@@ -22,11 +22,13 @@ import numpy as np
 
 from nkisim.checks import (
     Detectors,
+    check_arguments,
     check_capacity,
     check_outputs,
     file_findings,
     kernel_findings,
     occupancy_of,
+    report_unbound,
 )
 from nkisim.compiled import load_numba
 from nkisim.diagnostics import (
@@ -277,6 +279,8 @@ def run(
     try:
         with np.errstate(all="ignore"), one_blas_thread():
             tracker = _tracker(options)
+            if "arguments" in options.detectors():
+                _check_arguments(kernel, args, kwargs)
             if options.ranks == 1 and kernel.cores != 2:
                 core = _core(options, recorder, kernel, tracker=tracker)
                 cores.append(core)
@@ -320,6 +324,15 @@ def _reason(error: BaseException) -> str:
     return "deadlock" if isinstance(error, Stopped) else f"{type(error).__name__}: {error}"
 
 
+def _check_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Look at what a kernel is called with, before arrays become tensors."""
+    args, kwargs = kernel.arguments(args, kwargs)
+    names = [p.name for p in kernel.parameters]
+    names += [f"argument {i}" for i in range(len(names), len(args))]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    check_arguments(given, definition_place(kernel.function))
+
+
 def _tracker(options: SimOptions) -> Detectors | None:
     """Return the detectors that follow a run, None for none."""
     names = options.detectors()
@@ -346,15 +359,19 @@ def _execute(kernel: Kernel, core: Core, positional: list[Any], named: dict[str,
     token = CORE.set(core)
     try:
         return kernel.function(*positional, **named)
+    except UnboundLocalError as error:
+        report_unbound(error)
+        raise
     finally:
         CORE.reset(token)
 
 
 def _finish(kernel: Kernel, cores: list[Core], host: HostBoundary, result: Any) -> Any:
     """Check a finished run of a rank as a whole, and return its results in the caller's kind."""
-    check_outputs(result, cores[0], definition_place(kernel.function))
+    place = definition_place(kernel.function)
+    check_outputs(result, cores[0], place)
     for core in cores:
-        check_capacity(core)
+        check_capacity(core, place)
     return host.carry_out(result)
 
 

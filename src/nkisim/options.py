@@ -61,8 +61,8 @@ class SimOptions:
             ``"0.3.0"`` or ``"0.5.0"``.
         source: Whether ``check`` looks at the source of a kernel too; None reads
             NKISIM_SOURCE_RULES at each call, where only ``0`` turns it off. A simulation does not.
-        detect: Names of the detectors that follow the run: ``"lostwork"``, ``"races"`` and
-            ``"size"``; None runs all of them in ``check`` and none elsewhere.
+        detect: Names of the detectors that follow the run: ``"arguments"``, ``"lostwork"``,
+            ``"races"`` and ``"size"``; None runs all of them in ``check`` and none elsewhere.
         most_instructions: Unrolled instructions per engine from which on ``"size"`` warns.
         schedule_seed: Lets the cores of a run take turns at random between instructions, the same
             way in every run with this seed; None lets them advance at equal pace, one instruction

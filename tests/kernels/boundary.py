@@ -2,6 +2,8 @@
 
 import importlib
 
+import numpy as np
+
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
@@ -50,6 +52,50 @@ def bad_L064(a: nt.tensor[128, 32]):  # here
 
 def good_L064(a: nt.tensor[64, 32]):
     return stored(nl.load(a))
+
+
+@twin(f32(64, 32), np.float32(2), mended=(f32(64, 32), 2.0))  # here
+def bad_L057(a, factor):  # here
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
+    return stored(tile)
+
+
+def good_L057(a, factor):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
+    return stored(tile)
+
+
+@twin(f32(64, 32), np.dtype("float32"), mended=(f32(64, 32), nl.float32))  # here
+def bad_L057_dtype(a, kind):  # here
+    copy = nl.ndarray(a.shape, dtype=str(kind), buffer=nl.sbuf)
+    nisa.dma_copy(dst=copy, src=a)
+    return stored(copy)
+
+
+def good_L057_dtype(a, kind):
+    copy = nl.ndarray(a.shape, dtype=kind, buffer=nl.sbuf)
+    nisa.dma_copy(dst=copy, src=a)
+    return stored(copy)
+
+
+@twin(f32(64, 32))
+def bad_L059(a):
+    tile = nl.load(a)
+    if a.shape[0] > 64:
+        factor = 0.5
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)  # here
+    return stored(tile)
+
+
+def good_L059(a):
+    tile = nl.load(a)
+    factor = 1.0
+    if a.shape[0] > 64:
+        factor = 0.5
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
+    return stored(tile)
 
 
 @twin(32, mended=(f32(64, 32),))  # here

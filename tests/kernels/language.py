@@ -6,6 +6,7 @@ from types import ModuleType
 import numpy as np
 
 import nkisim
+import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
 from kernels import f32, source_twin
@@ -976,4 +977,51 @@ def good_L055(a):
     tile = nl.load(a)
     for start in starts[0:3]:
         nisa.activation(dst=tile[:, start:], op=nl.tanh, data=tile[:, start:])
+    return stored(tile)
+
+
+# -- what is known at another time ---------------------------------------------------------------
+
+BANK = 4 * nl.tile_size.psum_fmax
+
+
+@source_twin(f32(64, 32))
+def bad_A039(a):
+    tile = nl.load(a)
+    assert tile.shape[1] * 4 <= BANK  # here
+    return stored(tile)
+
+
+def good_A039(a):
+    tile = nl.load(a)
+    assert tile.shape[1] * 4 <= 4 * nl.tile_size.psum_fmax
+    return stored(tile)
+
+
+@source_twin(f32(64, 32))
+def bad_A040(a):
+    tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile, a, nisa.oob_mode.error)  # here
+    return stored(tile)
+
+
+def good_A040(a):
+    tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(tile, a, oob_mode=nisa.oob_mode.error)
+    return stored(tile)
+
+
+@source_twin(f32(2, 64, 32))
+def bad_C033(a):
+    rank = ncc.rank_id()
+    tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a[rank])  # here
+    return stored(tile)
+
+
+def good_C033(a):
+    rank = ncc.rank_id()
+    tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    block = a.ap([[32, 64], [1, 32]], scalar_offset=rank, indirect_dim=0)
+    nisa.dma_copy(dst=tile, src=block)
     return stored(tile)

@@ -5,7 +5,7 @@ import numpy as np
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import ByRank, f32, twin
+from kernels import GEN4, ByRank, f32, twin
 from nkisim.collectives import (
     collective_permute_implicit_current_processing_rank_id as processing_rank,
 )
@@ -491,6 +491,23 @@ def good_C029_tensors(a, b, sends):
     ncc.all_to_all_v([a], [first], PAIR, sends)
     ncc.all_to_all_v([b], [second], PAIR, sends)
     return first, second
+
+
+@twin(f32(8), counts([4, 4], [0, 4], [4, 4], [4, 0]), ranks=2, targets=GEN4)
+def bad_C030(a, sends):
+    received = hbm((8,))
+    ncc.all_to_all_v([a], [received], PAIR, sends, True, has_rdispls=True)  # here
+    return received
+
+
+def good_C030(a, sends):
+    received, turned = hbm((8,)), hbm((8,))
+    own = hbm(sends.shape, nl.uint32)
+    nl.store(own, nl.load(sends))
+    ncc.all_to_all_v([a], [received], PAIR, own[0:3], recv_counts_known=True)
+    nisa.dma_copy(dst=turned[0:4], src=received[4:8])
+    nisa.dma_copy(dst=turned[4:8], src=received[0:4])
+    return turned
 
 
 @twin(f32(64, 32), ranks=2)

@@ -22,6 +22,29 @@ def good_L034(a):
     return stored(tile)
 
 
+@twin(f32(65, 32))  # here
+def bad_R014(a):  # here
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    registers = []
+    for i in range(65):
+        registers.append(nisa.register_alloc(i))
+    row = [[32, 1], [1, 32]]
+    for i in range(65):
+        target = out.ap(row, scalar_offset=registers[i], indirect_dim=0)
+        nisa.dma_copy(dst=target, src=a[i : i + 1])
+    return out
+
+
+def good_R014(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    row = [[32, 1], [1, 32]]
+    for i in range(65):
+        register = nisa.register_alloc(i)
+        target = out.ap(row, scalar_offset=register, indirect_dim=0)
+        nisa.dma_copy(dst=target, src=a[i : i + 1])
+    return out
+
+
 @twin(f32(64, 32))
 def bad_L036(a):
     tile = nl.load(a)

@@ -1,17 +1,21 @@
 """Checks that look at a run as a whole, and at a kernel's source."""
 
+from nkisim.checks.arguments import check_arguments
 from nkisim.checks.capacity import check_capacity
 from nkisim.checks.detectors import Detectors
 from nkisim.checks.langcheck import file_findings, kernel_findings, source_rules
 from nkisim.checks.occupancy import occupancy_of
 from nkisim.checks.outputs import check_outputs
+from nkisim.checks.unbound import report_unbound
 
 __all__ = [
     "Detectors",
+    "check_arguments",
     "check_capacity",
     "check_outputs",
     "file_findings",
     "kernel_findings",
     "occupancy_of",
+    "report_unbound",
     "source_rules",
 ]

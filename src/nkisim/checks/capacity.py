@@ -59,6 +59,15 @@ ELEMENTS_AS_BYTES = declare(
     "the tensors overlap, and one may overwrite the other",
 )
 
+REGISTER_PRESSURE = declare(
+    "R014",
+    "register-pressure",
+    "error",
+    "More registers are in use at a time than a sequencer has.",
+    "the back end cannot allocate them",
+)
+
+_REGISTERS = 64
 _QUADRANT = 32
 
 # Both bound what tiles need together from below, however they are placed.
@@ -66,8 +75,9 @@ _SHARES = ((0, 1, 2, 3, 4), (0, 0, 2, 4, 4))
 """Quarters of the partitions that a tile counts with, by the quarters that it needs."""
 
 
-def check_capacity(core: Core) -> None:
-    """Check the live ranges of a finished run."""
+def check_capacity(core: Core, place: Place) -> None:
+    """Check the live ranges of a finished run of a kernel that is defined at ``place``."""
+    _check_registers(core, place)
     for region, rule, unit in (
         (MemoryRegion.sbuf, SBUF_OVERFLOW, 1),
         (MemoryRegion.psum, PSUM_OVERFLOW, core.generation.psum_bank_bytes),
@@ -91,6 +101,23 @@ def check_capacity(core: Core) -> None:
                 fix="place all long-lived tiles explicitly, or none",
                 place=Place(*example.line),
             )
+
+
+def _check_registers(core: Core, place: Place) -> None:
+    """Report more registers at a time than a sequencer has."""
+    if len(core.register_spans) <= _REGISTERS:
+        return
+    first, last = np.array(core.register_spans).T
+    peak, moment = _peak(first, last, np.ones(len(first), int))
+    if peak > _REGISTERS:
+        flag(
+            REGISTER_PRESSURE,
+            f"{peak} registers are in use at instruction {moment}, a sequencer has {_REGISTERS}",
+            seen=peak,
+            allowed=f"at most {_REGISTERS}",
+            fix="reuse registers, or keep the values in a tile and load them when they are needed",
+            place=place,
+        )
 
 
 def _device_bytes(tile: Lifetime, unit: int) -> int:

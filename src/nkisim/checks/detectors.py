@@ -21,7 +21,7 @@ from nkisim.memory import NkiTensor
 
 __all__ = ["DETECTORS", "Detectors"]
 
-DETECTORS = ("lostwork", "races", "size")
+DETECTORS = ("arguments", "lostwork", "races", "size")
 """What can be asked for by name."""
 
 

@@ -295,6 +295,14 @@ def all_to_all_v(
     name = "all_to_all_v"
     at, pairs = seat(name, replica_group), _tensors(name, srcs, dsts, only_hbm=True)
     rows = 4 if has_rdispls else 3 if recv_counts_known else 2
+    if has_rdispls and at.core.generation.number >= 4:
+        complain(
+            rules.RECEIVED_PLACES,
+            name,
+            "has_rdispls has no effect on this target",
+            "receive the runs one behind the other and move them afterwards",
+            "has_rdispls",
+        )
     _, ranks = world(at.core)
     wrong = ""
     if len(pairs) != 1:

@@ -103,6 +103,13 @@ ALL_TO_ALL_V = _declare(
     "elements land outside the buffers or are not received",
     on_values=True,
 )
+RECEIVED_PLACES = declare(
+    "C030",
+    "received-places",
+    "warning",
+    "all_to_all_v relies on has_rdispls on a target whose chips are connected by switches.",
+    "a known issue: the places are ignored there, and runs lie one behind the other",
+)
 PARTIAL_OVERLAP = _declare(
     "C032",
     "collective-overlap",

@@ -65,6 +65,11 @@ class VirtualRegister(NKIObject):
         self._value: int | None = None
         self._nearest = 0
         self._tests = 0
+        core = CORE.get()
+        now = 0 if core is None else core.clock
+        self._span = [now, now]
+        if core is not None:
+            core.register_spans.append(self._span)
         if value is not None:
             self.set(value)
 
@@ -84,6 +89,9 @@ class VirtualRegister(NKIObject):
                 fix="nisa.register_alloc(0), or nisa.register_load before the first use",
             )
         assert self._value is not None
+        core = CORE.get()
+        if core is not None:
+            self._span[1] = core.clock
         return self._value
 
     def __index__(self) -> int:

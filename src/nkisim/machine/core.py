@@ -104,6 +104,7 @@ class Core:
         program_id, num_programs, has_grid: Position in the launch grid.
         asked: Which of ``program_id`` and ``num_programs`` the kernel has asked for.
         no_reorder_depth: How many ``nl.no_reorder`` regions are open.
+        register_spans: Numbers of the instructions at which each register was made and last read.
         mask_fills: Where the lowest float32 number first became minus infinity.
         garbage: What the running instruction has read that was made of unwritten elements.
     """
@@ -127,6 +128,7 @@ class Core:
         "plans",
         "program_id",
         "recorder",
+        "register_spans",
         "release",
         "tick",
         "tracker",
@@ -171,6 +173,7 @@ class Core:
         self._scratch = np.empty(0, np.float32)
         self.garbage: list[Garbage] = []
         self.mask_fills: list[Place] = []
+        self.register_spans: list[list[int]] = []
         self.generators: dict[Engine, Any] = {}
 
     def begin(self, *, shared: bool) -> None:

@@ -10,7 +10,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.arch import resolve_target
 from nkisim.checks import capacity
-from nkisim.diagnostics import RECORDER, Recorder
+from nkisim.diagnostics import RECORDER, Place, Recorder
 from nkisim.machine import Core
 from nkisim.memory import Lifetime, MemoryRegion
 from tiles import hbm, sbuf
@@ -96,7 +96,7 @@ def test_sbuf_overflows_when_more_is_live_than_there_is(drawn):
     ]
     token = RECORDER.set(core.recorder)
     try:
-        capacity.check_capacity(core)
+        capacity.check_capacity(core, Place("", 1))
     finally:
         RECORDER.reset(token)
     found = {finding.rule.id: finding for finding in core.recorder.findings}

@@ -390,7 +390,7 @@ def test_detectors_are_chosen_by_name():
     simulation = nkisim.simulate(kernel)
     simulation(f32(8, 16))
     assert not simulation.report.findings
-    with pytest.raises(ValueError, match="detect: got 'race', accepted: lostwork, races, size"):
+    with pytest.raises(ValueError, match="detect: got 'race', accepted: arguments, lostwork"):
         nkisim.check(kernel, detect=("race",))
 
 

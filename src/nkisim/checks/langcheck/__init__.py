@@ -22,6 +22,7 @@ from nkisim.checks.langcheck.calls import check_calls
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
 from nkisim.checks.langcheck.meaning import LiveScope, Meaning, file_scope
+from nkisim.checks.langcheck.moments import check_moments
 from nkisim.checks.langcheck.names import check_names
 from nkisim.checks.langcheck.signature import check_signature
 from nkisim.checks.langcheck.source import definition_of
@@ -46,6 +47,7 @@ _CHECKS = (
     check_expressions,
     check_calls,
     check_names,
+    check_moments,
     check_values,
     check_tensors,
     check_loops,

@@ -63,6 +63,17 @@ INNER_GRID = declare(
     "a call inside a kernel is compiled into it and has no grid",
 )
 
+POSITIONAL = declare(
+    "A040",
+    "positional-argument",
+    "note",
+    "An argument is given by a position that has another meaning in other releases.",
+    "with another release it lands in another parameter",
+)
+
+# From this number of positional arguments on, the last one has moved.
+_MOVED = {"nki.isa.dma_copy": 3, "nki.isa.dma_transpose": 4}
+
 _SUPPORTED = (
     "abs bool dict divmod float int isinstance len list max min print range slice str tuple type"
 )
@@ -102,6 +113,7 @@ def check_calls(unit: Unit) -> Iterator[Found]:
             message = f"{ast.unparse(call)} stands outside a loop header"
             fix = "write the range where the loop begins: for i in range(...):"
             yield Found(RANGE_VALUE, call, message, fix)
+        yield from _moved(call, meaning.path)
         if isinstance(call.func, ast.Subscript):
             launched = unit.meaning(call.func.value)
             if launched.is_kernel:
@@ -112,6 +124,15 @@ def check_calls(unit: Unit) -> Iterator[Found]:
         if meaning.path.partition(".")[0] == "neuronxcc":
             fix = "import it from nki, nki.language or nki.isa"
             yield Found(OLD_NAMESPACE, node, f"{meaning.path} is an old name", fix)
+
+
+def _moved(call: ast.Call, path: str) -> Iterator[Found]:
+    """Find arguments whose position changed between releases."""
+    if len(call.args) >= _MOVED.get(path, len(call.args) + 1):
+        name = path.rpartition(".")[2]
+        given = ast.unparse(call.args[_MOVED[path] - 1])
+        message = f"{name} gets {given} by position"
+        yield Found(POSITIONAL, call, message, f"pass {given} by its name", operand=given)
 
 
 def _fractions(extents: list[ast.expr]) -> Iterator[Found]:

@@ -17,7 +17,7 @@ from nkisim.spec import INSTRUCTIONS
 
 __all__ = ["Kind", "Kinds", "instruction_operands", "is_dynamic_loop", "operand_name"]
 
-Kind: TypeAlias = Literal["tensor", "register", "index", "list", "dict", "text", "enum"]
+Kind: TypeAlias = Literal["tensor", "register", "index", "list", "dict", "text", "enum", "rank"]
 
 # Functions of nki.language that give no tensor.
 _NO_TENSOR = {
@@ -102,6 +102,8 @@ class Kinds:
             return "register"
         if path == "nki.isa.get_nc_version":
             return "enum"
+        if path == "nki.collectives.rank_id":
+            return "rank"
         if path in ("list", "dict"):
             return path
         if path == "str":

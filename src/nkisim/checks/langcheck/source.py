@@ -24,6 +24,7 @@ class Tree:
         module: The syntax tree.
         scope: Its names, once they were read.
         units: What was made of its definitions, kept as long as the tree is.
+        constants: What the module assigns to each of its names, last.
     """
 
     def __init__(self, file: str, module: ast.Module) -> None:
@@ -31,6 +32,7 @@ class Tree:
         self.module = module
         self.scope: Any = None
         self.units: dict[tuple[ast.AST, int], Any] = {}
+        self.constants: dict[str, ast.expr] = dict(_constants(module))
         self._outer: dict[ast.AST, Definition] = {}
         self._by_line: dict[tuple[int, str], Definition] = {}
         for outer, node in _definitions(module, None):
@@ -72,6 +74,19 @@ def _definitions(
             yield from _definitions(child, child)
         elif isinstance(child, (ast.stmt, ast.excepthandler)):
             yield from _definitions(child, outer)
+
+
+def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for statement in module.body:
+        targets: list[ast.expr] = []
+        if isinstance(statement, ast.Assign):
+            targets = statement.targets
+        elif isinstance(statement, ast.AnnAssign):
+            targets = [statement.target]
+        value = getattr(statement, "value", None)
+        for target in targets:
+            if isinstance(target, ast.Name) and isinstance(value, ast.expr):
+                yield target.id, value
 
 
 def definition_line(node: Definition) -> int:

@@ -143,6 +143,16 @@ class Unit:
                 return base.scope.meaning(node.attr)
         return UNKNOWN
 
+    def scope_meaning(self, node: ast.AST) -> Meaning:
+        """Return what a dotted name means where the module is, whatever the function binds."""
+        if isinstance(node, ast.Name):
+            return self.scope.meaning(node.id)
+        if isinstance(node, ast.Attribute):
+            base = self.scope_meaning(node.value)
+            if base.kind in ("nki", "foreign"):
+                return Meaning(base.kind, f"{base.path}.{node.attr}")
+        return UNKNOWN
+
     def of_decorator(self, node: ast.expr) -> Meaning:
         """Return what a decorator, called or not, means where the definition stands."""
         if isinstance(node, ast.Call):

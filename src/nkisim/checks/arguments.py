@@ -1,0 +1,83 @@
+"""What a kernel is called with: the types that the front end takes over from Python."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import Place, declare, flag
+from nkisim.dtypes import DType
+from nkisim.memory import MemoryRegion
+from nkisim.objects import NKIObject
+from nkisim.spec import Op, as_op
+
+__all__ = ["check_arguments"]
+
+ARGUMENT_TYPE = declare(
+    "L057",
+    "argument-type",
+    "error",
+    "A kernel argument is of a type that the front end does not take: a type or a scalar of NumPy "
+    "or torch, a generator, a slice, a function, an object that is no NKIObject.",
+    "the argument cannot be imported into the compiler",
+    detector="arguments",
+)
+
+_PLAIN = (bool, int, float, str, type(None), Enum, Op, DType, MemoryRegion, NKIObject, np.ndarray)
+_CODE = (ModuleType, FunctionType, MethodType, BuiltinFunctionType)
+
+
+def check_arguments(given: Mapping[str, Any], place: Place) -> None:
+    """Flag arguments that the front end does not take; ``place`` is the kernel's definition."""
+    for name, value in given.items():
+        _check(name, value, place)
+
+
+def _check(name: str, value: Any, place: Place) -> None:
+    if isinstance(value, (list, tuple)):
+        for i, part in enumerate(value):
+            _check(f"{name}[{i}]", part, place)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            _check(f"{name}[{key!r}]", part, place)
+    else:
+        fix = _refused(value)
+        if fix:
+            kind = type(value)
+            flag(
+                ARGUMENT_TYPE,
+                f"argument {name} is of type {kind.__module__}.{kind.__qualname__}",
+                operand=name,
+                seen=repr(value)[:80],
+                allowed="tensors, nl dtypes, int, float, bool, str, None, tuples, NKIObject",
+                fix=fix,
+                place=place,
+            )
+
+
+def _refused(value: Any) -> str:
+    """Return a mend for a value that the front end does not take, empty for what it takes."""
+    torch = sys.modules.get("torch")
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return "pass a type of nl, such as nl.float32"
+    if torch is not None and isinstance(value, torch.dtype):
+        return "pass a type of nl, such as nl.float32"
+    if isinstance(value, _PLAIN) or as_op(value) is not None:
+        return ""
+    if isinstance(value, np.generic):
+        return "convert it with int(...) or float(...)"
+    if isinstance(value, (slice, range)):
+        return "pass start and stop as integers"
+    if isinstance(value, (np.random.Generator, np.random.RandomState)):
+        return "draw on the host and pass the array"
+    if isinstance(value, _CODE):
+        own = (getattr(value, "__module__", None) or "").partition(".")[0] == "nkisim"
+        return "" if own else "pass a name or a flag, and choose the function inside the kernel"
+    if isinstance(value, type) or hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        return ""
+    return "derive its class from nl.NKIObject, or pass its fields"

@@ -1,0 +1,61 @@
+"""Faults of the catalogue that are no rules here, each with the reason.
+
+Some cannot be decided on a CPU: they hang on an intention, on the compiler's choice, or on what
+other programs do. Some are the same fault as another one under a second id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["SPOKEN_FOR", "UNDECIDABLE"]
+
+UNDECIDABLE: Mapping[str, str] = MappingProxyType(
+    {
+        "S033": "which of two square operands was meant as the transposed one is not in the kernel",
+        "S069": "an extent from the wrong operand shows at other sizes only, and which sizes a "
+        "kernel claims is not in it",
+        "M035": "tiles live until their last use here, so a list that holds them costs nothing",
+        "M046": "a short DMA run is slow and not wrong; profiles speak of it",
+        "M047": "legal: written bytes are tracked one by one, whatever type a view has",
+        "D043": "whether a sum in a narrow type is precise enough is a matter of the tolerance",
+        "D044": "whether a comparison relies on equal bits is an intention",
+        "A022": "whether a call relied on arguments that were ignored is not in the call",
+        "A023": "whether a call relied on a default of an earlier release is not in the call",
+        "A024": "what other kernels of a model were compiled with is not known to one of them",
+        "A045": "0.3.0 has these names; what later releases drop is a matter of migration",
+        "C011": "which engine issues a DMA is the compiler's choice",
+        "C031": "a collective has ended on both cores when it returns here",
+        "R010": "what a region is expected to order beyond the program is an intention",
+        "R011": "kernels of 0.3.0 declare no edges of a schedule",
+        "R017": "whether a count in a register can be zero is not in the kernel; run it with such "
+        "a count, and M006 says what stays unwritten",
+        "R019": "which output a framework aliases to an argument is not known to the kernel",
+        "R021": "whether a bank is cleared in parts is not documented",
+        "R022": "a sendrecv has ended when it returns here, so two are never in flight",
+        "R023": "what a framework keeps of an earlier call is not known; L041 finds the globals",
+    }
+)
+"""Reasons by id."""
+
+SPOKEN_FOR: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "S067": ("S009", "M001"),
+        "S068": ("M001",),
+        "M026": ("M019", "M018", "M022"),
+        "M027": ("M019", "M018", "M022"),
+        "M034": ("M001",),
+        "M045": ("A012", "A014", "C010"),
+        "M048": ("M013", "R001"),
+        "D041": ("D032",),
+        "D048": ("D019", "D020"),
+        "A041": (),
+        "A047": ("D001",),
+        "R005": ("M042",),
+        "R016": ("M001",),
+        "R020": ("C007", "C008"),
+        "W007": ("M029",),
+    }
+)
+"""The rules that find a fault under another id; none where a call is refused before it runs."""

@@ -4,8 +4,10 @@ An input that the text of the kernel uses may be for another path than the one t
 C is where beta is 0. Only one that has no use there but for its shape is unread; and not where no
 other is read either, since a kernel that makes its output from nothing needs some tensor argument.
 
-A tail is what lies behind equal steps along one dimension. Kernels may well take a part of an
-input, such as a triangle or the rows that indices name, so nothing else is said about parts.
+A tail is what lies behind equal steps along one dimension, where the kernel reads the input in a
+loop whose turns it counts with ``//`` and does not round up. Kernels may well take a part of an
+input, such as a triangle, the blocks of a mask or the rows that indices name, so nothing else is
+said about parts.
 """
 
 from __future__ import annotations
@@ -92,6 +94,7 @@ class InputCoverage:
     ) -> None:
         """Flag what was not read of the arguments of a kernel, which is defined at ``place``."""
         unused = _unused_parameters(kernel) if self._inputs else set()
+        in_steps = _read_in_steps(kernel)
         for name, tensor in arguments:
             if tensor.alloc.written or not tensor.size:
                 continue
@@ -105,7 +108,7 @@ class InputCoverage:
                     fix="use it, or drop the parameter",
                     place=place,
                 )
-            elif found is not None and found.starts is not None:
+            elif found is not None and found.starts is not None and name in in_steps:
                 _check_tail(name, tensor, found.read, found.starts, place)
 
 
@@ -126,6 +129,43 @@ def _unused_parameters(kernel: Callable[..., Any]) -> set[str]:
         for part in ast.walk(node)
         if isinstance(part, ast.Name) and id(part) not in described
     }
+
+
+def _read_in_steps(kernel: Callable[..., Any]) -> set[str]:
+    """Return the names in loops of a kernel that count their turns with a division rounded down."""
+    definition = definition_of(inspect.unwrap(kernel))
+    if definition is None:
+        return set()
+    nodes = list(ast.walk(definition[1]))
+    counts = {
+        target.id
+        for assign in nodes
+        if isinstance(assign, ast.Assign) and _has_floor(assign.value)
+        for target in assign.targets
+        if isinstance(target, ast.Name)
+    }
+    found: set[str] = set()
+    for loop in nodes:
+        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call):
+            header = [part for argument in loop.iter.args for part in ast.walk(argument)]
+            counted = any(isinstance(n, ast.Name) and n.id in counts for n in header)
+            if counted or any(map(_has_floor, loop.iter.args)):
+                inside = (part for statement in loop.body for part in ast.walk(statement))
+                found |= {part.id for part in inside if isinstance(part, ast.Name)}
+    return found
+
+
+def _has_floor(node: ast.AST) -> bool:
+    """Tell whether an expression divides and rounds down; ``-(-n // t)`` and ``n + t - 1`` do not.
+
+    A product on the left is no extent of an input either.
+    """
+    return any(
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.FloorDiv)
+        and isinstance(part.left, (ast.Name, ast.Attribute, ast.Subscript))
+        for part in ast.walk(node)
+    )
 
 
 def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], place: Place) -> None:

@@ -231,6 +231,19 @@ def test_the_head_of_an_input_in_one_piece_is_no_tail_left_out(columns):
     assert codes(kernel, f32(8, columns)) == set()
 
 
+def test_steps_that_the_kernel_chooses_may_stop_before_the_end():
+    def kernel(a, chosen):
+        out = nl.ndarray((8, 8), a.dtype, nl.shared_hbm)
+        total = nl.zeros((8, 8), nl.float32, nl.sbuf)
+        for step in chosen:
+            nisa.tensor_tensor(total, total, nl.load(a[:, 8 * step : 8 * step + 8]), nl.add)
+        nl.store(out, total)
+        return out
+
+    assert codes(kernel, f32(8, 30), (0, 1, 2)) == set()
+    assert codes(kernel, f32(8, 32), (0, 1, 2)) == set()
+
+
 def test_a_triangle_of_an_input_is_no_tail_left_out():
     def kernel(a):
         out = nl.zeros((32, 32), nl.float32, nl.shared_hbm)

@@ -3,6 +3,9 @@
 A contraction is linear in each operand, so that its tangent is the sum of contractions with one
 operand replaced, and the gradient by an operand is the contraction of the result's gradient with
 the others: ``"ij,jk->ik"`` has ``"ik,jk->ij"`` for its first operand.
+
+The MP2 energy of all pairs has the derivatives S = (4 T - 2 T') / D by the integrals T and
+G = -T (2 T - T') / D^2 by the differences D. Both are the same for (ia, jb) and (jb, ia).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trnsci.core.operation import total
@@ -25,6 +29,8 @@ __all__ = [
     "contract_backward",
     "contract_batched",
     "contract_jvp",
+    "mp2_backward",
+    "mp2_jvp",
     "product_of",
 ]
 
@@ -127,3 +133,45 @@ def chain_batched(
         t = result_labels(left, right, more + t)
     between = product_of(a, b, left, right, t)
     return product_of(between, c, t, last, more + out), 0
+
+
+def mp2_backward(
+    grad: Tensor, needed: Sequence[bool], b: Tensor, eps_occ: Tensor, eps_vir: Tensor
+) -> Gradients:
+    """Return 2 S B for B and sums of G for the energies, one occupied orbital at a time."""
+    wide = torch.promote_types(b.dtype, torch.float32)
+    full, occupied, virtual = (x.to(wide) for x in (b, eps_occ, eps_vir))
+    above = virtual[:, None, None] + virtual
+    rows, by_occ, by_vir = [], [], []
+    for i in range(b.shape[0]):
+        t = product_of(full[i], full, "ap", "jbp", "ajb")
+        turned = t.transpose(0, 2)
+        below = (occupied[i] + occupied)[:, None] - above
+        if needed[0]:
+            slope = grad * (4 * t - 2 * turned) / below
+            rows.append(2 * product_of(slope, full, "ajb", "jbp", "ap"))
+        by_difference = -grad * t * (2 * t - turned) / below.square()
+        by_occ.append(2 * by_difference.sum())
+        by_vir.append(-2 * by_difference.sum((1, 2)))
+    return (
+        torch.stack(rows).to(b.dtype) if needed[0] else None,
+        torch.stack(by_occ).to(eps_occ.dtype) if needed[1] else None,
+        torch.stack(by_vir).sum(0).to(eps_vir.dtype) if needed[2] else None,
+    )
+
+
+def mp2_jvp(
+    tangents: Sequence[Tensor | None], b: Tensor, eps_occ: Tensor, eps_vir: Tensor
+) -> Tensor:
+    """Return the sum of gradients times tangents."""
+    wide = torch.promote_types(b.dtype, torch.float32)
+    one = torch.ones((), dtype=wide, device=b.device)
+    needed = [tangent is not None for tangent in tangents]
+    slopes = mp2_backward(one, needed, b, eps_occ, eps_vir)
+    return total(
+        [
+            (slope.to(wide) * tangent).sum()
+            for slope, tangent in zip(slopes, tangents, strict=True)
+            if slope is not None and tangent is not None
+        ]
+    )

@@ -87,4 +87,10 @@ def _pairs_flops(b: Tensor, *rest: Any) -> float:
     return 1.0 * b.numel() * b.shape[0] * b.shape[1]
 
 
-MP2_ENERGY = _operation("mp2_energy", reference=_mp2_energy, flops=_pairs_flops)
+MP2_ENERGY = _operation(
+    "mp2_energy",
+    reference=_mp2_energy,
+    backward=rules.mp2_backward,
+    jvp=rules.mp2_jvp,
+    flops=_pairs_flops,
+)

@@ -22,6 +22,7 @@ from trnsparse._attention_pattern import Pattern, pattern_of
 from trnsparse._kernels.attention import attention as attention_kernel
 from trnsparse._kernels.attention_backward import attention_backward as attention_backward_kernel
 from trnsparse._kernels.attention_pieces import HIDDEN, Blocks
+from trnsparse._kernels.bsr_cg import bsr_cg as cg_kernel
 from trnsparse._kernels.bsr_spmm import BlockRows
 from trnsparse._kernels.bsr_spmm import bsr_spmm as bsr_kernel
 from trnsparse._kernels.screened_spmm import screened_spmm as screened_kernel
@@ -29,7 +30,7 @@ from trnsparse._kernels.spmm import spmm_one_hot as one_hot_kernel
 from trnsparse._kernels.spmm import spmm_segments as segments_kernel
 from trnsparse._row_order import plan_rows, segment_order, tile_starts
 
-__all__ = ["attention", "attention_backward", "bsr_spmm", "screened_spmm", "spmm"]
+__all__ = ["attention", "attention_backward", "bsr_cg", "bsr_spmm", "screened_spmm", "spmm"]
 
 
 # -- products --------------------------------------------------------------------------------------
@@ -80,6 +81,44 @@ def bsr_spmm(
     starts, columns = _numbers(block_row_ptrs), _numbers(block_col_indices)
     pattern = BlockRows(tuple(starts.tolist()), tuple(columns.tolist()))
     return _columns(launch(bsr_kernel, blocks, _several_columns(b), pattern, int(rows)), b.shape[1])
+
+
+def bsr_cg(
+    launch: Launcher,
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    x: Tensor,
+    tol: float,
+    most: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    starts, columns = _numbers(block_row_ptrs), _numbers(block_col_indices)
+    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    grid, size = len(starts) - 1, blocks.shape[-1]
+    (length, sides), missing = b.shape, grid * size - b.shape[0]
+    entries: list[list[tuple[int, int]]] = [[] for _ in range(grid)]
+    for block, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+        entries[column].append((block, row))
+    if missing:
+        # What of a block is outside of the matrix does not count.
+        inside = torch.arange(size, device=blocks.device) < size - missing
+        last = torch.from_numpy(rows == grid - 1).to(blocks.device)
+        right = torch.from_numpy(columns == grid - 1).to(blocks.device)
+        kept = (inside | ~last[:, None])[:, :, None] & (inside | ~right[:, None])[:, None, :]
+        blocks = torch.where(kept, blocks, 0.0)
+    limits = b.float().square().sum(0, keepdim=True) * (tol * tol)
+    more = max(2 - sides, 0)  # a single moving column is refused by some compilers
+    operands = (functional.pad(v, (0, more, 0, missing)) for v in (b, x))
+    found, steps, squares = launch(
+        cg_kernel,
+        blocks,
+        *operands,
+        functional.pad(limits, (0, more)),
+        tuple(tuple(column) for column in entries),
+        int(most),
+    )
+    return found[:length, :sides].clone(), steps[0, :sides].clone(), squares[0, :sides].clone()
 
 
 def screened_spmm(

@@ -85,7 +85,35 @@ def _attention_bound(q: Tensor, k: Tensor, v: Tensor, mask: Any) -> float:
     return (2 * q.shape[-1] * scores + k.shape[-2]) * _EPS
 
 
+def _system() -> tuple[Tensor, Tensor]:
+    """Return a tridiagonal matrix of blocks, positive definite, and two right-hand sides."""
+    n, size = 250, 64
+    block = torch.arange(n) // size
+    near = (block[:, None] - block).abs() <= 1
+    off = torch.where(near, random_tensor(n, n), 0.0)
+    return off + off.mT + 60 * torch.eye(n), random_tensor(n, 2, seed=1)
+
+
+def _solution(a: Tensor, b: Tensor) -> Tensor:
+    return trnsparse.cg(trnsparse.BSRMatrix.from_dense(a, 64), b, tol=1e-6).x
+
+
+def _solution_bound(a: Tensor, b: Tensor) -> float:
+    """Return the tolerance of the residual times the condition of the matrix."""
+    return 2e-6 * float(torch.linalg.cond(a.double()))
+
+
 CASES = (
+    Case(
+        "bsr_cg",
+        "conjugate gradients",
+        _system,
+        _solution,
+        lambda a, b: torch.linalg.solve(a.double(), b.double()),
+        _DENSE,
+        _solution_bound,
+        decided_by_values=True,
+    ),
     Case(
         "spmm_one_hot",
         "SpMM gather-matmul-scatter",

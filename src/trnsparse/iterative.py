@@ -15,8 +15,9 @@ from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, OperandError
 from trnsci.core.iterations import Eigenpair, IterationInfo, Solution
 from trnsparse._krylov import conjugate_gradients, finished, minimal_residuals
+from trnsparse._library import LIBRARY
 from trnsparse._vectors import Operator, dots, norms, operator_of, preconditioner_of, start
-from trnsparse.formats import SparseMatrix
+from trnsparse.formats import BSRMatrix, SparseMatrix
 
 __all__ = [
     "cg",
@@ -68,6 +69,11 @@ def cg(
     apply, limit = operator_of("cg", A, b), _limit("cg", "max_iter", max_iter)
     with torch.no_grad():
         x = start("cg", b, x0)
+        if M is None and isinstance(A, BSRMatrix) and LIBRARY.kernels_wanted():
+            from trnsparse._resident import resident_cg
+
+            if A.blocks.ndim == 3 and b.is_floating_point():
+                return resident_cg(A.detach(), b.detach(), x, tol, limit)
         inverse = preconditioner_of("cg", M)
         return conjugate_gradients(apply, b.detach(), x, x0 is not None, tol, limit, inverse)
 

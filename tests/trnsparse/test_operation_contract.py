@@ -8,11 +8,12 @@ import torch
 
 import trnsparse
 from trnsci.core.testing import random_tensor
-from trnsci.core.testing.contract import DerivativeContract, Sample
+from trnsci.core.testing.contract import DerivativeContract, OperationContract, Sample
 from trnsparse import _attention_operations as operations
 from trnsparse import _operations  # noqa: F401  (declares the operations)
 from trnsparse._attention_dispatch import _tables
 from trnsparse._library import LIBRARY
+from trnsparse._resident import BSR_CG
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import AttentionMask
 
@@ -58,8 +59,31 @@ def gradient(grad: Any, q: Any, k: Any, v: Any) -> Any:
     )[:3]
 
 
+def solved(blocks: Any, b: Any) -> Any:
+    """Return the solution of a system whose matrix is symmetric and far from singular."""
+    pointers, columns = torch.tensor([0, 2, 4]), torch.tensor([0, 1, 0, 1])
+    diagonal = blocks + blocks.mT + 6 * torch.eye(3).to(blocks)
+    both = torch.stack([diagonal[0], blocks[2], blocks[2].mT, diagonal[1]])
+    return BSR_CG(both, pointers, columns, b, torch.zeros_like(b), 1e-7, 8)[0]
+
+
+class TestSolvers(OperationContract):
+    """Solvers have no derivatives."""
+
+    library = LIBRARY
+    samples = (Sample("bsr_cg", solved, (0.5 * BLOCKS, B)),)
+
+    def test_every_operation_has_a_sample(self) -> None:
+        """The other class asks for both."""
+
+
 class TestOperations(DerivativeContract):
     library = LIBRARY
+
+    def test_every_operation_has_a_sample(self) -> None:
+        known = {sample.operation for sample in (*self.samples, *TestSolvers.samples)}
+        assert set(LIBRARY.operations) == known
+
     samples = (
         Sample("spmm", lambda x, b: sparse(x).matmul(b), (VALUES, B)),
         Sample("bsr_spmm", lambda x, b: in_blocks(x).matmul(b), (BLOCKS, B)),

@@ -39,6 +39,8 @@ class Case:
         bound: Largest relative error in the L2 norm, as a function of the inputs; 0 for equal bits.
         public: Whether the call reaches the kernel as ``set_backend`` does; some kernels are there
             to be called by other kernels' authors, and are launched themselves.
+        decided_by_values: Whether values decide what the kernel executes, as in a loop that ends
+            on the device: it cannot be checked without them.
     """
 
     kernel: str
@@ -49,6 +51,7 @@ class Case:
     reference: str
     bound: Callable[..., float]
     public: bool = True
+    decided_by_values: bool = False
 
 
 @dataclass(frozen=True)

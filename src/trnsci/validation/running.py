@@ -32,6 +32,7 @@ class _Observer:
     Attributes:
         kernel: The one that is watched.
         values_on: The generations it is run on with values, the first of which gives the results.
+        always: Whether it needs values on all of them.
         findings: Ids by generation.
         instructions, hbm_bytes: Of one launch.
     """
@@ -39,6 +40,7 @@ class _Observer:
     def __init__(self, kernel: str, values_on: Sequence[str]) -> None:
         self.kernel = kernel
         self.values_on = values_on
+        self.always = False
         self.findings: dict[str, list[str]] = {}
         self.instructions = 0
         self.hbm_bytes = 0
@@ -54,7 +56,7 @@ class _Observer:
             found = self._checked(kernel, first, arguments, watchers=(self._count,))
             for generation in GENERATIONS:
                 if generation != first:
-                    values = generation in self.values_on
+                    values = self.always or generation in self.values_on
                     self._checked(kernel, generation, arguments, values=values)
             if found.stopped:
                 raise RuntimeError(f"{self.kernel} stopped on {first}: {found.stopped}")
@@ -111,6 +113,7 @@ def run_case(
     try:
         case = find_case(library, kernel)
         title, reference, public = case.title, case.reference, case.public
+        observer.always = case.decided_by_values
         inputs = case.inputs()
         bound = float(case.bound(*inputs))
         before = counts()

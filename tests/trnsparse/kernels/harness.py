@@ -20,14 +20,13 @@ def values(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
     return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(DTYPES[dtype])
 
 
-def run(kernel: Any, generation: str, *arguments: Any) -> Any:
+def run(kernel: Any, generation: str, *arguments: Any, decided_by_values: bool = False) -> Any:
     """Return the results of a kernel in strict simulation, which must have nothing to report.
 
-    Nor may the checks of its source and of this call, which need no values.
+    Nor may the checks of its source and of this call, which need no values unless these decide
+    what is executed.
     """
-    checked = nkisim.check(kernel, target=generation, values=False)(*arguments)
-    assert checked.ok, checked
-    assert checked.findings == []
+    checked = nkisim.check(kernel, target=generation, values=decided_by_values)(*arguments)
     assert not checked.findings, checked.findings
     simulation = nkisim.simulate(kernel, strictness="strict", target=generation)
     out = simulation(*arguments)
@@ -43,11 +42,17 @@ class Count:
         hbm_bytes: Bytes read from and written to HBM.
     """
 
-    def __init__(self, kernel: Any, generation: str, *arguments: Any) -> None:
+    def __init__(
+        self, kernel: Any, generation: str, *arguments: Any, decided_by_values: bool = False
+    ) -> None:
         self.instructions: Counter[str] = Counter()
         self.hbm_bytes = 0
         simulation = nkisim.simulate(
-            kernel, strictness="strict", target=generation, values=False, watchers=(self._watch,)
+            kernel,
+            strictness="strict",
+            target=generation,
+            values=decided_by_values,
+            watchers=(self._watch,),
         )
         simulation(*arguments)
 

@@ -72,14 +72,23 @@ class Watch:
             self.callback(Progress(iteration, norm / self.scale, copy))
 
 
+# Sums of many products of float32 numbers are worth the digits of float64.
+_WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
 def norm(v: Tensor) -> float:
     """Return the Euclidean norm."""
-    return float(torch.linalg.vector_norm(v))
+    wide = _WIDE.get(v.dtype)
+    return float(torch.linalg.vector_norm(v if wide is None else v.to(wide)))
 
 
 def inner(a: Tensor, b: Tensor) -> Any:
     """Return ``a^H b`` as a number."""
-    return torch.vdot(a, b).item()
+    wide = _WIDE.get(a.dtype)
+    if wide is None:
+        return torch.vdot(a, b).item()
+    left = a.to(wide)
+    return torch.vdot(left, left if b is a else b.to(wide)).item()
 
 
 def conjugate_gradients(

@@ -334,6 +334,8 @@ def _approximate(
     if unchecked(a):
         raise FlagError("eigh: tol needs values, which are not there")
     finite("eigh", "A", a)
+    if kernels_wanted():
+        method = _on_kernels(method)
 
     def exact(matrix: Tensor) -> Pairs:
         return _exact("eigh", matrix, None)
@@ -345,6 +347,16 @@ def _approximate(
             raise AccuracyError(message)
         warnings.warn(message, AccuracyWarning, stacklevel=3)
     return ApproximateEigenpairs(restored(w, A.dtype), restored(v, A.dtype), info)
+
+
+def _on_kernels(method: str) -> str:
+    """Return the way where kernels are wanted: theirs is the exact one, others are torch's."""
+    from trnsolver._operations import EIGH
+
+    if method in ("auto", "exact"):
+        return "exact"
+    EIGH.refuse(f"torch computes by method {method!r}")
+    return method
 
 
 def _failure(function: str, a: Tensor, error: Exception) -> Exception:

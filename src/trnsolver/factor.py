@@ -30,7 +30,7 @@ from trnsolver._arguments import (
     restored,
     square_matrix,
 )
-from trnsolver._dispatch import run_cholesky, run_lu, run_qr, run_svd
+from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
 
 __all__ = [
     "LUFactors",
@@ -154,6 +154,8 @@ def cholqr2(A: Tensor) -> QRFactors:
         raise ShapeError(
             f"cholqr2: A must have at least as many rows as columns, got shape {tuple(A.shape)}"
         )
+    if kernels_wanted():
+        return QRFactors(*(restored(part, A.dtype) for part in run_qr(work)))
     try:
         once, first = _cholqr(work)
         q, second = _cholqr(once)
@@ -193,7 +195,7 @@ def svdvals(A: Tensor) -> Tensor:
     """
     work = any_matrix("svdvals", "A", A)
     try:
-        s = torch.linalg.svdvals(work)
+        s = run_svd("svdvals", work)[1] if kernels_wanted() else torch.linalg.svdvals(work)
     except TorchLinAlgError as error:
         raise _spectral_error("svdvals", work, error) from None
     if not checked_values(s):

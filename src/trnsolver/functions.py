@@ -221,7 +221,8 @@ def orthogonalize(
     Args:
         A: Matrices (m, n).
         steps: How many.
-        dtype: What products are computed in, such as bfloat16; None for the dtype of A.
+        dtype: What torch computes products in, such as bfloat16; None for the dtype of A. Kernels
+            compute in float32.
         coefficients: Of a step's odd polynomial ``a x + b x^3 + c x^5``.
 
     Raises:
@@ -230,8 +231,10 @@ def orthogonalize(
     any_matrix("orthogonalize", "A", A)
     whole("orthogonalize", "steps", steps, 0, error=FlagError)
     x = _scaled(working(A))
+    if kernels_wanted():
+        return _quintic(x, steps, coefficients).to(A.dtype)
     sides = sorted(x.shape[-2:])
-    if kernels_wanted() or sides[1] < _GRAM * sides[0]:
+    if sides[1] < _GRAM * sides[0]:
         x = x if dtype is None else x.to(dtype)
         return _quintic(x, steps, coefficients).to(A.dtype)
     return _in_gram_form(x, steps, coefficients, dtype).to(A.dtype)

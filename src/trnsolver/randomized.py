@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trnblas import gemm
 from trnrand import Generator, bernoulli, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsolver._arguments import any_matrix, in_full_precision, restored, square_matrix
+from trnsolver._dispatch import run_eigh, run_qr, run_svd
 from trnsolver.eigen import Eigenpairs
 from trnsolver.factor import SVDFactors
 from trnsolver.operators import OperatorLike, as_operator
@@ -71,7 +73,7 @@ def rsvd(
     block = min(short, k + whole("rsvd", "oversampling", oversampling, 0, error=FlagError))
     whole("rsvd", "power_iterations", power_iterations, 0, error=FlagError)
     q = _range(work, _sketch(work, block, seed), power_iterations)
-    u, s, vh = torch.linalg.svd(q.mH @ work, full_matrices=False)
+    u, s, vh = run_svd("rsvd", gemm(1.0, q, work, transA="C"))
     parts = ((q @ u)[..., :k], s[..., :k], vh[..., :k, :])
     return SVDFactors(*(restored(part, A.dtype) for part in parts))
 
@@ -98,8 +100,8 @@ def eigh_randomized(
     whole("eigh_randomized", "k", k, 1, n, FlagError)
     block = min(n, k + whole("eigh_randomized", "oversampling", oversampling, 0, error=FlagError))
     q = _range(work, _sketch(work, block, seed), power_iterations)
-    inner = q.mH @ (work @ q)
-    w, v = torch.linalg.eigh(0.5 * (inner + inner.mH))
+    inner = gemm(1.0, q, gemm(1.0, work, q), transA="C")
+    w, v = run_eigh("eigh_randomized", 0.5 * (inner + inner.mH))
     places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
     v = (q @ v).gather(-1, places.unsqueeze(-2).expand(*v.shape[:-2], n, k))
     return Eigenpairs(restored(w.gather(-1, places), A.dtype), restored(v, A.dtype))
@@ -123,7 +125,7 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     """
     like, order, product = _products("nystrom", A, n)
     whole("nystrom", "k", k, 1, order, FlagError)
-    sketch = torch.linalg.qr(_sketch(like.new_empty(order, order), k, seed)).Q
+    sketch = run_qr(_sketch(like.new_empty(order, order), k, seed))[0]
     image = product(sketch)
     shift = torch.finfo(image.dtype).eps * torch.linalg.matrix_norm(image) * order**0.5
     image = image + shift * sketch
@@ -132,7 +134,7 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     if int(failed):
         raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite")
     root = torch.linalg.solve_triangular(factor.mH, image, upper=True, left=False)
-    u, s, _ = torch.linalg.svd(root, full_matrices=False)
+    u, s, _ = run_svd("nystrom", root)
     return Nystrom(u, (s * s - shift).clamp_min(0))
 
 
@@ -164,7 +166,7 @@ def hutch_plus_plus(
         drawn = bernoulli(order, columns, dtype=real, generator=generator)
         return (2 * drawn - 1).to(like.device).to(like.dtype)
 
-    q = torch.linalg.qr(product(signs(rank))).Q
+    q = run_qr(product(signs(rank)))[0]
     exact = (q.conj() * product(q)).sum().real
     g = signs(samples)
     g = g - q @ (q.mH @ g)
@@ -183,10 +185,10 @@ def _sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
 
 def _range(a: Tensor, sketch: Tensor, powers: int) -> Tensor:
     """Return an orthonormal basis of what A makes of a sketch, sharpened by powers."""
-    q = torch.linalg.qr(a @ sketch).Q
+    q = run_qr(gemm(1.0, a, sketch))[0]
     for _ in range(powers):
-        q = torch.linalg.qr(a.mH @ q).Q
-        q = torch.linalg.qr(a @ q).Q
+        q = run_qr(gemm(1.0, a, q, transA="C"))[0]
+        q = run_qr(gemm(1.0, a, q))[0]
     return q
 
 

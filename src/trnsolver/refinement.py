@@ -39,6 +39,7 @@ from trnsolver._bounds import (
     estimated_bound,
     inverse_norm,
 )
+from trnsolver._dispatch import kernels_wanted, run_lu
 from trnsolver._implicit import differentiated
 from trnsolver._krylov import Watch, flexible_gmres
 
@@ -223,12 +224,34 @@ def _ladder(a: Tensor, b: Tensor, target: float, certify: bool) -> _Attempt:
 
 
 class _Factor(NamedTuple):
+    """L and U in one matrix, and the permutation: LAPACK's pivots, or P itself from a kernel."""
+
     packed: Tensor
     pivots: Tensor
+
+    def solve(self, right: Tensor, turned: bool) -> Tensor:
+        """Return the solution of a system, or of its transpose."""
+        if not self.pivots.is_floating_point():
+            return torch.linalg.lu_solve(self.packed, self.pivots, right, adjoint=turned)
+        if turned:
+            y = torch.linalg.solve_triangular(self.packed.mT, right, upper=False)
+            unit = self.packed.mT
+            return self.pivots @ torch.linalg.solve_triangular(
+                unit, y, upper=True, unitriangular=True
+            )
+        y = torch.linalg.solve_triangular(
+            self.packed, self.pivots.mT @ right, upper=False, unitriangular=True
+        )
+        return torch.linalg.solve_triangular(self.packed, y, upper=True)
 
 
 def _factor(a: Tensor) -> _Factor | None:
     """Return an LU factor, or None where it has a pivot that is zero or no number."""
+    if kernels_wanted():
+        p, lower, upper = run_lu(a)
+        if not bool(torch.isfinite(upper).all()) or bool((upper.diagonal() == 0).any()):
+            return None
+        return _Factor(lower.tril(-1) + upper, p)
     packed, pivots, failed = torch.linalg.lu_factor_ex(a)
     if int(failed) or not bool(torch.isfinite(packed).all()):
         return None
@@ -243,8 +266,7 @@ def _solver(factor: _Factor, scale: float) -> Solve:
         if size == 0:
             return right
         given = (right / size).to(factor.packed.dtype)
-        found = torch.linalg.lu_solve(factor.packed, factor.pivots, given, adjoint=turned)
-        return found.double() * (size / scale)
+        return factor.solve(given, turned).double() * (size / scale)
 
     return solve
 

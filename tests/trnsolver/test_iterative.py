@@ -8,6 +8,7 @@ import scipy.sparse.linalg
 import torch
 
 import trnsolver
+import trnsparse
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.testing import random_tensor
 
@@ -54,6 +55,18 @@ def test_every_kind_of_operator(name, kind):
     want = torch.linalg.solve(a, B)
     bound = float(torch.linalg.cond(a)) * actual * float(torch.linalg.vector_norm(want))
     assert float(torch.linalg.vector_norm(x - want)) <= bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_sparse_matrices_of_trnsparse_and_their_gradients(name):
+    solver, a = SOLVERS[name]
+    sparse = trnsparse.from_dense(a)
+    b = B.clone().requires_grad_()
+    x = solver(sparse, b, tol=1e-11).x
+    assert relative_residual(a, x.detach(), B) <= 1e-11
+    x.sum().backward()
+    want = torch.linalg.solve(a.mT, torch.ones(N, dtype=torch.float64))
+    assert torch.allclose(b.grad, want, rtol=0, atol=1e-8 * float(want.abs().max()))
 
 
 class _Matvec:

@@ -107,6 +107,12 @@ CALLS = {
         lambda: inverse_root(POSITIVE, lambda a: trnsolver.inv_sqrt_spd_ns(a, tol=1e-6)[0]),
         POSITIVE,
     ),
+    "svdvals": (["jacobi_svd"], lambda: trnsolver.svdvals(TALL), torch.linalg.svdvals(TALL)),
+    "cholqr2": (
+        ["cholesky_qr"],
+        lambda: torch.linalg.multi_dot(list(trnsolver.cholqr2(TALL))),
+        TALL,
+    ),
     "msign": (["msign"], lambda: trnsolver.msign(GENERAL), None),
     "cg": (
         ["conjugate_gradients"],
@@ -196,6 +202,33 @@ def test_iterations_are_those_of_the_kernel():
     assert len(result.info.residuals) == result.iterations + 1
     stopped = trnsolver.cg(POSITIVE, SIDES[:, 0], tol=1e-6, maxiter=2)
     assert (stopped.iterations, stopped.info.reason) == (2, "limit")
+
+
+def test_refinement_starts_from_the_factor_of_the_kernel():
+    a = with_condition(1e3, 8).float()
+    with launched("lu"):
+        x, info = trnsolver.solve(a, torch.ones(8), target_forward_error=1e-12)
+    assert info.precision[0] == "float32 LU"
+    want = torch.linalg.solve(a.double(), torch.ones(8, dtype=torch.float64))
+    assert off(x, want) <= 1e-12
+
+
+def test_randomized_methods_are_made_of_kernels():
+    a = with_values(2.0 ** -np.arange(12.0)).float()
+    with launched("cholesky_qr", "jacobi_svd"):
+        s = trnsolver.rsvd(a, 3, oversampling=3).s
+    assert off(s, torch.tensor([1.0, 0.5, 0.25])) <= 1e-3
+    with launched("cholesky_qr", "jacobi_eigh"):
+        w = trnsolver.eigh_randomized(a, 3, 3).eigenvalues
+    assert off(w, torch.tensor([0.25, 0.5, 1.0])) <= 1e-3
+
+
+def test_kernels_are_the_exact_way_to_a_tolerance():
+    with launched("jacobi_eigh"):
+        assert trnsolver.eigh(POSITIVE, 1e-4).info.method == "exact"
+    before = counts()
+    trnsolver.eigh(POSITIVE, 1e-4, k=2, method="chebyshev")
+    assert (counts() - before).refusals
 
 
 def test_explain_names_the_kernels_path():

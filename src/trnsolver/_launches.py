@@ -14,6 +14,7 @@ import trnblas
 from trnsci.core.constants import Constants
 from trnsci.core.hardware import TILE
 from trnsci.core.launch import Launcher
+from trnsolver._columns import svd_in_groups
 from trnsolver._divide import Kernels, divided_eigh
 from trnsolver._kernels import cg as cg_kernels
 from trnsolver._kernels import cholesky as cholesky_kernels
@@ -38,6 +39,7 @@ __all__ = [
     "rank2_update",
     "rotate_pairs",
     "svd",
+    "svd_by_meetings",
 ]
 
 _TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
@@ -96,11 +98,31 @@ def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, T
     # Columns are rotated by what their squares say, of which half of the digits are theirs: the
     # smallest of an ill-conditioned matrix come after the others.
     sweeps = 2 * min(max_sweeps, sweep_bound(n))
-    (tables,) = _TABLES((n + n % 2, 1))
-    u, s, vh, rest = launch(svd_kernels.jacobi_svd, a, tables, sweeps)
+    if n <= TILE:
+        (tables,) = _TABLES((n + n % 2, 1))
+        u, s, vh, rest = launch(svd_kernels.jacobi_svd, a, tables, sweeps, True)
+    else:
+        u, s, vh, rest = svd_by_meetings(launch, a, 2 * -(-n // TILE), sweeps)
     if bool((s[:, -1] == 0).any()):
         u = _completed(launch, u, s)
     return u, torch.where(rest <= _negligible(m), s, torch.nan), vh
+
+
+def svd_by_meetings(
+    launch: Launcher, a: Tensor, groups: int, sweeps: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return U, s, V^T and what is left, with the columns in so many groups."""
+
+    def meeting(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (tables,) = _TABLES((x.shape[-1], 1))
+        u, s, vh, _ = launch(svd_kernels.jacobi_svd, x, tables, 1, False)
+        return u, s, vh
+
+    def product(x: Tensor, y: Tensor, turned: bool) -> Tensor:
+        return trnblas.gemm(1.0, x, y, transA=turned)
+
+    with trnblas.backend(launch.path):
+        return svd_in_groups(a, groups, sweeps, meeting, product)
 
 
 def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ __all__ = [
     "LU_ORDER",
     "ROOT_ORDER",
     "SBUF_BYTES",
+    "SVD_COLUMNS",
     "SVD_ROWS",
     "block_width",
     "msign_bytes",
@@ -37,6 +38,8 @@ CG_ORDER = 16 * TILE
 """One matrix of this order takes 128 KiB."""
 ROOT_ORDER = 7 * TILE
 """Six matrices of this order take 147 KiB."""
+SVD_COLUMNS = 8 * TILE
+"""Columns whose groups meet in fifteen launches for each sweep."""
 SVD_ROWS = 64 * TILE
 """Rows of 128 columns whose three forms take 96 KiB."""
 

@@ -29,7 +29,6 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from trnsci.core.hardware import TILE
 from trnsci.core.operation import Operation
 from trnsolver import _derivatives as rules
 from trnsolver import _limits as limits
@@ -112,8 +111,8 @@ def _svd_unsuited(a: Tensor, max_sweeps: int) -> str:
     rows, columns = a.shape[-2:]
     if rows < columns:
         return "the kernel takes at least as many rows as columns"
-    if rows > limits.SVD_ROWS or columns > TILE:
-        return f"the kernel takes up to {TILE} columns and {limits.SVD_ROWS} rows"
+    if rows > limits.SVD_ROWS or columns > limits.SVD_COLUMNS:
+        return f"the kernel takes up to {limits.SVD_COLUMNS} columns and {limits.SVD_ROWS} rows"
     return ""
 
 

@@ -40,13 +40,15 @@ LEAST_LENGTH = 2.0**-86
 
 
 @nki.jit
-def jacobi_svd(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile, Tile]:
-    """Return U, singular values in descending order, V^T, and what is left to rotate.
+def jacobi_svd(a: Tile, tables: Tile, sweeps: int, ordered: bool) -> tuple[Tile, Tile, Tile, Tile]:
+    """Return U, singular values, V^T, and what is left to rotate.
 
     Args:
         a: Matrices, (batch, m, n) with m at least n and n at most 128.
         tables: ``packed_tables`` of one tournament of the even order from n on.
         sweeps: How often all pairs of columns are rotated.
+        ordered: Whether results are in descending order; else columns stay where they are, for
+            those who will rotate them with others.
 
     Returns:
         U, (batch, m, n); singular values, (batch, n); V^T, (batch, n, n); and the largest cosine
@@ -69,7 +71,7 @@ def jacobi_svd(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile, Ti
         for _ in nl.dynamic_range(0, sweeps):
             sweep(columns, rows, v_t, game)
         gram = gram_matrix(rows, columns)
-        store_factors(u, values, vh, rest, q, columns, v_t, gram, scale)
+        store_factors(u, values, vh, rest, q, columns, v_t, gram, scale, ordered)
     return u, values, vh, rest
 
 
@@ -137,8 +139,9 @@ def store_factors(
     v_t: Tile,
     gram: Tile,
     scale: Tile,
+    ordered: bool,
 ) -> None:
-    """Store lengths of columns in descending order, with unit columns and the rows of V^T."""
+    """Store lengths of columns, with unit columns and the rows of V^T."""
     order, m, n = columns.shape[0], u.shape[1], u.shape[2]
     squares = diagonal_column(gram)
     lengths = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -147,13 +150,7 @@ def store_factors(
     nisa.tensor_tensor(dst=lengths, data1=squares, data2=inverse, op=nl.multiply)
     store_cosine(rest, q, gram, inverse)
     nisa.tensor_scalar(dst=columns, data=columns, op0=nl.multiply, operand0=inverse)
-    keys = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=keys, data=lengths, op0=nl.multiply, operand0=-1.0)
-    ones = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=ones, value=1.0)
-    # Padding has length zero and the last index, so that it comes last.
-    before = select(ones, [[-1, order]], 1, 0, nl.greater)
-    moves = unit_columns(ranks(keys, rows_of_column(keys), None, before), order)
+    moves = descending(lengths) if ordered else identity(order)
     for i in range((m + TILE - 1) // TILE):
         total = nl.ndarray((TILE, order), dtype=nl.float32, buffer=nl.psum)
         nisa.nc_matmul(
@@ -168,9 +165,21 @@ def store_factors(
     nisa.tensor_tensor(dst=lengths, data1=lengths, data2=scale, op=nl.multiply)
     row = nl.ndarray((1, order), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=row, stationary=lengths, moving=moves)
-    ordered = nl.ndarray((1, order), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=ordered, src=row)
-    nisa.dma_copy(dst=values[q : q + 1, 0:n], src=ordered[0:1, 0:n])
+    placed = nl.ndarray((1, order), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=placed, src=row)
+    nisa.dma_copy(dst=values[q : q + 1, 0:n], src=placed[0:1, 0:n])
+
+
+def descending(lengths: Tile) -> Tile:
+    """Return the permutation that puts lengths in descending order."""
+    order = lengths.shape[0]
+    keys = nl.ndarray((order, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=keys, data=lengths, op0=nl.multiply, operand0=-1.0)
+    ones = nl.ndarray((order, order), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=ones, value=1.0)
+    # Padding has length zero and the last index, so that it comes last.
+    before = select(ones, [[-1, order]], 1, 0, nl.greater)
+    return unit_columns(ranks(keys, rows_of_column(keys), None, before), order)
 
 
 def store_cosine(rest: Tile, q: int, gram: Tile, inverse: Tile) -> None:

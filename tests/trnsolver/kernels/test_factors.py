@@ -158,7 +158,7 @@ def assert_svd(a, u, s, vh):
 def test_svd(m, n, generation):
     a = np.random.default_rng((m, n)).standard_normal((2, m, n)).astype(np.float32)
     tables = packed_tables(n + n % 2, 1)
-    u, s, vh, rest = run(jacobi_svd, generation, a, tables, sweep_bound(n) + 2)
+    u, s, vh, rest = run(jacobi_svd, generation, a, tables, sweep_bound(n) + 2, True)
     for k in range(2):
         assert_svd(a[k], u[k], s[k], vh[k])
         assert rest[k, 0] <= 4 * EPS * m
@@ -183,6 +183,32 @@ def test_svd_of_matrices_near_singular(name):
     }[name].astype(np.float32)
     found = _launches.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
     assert_svd(a, *(x[0].numpy() for x in found))
+
+
+@pytest.mark.parametrize("name", ["normal", "graded", "rank three", "zeros"])
+def test_svd_of_groups_of_columns(name):
+    rng = np.random.default_rng(4)
+    a = {
+        "normal": rng.standard_normal((2, 12, 7)),
+        "graded": (general(12, 7, 1.0) * np.logspace(0, -7, 7))[None],
+        "rank three": rng.standard_normal((1, 10, 3)) @ rng.standard_normal((1, 3, 6)),
+        "zeros": np.zeros((1, 9, 5)),
+    }[name].astype(np.float32)
+    launch = Launcher("simulator")
+    u, s, vh, rest = _launches.svd_by_meetings(launch, torch.from_numpy(a), 4, 12)
+    assert launch.launches % 3 == 0
+    assert launch.launches <= 36
+    filled = _launches._completed(launch, u, s)
+    for k in range(len(a)):
+        assert_svd(a[k], *(x[k].numpy() for x in (filled, s, vh)))
+    assert (rest <= 4 * EPS * a.shape[1]).all()
+
+
+@pytest.mark.slow
+def test_svd_of_more_columns_than_a_tile_has():
+    a = np.random.default_rng(5).standard_normal((1, 140, 130)).astype(np.float32)
+    found = _launches.svd(Launcher("simulator"), torch.from_numpy(a), 12)
+    assert_svd(a[0], *(x[0].numpy() for x in found))
 
 
 @pytest.mark.slow

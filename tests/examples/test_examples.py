@@ -19,7 +19,7 @@ import nkisim
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What begins with an underscore is imported by scripts, and is none itself.
-SCRIPTS = sorted(path.name for path in EXAMPLES.glob("[!_]*.py"))
+SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py"))
 
 
 def matmul(lhs_t, rhs):
@@ -79,14 +79,21 @@ REFERENCES = {
 # Scripts of the libraries, which print what they compare; their own tests judge the results.
 LIBRARY_SCRIPTS = {
     "block_sparse_attention.py": (None, "max |error|"),
-    "conjugate_gradient.py": (None, "passed"),
     "df_mp2.py": (None, "max |error|"),
     "df_mp2_pyscf.py": ("pyscf", "max |error|"),
     "muon.py": (None, "loss"),
+    "nvidia_samples/batch_cublas.py": (None, "passed"),
+    "nvidia_samples/conjugate_gradient.py": (None, "passed"),
+    "nvidia_samples/cusolver_syevd.py": (None, "passed"),
+    "nvidia_samples/cutensor_contraction.py": (None, "passed"),
+    "nvidia_samples/mc_estimate_pi.py": (None, "passed"),
+    "nvidia_samples/simple_cufft_2d_r2c.py": (None, "passed"),
+    "option_pricing.py": (None, "passed"),
+    "poisson_fft.py": (None, "passed"),
+    "quantum_chemistry/df_mp2_synthetic.py": (None, "passed"),
     "scf.py": (None, "above the Hartree-Fock limit"),
     "sparse_fock.py": (None, "max |error|"),
     "speech_enhancement.py": (None, "dB"),
-    "syevd.py": (None, "passed"),
 }
 """What a script needs beyond the libraries, if anything, and what it prints."""
 

@@ -1,7 +1,7 @@
 """Poisson's equation on a square: a sparse matrix, conjugate gradients, and what it took.
 
-python examples/conjugate_gradient.py
-python examples/conjugate_gradient.py --grid 64
+python examples/nvidia_samples/conjugate_gradient.py
+python examples/nvidia_samples/conjugate_gradient.py --grid 64
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ def laplacian(grid: int) -> trnsparse.CSRMatrix:
         rows.append(index[inside])
         columns.append(index[inside] + step)
         values.append(torch.full((int(inside.sum()),), -1.0, dtype=torch.float64))
-    matrix = torch.zeros(n, n, dtype=torch.float64)
-    matrix[torch.cat(rows), torch.cat(columns)] = torch.cat(values)
-    return trnsparse.from_dense(matrix)
+    entries = trnsparse.COOMatrix(torch.cat(values), torch.cat(rows), torch.cat(columns), (n, n))
+    return entries.to_csr()
 
 
 def solved(grid: int, tol: float) -> tuple[trnsparse.CSRMatrix, Tensor, Solution]:

@@ -1,7 +1,7 @@
 """All eigenvalues and eigenvectors of a symmetric matrix, judged by their definition.
 
-python examples/syevd.py                              order 256, on torch
-TRNSOLVER_USE_SIMULATOR=1 python examples/syevd.py --order 32
+python examples/nvidia_samples/cusolver_syevd.py                              order 256, on torch
+TRNSOLVER_USE_SIMULATOR=1 python examples/nvidia_samples/cusolver_syevd.py --order 32
 """
 
 from __future__ import annotations

@@ -1,0 +1,101 @@
+"""The calculation over five libraries: its parts have the stated shapes, its energy is right."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import trnsparse
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"script_{Path(name).name}", EXAMPLES / name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load("quantum_chemistry/df_mp2_synthetic.py")
+
+
+SIZES = {"n_ao": 8, "n_aux": 12, "n_occ": 3}
+
+
+def test_the_shapes_of_every_step(demo):
+    system = demo.synthetic_system(**SIZES, seed=1)
+    assert system.eri.shape == (8, 8, 12)
+    assert torch.equal(system.eri, system.eri.transpose(0, 1))
+    assert torch.linalg.eigvalsh(system.metric).min() > 0
+    ia_P = demo.half_transform(system.eri, system.C_occ, system.C_vir)
+    assert ia_P.shape == (3, 5, 12)
+    B = demo.metric_contract(ia_P, system.metric)
+    assert B.shape == (3, 5, 12)
+    energy, flops = demo.pair_energy(B, system.eps_occ, system.eps_vir)
+    assert math.isfinite(energy)
+    assert energy < 0
+    assert flops > 0
+
+
+def test_the_energy_is_that_of_its_definition_and_of_its_seed(demo):
+    systems = [demo.synthetic_system(**SIZES, seed=seed) for seed in (1, 1, 2)]
+    energies = [demo.energy_of(system)[0] for system in systems]
+    assert energies[0] == energies[1] != energies[2]
+    assert energies[0] == pytest.approx(demo.defined_energy(systems[0]), rel=1e-5)
+
+
+def test_screening_keeps_all_at_zero_and_none_beyond_everything(demo):
+    Q = demo.synthetic_system(**SIZES, seed=1).Q
+    assert trnsparse.screen_quartets(Q, 0.0).all()
+    assert not trnsparse.screen_quartets(Q, 1e30).any()
+    report = demo.screening_report(Q, 1e30)
+    assert report["significant_pairs"] == 0
+    assert report["total_pairs"] == 64
+    assert report["pair_sparsity"] == 1.0
+
+
+def test_every_library_runs_on_its_kernels(demo, monkeypatch):
+    from trnsci.core.counters import counts
+
+    system = demo.synthetic_system(**SIZES, seed=1)
+    before = counts()
+    monkeypatch.setenv("TRNSCI_USE_SIMULATOR", "1")
+    energy, _ = demo.energy_of(system)
+    since = counts() - before
+    assert {"gemm", "batched_gemm", "cholesky", "trsm", "contract"} <= set(since.launches)
+    assert not since.fallbacks
+    assert energy == pytest.approx(demo.defined_energy(system), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("option_pricing.py", ()),
+        ("poisson_fft.py", ("--grid", "32")),
+        ("nvidia_samples/mc_estimate_pi.py", ()),
+    ],
+)
+def test_pictures_are_drawn(name, arguments, tmp_path, capsys):
+    picture = tmp_path / "picture.png"
+    load(name).main([*arguments, "--plot", str(picture)])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "passed" in capsys.readouterr().out
+
+
+def test_the_price_is_that_of_a_fine_grid_of_paths():
+    option = load("option_pricing.py")
+    # The mean over the normal distribution of the one number that the geometric mean depends on.
+    step = option.YEARS / option.DAYS
+    weights = torch.arange(option.DAYS, 0, -1, dtype=torch.float64) / option.DAYS
+    deviation = option.VOLATILITY * math.sqrt(step) * float(weights.norm())
+    x = torch.linspace(-10, 10, 200_001, dtype=torch.float64)
+    drift = (option.RATE - option.VOLATILITY**2 / 2) * step * float(weights.sum())
+    mean = torch.exp(math.log(option.SPOT) + drift + deviation * x)
+    density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
+    value = torch.trapezoid((mean - option.STRIKE).clamp_min(0) * density, x)
+    assert option.price() == pytest.approx(math.exp(-option.RATE) * float(value), rel=1e-6)

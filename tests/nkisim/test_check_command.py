@@ -1,7 +1,9 @@
 """``nkisim check``: what it checks, how it says it, and with which exit status it ends."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -352,6 +354,14 @@ def test_checking_leaves_nothing_behind(check, tmp_path):
     assert sys.path == path
     assert not {name for name in set(sys.modules) - modules if name.startswith("kernels")}
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["kernels.py"]
+
+
+def test_the_hook_of_pre_commit_is_a_command_that_exists(check, tmp_path):
+    hook = (Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text()
+    (entry,) = re.findall(r"entry: nkisim (.*)", hook)
+    command, *options = entry.split()
+    (tmp_path / "plain.py").write_text("x = 1\n")
+    assert check(*options, "plain.py", command=command)[0] == 0
 
 
 # The catalogue

@@ -364,6 +364,13 @@ def test_the_variable_makes_an_unmodified_script_run(installed, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_pages_of_rules_are_there(installed, tmp_path):
+    python, _ = installed
+    done = run(python, "-m", "nkisim", "rule", "M004", cwd=tmp_path)
+    assert "### Good" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
 def test_the_start_file_imports_only_what_it_needs(installed):
     python, _ = installed
     code = "import sys; print(*sorted(m for m in sys.modules if m[:6] in ('nkisim', 'numpy')))"

@@ -101,6 +101,62 @@ def test_python_and_invented_names_become_findings(tmp_path, body, rule, said):
     assert said in str(error)
 
 
+@pytest.mark.parametrize(
+    ("body", "rule", "code"),
+    [
+        (
+            "parts = [n * 2 for n in range(3) if n]\n",
+            "L006",
+            "parts = []\nfor n in range(3):\n    if n:\n        parts.append(n * 2)",
+        ),
+        (
+            "for i, n in enumerate((1, 2)):\n    assert n > i\n",
+            "L017",
+            "for i in range(len((1, 2))):\n    n = (1, 2)[i]",
+        ),
+        (
+            "for m, n in zip((1, 2), (3, 4)):\n    assert n > m\n",
+            "L017",
+            "for i in range(len((1, 2))):\n    m = (1, 2)[i]\n    n = (3, 4)[i]",
+        ),
+        (
+            "for i in range(x.shape[0] / 2):\n    assert i\n",
+            "L019",
+            "for i in range(x.shape[0] // 2):",
+        ),
+    ],
+)
+def test_pasted_code_is_in_the_language(tmp_path, body, rule, code):
+    file = tmp_path / "source.py"
+    file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    ") + "    return x\n")
+    report = nkisim.check_source(file)
+    finding = next(f for f in report if f.rule.id == rule)
+    assert "\n".join(finding.rewrite.shown()) == code
+    file.write_text(finding.rewrite.applied(file.read_text()))
+    assert not nkisim.check_source(file).findings
+
+
+@pytest.mark.parametrize(
+    ("line", "rule", "code"),
+    [
+        ("t[:, 0:4] = u[:, 0:4]", "L028", "nisa.tensor_copy(dst=t[:, 0:4], src=u[:, 0:4])"),
+        ("t[:, 0:4] = x[:, 0:4]", "L028", "nisa.dma_copy(dst=t[:, 0:4], src=x[:, 0:4])"),
+        ("t[:, 0:4] = 1.0", "L028", "nisa.memset(dst=t[:, 0:4], value=1.0)"),
+        (
+            "nisa.tensor_copy(dst=t, src=u, engine=5)",
+            "A013",
+            "nisa.tensor_copy(dst=t, src=u, engine=nisa.engine.vector)",
+        ),
+    ],
+)
+def test_what_goes_on_has_code_too(tmp_path, line, rule, code):
+    body = f"t = nl.load(x)\nu = nl.load(x)\n{line}\nnl.store(x, t)\nnl.store(x, u)\nreturn x\n"
+    file = tmp_path / "going_on.py"
+    file.write_text(HEAD + "def kernel(x):\n" + textwrap.indent(body, "    "))
+    found = [f for f in findings_of(file, "kernel", (f32(4, 8),)) if f.rule.id == rule]
+    assert [f.rewrite.shown() for f in found] == [[code]]
+
+
 def test_unknown_names_stay_unknown(tmp_path):
     assert not hasattr(nkisim.isa, "multiply")
     assert not hasattr(nkisim.language, "tensor_copy")

@@ -87,10 +87,12 @@ class Ledger:
 
     def remarks(self) -> list[str]:
         """Return what was not checked, and why."""
-        found = []
+        notes: dict[str, list[str]] = {}
         for kernel in self.kernels.values():
             if kernel.note:
-                found.append(f"{kernel.name}: {kernel.note}")
+                notes.setdefault(kernel.note, []).append(kernel.name)
+        found = [f"{', '.join(names)}: {note}" for note, names in notes.items()]
+        for kernel in self.kernels.values():
             reasons: dict[str, list[str]] = {}
             for target, reason in kernel.stopped.items():
                 reasons.setdefault(reason, []).append(target)

@@ -13,6 +13,7 @@ from nkisim.suggestions.calls import CALL_MENDS
 from nkisim.suggestions.memory import MEMORY_MENDS
 from nkisim.suggestions.operands import OPERAND_MENDS
 from nkisim.suggestions.python import PYTHON_MENDS
+from nkisim.suggestions.source import SOURCE_MENDS
 from nkisim.suggestions.statement import Case, case_of
 
 __all__ = ["complete", "suggestion"]
@@ -22,6 +23,7 @@ _MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
     **MEMORY_MENDS,
     **OPERAND_MENDS,
     **PYTHON_MENDS,
+    **SOURCE_MENDS,
 }
 
 

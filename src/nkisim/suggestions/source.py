@@ -1,0 +1,130 @@
+"""Python that the compiler does not know: comprehensions, loops over pairs, true division."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Callable
+
+from nkisim.diagnostics import Rewrite
+from nkisim.suggestions.statement import Case
+
+__all__ = ["SOURCE_MENDS"]
+
+
+def _comprehension(case: Case) -> Rewrite | None:
+    """A list comprehension becomes a loop that appends."""
+    statement = case.statement
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return None
+    made = statement.value
+    if not isinstance(made, ast.ListComp) or len(made.generators) != 1:
+        return None
+    name, source = statement.targets[0].id, made.generators[0]
+    lines = [f"{name} = []", f"for {ast.unparse(source.target)} in {ast.unparse(source.iter)}:"]
+    indent = "    "
+    for condition in source.ifs:
+        lines.append(f"{indent}if {ast.unparse(condition)}:")
+        indent += "    "
+    lines.append(f"{indent}{name}.append({ast.unparse(made.elt)})")
+    return case.rewrite(*lines)
+
+
+def _division(case: Case) -> Rewrite | None:
+    """An extent is divided by ``//``."""
+    said = re.search(r"`([^`]*)`", case.finding.message)
+    if said is None:
+        return None
+    text = said[1]
+
+    def change(node: ast.expr) -> ast.expr | None:
+        if isinstance(node, ast.BinOp) and ast.unparse(node) == text:
+            node.op = ast.FloorDiv()
+        return None
+
+    if isinstance(case.statement, ast.For):
+        source = ast.unparse(case.statement.iter)
+        new = source.replace(text, text.replace(" / ", " // ", 1), 1)
+        return _head(case, case.statement, ast.unparse(case.statement.target), new)
+    return case.rewrite(case.replaced(change))
+
+
+def _pairs(case: Case) -> Rewrite | None:
+    """A loop over pairs runs over an index."""
+    loop = case.statement
+    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Tuple):
+        return None
+    source = loop.iter
+    names = [ast.unparse(name) for name in loop.target.elts]
+    if not isinstance(source, ast.Call) or not isinstance(source.func, ast.Name) or source.keywords:
+        return None
+    inner = [ast.unparse(argument) for argument in source.args]
+    if source.func.id == "enumerate" and len(inner) == 1 and len(names) == 2:
+        index, taken = names[0], [f"{names[1]} = {inner[0]}[{names[0]}]"]
+    elif source.func.id == "zip" and len(inner) == len(names):
+        index = case.fresh("i")
+        taken = [f"{name} = {text}[{index}]" for name, text in zip(names, inner, strict=True)]
+    else:
+        return None
+    return _head(case, loop, index, f"range(len({inner[0]}))", taken)
+
+
+def _head(
+    case: Case, loop: ast.For, target: str, source: str, first: list[str] | None = None
+) -> Rewrite | None:
+    """Return another head of a loop, with lines that its body begins with."""
+    body = loop.body[0]
+    if body.lineno == loop.lineno:
+        return None
+    line = linecache.getline(case.finding.file, loop.lineno)
+    indent = line[: len(line) - len(line.lstrip())]
+    inside = " " * body.col_offset
+    code = [f"{indent}for {target} in {source}:", *(f"{inside}{text}" for text in first or ())]
+    return Rewrite(case.finding.file, loop.lineno, body.lineno - 1, "\n".join(code))
+
+
+def _assigned_part(case: Case) -> Rewrite | None:
+    """An assignment to a part of a tensor is a copy, a transfer or a fill."""
+    statement = case.statement
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
+        return None
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target.value, ast.Name):
+        return None
+    dst, src = ast.unparse(target), ast.unparse(value)
+    tensor = case.variable(target.value.id)
+    if isinstance(value, ast.Constant) and tensor is not None and "hbm" not in tensor.buffer:
+        return case.rewrite(f"{case.nisa}.memset(dst={dst}, value={src})")
+    base = value.value if isinstance(value, ast.Subscript) else value
+    other = case.variable(base.id) if isinstance(base, ast.Name) else None
+    if tensor is None or other is None:
+        return None
+    far = "hbm" in tensor.buffer or "hbm" in other.buffer
+    return case.rewrite(f"{case.nisa}.{'dma_copy' if far else 'tensor_copy'}(dst={dst}, src={src})")
+
+
+def _member(case: Case) -> Rewrite | None:
+    """An integer becomes the member that it stands for."""
+    said = re.search(r"write (nisa\.\w+\.\w+)", case.finding.fix)
+    node = case.arguments.get(case.finding.operand)
+    if said is None or node is None or not isinstance(node, ast.Constant):
+        return None
+    member = said[1].replace("nisa", case.nisa, 1)
+    call = case.call
+    assert call is not None
+    parts = [member if argument is node else ast.unparse(argument) for argument in call.args]
+    parts += [
+        f"{k.arg}={member if k.value is node else ast.unparse(k.value)}" for k in call.keywords
+    ]
+    return case.rewrite(case.with_call(f"{ast.unparse(call.func)}({', '.join(parts)})"))
+
+
+SOURCE_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    "A013": _member,
+    "L006": _comprehension,
+    "L016": _pairs,
+    "L017": _pairs,
+    "L019": _division,
+    "L028": _assigned_part,
+}

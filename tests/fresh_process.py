@@ -4,7 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
+# What this process imports, be it a checkout beside the one that is installed.
+_SOURCES = Path(find_spec("nkisim").origin).parents[1]
 _VARIABLES = ("TRNSCI_", "NKI_SIMULATOR", "NEURON_", "PYTHONPATH")
 
 
@@ -15,8 +19,7 @@ def printed_by(code, *, path=(), **variables):
     """
     clean = {k: v for k, v in os.environ.items() if not k.startswith(_VARIABLES)}
     clean["PYTHONDONTWRITEBYTECODE"] = "1"
-    if path:
-        clean["PYTHONPATH"] = os.pathsep.join(map(str, path))
+    clean["PYTHONPATH"] = os.pathsep.join(map(str, (*path, _SOURCES)))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", f"import json\n{code}"],
         capture_output=True,

@@ -281,7 +281,9 @@ def test_an_index_without_meaning_stops_the_kernel(buffer, entries, rule, words)
 
 def test_a_negative_integer_counts_from_the_end_with_a_finding():
     report = nkisim.check(read_view)(numbered((4, 5)), (("index", ALL, ("at", -2)),), nl.sbuf)
-    assert "S010" in report.codes
+    (finding,) = (f for f in report.findings if f.rule.id == "S010")
+    assert (finding.seen, finding.allowed) == ("-2", "0 to 4")
+    assert finding.fix == "write shape[1] - 2"
     np.testing.assert_array_equal(report.outputs, numbered((4, 5))[:, 3:4])
 
 

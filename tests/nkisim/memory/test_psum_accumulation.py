@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from nkisim.memory.psum import AccumulationState
 from oracles import matmul as oracle
 from tiles import loaded, stored
 
@@ -34,6 +35,31 @@ def k_loop(stationary, moving, mode):
         else:
             nisa.nc_matmul(dst=acc, stationary=a, moving=b, accumulate=False)
     return stored(acc)
+
+
+class Owner:
+    """Stands for the allocation through which matmuls write."""
+
+
+def columns(first, last):
+    """The region of some float32 columns of two rows, 64 bytes apart."""
+    return 4 * first, (2, last - first), (64, 4), 4
+
+
+def test_what_another_engine_wrote_is_not_open():
+    """A matmul opens eight columns, a copy writes the first four: four are left."""
+    state, owner, other = AccumulationState(128, 64), Owner(), Owner()
+    assert state.opened(owner, columns(0, 8)) is False
+    state.open(owner, columns(0, 8))
+    assert state.opened(owner, columns(0, 8)) is True
+    assert state.opened(owner, columns(2, 6)) is True
+    assert state.opened(other, columns(2, 6)) is False
+    state.write(owner, columns(0, 4))
+    np.testing.assert_array_equal(state.opened(owner, columns(2, 6)), [[0, 0, 1, 1]] * 2)
+    np.testing.assert_array_equal(state.opened(owner, columns(6, 10)), [[1, 1, 0, 0]] * 2)
+    assert state.opened(owner, columns(0, 4)) is False
+    state.open(owner, columns(2, 4))
+    np.testing.assert_array_equal(state.opened(owner, columns(0, 8)), [[0, 0] + [1] * 6] * 2)
 
 
 @pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])

@@ -25,6 +25,13 @@ def test_unit_roundoff_is_half_the_spacing_above_one():
     assert unit_roundoff(torch.bfloat16) == 2.0**-8
 
 
+def test_the_bound_of_a_long_sum():
+    """Of 2**22 terms in float32, n u is 1/4 and n u / (1 - n u) is 1/3, whatever is returned."""
+    for dtype, final in ((torch.float32, 2.0**-24), (torch.bfloat16, 2.0**-8)):
+        bound = sum_bound(np.array([3.0]), 2**22, dtype)
+        assert bound == pytest.approx(3 * (1 / 3 + final * 4 / 3), rel=1e-14)
+
+
 @pytest.mark.parametrize("length", [1, 2, 1000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_bound_holds_for_a_sum_made_one_term_at_a_time(length, dtype):

@@ -1,0 +1,65 @@
+"""The numbers of the cores are those of the architecture guides, by their own arithmetic."""
+
+import pytest
+
+from trnsci.core.errors import FlagError
+from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE, resolve_generation
+
+KIB = 1024
+
+
+def test_memory_that_a_kernel_may_use():
+    """192, 224 and 256 KiB per partition, of which 16 KiB, and from gen3 on 8 bytes, are taken."""
+    usable = {name: core.sbuf_bytes for name, core in CORES.items()}
+    assert usable == {
+        "gen2": (192 - 16) * KIB,
+        "gen3": (224 - 16) * KIB - 8,
+        "gen4": (256 - 16) * KIB - 8,
+    }
+    assert {core.psum_banks for core in CORES.values()} == {8}
+    assert TILE * ITEMSIZE["float32"] == BANK == 512
+
+
+def test_clocks_and_fixed_cycles():
+    clocks = {name: (core.tensor_ghz, core.vector_ghz) for name, core in CORES.items()}
+    assert clocks == {"gen2": (2.8, 1.12), "gen3": (2.4, 0.96), "gen4": (2.4, 1.2)}
+    fixed = {name: (core.product_cycles, core.vector_cycles) for name, core in CORES.items()}
+    assert fixed == {"gen2": (64, 0), "gen3": (8, 100), "gen4": (8, 100)}
+
+
+def test_transfers():
+    moved = {name: core.dma_bytes_per_ns for name, core in CORES.items()}
+    assert moved == {"gen2": 272.0, "gen3": 368.0, "gen4": 528.0}
+    assert {core.dma_ns for core in CORES.values()} == {860.0}
+
+
+def test_transposes():
+    """On gen2 sixteen of 64 Vector cycles; later 148 Tensor cycles, and half of it on gen4."""
+    assert not CORES["gen2"].transposes_on_tensor
+    of_gen2 = CORES["gen2"].transpose_ns
+    assert of_gen2 == {"float32": pytest.approx(914.3, abs=0.05), "bfloat16": of_gen2["float32"]}
+    assert CORES["gen3"].transpose_ns == {"float32": 168.0, "bfloat16": round((128 + 20) / 2.4)}
+    halved = {name: ns / 2 for name, ns in CORES["gen3"].transpose_ns.items()}
+    assert CORES["gen4"].transpose_ns == halved
+    assert CORES["gen3"].transposes_on_tensor
+    assert CORES["gen4"].transposes_on_tensor
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"),
+    [("trn1", "gen2"), ("inf2", "gen2"), ("TRN2", "gen3"), ("trn3", "gen4"), ("Gen3", "gen3")],
+)
+def test_names_of_generations(name, generation, monkeypatch):
+    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
+    assert resolve_generation(name) == generation
+    assert resolve_generation() == "gen2"
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", name)
+    assert resolve_generation() == generation
+
+
+def test_unknown_generations_are_refused(monkeypatch):
+    with pytest.raises(FlagError, match=r"^generation: got 'gen9', accepted: gen2, .*trn3$"):
+        resolve_generation("gen9")
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn9")
+    with pytest.raises(FlagError, match=r"^NEURON_PLATFORM_TARGET_OVERRIDE: got 'trn9'"):
+        resolve_generation()

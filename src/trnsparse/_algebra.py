@@ -62,7 +62,6 @@ def numeric_product(
     out = (pointers, indices, array_of(values))
     data = (array_of(a.resolve_conj().contiguous()), array_of(b.resolve_conj().contiguous()))
     native.csr_matmat(*shape, *left, data[0], *right, data[1], *out)
-    native.csr_sort_indices(shape[0], *out)
     kept = int(pointers[-1])  # SciPy leaves out sums that are zero
     return values[:kept], Pattern(
         torch.from_numpy(pointers), torch.from_numpy(indices[:kept]), shape
@@ -85,5 +84,8 @@ def expanded_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tupl
     shape = (of_a.rows, of_b.columns)
     keys = keys_of(of_a.row_indices[left], of_b.indices[right], shape[1])
     pattern, groups = united(keys, shape, of_a.indices.dtype)
-    terms = a.index_select(-1, left) * b.index_select(-1, right)
-    return group_sums(terms, groups, pattern.entries), pattern
+    if a.dtype in (torch.float16, torch.bfloat16):  # products of two are exact in float32
+        terms = a.float().index_select(-1, left) * b.float().index_select(-1, right)
+    else:
+        terms = a.index_select(-1, left) * b.index_select(-1, right)
+    return group_sums(terms, groups, pattern.entries).to(a.dtype), pattern

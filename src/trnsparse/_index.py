@@ -110,6 +110,8 @@ def transposed_order(
 
 
 def group_sums(values: Tensor, groups: Tensor, size: int) -> Tensor:
-    """Return sums over the last dimension of ``values`` by group, differentiable."""
+    """Return sums over the last dimension of ``values`` by group, rounded once, differentiable."""
+    if values.dtype in (torch.float16, torch.bfloat16):
+        return group_sums(values.float(), groups, size).to(values.dtype)
     zeros = values.new_zeros(*values.shape[:-1], size)
     return zeros.index_add(-1, groups, values)

@@ -51,7 +51,7 @@ def conjugate_gradients(
     M: Operator,
     total: Operator = _alone,
 ) -> Solution:
-    """Return the solution of a positive definite system, started at ``x``.
+    """Return the solution of a positive definite system, started at ``x``, which is changed.
 
     Args:
         A: The product with the matrix.
@@ -78,7 +78,8 @@ def conjugate_gradients(
     residuals = [relative]
     iterations, reason, best = 0, "limit", float("inf")
     while relative > tol and iterations < max_iter:
-        x, r, steps, ended = _directions(
+        advance = _one_direction if b.ndim == 1 else _directions
+        x, r, steps, ended = advance(
             A, M, x, r, scale, tol, max_iter - iterations, residuals, total
         )
         iterations += steps
@@ -92,6 +93,44 @@ def conjugate_gradients(
             break
         best = relative
     return finished(x, iterations, relative, tol, _judged(reason, relative), residuals, matvecs)
+
+
+def _one_direction(
+    A: Operator,
+    M: Operator,
+    x: Tensor,
+    r: Tensor,
+    scale: Tensor,
+    tol: float,
+    limit: int,
+    residuals: list[float],
+    total: Operator,
+) -> tuple[Tensor, Tensor, int, str]:
+    """Return what ``_directions`` does for one right-hand side, in place, with plain numbers."""
+
+    def dot(a: Tensor, b: Tensor) -> float:
+        return float(total(dots(a, b)))
+
+    size, z = float(scale), M(r)
+    p, rho = z.clone(), dot(r, z)
+    for step in range(1, limit + 1):
+        q = A(p)
+        curvature = dot(p, q)
+        if abs(curvature) < _TINY_CURVATURE:
+            if step == 1:
+                residuals.append(residuals[-1])
+            return x, r, step - 1, "breakdown"
+        alpha = rho / curvature
+        x.add_(p, alpha=alpha)
+        r.sub_(q, alpha=alpha)
+        square = dot(r, r)
+        residuals.append(square**0.5 / size)
+        if not residuals[-1] > tol:
+            return x, r, step, "converged"
+        z = M(r)
+        before, rho = rho, square if z is r else dot(r, z)
+        p.mul_(rho / before if before else 0.0).add_(z)
+    return x, r, limit, "limit"
 
 
 def _directions(

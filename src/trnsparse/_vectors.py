@@ -72,7 +72,10 @@ def start(function: str, b: Tensor, x0: Tensor | None) -> Tensor:
 def dots(a: Tensor, b: Tensor) -> Tensor:
     """Return the inner product, of each column where there are several, summed in float64."""
     wide = _WIDE.get(a.dtype, torch.float64)
-    found = torch.linalg.vecdot(a.to(wide), b.to(wide), dim=0)
+    if a.ndim == 1:
+        found = torch.vdot(a.to(wide), b.to(wide))
+    else:
+        found = torch.linalg.vecdot(a.to(wide), b.to(wide), dim=0)
     return found.real if a.is_complex() else found
 
 

@@ -1,4 +1,4 @@
-"""Products and algebra under one name."""
+"""Products, algebra and attention under one name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from trnsparse.algebra import (
     spgemm,
     transpose,
 )
+from trnsparse.attention import block_sparse_attention_tiled
 from trnsparse.products import bsr_spmm, sddmm, spmm, spmv, spmv_symmetric
+from trnsparse.screening import screened_spmm
 
 __all__ = [
+    "block_sparse_attention_tiled",
     "bsr_spmm",
     "multiply",
     "nnz_per_row",
     "power",
+    "screened_spmm",
     "sddmm",
     "sparse_add",
     "sparse_scale",

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trntensor._chains import chain_block, roles_of
 from trntensor._derivatives import product_of
 from trntensor._pairs import Unary, unary_call
 from trntensor._program import Program
-from trntensor._subscripts import LETTERS
+from trntensor._subscripts import LETTERS, Equation
 
-__all__ = ["Stage", "contracted", "run_stages", "stages_of"]
+__all__ = ["Stage", "contracted", "lowered", "moved", "run_stages", "stages_of"]
 
 Stage = tuple[tuple[int, ...], tuple[str, ...]]
 """Numbers of the tensors that a stage takes, and labels: a, b, out; or a, b, t, c, out of a chain.
@@ -32,6 +34,39 @@ def contracted(program: Program, operands: Sequence[Tensor]) -> Tensor:
     return program.summed(
         operands, program.ranges(), lambda parts: run_stages(program.unaries, stages, parts)
     )
+
+
+def lowered(program: Program, operands: Sequence[Tensor]) -> Tensor:
+    """Return a contraction on torch with every product in the precision that autocast asks for.
+
+    ``torch.einsum`` makes products of all pairs, and so the one rule of autocast holds for all.
+    """
+
+    def pair(a: Tensor, b: Tensor, left: str, right: str, out: str) -> Tensor:
+        result: Tensor = torch.einsum(Equation((left, right), out, "").plain, a, b)
+        return result
+
+    if not program.steps:
+        return program.run(*operands)
+    if not program.slices:
+        return program.each_pair(pair, operands)
+    return program.summed(operands, program.ranges(), lambda parts: program.each_pair(pair, parts))
+
+
+def moved(program: Program) -> tuple[int, list[str]]:
+    """Return the elements that one slice moves between HBM and the chip, and its launches."""
+    names = _names(program)
+    elements, launches = 0, []
+    for _, labels in stages_of(program):
+        kept = labels[2:3] if len(labels) == 5 else ()
+        elements += sum(
+            prod(program.parts[names[x]] for x in term) for term in labels if term not in kept
+        )
+        if kept:
+            launches.append("chain")
+        elif any(x in labels[1] and x not in labels[2] for x in labels[0]):
+            launches.append("contract")
+    return elements, launches
 
 
 def stages_of(program: Program) -> tuple[Stage, ...]:

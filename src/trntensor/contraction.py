@@ -82,11 +82,16 @@ def einsum(
         torch.Size([4, 2])
     """
     if is_compiling():
+        if memory_limit is not None or target_forward_error is not None:
+            raise FlagError(
+                "einsum: memory_limit and target_forward_error are not for compiled graphs: the "
+                "first is held by slices, the second chosen by sizes, that a graph may change"
+            )
         return _compiled(subscripts, operands, alpha, beta, out, dtype, precision)
     if dtype is None and target_forward_error is None and type(subscripts) is str:
         try:
-            key = plan_key(subscripts, operands, precision, memory_limit, "flops")
-            plan = PLANS.get(key)
+            kinds = [(x.shape, x.dtype, x.device) for x in operands]
+            plan = PLANS.get((subscripts, precision, memory_limit, "flops", *kinds))
         except (AttributeError, TypeError):  # an operand that is no tensor, or sizes without values
             plan = None
         if plan is not None:

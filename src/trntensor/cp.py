@@ -9,7 +9,7 @@ a sweep, however many modes there are, and no Khatri-Rao product is formed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -25,6 +25,42 @@ __all__ = ["cp_decompose", "cp_reconstruct"]
 
 Init = Literal["svd", "random"]
 _FLOOR = 1e-10
+
+
+@overload
+def cp_decompose(
+    tensor: Tensor,
+    rank: int,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    nonneg: bool = False,
+    factors: Sequence[Tensor] | None = None,
+    *,
+    init: Init = "svd",
+    restarts: int = 1,
+    mask: Tensor | None = None,
+    seed: int = 0,
+    batch: bool = False,
+    return_report: Literal[False] = False,
+) -> tuple[list[Tensor], Tensor]: ...
+
+
+@overload
+def cp_decompose(
+    tensor: Tensor,
+    rank: int,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    nonneg: bool = False,
+    factors: Sequence[Tensor] | None = None,
+    *,
+    init: Init = "svd",
+    restarts: int = 1,
+    mask: Tensor | None = None,
+    seed: int = 0,
+    batch: bool = False,
+    return_report: Literal[True],
+) -> tuple[list[Tensor], Tensor, ConvergenceReport]: ...
 
 
 def cp_decompose(

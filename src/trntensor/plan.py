@@ -19,7 +19,7 @@ from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError
 from trnsci.core.hardware import CORES, TILE
 from trnsci.core.plan import Cost, Plan
-from trntensor._dispatch import contracted
+from trntensor._dispatch import contracted, lowered, moved
 from trntensor._library import LIBRARY
 from trntensor._pairs import Groups, groups_of
 from trntensor._paths import Minimize, Path, greedy_path, pair_flops
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _MOST_PLANS = 1024
+_autocast = torch._C._is_any_autocast_enabled  # torch shows none that costs as little
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,12 @@ class ContractionPlan(Plan):
 
     @property
     def cost(self) -> Cost:
-        """What one execution takes on a NeuronCore, with every pair a launch of its own."""
+        """What one execution takes on a NeuronCore; what a chain keeps on the chip stays."""
         program = self.program
-        moved = 0
-        for i, j, out in program.steps:
-            for labels in (program.labels[i], program.labels[j], out):
-                moved += prod(program.parts[x] for x in labels) * program.itemsize
+        elements, launches = moved(program)
         slices = program.slice_count
-        return Cost(program.flops, slices * moved, slices * len(self._products))
+        nbytes = slices * elements * program.itemsize
+        return Cost(program.flops, nbytes, slices * len(launches))
 
     def execute(self, *operands: Tensor) -> Tensor:
         """Return the contraction of operands that have the plan's shapes and dtype.
@@ -134,7 +133,9 @@ class ContractionPlan(Plan):
         compute, wanted = program.run, LIBRARY.kernels_wanted
 
         def fast(*operands: Tensor) -> Tensor:
-            return contracted(program, operands) if wanted() else compute(*operands)
+            if wanted():
+                return contracted(program, operands)
+            return lowered(program, operands) if _autocast() else compute(*operands)
 
         if precision == "fast":
             return fast
@@ -221,7 +222,8 @@ class ContractionPlan(Plan):
             return "pytorch", f"the kernels do not take {self.dtype}"
         if not self._products:
             return "pytorch", "there is nothing to multiply and sum"
-        return path, f"{len(self._products)} of {len(self.program.steps)} steps are products"
+        launches = moved(self.program)[1]
+        return path, f"{', '.join(launches)} for {len(self.program.steps)} steps"
 
 
 # -- making and keeping ----------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 from torch import Tensor
 
 from trnsci.core.arguments import agree, tensor
@@ -9,6 +11,7 @@ from trnsci.core.errors import ShapeError
 from trntensor._energies import torch_mp2_energy
 from trntensor._library import LIBRARY
 from trntensor.contraction import einsum
+from trntensor.parallel import ShardedTensor
 
 __all__ = ["ao_to_mo_transform", "four_index_transform", "mp2_energy"]
 
@@ -53,13 +56,26 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     return energy
 
 
-def ao_to_mo_transform(eri: Tensor, C_occ: Tensor, C_vir: Tensor) -> Tensor:
+@overload
+def ao_to_mo_transform(eri: Tensor, C_occ: Tensor, C_vir: Tensor) -> Tensor: ...
+
+
+@overload
+def ao_to_mo_transform(
+    eri: ShardedTensor, C_occ: Tensor, C_vir: Tensor
+) -> Tensor | ShardedTensor: ...
+
+
+def ao_to_mo_transform(
+    eri: Tensor | ShardedTensor, C_occ: Tensor, C_vir: Tensor
+) -> Tensor | ShardedTensor:
     """Return B[i, a, P], the sum of C_occ[m, i] C_vir[n, a] eri[m, n, P] over m and n.
 
     On a kernel path both steps are one launch, and what is between them stays on the chip.
 
     Args:
-        eri: Three-index integrals over atomic orbitals, (nbasis, nbasis, naux).
+        eri: Three-index integrals over atomic orbitals, (nbasis, nbasis, naux), or shards of them:
+            along the auxiliary functions the result is in shards too, else it is summed.
         C_occ: Coefficients of the occupied orbitals, (nbasis, nocc).
         C_vir: Coefficients of the virtual orbitals, (nbasis, nvir).
 
@@ -71,14 +87,18 @@ def ao_to_mo_transform(eri: Tensor, C_occ: Tensor, C_vir: Tensor) -> Tensor:
         DTypeError, DeviceError: The tensors are not of one dtype, on one device.
     """
     function = "ao_to_mo_transform"
-    _three_index(function, "eri", eri)
+    if not isinstance(eri, ShardedTensor):
+        tensor(function, "eri", eri)
+    if eri.ndim != 3:
+        raise ShapeError(f"{function}: eri must be 3D, got shape {tuple(eri.shape)}")
     if eri.shape[0] != eri.shape[1]:
         raise ShapeError(
             f"{function}: eri must be (nbasis, nbasis, naux), its first two dims must match, "
             f"got {tuple(eri.shape)}"
         )
     for name, coefficients in (("C_occ", C_occ), ("C_vir", C_vir)):
-        agree(function, "eri", eri, name, coefficients)
+        if not isinstance(eri, ShardedTensor):
+            agree(function, "eri", eri, name, coefficients)
         _coefficients(function, name, coefficients, eri.shape[0])
     return einsum("mnP,mi,na->iaP", eri, C_occ, C_vir)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, overload
 
 import torch
 from torch import Tensor
@@ -14,6 +15,32 @@ from trntensor.contraction import einsum
 from trntensor.convergence import ConvergenceReport, Sweeps
 
 __all__ = ["tucker_decompose", "tucker_reconstruct"]
+
+
+@overload
+def tucker_decompose(
+    tensor: Tensor,
+    ranks: Sequence[int] | None = None,
+    max_iter: int = 25,
+    tol: float = 1e-6,
+    *,
+    eps: float | None = None,
+    batch: bool = False,
+    return_report: Literal[False] = False,
+) -> tuple[Tensor, list[Tensor]]: ...
+
+
+@overload
+def tucker_decompose(
+    tensor: Tensor,
+    ranks: Sequence[int] | None = None,
+    max_iter: int = 25,
+    tol: float = 1e-6,
+    *,
+    eps: float | None = None,
+    batch: bool = False,
+    return_report: Literal[True],
+) -> tuple[Tensor, list[Tensor], ConvergenceReport]: ...
 
 
 def tucker_decompose(

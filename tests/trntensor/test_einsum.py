@@ -212,3 +212,23 @@ def test_a_precision_and_a_target_exclude_each_other():
         trntensor.multi_einsum(("ij,jk", a, a), precision="kahan", target_forward_error=0.1)
     with pytest.raises(ValueError, match="exclude each other"):
         trntensor.einsum("ij,jk", a, a, precision="kahan", target_forward_error=0.1)
+
+
+@pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,j->i", "i,i->", "ij,jk,k->i", "ij,ij->ij"])
+def test_autocast_gives_the_dtype_of_torch(subscripts):
+    tensors = operands(subscripts, torch.float32)
+    want = torch.einsum(subscripts, *tensors)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = trntensor.einsum(subscripts, *tensors)
+        assert got.dtype is torch.einsum(subscripts, *tensors).dtype
+    assert torch.allclose(got.float(), want, atol=0.2)
+
+
+def test_a_limit_is_not_promised_to_compiled_graphs():
+    a = random_tensor(3, 3)
+
+    def limited(x):
+        return trntensor.einsum("ij,jk->ik", x, x, memory_limit=100)
+
+    with pytest.raises(Exception, match="memory_limit and target_forward_error are not for"):
+        torch.compile(limited, fullgraph=True, backend="eager")(a)

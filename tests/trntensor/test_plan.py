@@ -146,12 +146,13 @@ def test_a_plan_prints_steps_work_memory_and_backend():
         assert word in text
     assert "backend     pytorch: backend 'auto' finds no NeuronCore" in text
     with trntensor.backend("simulator"):
-        assert "simulator: 2 of 2 steps are products" in str(plan)
+        assert "simulator: chain for 2 steps" in str(plan)
         assert plan.backend == "simulator"
         double = plan_contraction("ij,jk->ik", *[torch.ones(2, 2).double()] * 2)
         assert double.backend == "pytorch"
-    assert plan.cost.launches == 2
+    assert plan.cost.launches == 1
     assert plan.cost.flops == 2 * 162
+    assert plan.cost.hbm_bytes == 4 * (4 * 3 + 3 * 5 + 5 * 6 + 4 * 6)  # and nothing in between
 
 
 def test_a_plan_executes_what_it_was_made_for():

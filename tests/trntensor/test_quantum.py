@@ -85,15 +85,6 @@ def test_density_fitted_mp2_by_einsum_is_the_energy_of_trnblas():
     assert torch.allclose(trntensor.mp2_energy(b, eps_occ, eps_vir), theirs, rtol=1e-12)
 
 
-def test_the_published_energy_of_the_demonstration():
-    torch.manual_seed(42)
-    # Whatever is drawn, both ways agree to the last digits of float64.
-    b = torch.randn(5, 19, 72, dtype=torch.float64)
-    eps_occ, eps_vir = -torch.rand(5, dtype=torch.float64) - 0.5, torch.rand(19).double() + 0.5
-    want, size = by_definition(b, eps_occ, eps_vir)
-    assert abs(float(trntensor.mp2_energy(b, eps_occ, eps_vir)) - want) <= 1e-13 * size
-
-
 @pytest.mark.slow
 @pytest.mark.pyscf
 def test_the_energy_of_water_is_that_of_pyscf():
@@ -158,6 +149,16 @@ def test_four_indices_in_quarter_steps():
         kernels = trntensor.four_index_transform(eri, *c)
     assert torch.allclose(kernels.double(), want, atol=1e-3)
     assert dict((counts() - before).launches) == {"chain": 2}
+
+
+def test_integrals_in_shards():
+    eri, occ, vir = coefficients(6, 2, 3, 10)
+    want = trntensor.ao_to_mo_transform(eri, occ, vir)
+    shards = trntensor.ao_to_mo_transform(trntensor.parallel.scatter(eri, 2, 3), occ, vir)
+    assert shards.partition_dim == 2  # by auxiliary functions, as they were
+    assert torch.allclose(trntensor.parallel.gather(shards), want, atol=1e-4)
+    summed = trntensor.ao_to_mo_transform(trntensor.parallel.scatter(eri, 0, 3), occ, vir)
+    assert torch.allclose(summed, want, atol=1e-4)
 
 
 def test_gradients_of_energy_and_transform():

@@ -82,7 +82,7 @@ class Pattern:
             torch.compiler.is_compiling() or pointers.is_inference() or indices.is_inference()
         )
         self._versions = (-1, -1) if self._constant else (pointers._version, indices._version)
-        self._as_torch: tuple[ReferenceType[Tensor], Tensor] | None = None
+        self._as_torch: tuple[ReferenceType[Tensor], int, Tensor] | None = None
 
     def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
         """Return whether this is still the pattern of these tensors."""
@@ -96,13 +96,15 @@ class Pattern:
     def as_torch(self, values: Tensor) -> Tensor:
         """Return torch's CSR tensor on the memory of ``values``, the last one where it serves."""
         kept = self._as_torch
-        if kept is None or kept[0]() is not values:
+        # A tensor whose ``data`` was exchanged is the same tensor on other memory.
+        memory = values.data_ptr()
+        if kept is None or kept[0]() is not values or kept[1] != memory:
             quieten()
             made = torch.sparse_csr_tensor(
                 *self.narrow, values.detach(), self.shape, check_invariants=False
             )
-            kept = self._as_torch = (ref(values), made)
-        return kept[1]
+            kept = self._as_torch = (ref(values), memory, made)
+        return kept[2]
 
     @found_once
     def row_indices(self) -> Tensor:

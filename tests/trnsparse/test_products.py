@@ -100,3 +100,18 @@ def test_block_gradients_where_blocks_reach_over_the_edge(shape):
     by_dense = G @ B.detach().T
     stored = A._with_data(torch.ones_like(A.blocks)).to_dense()
     torch.testing.assert_close(A._with_data(blocks.grad).to_dense(), by_dense * stored)
+
+
+def test_products_follow_values_that_change_in_every_way():
+    dense = random_dense(30, 30, 0.5)
+    A = ts.from_dense(dense)
+    x = torch.ones(30, dtype=torch.float64)
+    torch.testing.assert_close(A @ x, dense @ x)
+    A.values.mul_(2)
+    torch.testing.assert_close(A @ x, 2 * dense @ x)
+    A.values.data = 3 * A.values.data
+    torch.testing.assert_close(A @ x, 6 * dense @ x)
+    A.values = A.values / 6
+    torch.testing.assert_close(A @ x, dense @ x)
+    A.values.data = A.values.data.float()
+    torch.testing.assert_close(A @ x.float(), (dense @ x).float())

@@ -375,6 +375,8 @@ def test_rules_lists_and_rule_prints_offline(check):
     for name in ("M004", "m004", RULES["M004"].slug):
         _, out, _ = check(name, command="rule")
         assert out.startswith(f"# M004 {RULES['M004'].slug}\n")
+    _, out, _ = check("S033", command="rule")
+    assert "Not decidable on a CPU" in out
     status, _, err = check("M0004", command="rule")
     assert status == 2
     assert "did you mean 'M004'?" in err

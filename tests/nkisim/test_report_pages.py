@@ -11,7 +11,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import TWINS, cores
+from kernels import TWINS, cores, races
 from nkisim.checker import CheckSettings, check_file
 from nkisim.diagnostics.formats import rendered
 from nkisim.diagnostics.ledger import Ledger
@@ -116,6 +116,17 @@ def test_a_report_shows_itself_in_a_notebook():
     parsed(text)
     assert "nkisim on gen3" in text
     assert "M001" in text
+
+
+def test_two_iterations_stand_beside_each_other():
+    (twin,) = [t for t in TWINS if t.bad is races.bad_R003]
+    checked = nkisim.check(twin.bad, target="gen3")(*twin.arguments(twin.inputs))
+    text = checked._repr_html_()
+    parsed(text)
+    (table,) = set(re.findall(r'<table class="sides">.*?</table>', text))
+    assert "<th>vector engine</th><th>vector engine</th>" in table
+    assert "(i=0)" in table
+    assert "(i=1)" in table
 
 
 def test_two_cores_stand_beside_each_other():

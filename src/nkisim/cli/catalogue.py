@@ -13,6 +13,7 @@ from rich.table import Table
 from nkisim.checker import all_rules
 from nkisim.cli.group import commands
 from nkisim.diagnostics import RULES
+from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE
 
 __all__ = ["rule", "rules"]
 
@@ -25,6 +26,9 @@ def rule(name: str, plain: bool) -> None:
     known = all_rules()
     by_name = {r.slug: r.id for r in known.values()} | {r.id: r.id for r in known.values()}
     id = by_name.get(name) or by_name.get(name.upper())
+    if name.upper() in UNDECIDABLE or name.upper() in SPOKEN_FOR:
+        click.echo(_no_rule(name.upper()))
+        return
     if id is None:
         near = difflib.get_close_matches(name, by_name, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -35,6 +39,13 @@ def rule(name: str, plain: bool) -> None:
         click.echo(text, nl=False)
     else:
         console.print(Markdown(text))
+
+
+def _no_rule(id: str) -> str:
+    """Return why a fault of the catalogue has no rule."""
+    if id in UNDECIDABLE:
+        return f"# {id}\n\nNot decidable on a CPU: {UNDECIDABLE[id]}."
+    return f"# {id}\n\n{SPOKEN_FOR[id]}"
 
 
 def page_text(id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from html import escape
 
@@ -124,19 +125,33 @@ def _placed(tiles: list[Tile]) -> list[tuple[Tile, int]]:
     return placed
 
 
-_SIDES = re.compile(r"\b((?:core|rank) \d+|\w+ engine)\b")
+_WHO = re.compile(r"\b((?:core|rank) \d+|the other core|\w+ engine)\b")
+_SITE = re.compile(r"^(?P<does>.*?) at (?P<file>\S+):(?P<line>\d+)(?P<rest>.*)$")
 
 
 def two_sides(finding: Finding) -> str:
-    """Return both sides of a race, beside each other; empty for what is none."""
-    if finding.rule.id[0] not in "RC" or not finding.notes:
+    """Return both sides of a race or of a wait, beside each other; empty for what has no two."""
+    if finding.rule.id[0] not in "RC":
         return ""
-    who = list(dict.fromkeys(_SIDES.findall(" ".join([finding.message, *finding.notes]))))
-    if len(who) < 2:
+    sites = [site for note in finding.notes if (site := _SITE.match(note)) is not None]
+    sides = [(_who(site[0]), site[0], _line(site["file"], int(site["line"]))) for site in sites]
+    if len(sides) == 1:
+        here = str(finding.place)
+        sides.insert(0, (_who(finding.message), here, finding.place.text))
+    if len(sides) < 2:
         return ""
-    here = f"{finding.place}<br><code>{escape(finding.place.text)}</code>"
-    there = "<br>".join(escape(note) for note in finding.notes)
-    return (
-        f'<table class="sides"><tr><th>{escape(who[0])}</th><th>{escape(who[1])}</th></tr>'
-        f"<tr><td>{here}</td><td>{there}</td></tr></table>"
+    heads = "".join(f"<th>{escape(who)}</th>" for who, _, _ in sides[:2])
+    cells = "".join(
+        f"<td>{escape(text)}<br><code>{escape(source)}</code></td>" for _, text, source in sides[:2]
     )
+    return f'<table class="sides"><tr>{heads}</tr><tr>{cells}</tr></table>'
+
+
+def _who(text: str) -> str:
+    """Return the core, rank or engine that a text names first."""
+    found = _WHO.search(text)
+    return found[1] if found else "here"
+
+
+def _line(file: str, number: int) -> str:
+    return linecache.getline(file, number).strip()

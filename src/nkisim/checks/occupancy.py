@@ -20,7 +20,7 @@ def occupancy_of(core: Core, where: str = "") -> list[Occupancy]:
         limit = core.generation.psum_bytes if psum else core.generation.sbuf_usable_bytes
         tiles = tuple(
             Tile(
-                life.label,
+                life.label if life.label != "unnamed" else f"line {life.line[1]}",
                 -(-math.prod(life.shape[1:]) * life.dtype.itemsize // unit) * unit,
                 life.first_use,
                 life.last_use,

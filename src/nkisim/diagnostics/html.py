@@ -17,7 +17,7 @@ from nkisim.diagnostics.pictures import Occupancy
 
 __all__ = ["body", "fragment"]
 
-_AROUND = 60
+_AROUND = 20
 """Lines that are shown before the first and behind the last finding of a file, at most."""
 
 _STYLE = """

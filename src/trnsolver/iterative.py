@@ -38,6 +38,9 @@ Callback: TypeAlias = Callable[[Progress], object]
 Recycled: TypeAlias = tuple[Tensor, Tensor]
 _Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Any, Watch], Run]
 
+_ON_ARRAYS = (_krylov.conjugate_gradients, _krylov.minres, _krylov.bicgstab)
+"""Methods of few operations on vectors, which NumPy does at half of torch's cost a call."""
+
 
 @in_full_precision
 def cg(
@@ -405,7 +408,11 @@ def _each(
             runs.append(Run(torch.zeros_like(side), [0.0], 0, 0, "converged"))
             continue
         m = as_preconditioner(function, M, side)
-        runs.append(method(op, side, starts[place], m, Watch(goal, maxiter, size, callback)))
+        watch = Watch(goal, maxiter, size, callback)
+        if method in _ON_ARRAYS and op.dense is not None and side.is_cpu:
+            runs.append(_krylov.on_arrays(method, op.dense, side, starts[place], m, watch))
+        else:
+            runs.append(method(op, side, starts[place], m, watch))
     return runs
 
 

@@ -12,9 +12,9 @@ from trnsparse._block_products import block_product
 from trnsparse._library import LIBRARY
 from trnsparse._patterns import Pattern
 from trnsparse._screened import screened_product
-from trnsparse._torch import csr_product
+from trnsparse._torch import csr_product, sampled_product
 
-__all__ = ["run_bsr_spmm", "run_screened_spmm", "run_spmm"]
+__all__ = ["run_bsr_spmm", "run_screened_spmm", "run_sddmm", "run_spmm"]
 
 kernels_wanted = LIBRARY.kernels_wanted
 
@@ -31,6 +31,18 @@ def run_spmm(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
     wide = b.unsqueeze(-1) if b.ndim == 1 else b
     result = SPMM(values, pattern.pointers, pattern.indices, wide)
     return result.squeeze(-1) if b.ndim == 1 else result
+
+
+def run_sddmm(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
+    """Return the elements of ``c @ d.mT`` at the entries of a pattern."""
+    if not kernels_wanted():
+        return sampled_product(pattern, c, d)
+    from trnsparse._operations import SDDMM
+
+    if c.ndim > 2 or d.ndim > 2:
+        SDDMM.refuse("the kernel takes two matrices, not batches")
+        return sampled_product(pattern, c, d)
+    return SDDMM(pattern.pointers, pattern.indices, c, d)
 
 
 def run_bsr_spmm(blocks: Tensor, pattern: Pattern, b: Tensor, rows: int) -> Tensor:

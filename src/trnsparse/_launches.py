@@ -26,11 +26,22 @@ from trnsparse._kernels.bsr_cg import bsr_cg as cg_kernel
 from trnsparse._kernels.bsr_spmm import BlockRows
 from trnsparse._kernels.bsr_spmm import bsr_spmm as bsr_kernel
 from trnsparse._kernels.screened_spmm import screened_spmm as screened_kernel
+from trnsparse._kernels.sddmm import bsr_sddmm as bsr_sddmm_kernel
+from trnsparse._kernels.sddmm import sddmm as sddmm_kernel
 from trnsparse._kernels.spmm import spmm_one_hot as one_hot_kernel
 from trnsparse._kernels.spmm import spmm_segments as segments_kernel
 from trnsparse._row_order import plan_rows, segment_order, tile_starts
 
-__all__ = ["attention", "attention_backward", "bsr_cg", "bsr_spmm", "screened_spmm", "spmm"]
+__all__ = [
+    "attention",
+    "attention_backward",
+    "bsr_cg",
+    "bsr_sddmm",
+    "bsr_spmm",
+    "screened_spmm",
+    "sddmm",
+    "spmm",
+]
 
 
 # -- products --------------------------------------------------------------------------------------
@@ -81,6 +92,27 @@ def bsr_spmm(
     starts, columns = _numbers(block_row_ptrs), _numbers(block_col_indices)
     pattern = BlockRows(tuple(starts.tolist()), tuple(columns.tolist()))
     return _columns(launch(bsr_kernel, blocks, _several_columns(b), pattern, int(rows)), b.shape[1])
+
+
+def sddmm(launch: Launcher, row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    pointers = _numbers(row_ptrs)
+    rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    index = _unsigned(torch.from_numpy(rows)), _unsigned(col_indices)
+    return launch(sddmm_kernel, c, d, *index).squeeze(-1).clone()
+
+
+def bsr_sddmm(
+    launch: Launcher,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    c: Tensor,
+    d: Tensor,
+    size: int,
+) -> Tensor:
+    starts, columns = _numbers(block_row_ptrs), _numbers(block_col_indices)
+    pattern = BlockRows(tuple(starts.tolist()), tuple(columns.tolist()))
+    whole = (functional.pad(x, (0, 0, 0, -x.shape[0] % size)) for x in (c, d))
+    return launch(bsr_sddmm_kernel, *whole, pattern, int(size))
 
 
 def bsr_cg(

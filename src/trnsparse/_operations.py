@@ -18,7 +18,7 @@ from trnsparse._patterns import pattern_of
 from trnsparse._screened import screened_product
 from trnsparse._torch import csr_product, sampled_product
 
-__all__ = ["BSR_SPMM", "SCREENED_SPMM", "SPMM"]
+__all__ = ["BSR_SDDMM", "BSR_SPMM", "SCREENED_SPMM", "SDDMM", "SPMM"]
 
 _DTYPES = ("float32", "bfloat16", "int32", "int64")
 
@@ -40,7 +40,7 @@ def _spmm_backward(
     pattern = pattern_of(row_ptrs, col_indices, b.shape[-2])
     by_values = by_b = None
     if needed[0]:
-        by_values = sampled_product(pattern, grad, b)
+        by_values = SDDMM(row_ptrs, col_indices, grad, b)
     if needed[3]:
         turned, order = pattern.transposed
         by_b = SPMM(values.index_select(0, order), turned.pointers, turned.indices, grad)
@@ -72,6 +72,47 @@ SPMM = _operation(
 )
 
 
+def _sddmm(row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    return sampled_product(pattern_of(row_ptrs, col_indices, d.shape[-2]), c, d)
+
+
+def _sddmm_backward(
+    grad: Tensor, needed: Any, row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor
+) -> tuple[Tensor | None, ...]:
+    by_c = by_d = None
+    if needed[2]:
+        by_c = SPMM(grad, row_ptrs, col_indices, d)
+    if needed[3]:
+        turned, order = pattern_of(row_ptrs, col_indices, d.shape[-2]).transposed
+        by_d = SPMM(grad.index_select(0, order), turned.pointers, turned.indices, c)
+    return None, None, by_c, by_d
+
+
+def _sddmm_jvp(
+    tangents: Any, row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor
+) -> Tensor:
+    parts = []
+    if tangents[2] is not None:
+        parts.append(SDDMM(row_ptrs, col_indices, tangents[2], d))
+    if tangents[3] is not None:
+        parts.append(SDDMM(row_ptrs, col_indices, c, tangents[3]))
+    return total(parts)
+
+
+def _sddmm_flops(row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor) -> float:
+    return 2.0 * col_indices.numel() * c.shape[-1]
+
+
+SDDMM = _operation(
+    "sddmm",
+    reference=_sddmm,
+    backward=_sddmm_backward,
+    jvp=_sddmm_jvp,
+    dtypes=_DTYPES,
+    flops=_sddmm_flops,
+)
+
+
 # -- in blocks -------------------------------------------------------------------------------------
 
 
@@ -97,7 +138,7 @@ def _bsr_backward(
     pattern, size = _grid(blocks, block_row_ptrs, block_col_indices, b), blocks.shape[-1]
     by_blocks = by_b = None
     if needed[0]:
-        by_blocks = sampled_blocks(pattern, cut(grad, size), cut(b, size))
+        by_blocks = BSR_SDDMM(block_row_ptrs, block_col_indices, grad, b, size)
     if needed[3]:
         turned, order = pattern.transposed
         adjoint = blocks.index_select(0, order).mT.contiguous()
@@ -135,6 +176,72 @@ BSR_SPMM = _operation(
     autocast="lower",
     dtypes=_DTYPES,
     flops=_bsr_flops,
+)
+
+
+def _bsr_sddmm(
+    block_row_ptrs: Tensor, block_col_indices: Tensor, c: Tensor, d: Tensor, size: int
+) -> Tensor:
+    pattern = pattern_of(block_row_ptrs, block_col_indices, -(-d.shape[-2] // size))
+    return sampled_blocks(pattern, cut(c, size), cut(d, size))
+
+
+def _bsr_sddmm_backward(
+    grad: Tensor,
+    needed: Any,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    c: Tensor,
+    d: Tensor,
+    size: int,
+) -> tuple[Tensor | None, ...]:
+    by_c = by_d = None
+    if needed[2]:
+        by_c = BSR_SPMM(grad, block_row_ptrs, block_col_indices, d, c.shape[-2])
+    if needed[3]:
+        turned, order = _grid(grad, block_row_ptrs, block_col_indices, d).transposed
+        adjoint = grad.index_select(0, order).mT.contiguous()
+        by_d = BSR_SPMM(adjoint, turned.pointers, turned.indices, c, d.shape[-2])
+    return None, None, by_c, by_d, None
+
+
+def _bsr_sddmm_jvp(
+    tangents: Any,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    c: Tensor,
+    d: Tensor,
+    size: int,
+) -> Tensor:
+    parts = []
+    if tangents[2] is not None:
+        parts.append(BSR_SDDMM(block_row_ptrs, block_col_indices, tangents[2], d, size))
+    if tangents[3] is not None:
+        parts.append(BSR_SDDMM(block_row_ptrs, block_col_indices, c, tangents[3], size))
+    return total(parts)
+
+
+def _bsr_sddmm_flops(
+    block_row_ptrs: Tensor, block_col_indices: Tensor, c: Tensor, d: Tensor, size: int
+) -> float:
+    return 2.0 * block_col_indices.numel() * size * size * c.shape[-1]
+
+
+def _too_small_blocks(
+    block_row_ptrs: Tensor, block_col_indices: Tensor, c: Tensor, d: Tensor, size: int
+) -> str:
+    return "" if size > 1 else "the kernel takes blocks of at least 2"
+
+
+BSR_SDDMM = _operation(
+    "bsr_sddmm",
+    reference=_bsr_sddmm,
+    backward=_bsr_sddmm_backward,
+    jvp=_bsr_sddmm_jvp,
+    autocast="lower",
+    dtypes=_DTYPES,
+    flops=_bsr_sddmm_flops,
+    unsuited=_too_small_blocks,
 )
 
 

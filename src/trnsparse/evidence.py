@@ -103,7 +103,64 @@ def _solution_bound(a: Tensor, b: Tensor) -> float:
     return 2e-6 * float(torch.linalg.cond(a.double()))
 
 
+def _factors() -> tuple[Tensor, Tensor, Tensor]:
+    """Return which elements are wanted, and the factors of their product."""
+    return _ragged(300, 260, 9), random_tensor(300, 70), random_tensor(260, 70, seed=1)
+
+
+def _sampled(a: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    return trnsparse.sddmm(trnsparse.from_dense(a), c, d).values
+
+
+def _sampled_exactly(a: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    return (c.double() @ d.double().mT)[a != 0]
+
+
+def _sampled_blocks(a: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    """Return the gradient of a product by its blocks."""
+    matrix = trnsparse.BSRMatrix.from_dense(a, 64)
+    with torch.enable_grad():
+        matrix.blocks.requires_grad_()
+        (found,) = torch.autograd.grad(trnsparse.bsr_spmm(matrix, d), matrix.blocks, c)
+    return found
+
+
+def _exact_blocks(a: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    full = torch.zeros(320, 320, dtype=torch.float64)
+    full[:300, :260] = c.double() @ d.double().mT
+    cut = full.reshape(5, 64, 5, 64).transpose(1, 2)
+    return cut[:, :5].flatten(0, 1)[_stored(a)]
+
+
+def _stored(a: Tensor) -> Tensor:
+    padded = torch.zeros(320, 320)
+    padded[:300, :260] = a
+    return padded.reshape(5, 64, 5, 64).transpose(1, 2).flatten(0, 1).abs().amax((1, 2)) > 0
+
+
+def _factor_bound(a: Tensor, c: Tensor, d: Tensor) -> float:
+    return product_bound(c, d.mT)
+
+
 CASES = (
+    Case(
+        "sddmm",
+        "sampled product by rows",
+        _factors,
+        _sampled,
+        _sampled_exactly,
+        _DENSE,
+        _factor_bound,
+    ),
+    Case(
+        "bsr_sddmm",
+        "sampled product in blocks",
+        _factors,
+        _sampled_blocks,
+        _exact_blocks,
+        _DENSE,
+        _factor_bound,
+    ),
     Case(
         "bsr_cg",
         "conjugate gradients",

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree, expandable
 from trnsci.core.errors import DTypeError, FlagError, OperandError
-from trnsparse._torch import sampled_product
+from trnsparse._dispatch import run_sddmm
 from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix
 
 __all__ = ["bsr_spmm", "sddmm", "spmm", "spmv", "spmv_symmetric"]
@@ -138,7 +138,7 @@ def sddmm(pattern: SparseMatrix, C: Tensor, D: Tensor) -> CSRMatrix:
             f"sddmm: C and D must agree in their columns, got {tuple(C.shape)} and {tuple(D.shape)}"
         )
     csr = pattern.to_csr()
-    return csr.with_values(sampled_product(csr.pattern, C, D))
+    return csr.with_values(run_sddmm(csr.pattern, C, D))
 
 
 def _accumulated(

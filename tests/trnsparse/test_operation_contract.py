@@ -10,7 +10,7 @@ import trnsparse
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, OperationContract, Sample
 from trnsparse import _attention_operations as operations
-from trnsparse import _operations  # noqa: F401  (declares the operations)
+from trnsparse import _operations
 from trnsparse._attention_dispatch import _tables
 from trnsparse._library import LIBRARY
 from trnsparse._resident import BSR_CG
@@ -40,6 +40,17 @@ def in_blocks(blocks: Any) -> Any:
     """Return a matrix whose last blocks are cut."""
     pointers, columns = torch.tensor([0, 2, 2, 3]), torch.tensor([0, 1, 1])
     return trnsparse.BSRMatrix(blocks, columns, pointers, (8, 5), 3, validate=False)
+
+
+def sampled(c: Any, d: Any) -> Any:
+    """Return the elements of a product at the entries of a matrix."""
+    return trnsparse.sddmm(sparse(torch.ones(4)), c, d).values
+
+
+def sampled_in_blocks(c: Any, d: Any) -> Any:
+    """Return blocks of a product."""
+    pointers, columns = torch.tensor([0, 2, 2, 3]), torch.tensor([0, 1, 1])
+    return _operations.BSR_SDDMM(pointers, columns, c, d, 3)
 
 
 def screened(a: Any, b: Any) -> Any:
@@ -86,6 +97,8 @@ class TestOperations(DerivativeContract):
 
     samples = (
         Sample("spmm", lambda x, b: sparse(x).matmul(b), (VALUES, B)),
+        Sample("sddmm", sampled, (random_tensor(3, 2, seed=9), B)),
+        Sample("bsr_sddmm", sampled_in_blocks, (random_tensor(8, 2, seed=9), B)),
         Sample("bsr_spmm", lambda x, b: in_blocks(x).matmul(b), (BLOCKS, B)),
         Sample(
             "screened_spmm",

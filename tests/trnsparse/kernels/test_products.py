@@ -10,8 +10,10 @@ import trnsparse
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
 from trnsparse._kernels import bsr_spmm as block_module
+from trnsparse._kernels import sddmm as sampled_module
 from trnsparse._kernels.bsr_spmm import BlockRows, bsr_spmm
 from trnsparse._kernels.screened_spmm import screened_spmm
+from trnsparse._kernels.sddmm import bsr_sddmm, sddmm
 from trnsparse._kernels.spmm import spmm_one_hot, spmm_segments
 from trnsparse._launches import _kept_tiles
 from trnsparse._row_order import plan_rows, segment_order, tile_starts
@@ -212,6 +214,65 @@ def test_work_grows_with_entries_and_not_with_columns():
 
     assert count(1000, 256) == count(100_000, 256)
     assert count(1000, 512)[0] == 2 * count(1000, 256)[0]
+
+
+# -- sampled ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_sampled_on_every_generation(generation, dtype):
+    _, _, rows, places, _, _ = row_problem(130, 90, 2, 0.1)
+    c, d = values(130, 70, dtype=dtype), values(90, 70, dtype=dtype, seed=1)
+    index = [x.astype(np.uint32)[:, None] for x in (rows, places)]
+    got = run(sddmm, generation, c, d, *index)[:, 0]
+    wide_c, wide_d = c[rows].astype(np.float64), d[places].astype(np.float64)
+    unit = unit_roundoff(torch.float32) * 70 + unit_roundoff(getattr(torch, dtype))
+    bound = unit * (np.abs(wide_c) * np.abs(wide_d)).sum(1)
+    assert (np.abs(got.astype(np.float64) - (wide_c * wide_d).sum(1)) <= bound).all()
+
+
+@pytest.mark.parametrize("columns", [1, 2049])
+def test_sampled_with_any_number_of_columns(columns):
+    c, d = values(3, columns), values(4, columns, seed=1)
+    index = np.array([[0], [2], [2]], np.uint32), np.array([[3], [0], [1]], np.uint32)
+    got = run(sddmm, "gen3", c, d, *index)[:, 0]
+    want = (c.astype(np.float64) @ d.astype(np.float64).T)[[0, 2, 2], [3, 0, 1]]
+    assert np.allclose(got, want, rtol=0, atol=columns * 2.0**-24 * 16)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(
+    ("size", "columns", "resident"), [(128, 140, True), (8, 3, True), (200, 20, False)]
+)
+def test_sampled_blocks(generation, size, columns, resident, monkeypatch):
+    if not resident:
+        monkeypatch.setattr(sampled_module, "RESIDENT", 0)
+    c, d = values(3 * size, columns), values(2 * size, columns, seed=1)
+    got = run(bsr_sddmm, generation, c, d, BlockRows((0, 2, 2, 3), (0, 1, 1)), size)
+    full = c.astype(np.float64) @ d.astype(np.float64).T
+    sizes = np.abs(c.astype(np.float64)) @ np.abs(d.astype(np.float64)).T
+    for block, i, j in zip(got, (0, 0, 2), (0, 1, 1), strict=True):
+        part = np.s_[i * size : (i + 1) * size, j * size : (j + 1) * size]
+        assert (np.abs(block - full[part]) <= columns * 2.0**-24 * sizes[part]).all()
+
+
+def test_gradients_of_products_launch_kernels(monkeypatch):
+    monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+    x = torch.from_numpy(row_problem(30, 21, 1, 0.2, heavy=True)[0])
+    b = torch.from_numpy(values(21, 3)).requires_grad_()
+    for matrix, kernels in (
+        (trnsparse.from_dense(x), {"spmm_one_hot": 2, "sddmm": 1}),
+        (trnsparse.BSRMatrix.from_dense(x, 8), {"bsr_spmm": 2, "bsr_sddmm": 1}),
+    ):
+        held = matrix._with_data(matrix._data.clone().requires_grad_())
+        before = counts()
+        with trnsparse.backend("simulator"):
+            got = torch.autograd.grad(trnsparse.spmm(held, b).square().sum(), (held._data, b))
+        assert dict((counts() - before).launches) == kernels
+        want = torch.autograd.grad(trnsparse.spmm(held, b).square().sum(), (held._data, b))
+        for one, other in zip(got, want, strict=True):
+            assert torch.allclose(one, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
 
 
 # -- screened --------------------------------------------------------------------------------------

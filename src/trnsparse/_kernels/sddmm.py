@@ -1,0 +1,137 @@
+"""Elements of c d^T at the entries of a pattern, by rows or in blocks, in one launch.
+
+They are the gradients of products by the entries of their sparse operand.
+
+Layout   by rows: 128 entries on partitions, the rows of both factors gathered by indirect DMA,
+         multiplied and summed along the free axis. In blocks: the factors turned on chip, their
+         columns on partitions in chunks of 128, one product per chunk and block, summed in PSUM
+Limits   float32 or bfloat16, sums in float32; by rows any shape; in blocks whole blocks (the caller
+         pads) of at least 2
+Cost     by rows: two gathers and two Vector passes per 128 entries; in blocks: one product of 128
+         by 128 by 128 for each 128 columns of the factors, and a transpose of every row used
+Lever    entries that the pattern does not have are never computed; in blocks, turned rows of ``d``
+         stay in SBUF while they fit and a turned row of ``c`` serves all blocks of its row
+"""
+
+# NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
+
+from __future__ import annotations
+
+from trnsci.core.gemm_tiles import Tile
+from trnsci.core.hardware import BANK, TILE
+from trnsci.core.nki import nisa, nki, nl
+from trnsparse._kernels.attention_pieces import chunks, load_turned
+from trnsparse._kernels.bsr_spmm import BlockRows
+from trnsparse._kernels.row_products import PANEL
+from trnsparse._kernels.spmm import gathered
+
+__all__ = ["bsr_sddmm", "sddmm"]
+
+RESIDENT = 64 * 1024
+"""Bytes per partition of turned rows of ``d`` that stay in SBUF."""
+
+
+@nki.jit
+def sddmm(c: Tile, d: Tile, rows: Tile, columns: Tile) -> Tile:
+    """Return the inner products of rows of ``c`` and ``d``, (entries, 1).
+
+    Args:
+        c: Left factor, (m, N).
+        d: Right factor, (n, N).
+        rows: The row of each entry, (entries, 1) in uint32.
+        columns: The column of each entry.
+    """
+    entries, width = rows.shape[0], c.shape[1]
+    out = nl.ndarray((entries, 1), dtype=c.dtype, buffer=nl.shared_hbm)
+    for e0 in range(0, entries, TILE):
+        e1 = min(e0 + TILE, entries)
+        total = nl.ndarray((e1 - e0, 1), dtype=nl.float32, buffer=nl.sbuf)
+        for c0 in range(0, width, PANEL):
+            c1 = min(c0 + PANEL, width)
+            left = gathered(c, rows, e0, e1, c0, c1)
+            right = gathered(d, columns, e0, e1, c0, c1)
+            terms = nl.ndarray((e1 - e0, c1 - c0), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_tensor(dst=terms, data1=left, data2=right, op=nl.multiply)
+            if c0 == 0:
+                nisa.tensor_reduce(dst=total, op=nl.add, data=terms, axis=1)
+            else:
+                part = nl.ndarray((e1 - e0, 1), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.tensor_reduce(dst=part, op=nl.add, data=terms, axis=1)
+                nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
+        result = nl.ndarray((e1 - e0, 1), dtype=c.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=total)
+        nisa.dma_copy(dst=out[e0:e1, 0:1], src=result)
+    return out
+
+
+@nki.jit
+def bsr_sddmm(c: Tile, d: Tile, pattern: BlockRows, size: int) -> Tile:
+    """Return the blocks of ``c d^T`` that a pattern has, (blocks, size, size).
+
+    Args:
+        c: Left factor, (block rows * size, N).
+        d: Right factor, (block columns * size, N).
+        pattern: Where the blocks are.
+        size: Rows and columns of a block.
+    """
+    length, width = d.shape
+    out = nl.ndarray((len(pattern.columns), size, size), dtype=c.dtype, buffer=nl.shared_hbm)
+    parts = chunks(width)
+    item = 4 if d.dtype == nl.float32 else 2
+    resident = len(parts) * length * item <= RESIDENT
+    kept, there = None, []
+    if resident:
+        kept = nl.ndarray((TILE, len(parts), length), dtype=d.dtype, buffer=nl.sbuf)
+        for _ in range(length // size):
+            there.append(False)
+    for i in range(len(pattern.starts) - 1):
+        if pattern.starts[i] == pattern.starts[i + 1]:
+            continue
+        for m0 in range(0, size, TILE):
+            m1 = min(m0 + TILE, size)
+            left = nl.ndarray((TILE, len(parts), m1 - m0), dtype=c.dtype, buffer=nl.sbuf)
+            load_rows(left, 0, c, i * size + m0, i * size + m1)
+            for k in range(pattern.starts[i], pattern.starts[i + 1]):
+                j = pattern.columns[k]
+                if resident:
+                    right, at = kept, j * size
+                    if not there[j]:
+                        load_rows(kept, j * size, d, j * size, (j + 1) * size)
+                        there[j] = True
+                else:
+                    right = nl.ndarray((TILE, len(parts), size), dtype=d.dtype, buffer=nl.sbuf)
+                    at = 0
+                    load_rows(right, 0, d, j * size, (j + 1) * size)
+                store_block(out, k, m0, left, right, at, size, width)
+    return out
+
+
+def load_rows(turned: Tile, at: int, x: Tile, first: int, last: int) -> None:
+    """Load rows of a factor and turn them into the columns of ``turned`` from ``at``."""
+    width = x.shape[1]
+    for r0 in range(first, last, TILE):
+        r1 = min(r0 + TILE, last)
+        rows = nl.ndarray((r1 - r0, width), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=rows, src=x[r0:r1, 0:width])
+        load_turned(turned, at + r0 - first, rows)
+
+
+def store_block(
+    out: Tile, k: int, m0: int, left: Tile, right: Tile, at: int, size: int, width: int
+) -> None:
+    """Multiply turned rows and store part of a block."""
+    parts, rows = chunks(width), left.shape[2]
+    for n0 in range(0, size, BANK):
+        n1 = min(n0 + BANK, size)
+        total = nl.ndarray((rows, n1 - n0), dtype=nl.float32, buffer=nl.psum)
+        for p in range(len(parts)):
+            used = parts[p][1] - parts[p][0]
+            nisa.nc_matmul(
+                dst=total,
+                stationary=left[0:used, p, 0:rows],
+                moving=right[0:used, p, at + n0 : at + n1],
+                accumulate=(p > 0),
+            )
+        result = nl.ndarray((rows, n1 - n0), dtype=out.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=total)
+        nisa.dma_copy(dst=out[k, m0 : m0 + rows, n0:n1], src=result)

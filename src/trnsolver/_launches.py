@@ -7,6 +7,7 @@ returned has the shapes that the operation states. Importing this module imports
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,6 +36,7 @@ __all__ = [
     "lu",
     "matvec",
     "msign",
+    "noise",
     "qr",
     "rank2_update",
     "rotate_pairs",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 _TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
+_NOISE: Constants[tuple[int, int]] = Constants(lambda key: (noise(*key),))
 
 
 def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
@@ -146,7 +149,8 @@ def lu(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
-    q, r = launch(qr_kernels.cholesky_qr, a)
+    m, n = a.shape[-2:]
+    q, r = launch(qr_kernels.cholesky_qr, a, *_NOISE((m, n)))
     return q, r
 
 
@@ -185,6 +189,12 @@ def matvec(launch: Launcher, a: Tensor, v: Tensor) -> Tensor:
 
 def rank2_update(launch: Launcher, a: Tensor, u: Tensor, v: Tensor) -> Tensor:
     return launch(householder.rank2_update_kernel, a, u, v)
+
+
+def noise(rows: int, columns: int) -> np.ndarray:
+    """Return random numbers, (1, rows, columns), in columns of length 2^-22 or so."""
+    drawn = np.random.default_rng((rows, columns)).standard_normal((1, rows, columns))
+    return (drawn * (2.0**-22 / rows**0.5)).astype(np.float32)
 
 
 def _negligible(n: int) -> float:

@@ -18,9 +18,9 @@ these arguments, and returns what is behind the arrow, contiguous float32 of the
 
 ``eigh`` and ``cholesky`` read the lower triangle of ``a`` only. ``max_sweeps`` bounds the sweeps of
 Jacobi rotations; a result that has not converged within it has NaN in ``w`` or ``s``. A matrix that
-is not positive definite gives NaN on the diagonal of its factor, one that is singular a zero or NaN
-on that of ``U``. ``qr`` is orthogonal to rounding for every matrix of full numerical rank. The rest
-is what the references in ``_torch`` do.
+is not positive definite gives NaN on the diagonal of its factor, one that is singular a zero on
+that of ``U``, or nearly. ``qr`` is orthogonal to rounding for every matrix. The rest is what the
+references in ``_torch`` do.
 """
 
 from __future__ import annotations

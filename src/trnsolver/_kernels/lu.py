@@ -8,8 +8,8 @@ triangular solution makes them rows of U, and products update the rest of the ac
 
 Layout   A, P and U as block matrices, rows on partitions
 Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition. A pivot
-         is at least 1 - 2^-16 of the largest entry, the first of several. A column without a pivot
-         leaves zero or NaN on the diagonal of U
+         is at least 1 - 2^-16 of the largest entry, the first of several. A singular matrix has a
+         zero on the diagonal of U, or nearly
 Cost     for b = n / 128: n steps of about 16 + 3 b instructions on columns, and about b^3 products
          of 128 x 128 x 512
 Lever    choosing pivots by products and masks, where an exchange of rows would move data
@@ -100,8 +100,11 @@ def factor_panel(x: Tile, p: Tile, active: Tile, k: int) -> None:
         for i in range(blocks):
             spread = chosen.ap(pattern=[[blocks, width], [0, width]], offset=i)
             nisa.nc_matmul(dst=pivots, stationary=spread, moving=block(x, i, k), accumulate=i > 0)
+        # A column of zeros has a pivot of zero and no multiples: it is divided by 1.
         inverse = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.reciprocal(dst=inverse, data=pivots[0:width, c : c + 1])
+        nisa.tensor_scalar(dst=inverse, data=pivots[0:width, c : c + 1], op0=nl.equal, operand0=0.0)
+        nisa.tensor_tensor(dst=inverse, data1=inverse, data2=pivots[0:width, c : c + 1], op=nl.add)
+        nisa.reciprocal(dst=inverse, data=inverse)
         multiples = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
         nisa.scalar_tensor_tensor(
             dst=multiples,

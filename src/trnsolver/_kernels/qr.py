@@ -2,14 +2,15 @@
 
 With A = Q R the Gram matrix A^T A is R^T R, so that R is a Cholesky factor and Q = A inv(R):
 products and triangular solutions, nothing column by column. Once is right only for matrices of a
-small condition. Here the first two passes shift the Gram matrix by a small multiple of its size,
+small condition. Here the first three passes shift the Gram matrix by a small multiple of its size,
 which makes them safe for all and improves the condition a thousandfold each; two more passes then
-give a Q that is orthogonal to rounding. R is the upper triangle of Q^T A.
+give a Q that is orthogonal to rounding. Columns that depend on others are nothing after the first
+pass: noise below the rounding errors of the others gives them a direction, and the passes bring it
+to length 1. R is the upper triangle of Q^T A.
 
 Layout   Q^T with rows on partitions for triangular solutions, and Q for Gram matrices
-Limits   Q, its transpose and the Gram matrix within 144 KiB of each partition, so 1024 x 1024.
-         Columns that depend on each other to the last bit, or are zero, give results that are not
-         numbers
+Limits   Q, its transpose and the Gram matrix within 144 KiB of each partition, so 1024 x 1024. Any
+         rank
 Cost     for each pass a Gram product, a Cholesky factor, a triangular solution with all of A and a
          transpose; then one product for R
 Lever    no reflection depends on the one before: everything is products of 128 x 128 x 512
@@ -38,17 +39,20 @@ from trnsolver._limits import SBUF_BYTES, block_width, qr_bytes
 
 __all__ = ["cholesky_qr", "keep_upper"]
 
-SHIFTED, PASSES = 2, 4
+SHIFTED, PASSES = 3, 5
 SHIFT = 2.0**-19
 """Sixteen units of float32's precision: more than the rounding errors of a Gram matrix's factor."""
+LEAST = 2.0**-30
+"""For a matrix of zeros."""
 
 
 @nki.jit
-def cholesky_qr(a: Tile) -> tuple[Tile, Tile]:
+def cholesky_qr(a: Tile, noise: Tile) -> tuple[Tile, Tile]:
     """Return Q with orthonormal columns and upper triangular R, ``a = Q @ R``.
 
     Args:
-        a: Matrices of full rank, (batch, m, n) with m at least n.
+        a: Matrices, (batch, m, n) with m at least n.
+        noise: Random numbers, (1, m, n), with columns of the length of rounding errors.
     """
     batch, m, n = a.shape
     nbytes = qr_bytes(m, n)
@@ -73,20 +77,34 @@ def cholesky_qr(a: Tile) -> tuple[Tile, Tile]:
             inverses = factor_blocks(gram)
             solve_rows(columns, gram, inverses)
             transpose_matrix(rows, columns)
+            if step == 0:
+                add_noise(columns, rows, noise)
         store_matrix(q_out, k, rows)
         # The room of Q^T is free for A.
-        again = columns.reshape((width, t, s * width))
-        load_matrix(again, a, k)
-        transposed_product(gram, rows, again)
+        room = columns.reshape((width, t, s * width))
+        load_matrix(room, a, k)
+        transposed_product(gram, rows, room)
         keep_upper(gram)
         store_matrix(r_out, k, gram)
     return q_out, r_out
 
 
+def add_noise(columns: Tile, rows: Tile, noise: Tile) -> None:
+    """Add noise to Q; ``columns`` is its transpose before and after."""
+    width, blocks = rows.shape[0], rows.shape[1]
+    room = columns.reshape(rows.shape)
+    load_matrix(room, noise, 0)
+    for i in range(blocks):
+        row = rows[0:width, i, :]
+        nisa.tensor_tensor(dst=row, data1=row, data2=room[0:width, i, :], op=nl.add)
+    transpose_matrix(columns, rows)
+
+
 def add_to_diagonal(x: Tile, size: Tile) -> None:
-    """Add ``SHIFT`` times the number ``size`` to the diagonal of a square block matrix."""
+    """Add ``SHIFT`` times a number, at least ``LEAST``, to the diagonal of a block matrix."""
     width = x.shape[0]
     shift = identity(width)
+    nisa.tensor_scalar(dst=size, data=size, op0=nl.maximum, operand0=LEAST)
     nisa.tensor_scalar(
         dst=shift, data=shift, op0=nl.multiply, operand0=size, op1=nl.multiply, operand1=SHIFT
     )

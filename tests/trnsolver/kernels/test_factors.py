@@ -11,6 +11,7 @@ from trnsolver._kernels.cholesky import cholesky
 from trnsolver._kernels.lu import lu
 from trnsolver._kernels.qr import cholesky_qr
 from trnsolver._kernels.svd import jacobi_svd
+from trnsolver._launches import noise
 from trnsolver._tournament import packed_tables, sweep_bound
 
 from .harness_solver import (
@@ -123,23 +124,49 @@ def test_lu_needs_exchanges():
     assert np.array_equal(p @ lower @ upper, a)
 
 
+@pytest.mark.parametrize("name", ["zeros", "ones", "a column of zeros"])
+def test_lu_of_singular_matrices(name):
+    a = {"zeros": np.zeros((3, 3)), "ones": np.ones((4, 4)), "a column of zeros": np.eye(4)}[name]
+    a = a.astype(np.float32)
+    if name == "a column of zeros":
+        a[:, 1] = 0
+    p, lower, upper = (x[0] for x in run(lu, "gen3", a[None]))
+    assert np.array_equal(p @ lower @ upper, a)
+    assert (np.diag(upper) == 0).any()
+
+
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(
     ("m", "n", "condition"), [(1, 1, 1), (5, 3, 10), (20, 20, 1e6), (130, 7, 1e3)]
 )
 def test_qr(m, n, condition, generation):
     a = general(m, n, condition)
-    q, r = (x[0] for x in run(cholesky_qr, generation, a[None]))
+    q, r = (x[0] for x in run(cholesky_qr, generation, a[None], noise(m, n)))
     assert not np.tril(r, -1).any()
     assert distance_from_orthogonal(q) <= 20 * EPS * n
     assert_near(q.astype(np.float64) @ r, a, m)
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones", "rank two", "a column of zeros", "unit"])
+def test_qr_of_any_rank(name):
+    rng = np.random.default_rng(6)
+    a = {
+        "zeros": np.zeros((5, 3)),
+        "ones": np.ones((6, 4)),
+        "rank two": rng.standard_normal((9, 2)) @ rng.standard_normal((2, 5)),
+        "a column of zeros": rng.standard_normal((7, 4)) * [1, 0, 1, 1],
+        "unit": np.eye(4)[:, [2, 2, 1]],
+    }[name].astype(np.float32)
+    q, r = (x[0] for x in run(cholesky_qr, "gen3", a[None], noise(*a.shape)))
+    assert distance_from_orthogonal(q) <= 20 * EPS * a.shape[1]
+    assert_near(q.astype(np.float64) @ r, a, a.shape[0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("m", "n"), [(128, 128), (129, 129), (300, 140)])
 def test_qr_of_several_blocks(m, n):
     a = general(m, n, 1e5)
-    q, r = (x[0] for x in run(cholesky_qr, "gen3", a[None]))
+    q, r = (x[0] for x in run(cholesky_qr, "gen3", a[None], noise(m, n)))
     assert distance_from_orthogonal(q) <= 20 * EPS * n
     assert_near(q.astype(np.float64) @ r, a, m)
 

@@ -65,7 +65,9 @@ def test_fail_on_lets_the_script_end_first(unwritten, tmp_path):
     assert "error[M001]" in done.stderr
     assert "checked 1 kernel, 1 instruction," in done.stderr
     warned = write(tmp_path, WARNED, CALL, NAME="warned", name="warned.py")
-    assert run("--fail-on", "error", warned).returncode == 0
+    done = run("--fail-on", "error", warned)
+    assert done.returncode == 0
+    assert done.stderr.startswith("nkisim: 1 finding: 1 warning; checked 1 kernel, 3 instructions")
     assert run("--fail-on", "warning", warned).returncode == 1
 
 

@@ -65,17 +65,21 @@ class ScriptCall:
         except SystemExit as ended:
             if ended.code:  # the script's own failure comes first
                 raise
-        if self.fail_on:
+        if self.report or self.fail_on:
             _end(self.fail_on)
 
 
-def _end(fail_on: FailOn) -> None:
-    """End the process with status 1 if the kernels of the script broke rules."""
+def _end(fail_on: FailOn | None) -> None:
+    """Say what was checked; end the process with status 1 if kernels broke rules."""
     ledger = close_ledger()
-    if ledger is not None and ledger.fails(fail_on):
-        sys.stdout.flush()
-        click.echo(ledger_text(ledger, wants_colour(sys.stderr)), err=True, nl=False)
-        sys.exit(1)
+    if ledger is None:
+        return
+    sys.stdout.flush()
+    if fail_on is None or not ledger.fails(fail_on):
+        click.echo(f"nkisim: {ledger.summary()}", err=True)
+        return
+    click.echo(ledger_text(ledger, wants_colour(sys.stderr)), err=True, nl=False)
+    sys.exit(1)
 
 
 @commands.command()

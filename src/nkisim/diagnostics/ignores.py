@@ -22,12 +22,19 @@ _COMMENT = re.compile(r"#\s*nkisim:\s*ignore\s*\[([^\]]*)\]")
 _BARE = re.compile(r"#\s*nkisim:\s*ignore")
 
 
+_READ: dict[str, tuple[list[str], dict[int, list[Comment]]]] = {}
+"""By file: the lines it had, and the comments about each of them."""
+
+
 def silencing_line(file: str, line: int, rule: str) -> int:
     """Return the line of the comment that silences a rule on a line, or 0."""
-    text = "".join(linecache.getlines(file))
-    if "nkisim:" not in text:
-        return 0
-    for at, ids in _by_line(text).get(line, ()):
+    lines = linecache.getlines(file)
+    known = _READ.get(file)
+    if known is None or known[0] is not lines:
+        text = "".join(lines)
+        # linecache gives the same list until the file is read again.
+        known = _READ[file] = (lines, _by_line(text) if "nkisim:" in text else {})
+    for at, ids in known[1].get(line, ()):
         if any(rule.startswith(name) for name in ids):
             return at
     return 0
@@ -54,7 +61,6 @@ def _comments(text: str) -> tuple[Comment, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=64)
 def _by_line(text: str) -> dict[int, list[Comment]]:
     """Return the comments that are about each line."""
     by_line: dict[int, list[Comment]] = {}

@@ -126,6 +126,11 @@ class ContractionPlan(Plan):
                 raise DTypeError(f"execute: operand {number} must be {self.dtype}, got {x.dtype}")
         return self.run(*operands)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Store what the plan was made of: functions cannot be stored."""
+        options = self.precision, self.memory_limit, self.minimize
+        return _remade, (self.subscripts, self.shapes, self.dtype, *options)
+
     @cached_property
     def run(self) -> Any:
         """The function of the operands, without checks."""
@@ -170,7 +175,7 @@ class ContractionPlan(Plan):
         rows = [
             ("contraction", program.equation.plain),
             ("operands", f"{shapes}, {dtype_name(self.dtype)}, precision {self.precision}"),
-            ("path", f"{len(program.steps)} steps, by {self.minimize}: {program.searched}"),
+            ("path", f"{_steps(len(program.steps))}, by {self.minimize}: {program.searched}"),
         ]
         for number, (i, j, out) in enumerate(program.steps):
             rows.append((f"  step {number + 1}", self._step(i, j, out)))
@@ -223,7 +228,24 @@ class ContractionPlan(Plan):
         if not self._products:
             return "pytorch", "there is nothing to multiply and sum"
         launches = moved(self.program)[1]
-        return path, f"{', '.join(launches)} for {len(self.program.steps)} steps"
+        return path, f"{', '.join(launches)} for {_steps(len(self.program.steps))}"
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' * (count != 1)}"
+
+
+def _remade(
+    text: str,
+    shapes: tuple[tuple[int, ...], ...],
+    dtype: torch.dtype,
+    precision: Precision,
+    memory_limit: int | None,
+    minimize: Minimize,
+) -> ContractionPlan:
+    """Return a plan that was stored; what is made of the same numbers is the same plan."""
+    tensors = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
+    return make_plan("plan_contraction", text, tensors, precision, memory_limit, minimize)
 
 
 # -- making and keeping ----------------------------------------------------------------------------

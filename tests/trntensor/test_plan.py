@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import weakref
 
@@ -163,6 +164,16 @@ def test_a_plan_executes_what_it_was_made_for():
         plan.execute(b, a)
     with pytest.raises(TypeError, match=r"operand 1 must be torch.float32, got torch.float64"):
         plan.execute(a, b.double())
+
+
+def test_a_plan_can_be_stored():
+    tensors = [random_tensor(*shape) for shape in ((4, 3), (3, 5), (5, 6))]
+    plan = plan_contraction("ij,jk,kl->il", *tensors, memory_limit=10**6, minimize="time")
+    plan.execute(*tensors)
+    again = pickle.loads(pickle.dumps(plan))
+    assert again == plan
+    assert again is not plan
+    assert torch.equal(again.execute(*tensors), plan.execute(*tensors))
 
 
 # -- the cache -------------------------------------------------------------------------------------

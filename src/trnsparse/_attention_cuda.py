@@ -66,4 +66,4 @@ def _adding(bias: Tensor, q: Tensor, k: Tensor) -> Callable[..., Tensor]:
 def _compiled() -> Any:
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=False)
+    return torch.compile(flex_attention)

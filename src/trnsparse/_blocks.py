@@ -33,6 +33,9 @@ __all__ = [
 HIDDEN = -3.0e38
 """What is added to the score of a key that is not seen."""
 
+_AT_ONCE = 256
+"""Blocks that a function is asked about at once: 32 MiB of indices, in blocks of 128."""
+
 Array = npt.NDArray[Any]
 Pair = tuple[int, int]
 
@@ -116,20 +119,25 @@ def to_lists(name: str, counts: Tensor, indices: Tensor, grid: Pair) -> Lists:
     return Lists(leading, grid, np.concatenate([[0], np.cumsum(many)]), flat)
 
 
-def evaluated(mask_mod: Callable[..., Tensor], lists: Lists, sizes: Pair) -> Array:
-    """Return what a function of indices shows in each block of some lists."""
-    if not len(lists.columns):
-        return np.zeros((0, *sizes), bool)
+def evaluated(
+    mask_mod: Callable[..., Tensor],
+    lists: Lists,
+    sizes: Pair,
+    device: torch.device | str = "cpu",
+) -> Array:
+    """Return what a function of indices on a device shows in each block of some lists."""
     pattern, row = np.divmod(lists.rows, lists.grid[0])
     batch, head = np.divmod(pattern, lists.leading[1])
-    places = (torch.from_numpy(x) for x in (batch, head, row, lists.columns))
-    b, h, i, j = places
-    q = i[:, None] * sizes[0] + torch.arange(sizes[0])
-    k = j[:, None] * sizes[1] + torch.arange(sizes[1])
+    places = [torch.from_numpy(x).to(device) for x in (batch, head, row, lists.columns)]
     by_key = torch.vmap(mask_mod, (None, None, None, 0))
     by_query = torch.vmap(by_key, (None, None, 0, None))
-    shown = torch.vmap(by_query)(b, h, q, k)
-    found: Array = shown.broadcast_to(len(b), *sizes).to(torch.bool).numpy()
+    inside = [torch.arange(size, device=device) for size in sizes]
+    found = np.zeros((len(lists.columns), *sizes), bool)
+    for first in range(0, len(found), _AT_ONCE):
+        b, h, i, j = (x[first : first + _AT_ONCE] for x in places)
+        q, k = i[:, None] * sizes[0] + inside[0], j[:, None] * sizes[1] + inside[1]
+        shown = torch.vmap(by_query)(b, h, q, k).broadcast_to(len(b), *sizes)
+        found[first : first + _AT_ONCE] = shown.to(torch.bool).cpu().numpy()
     return found
 
 

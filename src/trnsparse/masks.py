@@ -89,7 +89,7 @@ class AttentionMask:
         if mask_mod is None:
             self._layout = joined(partial, full, None, lengths, sizes)
         else:
-            shown = evaluated(mask_mod, partial, sizes)
+            shown = evaluated(mask_mod, partial, sizes, kv_indices.device)
             self._layout = joined(partial, full, shown, lengths, sizes)
         self._kept: dict[Any, Any] = {}
 
@@ -108,7 +108,7 @@ class AttentionMask:
         if isinstance(mask, cls):
             return mask
         if hasattr(mask, "kv_num_blocks") and hasattr(mask, "mask_mod"):
-            return cls(
+            made = cls(
                 mask.kv_num_blocks,
                 mask.kv_indices,
                 mask.full_kv_num_blocks,
@@ -117,6 +117,9 @@ class AttentionMask:
                 block_size=tuple(mask.BLOCK_SIZE),
                 mask_mod=mask.mask_mod,
             )
+            # Its own function computes what a table would be read for.
+            made._kept["block_mask", str(mask.kv_num_blocks.device)] = mask
+            return made
         if hasattr(mask, "block_row_ptrs") and hasattr(mask, "block_col_indices"):
             size = mask.block_size
             lengths, sizes = _sizes("AttentionMask", mask.shape, size)
@@ -238,7 +241,7 @@ class AttentionMask:
         """Return the mask as torch's ``BlockMask``, on a device."""
         from torch.nn.attention.flex_attention import BlockMask
 
-        key = "block_mask", torch.device(device)
+        key = "block_mask", str(torch.empty(0, device=device).device)
         if key not in self._kept:
             partial, indices, full, full_indices = (x.to(device) for x in self.tensors())
             self._kept[key] = BlockMask.from_kv_blocks(

@@ -116,6 +116,7 @@ def test_any_pattern(queries, keys, rows, columns, share, seed):
     check(q, k, v, AttentionMask.from_dense(seen, (rows, columns)), 0.5)
 
 
+@pytest.mark.slow
 def test_flex_attention_and_its_block_mask():
     q, k, v = (torch.randn(1, 2, 256, 16, generator=torch.manual_seed(i)) for i in range(3))
 

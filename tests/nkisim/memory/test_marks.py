@@ -59,3 +59,8 @@ def test_long_runs_take_few_marks():
             marks.add(row * 1024 + column, (128, 512), (1024, 1), 1)
     assert marks.missing_bytes == 0
     assert marks._marks.size == 2048
+
+
+def test_before_a_view_came_all_is_missing_or_nothing():
+    assert Marks(SIZE).missing_bytes == SIZE
+    assert Marks(SIZE, written=True).missing_bytes == 0

@@ -10,13 +10,14 @@ The rival of a row is the faster of both libraries on the same data, torch.spars
 int64 indices and with the int32 that MKL reads. Goals: conversions 1.2 times the rival, products
 1.05 times; blocks of 128 and attention over blocks a third of torch's time. Solvers have no goal,
 and are there to compare. Calls of a few microseconds are judged by what we add to them. Contenders
-take turns, so that noise is shared.
+take turns, so that noise is shared; on one thread of a CPU it is the time of that thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -248,12 +249,14 @@ def repeated(call: Call, times: int, device: str) -> Call:
 
 def timings_of(problem: Problem, device: str) -> tuple[str, dict[str, Timing]]:
     """Return the fastest rival, and its seconds per call and ours beside it."""
-    once = measure({"": repeated(problem.ours, 1, device)}, rounds=3)[""].p50
+    alone = device == "cpu" and torch.get_num_threads() == 1
+    clock = time.thread_time if alone else time.perf_counter
+    once = measure({"": repeated(problem.ours, 1, device)}, 3, clock)[""].p50
     times = max(1, min(300, int(TURN_S / once)))
     duels = {}
     for name, rival in problem.rivals.items():
         pair = {"trnsparse": problem.ours, name: rival}
-        measured = measure({k: repeated(f, times, device) for k, f in pair.items()}, ROUNDS)
+        measured = measure({k: repeated(f, times, device) for k, f in pair.items()}, ROUNDS, clock)
         duels[name] = {
             k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()
         }

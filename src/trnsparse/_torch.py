@@ -25,10 +25,11 @@ _NARROW = (torch.float16, torch.bfloat16)
 _NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 # Measured on one core of an x86-64 with AVX-512. MKL, behind torch, reads int32 indices and is the
-# faster one, but for few entries in a row beside many columns, where SciPy's plain loop is; in a
-# small product that does not repay the way there.
+# faster one, but for few entries in a row beside many columns, and for few entries at all, where
+# the way to MKL is the longer one.
 _SHORT_ROW = 8
 _WIDE_RIGHT = 32
+_FEW = 1_200
 _WORTH = 100_000
 
 
@@ -204,6 +205,8 @@ def _on_cpu(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
 
 
 def _scipy_is_faster(rows: int, entries: int, width: int) -> bool:
+    if entries < _FEW:
+        return width > 1
     if width <= _WIDE_RIGHT or entries >= _SHORT_ROW * rows or entries * width < _WORTH:
         return False
     return torch.get_num_threads() == 1

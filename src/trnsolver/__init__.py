@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnsci import __version__ as __version__
-from trnsci.core.errors import (
-    AccuracyError,
-    AccuracyWarning,
-    ConvergenceError,
-    LinAlgError,
-    NkiFallbackWarning,
-    NotFiniteError,
-    NotPositiveDefiniteError,
-    SingularMatrixError,
-)
-from trnsci.core.iterations import plot_residuals
+from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 from trnsolver._library import LIBRARY
 from trnsolver.direct import det, inv, inv_spd, lstsq, pinv, slogdet, solve, solve_spd
 from trnsolver.eigen import eigh, eigh_generalized, eigvalsh
+from trnsolver.errors import (
+    AccuracyError,
+    AccuracyWarning,
+    ConvergenceError,
+    LinAlgError,
+    NotFiniteError,
+    NotPositiveDefiniteError,
+    SingularMatrixError,
+)
 from trnsolver.factor import cholesky, cholqr2, lu, qr, schur, svd, svdvals
 from trnsolver.functions import (
     expm,
@@ -29,7 +28,7 @@ from trnsolver.functions import (
     orthogonalize,
     polar,
 )
-from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres
+from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres, plot_residuals
 from trnsolver.lobpcg import lobpcg
 from trnsolver.operators import LinearOperator
 from trnsolver.preconditioners import (

@@ -24,7 +24,7 @@ from torch.autograd import forward_ad
 
 from trnsci.core.arguments import floating, tensor, whole
 from trnsci.core.errors import FlagError, ShapeError
-from trnsci.core.iterations import IterationInfo, Solution
+from trnsci.core.iterations import IterationInfo, Solution, plot_residuals
 from trnsolver import _krylov
 from trnsolver._arguments import in_full_precision, restored, unchecked, working
 from trnsolver._dispatch import kernels_wanted
@@ -32,7 +32,17 @@ from trnsolver._implicit import dense_solution, differentiated, operator_solutio
 from trnsolver._krylov import Progress, Run, Watch
 from trnsolver.operators import LinearOperator, OperatorLike, as_operator, as_preconditioner
 
-__all__ = ["Callback", "Progress", "Recycled", "bicgstab", "cg", "fgmres", "gmres", "minres"]
+__all__ = [
+    "Callback",
+    "Progress",
+    "Recycled",
+    "bicgstab",
+    "cg",
+    "fgmres",
+    "gmres",
+    "minres",
+    "plot_residuals",
+]
 
 Callback: TypeAlias = Callable[[Progress], object]
 Recycled: TypeAlias = tuple[Tensor, Tensor]

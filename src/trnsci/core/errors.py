@@ -26,12 +26,24 @@
     ├── NkiFallbackWarning (a UserWarning)       a kernel failed and torch computed the result
     └── AccuracyWarning    (a UserWarning)       an accuracy that was asked for was not reached
 
-Each also derives from the built-in exception that a caller of torch or NumPy would catch.
+Each also derives from the built-in exception that a caller of torch or NumPy would catch. Those of
+matrices derive from torch's, so torch is imported when one of them is asked for.
 """
 
 from __future__ import annotations
 
-import torch
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trnsci.core.matrix_errors import (
+        AccuracyError,
+        ConvergenceError,
+        LinAlgError,
+        NotFiniteError,
+        NotPositiveDefiniteError,
+        SingularMatrixError,
+    )
 
 __all__ = [
     "AccuracyError",
@@ -54,6 +66,22 @@ __all__ = [
     "SingularMatrixError",
     "TrnsciError",
 ]
+
+
+_OF_MATRICES = (
+    "AccuracyError",
+    "ConvergenceError",
+    "LinAlgError",
+    "NotFiniteError",
+    "NotPositiveDefiniteError",
+    "SingularMatrixError",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_MATRICES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("trnsci.core.matrix_errors"), name)
 
 
 class TrnsciError(Exception):
@@ -96,33 +124,6 @@ class ParameterError(TrnsciError, ValueError, AssertionError):
 
     It is a ``ValueError``, and an ``AssertionError`` for callers that catch the one of older code.
     """
-
-
-class LinAlgError(TrnsciError, torch.linalg.LinAlgError, ValueError):  # type: ignore[misc,name-defined]
-    """A matrix does not allow what is asked of it.
-
-    It is torch's ``LinAlgError``, and a ``ValueError`` as NumPy's is.
-    """
-
-
-class SingularMatrixError(LinAlgError):
-    """A matrix has no inverse, or a zero stands where one is divided by."""
-
-
-class NotPositiveDefiniteError(LinAlgError):
-    """A matrix is not symmetric (Hermitian) positive definite."""
-
-
-class NotFiniteError(LinAlgError):
-    """NaN or infinity stands where neither has a meaning."""
-
-
-class ConvergenceError(LinAlgError):
-    """An iteration ended before it reached its goal."""
-
-
-class AccuracyError(LinAlgError):
-    """An accuracy that was asked for was not reached."""
 
 
 class BackendError(TrnsciError, RuntimeError):

@@ -261,6 +261,31 @@ def test_a_file_that_cannot_be_imported_is_read(check, tmp_path):
     assert "cannot be imported: ModuleNotFoundError" in out
 
 
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("raise SystemExit(0)", "kernels.py cannot be imported: SystemExit: 0"),
+        (
+            "def nkisim_examples():\n    return [1 / 0]",
+            "nkisim_examples() raised ZeroDivisionError: division by zero at",
+        ),
+    ],
+)
+def test_a_file_that_ends_or_whose_examples_fail_is_read(check, tmp_path, end, said):
+    status, out, _ = check(write(tmp_path, GOOD, end), *SHAPES)
+    assert status == 0
+    assert said in out
+
+
+def test_a_grid_that_no_chip_has_is_usage(check, tmp_path):
+    file = write(tmp_path, GOOD)
+    assert check(f"{file}::doubled[2]", *SHAPES, "--target", "trn2")[0] == 0
+    for kernel in ("doubled[7]", "doubled[x", "doubled[]"):
+        status, _, err = check(f"{file}::{kernel}", *SHAPES)
+        assert status == 2
+        assert "the grid must be [1] or [2]" in err
+
+
 def test_an_exception_of_the_kernel_is_told_with_its_line(check, tmp_path):
     status, out, _ = check(write(tmp_path, GOOD.replace("2.0)", "1 / 0)")), *SHAPES)
     assert status == 1

@@ -73,7 +73,7 @@ def check_file(file: Path, kernel: str | None, settings: CheckSettings, ledger: 
         ValueError: It has no function ``kernel``, or ``nkisim_examples`` returns something else.
     """
     file = file.resolve()
-    name, _, grid = (kernel or "").partition("[")
+    name, grid = _named(kernel)
     names, source = file_findings(str(file), name or None)
     if not names:
         return
@@ -82,7 +82,7 @@ def check_file(file: Path, kernel: str | None, settings: CheckSettings, ledger: 
     records = {n: ledger.kernel(n, Place(str(file), lines.get(n, 0))) for n in names}
     found = Ledger()
     if settings.shapes or _says_arguments(file):
-        _run_all(file, names, int(grid.rstrip("]")) if grid else None, settings, found, records)
+        _run_all(file, names, grid, settings, found, records)
     else:
         for record in records.values():
             record.note = f"source rules alone, for want of shapes: {_HOW}"
@@ -103,6 +103,14 @@ def check_file(file: Path, kernel: str | None, settings: CheckSettings, ledger: 
     ledger.merge(found)
     chosen = RULES if any(k.runs for k in ledger.kernels.values()) else source_rules()
     ledger.rules = sum(settings.selection.includes(rule) for rule in chosen)
+
+
+def _named(kernel: str | None) -> tuple[str, int | None]:
+    """Return the name of a kernel and its grid, from ``name`` or ``name[2]``."""
+    name, bracket, grid = (kernel or "").partition("[")
+    if bracket and grid not in ("1]", "2]"):
+        raise ValueError(f"{kernel}: the grid must be [1] or [2]")
+    return name, int(grid[0]) if bracket else None
 
 
 def _definition_lines(file: Path) -> dict[str, int]:
@@ -156,15 +164,20 @@ def _run_all(
                     records[name].note = reason
     except CannotImport as error:
         for record in records.values():
-            record.note = f"source rules alone, for {file.name} cannot be imported: {error}"
+            record.note = f"source rules alone: {error}"
 
 
 def _examples(module: Any, names: list[str], file: Path) -> Iterator[_Call]:
     function = getattr(module, EXAMPLES, None)
     if function is None:
         return
-    for entry in function():
-        well_formed = isinstance(entry, tuple) and len(entry) == 2
+    try:
+        entries = list(function())
+    except Exception as error:
+        message = f"{EXAMPLES}() raised {type(error).__name__}: {error}{_where(error)}"
+        raise CannotImport(message) from error
+    for entry in entries:
+        well_formed = isinstance(entry, tuple) and len(entry) == 2 and callable(entry[0])
         if not well_formed or not isinstance(entry[1], (tuple, dict)):
             raise ValueError(
                 f"{file}: {EXAMPLES}() must yield (kernel, arguments) with a tuple or a dict of "
@@ -183,7 +196,7 @@ def _run_named(
     """Run a kernel with arguments that are made up; return why not, if that is not possible."""
     thing = getattr(module, name, None)
     if thing is None or not callable(thing):
-        return f"source rules alone, for {name} is made inside a function; use {EXAMPLES}()"
+        return f"source rules alone, for {name} is no name of the module; use {EXAMPLES}()"
     kernel = as_kernel(thing)
     given, missing = arguments_of(kernel.function, settings.shapes)
     if missing:

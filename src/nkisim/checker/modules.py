@@ -16,7 +16,7 @@ __all__ = ["CannotImport", "imported"]
 
 
 class CannotImport(Exception):
-    """A file raised while it was imported."""
+    """A file cannot be imported, or does not give what it promises."""
 
 
 @contextlib.contextmanager
@@ -28,8 +28,9 @@ def imported(file: Path) -> Iterator[ModuleType]:
     try:
         try:
             module = _module(file.resolve())
-        except Exception as error:
-            raise CannotImport(f"{type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            message = f"{file.name} cannot be imported: {type(error).__name__}: {error}"
+            raise CannotImport(message) from error
         yield module
     finally:
         sys.path[:] = path

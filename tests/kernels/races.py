@@ -101,6 +101,21 @@ def good_M041(updates, rows):
     return stored(tail), table
 
 
+@twin(f32(16, 32), _ROWS // np.uint32(2), mended=(f32(16, 32), _ROWS))
+def bad_R018_repeated_index(updates, rows):
+    table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
+    nisa.dma_copy(dst=target, src=nl.load(updates))  # here
+    return table
+
+
+def good_R018_repeated_index(updates, rows):
+    table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
+    nisa.dma_copy(dst=target, src=nl.load(updates))
+    return table
+
+
 @twin(f32(16, 32), _ROWS, _SHIFTED)
 def bad_R018(updates, first, second):
     table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)

@@ -7,6 +7,8 @@ Accesses of two cores are followed in ``machine.sharing``, in simulations too.
 
 from __future__ import annotations
 
+import numpy as np
+
 from nkisim.checks.history import History, Site, Turn, bits_of, is_indirect
 from nkisim.diagnostics import declare, flag, user_place
 from nkisim.machine import Effect, Step
@@ -52,8 +54,8 @@ UNORDERED_SCATTERS = declare(
     "R018",
     "unordered-scatters",
     "warning",
-    "Two indexed DMA writes put different values into the same place, and nothing reads between.",
-    "they may be in different queues, and which comes last is not specified",
+    "DMA writes by index put different values into the same place, and nothing reads between.",
+    "which comes last is not specified, also among the rows of one transfer",
     detector="races",
     on_values=True,
 )
@@ -124,6 +126,36 @@ class Races:
         for effect in step.writes:
             if is_hbm(effect.tensor.buffer) and is_indirect(effect):
                 self._scattered.add(id(effect.tensor.alloc.life))
+                if effect.rows is not None and step.core.values:
+                    _check_repeated(step, effect, effect.rows)
+
+
+def _check_repeated(step: Step, effect: Effect, rows: np.ndarray) -> None:
+    """Flag a scatter that puts different rows into one place."""
+    if len(step.reads) != 1 or not step.reads[0].plain:
+        return
+    given = step.reads[0].tensor
+    if given.size != len(rows) * (effect.tensor.size // effect.tensor.shape[0]):
+        return  # some were out of bounds
+    order = np.argsort(rows, kind="stable")
+    again = np.flatnonzero(np.diff(rows[order]) == 0)
+    if not again.size:
+        return
+    bits = bits_of(given).reshape(len(rows), -1)
+    for i in again:
+        first, second = sorted((int(order[i]), int(order[i + 1])))
+        if (bits[first] != bits[second]).any():
+            flag(
+                UNORDERED_SCATTERS,
+                f"{step.instruction} writes rows {first} and {second} of its source to row "
+                f"{int(rows[first])} of {_called(effect.tensor, effect.operand)}",
+                instruction=step.instruction,
+                operand=effect.operand,
+                seen=f"index {int(rows[first])} at {first} and at {second}, with different values",
+                allowed="indices that differ, or equal values",
+                fix="combine rows of one index first, or use nisa.dma_compute to add them up",
+            )
+            return
 
 
 def _is_ordered(step: Step) -> bool:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nkisim.diagnostics import Place, Rule, declare, flag, user_line
+from nkisim.diagnostics import Place, Rule, declare, flag, user_line, user_place
 from nkisim.dtypes import UNSIGNED
 from nkisim.memory.marks import Runs, runs_of
 from nkisim.memory.tensor import NkiTensor
@@ -80,6 +80,10 @@ class _Access(NamedTuple):
     hidden: bool = False
     twice: bool = False
 
+    def as_plain(self) -> _Access:
+        """Return the access whatever it left for the other core."""
+        return self._replace(hidden=False, twice=False)
+
     def may_be_read(self, core: int) -> bool:
         """Tell whether a core may read what it wrote, whoever came first."""
         return self.hidden or self.core == core
@@ -112,6 +116,7 @@ class SharedAccess:
         self._reads: list[np.ndarray | None] = [None, None]
         self._accesses: list[_Access] = []
         self._numbers: dict[_Access, int] = {}
+        self._places: dict[_Access, Place] = {}
         self._since: list[int] = []
 
     def read(self, tensor: NkiTensor, core: int, epoch: int, instruction: str) -> None:
@@ -125,7 +130,7 @@ class SharedAccess:
             clash = self._unordered(stamps, epoch, lambda write: not write.may_be_read(core))
             if clash is not None:
                 theirs = self._accesses[stamps[clash][0]]
-                _report(UNORDERED_READ, tensor, mine, theirs, instruction)
+                self._report(UNORDERED_READ, tensor, mine, theirs, instruction)
         reads = self._reads[core]
         if reads is None:
             reads = self._reads[core] = self._fresh()
@@ -155,7 +160,7 @@ class SharedAccess:
             if clash is not None:
                 worse = clash & changed
                 rule, worst = (UNORDERED_WRITE, worse) if worse.any() else (SAME_WRITE, clash)
-                _report(rule, tensor, mine, self._accesses[stamps[worst][0]])
+                self._report(rule, tensor, mine, self._accesses[stamps[worst][0]])
                 late = late & ~clash if late is not None else None
             if late is not None and (late & changed).any():
                 self._report_read(tensor, mine, reads, stamps, late & changed)
@@ -178,10 +183,38 @@ class SharedAccess:
         """Flag a write that is not ordered after the other core's reads, or one of these reads."""
         theirs = self._accesses[reads[clash][0]]
         if self._written or (writes[clash] != _NEVER).all():
-            _report(UNORDERED_REUSE, tensor, mine, theirs)
+            self._report(UNORDERED_REUSE, tensor, mine, theirs)
         else:
             # There was nothing to read yet: this write is what the read should have waited for.
-            _report(UNORDERED_READ, tensor, theirs, mine, place=Place(*theirs.line))
+            self._report(UNORDERED_READ, tensor, theirs, mine, place=self._place(theirs))
+
+    def _place(self, access: _Access) -> Place:
+        """Return where an access was made first, with its loop indices."""
+        found = self._places.get(access.as_plain())
+        return Place(*access.line) if found is None else found
+
+    def _report(
+        self,
+        rule: Rule,
+        tensor: NkiTensor,
+        mine: _Access,
+        theirs: _Access,
+        instruction: str = "",
+        place: Place | None = None,
+    ) -> None:
+        """Flag an access, with the other core's line beside it."""
+        other, (does, they_do) = 1 - mine.core, _DOES[rule]
+        flag(
+            rule,
+            f"core {mine.core} {does} part of `{tensor.name}` that core {other} {they_do}, and no "
+            "barrier orders the two",
+            instruction=instruction,
+            operand=tensor.name,
+            seen=tensor.describe(),
+            fix="nisa.core_barrier(data=tensor, cores=(0, 1)) between the two accesses",
+            notes=(f"core {other} {they_do} it at {self._place(theirs)}",),
+            place=place,
+        )
 
     def _may_hide(self, mine: _Access, stamps: np.ndarray) -> bool:
         """Tell whether a write may have left bytes that the other core can count on."""
@@ -226,6 +259,7 @@ class SharedAccess:
         if number is None:
             number = self._numbers[access] = len(self._accesses)
             self._accesses.append(access)
+            self._places.setdefault(access.as_plain(), user_place())
             while len(self._since) <= access.epoch:
                 self._since.append(number)
         return number
@@ -293,26 +327,3 @@ _DOES = {
     UNORDERED_REUSE: ("writes", "reads"),
     SAME_WRITE: ("writes", "writes"),
 }
-
-
-def _report(
-    rule: Rule,
-    tensor: NkiTensor,
-    mine: _Access,
-    theirs: _Access,
-    instruction: str = "",
-    place: Place | None = None,
-) -> None:
-    """Flag an access, with the other core's line beside it."""
-    other, (does, they_do) = 1 - mine.core, _DOES[rule]
-    flag(
-        rule,
-        f"core {mine.core} {does} part of `{tensor.name}` that core {other} {they_do}, and no "
-        "barrier orders the two",
-        instruction=instruction,
-        operand=tensor.name,
-        seen=tensor.describe(),
-        fix="nisa.core_barrier(data=tensor, cores=(0, 1)) between the two accesses",
-        notes=(f"core {other} {they_do} it at {theirs.line[0]}:{theirs.line[1]}",),
-        place=place,
-    )

@@ -28,9 +28,20 @@ from trnsci.core.gemm_tiles import Tile, transpose_tile
 from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
 from trnsparse._kernels.attention import MOST_WIDTH, with_bias
+from trnsparse._kernels.attention_panel import (
+    Operands,
+    Panel,
+    add_piece,
+    inside,
+    new_panel,
+    pieces_per_panel,
+    section_runs,
+    slot_of,
+    store_panel,
+    store_zeros,
+)
 from trnsparse._kernels.attention_pieces import (
     Blocks,
-    Piece,
     Section,
     add_tables,
     chunks,
@@ -45,52 +56,6 @@ from trnsparse._kernels.attention_pieces import (
 )
 
 __all__ = ["attention_backward"]
-
-PANEL_BYTES = 96 * 1024
-"""Bytes per partition of the keys of a panel, in the forms that are needed, and their gradients."""
-
-
-class Operands(NamedTuple):
-    """What the kernel reads and writes, in HBM."""
-
-    grad: Tile
-    grad_logs: Tile
-    q: Tile
-    k: Tile
-    v: Tile
-    out: Tile
-    logs: Tile
-    bias: Tile | None
-    tables: Tile | None
-    d_q: Tile
-    d_bias: Tile | None
-    carried: Tile
-
-
-class Panel(NamedTuple):
-    """Pieces of the keys of a group, in SBUF.
-
-    Attributes:
-        first: Number of the first piece.
-        pieces: First key and width of each.
-        keys: (128, pieces, d).
-        keys_t: (128, chunks of d, pieces * 128), turned.
-        values_t: (128, chunks of dv, pieces * 128), turned.
-        d_keys: (128, pieces, d), what the rows so far have given, over the scale.
-        d_values: (128, pieces, dv).
-        there: For each piece, whether it has been loaded.
-        begun: For each piece, whether its gradients have been begun.
-    """
-
-    first: int
-    pieces: list[tuple[int, int]]
-    keys: Tile
-    keys_t: Tile
-    values_t: Tile
-    d_keys: Tile
-    d_values: Tile
-    there: list[bool]
-    begun: list[bool]
 
 
 class Queries(NamedTuple):
@@ -170,33 +135,6 @@ def attention_backward(
     return d_q, d_k, d_v, d_bias
 
 
-def pieces_per_panel(d: int, dv: int, item: int) -> int:
-    """Return how many pieces of keys stay in SBUF with their gradients."""
-    turned = TILE * item * (len(chunks(d)) + len(chunks(dv)))
-    return max(1, PANEL_BYTES // (4 * (d + dv) + d * item + turned))
-
-
-def new_panel(x: Operands, first: int, pieces: list[tuple[int, int]]) -> Panel:
-    """Return memory for some pieces of the keys of a group."""
-    d, dv, count = x.k.shape[2], x.v.shape[2], len(pieces)
-    there = []
-    begun = []
-    for _ in range(count):
-        there.append(False)
-        begun.append(False)
-    return Panel(
-        first,
-        pieces,
-        nl.ndarray((TILE, count, d), dtype=x.k.dtype, buffer=nl.sbuf),
-        nl.ndarray((TILE, len(chunks(d)), count * TILE), dtype=x.k.dtype, buffer=nl.sbuf),
-        nl.ndarray((TILE, len(chunks(dv)), count * TILE), dtype=x.v.dtype, buffer=nl.sbuf),
-        nl.ndarray((TILE, count, d), dtype=nl.float32, buffer=nl.sbuf),
-        nl.ndarray((TILE, count, dv), dtype=nl.float32, buffer=nl.sbuf),
-        there,
-        begun,
-    )
-
-
 def walk_head(
     x: Operands, panel: Panel, h: int, blocks: Blocks, table_tiles: Tile | None, scale: float
 ) -> None:
@@ -226,27 +164,6 @@ def walk_head(
         for s in range(len(sections)):
             walk_section(x, panel, g, own, total, sections[s], s == 0, table_tiles, offset, unit)
         store_queries(x, h, first, last, total, earlier, later, sign * unit if scale != 0 else 0.0)
-
-
-def inside(section: Section, panel: Panel) -> tuple[Section, bool, bool]:
-    """Return what of a section is in a panel, and whether keys before it or behind it are not."""
-    begin = panel.pieces[0][0]
-    last = panel.pieces[len(panel.pieces) - 1]
-    end = last[0] + last[1]
-    pieces = []
-    before, behind = False, False
-    at = 0
-    for i in range(len(section.pieces)):
-        piece = section.pieces[i]
-        if piece.key < begin:
-            before = True
-        elif piece.key >= end:
-            behind = True
-        else:
-            place, table = piece.place, piece.table
-            pieces.append(Piece(piece.key, piece.width, piece.offset, at, table, place))
-            at = at + piece.width
-    return Section(pieces, at), before, behind
 
 
 def load_queries(x: Operands, h: int, first: int, last: int, sign: float) -> Queries:
@@ -327,60 +244,6 @@ def walk_section(
         panel.begun[slot] = True
 
 
-def slot_of(panel: Panel, key: int) -> int:
-    """Return the place of a piece in a panel."""
-    for i in range(len(panel.pieces)):
-        if panel.pieces[i][0] == key:
-            return i
-    return -1
-
-
-def section_runs(x: Operands, panel: Panel, g: int, section: Section) -> list[tuple[int, int, int]]:
-    """Return runs of neighbouring columns of a section, loading pieces that are not there yet."""
-    runs: list[tuple[int, int, int]] = []
-    for i in range(len(section.pieces)):
-        piece = section.pieces[i]
-        slot = slot_of(panel, piece.key)
-        if not panel.there[slot]:
-            load_panel_piece(x, panel, g, slot)
-            panel.there[slot] = True
-        at = slot * TILE
-        begun = runs[len(runs) - 1] if len(runs) > 0 else (0, -1, 0)
-        if begun[0] + begun[1] == at:
-            runs[len(runs) - 1] = (begun[0], begun[1] + piece.width, begun[2])
-        else:
-            runs.append((at, piece.width, piece.at))
-    return runs
-
-
-def load_panel_piece(x: Operands, panel: Panel, g: int, slot: int) -> None:
-    """Load a piece: keys as they are and turned, values turned."""
-    key, width = panel.pieces[slot]
-    d, dv = x.k.shape[2], x.v.shape[2]
-    keys = panel.keys[0:width, slot, 0:d]
-    nisa.dma_copy(dst=keys, src=x.k[g, key : key + width, 0:d])
-    values = nl.ndarray((width, dv), dtype=x.v.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=values, src=x.v[g, key : key + width, 0:dv])
-    load_turned(panel.keys_t, slot * TILE, keys)
-    load_turned(panel.values_t, slot * TILE, values)
-    if width == 1:
-        at = slot * TILE + 1
-        for turned in (panel.keys_t, panel.values_t):
-            nisa.memset(dst=turned[0:TILE, 0 : turned.shape[1], at : at + 1], value=0.0)
-
-
-def add_piece(totals: Tile, begun: bool, slot: int, stationary: Tile, moving: Tile) -> None:
-    """Add a product, contracted over queries, to the totals of one piece, or begin them with it."""
-    width, columns = stationary.shape[1], moving.shape[1]
-    product = nl.ndarray((width, columns), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=product, stationary=stationary, moving=moving)
-    own = totals[0:width, slot, 0:columns]
-    if begun:
-        nisa.tensor_tensor(dst=own, data1=own, data2=product, op=nl.add)
-    else:
-        nisa.tensor_copy(dst=own, src=product)
-
-
 def lowered(tile: Tile, dtype: object) -> Tile:
     """Return a tile in the type of the operand that it is to be multiplied with."""
     if tile.dtype == dtype:
@@ -428,31 +291,3 @@ def store_queries(
     result = nl.ndarray((count, d), dtype=x.d_q.dtype, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=result, data=total, op0=nl.multiply, operand0=scale)
     nisa.dma_copy(dst=x.d_q[h, first:last, 0:d], src=result)
-
-
-def store_panel(d_k: Tile, d_v: Tile, g: int, panel: Panel, scale: float) -> None:
-    """Write the gradients by the keys and values of a panel."""
-    for slot in range(len(panel.pieces)):
-        key, width = panel.pieces[slot]
-        if not panel.begun[slot]:
-            store_zeros(d_k, g, key, key + width)
-            store_zeros(d_v, g, key, key + width)
-            continue
-        # Queries had the sign of the scale already.
-        store_scaled(d_k, g, key, panel.d_keys[0:width, slot, 0 : d_k.shape[2]], abs(scale))
-        store_scaled(d_v, g, key, panel.d_values[0:width, slot, 0 : d_v.shape[2]], 1.0)
-
-
-def store_scaled(out: Tile, g: int, first: int, totals: Tile, scale: float) -> None:
-    """Write totals times a factor."""
-    rows, columns = totals.shape
-    result = nl.ndarray((rows, columns), dtype=out.dtype, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=result, data=totals, op0=nl.multiply, operand0=scale)
-    nisa.dma_copy(dst=out[g, first : first + rows, 0:columns], src=result)
-
-
-def store_zeros(out: Tile, h: int, first: int, last: int) -> None:
-    """Write zeros to some rows."""
-    zeros = nl.ndarray((last - first, out.shape[2]), dtype=out.dtype, buffer=nl.sbuf)
-    nisa.memset(dst=zeros, value=0.0)
-    nisa.dma_copy(dst=out[h, first:last, 0 : out.shape[2]], src=zeros)

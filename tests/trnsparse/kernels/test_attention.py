@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from oracles.attention import dense_attention
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
 from trnsparse import backend
 from trnsparse._attention_pattern import pattern_of
-from trnsparse._kernels import attention_backward as backward_module
+from trnsparse._kernels import attention_panel as panel_module
 from trnsparse._kernels.attention import attention
 from trnsparse._kernels.attention_backward import attention_backward
 from trnsparse._kernels.attention_pieces import Blocks
@@ -165,8 +167,8 @@ def test_bias(generation):
 
 
 def test_more_keys_than_a_panel_holds(monkeypatch):
-    monkeypatch.setattr(backward_module, "PANEL_BYTES", 5000)
-    assert backward_module.pieces_per_panel(8, 8, 4) == 4
+    monkeypatch.setattr(panel_module, "PANEL_BYTES", 5000)
+    assert panel_module.pieces_per_panel(8, 8, 4) == 4
     check(ragged(2, 100, 900, (64, 64)), 2, 1, 8, 8, 0.3, "gen3")
 
 
@@ -221,13 +223,40 @@ def test_a_row_is_not_padded_to_the_longest():
     assert found == {"diagonal": 16 + 8, "one full row": 16 + 15}
 
 
-@pytest.mark.parametrize("name", ["ragged", "causal", "per head"])
+@settings(max_examples=15)
+@given(
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.sampled_from([0.0, 0.1, 0.7]),
+    st.integers(0, 2**16),
+)
+def test_any_pattern(queries, keys, rows, columns, share, seed):
+    draw = torch.manual_seed(seed)
+    seen = torch.rand(1, 2, queries, keys, generator=draw) < share
+    mask = AttentionMask.from_dense(seen, (rows, columns))
+    q = torch.randn(1, 2, queries, 3, generator=draw).requires_grad_()
+    k, v = (torch.randn(1, 1, keys, 3, generator=draw).requires_grad_() for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, backend("simulator"):
+        patch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+        out = block_sparse_attention(q, k, v, mask)
+        got = torch.autograd.grad(out.square().sum(), (q, k, v))
+    wide = [x.detach().double().requires_grad_() for x in (q, k, v)]
+    want = dense_attention(*wide, seen, 3**-0.5)
+    exact = torch.autograd.grad(want.square().sum(), wide)
+    for x, y in zip((out, *got), (want, *exact), strict=True):
+        assert float((x - y).detach().abs().max()) < 1e-5 * max(1.0, float(y.detach().abs().max()))
+
+
+@pytest.mark.parametrize("name", ["ragged", "causal", "per head", "diagonal"])
 def test_one_launch_each_way(name, monkeypatch):
     monkeypatch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
     mask = {
         "ragged": ragged(1, 40, 50, (16, 16)),
         "causal": causal_mask(50, 16),
         "per head": ragged(4, 50, 50, (16, 16)),
+        "diagonal": local_window_mask(50, 0, 16),
     }[name]
     queries, keys = mask.seq_lengths
     q = torch.from_numpy(values(2, 4, queries, 1, seed=1)).requires_grad_()

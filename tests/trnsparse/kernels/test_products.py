@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import trnsparse
 from trnsci.core.counters import counts
@@ -355,3 +357,31 @@ def test_a_screened_product_launches_one_kernel(monkeypatch):
         assert dict((counts() - before).launches) == {"screened_spmm": 1}
     root = diagonal.abs().sqrt()
     compare(got.numpy(), np.where(torch.outer(root, root) > 0.5, a, 0), b.numpy())
+
+
+@st.composite
+def entries(draw):
+    """Draw a shape and entries in any order: twice the same, rows without any, one full row."""
+    m, n = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+    place = st.tuples(st.integers(0, m - 1), st.integers(0, n - 1))
+    places = draw(st.lists(place, max_size=30))
+    if draw(st.booleans()):
+        row = draw(st.integers(0, m - 1))
+        places += [(row, j) for j in range(n)]
+    return (m, n), places
+
+
+@settings(max_examples=25)
+@given(entries(), st.integers(1, 3), st.integers(1, 5))
+def test_any_pattern_of_any_format(problem, columns, size):
+    shape, places = problem
+    rows, cols = (torch.tensor([p[i] for p in places], dtype=torch.int64) for i in (0, 1))
+    numbers = torch.from_numpy(values(max(len(places), 1)))[: len(places)]
+    coo = trnsparse.COOMatrix(numbers, rows, cols, shape)
+    b = torch.from_numpy(values(shape[1], columns, seed=1))
+    dense = coo.to_dense()
+    with pytest.MonkeyPatch.context() as patch, trnsparse.backend("simulator"):
+        patch.setenv("TRNSPARSE_REQUIRE_NKI", "1")
+        for matrix in (coo.to_csr(), coo.to_bsr(size)):
+            got = trnsparse.spmm(matrix, b)
+            assert torch.allclose(got, dense @ b, rtol=1e-5, atol=1e-5)

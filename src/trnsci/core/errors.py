@@ -33,7 +33,7 @@ matrices derive from torch's, so torch is imported when one of them is asked for
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trnsci.core.matrix_errors import (
@@ -78,7 +78,7 @@ _OF_MATRICES = (
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _OF_MATRICES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("trnsci.core.matrix_errors"), name)

@@ -3,8 +3,9 @@ import builtins
 from pathlib import Path
 
 import pytest
+import torch
 
-from trnsci.core import errors
+from trnsci.core import errors, matrix_errors
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,9 @@ from trnsci.core import errors
         ("ParameterError", AssertionError),
         ("BackendError", RuntimeError),
         ("KernelError", RuntimeError),
+        ("LinAlgError", torch.linalg.LinAlgError),
+        ("LinAlgError", ValueError),
+        *((name, errors.LinAlgError) for name in matrix_errors.__all__),
     ],
 )
 def test_an_error_is_one_of_the_suite_and_the_builtin_that_callers_expect(name, builtin):
@@ -35,7 +39,12 @@ def test_the_fallback_warning_is_a_user_warning_and_no_error():
 
 
 def test_every_class_is_public_and_in_the_drawn_tree():
-    made = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    made = {
+        name
+        for module in (errors, matrix_errors)
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+    }
     assert made == set(errors.__all__)
     assert errors.__all__ == sorted(errors.__all__)
     assert all(name in errors.__doc__ for name in made)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -213,13 +214,12 @@ def _scipy_is_faster(rows: int, entries: int, width: int) -> bool:
 
 
 def _by_scipy(values: Tensor, pattern: Pattern, b: Tensor, width: int) -> Tensor:
-    pointers, indices = pattern.arrays
-    b = b.contiguous()
-    result = b.new_zeros(pattern.rows, *b.shape[1:])
-    data, right, out = array_of(values.contiguous()), array_of(b), result.numpy()
-    native = loops()
-    native.csr_matvecs(*pattern.shape, width, pointers, indices, data, right.ravel(), out.ravel())
-    return result
+    data, right = array_of(values.contiguous()), array_of(b.contiguous())
+    result = np.zeros((pattern.rows, width), data.dtype)
+    loops().csr_matvecs(
+        *pattern.shape, width, *pattern.arrays, data, right.reshape(-1), result.reshape(-1)
+    )
+    return torch.from_numpy(result)
 
 
 def _sampled_by_kernel(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:

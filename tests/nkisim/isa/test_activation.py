@@ -16,6 +16,7 @@ import nkisim.language as nl
 from comparing import assert_within
 from oracles import elementwise as oracle
 from oracles import reductions
+from tiles import loaded, stored
 
 from .harness import ALL_DTYPES, FLOATS, Operand, Problem, assert_rounded, chunks, run
 
@@ -428,3 +429,23 @@ def test_the_bias_of_a_copy_is_ignored_and_said_so(instruction, columns, bias, l
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", nkisim.NkiFindingWarning)
         np.testing.assert_array_equal(nkisim.simulate(kernel)(x, shift), 2 * x)
+
+
+@nkisim.jit
+def repeated_small(x, shift, op):
+    """Small calls go another way, which is made for the first of them and kept."""
+    tile, bias = loaded(x), loaded(shift)
+    out = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
+    for _ in range(3):
+        nisa.activation(dst=out, op=op, data=tile, bias=bias, scale=0.5)
+    return stored(out)
+
+
+@pytest.mark.parametrize("op", ["exp", "square", "tanh", "sqrt"])
+def test_small_calls_add_their_bias(op):
+    rng = np.random.default_rng(3)
+    x, shift = (rng.uniform(0.5, 2.0, shape).astype(np.float32) for shape in ((8, 5), (8, 1)))
+    got = nkisim.simulate(repeated_small)(x, shift, getattr(nl, op))
+    want = getattr(np, op)(0.5 * x.astype(np.float64) + shift)
+    # Three roundings of the argument, whose effect on these functions is below fourfold.
+    np.testing.assert_allclose(got, want, rtol=16 * 2.0**-24)

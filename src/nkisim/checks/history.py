@@ -22,7 +22,7 @@ from nkisim.spec.enums import engine as Engine
 
 __all__ = ["History", "Site", "Turn"]
 
-_MOST_PLACES = 1 << 19
+_MOST_PLACES = 1 << 17
 """Instructions from which on loop indices are no longer kept; every one costs memory."""
 
 

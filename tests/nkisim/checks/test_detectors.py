@@ -15,10 +15,6 @@ def codes(kernel, *arguments, **options):
     return nkisim.check(kernel, source=False, **options)(*arguments).codes
 
 
-def line_of(report, rule):
-    return next(f.line for f in report if f.rule.id == rule)
-
-
 # -- lost work -------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,7 @@
 """The entry points: ``jit``, ``simulate``, ``check`` and ``check_source``.
 
-A kernel runs as the user's own Python code. A run owns its core and its findings; they live in
-context variables while it lasts, so that runs in different threads do not meet and an exception
-leaves nothing behind.
+A kernel runs as the user's own Python code; ``runs`` has what happens from its arguments to its
+report.
 """
 
 from __future__ import annotations
@@ -20,23 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.checks import (
-    Detectors,
-    check_arguments,
-    check_capacity,
-    check_outputs,
-    file_findings,
-    kernel_findings,
-    occupancy_of,
-    report_unbound,
-)
-from nkisim.compiled import load_numba
+from nkisim.checks import file_findings, kernel_findings
 from nkisim.diagnostics import (
-    RECORDER,
     Finding,
     NkiFindingWarning,
     NkiValidationError,
-    Place,
     Recorder,
     Report,
     caught_by_own,
@@ -46,12 +33,10 @@ from nkisim.diagnostics import (
     users_traceback,
 )
 from nkisim.gate import enter
-from nkisim.host import HostBoundary, definition_place, kernel_name, kernel_parameters, tensors_of
-from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
-from nkisim.machine.sharing import SharedAccess
-from nkisim.memory import MemoryRegion, SharedHbm
+from nkisim.host import definition_place, kernel_name, kernel_parameters
+from nkisim.machine import CORE
 from nkisim.options import SimOptions
-from nkisim.parts import rebuilt
+from nkisim.runs import LAUNCH_GRID, RUNS, run
 from nkisim.suggestions import complete, suggestion
 
 __all__ = [
@@ -64,6 +49,8 @@ __all__ = [
     "jit",
     "simulate",
 ]
+
+_ENTRY = (__file__, RUNS)
 
 PLATFORM_TARGET = declare(
     "A019",
@@ -81,23 +68,6 @@ JIT_ARGUMENT = declare(
     "warning",
     "nki.jit is called with mode= or a flag of the compiler.",
     "0.3.0 finds the framework from the arguments and ignores them; 0.4.0 refuses mode",
-)
-
-
-LAUNCH_GRID = declare(
-    "C001",
-    "launch-grid",
-    "error",
-    "A kernel is launched on a grid that the target does not have.",
-    "a logical core has one or two physical cores, and one on gen2",
-    meaningless=True,
-)
-SHARED_ONCE = declare(
-    "C005",
-    "shared-once",
-    "warning",
-    "A shared_hbm tensor is created on one core only.",
-    "the back end warns or crashes",
 )
 
 
@@ -251,220 +221,11 @@ class _UsersTraceback:
     ) -> None:
         if error is not None:
             is_finding = isinstance(error, NkiValidationError)
-            error.__traceback__ = users_traceback(error, __file__, to_the_end=is_finding)
+            error.__traceback__ = users_traceback(error, _ENTRY, to_the_end=is_finding)
             if isinstance(error, NkiValidationError):
                 error.rewritten(error.finding.rewrite or suggestion(error.finding))
             if is_finding and caught_by_own(error.__context__):
                 error.__suppress_context__ = True
-
-
-def run(
-    kernel: Kernel,
-    options: SimOptions,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    report: Report,
-) -> None:
-    """Run a kernel once and fill ``report`` with its findings and outputs.
-
-    Raises:
-        NkiValidationError: The kernel broke a rule at which the strictness stops; in ``check`` it
-            is recorded only.
-    """
-    report.target = options.generation().name
-    strictness = options.level()
-    recorder = Recorder(strictness, options.errors, options.ignored())
-    cores: list[Core] = []
-    token = RECORDER.set(recorder)
-    try:
-        with np.errstate(all="ignore"), one_blas_thread():
-            tracker = _tracker(options)
-            if "arguments" in options.detectors():
-                _check_arguments(kernel, args, kwargs)
-            if options.ranks == 1 and kernel.cores != 2:
-                core = _core(options, recorder, kernel, tracker=tracker)
-                cores.append(core)
-                host = HostBoundary(
-                    kernel.function, kernel.parameters, core, MemoryRegion.private_hbm
-                )
-                result = _execute(kernel, core, *host.bring_in(*kernel.arguments(args, kwargs)))
-                report.outputs = _finish(kernel, [core], host, result)
-                _detect(kernel, tracker, [(host, result)])
-            else:
-                report.outputs = _run_cluster(
-                    kernel, options, recorder, args, kwargs, tracker, cores
-                )
-    except BaseException as error:
-        report.stopped = _reason(error)
-        earlier = recorder.findings
-        if isinstance(error, NkiValidationError):
-            recorder.add(error.finding)
-        # A check goes on after a finding, also after a deadlock, which it holds already.
-        if strictness != "check" or not isinstance(error, (NkiValidationError, Stopped)):
-            for finding in earlier:
-                error.add_note(f"before: {finding.headline}: {finding.message}, {finding.place}")
-            raise
-    finally:
-        report.findings = recorder.findings
-        for finding in report.findings:
-            complete(finding)
-        report.silenced = recorder.silenced
-        report.instructions = sum(core.clock for core in cores)
-        if strictness == "check":
-            for core in cores:
-                where = "" if core.member is None else core.member.label
-                report.memory += occupancy_of(core, where)
-        RECORDER.reset(token)
-
-
-def _reason(error: BaseException) -> str:
-    """Say in a line why a run ended early."""
-    if isinstance(error, NkiValidationError):
-        return f"{error.finding.rule.id} {error.finding.rule.slug}"
-    return "deadlock" if isinstance(error, Stopped) else f"{type(error).__name__}: {error}"
-
-
-def _check_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Look at what a kernel is called with, before arrays become tensors."""
-    args, kwargs = kernel.arguments(args, kwargs)
-    names = [p.name for p in kernel.parameters]
-    names += [f"argument {i}" for i in range(len(names), len(args))]
-    given = dict(zip(names, args, strict=False)) | kwargs
-    check_arguments(given, definition_place(kernel.function))
-
-
-def _tracker(options: SimOptions) -> Detectors | None:
-    """Return the detectors that follow a run, None for none."""
-    names = options.detectors()
-    return Detectors(names, options.most_instructions) if names else None
-
-
-def _core(options: SimOptions, recorder: Recorder, kernel: Kernel, **place: Any) -> Core:
-    fast = options.may_round_otherwise() and load_numba()
-    return Core(
-        options.generation(),
-        recorder,
-        precise=options.precise(),
-        fast=fast,
-        watchers=options.watchers,
-        values=options.values,
-        release=options.release,
-        has_grid=kernel.cores is not None,
-        **place,
-    )
-
-
-def _execute(kernel: Kernel, core: Core, positional: list[Any], named: dict[str, Any]) -> Any:
-    """Run a kernel's code on a core and return what it returns."""
-    token = CORE.set(core)
-    try:
-        return kernel.function(*positional, **named)
-    except UnboundLocalError as error:
-        report_unbound(error)
-        raise
-    finally:
-        CORE.reset(token)
-
-
-def _finish(kernel: Kernel, cores: list[Core], host: HostBoundary, result: Any) -> Any:
-    """Check a finished run of a rank as a whole, and return its results in the caller's kind."""
-    place = definition_place(kernel.function)
-    check_outputs(result, cores[0], place)
-    for core in cores:
-        check_capacity(core, place)
-    return host.carry_out(result)
-
-
-def _detect(
-    kernel: Kernel, tracker: Detectors | None, ended: list[tuple[HostBoundary, Any]]
-) -> None:
-    """Let the detectors look at a run whose ranks have all ended."""
-    if tracker is not None:
-        returned = [tensor for _, result in ended for tensor in tensors_of(result)]
-        arguments = [argument for host, _ in ended for argument in host.arguments]
-        tracker.finish(returned, arguments, kernel.function, definition_place(kernel.function))
-
-
-def _run_cluster(
-    kernel: Kernel,
-    options: SimOptions,
-    recorder: Recorder,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    tracker: Detectors | None,
-    running: list[Core],
-) -> Any:
-    """Run a kernel on two cores, on several ranks, or both; every core has a thread of its own."""
-    cores = kernel.cores or 1
-    if cores > options.generation().lnc_max:
-        flag(
-            LAUNCH_GRID,
-            f"kernel[{cores}] on {options.generation()}, whose logical core has one core",
-            seen=cores,
-            allowed=1,
-            fix="launch with kernel[1], or choose gen3 or newer",
-            place=definition_place(kernel.function),
-        )
-    cluster = Cluster(options.ranks, cores, options.schedule_seed)
-    bodies: list[tuple[str, Callable[[], Any]]] = []
-    by_rank: list[tuple[SharedHbm | None, list[Core], HostBoundary]] = []
-    for rank, (rank_args, rank_kwargs) in enumerate(_arguments_by_rank(options, args, kwargs)):
-        shared = SharedHbm(SharedAccess) if cores > 1 else None
-        members = [Member(cluster, rank, number) for number in range(cores)]
-        made = [
-            _core(options, recorder, kernel, member=m, shared=shared, tracker=tracker)
-            for m in members
-        ]
-        running.extend(made)
-        host = HostBoundary(kernel.function, kernel.parameters, made[0], MemoryRegion.shared_hbm)
-        positional, named = host.bring_in(*kernel.arguments(rank_args, rank_kwargs))
-        for member, core in zip(members, made, strict=True):
-            # What one core does to an argument is not seen by the other; only tensors are shared.
-            own = rebuilt((positional, named), lambda _, part: part)
-            body = functools.partial(_execute, kernel, core, *own)
-            bodies.append((member.label, body))
-        by_rank.append((shared, made, host))
-    results = cluster.schedule.run(bodies)
-    outputs, ended = [], []
-    for rank, (shared, made, host) in enumerate(by_rank):
-        if shared is not None:
-            _check_shared(shared, made)
-        returned = results[rank * cores : (rank + 1) * cores]
-        result = next((r for r in returned if r is not None), None)
-        outputs.append(_finish(kernel, made, host, result))
-        ended.append((host, result))
-    _detect(kernel, tracker, ended)
-    return outputs if options.ranks > 1 else outputs[0]
-
-
-def _arguments_by_rank(
-    options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return the arguments of each rank; one rank takes them as they are."""
-    if options.ranks == 1:
-        return [(args, kwargs)]
-    if len(args) != 1 or kwargs or not isinstance(args[0], (list, tuple)):
-        raise TypeError(
-            f"with ranks={options.ranks} a call takes one list: the arguments of each rank"
-        )
-    if len(args[0]) != options.ranks:
-        raise ValueError(f"inputs_per_rank: got {len(args[0])} entries for {options.ranks} ranks")
-    return [
-        (tuple(entry) if isinstance(entry, (list, tuple)) else (entry,), {}) for entry in args[0]
-    ]
-
-
-def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
-    """Flag shared tensors that only one core made."""
-    for allocation in shared.unmatched([core.memory.shared_count for core in cores]):
-        flag(
-            SHARED_ONCE,
-            f"shared_hbm tensor `{allocation.life.label}` is made by one core only",
-            operand=allocation.life.label,
-            seen=f"{allocation.dtype} {allocation.shape}",
-            fix="create it on both cores, unconditionally",
-            place=Place(*allocation.line),
-        )
 
 
 def as_kernel(kernel: Any) -> Kernel:

@@ -118,19 +118,21 @@ def user_stacklevel() -> int:
     return level
 
 
-def users_traceback(error: BaseException, entry: str, *, to_the_end: bool) -> TracebackType | None:
+def users_traceback(
+    error: BaseException, entry: tuple[str, ...], *, to_the_end: bool
+) -> TracebackType | None:
     """Return an exception's traceback without the frames of this package that ran the kernel.
 
     Args:
         error: The exception, as it was caught.
-        entry: The file whose functions were called by the user and called the kernel.
+        entry: The files whose functions were called by the user and called the kernel.
         to_the_end: Whether the frames that the kernel's code called in this package go too.
     """
     steps = list(_steps(error.__traceback__))
     users = [step for step in steps if not _is_own(step.tb_frame)]
     if not to_the_end:
         # A fault of this package is found by its frames, also where no code of a user ran yet.
-        entries = [i for i, s in enumerate(steps) if s.tb_frame.f_code.co_filename == entry]
+        entries = [i for i, s in enumerate(steps) if s.tb_frame.f_code.co_filename in entry]
         users = steps[steps.index(users[0]) if users else max(entries, default=-1) + 1 :]
     traceback: TracebackType | None = None
     for step in reversed(users):

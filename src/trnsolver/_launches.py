@@ -1,11 +1,14 @@
 """From the arguments of an operation to the launches of its kernels.
 
 Each function has the name of its operation and takes a launcher and the operation's arguments, of
-which tensors are float32 with one batch dimension in front. A whole batch is one launch. What is
+which tensors are float32 with one batch dimension in front. A whole batch is one launch, unless its
+program would be too long. What is
 returned has the shapes that the operation states. Importing this module imports NKI.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +18,7 @@ import trnblas
 from trnsci.core.constants import Constants
 from trnsci.core.hardware import TILE
 from trnsci.core.launch import Launcher
+from trnsolver import _limits as limits
 from trnsolver._columns import svd_in_groups
 from trnsolver._divide import Kernels, divided_eigh
 from trnsolver._kernels import cg as cg_kernels
@@ -23,7 +27,6 @@ from trnsolver._kernels import eigh_blocks, eigh_tile, householder, jacobi, newt
 from trnsolver._kernels import lu as lu_kernels
 from trnsolver._kernels import qr as qr_kernels
 from trnsolver._kernels import svd as svd_kernels
-from trnsolver._limits import EIGH_ORDER
 from trnsolver._tournament import packed_tables, slot_permutation, sweep_bound
 
 __all__ = [
@@ -48,15 +51,40 @@ _TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key)
 _NOISE: Constants[tuple[int, int]] = Constants(lambda key: (noise(*key),))
 
 
+def _launched(
+    launch: Launcher, kernel: Any, tensors: tuple[Tensor, ...], length: int, *rest: Any
+) -> Any:
+    """Return the results of a kernel for a batch, with programs that are not too long.
+
+    Args:
+        launch: The launcher.
+        kernel: A kernel whose program has a part for each matrix, and whose results are batches.
+        tensors: Its arguments that are batches.
+        length: Instructions of the program for one matrix of the batch.
+        *rest: Its other arguments.
+    """
+    count, most = tensors[0].shape[0], max(1, limits.PROGRAM // length)
+    if count <= most:
+        return launch(kernel, *tensors, *rest)
+    parts = []
+    for first in range(0, count, most):
+        parts.append(launch(kernel, *(x[first : first + most] for x in tensors), *rest))
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts)
+    return tuple(torch.cat(results) for results in zip(*parts, strict=True))
+
+
 def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
     batch, n = a.shape[0], a.shape[-1]
     sweeps = min(max_sweeps, sweep_bound(n))
     if n <= TILE:
         order = n + n % 2
-        (tables,) = _TABLES((order, max(1, min(batch, TILE // order))))
-        w, v, rest = launch(eigh_tile.jacobi_eigh, a, tables, sweeps)
-    elif n > EIGH_ORDER:
-        return eigh_by_division(launch, a, max_sweeps, EIGH_ORDER)
+        copies = max(1, min(batch, TILE // order))
+        (tables,) = _TABLES((order, copies))
+        length = -(-limits.eigh_instructions(n) // copies)
+        w, v, rest = _launched(launch, eigh_tile.jacobi_eigh, (a,), length, tables, sweeps)
+    elif n > limits.EIGH_ORDER:
+        return eigh_by_division(launch, a, max_sweeps, limits.EIGH_ORDER)
     else:
         w, v, rest = eigh_in_groups(launch, a, 2 * -(-n // TILE), sweeps)
     return torch.where(rest <= _negligible(n), w, torch.nan), v
@@ -68,7 +96,9 @@ def eigh_in_groups(
     """Return eigenvalues, eigenvectors and what is left, with the rows in so many groups."""
     (tables,) = _TABLES((2 * -(-a.shape[-1] // groups), 1))
     moves = tuple(slot_permutation(groups))
-    w, v, rest = launch(eigh_blocks.block_jacobi_eigh, a, tables, moves, sweeps)
+    length = limits.eigh_instructions(a.shape[-1])
+    kernel = eigh_blocks.block_jacobi_eigh
+    w, v, rest = _launched(launch, kernel, (a,), length, tables, moves, sweeps)
     return w, v, rest
 
 
@@ -103,7 +133,9 @@ def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, T
     sweeps = 2 * min(max_sweeps, sweep_bound(n))
     if n <= TILE:
         (tables,) = _TABLES((n + n % 2, 1))
-        u, s, vh, rest = launch(svd_kernels.jacobi_svd, a, tables, sweeps, True)
+        length = limits.svd_instructions(m, n)
+        kernel = svd_kernels.jacobi_svd
+        u, s, vh, rest = _launched(launch, kernel, (a,), length, tables, sweeps, True)
     else:
         u, s, vh, rest = svd_by_meetings(launch, a, 2 * -(-n // TILE), sweeps)
     if bool((s[:, -1] == 0).any()):
@@ -118,7 +150,8 @@ def svd_by_meetings(
 
     def meeting(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (tables,) = _TABLES((x.shape[-1], 1))
-        u, s, vh, _ = launch(svd_kernels.jacobi_svd, x, tables, 1, False)
+        length = limits.svd_instructions(*x.shape[-2:])
+        u, s, vh, _ = _launched(launch, svd_kernels.jacobi_svd, (x,), length, tables, 1, False)
         return u, s, vh
 
     def product(x: Tensor, y: Tensor, turned: bool) -> Tensor:
@@ -140,24 +173,30 @@ def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
 
 def cholesky(launch: Launcher, a: Tensor) -> Tensor:
     batch, n = a.shape[0], a.shape[-1]
-    return launch(cholesky_kernels.cholesky, a, max(1, min(batch, TILE // n)))
+    copies = max(1, min(batch, TILE // n))
+    length = -(-limits.cholesky_instructions(n) // copies)
+    found: Tensor = _launched(launch, cholesky_kernels.cholesky, (a,), length, copies)
+    return found
 
 
 def lu(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    p, lower, upper = launch(lu_kernels.lu, a)
+    p, lower, upper = _launched(launch, lu_kernels.lu, (a,), limits.lu_instructions(a.shape[-1]))
     return p, lower, upper
 
 
 def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
     m, n = a.shape[-2:]
-    q, r = launch(qr_kernels.cholesky_qr, a, *_NOISE((m, n)))
+    length = limits.qr_instructions(m, n)
+    q, r = _launched(launch, qr_kernels.cholesky_qr, (a,), length, *_NOISE((m, n)))
     return q, r
 
 
 def inv_sqrt_spd_ns(
     launch: Launcher, a: Tensor, max_iters: int, tol: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    z, steps, residual = launch(newton_schulz.inverse_root, a, max_iters, tol)
+    length = limits.root_instructions(a.shape[-1])
+    kernel = newton_schulz.inverse_root
+    z, steps, residual = _launched(launch, kernel, (a,), length, max_iters, tol)
     return z, steps[:, 0], residual[:, 0]
 
 
@@ -166,13 +205,17 @@ def msign(
 ) -> Tensor:
     if steps == 0:
         return a.clone()
-    return launch(newton_schulz.msign, a, steps, first, third, fifth)
+    length = limits.msign_instructions(a.shape[-2], a.shape[-1], steps)
+    found: Tensor = _launched(launch, newton_schulz.msign, (a,), length, steps, first, third, fifth)
+    return found
 
 
 def cg(
     launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, maxiter: int
 ) -> tuple[Tensor, Tensor]:
-    x, residuals = launch(cg_kernels.conjugate_gradients, a, rhs, x0, tol, maxiter)
+    length = limits.cg_instructions(a.shape[-1])
+    kernel = cg_kernels.conjugate_gradients
+    x, residuals = _launched(launch, kernel, (a, rhs, x0), length, tol, maxiter)
     return x, residuals
 
 

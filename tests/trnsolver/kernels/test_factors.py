@@ -6,7 +6,7 @@ import scipy.linalg
 import torch
 
 from trnsci.core.launch import Launcher
-from trnsolver import _launches
+from trnsolver import _launches, _limits
 from trnsolver._kernels.cholesky import cholesky
 from trnsolver._kernels.lu import lu
 from trnsolver._kernels.qr import cholesky_qr
@@ -252,6 +252,19 @@ def test_a_batch_is_one_launch(name):
     launch = Launcher("simulator")
     getattr(_launches, name)(launch, a, *((12,) if name == "svd" else ()))
     assert launch.launches == 1
+
+
+@pytest.mark.parametrize("name", ["cholesky", "lu", "qr", "svd", "eigh"])
+def test_a_batch_of_too_long_a_program_is_cut(name, monkeypatch):
+    a = torch.from_numpy(np.stack([definite(6, seed=k) for k in range(3)]))
+    arguments = (a, 12) if name in ("svd", "eigh") else (a,)
+    whole = getattr(_launches, name)(Launcher("simulator"), *arguments)
+    monkeypatch.setattr(_limits, "PROGRAM", 100)
+    launch = Launcher("simulator")
+    cut = getattr(_launches, name)(launch, *arguments)
+    assert launch.launches > 1
+    for left, right in zip(whole, cut, strict=True):
+        torch.testing.assert_close(left, right, rtol=0, atol=1e-5)
 
 
 def test_what_is_not_finite_is_not_hidden():

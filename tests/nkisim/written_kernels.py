@@ -229,3 +229,13 @@ def scaled(x):
     nisa.store(out, t)
     return out
 """)
+
+written("one_bias", lambda x, b: np.exp(x + b), f32(64, 128), f32(1, 1))("""
+def one_bias(x, b):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    one = nl.load(b)
+    nisa.activation(dst=t, op=nl.exp, data=t, bias=one)
+    nl.store(out, t)
+    return out
+""")

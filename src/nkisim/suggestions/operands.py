@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
+from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case
 
 __all__ = ["OPERAND_MENDS"]
@@ -43,13 +44,20 @@ def _row(case: Case) -> Rewrite | None:
         fact = case.fact(name)
         if fact is None or dst is None or name == "dst" or fact.shape == dst.shape:
             continue
+        if case.function not in INSTRUCTIONS or name not in INSTRUCTIONS[case.function].operands:
+            continue
         fits = len(fact.shape) == len(dst.shape) and fact.shape[0] == 1
         if not fits or not all(a in (1, b) for a, b in zip(fact.shape, dst.shape, strict=True)):
             continue
         wide = case.fresh(f"{node.id}_rows" if isinstance(node, ast.Name) else f"{name}_rows")
+        known = INSTRUCTIONS[case.function].operands[name]
         shape = f"{case.text('dst')}.shape"
         if not isinstance(case.arguments["dst"], ast.Name):
             shape = str(dst.shape)
+        if known.column:
+            if fact.shape != (1, 1):
+                continue
+            shape = f"({dst.shape[0]}, 1)"
         repeated = f"{wide} = {case.nl}.broadcast_to({case.text(name)}, {shape})"
         return case.rewrite(repeated, _with_argument(case, name, wide))
     return None

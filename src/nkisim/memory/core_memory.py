@@ -17,11 +17,11 @@ from nkisim.memory import rules
 from nkisim.memory.allocation import Allocation, wide
 from nkisim.memory.form import Form
 from nkisim.memory.lifetime import Address, Lifetime
-from nkisim.memory.recycling import LEAST, placeholder
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
+from nkisim.recycling import LEAST, placeholder
 
 __all__ = ["CoreMemory", "SharedHbm"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from nkisim.memory.marks import Marks, runs_of
 from nkisim.memory.psum import AccumulationState
-from nkisim.memory.recycling import LEAST, Buffer, give_back, is_kept, take
+from nkisim.recycling import LEAST, Buffer, give_back, is_kept, take
 
 __all__ = ["Sharing", "Storage"]
 

@@ -5,8 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from nkisim.memory import Storage, recycling
-from nkisim.memory.recycling import Buffer, take
+from nkisim import recycling
+from nkisim.memory import Storage
+from nkisim.recycling import Buffer, take
 
 SIZE = 1 << 16
 

@@ -1,4 +1,4 @@
-"""Memory that is used again.
+"""Memory of the process that is used again for tiles.
 
 Tiles come and go by the thousand, in few sizes. Memory that the system hands out anew has to be
 cleared by it and lies in no cache; what a dead tile of the same size left has neither fault. So

@@ -8,7 +8,7 @@ of operands whose dimensions do not merge, the result. Operands are taken to be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -33,16 +33,26 @@ def peak_bytes(
     itemsize: int,
     parts: Mapping[str, int] | None = None,
 ) -> int:
-    """Return the most bytes that one slice has allocated at a time, its result included.
+    """Return the most bytes that one slice has allocated at a time, its result included."""
+    return _peak(unaries, steps, sizes, itemsize, sizes if parts is None else parts)[0]
+
+
+def _peak(
+    unaries: Sequence[Unary],
+    steps: Steps,
+    sizes: Mapping[str, int],
+    itemsize: int,
+    parts: Mapping[str, int],
+) -> tuple[int, str]:
+    """Return the most bytes, and the indices of all that is allocated then.
 
     Args:
         unaries: What happens to each operand.
         steps: The pairs.
         sizes: The size of every index.
         itemsize: Bytes of one element.
-        parts: The size of every index in a slice; None where nothing is cut.
+        parts: The size of every index in a slice.
     """
-    parts = sizes if parts is None else parts
 
     def nbytes(labels: str) -> int:
         return prod(parts[x] for x in labels) * itemsize
@@ -52,8 +62,9 @@ def peak_bytes(
     # What is neither a view of an operand nor an operand.
     made = {at: nbytes(u.kept) for at, u in enumerate(unaries) if u.summed}
     peak = live = sum(made.values())
+    where = "".join(labels)
     if not steps:
-        return max(peak, nbytes(labels[0]))
+        return max(peak, nbytes(labels[0])), where
     for i, j, out in steps:
         a, b = labels[i], labels[j]
         groups = groups_of(a, b, out, parts)
@@ -64,11 +75,13 @@ def peak_bytes(
             if _copied(strides[j], (groups.batch, groups.columns, groups.depth), parts):
                 copies += nbytes(b)
         made[len(labels)] = nbytes(out)
-        peak = max(peak, live + copies + nbytes(out))
+        if live + copies + nbytes(out) >= peak:
+            peak = live + copies + nbytes(out)
+            where = "".join((a, b, *(labels[at] for at in made if at < len(labels)), out))
         live += nbytes(out) - made.pop(i, 0) - made.pop(j, 0)
         labels.append(out)
         strides.append(_dense(groups.order, parts))
-    return peak
+    return peak, where
 
 
 def _dense(labels: str, sizes: Mapping[str, int]) -> Strides:
@@ -142,18 +155,25 @@ def find_slices(
         slices = prod(-(-sizes[x] // parts[x]) for x in parts if sizes[x])
         return slices * flops_of(unaries, steps, parts)
 
-    while total(parts) > limit:
-        now = total(parts)
-        tried = []
-        for label in sorted(parts):
+    def cuts(labels: Iterable[str]) -> list[tuple[int, int, str]]:
+        found = []
+        for label in sorted(labels):
             if parts[label] > 1:
                 cut = {**parts, label: -(-parts[label] // 2)}
-                tried.append((work(cut) * total(cut), total(cut), label, cut))
-        better = [entry for entry in tried if entry[1] < now] or tried
-        if not better:
+                need = total(cut)
+                found.append((work(cut) * need, need, label))
+        return found
+
+    while True:
+        peak, where = _peak(unaries, steps, sizes, itemsize, parts)
+        if result + peak <= limit:
+            return tuple((x, parts[x]) for x in sizes if parts[x] < sizes[x])
+        tried = cuts(set(where)) or cuts(parts)
+        if not tried:
             raise ShapeError(
-                f"{function}: memory_limit must be at least {now:,} bytes, of which the result "
-                f"takes {result:,}, got {limit:,}"
+                f"{function}: memory_limit must be at least {result + peak:,} bytes, of which the "
+                f"result takes {result:,}, got {limit:,}"
             )
-        parts = min(better, key=lambda entry: entry[:3])[3]
-    return tuple((x, parts[x]) for x in sizes if parts[x] < sizes[x])
+        better = [entry for entry in tried if entry[1] < result + peak] or tried
+        label = min(better)[2]
+        parts[label] = -(-parts[label] // 2)

@@ -10,7 +10,7 @@ Flops are counted as opt_einsum does: two for each multiply-add, one for each pr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from math import inf, prod
 from typing import Any, Literal
@@ -61,7 +61,19 @@ def find_path(
         return (), "nothing to order"
     if len(inputs) == 2:
         return ((0, 1),), "nothing to order"
-    sizes = {label: max(size, 1) for label, size in sizes.items()}
+    return _found(tuple(inputs), output, tuple(sizes.items()), minimize, itemsize)
+
+
+@lru_cache(maxsize=256)
+def _found(
+    inputs: tuple[str, ...],
+    output: str,
+    extents: tuple[tuple[str, int], ...],
+    minimize: Minimize,
+    itemsize: int,
+) -> tuple[Path, str]:
+    """Return the path of three or more tensors; plans that differ in other things share it."""
+    sizes = {label: max(size, 1) for label, size in extents}
     if len(inputs) <= EXACT:
         return _best_path(inputs, output, sizes, minimize, itemsize), "all orders compared"
     if find_spec("cotengra") is not None:

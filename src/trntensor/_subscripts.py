@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain, count
 from operator import index
 from typing import Any, NamedTuple
 
@@ -18,11 +19,12 @@ from trnsci.core.tracing import constant_to_compile
 __all__ = ["LETTERS", "Equation", "from_sublists", "parse", "sizes_of"]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-"""What an index may be called; a sublist counts them in the order of torch, capitals first."""
+"""What sublists count, in the order of torch, capitals first. Subscripts take any other letter of
+any alphabet too: a network of forty tensors has more than 52 indices."""
 
-_LETTERS = frozenset(LETTERS)
-_LEGAL = _LETTERS | set(",->. ")
-_HIDDEN = 0x2460  # the dimensions of an ellipsis print as circled numbers
+_SIGNS = frozenset(",->. ")
+_HIDDEN = 0x2460  # the dimensions of an ellipsis print as circled numbers, which are no letters
+_MORE = 0x4E00  # letters enough for any network that has used up those of LETTERS
 
 
 class Equation(NamedTuple):
@@ -40,10 +42,11 @@ class Equation(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """The same contraction in letters alone, as ``torch.einsum`` takes it."""
+        """The same contraction in letters alone: up to 52 indices as ``torch.einsum`` takes it."""
         found = dict.fromkeys("".join((*self.inputs, self.output)))
-        free = (letter for letter in LETTERS if letter not in found)
-        named = {label: label if label in _LETTERS else next(free) for label in found}
+        every = chain(LETTERS, map(chr, count(_MORE)))
+        free = (letter for letter in every if letter not in found)
+        named = {label: label if label in LETTERS else next(free) for label in found}
         terms = ["".join(named[label] for label in term) for term in (*self.inputs, self.output)]
         return f"{','.join(terms[:-1])}->{terms[-1]}"
 
@@ -71,7 +74,7 @@ def parse(function: str, text: str, ranks: tuple[int, ...]) -> Equation:
     """
     if not isinstance(text, str):
         raise DTypeError(f"{function}: subscripts must be a string, got {type(text).__name__}")
-    bad = [at for at, sign in enumerate(text) if sign not in _LEGAL]
+    bad = [at for at, sign in enumerate(text) if sign not in _SIGNS and not sign.isalpha()]
     if bad:
         found = ", ".join(repr(text[at]) for at in bad)
         message = f"{function}: subscripts have invalid characters: {found}"
@@ -83,8 +86,8 @@ def parse(function: str, text: str, ranks: tuple[int, ...]) -> Equation:
         terms.append(_cut(function, text, term, at))
         at += len(term) + 1
     if len(terms) != len(ranks):
-        count = f"{len(terms)} operand term{'s' * (len(terms) != 1)}"
-        message = f"{function}: subscripts have {count}, and {_operands(len(ranks))} given"
+        number = f"{len(terms)} operand term{'s' * (len(terms) != 1)}"
+        message = f"{function}: subscripts have {number}, and {_operands(len(ranks))} given"
         raise ShapeError(pointed(message, text))
     inputs = tuple(
         _named(function, text, number, term, rank)
@@ -157,7 +160,7 @@ def _hidden(count: int) -> str:
 
 def _once(inputs: tuple[str, ...]) -> str:
     every = "".join(inputs)
-    return "".join(sorted(x for x in set(every) if x in _LETTERS and every.count(x) == 1))
+    return "".join(sorted(x for x in set(every) if x.isalpha() and every.count(x) == 1))
 
 
 def _check_output(function: str, text: str, output: _Term, inputs: tuple[str, ...]) -> None:
@@ -199,7 +202,7 @@ def _two_sizes(
     function: str, equation: Equation, label: str, first: int, a: int, second: int, b: int
 ) -> None:
     name = f"index {label!r}"
-    if label not in _LETTERS:
+    if not label.isalpha():
         name = f"dimension -{ord(label) - _HIDDEN + 1} of the ellipsis"
     where = f"{b} elsewhere in it" if first == second else f"{b} in operand {second}"
     message = f"{function}: {name} has size {a} in operand {first} and {where}"
@@ -208,7 +211,7 @@ def _two_sizes(
 
 def _places(text: str, label: str, *operands: int) -> list[int]:
     """Return where an index stands in the terms of some operands."""
-    sign, width = (label, 1) if label in _LETTERS else ("...", 3)
+    sign, width = (label, 1) if label.isalpha() else ("...", 3)
     found, at = [], 0
     for number, term in enumerate(text.partition("->")[0].split(",")):
         if number in operands:

@@ -74,17 +74,40 @@ def test_paths_of_large_networks_are_about_those_of_cotengra(seed):
     assert find_path(inputs, output, sizes)[0] == path
 
 
+def test_a_network_with_more_indices_than_letters():
+    inputs, output, sizes = network(30, 1, 2, 2)
+    assert len(sizes) > 52
+    tensors = [
+        random_tensor(*(sizes[x] for x in term), dtype=torch.float64, seed=at)
+        for at, term in enumerate(inputs)
+    ]
+    text = f"{','.join(inputs)}->{output}"
+    want = opt_einsum.contract(text, *tensors, optimize="greedy")
+    got = trntensor.einsum(text, *tensors)
+    assert torch.allclose(got, want, rtol=1e-10, atol=1e-10 * float(want.abs().max()))
+    free = plan_contraction(text, *tensors)
+    limit = max(2 * got.numel() * 8 + 512, free.peak_bytes // 2)
+    plan = plan_contraction(text, *tensors, memory_limit=limit)
+    assert plan.slices
+    with Allocated(*tensors) as counted:
+        sliced = plan.execute(*tensors)
+    assert counted.peak <= limit
+    assert torch.allclose(sliced, want, rtol=1e-10, atol=1e-10 * float(want.abs().max()))
+
+
 @pytest.mark.parametrize("missing", [("cotengra",), ("cotengra", "opt_einsum")])
 def test_without_others_there_is_still_a_path(monkeypatch, missing):
     from trntensor import _paths
 
     inputs, output, sizes = network(12, 0)
+    _paths._found.cache_clear()
     found = _paths.find_spec
     monkeypatch.setattr(_paths, "find_spec", lambda name: None if name in missing else found(name))
     path, who = find_path(inputs, output, sizes)
     assert who.startswith("opt_einsum" if len(missing) == 1 else "greedy")
     assert len(path) == 11
     steps_of(inputs, output, path)
+    _paths._found.cache_clear()
 
 
 def test_the_greedy_helper_contracts_the_cheapest_pair():

@@ -53,7 +53,10 @@ class Progress:
 
 @dataclass
 class Run:
-    """How a method went: the solution, the norms of its residuals, and why it stopped."""
+    """How a method went: the solution, the norms of its residuals, and why it stopped.
+
+    ``scale`` is the norm of the right side, which residuals are shown relative to.
+    """
 
     x: Vector
     norms: list[float]
@@ -61,6 +64,7 @@ class Run:
     matvecs: int
     reason: Reason
     details: dict[str, Any] = field(default_factory=dict)
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -330,10 +330,9 @@ def _solved(
     start = torch.zeros_like(right) if x0 is None else _start(function, x0, b, right, columns)
     with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
         runs = _each(function, method, matrix, right, start, M, (tol, atol, maxiter, callback))
-        x = torch.stack([run.x for run in runs]).reshape(right.shape) if runs else right.clone()
+        x = runs[0].x if right.ndim == 1 else _gathered(runs, right)
     x = _with_derivatives(function, method, matrix, right, x, (A, b, M), limits, hermitian)
-    x = restored(x.mT if columns else x, b.dtype)
-    return _solution(x, runs, right, tol, atol)
+    return _solution(restored(x.mT if columns else x, b.dtype), runs)
 
 
 def _with_derivatives(
@@ -401,8 +400,9 @@ def _each(
     """Return how a method went for each system of a batch."""
     tol, atol, maxiter, callback = limits
     n = right.shape[-1]
-    as_operator(function, A, right)
     batch = right.shape[:-1]
+    if batch:
+        as_operator(function, A, right)
     systems = prod(batch)
     sides, starts = right.reshape(systems, n), start.reshape(systems, n)
     matrices = None
@@ -415,7 +415,7 @@ def _each(
         size = _krylov.norm(side)
         goal = max(tol * size, atol)
         if size == 0:
-            runs.append(Run(torch.zeros_like(side), [0.0], 0, 0, "converged"))
+            runs.append(Run(torch.zeros_like(side), [0.0], 0, 0, "converged", scale=1.0))
             continue
         m = as_preconditioner(function, M, side)
         watch = Watch(goal, maxiter, size, callback)
@@ -423,22 +423,26 @@ def _each(
             runs.append(_krylov.on_arrays(method, op.dense, side, starts[place], m, watch))
         else:
             runs.append(method(op, side, starts[place], m, watch))
+        runs[-1].scale = size
     return runs
 
 
-def _solution(x: Tensor, runs: list[Run], right: Tensor, tol: float, atol: float) -> Solution:
+def _gathered(runs: list[Run], right: Tensor) -> Tensor:
+    """Return the solutions of a batch."""
+    return torch.stack([run.x for run in runs]).reshape(right.shape) if runs else right.clone()
+
+
+def _solution(x: Tensor, runs: list[Run]) -> Solution:
     """Return the result of a batch: of the system that went worst, with all of them in it."""
-    sides = right.detach().reshape(len(runs), right.shape[-1])
-    sizes = [_krylov.norm(side) or 1.0 for side in sides]
     infos = [
         IterationInfo(
             run.reason == "converged",
             run.reason,
-            tuple(norm / size for norm in run.norms),
+            tuple([norm / run.scale for norm in run.norms]),
             run.matvecs,
             run.details,
         )
-        for run, size in zip(runs, sizes, strict=True)
+        for run in runs
     ]
     if not infos:
         return Solution(x, 0, 0.0, IterationInfo(True, "converged"))

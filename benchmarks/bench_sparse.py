@@ -247,10 +247,10 @@ def repeated(call: Call, times: int, device: str) -> Call:
     return run
 
 
-def timings_of(problem: Problem, device: str) -> tuple[str, dict[str, Timing]]:
+def timings_of(
+    problem: Problem, device: str, clock: Callable[[], float]
+) -> tuple[str, dict[str, Timing]]:
     """Return the fastest rival, and its seconds per call and ours beside it."""
-    alone = device == "cpu" and torch.get_num_threads() == 1
-    clock = time.thread_time if alone else time.perf_counter
     once = measure({"": repeated(problem.ours, 1, device)}, 3, clock)[""].p50
     times = max(1, min(300, int(TURN_S / once)))
     duels = {}
@@ -290,12 +290,15 @@ def main() -> None:
     device = "cuda" if options.cuda else "cpu"
     machine = torch.cuda.get_device_name() if options.cuda else "CPU"
     print(f"{machine}, float32, torch {torch.__version__}, threads {options.threads}")
+    # What is recorded is wall time, on a quiet machine.
+    alone = device == "cpu" and options.threads == 1 and not options.record
+    clock = time.thread_time if alone else time.perf_counter
     rows: list[Row] = []
     for group in GROUPS:
         for problem in group(device):
             if options.only not in problem.name:
                 continue
-            rival, timings = timings_of(problem, device)
+            rival, timings = timings_of(problem, device, clock)
             rows.append(row_of(problem, rival, timings))
             if options.record:
                 record("sparse", f"{problem.name} float32 {machine}", timings)

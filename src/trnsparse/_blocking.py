@@ -43,6 +43,9 @@ def _blocked_by_scipy(
         starts = torch.cat([starts, starts[-1:].expand(rows - pattern.rows)])
     begin, indices = array_of(starts), array_of(pattern.indices)
     count = native.csr_count_blocks(rows, columns, size, size, begin, indices)
+    dtype = begin.dtype
+    if count * size**2 > np.iinfo(dtype).max:  # the loop counts elements of blocks in this dtype
+        begin, indices = begin.astype(np.int64), indices.astype(np.int64)
     found = np.zeros(grid[0] + 1, begin.dtype)
     block_columns = np.zeros(count, begin.dtype)
     data = array_of(values.contiguous())
@@ -50,8 +53,8 @@ def _blocked_by_scipy(
     native.csr_tobsr(
         rows, columns, size, size, begin, indices, data, found, block_columns, blocks.reshape(-1)
     )
-    made = Pattern(torch.from_numpy(found), torch.from_numpy(block_columns), grid)
-    return torch.from_numpy(blocks), made
+    starts, places = (torch.from_numpy(a.astype(dtype, copy=False)) for a in (found, block_columns))
+    return torch.from_numpy(blocks), Pattern(starts, places, grid)
 
 
 def unblocked(

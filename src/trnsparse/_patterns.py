@@ -84,6 +84,9 @@ class Pattern:
         self._versions = (-1, -1) if self._constant else (pointers._version, indices._version)
         self._as_torch: tuple[ReferenceType[Tensor], int, Tensor] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:  # what was found out is found out again
+        return type(self), (self.pointers, self.indices, self.shape)
+
     def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
         """Return whether this is still the pattern of these tensors."""
         return (

@@ -1,5 +1,8 @@
 """Formats against dense matrices: conversions, operators, selections, gradients."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -334,3 +337,19 @@ def test_repr_and_aliases():
     assert A.to(torch.float64).dtype is torch.float64
     assert A.to(torch.float32) is A
     assert A.cpu() is A
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_copies_and_pickles_after_use(name):
+    dense = random_dense(6, 5)
+    A = in_format(dense, name)
+    x = torch.ones(5, dtype=torch.float64)
+    A @ x
+    A.T @ torch.ones(6, dtype=torch.float64)
+    for again in (copy.deepcopy(A), pickle.loads(pickle.dumps(A))):
+        assert type(again) is type(A)
+        assert torch.equal(again @ x, A @ x)
+        assert again._data.data_ptr() != A._data.data_ptr()
+    with torch.no_grad():
+        copy.copy(A)._data.zero_()
+    assert not A.to_dense().any()

@@ -91,7 +91,7 @@ def eigh(
     subset: tuple[int, int] | None = None,
     max_sweeps: int | None = None,
     method: str = "auto",
-    on_failure: OnFailure = "raise",
+    on_failure: OnFailure = "warn",
 ) -> Eigenpairs: ...
 
 
@@ -105,7 +105,7 @@ def eigh(
     subset: None = None,
     max_sweeps: int | None = None,
     method: str = "auto",
-    on_failure: OnFailure = "raise",
+    on_failure: OnFailure = "warn",
 ) -> ApproximateEigenpairs: ...
 
 
@@ -119,7 +119,7 @@ def eigh(
     subset: tuple[int, int] | None = None,
     max_sweeps: int | None = None,
     method: str = "auto",
-    on_failure: OnFailure = "raise",
+    on_failure: OnFailure = "warn",
 ) -> Eigenpairs | ApproximateEigenpairs:
     """Return eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
 
@@ -148,13 +148,13 @@ def eigh(
         subset: First and last place, both included, of the ascending values that are wanted.
         max_sweeps: Most sweeps of Jacobi rotations where kernels compute; None for enough.
         method: A way from the table, or ``"auto"``; only with ``tol``.
-        on_failure: ``"raise"``, ``"warn"`` or ``"ignore"`` where not even the exact result has a
-            residual as small as ``tol``.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` where not even the exact result has a
+            residual as small as ``tol``: callers of older releases ask for 1e-10 in float32.
 
     Raises:
         NotFiniteError: A has a NaN or an infinity.
         ConvergenceError: The algorithm did not converge.
-        AccuracyError: ``tol`` was not reached.
+        AccuracyError: ``tol`` was not reached, and ``on_failure`` is ``"raise"``.
         ShapeError: A is not square.
 
     Example:

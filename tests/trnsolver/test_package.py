@@ -23,7 +23,7 @@ SIGNATURES = {
     "inv_sqrt_spd_ns": "(A, *, max_iters=20, tol=1e-07)",
     "schur": "(A, tol=1e-10, *, output='real')",
     "eigh": "(A, tol=None, *, k=None, which='smallest', subset=None, max_sweeps=None, "
-    "method='auto', on_failure='raise')",
+    "method='auto', on_failure='warn')",
     "eigh_generalized": "(A, B, tol=None, *, k=None, which='smallest', subset=None)",
     "cg": "(A, b, " + ITERATIVE.format(1000, "M=None, *"),
     "minres": "(A, b, " + ITERATIVE.format(1000, "M=None, *"),

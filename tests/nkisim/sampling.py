@@ -194,8 +194,8 @@ def run(
             warnings.simplefilter("ignore", NkiFindingWarning)
             outputs = entered(*arguments)
         report = entered.report
-    # The kernel is a closure, which the compiler would refuse.
-    findings = tuple(f for f in report.findings if f.rule.id[0] != "L")
+    # The kernel is a closure, which the compiler would refuse, and may not use what it is given.
+    findings = tuple(f for f in report.findings if f.rule.id[0] not in "LW")
     return Outcome({} if outputs is None else dict(zip(names, outputs, strict=True)), findings)
 
 

@@ -311,7 +311,7 @@ def test_every_use_of_an_engine_without_a_seed_is_reported(draw):
         return [dst]
 
     report = run(body, np.ones((128, 24), np.float32))
-    assert report.codes == {"R012"}
+    assert report.codes - {"W003"} == {"R012"}  # not every one of them uses the tile
     assert report.ok
 
 

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from oracles.attention import dense_attention
+from trnsci.core import explain
+from trnsci.core.counters import counts
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.testing import unit_roundoff
+from trnsparse import BSRMatrix, backend
 from trnsparse.attention import block_sparse_attention, block_sparse_attention_tiled
 from trnsparse.masks import AttentionMask, causal_mask, local_window_mask
 
@@ -139,6 +142,32 @@ def test_one_head():
     assert got.shape == (40, 8)
     assert torch.allclose(got, want[0, 0], rtol=1e-13, atol=1e-13)
     assert torch.equal(got, block_sparse_attention(q, k, v, mask))
+
+
+@pytest.mark.parametrize("where", ["pytorch", "simulator"])
+def test_the_pattern_of_a_matrix_in_blocks_and_a_tail(where):
+    """The last 44 of 300 queries are no whole block, and have their attention all the same."""
+    pattern = torch.zeros(300, 300)
+    pattern[:128, :128] = pattern[256:, 128:] = 1.0
+    matrix = BSRMatrix.from_dense(pattern, 128)
+    q, k, v = (torch.randn(300, 8, generator=torch.manual_seed(i)) for i in range(3))
+    with backend(where):
+        got = block_sparse_attention_tiled(q, k, v, matrix, scale=0.9)
+    four = [x[None, None].double() for x in (q, k, v)]
+    want = dense_attention(*four, pattern.bool(), 0.9)[0, 0]
+    assert float((got - want).abs().max()) < 1e-5
+    assert not got[128:256].any()
+    assert got[256:].abs().amin() > 0
+
+
+def test_explain_tells_the_path_without_running():
+    q, k, v = problem(40, torch.float32)
+    with backend("simulator"):
+        before = counts()
+        told = str(explain(block_sparse_attention, q, k, v, MASKS["causal"](40)))
+        assert not (counts() - before).launches
+    assert "trnsparse.attention" in told
+    assert "simulator" in told
 
 
 def test_gradients_of_gradients():

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nkisim
 from oracles.attention import dense_attention
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
@@ -208,6 +209,21 @@ def test_work_grows_with_blocks_and_not_with_the_whole(generation):
         # Each further row of blocks costs the same: linear in stored blocks, 3 n - 2 of n^2.
         for a, b, c in zip(small, middle, large, strict=True):
             assert (c - b) == 2 * (b - a)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tokens", "width"), [(8192, 128), (2048, 512), (16384, 64)])
+def test_large_problems_fit_the_smallest_core(tokens, width):
+    mask = local_window_mask(tokens, 1, causal=True)
+    x, column = (np.zeros((1, tokens, d), np.float32) for d in (width, 1))
+    rest = None, tables_of(mask), blocks_of(mask, 1), 0.1
+    for kernel, operands in (
+        (attention, (x, x, x)),
+        (attention_backward, (x, column, x, x, x, x, column)),
+    ):
+        simulation = nkisim.simulate(kernel, strictness="strict", target="gen2", values=False)
+        simulation(*operands, *rest)
+        assert not simulation.report.findings, simulation.report.findings
 
 
 def test_a_row_is_not_padded_to_the_longest():

@@ -20,6 +20,8 @@ from trnsparse._blocks import Array
 
 __all__ = ["Part", "Steps", "parts_of"]
 
+_SHORT = 4
+"""Blocks of a row up to which adding a mask to all of them is cheaper than joining two results."""
 _SHARED = 2
 """Rows that see the same blocks, on average, from which on they are computed as one."""
 
@@ -69,19 +71,18 @@ class _Plan(NamedTuple):
     together: int
     tables: Array
     plain: bool
+    again: bool
 
 
 def parts_of(pattern: tuple[int, ...], groups: int) -> list[Part]:
     """Return the parts of a pattern; those seen in full come first."""
     arrays = iter(_INDICES((pattern, groups), dtype=torch.int64))
-    parts, seen = [], False
+    parts = []
     for plan in _plans(pattern, groups):
         rows, columns, tables = (next(arrays) for _ in range(3))
         chosen = None if plan.plain else tables
         steps = plan.row_steps, plan.column_steps
-        again = seen and not plan.plain
-        parts.append(Part(rows, columns, *steps, plan.blocks, plan.together, chosen, again))
-        seen = seen or plan.plain
+        parts.append(Part(rows, columns, *steps, plan.blocks, plan.together, chosen, plan.again))
     return parts
 
 
@@ -89,15 +90,28 @@ def parts_of(pattern: tuple[int, ...], groups: int) -> list[Part]:
 def _plans(pattern: tuple[int, ...], groups: int) -> tuple[_Plan, ...]:
     found = pattern_of(pattern)
     plans: list[_Plan] = []
-    for bucket in buckets(pattern, groups, split=True):
+    # Short rows that all show the same are computed whole, with one mask for all of them.
+    chosen = buckets(pattern, groups, streamed=True)
+    whole = all(b.plain or (b.blocks <= _SHORT and _alike(b)) for b in chosen)
+    if not whole:
+        chosen = buckets(pattern, groups, split=True, streamed=True)
+    seen = False
+    for bucket in chosen:
         same: dict[tuple[int, ...], list[int]] = {}
         for row, columns in zip(bucket.rows, bucket.columns, strict=True):
             same.setdefault(tuple(columns), []).append(row)
         if bucket.plain and len(bucket.rows) >= _SHARED * len(same):
             plans += _shared(same, bucket.blocks)
         else:
-            plans.append(_stepping(bucket, len(found.own), found.grid[0]))
+            again = seen and not bucket.plain and not whole
+            plans.append(_stepping(bucket, len(found.own), found.grid[0], again))
+        seen = seen or bucket.plain
     return tuple(plans)
+
+
+def _alike(bucket: Bucket) -> bool:
+    """Return whether all rows show the same."""
+    return all(tables == bucket.tables[0] for tables in bucket.tables)
 
 
 def _shared(same: dict[tuple[int, ...], list[int]], blocks: int) -> list[_Plan]:
@@ -108,20 +122,21 @@ def _shared(same: dict[tuple[int, ...], list[int]], blocks: int) -> list[_Plan]:
         rows, columns = np.array(list(chosen.values())), np.array(list(chosen))
         none = np.zeros((1, blocks), np.int64)
         flat = rows.reshape(-1), columns.reshape(-1)
-        plans.append(_Plan(*flat, None, None, blocks, together, none, True))
+        plans.append(_Plan(*flat, None, None, blocks, together, none, True, False))
     return plans
 
 
-def _stepping(bucket: Bucket, heads: int, down: int) -> _Plan:
+def _stepping(bucket: Bucket, heads: int, down: int, again: bool) -> _Plan:
     """Return a part with its rows and columns by their steps, where they have such."""
     rows, columns, tables = (np.array(x) for x in (bucket.rows, bucket.columns, bucket.tables))
     outer = len({row // down for row in bucket.rows}) if heads > 1 else 1
     run = (columns == columns[:, :1] + np.arange(bucket.blocks)).all()
     # Rows that all show the same, as causal ones do, share one mask.
-    if (tables == tables[0]).all():
+    if _alike(bucket):
         tables = tables[:1]
     steps = _regular(rows, outer), _regular(columns[:, 0], outer) if run else None
-    return _Plan(rows, columns.reshape(-1), *steps, bucket.blocks, 1, tables, bucket.plain)
+    flat = columns.reshape(-1)
+    return _Plan(rows, flat, *steps, bucket.blocks, 1, tables, bucket.plain, again)
 
 
 def _regular(places: Array, outer: int) -> Steps | None:

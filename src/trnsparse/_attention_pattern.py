@@ -96,7 +96,9 @@ def pattern_of(encoded: Sequence[int]) -> Pattern:
 
 
 @lru_cache(maxsize=256)
-def _buckets(encoded: tuple[int, ...], groups: int, split: bool) -> tuple[Bucket, ...]:
+def _buckets(
+    encoded: tuple[int, ...], groups: int, split: bool, streamed: bool
+) -> tuple[Bucket, ...]:
     pattern = _pattern_of(encoded)
     rows, columns = pattern.grid
     heads_per_group = max(len(pattern.own) // max(groups, 1), 1)
@@ -116,7 +118,7 @@ def _buckets(encoded: tuple[int, ...], groups: int, split: bool) -> tuple[Bucket
                 entry = head * rows + row, *(x.tolist() for x in (column, which[at], place, at))
                 parts.setdefault(len(at), []).append(entry)
         for count in sorted(parts):
-            most = _MOST_GATHERED if split else _MOST_SCORES
+            most = _MOST_GATHERED if streamed else _MOST_SCORES
             many = max(1, most // (count * pattern.sizes[0] * pattern.sizes[1]))
             entries = parts[count]
             for start in range(0, len(entries), many):
@@ -128,15 +130,18 @@ def _buckets(encoded: tuple[int, ...], groups: int, split: bool) -> tuple[Bucket
     return tuple(found)
 
 
-def buckets(encoded: Sequence[int], groups: int, split: bool = False) -> tuple[Bucket, ...]:
+def buckets(
+    encoded: Sequence[int], groups: int, split: bool = False, streamed: bool = False
+) -> tuple[Bucket, ...]:
     """Return the rows of all heads in buckets.
 
     Args:
         encoded: The pattern.
         groups: Heads of the keys.
         split: Whether full and partial blocks of a row come apart, the full ones first.
+        streamed: Whether scores are not held, so that more rows may be computed at once.
     """
-    return _buckets(tuple(encoded), groups, split)
+    return _buckets(tuple(encoded), groups, split, streamed)
 
 
 constant_to_compile(pattern_of)

@@ -7,10 +7,10 @@
 
 The rivals of a contraction are ``torch.einsum`` and opt_einsum's ``contract_expression``, of which
 the faster counts. Those of a decomposition are tensorly and, for Tucker and trains, plain torch.
-Contenders take turns, so that noise is shared; small problems are repeated within a turn. What
-counts is the 20th percentile: half of the calls of one product are the same call of torch, and
-their medians differ by more than a twentieth on a machine with other work. Errors are relative to
-the tensor, ours and the rival's.
+Contenders take turns, so that noise is shared; small problems are repeated within a turn. On a CPU
+with one thread time is that of the thread, since a machine with other work interrupts long turns
+more than short ones; what counts is the 20th percentile. Errors are relative to the tensor, ours
+and the rival's.
 
 A second table has what the plans predict for a NeuronCore: nothing in it was measured.
 """
@@ -18,6 +18,7 @@ A second table has what the plans predict for a NeuronCore: nothing in it was me
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -96,10 +97,13 @@ def repeated(call: Call, times: int, device: str) -> Call:
 
 def duel(ours: Call, rivals: dict[str, Call], device: str) -> dict[str, Timing]:
     """Return seconds per call of ours and of the rivals, in turns."""
+    clock = time.perf_counter
+    if device == "cpu" and torch.get_num_threads() == 1:
+        clock = time.thread_time
     once = measure({"": repeated(ours, 1, device)}, rounds=3)[""].p20
     times = max(1, min(2000, int(TURN_S / once)))
     pair = {"trntensor": ours, **rivals}
-    measured = measure({k: repeated(f, times, device) for k, f in pair.items()}, rounds=25)
+    measured = measure({k: repeated(f, times, device) for k, f in pair.items()}, 25, clock)
     return {k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()}
 
 

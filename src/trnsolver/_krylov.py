@@ -24,9 +24,10 @@ __all__ = [
     "Progress",
     "Run",
     "Watch",
+    "begun",
     "bicgstab",
     "conjugate_gradients",
-    "flexible_gmres",
+    "ended",
     "minres",
 ]
 
@@ -130,7 +131,7 @@ def _moved(x: Vector, factor: Any, direction: Vector) -> None:
         x.add_(direction, alpha=factor)
 
 
-def _begun(product: Product, b: Vector, x: Vector) -> tuple[Vector, int]:
+def begun(product: Product, b: Vector, x: Vector) -> tuple[Vector, int]:
     """Return the residual at the start, and the products that it took: none for zero."""
     if not x.any():
         return _copy(b), 0
@@ -156,7 +157,7 @@ def conjugate_gradients(
     Where the recurrence meets the goal and the residual of x does not, x is where it starts anew:
     rounding has parted the two.
     """
-    r, products = _begun(product, b, x)
+    r, products = begun(product, b, x)
     run = Run(_copy(x), [norm(r)], 0, products, "limit")
     while run.norms[-1] > watch.goal and run.iterations < watch.limit:
         before = run.norms[-1]
@@ -189,15 +190,15 @@ def conjugate_gradients(
         if run.norms[-1] > 0.5 * before and run.iterations < watch.limit:
             run.reason = "stagnated"
             break
-    return _ended(run, watch)
+    return ended(run, watch)
 
 
 def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
     """Return the solution for a Hermitian matrix, definite or not (Paige and Saunders 1975)."""
-    r1, products = _begun(product, b, x)
+    r1, products = begun(product, b, x)
     run = Run(x, [norm(r1)], 0, products, "limit")
     if run.norms[0] <= watch.goal:
-        return _ended(run, watch)
+        return ended(run, watch)
     y = r1 if M is None else M(r1)
     beta = inner(r1, y).real
     if not beta > 0:
@@ -240,12 +241,12 @@ def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Wat
             if actual <= watch.goal or beta == 0 or M is None:
                 break
             ratio = actual / phibar if phibar > 0 else ratio
-    return _measured(_ended(run, watch), product, b, watch)
+    return _measured(ended(run, watch), product, b, watch)
 
 
 def bicgstab(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
     """Return the solution for any matrix by stabilized biconjugate gradients (van der Vorst)."""
-    r, products = _begun(product, b, x)
+    r, products = begun(product, b, x)
     run = Run(x, [norm(r)], 0, products, "limit")
     shadow, p, image = _copy(r), 0 * r, 0 * r
     rho, alpha, omega = 1.0, 1.0, 1.0
@@ -274,185 +275,11 @@ def bicgstab(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: W
         run.iterations += 1
         run.norms.append(norm(r))
         _tell(watch, run)
-    return _measured(_ended(run, watch), product, b, watch)
+    return _measured(ended(run, watch), product, b, watch)
 
 
-def flexible_gmres(
-    product: Product,
-    b: Tensor,
-    x: Tensor,
-    M: Product | None,
-    watch: Watch,
-    restart: int,
-    recycled: tuple[Tensor, Tensor] | None = None,
-    keep: int = 0,
-) -> Run:
-    """Return the solution for any matrix, with a preconditioner that may change from step to step.
-
-    The limit counts restarts. Residuals are watched by Givens rotations, so that a cycle ends when
-    the goal is met; vectors are made orthogonal twice. ``recycled`` has directions U and C = A U
-    with orthonormal columns, which are projected out; ``keep`` new ones are in ``details``.
-    """
-    r, products = _begun(product, b, x)
-    run = Run(x, [], 0, products, "limit")
-    if recycled is not None and recycled[0].shape[-1]:
-        U, C = recycled
-        share = C.mH @ r
-        run.x, r = run.x + U @ share, r - C @ share
-    else:
-        recycled = None
-    run.norms.append(norm(r))
-    cycles = 0
-    while run.norms[-1] > watch.goal and cycles < watch.limit:
-        before = run.norms[-1]
-        if not math.isfinite(before):
-            run.reason = "diverged"
-            break
-        cycle = _Cycle(product, M, r, before, recycled, min(restart, b.shape[-1]))
-        while cycle.open and cycle.residual > watch.goal:
-            cycle.step()
-            run.iterations += 1
-            run.norms.append(cycle.residual)
-            if watch.callback is not None:
-                watch.callback(Progress(run.iterations, cycle.residual / watch.scale, None))
-        run.x = run.x + cycle.correction()
-        run.matvecs += cycle.steps
-        cycles += 1
-        if keep:
-            recycled = run.details["recycle"] = cycle.recycled(keep)
-        r = b - product(run.x)
-        run.matvecs += 1
-        run.norms[-1] = norm(r)
-        if run.norms[-1] > watch.goal and run.norms[-1] > (1 - 1e-3) * before:
-            run.reason = "breakdown" if cycle.broken else "stagnated"
-            break
-    run.details["cycles"] = cycles
-    return _ended(run, watch)
-
-
-class _Cycle:
-    """One cycle of GMRES: ``A Z = V H``, and C off it where directions are recycled."""
-
-    def __init__(
-        self,
-        product: Product,
-        M: Product | None,
-        r: Tensor,
-        size: float,
-        recycled: tuple[Tensor, Tensor] | None,
-        length: int,
-    ) -> None:
-        self._product, self._M, self._space = product, M, recycled
-        self._V = [r / size]
-        self._Z: list[Tensor] = []
-        self._columns: list[Tensor] = []  # of H, before rotations
-        self._B: list[Tensor] = []  # C^H A Z
-        self._triangle: list[list[Any]] = []
-        self._rotations: list[tuple[Any, Any]] = []
-        self._right: list[Any] = [size]
-        self.residual, self.steps, self._length = size, 0, length
-        self.open, self.broken = True, False
-
-    def step(self) -> None:
-        """Add one direction."""
-        direction = self._V[-1] if self._M is None else self._M(self._V[-1])
-        w = self._product(direction)
-        length_before = norm(w)
-        if self._space is not None:
-            C = self._space[1]
-            share = C.mH @ w
-            w = w - C @ share
-            self._B.append(share)
-        basis = torch.stack(self._V, -1)
-        h = basis.mH @ w
-        w = w - basis @ h
-        again = basis.mH @ w
-        w, h = w - basis @ again, h + again
-        length = norm(w)
-        column = [*h.tolist(), length]
-        self._columns.append(torch.cat([h, h.new_tensor([length])]))
-        self._Z.append(direction)
-        self.steps += 1
-        # What is left of a vector that lay in the space is rounding.
-        tiny = 10 * torch.finfo(w.dtype).eps * length_before
-        if length > tiny:
-            self._V.append(w / length)
-        else:
-            column[-1] = 0.0
-            self.open, self.broken = False, True
-        self._rotate(column)
-        if self.steps == self._length:
-            self.open = False
-
-    def _rotate(self, column: list[Any]) -> None:
-        for place, (c, s) in enumerate(self._rotations):
-            top, low = column[place], column[place + 1]
-            column[place] = c * top + s * low
-            column[place + 1] = -s.conjugate() * top + c * low
-        top, low = column[-2], column[-1]
-        size = math.hypot(abs(top), abs(low))
-        if size == 0:
-            c, s = 1.0, 0.0
-        elif top == 0:
-            c, s = 0.0, 1.0
-        else:
-            c = abs(top) / size
-            s = (top / abs(top)) * low.conjugate() / size
-        self._rotations.append((c, s))
-        column[-2] = c * top + s * low
-        self._triangle.append(column[:-1])
-        value = self._right[-1]
-        self._right[-1] = c * value
-        self._right.append(-(s.conjugate() if isinstance(s, complex) else s) * value)
-        self.residual = abs(self._right[-1])
-
-    def correction(self) -> Tensor:
-        """Return what is to be added to x."""
-        k = self.steps
-        y: list[Any] = [0.0] * k
-        for row in range(k - 1, -1, -1):
-            total = self._right[row] - sum(self._triangle[j][row] * y[j] for j in range(row + 1, k))
-            pivot = self._triangle[row][row]
-            y[row] = total / pivot if pivot != 0 else 0.0
-        weights = self._V[0].new_tensor(y)
-        found = torch.stack(self._Z, -1) @ weights
-        if self._space is not None:
-            U = self._space[0]
-            found = found - U @ (torch.stack(self._B, -1) @ weights)
-        return found
-
-    def recycled(self, keep: int) -> tuple[Tensor, Tensor]:
-        """Return directions that A nearly annihilates, and their orthonormal images.
-
-        They belong to the smallest singular values of A on the space of the cycle, with the
-        directions recycled so far.
-        """
-        Z = torch.stack(self._Z, -1)
-        V = torch.stack(self._V, -1)
-        rows = V.shape[-1]
-        H = torch.zeros(rows, self.steps, dtype=Z.dtype, device=Z.device)
-        for j, column in enumerate(self._columns):
-            H[: min(len(column), rows), j] = column[:rows]
-        space, image, small = Z, V, H
-        if self._space is not None:
-            U, C = self._space
-            k = C.shape[-1]
-            space, image = torch.cat([U, Z], -1), torch.cat([C, V], -1)
-            small = torch.zeros(k + rows, k + self.steps, dtype=Z.dtype, device=Z.device)
-            small[:k, :k] = torch.eye(k, dtype=Z.dtype, device=Z.device)
-            small[:k, k:] = torch.stack(self._B, -1)
-            small[k:, k:] = H
-        # Columns of one length, so that small singular values are small images of unit vectors.
-        lengths = torch.linalg.vector_norm(space, dim=0)
-        space, small = space / lengths, small / lengths
-        u, s, vh = torch.linalg.svd(small, full_matrices=False)
-        solid = s > 1e3 * torch.finfo(s.dtype).eps * s[:1]
-        order = torch.nonzero(solid).flatten()[-keep:]
-        chosen, values = vh[order].mH, s[order]
-        return (space @ chosen) / values, image @ u[:, order]
-
-
-def _ended(run: Run, watch: Watch) -> Run:
+def ended(run: Run, watch: Watch) -> Run:
+    """Return the run with its reason: the goal is met, or the residual is no number."""
     if run.norms[-1] <= watch.goal:
         run.reason = "converged"
     elif not math.isfinite(run.norms[-1]):
@@ -468,4 +295,4 @@ def _measured(run: Run, product: Product, b: Tensor, watch: Watch | None = None)
         return run
     if run.reason == "converged" and run.norms[-1] > watch.goal:
         run.reason = "stagnated"
-    return _ended(run, watch)
+    return ended(run, watch)

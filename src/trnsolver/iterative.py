@@ -28,6 +28,7 @@ from trnsci.core.iterations import IterationInfo, Solution, plot_residuals
 from trnsolver import _krylov
 from trnsolver._arguments import in_full_precision, restored, unchecked, working
 from trnsolver._dispatch import kernels_wanted
+from trnsolver._gmres import flexible_gmres
 from trnsolver._implicit import dense_solution, differentiated, operator_solution
 from trnsolver._krylov import Progress, Run, Watch
 from trnsolver.operators import LinearOperator, OperatorLike, as_operator, as_preconditioner
@@ -291,7 +292,7 @@ def _gmres(
 
     def method(op: LinearOperator, right: Tensor, start: Tensor, m: Any, watch: Watch) -> Run:
         space = None if recycle is None else _projected(op, recycle[0].to(right.dtype))
-        run = _krylov.flexible_gmres(op, right, start, m, watch, restart, space, keep)
+        run = flexible_gmres(op, right, start, m, watch, restart, space, keep)
         run.iterations = run.matvecs
         return run
 

@@ -40,8 +40,9 @@ from trnsolver._bounds import (
     inverse_norm,
 )
 from trnsolver._dispatch import kernels_wanted, run_lu
+from trnsolver._gmres import flexible_gmres
 from trnsolver._implicit import differentiated
-from trnsolver._krylov import Watch, flexible_gmres
+from trnsolver._krylov import Watch
 
 __all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
 

@@ -1,0 +1,188 @@
+"""GMRES on one vector of unknowns, with a preconditioner that may change, and recycling."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsolver._krylov import Product, Progress, Run, Watch, begun, ended, norm
+
+__all__ = ["flexible_gmres"]
+
+
+def flexible_gmres(
+    product: Product,
+    b: Tensor,
+    x: Tensor,
+    M: Product | None,
+    watch: Watch,
+    restart: int,
+    recycled: tuple[Tensor, Tensor] | None = None,
+    keep: int = 0,
+) -> Run:
+    """Return the solution for any matrix, with a preconditioner that may change from step to step.
+
+    The limit counts restarts. Residuals are watched by Givens rotations, so that a cycle ends when
+    the goal is met; vectors are made orthogonal twice. ``recycled`` has directions U and C = A U
+    with orthonormal columns, which are projected out; ``keep`` new ones are in ``details``.
+    """
+    r, products = begun(product, b, x)
+    run = Run(x, [], 0, products, "limit")
+    if recycled is not None and recycled[0].shape[-1]:
+        U, C = recycled
+        share = C.mH @ r
+        run.x, r = run.x + U @ share, r - C @ share
+    else:
+        recycled = None
+    run.norms.append(norm(r))
+    cycles = 0
+    while run.norms[-1] > watch.goal and cycles < watch.limit:
+        before = run.norms[-1]
+        if not math.isfinite(before):
+            run.reason = "diverged"
+            break
+        cycle = _Cycle(product, M, r, before, recycled, min(restart, b.shape[-1]))
+        while cycle.open and cycle.residual > watch.goal:
+            cycle.step()
+            run.iterations += 1
+            run.norms.append(cycle.residual)
+            if watch.callback is not None:
+                watch.callback(Progress(run.iterations, cycle.residual / watch.scale, None))
+        run.x = run.x + cycle.correction()
+        run.matvecs += cycle.steps
+        cycles += 1
+        if keep:
+            recycled = run.details["recycle"] = cycle.recycled(keep)
+        r = b - product(run.x)
+        run.matvecs += 1
+        run.norms[-1] = norm(r)
+        if run.norms[-1] > watch.goal and run.norms[-1] > (1 - 1e-3) * before:
+            run.reason = "breakdown" if cycle.broken else "stagnated"
+            break
+    run.details["cycles"] = cycles
+    return ended(run, watch)
+
+
+class _Cycle:
+    """One cycle of GMRES: ``A Z = V H``, and C off it where directions are recycled."""
+
+    def __init__(
+        self,
+        product: Product,
+        M: Product | None,
+        r: Tensor,
+        size: float,
+        recycled: tuple[Tensor, Tensor] | None,
+        length: int,
+    ) -> None:
+        self._product, self._M, self._space = product, M, recycled
+        self._V = [r / size]
+        self._Z: list[Tensor] = []
+        self._columns: list[Tensor] = []  # of H, before rotations
+        self._B: list[Tensor] = []  # C^H A Z
+        self._triangle: list[list[Any]] = []
+        self._rotations: list[tuple[Any, Any]] = []
+        self._right: list[Any] = [size]
+        self.residual, self.steps, self._length = size, 0, length
+        self.open, self.broken = True, False
+
+    def step(self) -> None:
+        """Add one direction."""
+        direction = self._V[-1] if self._M is None else self._M(self._V[-1])
+        w = self._product(direction)
+        length_before = norm(w)
+        if self._space is not None:
+            C = self._space[1]
+            share = C.mH @ w
+            w = w - C @ share
+            self._B.append(share)
+        basis = torch.stack(self._V, -1)
+        h = basis.mH @ w
+        w = w - basis @ h
+        again = basis.mH @ w
+        w, h = w - basis @ again, h + again
+        length = norm(w)
+        column = [*h.tolist(), length]
+        self._columns.append(torch.cat([h, h.new_tensor([length])]))
+        self._Z.append(direction)
+        self.steps += 1
+        # What is left of a vector that lay in the space is rounding.
+        tiny = 10 * torch.finfo(w.dtype).eps * length_before
+        if length > tiny:
+            self._V.append(w / length)
+        else:
+            column[-1] = 0.0
+            self.open, self.broken = False, True
+        self._rotate(column)
+        if self.steps == self._length:
+            self.open = False
+
+    def _rotate(self, column: list[Any]) -> None:
+        for place, (c, s) in enumerate(self._rotations):
+            top, low = column[place], column[place + 1]
+            column[place] = c * top + s * low
+            column[place + 1] = -s.conjugate() * top + c * low
+        top, low = column[-2], column[-1]
+        size = math.hypot(abs(top), abs(low))
+        if size == 0:
+            c, s = 1.0, 0.0
+        elif top == 0:
+            c, s = 0.0, 1.0
+        else:
+            c = abs(top) / size
+            s = (top / abs(top)) * low.conjugate() / size
+        self._rotations.append((c, s))
+        column[-2] = c * top + s * low
+        self._triangle.append(column[:-1])
+        value = self._right[-1]
+        self._right[-1] = c * value
+        self._right.append(-(s.conjugate() if isinstance(s, complex) else s) * value)
+        self.residual = abs(self._right[-1])
+
+    def correction(self) -> Tensor:
+        """Return what is to be added to x."""
+        k = self.steps
+        y: list[Any] = [0.0] * k
+        for row in range(k - 1, -1, -1):
+            total = self._right[row] - sum(self._triangle[j][row] * y[j] for j in range(row + 1, k))
+            pivot = self._triangle[row][row]
+            y[row] = total / pivot if pivot != 0 else 0.0
+        weights = self._V[0].new_tensor(y)
+        found = torch.stack(self._Z, -1) @ weights
+        if self._space is not None:
+            U = self._space[0]
+            found = found - U @ (torch.stack(self._B, -1) @ weights)
+        return found
+
+    def recycled(self, keep: int) -> tuple[Tensor, Tensor]:
+        """Return directions that A nearly annihilates, and their orthonormal images.
+
+        They belong to the smallest singular values of A on the space of the cycle, with the
+        directions recycled so far.
+        """
+        Z = torch.stack(self._Z, -1)
+        V = torch.stack(self._V, -1)
+        rows = V.shape[-1]
+        H = torch.zeros(rows, self.steps, dtype=Z.dtype, device=Z.device)
+        for j, column in enumerate(self._columns):
+            H[: min(len(column), rows), j] = column[:rows]
+        space, image, small = Z, V, H
+        if self._space is not None:
+            U, C = self._space
+            k = C.shape[-1]
+            space, image = torch.cat([U, Z], -1), torch.cat([C, V], -1)
+            small = torch.zeros(k + rows, k + self.steps, dtype=Z.dtype, device=Z.device)
+            small[:k, :k] = torch.eye(k, dtype=Z.dtype, device=Z.device)
+            small[:k, k:] = torch.stack(self._B, -1)
+            small[k:, k:] = H
+        # Columns of one length, so that small singular values are small images of unit vectors.
+        lengths = torch.linalg.vector_norm(space, dim=0)
+        space, small = space / lengths, small / lengths
+        u, s, vh = torch.linalg.svd(small, full_matrices=False)
+        solid = s > 1e3 * torch.finfo(s.dtype).eps * s[:1]
+        order = torch.nonzero(solid).flatten()[-keep:]
+        chosen, values = vh[order].mH, s[order]
+        return (space @ chosen) / values, image @ u[:, order]

@@ -66,8 +66,17 @@ def log_acceptance(x: Tensor, d: Tensor) -> Tensor:
     It is z**2 / 2 + d - d v + d log(v) with z = 3 x sqrt(d) and v = (1 + x)**3, in which all but
     the fourth power of x and those above cancel. Below -1 it is NaN, which accepts nothing.
     """
-    whole = 3 * d * (torch.log1p(x) - x * (1 - x * (1 / 2 - x / 3)))
+    small = d < 1e4
+    if d.ndim:
+        return torch.where(small, _whole_acceptance(x, d), _acceptance_series(x, d))
+    return _whole_acceptance(x, d) if small else _acceptance_series(x, d)
+
+
+def _whole_acceptance(x: Tensor, d: Tensor) -> Tensor:
+    return 3 * d * (torch.log1p(x) - x * (1 - x * (1 / 2 - x / 3)))
+
+
+def _acceptance_series(x: Tensor, d: Tensor) -> Tensor:
     # |x| is at most 9.5 / 3 sqrt(d): 0.032 here, so that the next term is below 1e-8 of the first,
     # which itself is below 0.01. What is left of the difference above falls as 1 / d.
-    series = -3 * d * x**4 * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x / 8))))
-    return torch.where(d < 1e4, whole, series)
+    return -3 * d * x**4 * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x / 8))))

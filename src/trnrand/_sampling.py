@@ -114,6 +114,8 @@ def accepted(
             of the attempt; it returns values and whether they are accepted.
     """
     values, good = propose(offsets, many(offsets), 0)
+    if good.all():  # in a third of the time that the list of the others takes
+        return values
     pending = (~good).nonzero()[:, 0]
     for attempt in range(1, _ATTEMPTS):
         if not pending.numel():

@@ -152,7 +152,9 @@ def _by_product(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
             return _compiled_products(words, span)
         product = unsigned(words).mul_(at(span, places))
         good = (product & MASK) >= at(biased, places)
-        return product.bitwise_right_shift_(32).bitwise_and_(MASK), good
+        upper = product.bitwise_right_shift_(32)
+        # A product of 64 bits brought its sign along.
+        return upper if isinstance(span, int) and span <= 1 << 31 else upper & MASK, good
 
     return accepted(offsets, propose)
 

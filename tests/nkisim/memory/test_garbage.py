@@ -380,8 +380,17 @@ def an_index_operand(x):
     return stored(tile)
 
 
+def an_index_of_cores(x):
+    index, tile, found = sbuf(ROWS, 1, dtype=nl.uint16), sbuf(ROWS, COLUMNS), sbuf(ROWS, 16)
+    nisa.memset(dst=tile, value=1.0)
+    nisa.local_gather(dst=found, src_buffer=tile, index=index)  # here
+    return stored(nl.load(x))
+
+
 @EITHER
-@pytest.mark.parametrize("kernel", [an_index_tile, a_made_index_tile, an_index_operand])
+@pytest.mark.parametrize(
+    "kernel", [an_index_tile, a_made_index_tile, an_index_operand, an_index_of_cores]
+)
 def test_an_index_is_an_error_at_once(kernel, values):
     assert birth(kernel, X, values=values).severity == "error"
 

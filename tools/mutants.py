@@ -4,25 +4,34 @@
 
 Faults are those of Cosmic Ray's operators: another operator, comparison, number or truth value. A
 sample of a package's places is drawn from a seed, which the report names, so that a run can be
-repeated. Everything happens in a copy of the tree. Tests of the changed module run first, then
-those of its package, until one fails; with ``--files`` only so many files that speak most of the
-module. A file whose tests fail without the fault, too, has noticed nothing, and ends the run. What
-runs out of time counts as noticed, and is marked.
+repeated. Everything happens in a copy of the tree.
+
+First the tests run once without a fault, to learn which functions each of them calls
+(``covering.py``); ``--calls`` keeps that for later runs. Of a fault, the tests run that call the
+changed function, those first that call little else, then those that call anything of its module or
+start a process, until one fails. What noticed faults runs once more without any.
+What runs out of time counts as noticed, and is marked. ``--record`` appends each outcome to a file
+as it is found, and leaves out what the file has already.
 """
 
 import argparse
 import ast
+import importlib
+import json
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from functools import cache
+import time
+import traceback
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import use_mutation
 from cosmic_ray.plugins import get_operator, operator_names
@@ -36,11 +45,13 @@ PACKAGES = {
     "trnsolver": ("src/trnsolver", "tests/trnsolver"),
     "trnsparse": ("src/trnsparse", "tests/trnsparse"),
     "trntensor": ("src/trntensor", "tests/trntensor"),
-    "trnsci.core": ("src/trnsci/core", "tests/trnsci"),
+    "trnsci.core": ("src/trnsci/core", "tests/trnsci", "tests/trnblas"),
     "nkisim.isa": ("src/nkisim/isa", "tests/nkisim"),
     "nkisim.memory": ("src/nkisim/memory", "tests/nkisim"),
     "nkisim.machine": ("src/nkisim/machine", "tests/nkisim"),
 }
+# Each child of the process would import them anew. Plugins of pytest must not be imported early.
+SLOW_IMPORTS = ("ml_dtypes", "numpy", "scipy.stats", "torch")
 # Names of operators to use: faults that a tired programmer makes.
 OPERATORS = re.compile(
     r"core/(NumberReplacer|AddNot|ReplaceAndWithOr|ReplaceOrWithAnd|ReplaceTrueWithFalse"
@@ -94,56 +105,134 @@ def sampled(folder: str, size: int, seed: int, matching: str) -> list[Fault]:
     return [chance.choice(there) for there in chance.sample(places, min(size, len(places)))]
 
 
-def ordered_tests(copy: Path, module: str, tests: str) -> list[str]:
-    """Test files of a package, those that speak most of a module first."""
-    path = Path(module)
-    tree = ast.parse((ROOT / module).read_text())
-    defined = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    words = re.compile(rf"\b({'|'.join(map(re.escape, {path.stem, *defined}))})\b")
-    files = [p for p in (copy / tests).rglob("test_*.py")]
-    marks = {p: len(words.findall(p.read_text())) / (1 + p.stat().st_size) for p in files}
-    named = path.stem.strip("_")
-    files.sort(key=lambda p: (named not in p.stem, -marks[p], str(p)))
-    return [str(p.relative_to(copy)) for p in files]
+def enclosing(module: Path, line: int) -> str:
+    """The qualified name of the innermost function around a line, or nothing outside of all."""
+    name, first = "", 0
+
+    def visit(node: ast.AST, path: str) -> None:
+        nonlocal name, first
+        for child in ast.iter_child_nodes(node):
+            inner = path
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                inner = f"{path}{child.name}"
+                if not isinstance(child, ast.ClassDef):
+                    begin = min([child.lineno, *(d.lineno for d in child.decorator_list)])
+                    if begin <= line <= (child.end_lineno or 0) and begin >= first:
+                        name, first = inner, begin
+                    inner += ".<locals>"
+                inner += "."
+            visit(child, inner)
+
+    visit(ast.parse(module.read_text()), "")
+    return name
 
 
-def failing(copy: Path, files: list[str], timeout: float | None) -> str:
-    """The first test file of a copy that fails, or nothing."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    settings = {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    settings |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    run = subprocess.run(
-        [*command, "-m", "not slow", *files],
-        cwd=copy,
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-    named = re.search(r"^(?:FAILED|ERROR) (\S+?\.py)", run.stdout, re.MULTILINE)
-    return "" if run.returncode == 0 else named[1] if named else files[0]
+class Calls:
+    """Which tests call which functions."""
+
+    def __init__(self, files: list[Path]) -> None:
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        self.tests = sorted(lines, key=lambda test: test["seconds"])
+
+    def near(self, module: str, function: str, seconds: float) -> list[list[str]]:
+        """Groups of tests that may notice a change of a function, the likeliest first.
+
+        Tests that call the function come first, and of those the ones that call little else. A
+        first group takes a tenth of the seconds. All tests, where none calls anything there.
+        """
+        place = f"{module}:{function}"
+        ranked = []
+        for test in self.tests:
+            called = place in test["calls"]
+            if called or test["process"] or any(c.startswith(module) for c in test["calls"]):
+                ranked.append((not called, len(test["calls"]) * (1 + test["seconds"]), test))
+        ranked.sort(key=lambda each: each[:2])
+        groups: list[list[str]] = [[], []]
+        used = 0.0
+        for test in [each[2] for each in ranked] or self.tests:
+            used += test["seconds"]
+            if used < seconds:
+                groups[used > seconds / 10].append(test["test"])
+        return [group for group in groups if group]
 
 
-@cache
-def passes(copy: Path, file: str) -> bool:
-    """Whether a test file passes without a fault."""
-    return not failing(copy, [file], None)
+class Chosen:
+    """Lets pytest run chosen tests, or files of them, alone, in their order."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.rank = {name: i for i, name in enumerate(names)}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        def rank(item: pytest.Item) -> int | None:
+            return self.rank.get(item.nodeid, self.rank.get(item.nodeid.partition("::")[0]))
+
+        items[:] = sorted((item for item in items if rank(item) is not None), key=rank)
 
 
-def noticed(copy: Path, fault: Fault, files: list[str], timeout: float) -> bool:
-    """Report whether the tests notice a fault, and the line that it makes."""
+def failing(copy: Path, tests: list[str], timeout: float) -> str:
+    """The first test of a copy that fails, or nothing; "time" where they run out of it.
+
+    They run in a child of this process, which has what takes longest to import.
+    """
+    with tempfile.NamedTemporaryFile("r") as output:
+        child = os.fork()
+        if not child:
+            descriptor = os.open(output.name, os.O_WRONLY)
+            os.dup2(descriptor, 1)
+            os.dup2(descriptor, 2)
+            os.setsid()
+            os.chdir(copy)
+            os.environ.update(PYTHONPATH=str(copy / "src"), PYTHONDONTWRITEBYTECODE="1")
+            sys.path.insert(0, str(copy / "src"))
+            sys.dont_write_bytecode = True
+            files = list(dict.fromkeys(name.partition("::")[0] for name in tests))
+            command = ["-x", "-q", "-p", "no:cacheprovider", "-n0", "-m", "not slow", *files]
+            try:
+                code = int(pytest.main(command, plugins=[Chosen(tests)]))
+            except BaseException:  # what a fault does to the import of a plugin
+                traceback.print_exc()
+                code = 1
+            sys.stdout.flush()
+            os._exit(code)
+        until = time.monotonic() + timeout
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > until:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return "time"
+            time.sleep(0.05)
+        named = re.search(r"^(?:FAILED|ERROR) (.+?\.py(?:::.*?)?)(?: - |$)", output.read(), re.M)
+        return "" if os.waitstatus_to_exitcode(ended[1]) == 0 else named[1] if named else tests[0]
+
+
+def noticed(copy: Path, fault: Fault, groups: list[list[str]], timeout: float) -> tuple[str, str]:
+    """The test that notices a fault, or nothing, and the line that the fault makes."""
     with use_mutation(copy / fault.module, get_operator(fault.operator)(), fault.occurrence) as two:
         before, after = (code.splitlines() for code in two)
         line = next(new.strip() for old, new in zip(before, after, strict=False) if old != new)
-        try:
-            failed = failing(copy, files, timeout)
-        except subprocess.TimeoutExpired:
-            failed, line = "time", line + "   (ran out of time)"
-    if failed.endswith(".py") and not passes(copy, failed):
-        sys.exit(f"{failed} fails without a fault")
-    outcome = "noticed" if failed else "SURVIVED"
-    print(f"  {outcome:8}  {fault.module}:{fault.line}  {line}", flush=True)
-    return bool(failed)
+        return next(filter(None, (failing(copy, group, timeout) for group in groups)), ""), line
+
+
+def learn(copy: Path, folder: str, kept: Path) -> Path:
+    """The file with the functions that each test of a folder calls, made if it is not there."""
+    file = kept / f"{folder.replace('/', '-')}.jsonl"
+    if not file.exists():
+        print(f"running {folder} once", flush=True)
+        path = os.pathsep.join([str(copy / "src"), str(copy / "tools")])
+        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
+        command += ["-p", "covering", "--covering", str(file.with_suffix(".part"))]
+        command += ["-m", "not slow", folder]
+        subprocess.run(command, cwd=copy, env=os.environ | {"PYTHONPATH": path}, check=True)
+        file.with_suffix(".part").rename(file)
+    return file
+
+
+def recorded(path: Path | None) -> dict[Fault, bool]:
+    """Faults whose outcome a file has."""
+    if path is None or not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return {Fault(*line["fault"]): bool(line["failed"]) for line in lines}
 
 
 def main() -> None:
@@ -151,21 +240,47 @@ def main() -> None:
     parser.add_argument("packages", nargs="*", help=f"of {', '.join(PACKAGES)}; all by default")
     parser.add_argument("--sample", type=int, default=10, help="faults per package")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--files", type=int, help="test files for each fault; all by default")
-    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one fault")
     parser.add_argument("--matching", default="", help="expression that paths of modules match")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="of tests for one fault, at most"
+    )
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one fault")
+    parser.add_argument("--calls", type=Path, help="folder that keeps what tests call")
+    parser.add_argument("--record", type=Path, help="file to which outcomes are appended")
     options = parser.parse_args()
+    for name in SLOW_IMPORTS:
+        importlib.import_module(name)
+    before = recorded(options.record)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         ignored = shutil.ignore_patterns("__pycache__", ".*", "site", "results")
         copy = Path(shutil.copytree(ROOT, Path(folder) / "tree", ignore=ignored))
+        kept = options.calls or Path(folder)
+        kept.mkdir(parents=True, exist_ok=True)
         for package in options.packages or PACKAGES:
-            sources, tests = PACKAGES[package]
+            sources, *tests = PACKAGES[package]
             sample = sampled(sources, options.sample, options.seed, options.matching)
+            calls = Calls([learn(copy, each, kept.absolute()) for each in tests])
             print(f"{package}: {len(sample)} faults of seed {options.seed}", flush=True)
-            found = 0
+            found, noticing = 0, {"", "time"}
             for fault in sample:
-                files = ordered_tests(copy, fault.module, tests)[: options.files]
-                found += noticed(copy, fault, files, options.timeout)
+                if fault in before:
+                    found += before[fault]
+                    continue
+                function = enclosing(ROOT / fault.module, fault.line)
+                near = calls.near(fault.module, function, options.seconds)
+                failed, line = noticed(copy, fault, near, options.timeout)
+                found += bool(failed)
+                noticing.add(failed)
+                outcome = "noticed" if failed else "SURVIVED"
+                late = "   (ran out of time)" if failed == "time" else ""
+                print(f"  {outcome:8}  {fault.module}:{fault.line}  {line}{late}", flush=True)
+                if options.record:
+                    entry = {"package": package, "seed": options.seed, "fault": fault}
+                    with options.record.open("a") as file:
+                        file.write(json.dumps(entry | {"line": line, "failed": failed}) + "\n")
+            again = sorted(noticing - {"", "time"})
+            if again and (wrong := failing(copy, again, options.timeout)):
+                sys.exit(f"{wrong} fails without a fault")
             print(f"{package}: {found} of {len(sample)} noticed", flush=True)
 
 

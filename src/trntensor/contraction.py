@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trntensor._arguments import check_operands, read_arguments
 from trntensor._library import LIBRARY
 from trntensor._precision import (
     Precision,
@@ -19,14 +20,7 @@ from trntensor._precision import (
 )
 from trntensor._subscripts import pointed
 from trntensor._traced import traced
-from trntensor.plan import (
-    PLANS,
-    ContractionPlan,
-    check_operands,
-    make_plan,
-    plan_key,
-    read_arguments,
-)
+from trntensor.plan import PLANS, ContractionPlan, make_plan, plan_key
 
 __all__ = ["einsum", "multi_einsum"]
 

@@ -20,11 +20,12 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trntensor._arguments import check_operands, read_arguments
 from trntensor._memory import Slices
 from trntensor._precision import Precision
 from trntensor._program import Program
 from trntensor._subscripts import Equation, parse, sizes_of
-from trntensor.plan import check_operands, make_plan, read_arguments
+from trntensor.plan import make_plan
 
 __all__ = ["ShardedTensor", "einsum_over_ranks", "gather", "scatter", "shard_boundaries"]
 

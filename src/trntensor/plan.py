@@ -16,16 +16,17 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
-from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.hardware import CORES, TILE
 from trnsci.core.plan import Cost, Plan
+from trntensor._arguments import check_operands, read_arguments
 from trntensor._dispatch import contracted, lowered, moved
 from trntensor._library import LIBRARY
 from trntensor._pairs import Groups, groups_of
 from trntensor._paths import Minimize, Path, greedy_path, pair_flops
 from trntensor._precision import Precision, checked_precision, with_precision
 from trntensor._program import Program, make_program
-from trntensor._subscripts import Equation, from_sublists, parse, pointed, sizes_of
+from trntensor._subscripts import Equation, parse, sizes_of
 
 __all__ = [
     "ContractionPlan",
@@ -430,49 +431,6 @@ def estimate_flops(subscripts: str | Tensor, *operands: Any) -> int:
     text, tensors = read_arguments("estimate_flops", subscripts, operands)
     equation = parse("estimate_flops", text, tuple(x.ndim for x in tensors))
     return prod(sizes_of("estimate_flops", equation, [x.shape for x in tensors]).values())
-
-
-# -- arguments -------------------------------------------------------------------------------------
-
-
-def read_arguments(
-    function: str, subscripts: Any, operands: Sequence[Any]
-) -> tuple[str, Sequence[Any]]:
-    """Return subscripts and operands of any form of call."""
-    if isinstance(subscripts, str):
-        if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
-            operands = operands[0]
-        return subscripts, operands
-    return from_sublists(function, (subscripts, *operands))
-
-
-def check_operands(function: str, text: str, tensors: Sequence[Any]) -> None:
-    """Raise unless the operands are tensors of one dtype on one device."""
-    if not tensors:
-        raise ShapeError(pointed(f"{function}: there must be at least one operand, got none", text))
-    first = tensors[0]
-    for number, x in enumerate(tensors):
-        if not isinstance(x, Tensor):
-            kind = type(x).__name__
-            message = f"{function}: operand {number} must be a torch.Tensor, got {kind}"
-            raise DTypeError(pointed(message, text, _term(text, number)))
-        for name, error in (("dtype", DTypeError), ("device", DeviceError)):
-            own, wanted = getattr(x, name), getattr(first, name)
-            if own != wanted:
-                message = (
-                    f"{function}: operands must have one {name}, got {wanted} in operand 0 and "
-                    f"{own} in operand {number}"
-                )
-                raise error(pointed(message, text, _term(text, number)))
-
-
-def _term(text: str, number: int) -> list[int]:
-    """Return where the term of an operand stands."""
-    terms = text.partition("->")[0].split(",")
-    if number >= len(terms):
-        return []
-    start = sum(len(term) + 1 for term in terms[:number])
-    return [start + i for i, sign in enumerate(terms[number]) if sign != " "]
 
 
 # -- names that other code imports -----------------------------------------------------------------

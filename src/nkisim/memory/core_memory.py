@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
-from weakref import ref
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class SharedHbm:
     def __init__(self, follow: Callable[..., Sharing]) -> None:
         self.follow = follow
         self._allocations: list[Allocation] = []
-        self._private: dict[int, list[ref[Allocation]]] = {}
+        self._private: dict[int, list[Allocation]] = {}
 
     def allocate(self, number: int, made: Allocation, *, values: bool) -> Allocation:
         """Return the ``number``-th shared tensor; the first core to ask makes it."""
@@ -62,17 +61,20 @@ class SharedHbm:
         return known
 
     def keep_private(self, memory: CoreMemory, made: Allocation) -> None:
-        """Note a tensor of one core, of which the other has one of its own."""
-        self._private.setdefault(id(memory), []).append(ref(made))
+        """Note a tensor of one core, of which the other has one of its own.
+
+        It is kept to the end of the run: the other core may ask when this one has ended.
+        """
+        self._private.setdefault(id(memory), []).append(made)
 
     def twin_of(self, made: Allocation) -> Allocation | None:
         """Return the other core's own tensor of the same line and shape, None if there is none."""
         for memory, kept in self._private.items():
-            number = next((i for i, found in enumerate(kept) if found() is made), None)
+            number = next((i for i, found in enumerate(kept) if found is made), None)
             if number is None:
                 continue
             for other, theirs in self._private.items():
-                twin = theirs[number]() if other != memory and number < len(theirs) else None
+                twin = theirs[number] if other != memory and number < len(theirs) else None
                 if twin is not None and (twin.line, twin.shape) == (made.line, made.shape):
                     return twin
         return None

@@ -340,7 +340,8 @@ def accumulated(flags: list[bool | None], codes: frozenset[str] = frozenset()) -
 def test_accumulation(flags, kept):
     values = [operand.values for operand in exact_operands()]
     want = sum(values[0].T @ values[k] for k in kept)
-    np.testing.assert_array_equal(accumulated(flags), want)
+    lost = frozenset({"W001"} if len(kept) < len(flags) else ())
+    np.testing.assert_array_equal(accumulated(flags, lost), want)
 
 
 def test_adding_to_nothing_is_found():

@@ -30,9 +30,9 @@ def slot_permutation(order: int) -> list[int]:
 def sweep_bound(order: int) -> int:
     """Return how many sweeps bring every matrix of an order to rounding errors, at most 10.
 
-    Random matrices need about ``log2(order) + 1`` sweeps; clustered and graded ones up to two more.
+    Random matrices need about ``log2(order) + 1``; those with few distinct eigenvalues three more.
     """
-    return min(10, 3 + max(1, math.ceil(math.log2(max(order, 2)))))
+    return 10 if order > 32 else 3 + max(1, math.ceil(math.log2(max(order, 2))))
 
 
 def packed_tables(order: int, copies: int) -> np.ndarray:

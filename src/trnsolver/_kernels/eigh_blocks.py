@@ -32,7 +32,7 @@ from trnsolver._kernels.block_matrix import (
     transpose_matrix,
     transposed_product,
 )
-from trnsolver._kernels.jacobi import Tournament, jacobi_round, tournament
+from trnsolver._kernels.jacobi import Tournament, decay_of, jacobi_round, tournament
 from trnsolver._kernels.symmetric import (
     LAST,
     diagonal_column,
@@ -68,10 +68,10 @@ def block_jacobi_eigh(
     w = nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm)
     v = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
     rest = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
-    game = tournament(tables)
     width, blocks = tables.shape[0], len(moves) // 2
     order = width * blocks
     rounds = len(moves) - 1
+    game = tournament(tables, decay_of(sweeps, rounds * blocks * (width - 1)))
     stationary = nl.ndarray((width, blocks, 2, width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=stationary, value=0.0)
     for q in range(batch):
@@ -80,6 +80,7 @@ def block_jacobi_eigh(
         t = new_matrix(width, blocks, order)
         x = new_matrix(width, blocks, order)
         load_symmetric(d, a, q)
+        nisa.memset(dst=game.damping, value=1.0)
         scale, inverse = exponent_scale(largest_of(d))
         scale_matrix(d, inverse)
         nisa.memset(dst=vt, value=0.0)

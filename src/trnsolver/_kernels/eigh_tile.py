@@ -20,7 +20,7 @@ from __future__ import annotations
 from trnsci.core.gemm_tiles import Tile, transpose_tile
 from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
-from trnsolver._kernels.jacobi import jacobi_round, tournament
+from trnsolver._kernels.jacobi import decay_of, jacobi_round, tournament
 from trnsolver._kernels.symmetric import (
     LAST,
     belonging,
@@ -60,13 +60,14 @@ def jacobi_eigh(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile]:
     w = nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm)
     v = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
     rest = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
-    game = tournament(tables)
+    game = tournament(tables, decay_of(sweeps, order - 1))
     copies = slots // order
     mine = belonging(order, copies)
     for first in range(0, batch, copies):
         dw = nl.ndarray((slots, 2 * slots), dtype=nl.float32, buffer=nl.sbuf)
         count = min(copies, batch - first)
         load_tile(dw, a, first, count, order)
+        nisa.memset(dst=game.damping, value=1.0)
         scale, inverse = exponent_scale(largest_entries(dw[0:slots, 0:slots], mine))
         nisa.tensor_scalar(
             dst=dw[0:slots, 0:slots],

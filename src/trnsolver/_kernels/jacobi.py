@@ -11,15 +11,18 @@ the same program whatever came before, so that the rounds of all sweeps are one 
 Angles are computed on all partitions at once, a slot each. With e = d_pp - d_qq and f = 2 d_pq,
 which the two slots of a pair get from one sum and hold in the same bits,
 
-    h = sqrt(e^2 + f^2),  t = -sign(e) f / (|e| + h),  c = 1 / sqrt(1 + t^2),  s = t c,
+    h = sqrt(e^2 + f^2 + g),  t = -sign(e) f / (|e| + h),  c = 1 / sqrt(1 + t^2),  s = t c,
 
-no angle above 45 degrees. The engine's root is followed by a step of Newton's method, so that c and
-s belong to a rotation to the last bit however coarse the tables of the engine are.
+no angle above 45 degrees. Damping g begins as 1 and becomes nothing during the sweeps. Without it,
+rows of equal eigenvalues turn by large angles at every meeting, which brings back what was zero
+between them and others: order 64 with four eigenvalues then takes twelve sweeps, with it eight.
+
+The engine's root is followed by a step of Newton's method, so that c and s belong to a rotation to
+the last bit however coarse the tables of the engine are.
 
 Layout   slots on partitions; D and W side by side, (slots, 2 * slots), slots even and at most 128
-Limits   entries of D at most about 1 in size, so that their squares are numbers; a pair in which
-         both e and f are below 2^-57 keeps its place
-Cost     4 products, 2 copies and 17 Vector and Scalar instructions, of which 5 are of 128 columns
+Limits   entries of D at most about 1 in size, so that their squares are numbers
+Cost     4 products, 2 copies and 18 Vector and Scalar instructions, of which 5 are of 128 columns
 Lever    the Tensor engine rotates and permutes at once; nothing is addressed by an index
 """
 
@@ -30,10 +33,10 @@ from typing import NamedTuple
 from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nisa, nki, nl
 
-__all__ = ["Tournament", "jacobi_round", "rotate_pairs_kernel", "tournament"]
+__all__ = ["Tournament", "decay_of", "jacobi_round", "rotate_pairs_kernel", "tournament"]
 
 LEAST_SQUARE = 2.0**-115
-"""Added to h^2: the root of the Scalar engine is defined from 2^-116 on."""
+"""Least damping: the root of the Scalar engine is defined from 2^-116 on."""
 
 
 class Tournament(NamedTuple):
@@ -41,25 +44,36 @@ class Tournament(NamedTuple):
 
     Attributes:
         tables: The constants of ``packed_tables``, (slots, 4, slots).
-        least: A column of ``LEAST_SQUARE``.
+        damping: A column with g, at least ``LEAST_SQUARE``.
+        decay: By what g is multiplied after each round.
         one: A column of ones.
     """
 
     tables: Tile
-    least: Tile
+    damping: Tile
+    decay: float
     one: Tile
 
 
-def tournament(tables: Tile) -> Tournament:
-    """Return the constants of a tournament, with its tables brought from HBM."""
+def decay_of(sweeps: int, rounds: int) -> float:
+    """Return by what damping decays in a round, for so many sweeps of so many rounds.
+
+    A factor of 2^-4.2 for each of ten sweeps; fewer sweeps reach 2^-46 two before the last.
+    """
+    bits = max(4.2, 46.0 / max(1, sweeps - 2))
+    return 2.0 ** (-bits / rounds)
+
+
+def tournament(tables: Tile, decay: float) -> Tournament:
+    """Return the constants of a tournament, its tables brought from HBM, and no damping yet."""
     slots = tables.shape[0]
     here = nl.ndarray(tables.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=here, src=tables)
-    least = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=least, value=LEAST_SQUARE)
+    damping = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=damping, value=LEAST_SQUARE)
     one = nl.ndarray((slots, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=one, value=1.0)
-    return Tournament(here, least, one)
+    return Tournament(here, damping, decay, one)
 
 
 def jacobi_round(dw: Tile, game: Tournament) -> None:
@@ -75,6 +89,15 @@ def jacobi_round(dw: Tile, game: Tournament) -> None:
     nisa.nc_matmul(dst=rotated[0:n, 0:n], stationary=g, moving=dg)
     nisa.nc_matmul(dst=rotated[0:n, n : 2 * n], stationary=g, moving=dw[0:n, n : 2 * n])
     nisa.tensor_copy(dst=dw, src=rotated)
+    if game.decay < 1.0:
+        nisa.tensor_scalar(
+            dst=game.damping,
+            data=game.damping,
+            op0=nl.multiply,
+            operand0=game.decay,
+            op1=nl.maximum,
+            operand1=LEAST_SQUARE,
+        )
 
 
 def round_matrix(dw: Tile, game: Tournament) -> Tile:
@@ -103,7 +126,7 @@ def angles(dw: Tile, game: Tournament) -> tuple[Tile, Tile]:
     h = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=squares, data1=ef, data2=ef, op=nl.multiply)
     nisa.tensor_tensor(dst=h, data1=squares[0:n, 0:1], data2=squares[0:n, 1:2], op=nl.add)
-    nisa.activation(dst=h, op=nl.sqrt, data=h, bias=game.least)
+    nisa.activation(dst=h, op=nl.sqrt, data=h, bias=game.damping)
     quotient = nl.ndarray((n, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=quotient, data=e, op0=nl.abs, operand0=0.0, op1=nl.add, operand1=h)
     nisa.reciprocal(dst=quotient, data=quotient)

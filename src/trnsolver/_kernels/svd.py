@@ -61,7 +61,8 @@ def jacobi_svd(a: Tile, tables: Tile, sweeps: int, ordered: bool) -> tuple[Tile,
     values = nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm)
     vh = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
     rest = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
-    game = tournament(tables)
+    # Small columns would be damped as if they were equal.
+    game = tournament(tables, 1.0)
     tiles = (m + TILE - 1) // TILE
     for q in range(batch):
         columns = nl.ndarray((order, tiles * TILE), dtype=nl.float32, buffer=nl.sbuf)

@@ -96,6 +96,30 @@ def test_spectra(name):
     assert diagonalises(a, w[0], v[0])
 
 
+FEW_VALUES = {
+    "reflection": (1.0, -1.0),
+    "four values": (1.0, 1.5, 2.0, -3.0),
+    "two of them near": (1.0, 1.0 + 1e-6, 2.0, -3.0),
+}
+
+
+@pytest.mark.parametrize("name", FEW_VALUES)
+def test_few_distinct_eigenvalues_take_no_more_sweeps(name):
+    a = with_spectrum(np.sort(np.resize(FEW_VALUES[name], 40)))
+    w, v, rest = eigh("gen3", a)
+    assert rest[0, 0] <= 4 * EPS * 40
+    assert diagonalises(a, w[0], v[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [64, 128, 130])
+@pytest.mark.parametrize("name", FEW_VALUES)
+def test_few_distinct_eigenvalues_of_large_matrices(name, n):
+    a = with_spectrum(np.sort(np.resize(FEW_VALUES[name], n)))
+    w, v = _launches.eigh(Launcher("simulator"), torch.from_numpy(a)[None], 10)
+    assert diagonalises(a, w[0].numpy(), v[0].numpy())
+
+
 def wilkinson(n):
     a = np.diag(abs(np.arange(n) - (n - 1) / 2)) + np.eye(n, k=1) + np.eye(n, k=-1)
     return a.astype(np.float32)

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from nkisim.diagnostics.syntax import parsed
+
 __all__ = [
     "Place",
     "assigned_name",
@@ -91,9 +93,8 @@ def assigned_name(file: str, line: int) -> str:
 
 @lru_cache(maxsize=64)
 def _assigned(source: str) -> dict[int, str]:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    tree = parsed(source)
+    if tree is None:
         return {}
     found: dict[int, str] = {}
     for node in ast.walk(tree):
@@ -205,9 +206,8 @@ def _loops_of(file: str) -> _Loops:
 @lru_cache(maxsize=64)
 def _loops(source: str) -> _Loops:
     """List header, first body line, last line and target name of every simple ``for``."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+    tree = parsed(source)
+    if tree is None:
         return ()
     found = [
         (node.lineno, node.body[0].lineno, node.end_lineno or node.lineno, node.target.id)

@@ -13,6 +13,8 @@ import re
 import tokenize
 from functools import lru_cache
 
+from nkisim.diagnostics.syntax import parsed
+
 __all__ = ["Comment", "comments_of", "silencing_line"]
 
 Comment = tuple[int, tuple[str, ...]]
@@ -73,9 +75,8 @@ def _by_line(text: str) -> dict[int, list[Comment]]:
 
 def _statements(text: str) -> dict[int, range]:
     """Return the lines of the statement, or of the head of the block, that each line is in."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+    tree = parsed(text)
+    if tree is None:
         return {}
     spans: dict[int, range] = {}
     for node in ast.walk(tree):

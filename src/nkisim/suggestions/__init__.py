@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nkisim.diagnostics import Finding, Rewrite
+from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.suggestions.calls import CALL_MENDS
 from nkisim.suggestions.memory import MEMORY_MENDS
 from nkisim.suggestions.operands import OPERAND_MENDS
@@ -34,7 +35,8 @@ def suggestion(finding: Finding) -> Rewrite | None:
     if mend is None or case is None:
         return None
     try:
-        return mend(case)
+        with SYNTAX_LOCK:
+            return mend(case)
     except Exception:
         # Code that no mend was written for; a finding without one is better than none.
         return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from nkisim.diagnostics import Fact, Finding, Rewrite
+from nkisim.diagnostics.syntax import parsed
 from nkisim.spec import INSTRUCTIONS
 
 __all__ = ["Case", "Simple", "case_of"]
@@ -213,10 +214,7 @@ _LANGUAGE = {
 
 @lru_cache(maxsize=32)
 def _tree(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
+    return parsed(text)
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, TypeAlias
 
+from nkisim.diagnostics.syntax import parsed
+
 __all__ = ["Definition", "Tree", "definition_line", "definition_of", "read_tree"]
 
 _READ: dict[str, tuple[list[str], Tree | None]] = {}
@@ -105,9 +107,10 @@ def read_tree(file: str) -> Tree | None:
         return known[1]
     tree: Tree | None = None
     if lines:
+        module = parsed("".join(lines))
         try:
-            tree = Tree(file, ast.parse("".join(lines)))
-        except (SyntaxError, ValueError, RecursionError):
+            tree = None if module is None else Tree(file, module)
+        except RecursionError:
             tree = None
         # linecache gives the same list until the file is read again.
         _READ[file] = (lines, tree)

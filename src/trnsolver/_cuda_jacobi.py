@@ -115,9 +115,12 @@ extern "C" __global__ void jacobi_eigh(
                 int x, y;
                 players(i, round, count, &x, &y);
                 REAL t, f = d[x * row + y];
-                if (fabs(f) > small) *going = 1;
+                // Rounding errors are dropped and turn nothing: between equal eigenvalues the
+                // angles would be large, and there would be no end.
+                int turns = fabs(f) > small;
+                if (turns) *going = 1;
                 REAL e = d[y * row + y] - d[x * row + x];
-                rotation(e, 2 * f, (REAL)LEAST, &t, sine + i, ratio + i);
+                rotation(e, turns ? 2 * f : 0, (REAL)LEAST, &t, sine + i, ratio + i);
                 d[x * row + x] -= t * f;
                 d[y * row + y] += t * f;
                 d[x * row + y] = d[y * row + x] = 0;

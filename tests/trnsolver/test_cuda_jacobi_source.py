@@ -172,3 +172,13 @@ def test_refined_vectors_of_near_values_stay_orthogonal(spectrum):
     _, refined = module.refined_pairs(a, w, moved)
     x = refined.double()
     assert torch.linalg.matrix_norm(x.mT @ x - torch.eye(n), 2) <= n * eps
+
+
+@pytest.mark.parametrize("spectrum", ["graded", "clusters"])
+def test_equal_and_graded_eigenvalues_come_to_an_end(kernels, spectrum):
+    n = 40
+    values = np.logspace(0, -12, n) if spectrum == "graded" else np.arange(n) // 10.0
+    q, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((n, n)))
+    a, w, v, sweeps = eigh(kernels, ((q * values) @ q.T)[None])
+    assert sweeps[0] <= module.MOST_SWEEPS
+    assert_diagonalised(a[0], w[0], v[0])

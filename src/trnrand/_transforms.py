@@ -74,7 +74,7 @@ def beneath(
         batches: Whether it may put sizes in front of that of its result.
 
     Raises:
-        RuntimeError: ``vmap`` has ``randomness="error"``.
+        DerivativeError: ``vmap`` has ``randomness="error"``.
     """
     if not is_transformed():
         return draw(values, ())
@@ -107,7 +107,7 @@ def _beneath(
             return _beneath(function, generator, draw, inner, batches, front)
     randomness, size = interpreter.randomness(), interpreter.batch_size()
     if randomness == "error":
-        raise RuntimeError(
+        raise DerivativeError(
             f"{function}: called inside of torch.func.vmap with randomness='error'; give vmap "
             "randomness='same' or 'different', or draw outside of it"
         )

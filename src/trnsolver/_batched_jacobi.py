@@ -23,7 +23,7 @@ from trnsolver._refine import pair_correction
 __all__ = ["batched_eigh", "batched_svd", "refined_pairs", "source_of"]
 
 MOST_SWEEPS = 30
-"""Sweeps after which torch is asked; orders that fit take at most eleven, graded ones twice that."""
+"""Sweeps after which torch is asked; orders that fit take eleven, graded ones twice that."""
 
 _TYPES = {
     torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f"),

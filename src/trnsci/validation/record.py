@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from trnsci.core.errors import FlagError
+
 __all__ = [
     "HARDWARE",
     "Record",
@@ -81,16 +83,17 @@ class Record:
         """Return the record of a file's text.
 
         Raises:
-            ValueError: The text is no record of this format.
+            FlagError: The text is JSON, but no record of this format.
+            ValueError: It is no JSON.
         """
         content = json.loads(text)
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-            raise ValueError(f"no record of format {FORMAT}")
+            raise FlagError(f"no record of format {FORMAT}")
         names = {entry.name for entry in dataclasses.fields(cls)}
         if set(content) != names:
-            raise ValueError(f"other fields than a record has: {sorted(set(content) ^ names)}")
+            raise FlagError(f"other fields than a record has: {sorted(set(content) ^ names)}")
         if content["status"] not in ("passed", "failed"):
-            raise ValueError(f"a status of {content['status']!r}")
+            raise FlagError(f"a status of {content['status']!r}")
         content["values_on"] = tuple(content["values_on"])
         return cls(**content)
 

@@ -16,6 +16,7 @@ import torch
 import nkisim
 from trnsci.core.counters import counts
 from trnsci.core.environment import library_switch
+from trnsci.core.errors import KernelError
 from trnsci.core.evidence import Case, relative_error
 from trnsci.core.launch import SIMULATE
 from trnsci.core.provider import provider
@@ -59,7 +60,7 @@ class _Observer:
                     values = self.always or generation in self.values_on
                     self._checked(kernel, generation, arguments, values=values)
             if found.stopped:
-                raise RuntimeError(f"{self.kernel} stopped on {first}: {found.stopped}")
+                raise KernelError(f"{self.kernel} stopped on {first}: {found.stopped}")
             return found.outputs
 
         return run
@@ -81,13 +82,13 @@ def find_case(library: str, kernel: str) -> Case:
     """Return the case of a kernel.
 
     Raises:
-        LookupError: The library names none for it.
+        KernelError: The library names none for it.
     """
     cases: tuple[Case, ...] = import_module(f"{library}.evidence").CASES
     for case in cases:
         if case.kernel == kernel:
             return case
-    raise LookupError(f"{library}.evidence has no case for the kernel {kernel!r}")
+    raise KernelError(f"{library}.evidence has no case for the kernel {kernel!r}")
 
 
 def run_case(

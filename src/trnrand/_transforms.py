@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from trnsci.core.errors import DerivativeError
+
 if TYPE_CHECKING:
     from trnrand.generator import Generator
 

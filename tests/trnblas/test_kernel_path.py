@@ -324,7 +324,9 @@ class TestNkiFunctions:
         b.grad = None
         with trnblas.backend("pytorch"):
             trnblas.nki.nki_batched_pair_energy(b, occupied, virtual).backward()
-        assert torch.equal(ours, b.grad), "both differentiate the same torch function"
+        # Two sums of 24 and 16 terms of either sign on the way, by kernels or by torch.
+        limit = 8 * (24 + 16) * 2.0**-24 * float(b.grad.abs().max())
+        assert (ours - b.grad).abs().max() <= limit
 
     @pytest.mark.parametrize(
         ("call", "message"),

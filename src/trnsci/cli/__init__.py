@@ -1,4 +1,4 @@
-"""The command ``trnsci``: validate, status, kernels, doctor, bench.
+"""The command ``trnsci``: validate, status, kernels, doctor, bench, remote.
 
 Each command imports what it needs when it runs, so that ``trnsci --help`` needs no torch.
 """
@@ -10,6 +10,7 @@ import click
 from trnsci.cli.bench import bench
 from trnsci.cli.doctor import doctor
 from trnsci.cli.kernels import kernels
+from trnsci.cli.remote import remote
 from trnsci.cli.status import status
 from trnsci.cli.validate import validate
 
@@ -22,5 +23,5 @@ def main() -> None:
     """Scientific computing on AWS Trainium: evidence about the kernels, and help with a machine."""
 
 
-for command in (bench, doctor, kernels, status, validate):
+for command in (bench, doctor, kernels, remote, status, validate):
     main.add_command(command)

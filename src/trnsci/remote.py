@@ -1,0 +1,290 @@
+"""Runs on a Trainium instance from elsewhere: start it, run, fetch the records, stop it.
+
+The instance is reached through AWS Systems Manager (SSM), so it needs no open port; it must let SSM
+in, and hold a checkout and the Neuron SDK. It is stopped on every way out, also where it was
+running before: it is there for this alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import shlex
+import tarfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from trnsci.core.errors import BackendError
+from trnsci.validation.record import Record, write_record
+
+__all__ = ["BEGIN", "END", "Outcome", "Remote", "aws_errors", "clients", "unpacked"]
+
+BEGIN = "=====BEGIN TRNSCI RECORDS====="
+END = "=====END TRNSCI RECORDS====="
+
+POLL_S = 5.0
+LOG_BYTES = 20_000
+"""How much of the end of a run's output is shown: SSM keeps the first 24,000 characters alone."""
+_STOP_ATTEMPTS = 3
+_RUNNING = ("Pending", "InProgress", "Delayed", "Cancelling")
+_FINISHED = ("Success", "Failed")
+
+_RUN = """\
+cd {directory} || exit 1
+: > {marker}
+status=0
+PYTHON={python} scripts/run_neuron_tests.sh > {marker}.log 2>&1 || status=$?
+tail -c {log_bytes} {marker}.log
+exit "$status"
+"""
+# What was there before the run is no evidence of the run.
+_FETCH = """\
+cd {directory}/src/trnsci/validation/hardware || exit 1
+echo '{begin}'
+find . -name '*.json' -newer {marker} | tar -cf - -T - | gzip -9 | base64
+echo '{end}'
+rm -f {marker} {marker}.log
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run on an instance came to.
+
+    Attributes:
+        passed: Whether its tests and all of its records passed.
+        records: What it found out about each kernel.
+        paths: Where they were written.
+    """
+
+    passed: bool
+    records: tuple[Record, ...]
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remote:
+    """One Trainium instance, through two clients of boto3.
+
+    Attributes:
+        ec2: Client that starts and stops instances.
+        ssm: Client that runs commands on them.
+        tag: Key and value of the tag that exactly one Trainium instance has.
+        directory: The checkout on the instance.
+        python: Interpreter on the instance that has the Neuron SDK.
+        timeout_s: How long starting, and then running, may take.
+        say: Called with each line that a user wants to see.
+        sleep, clock: Stand for those of ``time`` in tests.
+    """
+
+    ec2: Any
+    ssm: Any
+    tag: tuple[str, str]
+    directory: str
+    python: str = "python"
+    timeout_s: float = 7200.0
+    say: Callable[[str], None] = print
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self, folder: Path) -> Outcome:
+        """Run every kernel on the instance and write the records into ``folder``.
+
+        Raises:
+            BackendError: There is not one such instance, it does not answer in time, or what it
+                sends back are no records: then nothing was written. It is stopped by then.
+        """
+        instance, state = self._instance()
+        try:
+            self._start(instance, state)
+            marker = f"/tmp/trnsci-{uuid4().hex}"
+            places = {"directory": shlex.quote(self.directory), "marker": marker}
+            script = _RUN.format(**places, python=shlex.quote(self.python), log_bytes=LOG_BYTES)
+            self.say(f"running scripts/run_neuron_tests.sh in {self.directory}")
+            passed, printed = self._command(instance, script)
+            self.say(printed)
+            script = _FETCH.format(**places, begin=BEGIN, end=END)
+            _, printed = self._command(instance, script)
+            records = unpacked(printed)
+            if not records:
+                raise BackendError("the run wrote no record; its output above says why")
+            paths = tuple(write_record(record, folder) for record in records)
+        finally:
+            self._stop(instance)
+        return Outcome(passed and all(r.status == "passed" for r in records), records, paths)
+
+    def _instance(self) -> tuple[str, str]:
+        """Return the identifier and the state of the one instance."""
+        key, value = self.tag
+        alive = ["pending", "running", "stopping", "stopped"]
+        request: dict[str, Any] = {
+            "Filters": [
+                {"Name": f"tag:{key}", "Values": [value]},
+                {"Name": "instance-state-name", "Values": alive},
+            ]
+        }
+        found = []
+        while True:
+            page = self.ec2.describe_instances(**request)
+            for reservation in page["Reservations"]:
+                found += [
+                    (entry["InstanceId"], entry["State"]["Name"])
+                    for entry in reservation["Instances"]
+                    if entry["InstanceType"].startswith("trn")
+                ]
+            if not page.get("NextToken"):
+                break
+            request["NextToken"] = page["NextToken"]
+        if len(found) != 1:
+            names = ", ".join(name for name, _ in found)
+            got = f"{len(found)} ({names})" if found else "none"
+            raise BackendError(
+                f"one Trainium instance with the tag {key}={value} needed, got {got}"
+            )
+        return found[0]
+
+    def _start(self, instance: str, state: str) -> None:
+        """Return when the instance takes commands."""
+        if state == "stopping":
+            self.say(f"waiting until {instance} has stopped")
+            self.ec2.get_waiter("instance_stopped").wait(InstanceIds=[instance])
+        self.say(f"starting {instance}")
+        self.ec2.start_instances(InstanceIds=[instance])
+        wanted = [{"Key": "InstanceIds", "Values": [instance]}]
+        for _ in self._polls(f"{instance} takes no commands through SSM"):
+            known = self.ssm.describe_instance_information(Filters=wanted)
+            if any(e["PingStatus"] == "Online" for e in known["InstanceInformationList"]):
+                return
+
+    def _command(self, instance: str, script: str) -> tuple[bool, str]:
+        """Run a shell script on the instance; return whether it ended with 0, and its output."""
+        sent = self.ssm.send_command(
+            InstanceIds=[instance],
+            DocumentName="AWS-RunShellScript",
+            Parameters={
+                "commands": script.splitlines(),
+                "executionTimeout": [str(int(self.timeout_s))],
+            },
+        )
+        name = sent["Command"]["CommandId"]
+        for _ in self._polls(f"the command {name} did not end"):
+            try:
+                seen = self.ssm.get_command_invocation(CommandId=name, InstanceId=instance)
+            except Exception as error:
+                if _code(error) != "InvocationDoesNotExist":
+                    raise
+                continue  # it takes SSM a moment to know its own command
+            if seen["Status"] in _RUNNING:
+                continue
+            if seen["Status"] not in _FINISHED:
+                raise BackendError(f"the command {name} ended as {seen['Status']}")
+            printed = seen["StandardOutputContent"] + seen["StandardErrorContent"]
+            return seen["Status"] == "Success", printed.rstrip("\n")
+        raise AssertionError  # the polls end by raising
+
+    def _polls(self, otherwise: str) -> Iterator[None]:
+        """Yield every few seconds until the time is up, then raise."""
+        end = self.clock() + self.timeout_s
+        while self.clock() < end:
+            yield
+            self.sleep(POLL_S)
+        raise BackendError(f"{otherwise} within {self.timeout_s:g} s")
+
+    def _stop(self, instance: str) -> None:
+        """Stop the instance; neither an error nor a second Ctrl-C is a reason to leave it on."""
+        interrupted: KeyboardInterrupt | None = None
+        why: Exception | None = None
+        for _ in range(_STOP_ATTEMPTS):
+            try:
+                if why is not None:
+                    self.sleep(POLL_S)
+                self.ec2.stop_instances(InstanceIds=[instance])
+            except KeyboardInterrupt as error:
+                interrupted = error
+            except Exception as error:
+                why = error
+            else:
+                self.say(f"stopped {instance}")
+                if interrupted is not None:
+                    raise interrupted
+                return
+        raise BackendError(
+            f"{instance} is still on and costs money: {why or 'interrupted'}. "
+            f"Stop it: aws ec2 stop-instances --instance-ids {instance}"
+        )
+
+
+def unpacked(printed: str) -> tuple[Record, ...]:
+    """Return the records of an archive between its marker lines.
+
+    Raises:
+        BackendError: There is no archive, it is cut off, or something in it is no record.
+    """
+    _, begun, rest = printed.partition(BEGIN)
+    if not begun:
+        raise BackendError(f"the instance sent no archive of records, but: {printed[-500:]!r}")
+    text, ended, _ = rest.partition(END)
+    if not ended:
+        raise BackendError(
+            f"the archive of records is cut off after {len(text)} characters: SSM keeps 24,000"
+        )
+    try:
+        content = base64.b64decode("".join(text.split()), validate=True)
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+            files = {m.name.removeprefix("./"): archive.extractfile(m) for m in archive}
+            texts = {name: file.read().decode() for name, file in files.items() if file}
+    except (binascii.Error, tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+        raise BackendError(f"the archive of records is damaged: {error}") from error
+    return tuple(_record(name, texts[name]) for name in sorted(texts))
+
+
+def clients() -> tuple[Any, Any]:
+    """Return the clients of EC2 and SSM for the profile and region of the environment.
+
+    Raises:
+        BackendError: boto3 is missing, or the environment names no region or no such profile.
+    """
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError
+    except ImportError as error:
+        raise BackendError(
+            "boto3 is not installed; in the checkout: pip install '.[remote]'"
+        ) from error
+    try:
+        session = boto3.session.Session()
+        return session.client("ec2"), session.client("ssm")
+    except BotoCoreError as error:
+        raise BackendError(f"{error} (see AWS_PROFILE and AWS_DEFAULT_REGION)") from error
+
+
+def aws_errors() -> tuple[type[Exception], ...]:
+    """Return what boto3's clients raise; nothing where it is not installed."""
+    try:
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        return ()
+    return (BotoCoreError, ClientError)
+
+
+def _record(name: str, text: str) -> Record:
+    try:
+        record = Record.from_json(text)
+    except (ValueError, TypeError) as error:
+        raise BackendError(f"the instance sent {name}, which is no record: {error}") from error
+    # The file is written under what the record says: that must not be a way out of the folder.
+    if "/" in name or name != f"{record.library}.{record.kernel}.json":
+        raise BackendError(f"{name} is the record of {record.library}.{record.kernel}")
+    return record
+
+
+def _code(error: Exception) -> str:
+    """Return AWS's name of an error, without a need for botocore to be there."""
+    response = getattr(error, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))

@@ -31,6 +31,8 @@ END = "=====END TRNSCI RECORDS====="
 POLL_S = 5.0
 LOG_BYTES = 20_000
 """How much of the end of a run's output is shown: SSM keeps the first 24,000 characters alone."""
+SCRATCH = "/tmp"
+"""Where the instance keeps a run's output until its records are fetched."""
 _STOP_ATTEMPTS = 3
 _RUNNING = ("Pending", "InProgress", "Delayed", "Cancelling")
 _FINISHED = ("Success", "Failed")
@@ -103,8 +105,8 @@ class Remote:
         instance, state = self._instance()
         try:
             self._start(instance, state)
-            marker = f"/tmp/trnsci-{uuid4().hex}"
-            places = {"directory": shlex.quote(self.directory), "marker": marker}
+            marker = f"{SCRATCH}/trnsci-{uuid4().hex}"
+            places = {"directory": shlex.quote(self.directory), "marker": shlex.quote(marker)}
             script = _RUN.format(**places, python=shlex.quote(self.python), log_bytes=LOG_BYTES)
             self.say(f"running scripts/run_neuron_tests.sh in {self.directory}")
             passed, printed = self._command(instance, script)

@@ -109,8 +109,9 @@ class Aws:
 
 
 @pytest.fixture
-def checkout(tmp_path):
+def checkout(tmp_path, monkeypatch):
     """A function that makes the instance's checkout, whose script writes what is given."""
+    monkeypatch.setattr(road, "SCRATCH", str(tmp_path))
     root = tmp_path / "a checkout"
     hardware = root / "src" / "trnsci" / "validation" / "hardware"
     hardware.mkdir(parents=True)
@@ -175,6 +176,7 @@ def test_starts_runs_fetches_and_stops(aws, said, remote, checkout, tmp_path):
     # What lay there before the run is not evidence of it.
     found, bad = read_records(tmp_path / "records")
     assert (list(found.values()), bad) == ([GEMM, SYMM], [])
+    assert not list(tmp_path.glob("trnsci-*"))
 
 
 def test_failed_tests_and_failed_records_are_fetched_too(aws, remote, checkout, tmp_path):

@@ -2,7 +2,8 @@
 
 Up to ``EXACT`` tensors all orders are compared, outer products included, so that none is better.
 Beyond that cotengra searches where it is installed, or opt_einsum; without either a greedy rule
-decides. The searches are seeded: one network has one path.
+decides. The searches are seeded; that of a network beyond a gigaflop is longer, and its path may
+differ from process to process.
 
 Flops are counted as opt_einsum does: two for each multiply-add, one for each product without a sum.
 """
@@ -35,8 +36,9 @@ Path = tuple[tuple[int, int], ...]
 Minimize = Literal["flops", "time", "size"]
 
 EXACT = 8
-_TRIALS = 64
-_RESTARTS = 2
+_TRIALS, _RESTARTS = 64, 2
+_MANY_FLOPS = 1e9
+"""A contraction that takes seconds is worth seconds of search."""
 _CORE = CORES["gen2"]
 
 
@@ -251,12 +253,30 @@ def _cotengra_path(
     import cotengra
 
     goal = {"flops": "flops", "size": "size", "time": "combo"}[minimize]
-    terms = [tuple(term) for term in inputs]
-    found = []
-    for seed in range(_RESTARTS):
-        search = cotengra.RandomGreedyOptimizer(max_repeats=_TRIALS, seed=seed, parallel=False)
-        tree = search.search(terms, tuple(output), dict(sizes))
-        found.append(tree.subtree_reconfigure(subtree_size=8, minimize=goal, seed=seed))
+    network = [tuple(term) for term in inputs], tuple(output), dict(sizes)
+
+    def trees(restarts: int, trials: int) -> list[Any]:
+        found = []
+        for seed in range(restarts):
+            search = cotengra.RandomGreedyOptimizer(max_repeats=trials, seed=seed, parallel=False)
+            tree = search.search(*network)
+            found.append(tree.subtree_reconfigure(subtree_size=8, minimize=goal, seed=seed))
+        return found
+
+    found = trees(_RESTARTS, _TRIALS)
+    if min(tree.contraction_cost() for tree in found) > _MANY_FLOPS:
+        found += trees(4 * _RESTARTS, _TRIALS // 4)
+        search = cotengra.HyperOptimizer(
+            methods=("random-greedy",),
+            minimize=goal,
+            max_repeats=_TRIALS,
+            parallel=False,
+            optlib="random",
+            optlib_opts={"seed": 0},
+            reconf_opts={"subtree_size": 4, "maxiter": 128},
+        )
+        tree = search.search(*network)
+        found.append(tree.subtree_reconfigure(subtree_size=8, minimize=goal, seed=0))
     best = min(found, key=lambda tree: tree.get_score(goal))
     return tuple((min(pair), max(pair)) for pair in best.get_path())
 

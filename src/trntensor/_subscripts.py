@@ -74,7 +74,7 @@ def parse(function: str, text: str, ranks: tuple[int, ...]) -> Equation:
     """
     if not isinstance(text, str):
         raise DTypeError(f"{function}: subscripts must be a string, got {type(text).__name__}")
-    bad = [at for at, sign in enumerate(text) if sign not in _SIGNS and not sign.isalpha()]
+    bad = [at for at, sign in enumerate(text) if sign not in _SIGNS and not _is_label(sign)]
     if bad:
         found = ", ".join(repr(text[at]) for at in bad)
         message = f"{function}: subscripts have invalid characters: {found}"
@@ -158,9 +158,14 @@ def _hidden(count: int) -> str:
     return "".join(chr(_HIDDEN + at) for at in range(count - 1, -1, -1))
 
 
+def _is_label(sign: str) -> bool:
+    """Return whether a sign may name an index: any letter, and the × and ÷ among opt_einsum's."""
+    return sign.isalpha() or sign in "×÷"
+
+
 def _once(inputs: tuple[str, ...]) -> str:
     every = "".join(inputs)
-    return "".join(sorted(x for x in set(every) if x.isalpha() and every.count(x) == 1))
+    return "".join(sorted(x for x in set(every) if _is_label(x) and every.count(x) == 1))
 
 
 def _check_output(function: str, text: str, output: _Term, inputs: tuple[str, ...]) -> None:
@@ -202,7 +207,7 @@ def _two_sizes(
     function: str, equation: Equation, label: str, first: int, a: int, second: int, b: int
 ) -> None:
     name = f"index {label!r}"
-    if not label.isalpha():
+    if not _is_label(label):
         name = f"dimension -{ord(label) - _HIDDEN + 1} of the ellipsis"
     where = f"{b} elsewhere in it" if first == second else f"{b} in operand {second}"
     message = f"{function}: {name} has size {a} in operand {first} and {where}"
@@ -211,7 +216,7 @@ def _two_sizes(
 
 def _places(text: str, label: str, *operands: int) -> list[int]:
     """Return where an index stands in the terms of some operands."""
-    sign, width = (label, 1) if label.isalpha() else ("...", 3)
+    sign, width = (label, 1) if _is_label(label) else ("...", 3)
     found, at = [], 0
     for number, term in enumerate(text.partition("->")[0].split(",")):
         if number in operands:

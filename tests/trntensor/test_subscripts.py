@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import opt_einsum
 import pytest
 import torch
 
@@ -97,3 +100,12 @@ def test_options_that_are_not_known():
         trntensor.plan_contraction("ij,jk->ik", A, B, minimize="money")
     with pytest.raises(ValueError, match="memory_limit must be an integer of at least 0, got -1"):
         trntensor.einsum("ij,jk->ik", A, B, memory_limit=-1)
+
+
+def test_every_symbol_of_opt_einsum_names_an_index():
+    # The signs that planners write when 52 letters do not do.
+    symbols = "".join(opt_einsum.get_symbol(i) for i in range(46, 90))
+    term = ",".join(a + b for a, b in pairwise(symbols))
+    tensors = [torch.full((1, 1), 2.0)] * (len(symbols) - 1)
+    found = trntensor.einsum(f"{term}->{symbols[0]}{symbols[-1]}", *tensors)
+    assert float(found) == 2.0 ** len(tensors)

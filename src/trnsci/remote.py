@@ -257,7 +257,7 @@ def clients() -> tuple[Any, Any]:
         from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise BackendError(
-            "boto3 is not installed; in the checkout: pip install '.[remote]'"
+            "boto3 is not installed; in the checkout: pip install -c constraints.txt '.[remote]'"
         ) from error
     try:
         session = boto3.session.Session()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal, NamedTuple, Self, overload
+from typing import Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ from trnsolver._arguments import (
     working,
 )
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
+from trnsolver._informed_pairs import InformedPairs
 from trnsolver._spectra import EighInfo, Pairs, approximate_pairs
 
 __all__ = [
@@ -56,29 +57,8 @@ class Eigenpairs(NamedTuple):
     eigenvectors: Tensor
 
 
-class ApproximateEigenpairs(tuple[Tensor, Tensor]):
+class ApproximateEigenpairs(InformedPairs[EighInfo]):
     """``(eigenvalues, eigenvectors)`` with ``info``: how good they are and how they were found."""
-
-    info: EighInfo
-
-    def __new__(cls, eigenvalues: Tensor, eigenvectors: Tensor, info: EighInfo) -> Self:
-        """Return the two with what is known about them."""
-        made = super().__new__(cls, (eigenvalues, eigenvectors))
-        made.info = info
-        return made
-
-    def __getnewargs__(self) -> tuple[Tensor, Tensor, EighInfo]:  # copies and pickles
-        return (*self, self.info)
-
-    @property
-    def eigenvalues(self) -> Tensor:
-        """Eigenvalues, ascending."""
-        return self[0]
-
-    @property
-    def eigenvectors(self) -> Tensor:
-        """Eigenvectors, as columns."""
-        return self[1]
 
 
 @overload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from trnsci.core.arguments import floating, whole
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.iterations import IterationInfo, Reason
 from trnsolver._arguments import in_full_precision, working
+from trnsolver._informed_pairs import InformedPairs
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner
 
 __all__ = ["IteratedEigenpairs", "lobpcg"]
@@ -20,29 +21,8 @@ __all__ = ["IteratedEigenpairs", "lobpcg"]
 Block = Callable[[Tensor], Tensor]
 
 
-class IteratedEigenpairs(tuple[Tensor, Tensor]):
+class IteratedEigenpairs(InformedPairs[IterationInfo]):
     """``(eigenvalues, eigenvectors)`` with ``info``: how the iteration went."""
-
-    info: IterationInfo
-
-    def __new__(cls, eigenvalues: Tensor, eigenvectors: Tensor, info: IterationInfo) -> Self:
-        """Return the two with what is known about them."""
-        made = super().__new__(cls, (eigenvalues, eigenvectors))
-        made.info = info
-        return made
-
-    def __getnewargs__(self) -> tuple[Tensor, Tensor, IterationInfo]:  # copies and pickles
-        return (*self, self.info)
-
-    @property
-    def eigenvalues(self) -> Tensor:
-        """Eigenvalues, ascending."""
-        return self[0]
-
-    @property
-    def eigenvectors(self) -> Tensor:
-        """Eigenvectors, as columns."""
-        return self[1]
 
 
 @in_full_precision

@@ -159,10 +159,11 @@ class Remote:
         self.say(f"starting {instance}")
         self.ec2.start_instances(InstanceIds=[instance])
         wanted = [{"Key": "InstanceIds", "Values": [instance]}]
-        for _ in self._polls(f"{instance} takes no commands through SSM"):
+        for _ in self._polls():
             known = self.ssm.describe_instance_information(Filters=wanted)
             if any(e["PingStatus"] == "Online" for e in known["InstanceInformationList"]):
                 return
+        raise self._late(f"{instance} takes no commands through SSM")
 
     def _command(self, instance: str, script: str) -> tuple[bool, str]:
         """Run a shell script on the instance; return whether it ended with 0, and its output."""
@@ -175,7 +176,7 @@ class Remote:
             },
         )
         name = sent["Command"]["CommandId"]
-        for _ in self._polls(f"the command {name} did not end"):
+        for _ in self._polls():
             try:
                 seen = self.ssm.get_command_invocation(CommandId=name, InstanceId=instance)
             except Exception as error:
@@ -188,15 +189,17 @@ class Remote:
                 raise BackendError(f"the command {name} ended as {seen['Status']}")
             printed = seen["StandardOutputContent"] + seen["StandardErrorContent"]
             return seen["Status"] == "Success", printed.rstrip("\n")
-        raise AssertionError  # the polls end by raising
+        raise self._late(f"the command {name} did not end")
 
-    def _polls(self, otherwise: str) -> Iterator[None]:
-        """Yield every few seconds until the time is up, then raise."""
+    def _polls(self) -> Iterator[None]:
+        """Yield every few seconds until the time is up."""
         end = self.clock() + self.timeout_s
         while self.clock() < end:
             yield
             self.sleep(POLL_S)
-        raise BackendError(f"{otherwise} within {self.timeout_s:g} s")
+
+    def _late(self, what: str) -> BackendError:
+        return BackendError(f"{what} within {self.timeout_s:g} s")
 
     def _stop(self, instance: str) -> None:
         """Stop the instance; neither an error nor a second Ctrl-C is a reason to leave it on."""

@@ -60,10 +60,11 @@ def test_no_path_of_few_operands_has_fewer_flops(count, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_paths_of_large_networks_are_about_those_of_cotengra(seed):
+@pytest.mark.parametrize(("degree", "largest"), [(3, 4), (4, 3)])
+def test_paths_of_large_networks_are_about_those_of_cotengra(degree, largest, seed):
     cotengra = pytest.importorskip("cotengra")
     terms, output, _, sizes = cotengra.utils.rand_equation(
-        40, 3, n_out=2, d_min=2, d_max=4, seed=seed
+        40, degree, n_out=2, d_min=2, d_max=largest, seed=seed
     )
     inputs, output = ["".join(term) for term in terms], "".join(output)
     path, found = find_path(inputs, output, sizes)

@@ -13,8 +13,7 @@ import trnfft.nki
 from trnfft import torch_fft
 from trnfft._library import LIBRARY
 from trnfft._planning import butterfly_constants
-from trnsci.core.evidence import Case, product_bound
-from trnsci.core.launch import Launcher
+from trnsci.core.evidence import Case, launcher, product_bound
 from trnsci.core.testing import random_tensor
 
 __all__ = ["CASES"]
@@ -73,17 +72,12 @@ def _stft(x: Tensor, window: Tensor) -> Tensor:
     )
 
 
-def _launcher() -> Launcher:
-    path = LIBRARY.path()
-    return Launcher("nki" if path == "nki" else "simulator")
-
-
 def _butterflies(x: Tensor) -> Tensor:
     from trnfft._kernels.butterfly import butterfly
 
     table = torch.from_numpy(butterfly_constants(x.shape[1], False))
     parts = (x.real.contiguous(), x.imag.contiguous())
-    return torch.complex(*_launcher()(butterfly, *parts, table, False, 1.0))
+    return torch.complex(*launcher(LIBRARY)(butterfly, *parts, table, False, 1.0))
 
 
 def _stages(x: Tensor) -> Tensor:
@@ -92,7 +86,7 @@ def _stages(x: Tensor) -> Tensor:
     table = torch.from_numpy(butterfly_constants(x.shape[1], False))
     parts = (x.real.contiguous(), x.imag.contiguous())
     for stage in range(4):
-        parts = _launcher()(butterfly_stage_kernel, *parts, table, stage, False)
+        parts = launcher(LIBRARY)(butterfly_stage_kernel, *parts, table, stage, False)
     return torch.complex(*parts)
 
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 import trnrand
 from trnrand._library import LIBRARY
-from trnsci.core.evidence import Case
-from trnsci.core.launch import Launcher
+from trnsci.core.evidence import Case, launcher
 
 __all__ = ["CASES"]
 
@@ -34,8 +33,7 @@ def _words(engine: str, published: Sequence[int]) -> Case:
         low, high, domain, stream = _COUNTER
         operand = make(keys, low | high << 32, domain, stream)
         kernel = getattr(samples, f"{engine}_words")
-        launch = Launcher("nki" if LIBRARY.path() == "nki" else "simulator")
-        drawn: Tensor = launch(kernel, torch.from_numpy(operand.view("int32")), 4)
+        drawn: Tensor = launcher(LIBRARY)(kernel, torch.from_numpy(operand.view("int32")), 4)
         return drawn.to(torch.int64)
 
     return Case(

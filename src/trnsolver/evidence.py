@@ -10,8 +10,7 @@ from torch import Tensor
 
 import trnsolver
 import trnsolver.nki
-from trnsci.core.evidence import Case, product_bound
-from trnsci.core.launch import Launcher
+from trnsci.core.evidence import Case, launcher, product_bound
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsolver._library import LIBRARY
 
@@ -47,7 +46,7 @@ def _pairs_in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
     """Launch the kernel for large orders itself: with few rows in a group it is fast."""
     from trnsolver._launches import eigh_in_groups
 
-    launch = Launcher("nki" if LIBRARY.path() == "nki" else "simulator")
+    launch = launcher(LIBRARY)
     w, v, _ = eigh_in_groups(launch, a, 4, 6)
     return _pairs_product(w, v)
 

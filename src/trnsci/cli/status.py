@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import click
@@ -30,23 +28,14 @@ def status(libraries: tuple[str, ...], form: str, output: str | None, folder: st
     A record counts as stale when a source it is about has changed since. Exit status: 0, or 1 where
     a kernel failed or a record cannot be read.
     """
-    from trnsci.validation import records_folder, render, rows
+    from trnsci.validation import records_folder, render, rows, write_whole
 
     found, bad = rows(records_folder(folder), choose_libraries(libraries))
     text = render(found, bad, form)
     if output is None:
         click.echo(text, nl=False)
     else:
-        _write(Path(output), text)
+        write_whole(Path(output), text)
         click.echo(output)
     if bad or any(row.status == "failed" for row in found):
         raise SystemExit(1)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(name, 0o644)
-    os.replace(name, path)

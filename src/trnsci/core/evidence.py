@@ -18,9 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.backend import Library
+from trnsci.core.launch import Launcher
 from trnsci.core.testing import unit_roundoff
 
-__all__ = ["Case", "KernelSource", "kernels_of", "product_bound", "relative_error"]
+__all__ = ["Case", "KernelSource", "kernels_of", "launcher", "product_bound", "relative_error"]
 
 _SECTION = re.compile(r"^Lever\s+(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -94,6 +96,11 @@ def kernels_of(library: str) -> list[KernelSource]:
 def _is_jit(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return ast.unparse(called) == "nki.jit"
+
+
+def launcher(library: Library) -> Launcher:
+    """Return what launches a kernel itself, where the backend of its library says."""
+    return Launcher("nki" if library.path() == "nki" else "simulator")
 
 
 def relative_error(got: Any, want: Any) -> float:

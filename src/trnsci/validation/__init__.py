@@ -10,6 +10,7 @@ from trnsci.validation.record import (
     read_records,
     records_folder,
     write_record,
+    write_whole,
 )
 from trnsci.validation.running import GENERATIONS, run_case
 from trnsci.validation.table import Row, render, rows
@@ -30,4 +31,5 @@ __all__ = [
     "tasks",
     "validate",
     "write_record",
+    "write_whole",
 ]

@@ -29,6 +29,7 @@ __all__ = [
     "records_folder",
     "stamp",
     "write_record",
+    "write_whole",
 ]
 
 FORMAT = 1
@@ -124,15 +125,21 @@ def write_record(record: Record, folder: Path) -> Path:
     """Write a record; another process sees the old file or the new one, never a part."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record.library}.{record.kernel}.json"
-    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.stem}.", suffix=".part")
+    write_whole(path, record.to_json())
+    return path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all; what fails leaves nothing behind."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(record.to_json())
+            file.write(text)
+        os.chmod(name, 0o644)
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    return path
 
 
 def read_records(folder: Path) -> tuple[dict[tuple[str, str], Record], list[Unreadable]]:

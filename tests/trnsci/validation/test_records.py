@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from trnsci.validation import Record, read_records, records_folder, write_record
+from trnsci.validation import Record, read_records, records_folder, write_record, write_whole
 
 RECORD = Record(
     "trnblas",
@@ -98,3 +98,13 @@ def test_where_records_are(tmp_path, monkeypatch):
     monkeypatch.setenv("TRNSCI_RECORDS", str(tmp_path / "named"))
     assert records_folder() == tmp_path / "named"
     assert records_folder(tmp_path / "given") == tmp_path / "given"
+
+
+def test_a_page_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="no space"):
+        write_whole(tmp_path / "status.html", "page")
+    assert list(tmp_path.iterdir()) == []

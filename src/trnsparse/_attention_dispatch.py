@@ -1,4 +1,4 @@
-"""Which code computes attention: torch's kernels, the definition in torch, or ours."""
+"""Which code computes attention: a stream of blocks, the definition in torch, or our kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from torch.compiler import is_compiling
 from torch.nn import functional
 
 from trnsci.core.eager import untracked
-from trnsparse import _attention_cuda as cuda
 from trnsparse._attention_pattern import pattern_of
 from trnsparse._attention_stream import streamed, streams
 from trnsparse._attention_torch import attention as defined
@@ -24,8 +23,6 @@ def attention(
     """Return the attention of checked operands with four dimensions."""
     batch, heads, queries, _ = q.shape
     kernels = LIBRARY.kernels_wanted()
-    if not kernels and cuda.suits(q, k, v, mask, bias):
-        return cuda.attention(q, k, v, mask, scale, bias)
     pattern = mask.encoded(batch, heads)
     flat = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
     tables = _tables(mask, q)

@@ -179,11 +179,8 @@ class Layout:
         return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
 
     def table_grid(self) -> Array:
-        """Return the table of every block of the whole, one that shows nothing where none is.
-
-        Only partial and full blocks are ever asked for, so table 0 stands for no block.
-        """
-        full = np.zeros((self.patterns * self.grid[0], self.grid[1]), np.int64)
+        """Return the table of every block of the whole, one behind the last where none is."""
+        full = np.full((self.patterns * self.grid[0], self.grid[1]), len(self.tables), np.int64)
         full[self.rows, self.columns] = self.which
         return full.reshape(*self.leading, *self.grid)
 

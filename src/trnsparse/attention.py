@@ -16,9 +16,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.tracing import constant_to_compile
+from trnsparse import _attention_cuda as cuda
 from trnsparse import _attention_dispatch as dispatch
+from trnsparse._library import LIBRARY
 from trnsparse.masks import AttentionMask
 
+kernels_wanted = LIBRARY.kernels_wanted
+
+_PLANS = 64
+"""Kinds of calls that a mask remembers."""
 _TENSORS = (
     "kv_num_blocks",
     "kv_indices",
@@ -60,15 +66,25 @@ def block_sparse_attention(
         DTypeError: The dtypes differ or are not floating point.
         DeviceError: The operands are on different devices.
     """
-    function = "block_sparse_attention"
-    leading = q.ndim - 2 if isinstance(q, Tensor) else 0
-    four = _checked(function, q, k, v)
     found = _mask_of(mask)
+    scale = None if scale is None else float(scale)
+    kind = None if kernels_wanted() else cuda.kind_of_call(q, k, v, scale, bias)
+    plan = None if kind is None else found.plans.get(kind)
+    if plan is not None:  # a call like this was checked before
+        return plan(q, k, v, bias)
+    function = "block_sparse_attention"
+    four = _checked(function, q, k, v)
     _fitting(function, found, four, bias)
     queries, d = four[0].shape[2:]
-    factor = 1.0 / math.sqrt(d) if scale is None and d else float(1.0 if scale is None else scale)
-    out = dispatch.attention(*four, found, factor, bias)
-    return out.reshape(*q.shape[:leading], queries, v.shape[-1])
+    if scale is None:
+        scale = 1.0 / math.sqrt(d) if d else 1.0
+    if kind is not None and cuda.suits(*four, found, bias):
+        if len(found.plans) >= _PLANS:
+            found.plans.clear()
+        plan = found.plans[kind] = cuda.Plan(*four, found, scale, q.shape[:-2])
+        return plan(q, k, v, bias)
+    out = dispatch.attention(*four, found, scale, bias)
+    return out.reshape(*q.shape[:-2], queries, v.shape[-1])
 
 
 def block_sparse_attention_tiled(

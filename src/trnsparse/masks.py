@@ -8,7 +8,7 @@ contents, of which a causal or a sliding-window mask has one or two, whatever it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,7 +91,7 @@ class AttentionMask:
         else:
             shown = evaluated(mask_mod, partial, sizes, kv_indices.device)
             self._layout = joined(partial, full, shown, lengths, sizes)
-        self._kept: dict[Any, Any] = {}
+        self._forget()
 
     @classmethod
     def of(cls, mask: Any) -> AttentionMask:
@@ -190,8 +190,20 @@ class AttentionMask:
     def _from(cls, layout: Layout) -> AttentionMask:
         made = cls.__new__(cls)
         made._layout = layout
-        made._kept = {}
+        made._forget()
         return made
+
+    def _forget(self) -> None:
+        """Have nothing but the layout: neither what was made of it nor calls that were checked."""
+        self._kept: dict[Any, Any] = {}
+        self.plans: dict[Hashable, Any] = {}
+
+    def __getstate__(self) -> Layout:  # what was made of it is made again where it is wanted
+        return self._layout
+
+    def __setstate__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._forget()
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -241,6 +253,8 @@ class AttentionMask:
         """Return the mask as torch's ``BlockMask``, on a device."""
         from torch.nn.attention.flex_attention import BlockMask
 
+        if (known := self._kept.get(("block_mask", device))) is not None:
+            return known
         key = "block_mask", str(torch.empty(0, device=device).device)
         if key not in self._kept:
             partial, indices, full, full_indices = (x.to(device) for x in self.tensors())
@@ -253,6 +267,7 @@ class AttentionMask:
                 mask_mod=self._mask_mod(device),
                 seq_lengths=self.seq_lengths,
             )
+        self._kept["block_mask", device] = self._kept[key]
         return self._kept[key]
 
     def to_dense(self) -> Tensor:
@@ -302,9 +317,11 @@ class AttentionMask:
 
     def _mask_mod(self, device: torch.device | str) -> MaskMod:
         """Return the function that says what a query sees, by looking it up."""
-        which = torch.from_numpy(self._layout.table_grid()).to(device)
-        tables = torch.from_numpy(self._layout.tables).to(device)
         rows, columns = self.block_size
+        which = torch.from_numpy(self._layout.table_grid()).to(device)
+        # A kernel never asks for a block that is not there; the definition, without one, asks all.
+        nothing = np.zeros((1, rows, columns), bool)
+        tables = torch.from_numpy(np.concatenate([self._layout.tables, nothing])).to(device)
         batches, heads = self._layout.leading
 
         def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:

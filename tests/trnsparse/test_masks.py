@@ -68,6 +68,15 @@ def dense_masks(draw):
 
 
 @given(dense_masks(), st.integers(1, 9), st.integers(1, 9))
+def test_the_function_of_a_block_mask_hides_blocks_that_are_not_there(dense, rows, columns):
+    """FlexAttention without a compiler asks it for every element."""
+    shown = AttentionMask.from_dense(dense, (rows, columns)).to_block_mask().mask_mod
+    b, h, q, k = (torch.arange(n) for n in dense.shape)
+    got = shown(b[:, None, None, None], h[:, None, None], q[:, None], k)
+    assert torch.equal(got, dense)
+
+
+@given(dense_masks(), st.integers(1, 9), st.integers(1, 9))
 def test_every_mask_goes_through_four_tensors_and_back(dense, rows, columns):
     mask = AttentionMask.from_dense(dense, (rows, columns))
     want = dense if dense.shape[:2] != (1, 1) else dense[0, 0]

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-__all__ = ["readable", "untracked", "unwatched"]
+__all__ = ["readable", "untracked", "untransformed", "unwatched"]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -50,6 +50,16 @@ def untracked(tensor: Tensor) -> bool:
     if torch.compiler.is_compiling() or type(tensor) not in _PLAIN:
         return False
     return not (tensor.requires_grad and torch.is_grad_enabled()) and _untransformed()
+
+
+def untransformed(*tensors: Tensor) -> bool:
+    """Return whether eager tensors, on any device, are not transformed, be they differentiated."""
+    if torch.compiler.is_compiling():
+        return False
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN:
+            return False
+    return _untransformed()
 
 
 def _untransformed() -> bool:

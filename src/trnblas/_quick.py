@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trnblas import _cuda, _scipy
+from trnblas import _cublas, _cuda, _scipy
 from trnblas._arguments import Scalar
 from trnblas._flags import LEFT, UNIT, UPPER
 from trnblas._triangles import mirrored
@@ -185,6 +185,9 @@ def _mirrored_product(alpha: float, A: Tensor, trans: bool) -> Tensor | None:
     """Return ``syrk`` on CUDA, as a product of which one triangle is copied to the other."""
     if A.dtype not in _FIELDS:
         return None
+    found = _cublas.syrk(alpha, A, trans)
+    if found is not None:
+        return found
     left, right = (A.mT, A) if trans else (A, A.mT)
     if alpha == 1.0:
         product = torch.mm(left, right)

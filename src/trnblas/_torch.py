@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas import _cuda, _scipy
+from trnblas import _cublas, _cuda, _scipy
 from trnblas._accumulation import accumulated, is_number, scaled, vanished
 from trnblas._arguments import Product, Scalar, broadcast_batch
 from trnblas._flags import Trans, applied, flipped
@@ -88,6 +88,10 @@ def torch_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Tra
     transposed = flipped(op)
     if not is_number(alpha, 0):
         product = _scipy.syrk(alpha, A, transposed)
+        if product is not None:
+            return accumulated(product, beta, C)
+    if A.is_cuda and type(alpha) is float:
+        product = _cublas.syrk(alpha, A, transposed)
         if product is not None:
             return accumulated(product, beta, C)
     left, right = (A.mT, A) if transposed else (A, A.mT)

@@ -5,7 +5,7 @@ import torch
 
 import trnblas
 from oracles import blas as oracle
-from trnblas import _cuda
+from trnblas import _cublas, _cuda
 
 from .agreement import FLOATING, ROUNDOFF, array, assert_agrees
 from .cases import CASES, unchanged
@@ -112,6 +112,34 @@ def test_rank_k_updates_are_exactly_symmetric_on_cuda(n, dtype):
         moduli = operand.to(torch.complex128).abs()
         bound = 40 * ROUNDOFF[dtype] * (moduli @ moduli.mT)
         assert ((got.to(torch.complex128) - want).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+def test_large_rank_k_updates_are_those_of_cublas(dtype):
+    order, depth = 1540, 515
+    generator = torch.Generator("cuda").manual_seed(order)
+    a = torch.randn(order, depth, device="cuda", dtype=dtype, generator=generator)
+    c = torch.randn(order, order, device="cuda", dtype=dtype, generator=generator)
+    c = c + c.mT
+    wide = a.to(torch.complex128)
+    bound = 4 * depth * ROUNDOFF[dtype] * (wide.abs() @ wide.abs().mT)
+    assert _cublas.syrk(0.5, a, False) is not None, "torch computed it"
+    for operand, trans in ((a, False), (a.mT, True), (a.mT.contiguous(), True)):
+        got = trnblas.syrk(0.5, operand, trans=trans)
+        assert torch.equal(got, got.mT)
+        assert ((got - wide @ wide.mT / 2).abs() <= bound).all()
+        sums = trnblas.syrk(0.5, operand, 2.0, c, trans=trans)
+        assert torch.equal(sums, got + 2.0 * c)
+
+
+def test_what_cublas_is_not_given():
+    a = torch.randn(1540, 515, device="cuda")
+    assert _cublas.syrk(1.0, a[:1535], False) is None
+    assert _cublas.syrk(1.0, a[:, :511].contiguous(), False) is None
+    assert _cublas.syrk(1.0, torch.randn(1540, 1030, device="cuda")[:, ::2], False) is None
+    assert _cublas.syrk(1.0, a.clone().requires_grad_(), False) is None
+    with torch.autocast("cuda"):
+        assert trnblas.syrk(1.0, a).dtype is torch.float16
 
 
 def test_the_mirror_copies_the_upper_triangle():

@@ -545,3 +545,29 @@ def test_globals_that_answer_to_every_name_are_left_alone():
 
     assert codes(kernel) == set()
     assert check(kernel, source=True)(X).ok
+
+
+def test_the_old_namespace_is_named_once_for_a_function(tmp_path):
+    path = tmp_path / "kernels.py"
+    path.write_text(
+        textwrap.dedent(
+            """\
+            import nki
+            import neuronxcc.nki.language as nl
+
+            @nki.jit
+            def kernel(a):
+                out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+                nl.store(out, inner(nl.load(a)))
+                return out
+
+            def inner(tile):
+                return nl.exp(tile)
+            """
+        )
+    )
+    found = {(f.line, f.message) for f in check_source(path) if f.rule.id == "L061"}
+    assert found == {
+        (6, "neuronxcc.nki.language.ndarray is an old name, one of 4 in kernel"),
+        (11, "neuronxcc.nki.language.exp is an old name"),
+    }

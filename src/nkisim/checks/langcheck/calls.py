@@ -120,10 +120,18 @@ def check_calls(unit: Unit) -> Iterator[Found]:
                 name = ast.unparse(call.func.value)
                 message = f"kernel {name} is launched on a grid from {unit.name}"
                 yield Found(INNER_GRID, call, message, f"call {name}(...) without a grid")
-    for node, meaning in unit.references():
-        if meaning.path.partition(".")[0] == "neuronxcc":
-            fix = "import it from nki, nki.language or nki.isa"
-            yield Found(OLD_NAMESPACE, node, f"{meaning.path} is an old name", fix)
+    yield from _old_names(unit)
+
+
+def _old_names(unit: Unit) -> Iterator[Found]:
+    """Find names of the old namespace, once for a function: one import mends them all."""
+    old = [(n, m.path) for n, m in unit.references() if m.path.partition(".")[0] == "neuronxcc"]
+    if old:
+        node, path = min(old, key=lambda found: (found[0].lineno, found[0].col_offset))
+        message = f"{path} is an old name"
+        if len(old) > 1:
+            message += f", one of {len(old)} in {unit.name}"
+        yield Found(OLD_NAMESPACE, node, message, "import it from nki, nki.language or nki.isa")
 
 
 def _moved(call: ast.Call, path: str) -> Iterator[Found]:

@@ -26,6 +26,7 @@ _ROUTINES: dict[torch.dtype, tuple[str, Any]] = {
     torch.complex64: ("cublasCsyrk_v2", ctypes.c_float * 2),
     torch.complex128: ("cublasZsyrk_v2", ctypes.c_double * 2),
 }
+_handle: Any = torch.cuda.current_blas_handle
 # Where it is the faster one on an H200: from this order and this many products per element on.
 _ORDER, _DEPTH = 1536, 512
 _LOWER = 0  # of matrices by columns, which is the upper triangle of ours by rows
@@ -49,7 +50,7 @@ def syrk(alpha: float, A: Tensor, transposed: bool) -> Tensor | None:
         return None
     product = A.new_empty(order, order)
     name, number = _ROUTINES[A.dtype]
-    handle = ctypes.c_void_p(torch.cuda.current_blas_handle())
+    handle = ctypes.c_void_p(_handle())
     code: int = getattr(library, name)(
         handle,
         _LOWER,

@@ -77,8 +77,10 @@ def run_steps(
         out.append(nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm))
     for r0 in range(0, batch, TILE):
         rows = min(TILE, batch - r0)
-        table = nl.ndarray((rows, 2, n), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=table, src=constants.ap(pattern=[[0, rows], [n, 2], [1, n]]))
+        table = None
+        if 4 * steps[0] < n:  # otherwise there is one group, which does not turn
+            table = nl.ndarray((rows, 2, n), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=table, src=constants.ap(pattern=[[0, rows], [n, 2], [1, n]]))
         every_row = View(rows, 1, n, n, n, 0, rows * n, False)
         pair = load(every_row, [x_re, x_im], [r0 * n, r0 * n])
         for step in steps:
@@ -100,7 +102,7 @@ def radix2(x: Tile) -> Tile:
     return y
 
 
-def radix4(x: Tile, table: Tile, step: int, inverse: bool) -> Tile:
+def radix4(x: Tile, table: Tile | None, step: int, inverse: bool) -> Tile:
     """Return rows after a stage with ``step`` points per group."""
     rows, _, n = x.shape
     quarter = n // 4

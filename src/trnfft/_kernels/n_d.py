@@ -106,17 +106,23 @@ def transform_leading(x: list[Tile], matrix: Tile) -> list[Tile]:
                     for p in range(2):
                         sums = leading_product(panel, moving, length, m, mw, p)
                         tile = nl.ndarray((mw, c1 - c0), dtype=nl.float32, buffer=nl.sbuf)
-                        nisa.activation(dst=tile, op=nl.copy, data=sums)
+                        nisa.activation(dst=tile, op=nl.copy, data=sums[0:mw, 0 : c1 - c0])
                         nisa.dma_copy(dst=out[p][s, r0 + m : r0 + m + mw, c0:c1], src=tile)
     return out
 
 
 def columns(x: list[Tile], s: int, c0: int, c1: int) -> list[Tile]:
-    """Return some columns of one entry of the batch, (128, tiles, columns) for each part."""
+    """Return some columns of one entry of the batch, (128, tiles, columns) for each part.
+
+    A single column is followed by zeros, since some compilers refuse to move just one.
+    """
     length = x[0].shape[1]
+    wide = max(c1 - c0, 2)
     parts = []
     for part in x:
-        panel = nl.ndarray((TILE, row_tiles(length), c1 - c0), dtype=nl.float32, buffer=nl.sbuf)
+        panel = nl.ndarray((TILE, row_tiles(length), wide), dtype=nl.float32, buffer=nl.sbuf)
+        if wide > c1 - c0:
+            nisa.memset(dst=panel, value=0.0)
         for k in range(0, length, TILE):
             kw = min(TILE, length - k)
             # DMA widens bfloat16, since a product takes operands of one width.

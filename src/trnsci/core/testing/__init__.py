@@ -15,6 +15,7 @@ from trnsci.core.launch import SIMULATE
 
 __all__ = [
     "BACKENDS",
+    "clean_simulation",
     "launched",
     "random_tensor",
     "strict_simulation",
@@ -91,4 +92,28 @@ def strict_simulation(
         return nkisim.simulate(kernel, strictness="strict", target=generation, watchers=watchers)
 
     with SIMULATE.scope(strict):
+        yield
+
+
+@contextmanager
+def clean_simulation(*generations: str) -> Iterator[None]:
+    """Assert that ``nkisim.check`` finds nothing in the kernels that the block launches.
+
+    Notes and warnings count, and so does what the detectors of lost work and of races say.
+
+    Args:
+        *generations: Where each kernel is checked; the results are those on the first one.
+    """
+    import nkisim
+
+    def clean(kernel: Any) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            reports = [nkisim.check(kernel, target=g)(*arguments) for g in generations]
+            for generation, report in zip(generations, reports, strict=True):
+                assert not report.findings, f"{kernel.__name__} on {generation}:\n{report}"
+            return reports[0].outputs
+
+        return run
+
+    with SIMULATE.scope(clean):
         yield

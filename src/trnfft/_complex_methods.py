@@ -61,9 +61,34 @@ def _sizes(sizes: tuple[Any, ...]) -> Any:
 
 
 class ComplexMethods:
-    """Operators and methods over ``_evaluate`` and ``_operate``, which apply a torch function."""
+    """Operators and methods over ``_evaluate`` and ``_operate``, which apply a torch function.
+
+    What holds the tensors, and how they are taken apart and put together, is the subclass's.
+    """
 
     __slots__ = ()
+
+    _native: Tensor | None
+
+    @classmethod
+    def from_torch_complex(cls, z: Tensor) -> Self:
+        """Return a tensor that shares the values of a native complex one."""
+        raise NotImplementedError
+
+    @classmethod
+    def _fitting(cls, re: Tensor, im: Tensor) -> Self:
+        raise NotImplementedError
+
+    def _split(self) -> Any:
+        raise NotImplementedError
+
+    def _widened(self) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def part_dtype(self) -> torch.dtype:
+        """The dtype of a part."""
+        raise NotImplementedError
 
     def _evaluate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError

@@ -27,7 +27,8 @@ from trnfft._complex_arguments import (
     interleaved,
     keeps_native,
 )
-from trnfft._complex_functions import ON_PARTS_ALWAYS, RULES, matrix_product
+from trnfft._complex_evaluation import evaluate, from_native, from_parts, to_native, to_parts
+from trnfft._complex_functions import RULES
 from trnfft._complex_methods import ComplexMethods, Number
 from trnfft._complex_parts import Parts, split
 from trnsci.core.errors import DTypeError, ShapeError
@@ -37,9 +38,6 @@ __all__ = ["ComplexTensor", "complex_matmul", "rebuilt"]
 COMPLEX = {torch.float16: torch.complex32, **NATIVE}
 
 _new = object.__new__
-
-# Where torch functions take the operands that rules take by position.
-OPERAND_KEYWORDS = ("input", "tensors", "other", "mat2", "exponent")
 
 
 class ComplexTensor(ComplexMethods):
@@ -340,10 +338,10 @@ class ComplexTensor(ComplexMethods):
         if isinstance(value, (ComplexTensor, Tensor)):
             value = ComplexTensor(value).to(self.part_dtype)
         if self._native is not None:
-            self._native[key] = _to_native(value)
+            self._native[key] = to_native(value)
             return
         re, im = self._split()
-        re[key], im[key] = split(_to_parts(value))
+        re[key], im[key] = split(to_parts(value))
 
     def copy_(self, source: ComplexTensor | Tensor | Number) -> ComplexTensor:
         """Store ``source``, broadcast to this shape, and return this tensor."""
@@ -417,18 +415,18 @@ class ComplexTensor(ComplexMethods):
             tensor.retain_grad()
 
     def _evaluate(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return _evaluate(function, args, kwargs)
+        return evaluate(ComplexTensor, function, args, kwargs)
 
     def _operate(self, function: Callable[..., Any], a: Any, b: Any) -> Any:
         # The two usual cases first, without a search through nested arguments.
         if isinstance(a, ComplexTensor) and isinstance(b, ComplexTensor):
             if a._native is not None and b._native is not None:
-                return _from_native(function(a._native, b._native), None)
+                return from_native(ComplexTensor, function(a._native, b._native), None)
             if a._parts is not None and b._parts is not None:
                 result = RULES[function](function, a._parts, b._parts)
                 if result is not NotImplemented:
-                    return _from_parts(result)
-        return _evaluate(function, (a, b), {})
+                    return from_parts(ComplexTensor, result)
+        return evaluate(ComplexTensor, function, (a, b), {})
 
     @classmethod
     def __torch_function__(
@@ -439,7 +437,7 @@ class ComplexTensor(ComplexMethods):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Compute a torch function of ComplexTensors, and of other tensors beside them."""
-        return _evaluate(function, args, kwargs or {})
+        return evaluate(ComplexTensor, function, args, kwargs or {})
 
 
 def rebuilt(*tensors: Tensor) -> ComplexTensor:
@@ -467,98 +465,9 @@ def complex_matmul(a: ComplexTensor | Tensor, b: ComplexTensor | Tensor) -> Comp
     check_product(z.shape, w.shape)
     if z._native is not None and w._native is not None:
         return ComplexTensor.from_torch_complex(torch.matmul(z._native, w._native))
-    product = _evaluate(torch.matmul, (z, w), {})
+    product = evaluate(ComplexTensor, torch.matmul, (z, w), {})
     assert isinstance(product, ComplexTensor)
     return product
-
-
-# -- evaluation of torch functions -----------------------------------------------------------------
-
-
-def _evaluate(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return ``function`` of arguments that contain a ComplexTensor."""
-    found: list[ComplexTensor | Tensor] = []
-    _find((args, tuple(kwargs.values())), found)
-    native = any(isinstance(z, Tensor) or z._native is not None for z in found)
-    rule = RULES.get(function)
-    if rule is not None and (not native or function in ON_PARTS_ALWAYS):
-        operands = [kwargs[name] for name in OPERAND_KEYWORDS if name in kwargs]
-        options = {name: kwargs[name] for name in kwargs if name not in OPERAND_KEYWORDS}
-        result = rule(function, *map(_to_parts, (*args, *operands)), **_to_parts(options))
-        if result is not NotImplemented:
-            return _from_parts(result)
-    if "out" in kwargs:
-        raise DTypeError(f"{function.__name__}: out= is not supported with a ComplexTensor")
-    product = rule is matrix_product
-    result = function(*_to_native(args, product), **_to_native(kwargs, product))
-    if args and result is args[0]:  # an in-place function of a native tensor
-        return result
-    parts = {_part_dtype(z) for z in found}
-    half = parts.pop() if len(parts) == 1 else None
-    return _from_native(result, half if half in HALVES else None)
-
-
-def _part_dtype(z: ComplexTensor | Tensor) -> torch.dtype:
-    return z.part_dtype if isinstance(z, ComplexTensor) else z.dtype.to_real()
-
-
-def _find(value: Any, found: list[ComplexTensor | Tensor]) -> None:
-    """Append every complex tensor in ``value``, of either kind, to ``found``."""
-    if isinstance(value, ComplexTensor) or (isinstance(value, Tensor) and value.is_complex()):
-        found.append(value)
-    elif isinstance(value, (tuple, list)):
-        for entry in value:
-            _find(entry, found)
-
-
-def _map(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return ``value`` with ``change`` applied to everything that is not a container."""
-    if isinstance(value, (tuple, list)) and not isinstance(value, (Parts, torch.Size)):
-        return type(value)([_map(entry, change) for entry in value])
-    if isinstance(value, dict):
-        return {key: _map(entry, change) for key, entry in value.items()}
-    return change(value)
-
-
-def _to_parts(value: Any) -> Any:
-    def change(leaf: Any) -> Any:
-        if isinstance(leaf, ComplexTensor):
-            return leaf._split()
-        if isinstance(leaf, (complex, np.complexfloating)):
-            number: Any = complex(leaf)
-            return Parts(number.real, number.imag)
-        return leaf
-
-    return _map(value, change)
-
-
-def _from_parts(result: Any) -> Any:
-    def change(leaf: Any) -> Any:
-        return ComplexTensor._fitting(*leaf) if isinstance(leaf, Parts) else leaf
-
-    return _map(result, change)
-
-
-def _to_native(value: Any, product: bool = False) -> Any:
-    def change(leaf: Any) -> Any:
-        if isinstance(leaf, ComplexTensor):
-            return leaf._widened()
-        # A matrix product does not promote, unlike every other function.
-        return leaf + 0j if product and isinstance(leaf, Tensor) else leaf
-
-    return _map(value, change)
-
-
-def _from_native(result: Any, half: torch.dtype | None) -> Any:
-    """Return ``result`` with complex tensors wrapped, and narrowed to ``half`` where given."""
-
-    def change(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or not (leaf.is_complex() or leaf.is_floating_point()):
-            return leaf
-        wrapped = ComplexTensor.from_torch_complex(leaf) if leaf.is_complex() else leaf
-        return wrapped if half is None else wrapped.to(half)
-
-    return _map(result, change)
 
 
 # -- arguments -------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ __all__ = [
     "row_places",
     "turned",
     "united",
+    "written_out",
 ]
 
 _NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -93,12 +94,25 @@ def turned(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
 
 def densified(values: Tensor, pattern: Pattern) -> Tensor:
     """Return the dense matrix of entries by rows; those that come twice are added."""
-    if not movable(values, pattern.indices) or (native := loops()) is None:
-        flat = values.new_zeros(*values.shape[:-1], pattern.rows * pattern.columns)
-        return flat.index_add(-1, pattern.keys, values).reshape(*values.shape[:-1], *pattern.shape)
+    found = written_out(values, pattern.pointers, pattern.indices, pattern.shape)
+    if found is not None:
+        return found
+    flat = values.new_zeros(*values.shape[:-1], pattern.rows * pattern.columns)
+    return flat.index_add(-1, pattern.keys, values).reshape(*values.shape[:-1], *pattern.shape)
+
+
+def written_out(
+    values: Tensor, pointers: Tensor, indices: Tensor, shape: tuple[int, int]
+) -> Tensor | None:
+    """Return the dense matrix of entries by rows in one pass, or None where somebody watches.
+
+    It asks for no pattern: the pass leaves nothing in the cache, where Python's steps are slow.
+    """
+    if not movable(values, indices) or (native := loops()) is None:
+        return None
     data = array_of(values.contiguous())
-    dense = np.zeros(pattern.shape, data.dtype)  # memory that the system has cleared already
-    native.csr_todense(*pattern.shape, *pattern.arrays, data, dense)
+    dense = np.zeros(shape, data.dtype)  # memory that the system has cleared already
+    native.csr_todense(*shape, array_of(pointers), array_of(indices), data, dense)
     return torch.from_numpy(dense)
 
 

@@ -12,11 +12,16 @@ from trnsparse._block_products import block_product
 from trnsparse._library import LIBRARY
 from trnsparse._patterns import Pattern
 from trnsparse._screened import screened_product
-from trnsparse._torch import csr_product, sampled_product
+from trnsparse._torch import csr_product, plain_product, sampled_product
 
-__all__ = ["run_bsr_spmm", "run_screened_spmm", "run_sddmm", "run_spmm"]
+__all__ = ["run_bsr_spmm", "run_screened_spmm", "run_sddmm", "run_spmm", "run_usual"]
 
 kernels_wanted = LIBRARY.kernels_wanted
+
+
+def run_usual(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor | None:
+    """Return the usual product on torch, unchecked, or None where it is another or unfit."""
+    return None if kernels_wanted() else plain_product(values, pattern, b)
 
 
 def run_spmm(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:

@@ -20,18 +20,27 @@ from trnsci.core.eager import readable, untracked
 from trnsparse._index import loops
 from trnsparse._patterns import Pattern, quieten
 
-__all__ = ["as_torch_bsr", "as_torch_csc", "as_torch_csr", "csr_product", "sampled_product"]
+__all__ = [
+    "as_torch_bsr",
+    "as_torch_csc",
+    "as_torch_csr",
+    "csr_product",
+    "plain_product",
+    "sampled_product",
+]
 
 _NARROW = (torch.float16, torch.bfloat16)
+_REAL = (torch.float32, torch.float64)
 _NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
-# Measured on one core of an x86-64 with AVX-512. MKL, behind torch, reads int32 indices and is the
-# faster one, but for few entries in a row beside many columns, and for few entries at all, where
-# the way to MKL is the longer one.
-_SHORT_ROW = 8
-_WIDE_RIGHT = 32
-_FEW = 1_200
-_WORTH = 100_000
+# Measured on one core of an x86-64 with AVX-512. MKL, behind torch, is the faster one, but for few
+# multiplications, where the way to it is the longer one, and where most rows are empty.
+_FEW_ENTRIES = 2_048
+_FEW_PRODUCTS = 16_384
+_MOSTLY_EMPTY = 4
+
+# MKL writes its result; what torch has in its place adds to memory, which must be cleared first.
+_WRITES = torch._C.has_mkl
 
 
 def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
@@ -64,6 +73,23 @@ def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
     if not each:
         return b.new_zeros(*batch, pattern.rows, b.shape[-1])
     return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
+
+
+def plain_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor | None:
+    """Return the usual product in a straight line, or None where there is more to find out.
+
+    Usual is one matrix of real numbers on a CPU, which nobody watches, and a vector or a matrix
+    that fits.
+    """
+    if not readable(values, b):
+        return None
+    dtype = b.dtype
+    if dtype is not values.dtype or dtype not in _REAL or values.ndim != 1:
+        return None
+    shape = b.shape
+    if not 0 < len(shape) < 3 or shape[0] != pattern.columns or not pattern.entries:
+        return None
+    return _by_rule(values, pattern, b)
 
 
 def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
@@ -197,20 +223,26 @@ def _on_cpu(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
         return b.new_zeros(rows, *b.shape[1:])
     if dtype.is_complex:
         values, b = values.resolve_conj(), b.resolve_conj()
+    return _by_rule(values, pattern, b)
+
+
+def _by_rule(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+    """Return a product in a dtype that both libraries have, by the faster of their kernels."""
     if b.ndim == 1:
         return torch.mv(pattern.as_torch(values), b)
     width = b.shape[1]
-    if _scipy_is_faster(rows, entries, width) and loops() is not None:
+    if _scipy_is_faster(pattern.rows, pattern.entries, width) and loops() is not None:
         return _by_scipy(values, pattern, b, width)
-    return torch.mm(pattern.as_torch(values), b) if width else b.new_zeros(rows, 0)
+    if width and _WRITES:
+        # torch.mm clears the result before, which takes as long as a product with short rows.
+        return b.new_empty(pattern.rows, width).addmm_(pattern.as_torch(values), b, beta=0)
+    return torch.mm(pattern.as_torch(values), b) if width else b.new_zeros(pattern.rows, 0)
 
 
 def _scipy_is_faster(rows: int, entries: int, width: int) -> bool:
-    if entries < _FEW:
-        return width > 1
-    if width <= _WIDE_RIGHT or entries >= _SHORT_ROW * rows or entries * width < _WORTH:
-        return False
-    return torch.get_num_threads() == 1
+    if entries <= _FEW_ENTRIES and entries * width <= _FEW_PRODUCTS:
+        return True
+    return _MOSTLY_EMPTY * entries <= rows and torch.get_num_threads() == 1
 
 
 def _by_scipy(values: Tensor, pattern: Pattern, b: Tensor, width: int) -> Tensor:

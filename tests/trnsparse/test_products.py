@@ -67,6 +67,21 @@ def test_every_kernel_of_the_rule_gives_the_product(rows, width, density):
     assert ((A @ B[:, 0].contiguous() - want[:, 0]).abs() <= bound[:, 0]).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("width", [1, 3, 128])
+def test_results_do_not_have_what_was_in_their_memory(dtype, width):
+    draw = torch.manual_seed(0)
+    dense = torch.randn(200, 90, generator=draw).to(dtype) * (torch.arange(200) % 3 == 0)[:, None]
+    b = torch.randn(90, width, generator=draw).to(dtype)
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)  # new memory is full of NaN then
+    try:
+        got = ts.from_dense(dense) @ b
+    finally:
+        torch.use_deterministic_algorithms(before)
+    torch.testing.assert_close(got, dense @ b, rtol=1e-5, atol=1e-4)
+
+
 def test_operands_that_are_not_contiguous():
     dense = random_dense(50, 60, 0.5)
     B = random_dense(4, 60, 1.0, 1).T

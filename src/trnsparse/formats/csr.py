@@ -12,9 +12,10 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.arrays import array_of
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsparse._algebra import added, expanded_product, intersection, numeric_product
-from trnsparse._conversions import turned, united
+from trnsparse._conversions import turned, united, written_out
 from trnsparse._dense import nonzero_entries
-from trnsparse._index import counted, group_sums
+from trnsparse._dispatch import run_usual
+from trnsparse._index import counted, expanded, group_sums
 from trnsparse._patterns import Pattern, pattern_of
 from trnsparse._torch import as_torch_csr
 from trnsparse.formats._base import SparseMatrix, format_named
@@ -22,6 +23,7 @@ from trnsparse.formats._checks import check_compressed, check_indices, check_val
 from trnsparse.formats._selection import select
 
 if TYPE_CHECKING:
+    from trnsparse.formats.coo import COOMatrix
     from trnsparse.formats.csc import CSCMatrix
 
 __all__ = ["CSRMatrix"]
@@ -149,6 +151,17 @@ class CSRMatrix(SparseMatrix, format="csr"):
         """Return this matrix."""
         return self
 
+    def to_dense(self) -> Tensor:
+        """Return the dense matrix; entries stored twice are added."""
+        found = written_out(self.values, self.row_ptrs, self.col_indices, self.shape)
+        return super().to_dense() if found is None else found
+
+    def to_coo(self) -> COOMatrix:
+        """Return the matrix as coordinates, in the order of rows."""
+        kept = self._kept
+        rows = expanded(self.row_ptrs, self.nnz) if kept is None else self.pattern.row_indices
+        return format_named("coo")(self.values, rows, self.col_indices, self.shape, validate=False)
+
     def sum_duplicates(self) -> Self:
         """Return the matrix with columns in order and none twice, this one if it is so already."""
         pattern = self.pattern
@@ -181,6 +194,11 @@ class CSRMatrix(SparseMatrix, format="csr"):
         return as_torch_csr(self.values, self.pattern, narrow=False)
 
     # -- algebra -----------------------------------------------------------------------------------
+
+    def matmul(self, other: Tensor) -> Tensor:
+        """Return the product with a dense vector (n,) or matrix (..., n, N)."""
+        found = run_usual(self.values, self.pattern, other)
+        return super().matmul(other) if found is None else found
 
     def nnz_per_row(self) -> Tensor:
         """Return how many entries each row has, int64 (m,)."""

@@ -1,0 +1,87 @@
+"""Whose values may be read: plain tensors, and nothing that torch has to see."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.func import grad, vmap
+from torch.nn import Parameter
+
+from trnsci.core.eager import readable, untracked, unwatched
+
+X = torch.ones(2)
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+# For each tensor whether it is readable, unwatched and untracked.
+TENSORS = {
+    "plain": (X, (True, True, True)),
+    "parameter": (Parameter(X.clone(), requires_grad=False), (True, True, True)),
+    "differentiated": (X.clone().requires_grad_(), (False, True, False)),
+    "on another device": (X.to("meta"), (False, False, True)),
+    "of another class": (X.as_subclass(Subclass), (False, False, False)),
+}
+
+
+@pytest.mark.parametrize("kind", TENSORS)
+def test_what_a_tensor_is_decides(kind):
+    tensor, wanted = TENSORS[kind]
+    assert (readable(tensor), unwatched(tensor), untracked(tensor)) == wanted
+    # One operand that may not be read is enough, be it the first or the second.
+    assert readable(X, tensor) is wanted[0]
+    assert readable(tensor, X) is wanted[0]
+
+
+def test_gradients_that_are_off_do_not_matter():
+    x = X.clone().requires_grad_()
+    with torch.no_grad():
+        assert readable(x)
+        assert readable(x, x)
+        assert readable(X, x)
+        assert untracked(x)
+
+
+@pytest.mark.parametrize(
+    ("surroundings", "wanted"),
+    [
+        (nullcontext, (True, True, True)),
+        (FakeTensorMode, (False, False, False)),
+        (forward_ad.dual_level, (False, False, False)),
+        (lambda: torch.autocast("cpu", torch.bfloat16), (False, True, True)),
+        (torch.no_grad, (True, True, True)),
+        (torch.inference_mode, (True, True, True)),
+    ],
+)
+def test_what_is_in_force_decides(surroundings, wanted):
+    with surroundings():
+        found = readable(X), unwatched(X), untracked(X)
+    assert found == wanted
+
+
+@pytest.mark.parametrize("transform", [vmap, lambda f: grad(lambda x: f(x).sum())])
+def test_inside_of_a_transform_nothing_is_read(transform):
+    found = []
+
+    def seen(x):
+        found.extend([readable(X), unwatched(X), untracked(X)])
+        return 2 * x
+
+    transform(seen)(X)
+    assert found == [False] * 3
+
+
+@pytest.mark.parametrize("question", [readable, unwatched, untracked])
+def test_a_compiled_call_reads_nothing(question):
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x: x + (1 if question(x) else 2), backend="eager", fullgraph=True
+    )
+    assert compiled(torch.zeros(1)).item() == 2
+    torch._dynamo.reset()

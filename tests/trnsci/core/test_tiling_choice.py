@@ -141,6 +141,25 @@ def test_the_cut_is_the_best_of_all(m, n, k, dtype, generation, a, b, batch):
     assert found == chosen(Problem(m, n, k, dtype, generation, a, b, *batch))
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "generation", "a", "b"),
+    [
+        ((6784, 47, 2304), "float32", "gen4", "rows", "columns"),
+        ((3397, 557, 777), "bfloat16", "gen4", "rows", "columns"),
+        ((2688, 2560, 352), "bfloat16", "gen4", "rows", "columns"),
+        ((7103, 1792, 2722), "bfloat16", "gen2", "rows", "columns"),
+        ((6992, 1664, 72), "bfloat16", "gen2", "rows", "rows"),
+        ((61, 21804, 102), "bfloat16", "gen4", "rows", "columns"),
+        ((6656, 9983, 497), "bfloat16", "gen4", "rows", "columns"),
+        ((1086, 513, 7008), "bfloat16", "gen2", "rows", "columns"),
+        ((2403, 412, 25820), "bfloat16", "gen3", "columns", "rows"),
+    ],
+)
+def test_every_size_of_block_is_the_best_for_some_product(shape, dtype, generation, a, b):
+    found = gemm_tiling(*shape, dtype=dtype, generation=generation, a_layout=a, b_layout=b)
+    assert found == chosen(Problem(*shape, dtype, generation, a, b))
+
+
 def test_time_comes_before_bytes_beyond_a_tenth():
     p = Problem(256, 1024, 256, "float32", "gen3", "rows", "rows")
     cut = price(p, Blocks(1, 1, 2, "a", 1, 2), 2)

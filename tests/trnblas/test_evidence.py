@@ -1,0 +1,104 @@
+"""The cases that validate kernels: what they are made of, and that their truth is torch's too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import trnblas
+from trnblas.evidence import CASES
+from trnsci.core.evidence import relative_error
+
+U = 2.0**-24
+SHAPES = {
+    "gemm": [(150, 260), (260, 530)],
+    "batched_gemm": [(3, 100, 140), (3, 140, 90)],
+    "symm": [(150, 150), (150, 70)],
+    "gemmt": [(150, 200), (200, 150)],
+    "syrk": [(150, 200)],
+    "syr2k": [(150, 200), (150, 200)],
+    "trmm": [(150, 150), (150, 70)],
+    "trsm": [(150, 150), (150, 70)],
+    "batched_trsm": [(3, 60, 60), (3, 60, 20)],
+    "pair_energy": [(40, 70), (40, 70), (), (), (40,)],
+    "batched_pair_energy": [(5, 40, 70), (5,), (40,)],
+    "mp2_energy": [(5, 40, 70), (5,), (40,)],
+}
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.kernel)
+def case(request):
+    return request.param
+
+
+def test_inputs_are_the_same_ones_at_each_call(case):
+    inputs, again = case.inputs(), case.inputs()
+    assert [tuple(torch.as_tensor(x).shape) for x in inputs] == SHAPES[case.kernel]
+    assert all(torch.equal(*map(torch.as_tensor, pair)) for pair in zip(inputs, again, strict=True))
+    # Two operands of one shape are two operands.
+    assert not any(
+        torch.equal(torch.as_tensor(x), torch.as_tensor(y))
+        for i, x in enumerate(inputs)
+        for y in inputs[:i]
+        if torch.as_tensor(x).shape == torch.as_tensor(y).shape
+    )
+
+
+def test_what_torch_gives_is_inside_of_the_bound_and_a_little_more_is_not(case):
+    inputs = case.inputs()
+    want, bound = case.expected(*inputs), case.bound(*inputs)
+    with trnblas.backend("pytorch"):
+        got = case.call(*inputs)
+    assert relative_error(got, want) <= bound < 1e-3
+    assert want.dtype is torch.float64
+    assert relative_error(want * (1 + 2 * bound), want) > bound
+
+
+def test_bounds_of_products_are_their_depth_in_roundings_times_their_cancellation():
+    def bound(a, b):
+        return a.shape[-1] * U * float((a.abs() @ b.abs()).norm() / (a @ b).norm())
+
+    found = {c.kernel: c.bound(*(x.double() for x in c.inputs())) for c in CASES[:7]}
+    inputs = {c.kernel: [x.double() for x in c.inputs()] for c in CASES[:7]}
+    wanted = {name: bound(*inputs[name]) for name in ("gemm", "batched_gemm", "trmm")}
+    a, b = inputs["symm"]
+    wanted["symm"] = bound(a.triu() + a.triu(1).mT, b)
+    wanted["gemmt"] = 2 * bound(*inputs["gemmt"])
+    (a,) = inputs["syrk"]
+    wanted["syrk"] = bound(a, a.mT)
+    a, b = inputs["syr2k"]
+    wanted["syr2k"] = bound(torch.cat([a, b], 1), torch.cat([b, a], 1).mT)
+    assert found == {name: pytest.approx(value) for name, value in wanted.items()}
+
+
+def test_triangles_are_far_from_singular_and_their_bound_is_their_condition():
+    for case in CASES[7:9]:
+        a, b = case.inputs()
+        assert torch.equal(a, a.triu())
+        assert torch.equal(a.diagonal(dim1=-2, dim2=-1), torch.full(a.shape[:-1], 2.0))
+        condition = float(torch.linalg.cond(a.double()).max())
+        assert condition < 2
+        assert case.bound(a, b) == pytest.approx(2 * a.shape[-1] * U * condition)
+
+
+def test_terms_of_an_energy_have_one_sign_and_their_bound_is_what_sums_may_lose():
+    pair, pairs, of_integrals = CASES[9:]
+    b, occupied, virtual = pairs.inputs()
+    assert (b >= 1).all()
+    assert occupied.tolist() == pytest.approx([-1.0, -0.8, -0.6, -0.4, -0.2])
+    assert (virtual[0], virtual[-1]) == (torch.tensor(0.1), torch.tensor(1.5))
+    assert (pairs.expected(b, occupied, virtual)) < 0
+    grown = []
+    for left in b.double():
+        for right in b.double():
+            t = left @ right.mT
+            grown.append(((2 * t * (2 * t + t.mT)).sum(), (t * (2 * t - t.mT)).sum()))
+    ratio = float(sum(top for top, _ in grown) / sum(bottom for _, bottom in grown))
+    wanted = (70 * ratio + 10 + 2 * 40 + 5**2) * U
+    assert pairs.bound(b, occupied, virtual) == pytest.approx(wanted)
+    assert of_integrals.bound(b, occupied, virtual) == pytest.approx(wanted)
+    first = pair.inputs()
+    assert torch.equal(first[0], b[0])
+    assert torch.equal(first[1], b[1])
+    assert (first[2], first[3]) == (occupied[0], occupied[1])
+    assert pair.bound(*first) == pairs.bound(b[:2], occupied[:2], virtual)

@@ -46,8 +46,8 @@ def test_blocks_of_any_number(kernels, count):
     assert np.array_equal(got.numpy().view(np.uint32), wanted)
     launches = kernels._blocks_kernel.launches
     programs = -(-count // 512)
-    assert [grid for grid, _ in launches] == [(programs,)] * (programs > 0)
-    assert all(options == {"num_warps": 4, "enable_fp_fusion": False} for _, options in launches)
+    options = {"num_warps": 4, "enable_fp_fusion": False}
+    assert launches == [((programs,), options, (True, 512))] * (programs > 0)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -60,6 +60,10 @@ def test_words_from_any_position(kernels, engine, start, count):
     wanted = stream_words(engine, 11, start // 4, count + skipped, 3)[skipped:]
     assert np.array_equal(out[1:-1].numpy().view(np.uint32), wanted)
     assert out[0] == out[-1] == -7  # nothing outside is written
+    ((grid, _, constants),) = kernels._fill_kernel.launches
+    assert grid == (-(-(skipped + count) // 2048),)
+    # Wide stores, where a request begins at a block.
+    assert constants == (engine == "philox", "words", 24, skipped == 0, 512)
 
 
 @pytest.mark.parametrize("dtype", [d for d in FLOATS if d is not torch.float64], ids=str)

@@ -81,6 +81,7 @@ class Kernel:
     def __init__(self, function: Any) -> None:
         self.function = function
         self.parameters = list(inspect.signature(function).parameters.values())
+        self.constants = sum(p.annotation == "tl.constexpr" for p in self.parameters)
         self.launches: list[tuple[Any, ...]] = []
 
     def __call__(self, *arguments: Any) -> Any:
@@ -88,7 +89,8 @@ class Kernel:
 
     def __getitem__(self, grid: tuple[int]) -> Any:
         def launch(*arguments: Any, **options: Any) -> Made:
-            self.launches.append((grid, options))
+            constants = arguments[-self.constants :]
+            self.launches.append((grid, options, constants))
             self.run(grid[0], arguments)
             return Made(self, arguments[0])
 

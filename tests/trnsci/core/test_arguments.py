@@ -73,7 +73,10 @@ def test_shapes_that_do_not_broadcast_are_none(a, b):
 
 
 def test_an_operand_may_grow_but_not_make_the_result_larger():
-    expandable("gemm", "C", torch.ones(1, 3), (2, 3))
+    for shape in ((1, 3), (2, 3), (3,), (1,), (), (1, 1)):
+        expandable("gemm", "C", torch.ones(shape), (2, 3))
+    with pytest.raises(ShapeError, match=r"shape \(2, 3\), got \(2,\)"):
+        expandable("gemm", "C", torch.ones(2), (2, 3))
     for shape in ((4, 3), (1, 2, 3), (2, 1, 1)):
         with pytest.raises(ShapeError, match="gemm: C must broadcast to the result's shape"):
             expandable("gemm", "C", torch.ones(shape), (2, 3))

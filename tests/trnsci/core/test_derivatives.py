@@ -231,7 +231,10 @@ class TestAutocast:
         ("rule", "given", "wanted"),
         [
             ("lower", torch.float32, torch.bfloat16),
+            ("lower", torch.float16, torch.bfloat16),
+            ("lower", torch.bfloat16, torch.bfloat16),
             ("lower", torch.float64, torch.float64),
+            ("float32", torch.float16, torch.float32),
             ("float32", torch.bfloat16, torch.float32),
             ("float32", torch.float32, torch.float32),
             ("keep", torch.float32, torch.float32),

@@ -128,6 +128,9 @@ class TestTheSizeThatIsWorthALaunch:
             x = torch.ones(shape)
             assert operation.choose(x, x, 1.0)[0] == "nki"
 
+    def test_a_launch_is_worth_two_gigaflops_unless_it_is_said(self, make_operation):
+        assert make_operation().min_flops == 2e9
+
     def test_size_does_not_matter_where_kernels_were_asked_for(self, library, operation):
         x = torch.ones(2, 2)
         with library.backend("simulator"), launched(KERNEL):

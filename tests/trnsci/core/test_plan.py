@@ -35,6 +35,19 @@ def test_equal_calls_have_one_plan_until_the_library_forgets():
     assert made == [3, 3]
 
 
+def test_the_last_64_plans_are_kept():
+    made = []
+    plan = planned(lambda size: made.append(size))
+    for size in (*range(64), *range(64)):
+        plan(size)
+    assert made == list(range(64))
+    plan(64)  # for which the oldest goes
+    plan(1)
+    assert made == [*range(64), 64]
+    plan(0)
+    assert made == [*range(64), 64, 0]
+
+
 def test_a_plan_must_say_its_cost_and_its_description():
     with pytest.raises(TypeError, match="abstract"):
         type("Empty", (Plan,), {})()

@@ -8,8 +8,8 @@ repeated. Everything happens in a copy of the tree.
 
 First the tests run once without a fault, to learn which functions each of them calls
 (``covering.py``); ``--calls`` keeps that for later runs. Of a fault, the tests run that call the
-changed function, those first that call little else, then those that call anything of its module or
-start a process, until one fails. What noticed faults runs once more without any.
+changed function, those first that call little else, then those that call anything of its module,
+then those that start a process, until one fails. What noticed faults runs once more without any.
 What runs out of time counts as noticed, and is marked. ``--record`` appends each outcome to a file
 as it is found, and leaves out what the file has already.
 """
@@ -137,19 +137,22 @@ class Calls:
     def near(self, module: str, function: str, seconds: float) -> list[list[str]]:
         """Groups of tests that may notice a change of a function, the likeliest first.
 
-        Tests that call the function come first, and of those the ones that call little else. A
-        first group takes a tenth of the seconds. All tests, where none calls anything there.
+        Tests that call the function come first, then those that call others of its module, then
+        those that start a process; of each kind the ones that call little else. A first group
+        takes a tenth of the seconds. All tests, where none calls anything there.
         """
         place = f"{module}:{function}"
         ranked = []
         for test in self.tests:
             called = place in test["calls"]
-            if called or test["process"] or any(c.startswith(module) for c in test["calls"]):
-                ranked.append((not called, len(test["calls"]) * (1 + test["seconds"]), test))
-        ranked.sort(key=lambda each: each[:2])
+            inside = any(c.startswith(module) for c in test["calls"])
+            if inside or test["process"]:
+                work = len(test["calls"]) * (1 + test["seconds"])
+                ranked.append((not called, not inside, work, test))
+        ranked.sort(key=lambda each: each[:3])
         groups: list[list[str]] = [[], []]
         used = 0.0
-        for test in [each[2] for each in ranked] or self.tests:
+        for test in [each[3] for each in ranked] or self.tests:
             used += test["seconds"]
             if used < seconds:
                 groups[used > seconds / 10].append(test["test"])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import trnblas
-from trnblas import _scipy, batched, level2, level3, rank_k
+from trnblas import _quick, _scipy, batched, level2, level3, rank_k
 
 from .agreement import draw
 
@@ -103,3 +103,98 @@ def test_dtypes_that_scipy_would_convert(dtype):
         assert got.dtype is dtype
         assert torch.equal(got, 3 * a)
     assert trnblas.symv(1.0, a, a[0]).dtype is dtype
+
+
+FACTORS = (0.0, 1.0, -1.0, 2.0, 1)
+INTEGERS = torch.ones(5, 5, dtype=torch.int64)
+SQUARE = ("left", "upper")
+
+
+def is_short(result):
+    return result is not None
+
+
+@pytest.mark.parametrize("alpha", FACTORS)
+@pytest.mark.parametrize("beta", FACTORS)
+def test_factors_that_have_a_short_way(alpha, beta):
+    """Plain floats; alpha is not zero, and beta is where there is no accumulator, and only there.
+
+    Of integers torch would drop the fraction of a factor, so theirs are one.
+    """
+    plain = type(alpha) is float and alpha != 0 and type(beta) is float
+    alone, added = plain and beta == 0, plain and beta != 0
+    product, vector = _quick.quick_product, _quick.quick_vector
+    for a, c in ((A, C), (MANY, MANY)):
+        assert is_short(product(alpha, a, a, beta, None, False, False)) is alone
+        assert is_short(product(alpha, a, a, beta, c, False, False)) is added
+    for operands in ((A, MANY), (MANY, A)):
+        assert is_short(product(alpha, *operands, beta, None, False, False)) is (
+            alone and alpha == 1
+        )
+        assert not is_short(product(alpha, *operands, beta, MANY, False, False))
+    assert is_short(product(alpha, INTEGERS, INTEGERS, beta, None, False, False)) is (
+        alone and alpha == 1
+    )
+    assert not is_short(product(alpha, INTEGERS, INTEGERS, beta, INTEGERS, False, False))
+    assert is_short(vector(alpha, A, X, beta, None, False)) is (alone and alpha == 1)
+    assert is_short(vector(alpha, A, X, beta, Y, False)) is added
+    assert not is_short(vector(alpha, INTEGERS, INTEGERS[0], beta, INTEGERS[0], False))
+    assert is_short(_quick.quick_symmetric(alpha, A, B, beta, *SQUARE)) is alone
+    assert is_short(_quick.quick_symmetric_vector(alpha, A, X, beta, "upper")) is alone
+    assert is_short(_quick.quick_rank_k(alpha, A, beta, False, "upper")) is alone
+    some = type(alpha) is float and alpha != 0
+    assert is_short(_quick.quick_solution(alpha, WELL, B, *SQUARE, False, "nonunit")) is some
+    assert is_short(_quick.quick_triangular(alpha, A, B, *SQUARE, False)) is some
+    assert is_short(_quick.quick_triangular(alpha, INTEGERS, INTEGERS, *SQUARE, False)) is (
+        some and alpha == 1
+    )
+
+
+def test_what_has_no_short_way():
+    """Other words than flags, ranks, shapes and dtypes that do not fit, one operand on meta."""
+    meta, single = A.to("meta"), B.float()
+    product, symmetric = _quick.quick_product, _quick.quick_symmetric
+    for wrong in (
+        product(1.0, A, meta, 0.0, None, False, False),
+        product(1.0, A, B, 0.0, None, "T", False),
+        product(1.0, A, B, 0.0, None, False, "N"),
+        product(1.0, A[None, None], B, 0.0, None, False, False),
+        product(1.0, A, single, 0.0, None, False, False),
+        product(1.0, A, B, 1.0, C.to("meta"), False, False),
+        product(1.0, [1.0], B, 0.0, None, False, False),
+        _quick.quick_vector(1.0, A, X, 0.0, None, "T"),
+        _quick.quick_solution(1.0, WELL, single, *SQUARE, False, "nonunit"),
+        _quick.quick_solution(1.0, WELL, meta, *SQUARE, False, "nonunit"),
+        _quick.quick_solution(1.0, WELL, B, "middle", "upper", False, "nonunit"),
+        symmetric(1.0, A, single, 0.0, *SQUARE),
+        symmetric(1.0, A, B[:3], 0.0, *SQUARE),
+        symmetric(1.0, A[:3], B, 0.0, *SQUARE),
+        symmetric(1.0, A, B[:, :0], 0.0, *SQUARE),
+        symmetric(1.0, A, torch.ones(5, 64, dtype=A.dtype), 0.0, *SQUARE),
+        _quick.quick_symmetric_vector(1.0, A, X.float(), 0.0, "upper"),
+        _quick.quick_symmetric_vector(1.0, A, X[:3], 0.0, "upper"),
+        _quick.quick_symmetric_vector(1.0, A[:3], X, 0.0, "upper"),
+        _quick.quick_rank_k(1.0, A, 0.0, "T", "upper"),
+        _quick.quick_rank_k(1.0, A, 0.0, False, "middle"),
+        _quick.quick_rank_k(1.0, A[:, :0], 0.0, False, "upper"),
+        _quick.quick_triangular(1.0, A[:3], B, *SQUARE, False),
+        _quick.quick_triangular(1.0, A, meta, *SQUARE, False),
+    ):
+        assert wrong is None
+    assert is_short(symmetric(1.0, A, torch.ones(5, 63, dtype=A.dtype), 0.0, *SQUARE))
+    assert is_short(symmetric(1.0, A, torch.ones(63, 5, dtype=A.dtype), 0.0, "right", "upper"))
+    assert not is_short(symmetric(1.0, A, torch.ones(64, 5, dtype=A.dtype), 0.0, "right", "upper"))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 2.0])
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize("mirrors", [True, False])
+def test_a_rank_k_update_on_cuda_is_a_product_and_its_mirror(alpha, trans, mirrors, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_quick._cuda, "mirror_in_place", lambda c: seen.append(c) or mirrors)
+    got = _quick._mirrored_product(alpha, A[:3], trans)
+    want = alpha * (A[:3].mT @ A[:3] if trans else A[:3] @ A[:3].mT)
+    torch.testing.assert_close(got, want, rtol=0, atol=64 * 2.0**-53 * 8)
+    assert (got is seen[0]) is mirrors
+    assert torch.equal(got, got.mT) or mirrors
+    assert _quick._mirrored_product(alpha, INTEGERS, trans) is None

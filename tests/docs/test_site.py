@@ -12,14 +12,12 @@ import threading
 
 import pytest
 
+from browser import browse, needs_browser
+
 from .pages import ROOT
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
 pytestmark = [
-    pytest.mark.browser,
     pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on the machine"),
     pytest.mark.skipif(
         importlib.util.find_spec("material") is None,
         reason="needs mkdocs-material, which `make docs` installs",
@@ -64,31 +62,7 @@ def served(site):
     server.server_close()
 
 
-def browse(address, user):
-    """What the page became, and what the browser said on the way."""
-    seen = subprocess.run(
-        [
-            CHROMIUM,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-background-networking",
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            "--enable-logging=stderr",
-            "--virtual-time-budget=10000",
-            f"--user-data-dir={user}",
-            "--dump-dom",
-            address,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert seen.returncode == 0
-    return seen.stdout, [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
-
-
+@needs_browser
 @pytest.mark.parametrize("page", ["index.html", "validation.html", "rules/M001.html"])
 def test_a_page_opens_without_a_complaint(served, tmp_path, page):
     address, asked = served
@@ -98,6 +72,7 @@ def test_a_page_opens_without_a_complaint(served, tmp_path, page):
     assert "md-nav__link" in shown
 
 
+@needs_browser
 def test_the_search_asks_an_index_that_holds_the_rules(served, site, tmp_path):
     address, asked = served
     _, console = browse(f"{address}/index.html?q=unwritten", tmp_path / "user")

@@ -1,8 +1,6 @@
 """Reports to look at: the page of ``--format html``, and what a notebook shows."""
 
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import numpy as np
@@ -11,6 +9,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from browser import browse, needs_browser, photograph
 from kernels import TWINS, cores, races
 from nkisim.checker import CheckSettings, check_file
 from nkisim.diagnostics.formats import rendered
@@ -158,34 +157,16 @@ def test_an_access_pattern_is_drawn_element_by_element():
     assert picture.cells == ("01010100", "01010100", "00000000", "00000000")
 
 
-def chromium():
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    return next(filter(None, map(shutil.which, names)), None)
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
+@needs_browser
 def test_a_browser_puts_each_card_beside_its_line(page, tmp_path):
     file = tmp_path / "page.html"
     file.write_text(page)
-    shot = tmp_path / "page.png"
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={tmp_path / 'home'}",
-    ]
-    command = [chromium(), *options, "--window-size=1200,900"]
-    done = subprocess.run(
-        [*command, "--dump-dom", f"file://{file}"], capture_output=True, text=True, timeout=120
-    )
-    cards = re.findall(r'class="card \w+" data-line="(\d+)" style="([^"]*)"', done.stdout)
+    seen = browse(file.as_uri(), tmp_path / "user")
+    cards = re.findall(r'class="card \w+" data-line="(\d+)" style="([^"]*)"', seen.dom)
     tops = [float(re.search(r"top: ([\d.]+)px", style)[1]) for _, style in cards]
     assert len(tops) >= 2
     assert tops == sorted(tops)
     assert tops[0] > 0  # beside its line, not at the head of the page
     assert len(set(tops)) == len(tops)
-    subprocess.run(
-        [*command, f"--screenshot={shot}", f"file://{file}"], capture_output=True, timeout=120
-    )
-    assert shot.read_bytes().startswith(b"\x89PNG")
+    shot = photograph(file.as_uri(), tmp_path / "user", tmp_path / "page.png")
+    assert shot.startswith(b"\x89PNG")

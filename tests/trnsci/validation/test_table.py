@@ -2,17 +2,14 @@
 
 import dataclasses
 import json
-import shutil
-import subprocess
 
 import pytest
 
+from browser import browse, needs_browser
 from trnsci.core.evidence import kernels_of
 from trnsci.validation import Record, render, rows, write_record
 from trnsci.validation.record import fingerprint
 from trnsci.validation.table import summary
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @pytest.fixture
@@ -112,23 +109,11 @@ def test_the_page_is_whole_and_escapes_what_it_shows(folder):
     assert page.count('class="failed"') == 1
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on the machine")
+@needs_browser
 def test_the_page_opens_in_a_browser(folder, tmp_path):
     change(folder, "gemm", status="failed", message="off")
     page = tmp_path / "status.html"
     page.write_text(render(*rows(folder, ["trnblas"]), "html"))
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={tmp_path / 'user'}",
-    ]
-    shown = subprocess.run(
-        [CHROMIUM, *options, "--dump-dom", page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert shown.returncode == 0
-    assert shown.stdout.count('tabindex="0"') == len(kernels_of("trnblas"))
+    seen = browse(page.as_uri(), tmp_path / "user")
+    assert seen.dom.count('tabindex="0"') == len(kernels_of("trnblas"))
+    assert seen.console == []

@@ -1,0 +1,76 @@
+"""Pages in a headless Chromium: what they become, what the browser says, how they look."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def found() -> str | None:
+    """The Chromium of this machine: what CHROMIUM names, else what the path has."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+def needs_browser(test):
+    """Mark a test that opens a page; it is skipped where there is no Chromium."""
+    skip = pytest.mark.skipif(found() is None, reason="needs a Chromium on the machine")
+    return pytest.mark.browser(skip(test))
+
+
+class Seen(NamedTuple):
+    """A page after its scripts ran.
+
+    Attributes:
+        dom: The document as it then was.
+        console: What was written to the console.
+    """
+
+    dom: str
+    console: list[str]
+
+
+def browse(address: str, user: Path, *, size: tuple[int, int] = (1200, 900)) -> Seen:
+    """Open a page that may ask this machine alone for anything, and read it."""
+    done = _chromium(user, size, "--dump-dom", address)
+    return Seen(done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line])
+
+
+def photograph(
+    address: str, user: Path, picture: Path, *, size: tuple[int, int] = (1200, 900)
+) -> bytes:
+    """Open a page and return a picture of its first screen."""
+    _chromium(user, size, f"--screenshot={picture}", address)
+    return picture.read_bytes()
+
+
+def _chromium(
+    user: Path, size: tuple[int, int], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [
+            str(found()),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-background-networking",
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--enable-logging=stderr",
+            "--virtual-time-budget=10000",
+            f"--window-size={size[0]},{size[1]}",
+            f"--user-data-dir={user}",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done

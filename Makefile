@@ -41,12 +41,12 @@ demo: $(READY)
 test: $(READY)
 	tools/check -m "not slow"
 
-# PySCF is a large package for a few slow tests.
-$(VENV)/.pyscf: $(READY)
-	$(PIP) --no-build-isolation -e '.[dev,pyscf]'
+# PySCF and the site's builders are large packages for a few slow tests.
+$(VENV)/.all: $(READY)
+	$(PIP) --no-build-isolation -e '.[dev,docs,pyscf]'
 	touch $@
 
-test-all: $(VENV)/.pyscf
+test-all: $(VENV)/.all
 	tools/check $(ARGS)
 
 check: $(READY)
@@ -61,7 +61,8 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_catalogue.py
 	$(VENV)/bin/python tools/gen_stubs.py
 	$(VENV)/bin/python tools/gen_api.py
-	$(VENV)/bin/python -m mkdocs build --quiet
+	address=$$($(VENV)/bin/python hatch_build.py) && \
+		TRNSCI_REPOSITORY_URL="$$address" $(VENV)/bin/python -m mkdocs build --quiet
 	@echo site/index.html
 
 format: $(READY)

@@ -20,22 +20,26 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         importlib.util.find_spec("material") is None,
-        reason="needs mkdocs-material, which `make docs` installs",
+        reason="needs mkdocs-material, which `make test-all` installs",
     ),
 ]
+
+# An address of the kind that Material's own link would ask for figures.
+HOME = "https://github.com/owner/project"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     home = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "docs", home / "docs")
+    shutil.copytree(ROOT / "tools" / "theme", home / "tools" / "theme")
     shutil.copy(ROOT / "mkdocs.yml", home)
     for tool in ("gen_catalogue.py", "gen_api.py"):
         subprocess.run([sys.executable, ROOT / "tools" / tool, home / "docs"], check=True)
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"],
         cwd=home,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "TRNSCI_REPOSITORY_URL": HOME},
         capture_output=True,
         text=True,
         check=False,
@@ -70,6 +74,7 @@ def test_a_page_opens_without_a_complaint(served, tmp_path, page):
     assert console == []
     assert [path for path, status in asked if status != "200" and "favicon" not in path] == []
     assert "md-nav__link" in shown
+    assert f'href="{HOME}"' in shown
 
 
 @needs_browser

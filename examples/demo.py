@@ -3,8 +3,8 @@
 The kernels of ``tensor_add.py``, ``softmax.py`` and ``matmul_six_stages.py`` run on the simulator
 at sizes that are no multiple of a tile. Their results are compared with NumPy in float64, against
 a bound that follows from the number formats. Then a kernel with a common mistake is checked. Last,
-the correlation energy of ``df_mp2.py`` is computed by trnblas twice: on torch, and with every
-product on the kernels of trnblas.
+the correlation energy of ``df_mp2.py`` is computed twice: on torch, and with every product on the
+kernels of trnblas and trntensor.
 """
 
 import ml_dtypes
@@ -18,6 +18,7 @@ import nkisim as nki
 import nkisim.isa as nisa
 import nkisim.language as nl
 import trnblas
+import trntensor
 from trnsci.core.counters import counts
 
 # Largest relative error of one rounding.
@@ -88,7 +89,7 @@ def energies(inputs):
     found = []
     for backend in ("pytorch", "simulator"):
         before = counts()
-        with trnblas.backend(backend):
+        with trnblas.backend(backend), trntensor.backend(backend):
             found.append(df_mp2_energy(*inputs, energy_step=batched_pair_energy))
         since = counts() - before
         if since.fallbacks or bool(since.launches) != (backend == "simulator"):

@@ -1,25 +1,28 @@
-"""Density-fitted MP2 correlation energies with trnblas.
+"""Density-fitted MP2 correlation energies over four libraries.
 
-    python examples/df_mp2.py                          a small molecule's size, checked
-    python examples/df_mp2.py --bench --shape medium   times of the four steps
+    python examples/df_mp2.py                                 a small molecule's size, checked
+    python examples/df_mp2.py --fused-energy --shape small    the published sizes have names
+    python examples/df_mp2.py --bench --shape medium          times of the four steps
     python examples/df_mp2.py --bench --device cuda
-    TRNBLAS_USE_SIMULATOR=1 python examples/df_mp2.py --batched-pair-energy
+    TRNSCI_USE_SIMULATOR=1 python examples/df_mp2.py --batched-pair-energy
 
 Electron repulsion integrals are factored over an auxiliary basis, (ia|jb) = sum_P B[iaP] B[jbP],
 so that everything but the energy's last sum is products of matrices:
 
-    metric   J = L L^T, X = L^-T                          Cholesky and trsm
-    half     (i nu|P) = C_occ^T (mu nu|P)                 one gemm
-             (i a|P)  = C_vir^T (i nu|P)                  batched_gemm, shared left operand
-    metric   B = (i a|P) X                                batched_gemm, shared right operand
-    energy   T = B B^T, sum of T (2 T - T') / D           gemm by slices, and a sum
+    screen   which pairs mu nu matter at all              trnsparse: Schwarz bounds
+    metric   J = L L^T, X = L^-T                          trnsolver: Cholesky; trnblas: trsm
+    half     (i a|P) = C_occ^T (mu nu|P) C_vir            trntensor: one transform
+    metric   B = (i a|P) X                                trnblas: batched_gemm, shared operand
+    energy   T = B B^T, sum of T (2 T - T') / D           trnblas: gemm and a sum, or one kernel
 
-The input is drawn at random from a fixed seed; ``df_mp2_pyscf.py`` has molecules.
+The input is drawn at random from a fixed seed. Where PySCF is installed, the energy of a water
+molecule follows, against PySCF's own; ``df_mp2_pyscf.py`` has more molecules.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -29,8 +32,21 @@ from torch import Tensor
 
 import trnblas
 import trnblas.nki
+import trnsolver
+import trnsparse
+import trntensor
 
+# Basis functions, occupied orbitals, auxiliary functions.
 SHAPES = {"small": (128, 16, 384), "medium": (512, 64, 1536), "large": (768, 96, 2304)}
+
+# Their correlation energies from this input, in Hartree.
+PUBLISHED = {"small": -1.619250e-04, "medium": -2.48722, "large": -43.51183}
+
+# Integrals whose bound is smaller do not matter; shown, not used: nothing here is sparse.
+SCREENED = 1e-4
+
+# The definition takes (nbasis - nocc)^2 nocc^2 numbers and their temporaries.
+LARGEST_CHECKED = 128
 
 # How much of T = B B^T exists at a time.
 SLICE_BYTES = 256 * 2**20
@@ -62,17 +78,15 @@ def df_mp2_energy(
         energy_step: What computes the energy of B; ``energy_of`` unless given.
     """
     clock = Clock(eri_3c.device, timings)
-    # Squared lengths of nearly dependent auxiliary functions: float64 costs nothing here.
-    factor = torch.linalg.cholesky(J_metric.double())
-    one = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    with trnblas.backend("pytorch"):  # the kernels know no float64
+    # Squared lengths of nearly dependent auxiliary functions: float64 costs nothing here, and the
+    # kernels know none.
+    with trnsolver.backend("pytorch"), trnblas.backend("pytorch"):
+        factor = trnsolver.cholesky(J_metric.double())
+        one = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
         inverse = trnblas.trsm(1.0, factor, one, uplo="lower", trans=True).to(eri_3c.dtype)
     clock.stop("chol")
 
-    basis, _, auxiliary = eri_3c.shape
-    columns = eri_3c.reshape(basis, basis * auxiliary)
-    half = trnblas.gemm(1.0, C_occ, columns, transA=True).view(-1, basis, auxiliary)
-    integrals = trnblas.batched_gemm(1.0, C_vir, half, transA=True)
+    integrals = trntensor.ao_to_mo_transform(eri_3c, C_occ, C_vir)
     clock.stop("half")
 
     fitted = trnblas.batched_gemm(1.0, integrals, inverse)
@@ -184,14 +198,55 @@ def flops(nbasis: int, nocc: int, naux: int) -> int:
     return 2 * (half + nocc * nvir * naux * naux + nocc * nocc * nvir * nvir * naux)
 
 
-def demo(nbasis: int, nocc: int, naux: int, device: str, step: EnergyStep = energy_of) -> None:
+def screening(inputs: Inputs, threshold: float = SCREENED) -> dict[str, int | float]:
+    """Return how many pairs mu nu, and integrals of two of them, a threshold leaves.
+
+    The bound of a pair is the root of its integral with itself, (mu nu|mu nu), as it is fitted.
+    """
+    _, _, eri_3c, J_metric, _, _ = (x.double().cpu() for x in inputs)
+    factor = torch.linalg.cholesky(J_metric)
+    fitted = torch.linalg.solve_triangular(factor, eri_3c.flatten(0, 1).mT, upper=False)
+    diagonal = fitted.square().sum(0).view(eri_3c.shape[:2])
+    return trnsparse.sparsity_stats(trnsparse.schwarz_bounds(diagonal), threshold)
+
+
+def demo(
+    nbasis: int,
+    nocc: int,
+    naux: int,
+    device: str,
+    step: EnergyStep = energy_of,
+    shape: str | None = None,
+) -> None:
     inputs = synthetic(nbasis, nocc, naux)
     on_device = [x.to(device) for x in inputs]
     energy = df_mp2_energy(*on_device, energy_step=step)
-    exact = defined_energy(inputs)
     print(f"DF-MP2, {nbasis} basis functions, {nocc} occupied, {naux} auxiliary, float32")
-    print(f"correlation energy {energy:.9e}, by definition in float64 {exact:.9e}")
-    print(f"max |error| {abs(energy - exact):.1e}")
+    print(
+        f"correlation energy {energy:.9e}"
+        + (f", published {PUBLISHED[shape]:.9e}" if shape else "")
+    )
+    if nbasis > LARGEST_CHECKED:
+        print("too large for the definition")
+        return
+    exact = defined_energy(inputs)
+    print(f"by definition in float64 {exact:.9e}, max |error| {abs(energy - exact):.1e}")
+    kept = screening(inputs)
+    count, total = kept["significant_quartets"], kept["total_quartets"]
+    print(f"Schwarz bounds leave {count} of {total} integrals above {SCREENED}")
+
+
+def molecule(device: str, step: EnergyStep = energy_of) -> None:
+    """Compare the energy of water with PySCF's, where that is installed."""
+    if importlib.util.find_spec("pyscf") is None:
+        print("no molecule: PySCF is not installed")
+        return
+    from _pyscf_bridge import build_df_mp2_inputs, make_mol, pyscf_reference_energy
+
+    mol = make_mol("h2o", "sto-3g")
+    energy = df_mp2_energy(*(x.to(device) for x in build_df_mp2_inputs(mol)), energy_step=step)
+    exact = pyscf_reference_energy(mol)
+    print(f"water in sto-3g {energy:.9f}, PySCF {exact:.9f}, difference {energy - exact:+.1e}")
 
 
 def bench(
@@ -218,7 +273,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(description="DF-MP2 energies of random input")
     parser.add_argument("--demo", action="store_true", help="compare with the definition (default)")
     parser.add_argument("--bench", action="store_true", help="time the steps")
-    parser.add_argument("--shape", choices=SHAPES, help="sizes of --bench and --demo")
+    parser.add_argument("--shape", choices=SHAPES, help="published sizes, by name")
     parser.add_argument("--nbasis", type=int, default=24)
     parser.add_argument("--nocc", type=int, default=5)
     parser.add_argument("--naux", type=int, help="three times nbasis unless given")
@@ -236,7 +291,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     if options.bench:
         bench(*sizes, options.device, options.passes, options.step)
     if options.demo or not options.bench:
-        demo(*sizes, options.device, options.step)
+        demo(*sizes, options.device, options.step, options.shape)
+        molecule(options.device, options.step)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def test_the_synthetic_energy_is_the_recorded_one(load):
     inputs = df_mp2.synthetic(*df_mp2.SHAPES["small"])
     timings = {}
     energy = df_mp2.df_mp2_energy(*inputs, timings=timings)
-    assert f"{energy:.6e}" == "-1.619250e-04"
+    assert f"{energy:.6e}" == f"{df_mp2.PUBLISHED['small']:.6e}" == "-1.619250e-04"
     wide = df_mp2.df_mp2_energy(*(x.double() for x in inputs))
     assert f"{wide:.9e}" == "-1.619250103e-04"
     assert list(timings) == ["chol", "half", "metric", "energy"]
@@ -56,6 +56,10 @@ def test_the_command_line(load, capsys):
     df_mp2 = load("df_mp2")
     df_mp2.main(["--demo", "--nbasis", "8", "--nocc", "3"])
     assert "8 basis functions, 3 occupied, 24 auxiliary" in capsys.readouterr().out
+    df_mp2.main(["--fused-energy", "--shape", "small"])
+    shown = capsys.readouterr().out
+    assert "128 basis functions, 16 occupied, 384 auxiliary" in shown
+    assert "published -1.619250000e-04" in shown
     df_mp2.main(["--bench", "--nbasis", "8", "--nocc", "3", "--naux", "9", "--passes", "warm"])
     out = capsys.readouterr().out
     assert "warm: " in out
@@ -76,6 +80,32 @@ def test_every_energy_step_on_every_path(load, flag, backend, monkeypatch):
     exact = df_mp2.defined_energy(inputs)
     # T is a product of sums of 12, 12, 20 and 20 terms, the energy 729 terms of its square.
     assert abs(energy - exact) <= (2 * 64 + 729) * 2.0**-24 * abs(exact)
+
+
+def test_every_product_runs_on_a_kernel(load, monkeypatch):
+    monkeypatch.setenv("TRNSCI_USE_SIMULATOR", "1")
+    df_mp2 = load("df_mp2")
+    inputs = df_mp2.synthetic(12, 3, 20)
+    before = counts()
+    energy = df_mp2.df_mp2_energy(*inputs, energy_step=df_mp2.fused_energy)
+    since = counts() - before
+    assert {"batched_gemm", "chain", "mp2_energy"} <= set(since.launches)
+    assert not since.fallbacks
+    exact = df_mp2.defined_energy(inputs)
+    assert abs(energy - exact) <= (2 * 64 + 729) * 2.0**-24 * abs(exact)
+
+
+def test_screening_is_by_the_fitted_integrals(load):
+    df_mp2 = load("df_mp2")
+    inputs = df_mp2.synthetic(6, 2, 9)
+    _, _, eri, metric, _, _ = (x.double() for x in inputs)
+    diagonal = torch.einsum("mnp,pq,mnq->mn", eri, torch.linalg.inv(metric), eri)
+    products = torch.outer(diagonal.flatten(), diagonal.flatten()).sqrt()
+    below, above = products.flatten().unique()[100:102].tolist()
+    threshold = (below + above) / 2
+    kept = int((products > threshold).sum())
+    assert 0 < kept < 6**4
+    assert df_mp2.screening(inputs, threshold)["significant_quartets"] == kept
 
 
 # float32 bounds are the gates of the published tests of these molecules and bases.

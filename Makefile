@@ -79,5 +79,5 @@ mutants: $(VENV)/.mutants
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
-	rm -rf docs/api docs/instructions site
+	rm -rf docs/api site
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,42 +1,42 @@
 #!/usr/bin/env python
 """Writes the reference pages: one per rule and one per instruction.
 
-Everything comes from the declarations in nkisim and from the twin kernels in tests/kernels; what
-nkisim says about a bad kernel is what it said while the page was made.
+Everything comes from the declarations in nkisim, from the twin kernels in tests/kernels and from
+the calls in instruction_examples.py. What nkisim says about a bad kernel, and what an example
+prints, is what it was while the page was made.
 
-The pages of rules are kept in the repository: findings and other pages link to them, and
-``nkisim rule`` prints them. A test compares them with what this makes. Those of instructions show
-the code of the simulator and are made for the site only.
+The pages are kept in the repository: findings and other pages link to them, and ``nkisim rule``
+prints those of the rules. A test compares them with what this makes.
 
     python tools/gen_catalogue.py [FOLDER]     FOLDER/rules and FOLDER/instructions; default: docs
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
 import re
 import sys
-import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT / "tests") not in sys.path:
-    sys.path.append(str(ROOT / "tests"))
+for folder in (ROOT / "tests", ROOT / "tools"):
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+from instruction_pages import instruction_pages, rules_of  # noqa: E402
+from markdown_text import block, join, source_of, table  # noqa: E402
 
 import kernels  # noqa: E402
 import nkisim  # noqa: E402
 from nkisim import NkiValidationError, check, simulate  # noqa: E402
 from nkisim.diagnostics import RULES, Rule  # noqa: E402
 from nkisim.diagnostics.undecidable import SPOKEN_FOR, UNDECIDABLE  # noqa: E402
-from nkisim.memory import MemoryRegion  # noqa: E402
-from nkisim.spec import INSTRUCTIONS, Instruction, Operand  # noqa: E402
+from nkisim.spec import INSTRUCTIONS  # noqa: E402
 
 FAMILIES = {
     "L": "Language",
@@ -49,18 +49,8 @@ FAMILIES = {
     "W": "Lost work",
 }
 
-ARITHMETIC = {
-    "fp32": "float32: operands are widened to float32 and the result is rounded once into the "
-    "destination",
-    "bits": "bits: unsigned bit patterns, no conversion",
-    "integer": "integers: exact 32-bit arithmetic that wraps",
-    "copy": "copies: stored elements go in and come out unchanged",
-}
-
 # What serves the command line and pytest declares nothing and needs what a user may not have.
 ENTRY_POINTS = ("nkisim.__main__", "nkisim.cli", "nkisim.pytest_plugin")
-
-ROLES = {"in": "read", "out": "written", "sum": "summed into", "named": "named only"}
 
 
 def main(folder: Path = ROOT / "docs") -> None:
@@ -261,168 +251,6 @@ def rule_index() -> str:
         table(("id", "found as"), others),
     ]
     return join(parts)
-
-
-# -- instructions ----------------------------------------------------------------------------------
-
-
-def rules_of(instruction: Instruction) -> set[Rule]:
-    """Return the rules that an instruction's own declaration names."""
-    named = {rule for constraint in instruction.require for rule in constraint.rules}
-    named |= {o.buffer_rule for o in instruction.operands.values() if o.buffer_rule is not None}
-    return named | {rule for rule, _ in instruction.removed.values()}
-
-
-def instruction_pages() -> dict[str, str]:
-    """Return the text of every instruction's page and of the index, by file stem."""
-    pages = {name: instruction_page(i) for name, i in INSTRUCTIONS.items()}
-    return pages | {"index": instruction_index()}
-
-
-def instruction_page(instruction: Instruction) -> str:
-    """Return the page of one instruction."""
-    engines = [e.name for e in instruction.engines]
-    facts = [
-        ("engines", ", ".join(engines)),
-        ("generations", f"gen{instruction.since} and later" if instruction.since > 2 else "all"),
-        ("arithmetic", arithmetic(instruction)),
-        ("cost", "not known" if instruction.cost is None else f"{instruction.cost}"),
-        ("documented in", instruction.source),
-        ("simulated in", f"`{module_file(instruction.body)}`"),
-    ]
-    operands = [(f"`{name}`", *operand_row(o)) for name, o in instruction.operands.items()]
-    demands = [(c.says, linked(c.rules)) for c in instruction.require]
-    demands += [
-        (f"{name} is in {memories(o.buffers)}", linked([o.buffer_rule]))
-        for name, o in instruction.operands.items()
-        if o.buffer_rule is not None
-    ]
-    removed = [(f"`{k}=`", linked([r]), fix) for k, (r, fix) in instruction.removed.items()]
-    return join(
-        [
-            f"# {instruction.name}",
-            inspect.getdoc(instruction.body) or "",
-            block("python", f"nisa.{instruction.name}{signature(instruction.signature)}"),
-            table(("", ""), facts),
-            "## Operands",
-            table(("operand", "role", "memory", "also accepted"), operands),
-            "## Constraints",
-            table(("every legal call", "rules"), demands),
-            "Operands also obey the rules for every instruction: start partitions, access "
-            "patterns, written memory. See [the rules](../rules/index.md).",
-            "## Arguments of earlier releases",
-            table(("argument", "rule", "instead"), removed),
-            "## Meaning",
-            meaning(instruction),
-            block("python", source_of(instruction.body)),
-        ]
-    )
-
-
-def arithmetic(instruction: Instruction) -> str:
-    """Return how values pass through, read from what the declaration can answer."""
-    known = [kind for kind in ARITHMETIC if kind in constants(instruction.arithmetic.__code__)]
-    text = "; or ".join(ARITHMETIC[kind] for kind in known)
-    if instruction.raw_results:
-        text += f". {' and '.join(instruction.raw_results)} holds indices, stored as they are"
-    return text + (". Which one depends on operators, dtypes and engine" if len(known) > 1 else "")
-
-
-def constants(code: Any) -> set[Any]:
-    """Return the constants of a function and of the functions inside it."""
-    inner = [c for c in code.co_consts if inspect.iscode(c)]
-    return {c for c in code.co_consts if isinstance(c, str)}.union(*map(constants, inner))
-
-
-def operand_row(operand: Operand) -> tuple[str, str, str]:
-    accepted = []
-    if operand.scalar:
-        accepted.append("a number")
-    if operand.optional:
-        accepted.append("None")
-    if operand.column:
-        accepted.append("as a tile: one element per partition")
-    return ROLES[operand.role], memories(operand.buffers), "; ".join(accepted)
-
-
-def memories(buffers: Iterable[MemoryRegion]) -> str:
-    names = ["HBM" if "hbm" in b.value else b.value.upper() for b in buffers]
-    return ", ".join(dict.fromkeys(names))
-
-
-def linked(rules: Iterable[Rule]) -> str:
-    return ", ".join(f"[{r.id}](../rules/{r.id}.md)" for r in rules)
-
-
-def meaning(instruction: Instruction) -> str:
-    core = "the core, for its state, and " if instruction.stateful else ""
-    return (
-        f"The body takes {core}the elements of what it reads, by default of shape (partitions, "
-        "elements), and the views that it writes; it returns the results."
-    )
-
-
-def signature(found: inspect.Signature) -> str:
-    """Return a signature with enum members as a user writes them."""
-    shown = []
-    for p in found.parameters.values():
-        default = "" if p.default is p.empty else f"={default_text(p.default)}"
-        shown.append(p.name + default)
-    one_line = "(" + ", ".join(shown) + ")"
-    if len(one_line) <= 80:
-        return one_line
-    return "(\n" + "".join(f"    {s},\n" for s in shown) + ")"
-
-
-def default_text(value: Any) -> str:
-    return f"nisa.{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
-
-
-def instruction_index() -> str:
-    rows = [
-        (f"[{i.name}]({i.name}.md)", ", ".join(e.name for e in i.engines), i.summary)
-        for _, i in sorted(INSTRUCTIONS.items())
-    ]
-    return join(
-        [
-            "# Instructions",
-            "Every instruction of `nki.isa` that nkisim simulates, from its declaration. Costs are "
-            "formulas in cycles of the engine; no clock is applied to them.",
-            table(("instruction", "engines", "what it does"), rows),
-        ]
-    )
-
-
-# -- text ------------------------------------------------------------------------------------------
-
-
-def source_of(function: Callable[..., Any]) -> str:
-    """Return a function's source without its decorators."""
-    text = textwrap.dedent(inspect.getsource(function))
-    (definition,) = ast.parse(text).body
-    return "".join(text.splitlines(keepends=True)[definition.lineno - 1 :]).rstrip()
-
-
-def module_file(function: Callable[..., Any]) -> str:
-    return str(Path(inspect.getsourcefile(function) or "").relative_to(ROOT))
-
-
-def block(language: str, text: str) -> str:
-    return f"```{language}\n{text}\n```"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, or a word when there is nothing to put in it."""
-    lines = [cells(row) for row in rows]
-    return "\n".join([cells(head), cells(["---"] * len(head)), *lines]) if lines else "None."
-
-
-def cells(row: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
-
-
-def join(parts: Iterable[str]) -> str:
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from types import ModuleType
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 GENERATED = ("api", "instructions", "rules")
-SITE_ONLY = ("api", "instructions")
+SITE_ONLY = ("api",)
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE_COMMENT = re.compile(r"# (\w+\.py)\n")

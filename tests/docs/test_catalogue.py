@@ -16,6 +16,7 @@ from nkisim.spec import INSTRUCTIONS
 from .pages import ROOT, Page
 
 DATA = ROOT / "tests" / "data"
+BY_HAND = {"get_nc_version", "register_alloc", "register_load", "register_move", "register_store"}
 BESIDE = {"C034", "C035", "D049", "M049"}  # rules that the list does not have
 
 
@@ -43,14 +44,15 @@ def test_every_rule_and_every_instruction_has_a_page(catalogue):
     rules = {path.stem for path in (catalogue / "rules").iterdir()}
     instructions = {path.stem for path in (catalogue / "instructions").iterdir()}
     assert rules == {*RULES, "index"}
-    assert instructions == {*INSTRUCTIONS, "index"}
+    assert instructions == {*INSTRUCTIONS, *BY_HAND, "index"}
 
 
-def test_the_pages_of_rules_in_the_repository_are_these(catalogue):
+@pytest.mark.parametrize("folder", ["rules", "instructions"])
+def test_the_pages_in_the_repository_are_these(folder, catalogue):
     """``make docs`` writes them."""
-    made = {path.name: path.read_text() for path in (catalogue / "rules").iterdir()}
-    kept = {path.name: path.read_text() for path in (ROOT / "docs" / "rules").iterdir()}
-    assert set(kept) == set(made), "run `make docs` and commit docs/rules"
+    made = {path.name: path.read_text() for path in (catalogue / folder).iterdir()}
+    kept = {path.name: path.read_text() for path in (ROOT / "docs" / folder).iterdir()}
+    assert set(kept) == set(made), f"run `make docs` and commit docs/{folder}"
     assert [name for name in made if kept[name] != made[name]] == [], "run `make docs`"
 
 
@@ -137,4 +139,30 @@ def test_instruction_pages_show_the_declaration(name, catalogue):
         assert all(f"[{rule.id}](../rules/{rule.id}.md)" in prose for rule in constraint.rules)
     assert declared.source in prose
     assert str(declared.cost) in prose
-    assert f"def {name}(" in page.blocks[-1].text
+    called, printed = page.blocks[-2:]
+    assert f"nisa.{name}(" in called.text
+    assert printed.text.strip()
+
+
+def test_examples_print_what_is_shown_wherever_they_run(catalogue, tmp_path, monkeypatch):
+    """The blocks of a page are a file of their own, which needs nothing of this repository."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("nc_matmul", "quantize_mx", "sendrecv", "iota"):
+        page = Page.read(catalogue / "instructions" / f"{name}.md")
+        page.blocks = page.blocks[-2:]
+        page.run()
+
+
+def test_dtypes_are_those_that_the_rules_leave(catalogue):
+
+    def dtypes(name, operand):
+        prose = Page.read(catalogue / "instructions" / f"{name}.md").prose
+        (row,) = (line for line in prose if line.startswith(f"| `{operand}` |"))
+        return row.split(" | ")[3]
+
+    # D002: products are of floats. D037 and D032: scales are bytes, gathered places are words.
+    assert "int" not in dtypes("nc_matmul", "stationary")
+    assert dtypes("nc_matmul_mx", "stationary_scale") == "uint8"
+    assert dtypes("nc_n_gather", "indices") == "uint32"
+    assert dtypes("activation", "scale") == "float32"
+    assert dtypes("iota", "dst").startswith("every")

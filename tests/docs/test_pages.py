@@ -13,7 +13,6 @@ import pytest
 from nkisim import api, collectives, isa, language, uninstall  # noqa: F401
 from nkisim.cli import commands
 from nkisim.diagnostics import RULES
-from nkisim.spec import INSTRUCTIONS
 from trnsci.core import counters
 
 from .pages import DOCS, GENERATED, ROOT, SITE_ONLY, Page, written_pages
@@ -44,7 +43,7 @@ def test_links_lead_to_a_page_and_a_heading(path):
         target, _, anchor = link.partition("#")
         found = (path.parent / target).resolve() if target else path
         if found.is_relative_to(DOCS) and found.relative_to(DOCS).parts[0] in SITE_ONLY:
-            assert found.stem in INSTRUCTIONS or found.stem == "index", link
+            assert found.stem == "index", link
             continue
         assert found.exists(), link
         assert not anchor or anchor in Page.read(found).anchors, link

@@ -1,0 +1,139 @@
+"""Which dtypes every operand of every instruction takes, found by asking the static checks.
+
+Nobody keeps a list of them: a dtype is accepted when a legal call of ``tests/nkisim/samples.py``
+stays legal with it, alone or in place of the same dtype in all operands.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import nkisim
+import nkisim.language as nl
+from nkisim import NkiValidationError
+from nkisim.dtypes import DType
+from nkisim.machine.legality import check_call
+from nkisim.options import SimOptions
+from nkisim.spec.call import Call
+
+GENERATIONS = ("gen2", "gen3", "gen4")
+FLOATS = ("float32", "tfloat32", "bfloat16", "float16", "float8_e4m3", "float8_e4m3fn")
+FLOATS += ("float8_e5m2",)
+INTEGERS = ("int32", "uint32", "int16", "uint16", "int8", "uint8")
+PACKS = ("float8_e4m3fn_x4", "float8_e5m2_x4", "float4_e2m1fn_x4")
+DTYPES = (*FLOATS, *INTEGERS, *PACKS)
+GROUPS = {
+    "every dtype": {*FLOATS, *INTEGERS, *PACKS},
+    "every dtype but the packs of four": {*FLOATS, *INTEGERS},
+    "every float": set(FLOATS),
+    "every integer": set(INTEGERS),
+    "every pack of four": set(PACKS),
+}
+
+Accepted = Mapping[tuple[str, str], Mapping[str, set[str]]]
+"""By instruction and operand, by generation: the dtypes."""
+
+
+def accepted(tests: Path) -> Accepted:
+    """Return what every operand takes on every generation."""
+    found: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    samples = _samples(tests)
+    for target in GENERATIONS:
+        generation = SimOptions(target=target).generation()
+
+        def ask(unused: Any, target: str = target, generation: Any = generation) -> Any:
+            made: dict[Any, Any] = {}
+            for sample in samples:
+                if target not in sample.targets:
+                    continue
+                for operand, dtype, tiles in _variants(sample):
+                    key = sample.instruction, operand.split("[")[0]
+                    if dtype not in found[key][target] and _legal(sample, tiles, generation, made):
+                        found[key][target].add(dtype)
+            return unused
+
+        nkisim.simulate(ask, target=target)(np.zeros((1, 1), np.float32))
+    return found
+
+
+def _samples(tests: Path) -> list[Any]:
+    """Return the legal calls; their folder is a package of the tests, under another name here."""
+    package = ModuleType("legal_calls")
+    package.__path__ = [str(tests / "nkisim")]
+    sys.modules.setdefault("legal_calls", package)
+    return importlib.import_module("legal_calls.samples").SAMPLES
+
+
+def _variants(sample: Any) -> Iterator[tuple[str, str, dict[str, tuple[Any, Any]]]]:
+    """Yield an operand, a dtype, and the operands of the call with it: shape and dtype of each."""
+    given = {name: (tile, tile.dtype) for name, tile in sample.tiles.items()}
+    # Columns in whose place the sample has a number or nothing.
+    like = next((tile for tile in sample.tiles.values() if tile.buffer == "sbuf"), None)
+    for name, operand in sample.declaration.operands.items():
+        if operand.column and name not in given and like is not None:
+            column = replace(like, shape=(like.shape[0], 1), values=None)
+            for dtype in DTYPES:
+                yield name, dtype, given | {name: (column, getattr(nl, dtype))}
+    for operand, (tile, old) in given.items():
+        for dtype in DTYPES:
+            new = getattr(nl, dtype)
+            yield operand, dtype, given | {operand: (tile, new)}
+            alike = {n: (t, new if kept == old else kept) for n, (t, kept) in given.items()}
+            if len(given) > 1:
+                yield operand, dtype, alike
+
+
+def _legal(sample: Any, tiles: Mapping[str, tuple[Any, DType]], generation: Any, made: Any) -> bool:
+    arguments: dict[str, Any] = {}
+    for name, value in sample.settings.items():
+        arguments[name] = value(0) if isinstance(value, type(lambda: 0)) else value
+    for name, (tile, dtype) in tiles.items():
+        key = name, tile.shape, str(dtype), tile.buffer
+        if key not in made:
+            made[key] = nl.ndarray(tile.shape, dtype=dtype, buffer=tile.region)
+        first, bracket, _ = name.partition("[")
+        if bracket:
+            arguments.setdefault(first, []).append(made[key])
+        else:
+            arguments[name] = made[key]
+    bound = sample.declaration.signature.bind(**arguments)
+    bound.apply_defaults()
+    call = Call(sample.declaration, dict(bound.arguments), generation)
+    try:
+        check_call(sample.declaration, call)
+    except NkiValidationError:
+        return False
+    return all((v.severity or v.rule.severity) != "error" for v in call.violations)
+
+
+def described(by_generation: Mapping[str, set[str]]) -> str:
+    """Return the dtypes of an operand: what all its generations take, and what some take too."""
+    having = [target for target in GENERATIONS if by_generation.get(target)]
+    if not having:
+        return "-"
+    common = set.intersection(*(by_generation[target] for target in having))
+    parts = [_named(common)] if common else []
+    for more in dict.fromkeys(frozenset(by_generation[target] - common) for target in having):
+        where = [target for target in having if by_generation[target] - common == more]
+        if more:
+            parts.append(f"on {' and '.join(where)}{' also' if common else ''} {_named(more)}")
+    return "; ".join(parts)
+
+
+def _named(dtypes: Iterable[str]) -> str:
+    """Return dtypes in words, whole groups by their name."""
+    words, left = [], set(dtypes)
+    for name, group in GROUPS.items():
+        if group <= left:
+            words.append(name)
+            left -= group
+    return ", ".join([*words, *(dtype for dtype in DTYPES if dtype in left)])

@@ -1,0 +1,254 @@
+"""The pages of the instructions, from their declarations and one small call of each."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import linecache
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any
+
+import accepted_dtypes
+from instruction_examples import EXAMPLES, program
+from markdown_text import ROOT, block, join, module_file, table
+
+import nkisim
+import nkisim.isa as nisa
+from nkisim.arch import Generation
+from nkisim.diagnostics import Rule
+from nkisim.memory import MemoryRegion
+from nkisim.options import SimOptions
+from nkisim.spec import INSTRUCTIONS, Instruction, Operand
+
+ARITHMETIC = {
+    "fp32": "float32: operands are widened to float32 and the result is rounded once into the "
+    "destination",
+    "bits": "bits: unsigned bit patterns, no conversion",
+    "integer": "integers: exact 32-bit arithmetic that wraps",
+    "copy": "copies: stored elements go in and come out unchanged",
+}
+
+ROLES = {"in": "read", "out": "written", "sum": "summed into", "named": "named only"}
+
+# Functions of nki.isa that are no instructions of an engine with operands in memory.
+BY_HAND = (
+    "get_nc_version",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
+)
+
+
+def instruction_pages() -> dict[str, str]:
+    """Return the text of every instruction's page and of the index, by file stem."""
+    dtypes = accepted_dtypes.accepted(ROOT / "tests")
+    pages = {name: instruction_page(i, dtypes) for name, i in INSTRUCTIONS.items()}
+    pages |= {name: function_page(name, getattr(nisa, name)) for name in BY_HAND}
+    return pages | {"index": instruction_index()}
+
+
+def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted) -> str:
+    """Return the page of one instruction."""
+    engines = [e.name for e in instruction.engines]
+    facts = [
+        ("engines", ", ".join(engines)),
+        ("generations", f"gen{instruction.since} and later" if instruction.since > 2 else "all"),
+        ("arithmetic", arithmetic(instruction)),
+        ("cost", "not known" if instruction.cost is None else f"{instruction.cost}"),
+        ("documented in", instruction.source),
+        ("simulated in", f"`{module_file(instruction.body)}`"),
+    ]
+    operands = [
+        (
+            f"`{name}`",
+            ROLES[o.role],
+            memories(o.buffers),
+            accepted_dtypes.described(dtypes.get((instruction.name, name), {})),
+            also_accepted(o),
+        )
+        for name, o in instruction.operands.items()
+    ]
+    demands = [(c.says, linked(c.rules)) for c in instruction.require]
+    demands += [
+        (f"{name} is in {memories(o.buffers)}", linked([o.buffer_rule]))
+        for name, o in instruction.operands.items()
+        if o.buffer_rule is not None
+    ]
+    removed = [(f"`{k}=`", linked([r]), fix) for k, (r, fix) in instruction.removed.items()]
+    return join(
+        [
+            f"# {instruction.name}",
+            (inspect.getdoc(instruction.body) or "").replace("``", "`"),
+            block("python", f"nisa.{instruction.name}{signature(instruction.signature)}"),
+            table(("", ""), facts),
+            "## Operands",
+            table(("operand", "role", "memory", "dtypes", "also accepted"), operands),
+            "Dtypes are those for which some call is legal; which of them go together is said "
+            "below.",
+            "## Limits",
+            table(("", "gen2", "gen3", "gen4"), limits(instruction)),
+            "## Constraints",
+            table(("every legal call", "rules"), demands),
+            "Operands also obey the rules for every instruction: start partitions, access "
+            "patterns, written memory. See [the rules](../rules/index.md).",
+            "## Example",
+            *example(instruction.name),
+            "## Arguments of earlier releases",
+            table(("argument", "rule", "instead"), removed),
+        ]
+    )
+
+
+def function_page(name: str, function: Callable[..., Any]) -> str:
+    """Return the page of a function that no engine executes."""
+    found = inspect.signature(function)
+    return join(
+        [
+            f"# {name}",
+            (inspect.getdoc(function) or "").replace("``", "`"),
+            block("python", f"nisa.{name}{signature(found)}"),
+            f"Simulated in `{module_file(function)}`.",
+        ]
+    )
+
+
+def rules_of(instruction: Instruction) -> set[Rule]:
+    """Return the rules that an instruction's own declaration names."""
+    named = {rule for constraint in instruction.require for rule in constraint.rules}
+    named |= {o.buffer_rule for o in instruction.operands.values() if o.buffer_rule is not None}
+    return named | {rule for rule, _ in instruction.removed.values()}
+
+
+def example(name: str) -> list[str]:
+    """Return a small call and what it prints now.
+
+    Raises:
+        AssertionError: Something is found in it, on a generation where it is meant to run.
+    """
+    made = EXAMPLES[name]
+    text = program(made)
+    file = f"{name}.py"
+    names: dict[str, Any] = {}
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    try:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(text, file, "exec"), names)
+        kernel = names["example"] if made.cores == 1 else names["example"][made.cores]
+        arguments = [names[given] for given in made.inputs or ["unused"]]
+        for target in (made.target,) if made.target else accepted_dtypes.GENERATIONS:
+            report = nkisim.check(kernel, target=target)(*arguments)
+            assert not report.findings, f"{name} on {target}: {report}"
+    finally:
+        del linecache.cache[file]
+    return [block("python", text.rstrip()), block("text", printed.getvalue().rstrip())]
+
+
+def limits(instruction: Instruction) -> list[tuple[str, ...]]:
+    """Return what one instruction covers at most, on each generation."""
+    generations = [SimOptions(target=t).generation() for t in accepted_dtypes.GENERATIONS]
+    engines = {e.name for e in instruction.engines}
+    placed = {b for o in instruction.operands.values() for b in o.buffers}
+    rows: list[tuple[str, Callable[[Generation], int]]] = []
+    on_chip = [("sbuf", MemoryRegion.sbuf), ("psum", MemoryRegion.psum)]
+    if any(region in placed for _, region in on_chip):
+        rows.append(("partitions of an operand on the chip", lambda g: g.partitions))
+    if instruction.name.startswith("nc_matmul"):
+        rows.append(("columns of `stationary`", lambda g: g.stationary_free_max))
+        rows.append(("columns of `moving`", lambda g: g.moving_free_max))
+    elif engines & {"vector", "scalar"}:
+        if MemoryRegion.sbuf in placed:
+            rows.append(("elements per partition in SBUF", lambda g: g.sbuf_free_elements))
+        if MemoryRegion.psum in placed:
+            rows.append(("elements per partition in PSUM", lambda g: g.psum_free_elements))
+    if instruction.name == "bn_stats":
+        rows.append(("elements of one group of `data`", lambda g: g.bn_stats_free_max))
+    having = [g.number >= instruction.since for g in generations]
+    return [
+        (what, *(str(of(g)) if has else "-" for g, has in zip(generations, having, strict=True)))
+        for what, of in rows
+    ]
+
+
+def arithmetic(instruction: Instruction) -> str:
+    """Return how values pass through, read from what the declaration can answer."""
+    known = [kind for kind in ARITHMETIC if kind in constants(instruction.arithmetic.__code__)]
+    text = "; or ".join(ARITHMETIC[kind] for kind in known)
+    if instruction.raw_results:
+        text += f". {' and '.join(instruction.raw_results)} holds indices, stored as they are"
+    return text + (". Which one depends on operators, dtypes and engine" if len(known) > 1 else "")
+
+
+def constants(code: Any) -> set[Any]:
+    """Return the constants of a function and of the functions inside it."""
+    inner = [c for c in code.co_consts if inspect.iscode(c)]
+    return {c for c in code.co_consts if isinstance(c, str)}.union(*map(constants, inner))
+
+
+def also_accepted(operand: Operand) -> str:
+    """Return what may stand in place of a tile, or must hold of one."""
+    accepted = []
+    if operand.scalar:
+        accepted.append("a number")
+    if operand.optional:
+        accepted.append("None")
+    if operand.many:
+        accepted.append("a list of tensors")
+    if operand.column:
+        accepted.append("as a tile: one element per partition")
+    return "; ".join(accepted)
+
+
+def memories(buffers: Iterable[MemoryRegion]) -> str:
+    """Return the memories by the names of the hardware."""
+    names = ["HBM" if "hbm" in b.value else b.value.upper() for b in buffers]
+    return ", ".join(dict.fromkeys(names))
+
+
+def linked(rules: Iterable[Rule]) -> str:
+    """Return the ids of rules as links to their pages."""
+    return ", ".join(f"[{r.id}](../rules/{r.id}.md)" for r in rules)
+
+
+def signature(found: inspect.Signature) -> str:
+    """Return a signature with enum members as a user writes them."""
+    shown = []
+    for p in found.parameters.values():
+        default = "" if p.default is p.empty else f"={default_text(p.default)}"
+        shown.append(p.name + default)
+    one_line = "(" + ", ".join(shown) + ")"
+    if len(one_line) <= 80:
+        return one_line
+    return "(\n" + "".join(f"    {s},\n" for s in shown) + ")"
+
+
+def default_text(value: Any) -> str:
+    """Return a default as it is written."""
+    return f"nisa.{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+
+
+def instruction_index() -> str:
+    """Return the page that leads to all others."""
+    rows = [
+        (f"[{i.name}]({i.name}.md)", ", ".join(e.name for e in i.engines), i.summary)
+        for _, i in sorted(INSTRUCTIONS.items())
+    ]
+    others = [
+        (f"[{name}]({name}.md)", (inspect.getdoc(getattr(nisa, name)) or "").splitlines()[0])
+        for name in BY_HAND
+    ]
+    return join(
+        [
+            "# Instructions",
+            "Every instruction of `nki.isa` that nkisim simulates, from its declaration. Each page "
+            "has the dtypes and memories of the operands, the limits of each generation, the "
+            "rules that judge a call, and a small call with what it computes. Costs are formulas "
+            "in cycles of the engine; no clock is applied to them.",
+            table(("instruction", "engines", "what it does"), rows),
+            "## Registers and the target",
+            table(("function", "what it does"), others),
+        ]
+    )

@@ -1,0 +1,45 @@
+"""Markdown from data: tables, blocks, and the source of a function."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """Return a function's source without its decorators."""
+    text = textwrap.dedent(inspect.getsource(function))
+    (definition,) = ast.parse(text).body
+    return "".join(text.splitlines(keepends=True)[definition.lineno - 1 :]).rstrip()
+
+
+def module_file(function: Callable[..., Any]) -> str:
+    """Return where a function is written, from the root of the repository."""
+    return str(Path(inspect.getsourcefile(function) or "").relative_to(ROOT))
+
+
+def block(language: str, text: str) -> str:
+    """Return a fenced block."""
+    return f"```{language}\n{text}\n```"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table, or a word when there is nothing to put in it."""
+    lines = [cells(row) for row in rows]
+    return "\n".join([cells(head), cells(["---"] * len(head)), *lines]) if lines else "None."
+
+
+def cells(row: Sequence[str]) -> str:
+    """Return one line of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def join(parts: Iterable[str]) -> str:
+    """Return a page of its parts; empty ones are left out."""
+    return "\n\n".join(part for part in parts if part) + "\n"

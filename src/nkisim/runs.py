@@ -6,6 +6,7 @@ in different threads do not meet and an exception leaves nothing behind.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from nkisim.checks import (
     occupancy_of,
     report_unbound,
 )
+from nkisim.checks.history import bits_of
 from nkisim.compiled import load_numba
 from nkisim.diagnostics import (
     RECORDER,
@@ -108,6 +110,7 @@ def run(
                 result = _execute(kernel, core, *host.bring_in(*kernel.arguments(args, kwargs)))
                 report.outputs = _finish(kernel, [core], host, result)
                 _detect(kernel, tracker, [(host, result)])
+                _detect_tails(kernel, options, args, kwargs, tracker, host, result)
             else:
                 report.outputs = _run_cluster(
                     kernel, options, recorder, args, kwargs, tracker, cores
@@ -201,6 +204,43 @@ def _detect(
         returned = [tensor for _, result in ended for tensor in tensors_of(result)]
         arguments = [argument for host, _ in ended for argument in host.arguments]
         tracker.finish(returned, arguments, kernel.function, definition_place(kernel.function))
+
+
+def _detect_tails(
+    kernel: Runnable,
+    options: SimOptions,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tracker: Detectors | None,
+    host: HostBoundary,
+    result: Any,
+) -> None:
+    """Run a kernel again, with other numbers where it seems to read old ones, and compare."""
+    if tracker is None or tracker.tails is None or not tracker.tails.suspected:
+        return
+    if any(tensor.alloc.written for _, tensor in host.arguments):
+        return  # the second run would begin with what the first one left
+    again = _unsettled_result(kernel, dataclasses.replace(options, watchers=()), args, kwargs)
+    pairs = zip(tensors_of(result), tensors_of(again), strict=False)
+    if any((bits_of(first) != bits_of(second)).any() for first, second in pairs):
+        tracker.tails.report()
+
+
+def _unsettled_result(
+    kernel: Runnable, options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return what a kernel returns if old elements have other values; None where it fails then."""
+    recorder = Recorder("check")
+    token = RECORDER.set(recorder)
+    try:
+        tracker = Detectors(("lostwork",), options.most_instructions, unsettled=True)
+        core = _core(options, recorder, kernel, tracker=tracker)
+        host = HostBoundary(kernel.function, kernel.parameters, core, MemoryRegion.private_hbm)
+        return _execute(kernel, core, *host.bring_in(*kernel.arguments(args, kwargs)))
+    except Exception:
+        return None  # it computes nothing then that could be compared
+    finally:
+        RECORDER.reset(token)
 
 
 def _run_cluster(

@@ -15,6 +15,7 @@ from nkisim.checks.lostwork import LostWork
 from nkisim.checks.overwritten import Overwritten
 from nkisim.checks.racecheck import Races
 from nkisim.checks.size import Size
+from nkisim.checks.tails import StaleTails
 from nkisim.diagnostics import Place
 from nkisim.machine import Effect, LoopKind, Step
 from nkisim.memory import NkiTensor
@@ -28,17 +29,24 @@ DETECTORS = ("arguments", "lostwork", "races", "size")
 class Detectors:
     """A tracker for all cores of a run.
 
+    Attributes:
+        tails: Follows tiles that are read beyond their last load; None where nobody asks.
+
     Args:
         names: Which of ``DETECTORS`` to run.
         most_instructions: Unrolled instructions per engine from which on a program is too long.
+        unsettled: Whether elements that a shorter load has left get other values.
     """
 
-    def __init__(self, names: Collection[str], most_instructions: int) -> None:
+    def __init__(
+        self, names: Collection[str], most_instructions: int, unsettled: bool = False
+    ) -> None:
         self._history = History()
         lost = "lostwork" in names
         self._lost = LostWork(self._history) if lost else None
         self._overwritten = None if self._lost is None else Overwritten(self._history, self._lost)
         self._inputs = InputCoverage() if lost else None
+        self.tails = StaleTails(self._history, unsettled) if lost else None
         self._races = Races(self._history) if "races" in names else None
         self._size = Size(self._history, most_instructions) if "size" in names else None
         self._named: list[NkiTensor] = []
@@ -72,6 +80,8 @@ class Detectors:
                 self._lost.used(site)
         if self._races is not None and effect.certain:
             self._races.read(step, effect)
+        if self.tails is not None:
+            self.tails.read(step, effect)
         self._history.touched(effect).mark_read()
 
     def after(self, step: Step) -> None:
@@ -88,6 +98,8 @@ class Detectors:
         for effect in step.writes:
             if effect.tensor.indirect is None:
                 self._history.touched(effect).put(number)
+        if self.tails is not None:
+            self.tails.written(step, number)
 
     def last_writes(self, tensor: NkiTensor) -> list[str]:
         """Return who wrote a tensor last, with places and loop indices."""

@@ -41,8 +41,6 @@ UNDECIDABLE: Mapping[str, str] = MappingProxyType(
 
 SPOKEN_FOR: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "S067": ("S009", "M001"),
-        "S068": ("M001",),
         "M026": ("M019", "M018", "M022"),
         "M027": ("M019", "M018", "M022"),
         "M034": ("M001",),

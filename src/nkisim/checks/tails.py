@@ -1,0 +1,177 @@
+"""Tiles that are read whole after a shorter load: what lies behind it is of an earlier turn.
+
+A tile that is made before a loop keeps what the last full load left. Where a shorter one of the
+same line begins at the same place, as the last step of a loop does, and something reads both, old
+elements are in the result. Whether they matter is a question of values: a mask may take them out
+again. So the kernel runs a second time with other numbers in their place, and only results that
+differ are a finding. Something may be missed, nothing is invented.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nkisim.checks.history import History
+from nkisim.diagnostics import Place, declare, flag, user_place
+from nkisim.machine import Effect, Step
+from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
+
+__all__ = ["StaleTails"]
+
+PARTIAL_TILE = declare(
+    "S067",
+    "partial-tile",
+    "error",
+    "A tile is read beyond its last, shorter load, and the results depend on what was left there.",
+    "elements of an earlier turn of the loop are computed with once more",
+    detector="lostwork",
+    on_values=True,
+)
+CONTRACTION_TAIL = declare(
+    "S068",
+    "contraction-tail",
+    "error",
+    "A matmul contracts over more partitions than the last, shorter load of an operand has filled.",
+    "rows of an earlier turn of the loop enter the sum once more",
+    detector="lostwork",
+    on_values=True,
+)
+
+_Region = tuple[int, tuple[int, ...], tuple[int, ...], int]
+
+
+class _Load(NamedTuple):
+    """The last load of a line into a tile."""
+
+    number: int
+    region: _Region
+
+
+class _Suspect(NamedTuple):
+    """A read of what two loads of a line have left, the second one shorter."""
+
+    place: Place
+    instruction: str
+    operand: str
+    tensor: str
+    used: tuple[int, ...]
+    filled: tuple[int, ...]
+    contracted: bool
+
+
+class StaleTails:
+    """Follows loads that are shorter than the one before.
+
+    Args:
+        history: Who wrote what last.
+        unsettled: Whether to put other numbers in place of the old ones, for the second run.
+    """
+
+    def __init__(self, history: History, unsettled: bool) -> None:
+        self._history = history
+        self._unsettled = unsettled
+        self._loads: dict[tuple[int, tuple[str, int, str]], _Load] = {}
+        self._stale: dict[int, dict[int, _Load]] = {}
+        self._suspects: dict[tuple[str, int], _Suspect] = {}
+
+    @property
+    def suspected(self) -> bool:
+        """Whether something was read that may be old."""
+        return bool(self._suspects)
+
+    def written(self, step: Step, number: int) -> None:
+        """Note the loads of an instruction; the stamps are those after it."""
+        if not step.core.values or not any(is_hbm(effect.tensor.buffer) for effect in step.reads):
+            return
+        for effect in step.writes:
+            tensor = effect.tensor
+            if tensor.buffer is not MemoryRegion.sbuf or not effect.plain or tensor.indirect:
+                continue
+            life = id(tensor.alloc.life)
+            line = (life, self._history.site(number).key)
+            earlier = self._loads.get(line)
+            self._loads[line] = now = _Load(number, tensor.region)
+            if earlier is not None and _is_head(now.region, earlier.region):
+                self._stale.setdefault(life, {})[earlier.number] = now
+                if self._unsettled:
+                    self._unsettle(tensor, earlier)
+
+    def _unsettle(self, tensor: NkiTensor, earlier: _Load) -> None:
+        """Put other numbers in place of those that an earlier load has left."""
+        start, shape, strides, _ = earlier.region
+        storage = tensor.storage
+        stamps = storage.shadow.of_elements(*earlier.region)
+        left = (np.abs(stamps) == earlier.number).all(axis=-1)
+        held = np.ndarray(shape, tensor.array.dtype, storage.data, start, strides)
+        if left.any():
+            held[left] = _others(held, left)
+            storage.version += 1
+
+    def read(self, step: Step, effect: Effect) -> None:
+        """Look whether a read takes old elements beside new ones."""
+        stale = self._stale.get(id(effect.tensor.alloc.life))
+        if stale is None or not effect.plain:
+            return
+        writers = set(self._history.touched(effect).writers())
+        for number, load in stale.items():
+            if number in writers and load.number in writers:
+                self._suspect(step, effect, load)
+
+    def _suspect(self, step: Step, effect: Effect, load: _Load) -> None:
+        place = user_place()
+        used, filled = effect.tensor.shape, load.region[1]
+        self._suspects.setdefault(
+            (place.file, place.line),
+            _Suspect(
+                place,
+                step.instruction,
+                effect.operand,
+                effect.tensor.alloc.life.name,
+                used,
+                filled,
+                effect.operand in ("stationary", "moving") and used[0] > filled[0],
+            ),
+        )
+
+    def report(self) -> None:
+        """Flag the reads of old elements; another run has shown that the results depend on them."""
+        for found in self._suspects.values():
+            called = f"`{found.tensor}`" if found.tensor else found.operand
+            flag(
+                CONTRACTION_TAIL if found.contracted else PARTIAL_TILE,
+                f"{found.instruction} reads {found.used} of {called}, of which the last load has "
+                f"filled {found.filled}; the rest is of an earlier turn",
+                instruction=found.instruction,
+                operand=found.operand,
+                seen=f"{found.used}",
+                allowed=f"{found.filled}",
+                fix="slice the operand as the load is sliced, or clear the tile before the load "
+                "with nisa.memset(dst=..., value=0.0)",
+                notes=(
+                    f"{found.operand}   the results change with the elements that were left there",
+                ),
+                place=found.place,
+            )
+
+
+def _is_head(region: _Region, earlier: _Region) -> bool:
+    """Tell whether a view is the beginning of an earlier one, and shorter."""
+    start, shape, strides, itemsize = region
+    if (start, strides, itemsize) != (earlier[0], earlier[2], earlier[3]):
+        return False
+    pairs = list(zip(shape, earlier[1], strict=True))
+    return all(now <= then for now, then in pairs) and shape != earlier[1]
+
+
+def _others(held: np.ndarray, left: np.ndarray) -> np.ndarray:
+    """Return the extremes of a tile in place of what is left: finite numbers, and legal indices."""
+    old = held[left]
+    finite = held[np.isfinite(held.astype(np.float64))]
+    if not finite.size:
+        return np.zeros_like(old)
+    low, high = finite.min(), finite.max()
+    if low == high and old.dtype.kind not in "iub":
+        high = (high + 1).astype(old.dtype)
+    return np.where(old == high, low, high)

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from math import isfinite, prod
-from typing import Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast, floating, matrix, square, tensor
 from trnsci.core.errors import (
+    ConvergenceError,
     DeviceError,
     FlagError,
+    LinAlgError,
     NotFiniteError,
     NotPositiveDefiniteError,
     ShapeError,
@@ -28,6 +30,7 @@ __all__ = [
     "OnFailure",
     "TorchLinAlgError",
     "any_matrix",
+    "array_of",
     "batch_of",
     "batch_shape",
     "checked_values",
@@ -39,6 +42,7 @@ __all__ = [
     "restored",
     "right_side",
     "singular",
+    "spectral_error",
     "square_matrix",
     "unchecked",
     "working",
@@ -53,6 +57,9 @@ TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[
 """What ``torch.linalg`` raises; the errors of the core derive from it."""
 
 _NARROW = (torch.float16, torch.bfloat16)
+_FULL = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
+
+_autocast = torch._C._is_any_autocast_enabled
 
 
 def working(value: Tensor) -> Tensor:
@@ -73,6 +80,8 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
+        if not _autocast():
+            return function(*args, **options)
         device = next((arg.device.type for arg in args if isinstance(arg, Tensor)), None)
         if device is None or not torch.is_autocast_enabled(device):
             return function(*args, **options)
@@ -84,6 +93,9 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
 def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
     """Return matrices of floating-point or complex numbers, in a dtype that can be solved in."""
+    # What usually holds, in one look: a small factorization takes no longer than ten questions.
+    if type(value) is Tensor and value.dtype in _FULL and value.ndim >= 2:
+        return value
     tensor(function, name, value)
     floating(function, name, value)
     if value.ndim != 2:
@@ -93,6 +105,10 @@ def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
 
 def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
     """Return square matrices of floating-point or complex numbers, likewise."""
+    if type(value) is Tensor and value.dtype in _FULL and value.ndim == 2:
+        rows, columns = value.shape
+        if rows == columns:
+            return value
     tensor(function, name, value)
     floating(function, name, value)
     square(function, name, value)
@@ -105,6 +121,10 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
     B is a vector, a matrix, or a batch of either: of vectors where it has one dimension less than
     A and the batch of A in front, of matrices else, as ``torch.linalg.solve`` has it.
     """
+    if type(B) is Tensor and B.dtype is A.dtype and A.ndim == 2 and B.device == A.device:
+        ranks = B.ndim
+        if (ranks == 1 or ranks == 2) and B.shape[0] == A.shape[0]:
+            return B, ranks == 1
     tensor(function, name, B)
     if B.device != A.device:
         raise DeviceError(
@@ -124,6 +144,11 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
             f"{tuple(A.shape)} and {tuple(B.shape)}"
         )
     return B, vectors
+
+
+def array_of(value: Tensor) -> Any:
+    """Return the array of a tensor on the CPU: without history, and as conjugated as it looks."""
+    return value.detach().resolve_conj().resolve_neg().numpy()
 
 
 def columns_of(B: Tensor, vectors: bool) -> Tensor:
@@ -187,6 +212,14 @@ def not_positive_definite(function: str, name: str, error: BaseException | str) 
 def singular(function: str, name: str, error: BaseException | str) -> Exception:
     """Return the error of a matrix without an inverse."""
     return SingularMatrixError(f"{function}: {name} must not be singular: {_reason(error)}")
+
+
+def spectral_error(function: str, value: Tensor, error: Exception) -> Exception:
+    """Return the error of an iteration that failed: that of its operand, if that is the reason."""
+    if isinstance(error, LinAlgError):
+        return error
+    finite(function, "A", value)
+    return ConvergenceError(f"{function}: {_reason(error)}")
 
 
 def _reason(error: BaseException | str) -> str:

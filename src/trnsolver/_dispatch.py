@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnblas import trsm
 from trnsci.core.errors import ConvergenceError
-from trnsolver._arguments import batch_of, checked_values, not_positive_definite
+from trnsolver._arguments import batch_of, checked_values, not_positive_definite, unchecked
 from trnsolver._batched_jacobi import batched_eigh, batched_svd
 from trnsolver._library import LIBRARY
 
@@ -24,6 +24,7 @@ __all__ = [
     "run_lu_solve",
     "run_msign",
     "run_qr",
+    "run_solve",
     "run_svd",
 ]
 
@@ -39,10 +40,14 @@ SWEEPS = 12
 def run_cholesky(function: str, a: Tensor) -> Tensor:
     """Return lower factors; the lower triangle is read."""
     if not kernels_wanted():
-        return torch.linalg.cholesky(a)
+        if unchecked(a):
+            return torch.linalg.cholesky(a)
+        factor, failed = torch.linalg.cholesky_ex(a)
+        # Asked here, which takes half of the time that torch needs to look; it has the words.
+        return torch.linalg.cholesky(a) if _any(failed) else factor
     from trnsolver._operations import CHOLESKY
 
-    factor: Tensor = CHOLESKY(batch_of(a)).reshape(a.shape)
+    factor = CHOLESKY(batch_of(a)).reshape(a.shape)
     if not checked_values(factor.diagonal(dim1=-2, dim2=-1)):
         raise not_positive_definite(function, "A", "the factor has no real diagonal")
     return factor
@@ -79,6 +84,14 @@ def run_lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         lower.reshape(*batch, *lower.shape[1:]),
         upper.reshape(*batch, *upper.shape[1:]),
     )
+
+
+def run_solve(a: Tensor, right: Tensor) -> Tensor:
+    """Return the solution of square systems by torch, with the errors that it raises."""
+    if unchecked(a) or unchecked(right):
+        return torch.linalg.solve(a, right)
+    found, failed = torch.linalg.solve_ex(a, right)
+    return torch.linalg.solve(a, right) if _any(failed) else found
 
 
 def run_lu_solve(a: Tensor, columns: Tensor) -> Tensor:
@@ -128,6 +141,11 @@ def run_svd(
             return found
     u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
     return u, s, vh
+
+
+def _any(failed: Tensor) -> bool:
+    """Return whether a factorization of a batch, or the only one, has failed."""
+    return bool(failed.item() if failed.ndim == 0 else failed.any())
 
 
 def _many_on_cuda(a: Tensor) -> bool:

@@ -3,8 +3,7 @@
 Each takes the start x, a goal for the norm of the residual, and returns a ``Run``. What is compared
 with the goal at the end is the residual of x itself, not what a recurrence says it is.
 
-Vectors are tensors, or arrays: on a CPU a step of a small dense system is ten operations of a
-microsecond each, and NumPy's cost half of torch's. ``on_arrays`` makes that choice.
+Vectors are tensors, or arrays, which ``_arrays`` makes of them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,10 @@ __all__ = [
     "bicgstab",
     "conjugate_gradients",
     "ended",
+    "inner",
     "minres",
+    "norm",
+    "tell",
 ]
 
 Vector: TypeAlias = Any
@@ -111,18 +113,6 @@ def inner(a: Vector, b: Vector) -> Any:
     return torch.vdot(left, left if b is a else b.to(wide)).item()
 
 
-def on_arrays(
-    method: Callable[..., Run], dense: Tensor, b: Tensor, x: Tensor, M: Product | None, watch: Watch
-) -> Run:
-    """Return how a method went for a dense system on a CPU, computed by NumPy."""
-    matrix = dense.resolve_conj().numpy()
-    wrapped = None if M is None else (lambda r: M(torch.from_numpy(r)).resolve_conj().numpy())
-    right, start = (v.resolve_conj().numpy() for v in (b, x))
-    run = method(lambda v: matrix @ v, right, start.copy(), wrapped, watch)
-    run.x = torch.from_numpy(run.x)
-    return run
-
-
 def _moved(x: Vector, factor: Any, direction: Vector) -> None:
     """Add a multiple of a vector to another, in place."""
     if isinstance(x, np.ndarray):
@@ -142,7 +132,7 @@ def _copy(v: Vector) -> Vector:
     return v.copy() if isinstance(v, np.ndarray) else v.clone()
 
 
-def _tell(watch: Watch, run: Run) -> None:
+def tell(watch: Watch, run: Run) -> None:
     """Call the callback, if there is one, with a copy of x."""
     if watch.callback is not None:
         x = torch.from_numpy(run.x.copy()) if isinstance(run.x, np.ndarray) else run.x.clone()
@@ -178,7 +168,7 @@ def conjugate_gradients(
             fresh = inner(r, z).real
             run.iterations += 1
             run.norms.append(fresh**0.5 if M is None else norm(r))
-            _tell(watch, run)
+            tell(watch, run)
             if run.norms[-1] <= watch.goal:
                 break
             p *= fresh / rho
@@ -234,7 +224,7 @@ def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Wat
         run.x = run.x + phi * w
         run.iterations += 1
         run.norms.append(phibar * ratio)
-        _tell(watch, run)
+        tell(watch, run)
         if run.norms[-1] <= watch.goal or beta == 0:
             actual = norm(b - product(run.x))
             run.matvecs += 1
@@ -274,7 +264,7 @@ def bicgstab(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: W
         r = s - omega * t
         run.iterations += 1
         run.norms.append(norm(r))
-        _tell(watch, run)
+        tell(watch, run)
     return _measured(ended(run, watch), product, b, watch)
 
 

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
+from trnsci.core.eager import readable
+from trnsolver._arguments import array_of
 from trnsolver._polar import qdwh
 
 __all__ = ["EighInfo", "Pairs", "approximate_pairs"]
@@ -57,14 +59,30 @@ class EighInfo:
 
 
 def approximate_pairs(
-    a: Tensor, tol: float, k: int | None, which: str, method: str, exact: Exact
+    a: Tensor,
+    tol: float,
+    k: int | None,
+    which: str,
+    method: str,
+    exact: Exact,
+    wanted: Callable[[], Pairs],
 ) -> tuple[Tensor, Tensor, EighInfo]:
-    """Return values, vectors and how good they are, by one way or by the exact one after it."""
-    full = a.tril() + a.tril(-1).mH
+    """Return values, vectors and how good they are, by one way or by the exact one after it.
+
+    Args:
+        a: One matrix, of which the lower triangle is read.
+        tol: Largest wanted residual.
+        k: How many pairs; None for all.
+        which: Which of them.
+        method: The way.
+        exact: Returns all pairs of a matrix to rounding.
+        wanted: Returns the wanted pairs of A to rounding, values ascending.
+    """
     n = a.shape[-1]
     if method == "auto":
         method = _chosen(a, n, tol, k, which)
     stages: list[str] = []
+    full = a if method == "exact" else a.tril() + a.tril(-1).mH
     ways: dict[str, Callable[[], tuple[Tensor, Tensor, int]]] = {
         "refined": lambda: _refined(full, tol, exact),
         "chebyshev": lambda: _chebyshev(full, k or n, which, tol),
@@ -75,13 +93,13 @@ def approximate_pairs(
         w, v, steps = ways[method]()
         w, v = _wanted(w, v, k, which)
         stages.append(f"{method} in {_name(a)}")
-        info = _judged(full, w, v, tol, method, steps, stages)
+        info = _judged(a, w, v, tol, method, steps, stages)
         if info.converged:
             return w, v, info
         stages[-1] += ", not enough"
-    w, v = _wanted(*exact(a), k, which)
+    w, v = wanted()
     stages.append(f"exact in {_name(a)}")
-    return w, v, _judged(full, w, v, tol, "exact", 1, stages)
+    return w, v, _judged(a, w, v, tol, "exact", 1, stages)
 
 
 def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
@@ -108,21 +126,40 @@ def _wanted(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:
 def _judged(
     a: Tensor, w: Tensor, v: Tensor, tol: float, method: str, steps: int, stages: list[str]
 ) -> EighInfo:
-    residuals = torch.linalg.vector_norm(a @ v - v * w, dim=0)
+    """Return how good pairs of A are, of which the lower triangle is read."""
+    residuals = torch.linalg.vector_norm(_image(a, v) - v * w, dim=0)
     largest = float(residuals.max()) if residuals.numel() else 0.0
     size = float(w.abs().max()) if w.numel() else 0.0
-    if v.shape[-1] < a.shape[-1] or size == 0:
+    if (v.shape[-1] < a.shape[-1] or size == 0) and not largest <= tol * size:
         # A column is no longer than the norm.
-        size = max(size, float(torch.linalg.vector_norm(a, dim=0).max()) if a.numel() else 0.0)
+        squares = a.tril().abs() ** 2
+        columns = squares.sum(0) + squares.sum(1) - squares.diagonal()
+        size = max(size, float(columns.max()) ** 0.5 if columns.numel() else 0.0)
     eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
     off = float((v.mH @ v - eye).abs().max()) if v.numel() else 0.0
     relative = largest / size if size > 0 else largest
-    good = math.isfinite(relative) and relative <= tol and off <= max(tol, _rounding(a))
+    good = math.isfinite(relative) and relative <= tol and off <= max(tol, _rounding(v))
     return EighInfo(good, tol, relative, largest, off, method, steps, tuple(stages))
 
 
+def _image(a: Tensor, v: Tensor) -> Tensor:
+    """Return ``A @ v``, of A the lower triangle."""
+    if readable(a, v) and not a.is_complex():
+        from scipy.linalg.blas import get_blas_funcs
+
+        matrix = array_of(a)
+        symm = get_blas_funcs("symm", dtype=matrix.dtype)
+        # BLAS has matrices by columns, where the lower triangle of ours is the upper one.
+        turned = not matrix.flags.f_contiguous
+        found = symm(1.0, matrix.T if turned else matrix, array_of(v), lower=not turned)
+        return torch.from_numpy(found)
+    lower = a.tril()
+    # Both triangles have the diagonal, whose numbers are real.
+    return lower @ v + lower.mH @ v - lower.diagonal().real.unsqueeze(-1) * v
+
+
 def _rounding(a: Tensor) -> float:
-    return 10 * a.shape[-1] * torch.finfo(a.dtype).eps
+    return 10 * a.shape[-2] * torch.finfo(a.dtype).eps
 
 
 # -- all pairs in float32, corrected ---------------------------------------------------------------

@@ -28,7 +28,7 @@ from trnsolver._arguments import (
     singular,
     square_matrix,
 )
-from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_svd
+from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_solve, run_svd
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [
@@ -143,7 +143,7 @@ def solve(
             found = found.squeeze(-1) if vectors else found
             _singular_if_not_finite("solve", found, work, right)
         else:
-            found = torch.linalg.solve(work, right)
+            found = run_solve(work, right)
     except TorchLinAlgError as error:
         raise _inverse_error("solve", error) from None
     return restored(found, A.dtype)
@@ -320,7 +320,11 @@ def _svd_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor
 def _with_factor(factor: Tensor, columns: Tensor) -> Tensor:
     """Return the solution for a lower Cholesky factor."""
     if not kernels_wanted():
-        return torch.cholesky_solve(columns, factor)
+        if factor.ndim > 2 or columns.ndim > 2 or not factor.is_cpu:
+            return torch.cholesky_solve(columns, factor)
+        # The factor is as LAPACK wants it here, and is copied there.
+        forward = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
     batch = batch_shape(factor, columns)
     columns = columns.expand(*batch, *columns.shape[-2:])
     forward = trsm(1.0, factor, columns, uplo="lower")

@@ -14,7 +14,6 @@ from trnsci.core.eager import untracked
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,
-    ConvergenceError,
     FlagError,
     LinAlgError,
     ShapeError,
@@ -22,15 +21,16 @@ from trnsci.core.errors import (
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
+    array_of,
     checked_values,
     chosen,
     finite,
     in_full_precision,
     not_positive_definite,
     restored,
+    spectral_error,
     square_matrix,
     unchecked,
-    working,
 )
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
 from trnsolver._informed_pairs import InformedPairs
@@ -144,19 +144,23 @@ def eigh(
     """
     work = square_matrix("eigh", "A", A)
     chosen("eigh", "which", which, _WHICH)
-    first, last = _places("eigh", work.shape[-1], k, which, subset)
+    everything = k is None and subset is None
+    n = work.shape[-1]
+    first, last = (0, n - 1) if everything else _places("eigh", n, k, which, subset)
     if tol is not None:
         if subset is not None:
             raise FlagError("eigh: subset must be None where tol is given; k and which say it")
-        return _approximate(A, work, tol, k, which, method, on_failure)
+        return _approximate(A, work, tol, k, which, method, on_failure, (first, last))
     if method not in ("auto", "exact"):
         raise FlagError(f"eigh: method {method!r} needs tol")
-    if k is None and subset is None:
+    if everything:
         w, v = _exact("eigh", work, max_sweeps)
     elif which == "magnitude" and k is not None:
         w, v = _largest_magnitude(*_exact("eigh", work, max_sweeps), k)
     else:
         w, v = _part(work, first, last, max_sweeps)
+    if work is A:
+        return Eigenpairs(w, v)
     return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
 
 
@@ -174,7 +178,7 @@ def eigvalsh(A: Tensor) -> Tensor:
     try:
         w = torch.linalg.eigvalsh(work)
     except TorchLinAlgError as error:
-        raise _failure("eigvalsh", work, error) from None
+        raise spectral_error("eigvalsh", work, error) from None
     if not checked_values(w):
         finite("eigvalsh", "A", work)
     return restored(w, A.dtype)
@@ -247,13 +251,15 @@ def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Te
     try:
         w, v = run_eigh(function, a, max_sweeps)
     except TorchLinAlgError as error:
-        raise _failure(function, a, error) from None
+        raise spectral_error(function, a, error) from None
     if not checked_values(w):
         finite(function, "A", a)
     return w, v
 
 
-def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
+def _part(
+    a: Tensor, first: int, last: int, max_sweeps: int | None, known_finite: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return the pairs from one place to another.
 
     LAPACK computes a few of many for less than all; so it does on a CPU, where nobody takes
@@ -265,8 +271,9 @@ def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Ten
         return w[..., first : last + 1], v[..., first : last + 1]
     from scipy.linalg import eigh as lapack
 
-    finite("eigh", "A", a)
-    w, v = lapack(a.numpy(), lower=True, subset_by_index=(first, last), check_finite=False)
+    if not known_finite:
+        finite("eigh", "A", a)
+    w, v = lapack(array_of(a), lower=True, subset_by_index=(first, last), check_finite=False)
     return torch.from_numpy(w), torch.from_numpy(v)
 
 
@@ -287,8 +294,6 @@ def _places(
         if last < first:
             raise FlagError(f"{function}: subset must ascend, got {tuple(subset)}")
         return first, last
-    if k is None:
-        return 0, n - 1
     count = whole(function, "k", k, 1, n, FlagError)
     return (0, count - 1) if which == "smallest" else (n - count, n - 1)
 
@@ -301,6 +306,7 @@ def _approximate(
     which: Which,
     method: str,
     on_failure: OnFailure,
+    places: tuple[int, int],
 ) -> ApproximateEigenpairs:
     """Return pairs whose residual is below ``tol``, or say that they are not there."""
     chosen("eigh", "on_failure", on_failure, ("raise", "warn", "ignore"))
@@ -320,7 +326,14 @@ def _approximate(
     def exact(matrix: Tensor) -> Pairs:
         return _exact("eigh", matrix, None)
 
-    w, v, info = approximate_pairs(a, tol, k, which, method, exact)
+    def wanted() -> Pairs:
+        if k is None:
+            return exact(a)
+        if which == "magnitude":
+            return _largest_magnitude(*exact(a), k)
+        return _part(a, *places, None, known_finite=True)
+
+    w, v, info = approximate_pairs(a, tol, k, which, method, exact, wanted)
     if not info.converged and on_failure != "ignore":
         message = f"eigh: the residual is {info.backward_error:.3g} of norm(A), not {tol:.3g}"
         if on_failure == "raise":
@@ -337,10 +350,3 @@ def _on_kernels(method: str) -> str:
         return "exact"
     EIGH.refuse(f"torch computes by method {method!r}")
     return method
-
-
-def _failure(function: str, a: Tensor, error: Exception) -> Exception:
-    if isinstance(error, LinAlgError):
-        return error
-    finite(function, "A", working(a))
-    return ConvergenceError(f"{function}: {str(error).partition(chr(10))[0]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 import torch
@@ -12,12 +13,15 @@ from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsolver import _torch
 from trnsolver._arguments import (
+    TorchLinAlgError,
     any_matrix,
     batch_of,
+    checked_values,
     chosen,
     finite,
     in_full_precision,
     restored,
+    spectral_error,
     square_matrix,
     unchecked,
     working,
@@ -39,6 +43,8 @@ __all__ = [
 
 _NEWTON_SCHULZ = (1.875, -1.25, 0.375)
 """The quintic step that converges to singular values of exactly one, of third order."""
+
+_EPS = {dtype: torch.finfo(dtype).eps for dtype in (torch.float32, torch.float64)}
 
 # From this ratio of the sides on, steps on the small Gram matrix cost less than on the whole.
 _GRAM = 2
@@ -66,18 +72,15 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
         ShapeError: A is not square.
     """
     work = square_matrix("inv_sqrt_spd", "A", A)
-    finite("inv_sqrt_spd", "A", work)
     if work.numel() == 0:
         return A.clone()
-    w, v = run_eigh("inv_sqrt_spd", work.detach())
-    smallest = torch.finfo(w.dtype).eps * w.shape[-1] * w[..., -1:].abs()
-    if not unchecked(w) and bool((w < -smallest).any() | (smallest == 0).any()):
-        raise NotPositiveDefiniteError(
-            f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"
-        )
-    roots = torch.maximum(w, smallest).rsqrt()
-    x = (v * roots.unsqueeze(-2)) @ v.mH
-    if differentiated(work):
+    tracked = differentiated(work)
+    try:
+        w, v = run_eigh("inv_sqrt_spd", work.detach() if tracked else work)
+    except TorchLinAlgError as error:
+        raise spectral_error("inv_sqrt_spd", work, error) from None
+    x = (v * _inverse_roots(w, work).unsqueeze(-2)) @ v.mH
+    if tracked:
         x = inverse_root(work, x)
     return restored(x, A.dtype)
 
@@ -125,6 +128,25 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
         reason = "diverged"
     info = IterationInfo(left < tol, reason, (left,), details={"steps": steps.detach()})
     return Solution(x, taken, left, info)
+
+
+def _inverse_roots(w: Tensor, a: Tensor) -> Tensor:
+    """Return ``w ** -0.5`` of the ascending eigenvalues of A, those that are rounding set right."""
+    rounding = _EPS[w.dtype] * w.shape[-1]
+    if w.ndim == 1 and not unchecked(w):
+        # Of one matrix the ends say it all: where a value is NaN, both are.
+        least, largest = w.aminmax()
+        low = least.item()
+        if 0 < rounding * largest.item() <= low < inf:
+            return w.rsqrt()
+    if not checked_values(w):
+        finite("inv_sqrt_spd", "A", a)
+    smallest = rounding * w[..., -1:].abs()
+    if not unchecked(w) and bool((w < -smallest).any() | (smallest == 0).any()):
+        raise NotPositiveDefiniteError(
+            f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"
+        )
+    return torch.maximum(w, smallest).rsqrt()
 
 
 def expm(A: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.iterations import IterationInfo, Solution, plot_residuals
 from trnsolver import _krylov
 from trnsolver._arguments import in_full_precision, restored, unchecked, working
+from trnsolver._arrays import has_arrays, on_arrays
 from trnsolver._dispatch import kernels_wanted
 from trnsolver._gmres import flexible_gmres
 from trnsolver._implicit import dense_solution, differentiated, operator_solution
@@ -48,9 +49,6 @@ __all__ = [
 Callback: TypeAlias = Callable[[Progress], object]
 Recycled: TypeAlias = tuple[Tensor, Tensor]
 _Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Any, Watch], Run]
-
-_ON_ARRAYS = (_krylov.conjugate_gradients, _krylov.minres, _krylov.bicgstab)
-"""Methods of few operations on vectors, which NumPy does at half of torch's cost a call."""
 
 
 @in_full_precision
@@ -420,8 +418,9 @@ def _each(
             continue
         m = as_preconditioner(function, M, side)
         watch = Watch(goal, maxiter, size, callback)
-        if method in _ON_ARRAYS and op.dense is not None and side.is_cpu:
-            runs.append(_krylov.on_arrays(method, op.dense, side, starts[place], m, watch))
+        if has_arrays(method, op.dense, side):
+            assert op.dense is not None
+            runs.append(on_arrays(method, op.dense, side, starts[place], m, watch))
         else:
             runs.append(method(op, side, starts[place], m, watch))
         runs[-1].scale = size

@@ -1,6 +1,7 @@
-"""Batches of small eigenproblems and singular values on a CUDA device beside torch.linalg.
+"""Batches of small eigenproblems, singular values and QR on a CUDA device beside torch.linalg.
 
     python benchmarks/bench_batched_jacobi.py --cuda            print the table
+    python benchmarks/bench_batched_jacobi.py --cuda --only qr  one of eigh, svd and qr
     python benchmarks/bench_batched_jacobi.py --cuda --record   also append to benchmarks/results/
 
 Each row has the time of a batch and its ratio to that of torch, and the residual and the
@@ -19,6 +20,7 @@ from runner import measure, record, show
 from torch import Tensor
 
 from trnsolver._batched_jacobi import batched_eigh, batched_svd
+from trnsolver._batched_qr import batched_qr
 
 BATCHES = (1, 4, 16, 64, 500)
 ORDERS = (4, 16, 32, 64, 100, 128, 160)
@@ -52,7 +54,13 @@ def errors_of_factors(a: Tensor, u: Tensor, s: Tensor, vh: Tensor) -> str:
     return f"{residual / eps:.1f} {norm(x.mT @ x - torch.eye(x.shape[-1]).to(x)) / eps:.1f}"
 
 
-def rows_of(dtype: torch.dtype, recorded: bool) -> list[tuple[str, str, str, str]]:
+def errors_of_columns(a: Tensor, q: Tensor, r: Tensor) -> str:
+    wide, x, eps = a.double(), q.double(), torch.finfo(a.dtype).eps
+    residual = norm(x @ r.double() - wide) / norm(wide)
+    return f"{residual / eps:.1f} {norm(x.mT @ x - torch.eye(x.shape[-1]).to(x)) / eps:.1f}"
+
+
+def rows_of(dtype: torch.dtype, recorded: bool, only: str) -> list[tuple[str, str, str, str]]:
     rows = []
     generator = torch.Generator("cuda").manual_seed(0)
     for n in ORDERS:
@@ -67,7 +75,17 @@ def rows_of(dtype: torch.dtype, recorded: bool) -> list[tuple[str, str, str, str
                     lambda m: torch.linalg.svd(m, full_matrices=False),
                     errors_of_factors,
                 ),
+                ("qr", x, batched_qr, torch.linalg.qr, errors_of_columns),
+                (
+                    "qr of half the columns",
+                    x[..., : (n + 1) // 2],
+                    batched_qr,
+                    torch.linalg.qr,
+                    errors_of_columns,
+                ),
             ):
+                if not name.startswith(only):
+                    continue
                 a = a.to(dtype)
                 found = ours(a)
                 if found is None:
@@ -93,12 +111,13 @@ def rows_of(dtype: torch.dtype, recorded: bool) -> list[tuple[str, str, str, str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cuda", action="store_true", required=True)
+    parser.add_argument("--only", choices=("eigh", "svd", "qr"), default="")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     for dtype in (torch.float32, torch.float64):
         print(f"\n{torch.cuda.get_device_name()}, {dtype}, torch {torch.__version__}; goal {GOAL}")
         header = ("batch", "time", "errors, ours | torch", "")
-        show(rows_of(dtype, options.record), header)
+        show(rows_of(dtype, options.record, options.only), header)
 
 
 if __name__ == "__main__":

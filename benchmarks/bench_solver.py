@@ -231,6 +231,15 @@ def batches(device: str) -> list[Problem]:
                 ),
             )
         )
+        for part in (a, a[..., : n // 4].contiguous()):
+            found.append(
+                Problem(
+                    f"qr {count} x {n} x {part.shape[-1]}",
+                    lambda part=part: trnsolver.qr(part),
+                    lambda part=part: torch.linalg.qr(part),
+                    lambda f, part=part: off(f[0].double() @ f[1].double(), part),
+                )
+            )
     return found
 
 

@@ -59,6 +59,9 @@ TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[
 _NARROW = (torch.float16, torch.bfloat16)
 _FULL = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
 
+_CARRIED = 1 << 16
+"""Numbers that are looked at on the host for less than it takes to launch a sum of them."""
+
 _autocast = torch._C._is_any_autocast_enabled
 
 
@@ -193,6 +196,8 @@ def checked_values(value: Tensor) -> bool:
         return True
     # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
     plain = value.detach() if value.requires_grad else value
+    if plain.is_cuda and plain.numel() <= _CARRIED:
+        plain = plain.cpu()  # one copy that waits, and no launch before it
     return isfinite(abs(plain.sum().item())) or bool(torch.isfinite(plain).all())
 
 

@@ -2,33 +2,26 @@
 
 torch gives such a batch to the device one matrix after the other, or to a routine that leaves most
 of it idle. Here each matrix has a block of threads and its shared memory (see ``_cuda_jacobi``).
-Kernels are compiled at their first use by NVRTC, through a function of torch that is not public:
-where it is missing, a matrix does not fit, or rotations do not converge, the functions here return
-None and torch does the work.
+Where a matrix does not fit, there is no kernel, or rotations do not converge, the functions here
+return None and torch does the work.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import untracked
 from trnsolver import _derivatives as rules
 from trnsolver._cuda_jacobi import EIGH, SVD
+from trnsolver._cuda_launch import NoKernelError, fits, launch, suits, threads_for
 from trnsolver._refine import pair_correction
 
-__all__ = ["batched_eigh", "batched_svd", "refined_pairs", "source_of"]
+__all__ = ["batched_eigh", "batched_svd", "refined_pairs"]
 
 MOST_SWEEPS = 30
 """Sweeps after which torch is asked; orders that fit take eleven, graded ones twice that."""
-
-_TYPES = {
-    torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f"),
-    torch.float64: ("double", "2.220446049250313e-16", "1e-150"),
-}
 
 
 def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -38,7 +31,7 @@ def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
         a: (..., n, n) in float32 or float64, of which the lower triangles count.
     """
     n = a.shape[-1]
-    if not _suits(a) or not _fits(a, _eigh_bytes(n, a.dtype)):
+    if not suits(a) or not fits(a, _eigh_bytes(n, a.dtype)):
         return None
     return _found(_Eigh, a)
 
@@ -53,19 +46,16 @@ def batched_svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         turned = batched_svd(a.mT)
         return None if turned is None else (turned[2].mT, turned[1], turned[0].mT)
     m, n = a.shape[-2:]
-    if not _suits(a) or not _fits(a, _svd_bytes(m, n, a.dtype)):
+    if not suits(a) or not fits(a, _svd_bytes(m, n, a.dtype)):
         return None
     return _found(_Svd, a)
 
 
-class _NotConvergedError(Exception):
-    """Some matrix of a batch needs more rotations than it was given."""
-
-
 def _found(function: Any, a: Tensor) -> Any:
     try:
-        return function.apply(a)
-    except _NotConvergedError:
+        tracked = a.requires_grad and torch.is_grad_enabled()
+        return function.apply(a) if tracked else function.forward(a)
+    except NoKernelError:
         return None
 
 
@@ -100,7 +90,7 @@ class _Svd(torch.autograd.Function):
         _launch("jacobi_svd", dense, (dense, u, s, vh), (m, n), n, _svd_bytes(m, n, a.dtype))
         # A singular value of zero has no left vector yet; torch finds one.
         if bool((s[..., -1:] <= torch.finfo(a.dtype).tiny).any()):
-            raise _NotConvergedError
+            raise NoKernelError
         return u, s, vh
 
     @staticmethod
@@ -129,32 +119,16 @@ def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return ordered.to(w.dtype), exact.to(v.dtype)
 
 
-def _suits(a: Tensor) -> bool:
-    """Return whether an eager call on a device may be one of ours; gradients are known."""
-    return a.is_cuda and a.dtype in _TYPES and a.numel() > 0 and untracked(a.detach())
-
-
-def _fits(a: Tensor, shared_bytes: int) -> bool:
-    if torch.version.hip is not None or torch.cuda.is_current_stream_capturing():
-        return False
-    return shared_bytes <= _most_shared_bytes(a.get_device())
-
-
-def _threads(n: int) -> int:
-    """Return the threads of a block: a warp for every two to four pairs."""
-    return 64 if n <= 16 else 128 if n <= 32 else 256 if n <= 64 else 512
-
-
 def _eigh_bytes(n: int, dtype: torch.dtype) -> int:
     """Return the shared memory of one matrix, its vectors, angles and pairs."""
     count = n + n % 2
-    return dtype.itemsize * (count * (count + 1) + count * n + count + _threads(n)) + 4 * (
+    return dtype.itemsize * (count * (count + 1) + count * n + count + threads_for(n)) + 4 * (
         count + 1
     )
 
 
 def _svd_bytes(m: int, n: int, dtype: torch.dtype) -> int:
-    return dtype.itemsize * (n * m + n * n + n + _threads(n)) + 4 * (n + 1)
+    return dtype.itemsize * (n * m + n * n + n + threads_for(n)) + 4 * (n + 1)
 
 
 def _launch(
@@ -168,39 +142,12 @@ def _launch(
     """Run a kernel on every matrix of a batch.
 
     Raises:
-        _NotConvergedError: Some matrix did not, or there is no kernel.
+        NoKernelError: Some matrix did not converge, or there is no kernel.
     """
     count = a.numel() // (a.shape[-1] * a.shape[-2])
-    with torch.cuda.device(a.device):
-        kernel = _kernel(name, a.dtype, a.get_device())
-        if kernel is None:
-            raise _NotConvergedError
-        sweeps = torch.empty(count, dtype=torch.int32, device=a.device)
-        arguments = [*tensors, sweeps, *extents, MOST_SWEEPS]
-        kernel((count, 1, 1), (_threads(n), 1, 1), arguments, shared_mem=shared_bytes)
-        if bool((sweeps > MOST_SWEEPS).any()):
-            raise _NotConvergedError
-
-
-def source_of(kernel: str, dtype: torch.dtype) -> str:
-    """Return the text of a kernel for a dtype."""
-    real, eps, least = _TYPES[dtype]
-    return f"#define REAL {real}\n#define EPS {eps}\n#define LEAST {least}\n{kernel}"
-
-
-@cache
-def _most_shared_bytes(device: int) -> int:
-    properties = torch.cuda.get_device_properties(device)
-    return int(getattr(properties, "shared_memory_per_block_optin", 48 * 1024))
-
-
-@cache
-def _kernel(name: str, dtype: torch.dtype, device: int) -> Any:
-    """Return a kernel for the current device, or None where it cannot be had."""
-    source = source_of({"jacobi_eigh": EIGH, "jacobi_svd": SVD}[name], dtype)
-    try:
-        kernel = torch.cuda._compile_kernel(source, name)
-        kernel.set_shared_memory_config(_most_shared_bytes(device))
-    except Exception:
-        return None
-    return kernel
+    sweeps = torch.empty(count, dtype=torch.int32, device=a.device)
+    kernel = (name, {"jacobi_eigh": EIGH, "jacobi_svd": SVD}[name])
+    arguments = [*tensors, sweeps, *extents, MOST_SWEEPS]
+    launch(kernel, a, arguments, threads_for(n), shared_bytes)
+    if bool((sweeps > MOST_SWEEPS).any()):
+        raise NoKernelError

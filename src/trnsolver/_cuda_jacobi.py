@@ -13,9 +13,9 @@ precision would instead leave an error of one unit in every one of a thousand ro
 
 from __future__ import annotations
 
-__all__ = ["EIGH", "SVD"]
+__all__ = ["COMMON", "EIGH", "SVD"]
 
-_COMMON = """
+COMMON = """
 // The pair of players i of round r, of an even number of players.
 __device__ void players(int i, int r, int count, int* p, int* q) {
     int last = count - 1;
@@ -55,6 +55,11 @@ __device__ REAL largest(REAL mine, REAL* room) {
     return all;
 }
 
+__device__ REAL warp_sum(REAL x) {
+    for (int k = 16; k; k /= 2) x += __shfl_xor_sync(0xffffffffu, x, k);
+    return x;
+}
+
 // The power of two below a size, 1 for zero; NaN and infinity stay.
 __device__ REAL power_below(REAL size) {
     int exponent;
@@ -65,7 +70,7 @@ __device__ REAL power_below(REAL size) {
 """
 
 EIGH = (
-    _COMMON
+    COMMON
     + """
 extern "C" __global__ void jacobi_eigh(
     const REAL* matrices, REAL* values, REAL* vectors, int* sweeps, int n, int most) {
@@ -183,13 +188,8 @@ extern "C" __global__ void jacobi_eigh(
 )
 
 SVD = (
-    _COMMON
+    COMMON
     + """
-__device__ REAL warp_sum(REAL x) {
-    for (int k = 16; k; k /= 2) x += __shfl_xor_sync(0xffffffffu, x, k);
-    return x;
-}
-
 extern "C" __global__ void jacobi_svd(
     const REAL* matrices, REAL* left, REAL* values, REAL* right, int* sweeps, int m, int n,
     int most) {

@@ -14,6 +14,7 @@ from trnblas import trsm
 from trnsci.core.errors import ConvergenceError
 from trnsolver._arguments import batch_of, checked_values, not_positive_definite, unchecked
 from trnsolver._batched_jacobi import batched_eigh, batched_svd
+from trnsolver._batched_qr import batched_qr
 from trnsolver._library import LIBRARY
 
 __all__ = [
@@ -31,7 +32,8 @@ __all__ = [
 kernels_wanted = LIBRARY.kernels_wanted
 
 # Up to order 32 torch has batched routines of its own, three times as fast on an H200. Above, it
-# takes one matrix after the other, and four of them longer than our kernels all.
+# takes one matrix after the other, and four of them longer than our kernels all. Of QR it has no
+# batches at any order: columns of Q are made one matrix after the other.
 _TORCH_HAS_BATCHES, _MANY = 32, 4
 SWEEPS = 12
 """Sweeps of Jacobi rotations that a kernel does at most: twice what order 256 needs."""
@@ -104,6 +106,10 @@ def run_lu_solve(a: Tensor, columns: Tensor) -> Tensor:
 def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
     """Return the reduced factors of matrices of any shape."""
     if not kernels_wanted():
+        if a.is_cuda and a.ndim > 2 and a.numel() >= _MANY * a.shape[-1] * a.shape[-2]:
+            found = batched_qr(a)
+            if found is not None:
+                return found
         q, r = torch.linalg.qr(a)
         return q, r
     from trnsolver._operations import QR

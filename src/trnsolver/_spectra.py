@@ -99,7 +99,8 @@ def approximate_pairs(
         stages[-1] += ", not enough"
     w, v = wanted()
     stages.append(f"exact in {_name(a)}")
-    return w, v, _judged(a, w, v, tol, "exact", 1, stages)
+    # What was found may have derivatives; how good it is has none.
+    return w, v, _judged(a.detach(), w.detach(), v.detach(), tol, "exact", 1, stages)
 
 
 def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
@@ -144,7 +145,7 @@ def _judged(
 
 def _image(a: Tensor, v: Tensor) -> Tensor:
     """Return ``A @ v``, of A the lower triangle."""
-    if readable(a, v) and not a.is_complex():
+    if v.numel() and readable(a, v) and not a.is_complex():
         from scipy.linalg.blas import get_blas_funcs
 
         matrix = array_of(a)

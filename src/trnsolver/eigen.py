@@ -14,6 +14,7 @@ from trnsci.core.eager import untracked
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,
+    DerivativeError,
     FlagError,
     LinAlgError,
     ShapeError,
@@ -33,6 +34,7 @@ from trnsolver._arguments import (
     unchecked,
 )
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
+from trnsolver._implicit import differentiated
 from trnsolver._informed_pairs import InformedPairs
 from trnsolver._spectra import EighInfo, Pairs, approximate_pairs
 
@@ -116,7 +118,7 @@ def eigh(
     ==============  ================================================================================
 
     What was reached is measured in any case, and a way that does not reach ``tol`` is followed by
-    the exact one.
+    the exact one, which alone can be differentiated.
 
     Args:
         A: Symmetric matrices, of which the lower triangle is read; one matrix where ``tol`` is
@@ -135,6 +137,7 @@ def eigh(
         NotFiniteError: A has a NaN or an infinity.
         ConvergenceError: The algorithm did not converge.
         AccuracyError: ``tol`` was not reached, and ``on_failure`` is ``"raise"``.
+        DerivativeError: A is being differentiated, and ``method`` is none that has derivatives.
         ShapeError: A is not square.
 
     Example:
@@ -322,6 +325,10 @@ def _approximate(
     finite("eigh", "A", a)
     if kernels_wanted():
         method = _on_kernels(method)
+    if differentiated(a):
+        if method not in ("auto", "exact"):
+            raise DerivativeError(f"eigh: A must not be differentiated by method {method!r}")
+        method = "exact"
 
     def exact(matrix: Tensor) -> Pairs:
         return _exact("eigh", matrix, None)

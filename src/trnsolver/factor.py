@@ -31,6 +31,7 @@ from trnsolver._arguments import (
     restored,
     spectral_error,
     square_matrix,
+    unchecked,
 )
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
 
@@ -51,6 +52,11 @@ __all__ = [
 
 _FEW = 1 << 14
 """Numbers of a matrix for whose reflections a CPU needs less time than for seven small products."""
+
+
+_NEARLY = 0.5
+"""How far the second triangle's diagonal may be from 1: it is within 5/64 below ``eps ** -0.5 / 8``
+(Yamamoto, Nakatsukasa, Yanagisawa and Fukaya 2015)."""
 
 
 class LUFactors(NamedTuple):
@@ -170,6 +176,12 @@ def cholqr2(A: Tensor) -> QRFactors:
         q, second = _cholqr(once)
     except TorchLinAlgError as error:
         raise not_positive_definite("cholqr2", "the Gram matrix of A", error) from None
+    if second.numel() and not unchecked(second):
+        # Columns were nearly orthonormal before the second time, or the first one made them up.
+        off = (second.detach().diagonal(dim1=-2, dim2=-1).real - 1).abs().max()
+        if not float(off) <= _NEARLY:
+            reason = "columns are dependent, to rounding"
+            raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
     return QRFactors(restored(q, A.dtype), restored(second @ first, A.dtype))
 
 

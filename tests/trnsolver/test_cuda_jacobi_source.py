@@ -6,6 +6,7 @@ import torch
 
 from trnsolver import _batched_jacobi as module
 from trnsolver._cuda_jacobi import EIGH, SVD
+from trnsolver._cuda_launch import source_of, threads_for
 
 from . import emulated_cuda
 from .kernels.harness_solver import (
@@ -38,7 +39,7 @@ def kernels(request, tmp_path_factory):
     made = {}
     for name, source in (("eigh", EIGH), ("svd", SVD)):
         folder = tmp_path_factory.mktemp(f"{name}_{request.param}")
-        text = module.source_of(source, dtype)
+        text = source_of(source, dtype)
         made[name] = emulated_cuda.compiled(text, CALLS[name], folder)
     return dtype, made
 
@@ -52,7 +53,7 @@ def eigh(kernels, a):
     size = module._eigh_bytes(n, dtype)
     most = module.MOST_SWEEPS
     emulated_cuda.launch(
-        made["eigh"], batch, module._threads(n), size, lower_only(a), w, v, sweeps, n, most
+        made["eigh"], batch, threads_for(n), size, lower_only(a), w, v, sweeps, n, most
     )
     return a, w, v, sweeps
 
@@ -66,7 +67,7 @@ def svd(kernels, a):
     sweeps = np.empty(batch, np.int32)
     size = module._svd_bytes(m, n, dtype)
     given = (a, u, s, vh, sweeps, m, n, module.MOST_SWEEPS)
-    emulated_cuda.launch(made["svd"], batch, module._threads(n), size, *given)
+    emulated_cuda.launch(made["svd"], batch, threads_for(n), size, *given)
     return a, u, s, vh, sweeps
 
 

@@ -7,6 +7,7 @@ import torch
 
 import trnsolver
 from oracles.solver_matrices import SYMMETRIC, hilbert, orthogonal, with_values
+from trnsci.core.errors import DerivativeError
 from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsolver import _spectra
 
@@ -161,6 +162,50 @@ def test_a_tolerance_below_rounding_is_never_claimed():
     assert not result.info.converged
     assert result.info.backward_error > 1e-12
     assert not trnsolver.eigh(a, 1e-12, on_failure="ignore").info.converged
+
+
+def test_a_tolerance_leaves_the_derivatives_of_the_exact_way():
+    a = random_tensor(6, 6, dtype=torch.float64).requires_grad_()
+    grads = []
+    for options in ({"tol": 1e-8}, {}):
+        values = trnsolver.eigh(a + a.mT, k=2, **options).eigenvalues
+        grads += torch.autograd.grad(values.sum(), a)
+    assert float((grads[0] - grads[1]).abs().max()) <= 1e-13
+    with pytest.raises(DerivativeError, match="differentiated"):
+        trnsolver.eigh(a + a.mT, 1e-8, k=1, method="chebyshev")
+
+
+@pytest.mark.parametrize("options", [{"k": 3}, {"tol": 1e-8, "k": 3}, {"tol": 1e-8}], ids=str)
+def test_views_that_arrays_do_not_know(options):
+    # Conjugated, negated, and with a history that nobody asks for.
+    z = random_tensor(16, 16, dtype=torch.complex128)
+    hermitian = z + z.mH
+    turned = (1j * (z - z.mH)).conj().imag.conj()
+    turned = torch.complex(turned, turned).conj().imag
+    cases = [hermitian.mH, hermitian.conj(), turned + turned.mT, (turned + turned.mT).mT]
+    cases.append((turned + turned.mT).requires_grad_())
+    with torch.no_grad():
+        for a in cases:
+            w = trnsolver.eigh(a, **options)[0]
+            want = torch.linalg.eigvalsh(a)[: w.shape[0]]
+            assert float((w - want).abs().max()) <= 1e-13 * float(want.abs().max() + 10)
+
+
+def test_judging_reads_the_lower_triangle():
+    a = random_tensor(20, 20, dtype=torch.float64)
+    lower = a.tril() + a.tril(-1).mT
+    for given in (a, a.mT.contiguous().mT):
+        found = trnsolver.eigh(given, 1e-10, k=4)
+        assert found.info.converged
+        assert float((lower @ found[1] - found[1] * found[0]).norm()) <= 1e-12
+        want = torch.linalg.vector_norm(lower @ found[1] - found[1] * found[0], dim=0).max()
+        assert found.info.forward_error == pytest.approx(float(want), abs=1e-13)
+
+
+def test_a_matrix_without_rows_has_no_pairs_whatever_the_tolerance(capfd):
+    found = trnsolver.eigh(torch.empty(0, 0), 1e-3)
+    assert found.info.converged
+    assert capfd.readouterr() == ("", "")
 
 
 def test_order_and_tolerance_choose_the_way(monkeypatch):

@@ -119,6 +119,34 @@ def test_cholqr2_says_when_it_cannot():
         trnsolver.cholqr2(torch.ones(2, 3))
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (40, 3), (300, 30), (3000, 30)])
+def test_cholqr2_by_reflections_or_products_is_one_factorization(shape):
+    a = random_tensor(*shape, dtype=torch.float64)
+    q, r = trnsolver.cholqr2(a)
+    assert_product(q @ r, a)
+    assert_orthonormal(q)
+    assert bool((r.diagonal() > 0).all())
+    of_batch = trnsolver.cholqr2(a.unsqueeze(0))
+    assert float((q - of_batch.Q[0]).abs().max()) <= 1e-12
+    assert q.stride() == trnsolver.qr(a).Q.stride()
+
+
+@pytest.mark.parametrize("shape", [(30, 3), (3000, 30)])
+@pytest.mark.parametrize("bad", ["zero", "equal", "twice", "nearly equal", "nan", "inf"])
+def test_cholqr2_refuses_dependent_columns_at_every_size(shape, bad):
+    a = random_tensor(*shape, dtype=torch.float64)
+    a[:, 1] = {
+        "zero": torch.zeros(shape[0]),
+        "equal": a[:, 0],
+        "twice": 2 * a[:, 0],
+        "nearly equal": a[:, 0] + 1e-12 * a[:, 2],
+        "nan": torch.full((shape[0],), torch.nan),
+        "inf": torch.full((shape[0],), torch.inf),
+    }[bad]
+    with pytest.raises(trnsolver.NotPositiveDefiniteError, match="Gram"):
+        trnsolver.cholqr2(a)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_schur(dtype):
     a = random_tensor(3, 9, 9, dtype=dtype)

@@ -31,6 +31,16 @@ def test_inverse_square_roots_of_complex_batches_and_tiny_matrices():
         trnsolver.inv_sqrt_spd(torch.zeros(3, 3))
 
 
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("place", [(0, 0), (2, 2), (4, 4), (3, 1)])
+def test_inverse_square_roots_of_what_is_no_number(bad, place):
+    # In a diagonal matrix a NaN stays with its eigenvalue, which is neither first nor last.
+    a = torch.diag(torch.arange(1.0, 6.0))
+    a[place] = bad
+    with pytest.raises(trnsolver.NotFiniteError):
+        trnsolver.inv_sqrt_spd(a)
+
+
 def test_rounding_is_no_negative_eigenvalue():
     a = with_values(np.array([0.0, 1.0, 2.0]))
     assert bool(torch.isfinite(trnsolver.inv_sqrt_spd(a)).all())

@@ -146,6 +146,29 @@ def test_the_absolute_tolerance_counts_as_in_scipy():
     assert loose.iterations < trnsolver.cg(POSITIVE, B, tol=1e-8).iterations
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_half_of_a_large_matrix_is_read_only_if_it_is_symmetric(dtype):
+    n = 420
+    z = random_tensor(n, n, dtype=torch.float64) / n**0.5
+    spd = (z @ z.mT + torch.eye(n)).to(dtype)
+    b = random_tensor(n, dtype=dtype)
+    unit = float(torch.finfo(dtype).eps)
+    for a in (spd, spd.mT, spd.repeat(1, 2)[:, :n]):
+        result = trnsolver.cg(a, b, tol=100 * unit)
+        assert result.converged
+        left = torch.linalg.vector_norm(b.double() - a.double() @ result.x.double())
+        assert float(left / b.norm()) <= 200 * unit
+    # What a triangle alone would solve is another system; its residual would be a tenth.
+    skewed = spd + 0.02 * (z.triu(1) - z.tril(-1)).to(dtype)
+    for a in (skewed, spd.tril() * 1e3 + spd.triu(1)):
+        result = trnsolver.cg(a, b, tol=1e-3, maxiter=60)
+        left = torch.linalg.vector_norm(b.double() - a.double() @ result.x.double())
+        assert result.residual == pytest.approx(float(left / b.norm()), rel=1e-2)
+        assert result.converged == (result.residual <= 1e-3)
+    plain = trnsolver.cg(lambda v: skewed @ v, b, tol=1e-3, maxiter=60)
+    assert trnsolver.cg(skewed, b, tol=1e-3, maxiter=60).iterations == plain.iterations
+
+
 def test_names_of_older_callers():
     assert trnsolver.cg(POSITIVE, B, max_iter=3).iterations == 3
     assert trnsolver.gmres(GENERAL, B, max_iter=1, restart=2).info.details["cycles"] == 1

@@ -1,0 +1,117 @@
+"""Householder's QR factorization of small matrices in CUDA C, a block of threads for each matrix.
+
+The matrix stays in shared memory, a column in each row, from the first reflection to the last
+column of Q. A reflection is found by every warp for itself, which spares a meeting of all, and
+each warp then turns columns of its own. Reflections are kept as the columns they came from, with
+two numbers each. Signs are LAPACK's: those of the diagonal of R are against those of the columns.
+
+``REAL`` and ``LEAST`` are as in ``_cuda_jacobi``.
+"""
+
+from __future__ import annotations
+
+from trnsolver._cuda_jacobi import COMMON
+
+__all__ = ["QR"]
+
+QR = (
+    COMMON
+    + """
+__device__ REAL warp_largest(REAL x) {
+    for (int k = 16; k; k /= 2) {
+        REAL other = __shfl_xor_sync(0xffffffffu, x, k);
+        if (x == x && !(other <= x)) x = other;   // NaN stays
+    }
+    return x;
+}
+
+extern "C" __global__ void householder_qr(
+    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n) {
+    extern __shared__ double memory[];
+    int least = m < n ? m : n, row = m | 1;   // an odd distance, so that no two lanes share a bank
+    REAL* b = (REAL*)memory;                  // the columns of A, in a row each
+    REAL* room = b + n * row;
+    REAL* tau = room + blockDim.x;            // a reflection is 1 - tau v v^T with v = x * shrink
+    REAL* shrink = tau + least;               // below its 1
+    REAL* corner = shrink + least;            // the diagonal of R
+    const REAL* a = matrices + (long long)blockIdx.x * m * n;
+    lefts += (long long)blockIdx.x * m * least;
+    triangles += (long long)blockIdx.x * least * n;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+
+    REAL size = 0;
+    for (int i = warp; i < m; i += warps)
+        for (int j = lane; j < n; j += 32) {
+            REAL x = a[i * n + j];
+            b[j * row + i] = x;
+            if (size == size && !(fabs(x) <= size)) size = fabs(x);
+        }
+    size = largest(size, room);
+    // Numbers of usual sizes are taken as they are; others are brought there by a power of two.
+    REAL scale = size > (REAL)1e-10 && size < (REAL)1e10 ? 1 : power_below(size);
+    if (scale != 1)
+        for (int i = threadIdx.x; i < n * row; i += blockDim.x)
+            if (i % row < m) b[i] /= scale;
+    __syncthreads();
+
+    for (int k = 0; k < least; ++k) {
+        const REAL* x = b + k * row;
+        REAL most = 0, alpha = x[k], beta = alpha, t = 0, s = 0;
+        for (int i = (k & ~31) + lane; i < m; i += 32)
+            if (i > k && most == most && !(fabs(x[i]) <= most)) most = fabs(x[i]);
+        most = warp_largest(most);
+        if (!(most < (REAL)LEAST * (REAL)LEAST)) {
+            if (!(most >= fabs(alpha))) most = fabs(alpha);
+            REAL unit = 1 / power_below(most), sum = 0;
+            for (int i = (k & ~31) + lane; i < m; i += 32)
+                if (i >= k) sum += (x[i] * unit) * (x[i] * unit);
+            beta = sqrt(warp_sum(sum)) / unit;
+            if (alpha >= 0) beta = -beta;
+            t = (beta - alpha) / beta;
+            s = 1 / (alpha - beta);
+        }
+        if (threadIdx.x == 0) {
+            tau[k] = t;
+            shrink[k] = s;
+            corner[k] = beta;
+        }
+        for (int j = k + 1 + warp; j < n && t != 0; j += warps) {
+            REAL* c = b + j * row;
+            REAL dot = 0;
+            for (int i = (k & ~31) + lane; i < m; i += 32)
+                if (i >= k) dot += (i == k ? 1 : x[i] * s) * c[i];
+            dot = t * warp_sum(dot);
+            for (int i = (k & ~31) + lane; i < m; i += 32)
+                if (i >= k) c[i] -= dot * (i == k ? 1 : x[i] * s);
+        }
+        __syncthreads();
+    }
+
+    for (int i = warp; i < least; i += warps)
+        for (int j = lane; j < n; j += 32)
+            triangles[i * n + j] = i < j ? b[j * row + i] * scale : i == j ? corner[i] * scale : 0;
+    __syncthreads();
+
+    // Column j of Q begins where its reflection meets the unit vector; those before it follow.
+    for (int k = least - 1; k >= -1; --k) {
+        const REAL* x = b + k * row;
+        REAL t = k < 0 ? 0 : tau[k], s = k < 0 ? 0 : shrink[k];
+        for (int j = k + 1 + warp; j < (k < 0 ? 1 : least); j += warps) {
+            REAL* c = b + j * row;
+            REAL dot = 0;
+            for (int i = lane; i < m; i += 32) {
+                if (j == k + 1 && i >= j) c[i] = i == j ? 1 - tau[j] : -tau[j] * (c[i] * shrink[j]);
+                if (k >= 0 && i > k) dot += (x[i] * s) * c[i];
+            }
+            dot = t * warp_sum(dot);
+            if (k < 0) continue;
+            for (int i = lane; i < m; i += 32)
+                if (i >= k) c[i] = i == k ? 0 - dot : c[i] - dot * (x[i] * s);
+        }
+        __syncthreads();
+    }
+    for (int i = warp; i < m; i += warps)
+        for (int j = lane; j < least; j += 32) lefts[i * least + j] = b[j * row + i];
+}
+"""
+)

@@ -1,0 +1,88 @@
+"""Batches of small QR factorizations on a CUDA device, against torch in float64."""
+
+import pytest
+import torch
+
+import trnsolver
+from trnsolver._batched_qr import batched_qr
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def normal(*shape, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to("cuda", dtype)
+
+
+def assert_factors(a, q, r):
+    bound = 4 * torch.finfo(a.dtype).eps * max(a.shape[-2:])
+    wide, x = a.double(), q.double()
+    off = torch.linalg.vector_norm(x @ r.double() - wide, dim=-2)
+    assert (off <= bound * torch.linalg.vector_norm(wide, dim=-2)).all()
+    eye = torch.eye(x.shape[-1], dtype=torch.float64, device="cuda")
+    assert torch.linalg.matrix_norm(x.mT @ x - eye, 2).max() <= bound
+    assert torch.equal(r, r.triu())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 3), (3, 1), (31, 17), (17, 31), (32, 32), (64, 33), (100, 100), (160, 40)]
+)
+def test_factors_are_those_of_torch(shape, dtype):
+    a = normal(6, *shape, dtype=dtype)
+    found = batched_qr(a)
+    assert found is not None
+    assert_factors(a, *found)
+    want = torch.linalg.qr(a.double())
+    close = 1e3 * torch.finfo(dtype).eps * torch.linalg.cond(a.double()[..., : min(shape)]).max()
+    for ours, theirs in zip(found, want, strict=True):
+        assert (ours - theirs).abs().max() <= close * theirs.abs().max()
+
+
+def test_hard_matrices():
+    n = 30
+    graded = normal(n, n) * torch.logspace(0, -25, n, device="cuda", dtype=torch.float64)
+    one = torch.outer(normal(n), normal(n, seed=1))
+    eye = torch.eye(n, device="cuda", dtype=torch.float64)
+    a = torch.stack([graded, one, eye, 0 * eye, eye * 1e-30, eye * 1e30])
+    for dtype in DTYPES:
+        q, r = batched_qr(a.to(dtype))
+        for k in range(len(a)):
+            assert_factors(a[k].to(dtype), q[k], r[k])
+
+
+def test_not_a_number_stays_in_its_matrix():
+    a = normal(5, 8, 8)
+    a[1, 2, 3] = torch.nan
+    q, r = trnsolver.qr(a)
+    assert not torch.isfinite(r[1]).all()
+    for k in (0, 2, 3, 4):
+        assert_factors(a[k], q[k], r[k])
+
+
+def test_batches_of_any_shape_and_layout():
+    a = normal(2, 3, 10, 7)
+    q, r = trnsolver.qr(a.mT.contiguous().mT)
+    assert q.shape == (2, 3, 10, 7)
+    assert r.shape == (2, 3, 7, 7)
+    assert_factors(a, q, r)
+
+
+def test_gradients():
+    a = normal(4, 6, 4).requires_grad_()
+    assert torch.autograd.gradcheck(batched_qr, a)
+    assert torch.autograd.gradgradcheck(batched_qr, a)
+    wide = normal(4, 4, 6).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: tuple(trnsolver.qr(x)), wide)
+
+
+def test_what_does_not_fit_is_left_to_torch():
+    assert batched_qr(normal(4, 400, 400)) is None
+    assert batched_qr(normal(4, 4, 4).cpu()) is None
+    assert batched_qr(normal(4, 4, 4).to(torch.complex64)) is None
+    assert batched_qr(normal(0, 4, 4)) is None

@@ -33,6 +33,7 @@ from kernels import (
     whole,
     work,
 )
+from kernels.told import checked, recorded, report_of_bad, told
 from nkisim import check, check_source, simulate
 from nkisim.diagnostics import RULES, NkiFindingWarning, NkiValidationError
 
@@ -100,16 +101,6 @@ def simulated(twin, target, **options):
     return simulate(twin.launched(twin.bad), target=target, ranks=twin.ranks, **options)
 
 
-def checked(twin, kernel, target, **options):
-    """The check of one of the two kernels."""
-    launched = twin.launched(kernel)
-    return check(launched, target=target, ranks=twin.ranks, **twin.options, **options)
-
-
-def report_of_bad(twin, target):
-    return checked(twin, twin.bad, target, source=True)(*twin.arguments(twin.inputs))
-
-
 def report_of_good(twin, target):
     return checked(twin, twin.good, target, source=True)(*twin.arguments(twin.mended))
 
@@ -135,6 +126,7 @@ def test_the_bad_twin_is_found_at_its_line(twin, target):
     assert twin.rule in str(finding)
     assert f"{finding.file}:{finding.line}" in str(finding)
     assert not (report.ok and finding.severity == "error")
+    assert told(twin, report.findings) == recorded()[twin.name, target]
 
 
 @each_twin
@@ -226,6 +218,7 @@ def test_host_code_is_refused_at_its_line(twin):
         twin.bad()
     assert caught.value.rule_id == twin.rule
     assert finding_of(twin, [caught.value.finding]).fix
+    assert told(twin, [caught.value.finding]) == recorded()[twin.name, twin.targets[0]]
 
 
 @each_host_twin

@@ -317,7 +317,7 @@ def transpose_arguments(call: Call) -> None:
     if mode not in legal:
         _conflict(
             call,
-            f"dma_transpose takes {' or '.join(map(str, legal))}, got {mode}",
+            f"takes {' or '.join(map(str, legal))}, got {mode}",
             "leave dge_mode unknown",
         )
     if mode is DgeMode.hwdge:

@@ -140,7 +140,8 @@ def tensor_copy_predicated(
     if isinstance(src, np.ndarray):
         return Partial(src, chosen)
     if not holds(dst.dtype, src):
-        flag(**misfit(dst.dtype, src), instruction="tensor_copy_predicated", operand="src")
+        by = "tensor_copy_predicated"
+        flag(**misfit(dst.dtype, src, by), instruction=by, operand="src")
     return Partial(np.asarray(stored_scalar(dst, src)), chosen)
 
 

@@ -213,12 +213,12 @@ def holds_constant(name: str, constant: str) -> Constraint:
     return Constraint(f"{name} holds {constant}", UNHELD, check)
 
 
-def misfit(dtype: DType, value: float) -> dict[str, Any]:
-    """Return rule and words of a constant that a type cannot hold."""
+def misfit(dtype: DType, value: float, by: str = "") -> dict[str, Any]:
+    """Return rule and words of a constant that a type cannot hold, written ``by`` whom."""
     limits: Any = None if dtype.is_float else np.iinfo(dtype.numpy)
     return {
         "rule": rules.FLOAT_OVERFLOW if dtype.is_float else rules.INTEGER_RANGE,
-        "message": f"writes {value}, which does not fit {dtype}",
+        "message": f"{by} writes {value}, which does not fit {dtype}".lstrip(),
         "seen": value,
         "allowed": f"up to {dtype.max_finite}"
         if dtype.is_float

@@ -1,0 +1,77 @@
+"""What is told of each bad twin: its findings, word by word, as ``data/findings.txt`` has it.
+
+A line number is told as its distance from the first line of the bad kernel, so that twins can move
+in their files. Where several generations tell the same it stands there once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import nkisim
+from nkisim.diagnostics import Finding, NkiValidationError
+
+from . import Twin
+
+FILE = Path(__file__).parents[1] / "data" / "findings.txt"
+_HEAD = "== "
+
+
+def checked(twin: Twin, kernel: Any, target: str, **options: Any) -> Any:
+    """The check of one of the two kernels."""
+    launched = twin.launched(kernel)
+    return nkisim.check(launched, target=target, ranks=twin.ranks, **twin.options, **options)
+
+
+def report_of_bad(twin: Twin, target: str) -> Any:
+    return checked(twin, twin.bad, target, source=True)(*twin.arguments(twin.inputs))
+
+
+def told(twin: Twin, findings: Iterable[Finding]) -> str:
+    """The findings as text."""
+    first = twin.bad.__code__.co_firstlineno
+    here = re.escape(twin.file)
+    text = "\n\n".join(map(_one, findings))
+    at = rf"(?:{here}:|\bline )(\d+)"
+    text = re.sub(at, lambda found: f"line {int(found[1]) - first:+d}", text)
+    return re.sub(r"/\S*/(\w+\.py)", r"\1", text)
+
+
+def _one(finding: Finding) -> str:
+    loops = "".join(f", {name}={index}" for name, index in finding.place.loops)
+    lines = [f"{finding.headline} at {finding.file}:{finding.line}{loops}", finding.message]
+    for name in ("instruction", "operand", "seen", "allowed", "fix"):
+        if value := getattr(finding, name):
+            lines.append(f"{name}: {value}")
+    lines += [f"note: {note}" for note in finding.notes]
+    if finding.count > 1:
+        lines.append(f"count: {finding.count}")
+    if finding.rewrite is not None:
+        lines += [f"code: {line}" for line in finding.rewrite.shown()]
+    return "\n".join(lines)
+
+
+def told_on(twin: Twin, target: str) -> str:
+    """What a check of the bad twin tells, or what host code is refused with."""
+    if not twin.on_host:
+        return told(twin, report_of_bad(twin, target).findings)
+    try:
+        twin.bad()
+    except NkiValidationError as error:
+        return told(twin, [error.finding])
+    return ""
+
+
+@cache
+def recorded() -> dict[tuple[str, str], str]:
+    """What is told of a twin on a generation, as it was recorded."""
+    found = {}
+    for part in FILE.read_text().split("\n" + _HEAD)[1:]:
+        head, _, text = part.partition("\n")
+        name, *targets = head.split()
+        found |= {(name, target): text.strip("\n") for target in targets}
+    return found

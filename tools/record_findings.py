@@ -1,0 +1,38 @@
+"""Record what is told of every mistake among the kernels of the tests, to be read in the diff.
+
+    python tools/record_findings.py
+
+Writes ``tests/data/findings.txt``, with which ``tests/nkisim/test_rules.py`` compares.
+"""
+
+import importlib
+import pkgutil
+import sys
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import kernels
+from kernels import told
+
+
+def entries(twin: kernels.Twin) -> list[str]:
+    """What is told of a twin, once for all generations that tell the same."""
+    by_text: dict[str, list[str]] = {}
+    for target in twin.targets:
+        by_text.setdefault(told.told_on(twin, target), []).append(target)
+    return [f"== {twin.name} {' '.join(targets)}\n{text}\n" for text, targets in by_text.items()]
+
+
+def main() -> None:
+    for module in pkgutil.iter_modules(kernels.__path__):
+        importlib.import_module(f"kernels.{module.name}")
+    warnings.simplefilter("ignore")
+    twins = sorted(kernels.TWINS, key=lambda twin: twin.name)
+    parts = [entry for twin in twins for entry in entries(twin)]
+    told.FILE.write_text("\n".join(["What is told of each bad twin.\n", *parts]))
+
+
+if __name__ == "__main__":
+    main()

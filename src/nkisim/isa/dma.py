@@ -182,7 +182,9 @@ def dma_compute(
         scale = 1.0 if scales is None else float(scales[i])
         values = src.reshape(-1) if scale == 1.0 else src.reshape(-1) * np.float32(scale)
         total = values if total is None else function.binary(total, values)
-    if type(dst) is Rows and unique_indices:
+    if type(dst) is not Rows:
+        return total.reshape(dst.shape)
+    if unique_indices:
         _check_unique(dst.indices)
     return total
 

@@ -66,9 +66,13 @@ def told_on(twin: Twin, target: str) -> str:
     return ""
 
 
+def recorded(twin: Twin, target: str) -> str:
+    """What was recorded of a twin on a generation."""
+    return _entries().get((twin.name, target), "nothing yet: run tools/record_findings.py")
+
+
 @cache
-def recorded() -> dict[tuple[str, str], str]:
-    """What is told of a twin on a generation, as it was recorded."""
+def _entries() -> dict[tuple[str, str], str]:
     found = {}
     for part in FILE.read_text().split("\n" + _HEAD)[1:]:
         head, _, text = part.partition("\n")

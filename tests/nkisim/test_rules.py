@@ -126,7 +126,7 @@ def test_the_bad_twin_is_found_at_its_line(twin, target):
     assert twin.rule in str(finding)
     assert f"{finding.file}:{finding.line}" in str(finding)
     assert not (report.ok and finding.severity == "error")
-    assert told(twin, report.findings) == recorded()[twin.name, target]
+    assert told(twin, report.findings) == recorded(twin, target)
 
 
 @each_twin
@@ -218,7 +218,7 @@ def test_host_code_is_refused_at_its_line(twin):
         twin.bad()
     assert caught.value.rule_id == twin.rule
     assert finding_of(twin, [caught.value.finding]).fix
-    assert told(twin, [caught.value.finding]) == recorded()[twin.name, twin.targets[0]]
+    assert told(twin, [caught.value.finding]) == recorded(twin, twin.targets[0])
 
 
 @each_host_twin

@@ -35,6 +35,13 @@ class Steps(NamedTuple):
     inner_count: int
     inner: int
 
+    @property
+    def apart(self) -> bool:
+        """Whether all places are different because each run ends before the next begins."""
+        run = self.inner * (self.inner_count - 1)
+        inner = self.inner > 0 or self.inner_count == 1
+        return inner and (self.outer > run or self.outer_count == 1)
+
 
 class Part(NamedTuple):
     """Rows of blocks that torch's kernel computes at once.

@@ -152,15 +152,25 @@ def _gradients(
             attn_mask=mask,
             scale=scale,
         )
-        for place, total, term in zip(
-            (part.rows, part.columns, part.columns), sums, terms, strict=True
-        ):
-            # Of terms that are not dense torch would add one element after the other.
-            total.index_add_(0, place, term.contiguous().reshape(-1, *total.shape[1:]))
+        ways = (part.rows, part.row_steps), *[(part.columns, part.column_steps)] * 2
+        for (places, steps), total, term in zip(ways, sums, terms, strict=True):
+            _add(total, places, steps, term)
     return [
         total.reshape(like.shape[0], -1, like.shape[-1])[:, : like.shape[1]].to(like.dtype)
         for total, like in zip(sums, (q, k, v), strict=True)
     ]
+
+
+def _add(total: Tensor, places: Tensor, steps: Steps | None, term: Tensor) -> None:
+    """Add to blocks what came of them, in the order in which they were chosen."""
+    size = total.shape[1]
+    if steps is None or not steps.apart:
+        # Of terms that are not dense torch would add one element after the other.
+        total.index_add_(0, places, term.contiguous().reshape(-1, *total.shape[1:]))
+        return
+    for number in range(term.shape[2] // size):
+        mine = term[:, :, number * size : (number + 1) * size]
+        _stepped(total[number:], steps, size).add_(mine)
 
 
 def _rows(blocks: Tensor, part: Part) -> Tensor:

@@ -46,14 +46,15 @@ def _blocked_by_scipy(
     dtype = begin.dtype
     if count * size**2 > np.iinfo(dtype).max:  # the loop counts elements of blocks in this dtype
         begin, indices = begin.astype(np.int64), indices.astype(np.int64)
-    found = np.zeros(grid[0] + 1, begin.dtype)
-    block_columns = np.zeros(count, begin.dtype)
+    found, block_columns = np.empty(grid[0] + 1, begin.dtype), np.empty(count, begin.dtype)
     data = array_of(values.contiguous())
     blocks = np.zeros((count, size, size), data.dtype)  # memory that the system has cleared already
     native.csr_tobsr(
         rows, columns, size, size, begin, indices, data, found, block_columns, blocks.reshape(-1)
     )
-    starts, places = (torch.from_numpy(a.astype(dtype, copy=False)) for a in (found, block_columns))
+    if found.dtype != dtype:
+        found, block_columns = found.astype(dtype), block_columns.astype(dtype)
+    starts, places = torch.from_numpy(found), torch.from_numpy(block_columns)
     return torch.from_numpy(blocks), Pattern(starts, places, grid)
 
 

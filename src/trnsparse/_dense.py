@@ -13,7 +13,7 @@ from trnsci.core.errors import FlagError
 from trnsparse._index import expanded
 from trnsparse._patterns import Pattern
 
-__all__ = ["check_threshold", "nonzero_blocks", "nonzero_entries"]
+__all__ = ["check_threshold", "no_zeros", "nonzero_blocks", "nonzero_entries"]
 
 
 def check_threshold(function: str, threshold: float) -> None:
@@ -52,6 +52,13 @@ def nonzero_blocks(
     pointers = torch.zeros(grid[0] + 1, dtype=torch.int64, device=dense.device)
     torch.cumsum(kept.sum(1), 0, out=pointers[1:])
     return tiles.transpose(1, 2)[rows, columns], Pattern(pointers, columns, grid)
+
+
+def no_zeros(values: Tensor) -> bool:
+    """Return whether no entry is zero."""
+    if unwatched(values) and values.dtype is not torch.bfloat16:
+        return int(np.count_nonzero(array_of(values))) == values.numel()
+    return bool((values.detach() != 0).all())
 
 
 def _kept(dense: Tensor, threshold: float) -> Tensor:

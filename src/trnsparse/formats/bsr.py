@@ -12,7 +12,7 @@ from trnsci.core.arguments import whole
 from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
 from trnsparse._blocking import blocked, unblocked
-from trnsparse._dense import check_threshold, nonzero_blocks
+from trnsparse._dense import check_threshold, no_zeros, nonzero_blocks
 from trnsparse._dispatch import run_bsr_spmm
 from trnsparse._patterns import Pattern, pattern_of
 from trnsparse._torch import as_torch_bsr
@@ -100,9 +100,10 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         """
         size = whole("from_csr", "block_size", block_size, least=1, error=ShapeError)
         check_threshold("from_csr", threshold)
+        all_count = threshold == 0 and no_zeros(csr.values)
         blocks, pattern = blocked(csr.values, csr.pattern, size)
         made = cls._of(blocks, pattern, csr.shape)
-        if threshold == 0 and bool((csr.values.detach() != 0).all()):
+        if all_count:
             return made
         kept = blocks.detach().abs().flatten(-2).amax(-1) > threshold if pattern.entries else None
         while kept is not None and kept.ndim > 1:

@@ -18,6 +18,7 @@ from trnsci.core.arguments import broadcast, floating, matrix, square, tensor
 from trnsci.core.errors import (
     ConvergenceError,
     DeviceError,
+    DTypeError,
     FlagError,
     LinAlgError,
     NotFiniteError,
@@ -37,6 +38,7 @@ __all__ = [
     "chosen",
     "columns_of",
     "finite",
+    "finite_below",
     "in_full_precision",
     "not_positive_definite",
     "restored",
@@ -133,6 +135,8 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
         raise DeviceError(
             f"{function}: A and {name} must be on one device, got {A.device} and {B.device}"
         )
+    if B.is_complex() and not A.is_complex():
+        raise DTypeError(f"{function}: {name} is complex, where A is real: {B.dtype}, {A.dtype}")
     B = B if B.dtype is A.dtype else B.to(A.dtype)
     vectors = B.ndim == 1 or (B.ndim == A.ndim - 1 and B.shape[:-1] == A.shape[:-2])
     rows = B.shape[-1 if vectors else -2] if B.ndim else -1
@@ -205,6 +209,12 @@ def finite(function: str, name: str, value: Tensor) -> None:
     """Raise where a number is NaN or infinite."""
     if not checked_values(value):
         raise NotFiniteError(f"{function}: {name} must be finite, got NaN or infinity")
+
+
+def finite_below(function: str, name: str, value: Tensor) -> None:
+    """Raise where a number of the lower triangle, or on the diagonal, is NaN or infinite."""
+    if not checked_values(value):
+        finite(function, name, value.tril())
 
 
 def not_positive_definite(function: str, name: str, error: BaseException | str) -> Exception:

@@ -184,26 +184,52 @@ def conjugate_gradients(
 
 
 def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
-    """Return the solution for a Hermitian matrix, definite or not (Paige and Saunders 1975)."""
-    r1, products = begun(product, b, x)
-    run = Run(x, [norm(r1)], 0, products, "limit")
-    if run.norms[0] <= watch.goal:
-        return ended(run, watch)
+    """Return the solution for a Hermitian matrix, definite or not (Paige and Saunders 1975).
+
+    As in ``conjugate_gradients``, x is where it starts anew if the residual of x misses the goal
+    that the recurrence met.
+    """
+    r, products = begun(product, b, x)
+    run = Run(x, [norm(r)], 0, products, "limit")
+    while run.norms[-1] > watch.goal and run.iterations < watch.limit:
+        before = run.norms[-1]
+        done = _minres_steps(product, b, r, M, watch, run)
+        r = b - product(run.x)
+        run.matvecs += 1
+        run.norms[-1] = norm(r)
+        if done:
+            break
+        if run.norms[-1] > 0.5 * before and run.iterations < watch.limit:
+            run.reason = "stagnated"
+            break
+    return ended(run, watch)
+
+
+def _minres_steps(
+    product: Product, b: Vector, r: Vector, M: Product | None, watch: Watch, run: Run
+) -> bool:
+    """Add what belongs to a residual to x, until the recurrence meets the goal.
+
+    Returns:
+        Whether there is nothing more to be found, of which the reason is in the run.
+    """
+    r1 = r2 = r
     y = r1 if M is None else M(r1)
     beta = inner(r1, y).real
-    if not beta > 0:
-        run.reason = "breakdown"
-        return run
+    if not 0 < beta < math.inf:
+        run.reason = "breakdown" if math.isfinite(beta) else "diverged"
+        return True
     beta = phibar = math.sqrt(beta)
     # The recurrence knows the norm that M induces; without M it is that of the residual.
-    ratio = run.norms[0] / beta
+    ratio = run.norms[-1] / beta
     old, epsilon, dbar, cs, sn = 0.0, 0.0, 0.0, -1.0, 0.0
-    r2, w, w2 = r1, 0 * b, 0 * b
+    w, w2 = 0 * r, 0 * r
+    first = run.iterations
     while run.iterations < watch.limit:
         v = y / beta
         y = product(v)
         run.matvecs += 1
-        if run.iterations:
+        if run.iterations > first:
             y = y - (beta / old) * r1
         alpha = inner(v, y).real
         y = y - (alpha / beta) * r2
@@ -212,7 +238,7 @@ def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Wat
         old, squared = beta, inner(r2, y).real
         if squared < 0 or not math.isfinite(squared):
             run.reason = "breakdown" if squared < 0 else "diverged"
-            return _measured(run, product, b)
+            return True
         beta = math.sqrt(squared)
         old_epsilon, delta = epsilon, cs * dbar + sn * alpha
         gbar, epsilon, dbar = sn * dbar - cs * alpha, sn * beta, -cs * beta
@@ -225,13 +251,16 @@ def minres(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Wat
         run.iterations += 1
         run.norms.append(phibar * ratio)
         tell(watch, run)
-        if run.norms[-1] <= watch.goal or beta == 0:
+        if beta == 0 or (run.norms[-1] <= watch.goal and M is None):
+            break
+        if run.norms[-1] <= watch.goal:
+            # M has changed what the norms have to do with each other.
             actual = norm(b - product(run.x))
             run.matvecs += 1
-            if actual <= watch.goal or beta == 0 or M is None:
+            if actual <= watch.goal or phibar == 0:
                 break
-            ratio = actual / phibar if phibar > 0 else ratio
-    return _measured(ended(run, watch), product, b, watch)
+            ratio = actual / phibar
+    return False
 
 
 def bicgstab(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
@@ -270,10 +299,10 @@ def bicgstab(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: W
 
 def ended(run: Run, watch: Watch) -> Run:
     """Return the run with its reason: the goal is met, or the residual is no number."""
-    if run.norms[-1] <= watch.goal:
-        run.reason = "converged"
-    elif not math.isfinite(run.norms[-1]):
+    if not math.isfinite(run.norms[-1]):
         run.reason = "diverged"
+    elif run.norms[-1] <= watch.goal:
+        run.reason = "converged"
     return run
 
 

@@ -231,7 +231,10 @@ def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
     work = any_matrix("pinv", "A", A)
     try:
         if not kernels_wanted():
-            return restored(torch.linalg.pinv(work, rtol=rcond), A.dtype)
+            found = torch.linalg.pinv(work, rtol=rcond)
+            if not checked_values(found):
+                finite("pinv", "A", work)
+            return restored(found, A.dtype)
         u, s, vh = run_svd("pinv", work)
     except TorchLinAlgError as error:
         if isinstance(error, LinAlgError):
@@ -256,7 +259,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
             ``eps * max(m, n)``.
 
     Raises:
-        NotFiniteError: A has a NaN or an infinity.
+        NotFiniteError: A or B has a NaN or an infinity.
         ShapeError: The shapes do not fit.
     """
     work = any_matrix("lstsq", "A", A)
@@ -264,6 +267,9 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     columns = columns_of(right, vectors)
     if rcond is None:
         rcond = torch.finfo(work.dtype).eps * max(work.shape[-2:])
+    # LAPACK takes numbers that are none for wrong arguments.
+    finite("lstsq", "A", work)
+    finite("lstsq", "B", columns)
     try:
         if work.is_cpu and not kernels_wanted():
             solution, rank, s = _lapack_lstsq(work, columns, rcond)
@@ -272,7 +278,6 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
     except TorchLinAlgError as error:
         if isinstance(error, LinAlgError):
             raise
-        finite("lstsq", "A", work)
         raise LinAlgError(f"lstsq: {error}") from None
     left_over = torch.linalg.vector_norm(work @ solution - columns, dim=-2) ** 2
     if vectors:

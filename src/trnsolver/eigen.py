@@ -26,6 +26,7 @@ from trnsolver._arguments import (
     checked_values,
     chosen,
     finite,
+    finite_below,
     in_full_precision,
     not_positive_definite,
     restored,
@@ -231,6 +232,7 @@ def eigh_generalized(
     full = a.tril() + a.tril(-1).mH
     if a.is_complex():
         full = torch.complex(full.real, full.imag - torch.diag_embed(_imaginary_diagonal(full)))
+    finite("eigh_generalized", "A", full)
     inner = _solved(factor, _solved(factor, full).mH)
     w, v = eigh(0.5 * (inner + inner.mH), k=k, which=which, subset=subset)
     if kernels_wanted() and not v.is_complex():
@@ -256,7 +258,7 @@ def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Te
     except TorchLinAlgError as error:
         raise spectral_error(function, a, error) from None
     if not checked_values(w):
-        finite(function, "A", a)
+        finite_below(function, "A", a)
     return w, v
 
 
@@ -275,7 +277,7 @@ def _part(
     from scipy.linalg import eigh as lapack
 
     if not known_finite:
-        finite("eigh", "A", a)
+        finite_below("eigh", "A", a)
     w, v = lapack(array_of(a), lower=True, subset_by_index=(first, last), check_finite=False)
     return torch.from_numpy(w), torch.from_numpy(v)
 
@@ -322,7 +324,7 @@ def _approximate(
         raise ShapeError(f"eigh: A must be 2-D where tol is given, got shape {tuple(A.shape)}")
     if unchecked(a):
         raise FlagError("eigh: tol needs values, which are not there")
-    finite("eigh", "A", a)
+    finite_below("eigh", "A", a)
     if kernels_wanted():
         method = _on_kernels(method)
     if differentiated(a):

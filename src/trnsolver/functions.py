@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isfinite
 from typing import NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from trnsolver._arguments import (
     checked_values,
     chosen,
     finite,
+    finite_below,
     in_full_precision,
     restored,
     spectral_error,
@@ -124,7 +125,7 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
         return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
     taken, left = int(steps.detach().max()), float(residual.detach().max())
     reason: Reason = "converged" if left < tol else "limit" if taken >= max_iters else "stagnated"
-    if left != left:
+    if not isfinite(left):
         reason = "diverged"
     info = IterationInfo(left < tol, reason, (left,), details={"steps": steps.detach()})
     return Solution(x, taken, left, info)
@@ -140,7 +141,7 @@ def _inverse_roots(w: Tensor, a: Tensor) -> Tensor:
         if 0 < rounding * largest.item() <= low < inf:
             return w.rsqrt()
     if not checked_values(w):
-        finite("inv_sqrt_spd", "A", a)
+        finite_below("inv_sqrt_spd", "A", a)
     smallest = rounding * w[..., -1:].abs()
     if not unchecked(w) and bool((w < -smallest).any() | (smallest == 0).any()):
         raise NotPositiveDefiniteError(

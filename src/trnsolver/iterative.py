@@ -14,8 +14,6 @@ Gradients are those of the solution: one more system with the conjugate transpos
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
 from typing import Any, TypeAlias
 
 import torch
@@ -23,16 +21,16 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from trnsci.core.arguments import floating, tensor, whole
-from trnsci.core.errors import FlagError, ShapeError
-from trnsci.core.iterations import IterationInfo, Solution, plot_residuals
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.iterations import Solution, plot_residuals
 from trnsolver import _krylov
 from trnsolver._arguments import in_full_precision, restored, unchecked, working
-from trnsolver._arrays import has_arrays, on_arrays
 from trnsolver._dispatch import kernels_wanted
 from trnsolver._gmres import flexible_gmres
 from trnsolver._implicit import dense_solution, differentiated, operator_solution
 from trnsolver._krylov import Progress, Run, Watch
-from trnsolver.operators import LinearOperator, OperatorLike, as_operator, as_preconditioner
+from trnsolver._systems import Callback, Method, each_run, gathered, solution
+from trnsolver.operators import LinearOperator, OperatorLike, as_operator
 
 __all__ = [
     "Callback",
@@ -46,9 +44,7 @@ __all__ = [
     "plot_residuals",
 ]
 
-Callback: TypeAlias = Callable[[Progress], object]
 Recycled: TypeAlias = tuple[Tensor, Tensor]
-_Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Any, Watch], Run]
 
 
 @in_full_precision
@@ -289,7 +285,7 @@ def _gmres(
     whole(function, "restart", restart, 1, error=FlagError)
 
     def method(op: LinearOperator, right: Tensor, start: Tensor, m: Any, watch: Watch) -> Run:
-        space = None if recycle is None else _projected(op, recycle[0].to(right.dtype))
+        space = None if recycle is None else _projected(function, op, recycle[0], right)
         run = flexible_gmres(op, right, start, m, watch, restart, space, keep)
         run.iterations = run.matvecs
         return run
@@ -297,16 +293,25 @@ def _gmres(
     return _solved(function, method, (A, b, x0, M), (tol, rtol, atol, maxiter, max_iter, callback))
 
 
-def _projected(op: LinearOperator, U: Tensor) -> Recycled:
-    """Return directions with orthonormal images."""
-    images = torch.stack([op(column) for column in U.mT], -1) if U.shape[-1] else U
-    q, r = torch.linalg.qr(images)
-    return torch.linalg.solve_triangular(r, U, upper=True, left=False), q
+def _projected(function: str, op: LinearOperator, U: Tensor, b: Tensor) -> Recycled:
+    """Return directions with orthonormal images, without those that depend on others."""
+    if U.ndim != 2 or U.shape[0] != b.shape[0]:
+        raise ShapeError(
+            f"{function}: recycle must have directions (n, k) that fit b, got shapes "
+            f"{tuple(U.shape)} and {tuple(b.shape)}"
+        )
+    U = U.to(b.dtype)
+    if not U.shape[-1]:
+        return U, U
+    images = torch.stack([op(column) for column in U.mT], -1)
+    c, s, vh = torch.linalg.svd(images, full_matrices=False)
+    kept = s > 10 * max(images.shape) * torch.finfo(s.dtype).eps * s[:1]
+    return U @ (vh[kept].mH / s[kept]), c[:, kept]
 
 
 def _solved(
     function: str,
-    method: _Method,
+    method: Method,
     operands: tuple[Any, Tensor, Tensor | None, Any],
     limits: tuple[float, float | None, float, int, int | None, Callback | None],
     hermitian: bool = False,
@@ -317,26 +322,31 @@ def _solved(
     floating(function, "b", b)
     tol, rtol, atol, maxiter, max_iter, callback = limits
     tol = tol if rtol is None else rtol
-    maxiter = whole(function, "maxiter", maxiter if max_iter is None else max_iter, 0)
+    limit = maxiter if max_iter is None else max_iter
+    maxiter = whole(function, "maxiter", limit, 0, error=FlagError)
+    if callback is not None and not callable(callback):
+        raise FlagError(f"{function}: callback must be a function, got {type(callback).__name__}")
     if not (tol >= 0 and atol >= 0):
         raise FlagError(f"{function}: tolerances must not be negative, got {tol} and {atol}")
     if unchecked(b):
         raise FlagError(f"{function}: the number of steps depends on values, which are not there")
+    if isinstance(A, Tensor) and A.is_complex() and not b.is_complex():
+        raise DTypeError(f"{function}: A is complex, where b is real: {A.dtype} and {b.dtype}")
     right, columns = _vectors(function, A, working(b))
     matrix = A
     if columns and isinstance(A, Tensor):
         matrix = A.unsqueeze(-3)
     start = torch.zeros_like(right) if x0 is None else _start(function, x0, b, right, columns)
     with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
-        runs = _each(function, method, matrix, right, start, M, (tol, atol, maxiter, callback))
-        x = runs[0].x if right.ndim == 1 else _gathered(runs, right)
+        runs = each_run(function, method, matrix, right, start, M, (tol, atol, maxiter, callback))
+        x = runs[0].x if right.ndim == 1 else gathered(runs, right)
     x = _with_derivatives(function, method, matrix, right, x, (A, b, M), limits, hermitian)
-    return _solution(restored(x.mT if columns else x, b.dtype), runs)
+    return solution(restored(x.mT if columns else x, b.dtype), runs)
 
 
 def _with_derivatives(
     function: str,
-    method: _Method,
+    method: Method,
     matrix: Any,
     right: Tensor,
     x: Tensor,
@@ -383,78 +393,7 @@ def _start(function: str, x0: Tensor, b: Tensor, right: Tensor, columns: bool) -
         raise ShapeError(
             f"{function}: x0 and b must have one shape, got {tuple(x0.shape)} and {tuple(b.shape)}"
         )
+    if x0.is_complex() and not b.is_complex():
+        raise DTypeError(f"{function}: x0 is complex, where b is real: {x0.dtype} and {b.dtype}")
     start = x0.detach().to(right.dtype)
     return start.mT if columns else start
-
-
-def _each(
-    function: str,
-    method: _Method,
-    A: Any,
-    right: Tensor,
-    start: Tensor,
-    M: Any,
-    limits: tuple[float, float, int, Callback | None],
-) -> list[Run]:
-    """Return how a method went for each system of a batch."""
-    tol, atol, maxiter, callback = limits
-    n = right.shape[-1]
-    batch = right.shape[:-1]
-    if batch:
-        as_operator(function, A, right)
-    systems = prod(batch)
-    sides, starts = right.reshape(systems, n), start.reshape(systems, n)
-    matrices = None
-    if isinstance(A, Tensor) and A.ndim > 2:
-        matrices = A.to(right.dtype).expand(*batch, n, n).reshape(systems, n, n)
-    runs = []
-    for place in range(systems):
-        side = sides[place]
-        op = as_operator(function, A if matrices is None else matrices[place], side)
-        size = _krylov.norm(side)
-        goal = max(tol * size, atol)
-        if size == 0:
-            runs.append(Run(torch.zeros_like(side), [0.0], 0, 0, "converged", scale=1.0))
-            continue
-        m = as_preconditioner(function, M, side)
-        watch = Watch(goal, maxiter, size, callback)
-        if has_arrays(method, op.dense, side):
-            assert op.dense is not None
-            runs.append(on_arrays(method, op.dense, side, starts[place], m, watch))
-        else:
-            runs.append(method(op, side, starts[place], m, watch))
-        runs[-1].scale = size
-    return runs
-
-
-def _gathered(runs: list[Run], right: Tensor) -> Tensor:
-    """Return the solutions of a batch."""
-    return torch.stack([run.x for run in runs]).reshape(right.shape) if runs else right.clone()
-
-
-def _solution(x: Tensor, runs: list[Run]) -> Solution:
-    """Return the result of a batch: of the system that went worst, with all of them in it."""
-    infos = [
-        IterationInfo(
-            run.reason == "converged",
-            run.reason,
-            tuple([norm / run.scale for norm in run.norms]),
-            run.matvecs,
-            run.details,
-        )
-        for run in runs
-    ]
-    if not infos:
-        return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
-    worst = max(range(len(infos)), key=lambda i: (not infos[i].converged, infos[i].residuals[-1]))
-    info = infos[worst]
-    if len(infos) > 1:
-        info = IterationInfo(
-            info.converged,
-            info.reason,
-            info.residuals,
-            sum(each.matvecs for each in infos),
-            {**info.details, "systems": tuple(infos)},
-        )
-    most = max(run.iterations for run in runs)
-    return Solution(x, most, info.residuals[-1], info)

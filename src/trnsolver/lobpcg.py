@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnrand import Generator, normal
 from trnsci.core.arguments import floating, whole
-from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.iterations import IterationInfo, Reason
 from trnsolver._arguments import in_full_precision, working
 from trnsolver._informed_pairs import InformedPairs
@@ -129,6 +129,8 @@ def _start(A: OperatorLike, X: Tensor | int, n: int | None, seed: int) -> Tensor
 def _block(name: str, A: OperatorLike, x: Tensor) -> Block:
     """Return products with the columns of a matrix."""
     if isinstance(A, Tensor):
+        if A.is_complex() and not x.is_complex():
+            raise DTypeError(f"lobpcg: {name} is complex, where X is real: {A.dtype}, {x.dtype}")
         matrix = A.detach().to(x.dtype)
         if matrix.shape != (x.shape[0], x.shape[0]):
             raise ShapeError(
@@ -136,7 +138,7 @@ def _block(name: str, A: OperatorLike, x: Tensor) -> Block:
                 f"{tuple(x.shape)}"
             )
         return lambda v: matrix @ v
-    op = as_operator("lobpcg", A, x[:, 0])
+    op = as_operator("lobpcg", A, x[:, 0], name)
     return lambda v: torch.stack([op(column) for column in v.mT], -1) if v.shape[-1] else v
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci.core.errors import DTypeError, ShapeError
+from trnsolver._arguments import array_of
 
 __all__ = ["LinearOperator", "OperatorLike", "Preconditioner", "as_operator", "as_preconditioner"]
 
 OperatorLike: TypeAlias = Any
 """A tensor, a ``LinearOperator``, a function, or an object with ``matvec`` or ``@``."""
 
-Preconditioner: TypeAlias = Callable[[Tensor], Tensor]
+Product: TypeAlias = Callable[[Tensor], Tensor]
+Preconditioner: TypeAlias = Product
 
 
 class LinearOperator:
@@ -66,55 +69,103 @@ class LinearOperator:
         return found
 
 
-def as_operator(function: str, A: OperatorLike, b: Tensor) -> LinearOperator:
+def as_operator(function: str, A: OperatorLike, b: Tensor, name: str = "A") -> LinearOperator:
     """Return what was given for a matrix as an operator on vectors like b, in the dtype of b.
+
+    Products that do not fit are refused when they come: ``ShapeError`` for another shape than that
+    of the vector, ``DTypeError`` for what is no vector, or complex where the vector is real.
 
     Raises:
         DTypeError: It is nothing that has products with vectors.
         ShapeError: It is not square, or does not fit b.
     """
-    if isinstance(A, LinearOperator):
-        return A
     if isinstance(A, Tensor) and A.layout is torch.strided:
-        return _dense(function, A, b)
+        return _dense(function, A, b, name)
     shape = getattr(A, "shape", None)
-    order = None
+    order = getattr(A, "order", None)
     if shape is not None and len(shape) == 2:
         order = int(shape[-1])
-        if int(shape[-2]) != order or b.shape[-1] != order:
-            raise ShapeError(
-                f"{function}: A must be square and fit b, got shapes {tuple(shape)} and "
-                f"{tuple(b.shape)}"
-            )
-    if hasattr(A, "matvec"):
-        return LinearOperator(A.matvec, getattr(A, "rmatvec", None), order)
-    if hasattr(A, "__matmul__"):
-        turned = getattr(A, "mH", None)
-        return LinearOperator(
-            lambda v: A @ v, None if turned is None else (lambda v: turned @ v), order
-        )
-    if callable(A):
-        return LinearOperator(A)
-    raise DTypeError(
-        f"{function}: A must be a tensor, a function or have matvec or @, got {type(A).__name__}"
-    )
+        if int(shape[-2]) != order:
+            raise _unfit(function, name, tuple(shape), b)
+    if isinstance(order, int) and b.shape[-1] != order:
+        raise _unfit(function, name, (order, order), b)
+    if isinstance(A, LinearOperator) and A.dense is not None:
+        return A
+    matvec, rmatvec = _products(function, A, name)
+    fitted = _fitted(function, name, matvec)
+    turned = None if rmatvec is None else _fitted(function, name, rmatvec)
+    return LinearOperator(fitted, turned, order if isinstance(order, int) else None)
 
 
 def as_preconditioner(function: str, M: Any, b: Tensor) -> Preconditioner | None:
     """Return ``r -> M @ r``, in the dtype of b, for an operator that approximates the inverse."""
     if M is None:
         return None
-    if not isinstance(M, (Tensor, LinearOperator)) and callable(M):
-        return lambda r: M(r).to(r.dtype)
-    return as_operator(function, M, b)
+    known = isinstance(M, (Tensor, LinearOperator)) or hasattr(M, "matvec")
+    if not known and callable(M):
+        return _fitted(function, "M", M)
+    return as_operator(function, M, b, "M")
 
 
-def _dense(function: str, A: Tensor, b: Tensor) -> LinearOperator:
+def _products(function: str, A: OperatorLike, name: str) -> tuple[Product, Product | None]:
+    """Return products with what is no dense tensor, and with its conjugate transpose if it has."""
+    if isinstance(A, LinearOperator):
+        return A._matvec, A._rmatvec
+    if isinstance(getattr(A, "dtype", None), np.dtype):  # SciPy's and NumPy's take arrays
+        if hasattr(A, "matvec"):
+            rmatvec = getattr(A, "rmatvec", None)
+            return _of_arrays(A.matvec), None if rmatvec is None else _of_arrays(rmatvec)
+        return _of_arrays(A.__matmul__), _of_arrays(lambda v: A.conj().T @ v)
+    if hasattr(A, "matvec"):
+        return A.matvec, getattr(A, "rmatvec", None)
+    if hasattr(A, "__matmul__"):
+        turned = getattr(A, "mH", None)
+        return A.__matmul__, None if turned is None else turned.__matmul__
+    if callable(A):
+        return A, None
+    raise DTypeError(
+        f"{function}: {name} must be a tensor, a function or have matvec or @, "
+        f"got {type(A).__name__}"
+    )
+
+
+def _of_arrays(product: Callable[[Any], Any]) -> Product:
+    return lambda v: product(array_of(v.cpu()))
+
+
+def _fitted(function: str, name: str, product: Product) -> Product:
+    """Return a product whose results are vectors like those that they are of."""
+
+    def call(v: Tensor) -> Tensor:
+        found: Any = product(v)
+        if isinstance(found, np.ndarray):
+            found = torch.from_numpy(np.ascontiguousarray(found)).to(v.device)
+        if not isinstance(found, Tensor):
+            kind = type(found).__name__
+            raise DTypeError(f"{function}: products with {name} must be tensors, got {kind}")
+        if found.shape != v.shape:
+            raise ShapeError(
+                f"{function}: products with {name} must have the shape of the vector, "
+                f"{tuple(v.shape)}, got {tuple(found.shape)}"
+            )
+        if found.is_complex() and not v.is_complex():
+            raise DTypeError(f"{function}: products with {name} are complex, where b is real")
+        return found if found.dtype is v.dtype else found.to(v.dtype)
+
+    return call
+
+
+def _unfit(function: str, name: str, shape: tuple[int, ...], b: Tensor) -> ShapeError:
+    return ShapeError(
+        f"{function}: {name} must be square and fit b, got shapes {shape} and {tuple(b.shape)}"
+    )
+
+
+def _dense(function: str, A: Tensor, b: Tensor, name: str) -> LinearOperator:
     if A.ndim < 2 or A.shape[-1] != A.shape[-2] or A.shape[-1] != b.shape[-1]:
-        raise ShapeError(
-            f"{function}: A must be square and fit b, got shapes {tuple(A.shape)} and "
-            f"{tuple(b.shape)}"
-        )
+        raise _unfit(function, name, tuple(A.shape), b)
+    if A.is_complex() and not b.is_complex():
+        raise DTypeError(f"{function}: {name} is complex, where b is real: {A.dtype} and {b.dtype}")
     matrix = A.to(b.dtype)
     if matrix.ndim == 2 and b.ndim == 1:
         operator = LinearOperator(matrix.mv, matrix.mH.mv, A.shape[-1])

@@ -63,9 +63,10 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
         factors.append(factor)
 
     def apply(r: Tensor) -> Tensor:
-        column = working(r).to(work.dtype).unsqueeze(-1)
+        column = _column(r, work)
         parts = torch.split(column, size, -2)
-        solved = [torch.cholesky_solve(p, f) for p, f in zip(parts, factors, strict=True)]
+        pairs = zip(parts, factors, strict=True)
+        solved = [torch.cholesky_solve(p, f.to(column.dtype)) for p, f in pairs]
         return torch.cat(solved, -2).squeeze(-1).to(r.dtype)
 
     return apply
@@ -92,10 +93,11 @@ def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
     lower = omega * work.tril(-1) + torch.diag_embed(diagonal)
 
     def apply(r: Tensor) -> Tensor:
-        column = working(r).to(work.dtype).unsqueeze(-1)
-        t = torch.linalg.solve_triangular(lower, column, upper=False)
+        column = _column(r, work)
+        below = lower.to(column.dtype)
+        t = torch.linalg.solve_triangular(below, column, upper=False)
         v = omega * (2 - omega) * diagonal.unsqueeze(-1) * t
-        z = torch.linalg.solve_triangular(lower.mH, v, upper=True)
+        z = torch.linalg.solve_triangular(below.mH, v, upper=True)
         return z.squeeze(-1).to(r.dtype)
 
     return apply
@@ -129,10 +131,16 @@ def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditi
         raise NotPositiveDefiniteError(f"{name}: A has no incomplete factor up to shift {shift:g}")
 
     def apply(r: Tensor) -> Tensor:
-        column = working(r).to(work.dtype).unsqueeze(-1)
-        return torch.cholesky_solve(column, factor).squeeze(-1).to(r.dtype)
+        column = _column(r, work)
+        return torch.cholesky_solve(column, factor.to(column.dtype)).squeeze(-1).to(r.dtype)
 
     return apply
+
+
+def _column(r: Tensor, a: Tensor) -> Tensor:
+    """Return a vector as a matrix in the dtype of A, or its complex kind for complex vectors."""
+    dtype = a.dtype.to_complex() if r.is_complex() else a.dtype
+    return r.to(dtype).unsqueeze(-1)
 
 
 def _incomplete(a: Tensor, kept: Tensor) -> Tensor | None:
@@ -152,6 +160,6 @@ def _incomplete(a: Tensor, kept: Tensor) -> Tensor | None:
 def _diagonal(function: str, a: Tensor) -> Tensor:
     diagonal = a.diagonal(dim1=-2, dim2=-1)
     sizes = diagonal.abs()
-    if bool((sizes <= _NOTHING * sizes.amax(-1, keepdim=True)).any()):
+    if a.numel() and bool((sizes <= _NOTHING * sizes.amax(-1, keepdim=True)).any()):
         raise SingularMatrixError(f"{function}: A must have no zero on its diagonal")
     return diagonal

@@ -14,8 +14,22 @@ from torch import Tensor
 from trnblas import gemm
 from trnrand import Generator, bernoulli, normal
 from trnsci.core.arguments import whole
-from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsolver._arguments import any_matrix, in_full_precision, restored, square_matrix
+from trnsci.core.errors import (
+    FlagError,
+    NotFiniteError,
+    NotPositiveDefiniteError,
+    ShapeError,
+)
+from trnsolver._arguments import (
+    TorchLinAlgError,
+    any_matrix,
+    checked_values,
+    finite,
+    in_full_precision,
+    restored,
+    spectral_error,
+    square_matrix,
+)
 from trnsolver._dispatch import run_eigh, run_qr, run_svd
 from trnsolver.eigen import Eigenpairs
 from trnsolver.factor import SVDFactors
@@ -66,6 +80,7 @@ def rsvd(
 
     Raises:
         FlagError: k is not between 1 and the shorter side.
+        NotFiniteError: A has a NaN or an infinity.
     """
     work = any_matrix("rsvd", "A", A)
     short = min(work.shape[-2:])
@@ -73,7 +88,12 @@ def rsvd(
     block = min(short, k + whole("rsvd", "oversampling", oversampling, 0, error=FlagError))
     whole("rsvd", "power_iterations", power_iterations, 0, error=FlagError)
     q = _range(work, _sketch(work, block, seed), power_iterations)
-    u, s, vh = run_svd("rsvd", gemm(1.0, q, work, transA="C"))
+    try:
+        u, s, vh = run_svd("rsvd", gemm(1.0, q, work, transA="C"))
+    except TorchLinAlgError as error:
+        raise spectral_error("rsvd", work, error) from None
+    if not checked_values(s):
+        finite("rsvd", "A", work)
     parts = ((q @ u)[..., :k], s[..., :k], vh[..., :k, :])
     return SVDFactors(*(restored(part, A.dtype) for part in parts))
 
@@ -93,6 +113,7 @@ def eigh_randomized(
 
     Raises:
         FlagError: k is not between 1 and the order.
+        NotFiniteError: A has a NaN or an infinity.
         ShapeError: A is not square.
     """
     work = square_matrix("eigh_randomized", "A", A)
@@ -101,7 +122,12 @@ def eigh_randomized(
     block = min(n, k + whole("eigh_randomized", "oversampling", oversampling, 0, error=FlagError))
     q = _range(work, _sketch(work, block, seed), power_iterations)
     inner = gemm(1.0, q, gemm(1.0, work, q), transA="C")
-    w, v = run_eigh("eigh_randomized", 0.5 * (inner + inner.mH))
+    try:
+        w, v = run_eigh("eigh_randomized", 0.5 * (inner + inner.mH))
+    except TorchLinAlgError as error:
+        raise spectral_error("eigh_randomized", work, error) from None
+    if not checked_values(w):
+        finite("eigh_randomized", "A", work)
     places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
     v = (q @ v).gather(-1, places.unsqueeze(-2).expand(*v.shape[:-2], n, k))
     return Eigenpairs(restored(w.gather(-1, places), A.dtype), restored(v, A.dtype))
@@ -121,12 +147,15 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
 
     Raises:
         NotPositiveDefiniteError: A is not positive semidefinite.
+        NotFiniteError: A has a NaN or an infinity.
         FlagError: k is not between 1 and the order.
     """
     like, order, product = _products("nystrom", A, n)
     whole("nystrom", "k", k, 1, order, FlagError)
     sketch = run_qr(_sketch(like.new_empty(order, order), k, seed))[0]
     image = product(sketch)
+    if not checked_values(image):
+        raise NotFiniteError("nystrom: A must be finite, got NaN or infinity")
     shift = torch.finfo(image.dtype).eps * torch.linalg.matrix_norm(image) * order**0.5
     image = image + shift * sketch
     inner = sketch.mH @ image

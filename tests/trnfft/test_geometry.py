@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from trnfft._kernels.four_step_geometry import (
+    PSUM_COLUMNS,
     Geometry,
     chunk_columns,
     even_step,
@@ -89,6 +90,14 @@ def test_a_stage_loads_4096_elements_of_a_partition_and_multiplies_four_banks():
     assert chunk_columns(128, 64, 33) == 17
     assert [group_columns(first, 1000) for first in (1, 2, 3, 64, 128)] == [1000, 512, 340, 16, 8]
     assert group_columns(2, 100) == 100
+
+
+def test_the_products_of_a_group_fit_their_banks_and_so_does_its_result():
+    for first in range(2, 129):
+        columns = group_columns(first, 10**6)
+        # Two parts of the first products in four banks, of which no column crosses one.
+        assert columns // 4 * 2 * first <= 512
+        assert columns * first <= PSUM_COLUMNS == 2 * 512
 
 
 @pytest.mark.parametrize("g", [Geometry(4, 6), Geometry(4, 6, 1, 5), Geometry(4, 6, 3, 5)], ids=str)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsci.core.hardware import BANK, TILE
+from trnsci.core.hardware import BANK
 
 __all__ = [
     "NOWHERE",
@@ -130,6 +130,3 @@ def group_columns(first: int, columns: int) -> int:
         return columns
     per_bank = BANK // (2 * first)
     return min(columns, 4 * per_bank)
-
-
-assert 4 * (BANK // (2 * TILE)) * TILE <= PSUM_COLUMNS

@@ -142,10 +142,12 @@ def _convolved_by_blocks(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
     if a.numel() < b.numel():
         a, b = b, a
     full = _full_shape(a, b, dims)
+    if 0 in full:
+        return _convolved(a, b, dims)
     along = [d for d in dims if a.shape[d] != 1 and b.shape[d] != 1]
     sizes = [block_length(a.shape[d], b.shape[d], not a.is_complex()) for d in along]
     steps = [size - b.shape[d] + 1 for size, d in zip(sizes, along, strict=True)]
-    if 0 in full or all(step >= a.shape[d] for step, d in zip(steps, along, strict=True)):
+    if all(step >= a.shape[d] for step, d in zip(steps, along, strict=True)):
         return _convolved(a, b, dims)
     # Every dimension of a becomes two: which block, and the place in it.
     places: list[int] = []

@@ -7,7 +7,7 @@ import torch
 
 import trnfft
 from oracles import fourier as oracle
-from trnfft import ComplexTensor
+from trnfft import ComplexTensor, convolution
 from trnfft._overlap import block_length
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
@@ -214,3 +214,27 @@ def test_errors_name_the_function(name):
     with pytest.raises(DTypeError, match=f"^{name}: in2 must be"):
         function(x, [1.0])
     assert function(torch.ones(0), x).shape == (0,)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("longer", "shorter"), [(1000, 10), (12, 10), (60, 3)])
+def test_transforms_are_as_long_as_a_block(longer, shorter, swapped, monkeypatch):
+    transformed, multiplied = [], convolution._multiplied
+
+    def noted(a, b, sizes, dims):
+        transformed.append((sizes, a.numel() // a.shape[dims[0]]))
+        return multiplied(a, b, sizes, dims)
+
+    monkeypatch.setattr(convolution, "_multiplied", noted)
+    operands = torch.ones(longer), torch.ones(shorter)
+    trnfft.oaconvolve(*(operands[::-1] if swapped else operands))
+    size = block_length(longer, shorter, True)
+    blocks = -(-longer // (size - shorter + 1))
+    assert transformed == [([size], blocks)]
+    assert (blocks > 1) is (longer > 12)
+
+
+@pytest.mark.parametrize("shapes", [((0,), (3,)), ((100, 0), (3, 4)), ((0,), (0,))])
+def test_nothing_convolved_by_blocks_is_nothing(shapes):
+    a, b = (torch.ones(shape) for shape in shapes)
+    assert trnfft.oaconvolve(a, b).shape == trnfft.fftconvolve(a, b).shape

@@ -36,7 +36,7 @@ from nkisim.diagnostics import (
 from nkisim.host import HostBoundary, definition_place, tensors_of
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
-from nkisim.memory import MemoryRegion, SharedHbm
+from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.parts import rebuilt
 from nkisim.suggestions import complete
@@ -110,7 +110,7 @@ def run(
                 result = _execute(kernel, core, *host.bring_in(*kernel.arguments(args, kwargs)))
                 report.outputs = _finish(kernel, [core], host, result)
                 _detect(kernel, tracker, [(host, result)])
-                _detect_tails(kernel, options, args, kwargs, tracker, host, result)
+                _settle(kernel, options, args, kwargs, tracker, host, result)
             else:
                 report.outputs = _run_cluster(
                     kernel, options, recorder, args, kwargs, tracker, cores
@@ -206,7 +206,7 @@ def _detect(
         tracker.finish(returned, arguments, kernel.function, definition_place(kernel.function))
 
 
-def _detect_tails(
+def _settle(
     kernel: Runnable,
     options: SimOptions,
     args: tuple[Any, ...],
@@ -215,30 +215,39 @@ def _detect_tails(
     host: HostBoundary,
     result: Any,
 ) -> None:
-    """Run a kernel again, with other numbers where it seems to read old ones, and compare."""
-    if tracker is None or tracker.tails is None or not tracker.tails.suspected:
-        return
-    if any(tensor.alloc.written for _, tensor in host.arguments):
-        return  # the second run would begin with what the first one left
-    again = _unsettled_result(kernel, dataclasses.replace(options, watchers=()), args, kwargs)
-    pairs = zip(tensors_of(result), tensors_of(again), strict=False)
-    if any((bits_of(first) != bits_of(second)).any() for first, second in pairs):
-        tracker.tails.report()
+    """Decide what only another run can tell: one with other old elements, one with no turns."""
+    if tracker is None or any(tensor.alloc.written for _, tensor in host.arguments):
+        return  # another run would begin with what the first one left
+    again = functools.partial(_run_again, kernel, options, args, kwargs)
+    returned = tensors_of(result)
+    if tracker.tails is not None and tracker.tails.suspected:
+        pairs = zip(returned, again("lostwork", unsettled=True), strict=False)
+        if any((bits_of(first) != bits_of(second)).any() for first, second in pairs):
+            tracker.tails.report()
+    if tracker.counts is not None and tracker.counts.suspected:
+        tracker.counts.report(returned, again("races", idle=True))
 
 
-def _unsettled_result(
-    kernel: Runnable, options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Return what a kernel returns if old elements have other values; None where it fails then."""
+def _run_again(
+    kernel: Runnable,
+    options: SimOptions,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    detector: str,
+    **changed: bool,
+) -> list[NkiTensor]:
+    """Return the tensors of another run, which nobody watches; none where it fails."""
     recorder = Recorder("check")
     token = RECORDER.set(recorder)
     try:
-        tracker = Detectors(("lostwork",), options.most_instructions, unsettled=True)
-        core = _core(options, recorder, kernel, tracker=tracker)
+        tracker = Detectors((detector,), options.most_instructions, **changed)
+        unwatched = dataclasses.replace(options, watchers=())
+        core = _core(unwatched, recorder, kernel, tracker=tracker)
         host = HostBoundary(kernel.function, kernel.parameters, core, MemoryRegion.private_hbm)
-        return _execute(kernel, core, *host.bring_in(*kernel.arguments(args, kwargs)))
+        brought = host.bring_in(*kernel.arguments(args, kwargs))
+        return tensors_of(_execute(kernel, core, *brought))
     except Exception:
-        return None  # it computes nothing then that could be compared
+        return []  # there is nothing to compare then
     finally:
         RECORDER.reset(token)
 

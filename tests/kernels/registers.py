@@ -111,3 +111,24 @@ def good_R015(a):
     while more:
         nisa.register_move(more, nisa.register_alloc(0))
     return stored(nl.load(a))
+
+
+@twin(i32(1, 1) * 0 + 3, f32(64, 32))
+def bad_R017(counts, a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile, count = nl.load(a), nisa.register_alloc()
+    nisa.register_load(count, nl.load(counts))
+    for _ in nl.dynamic_range(count):  # here
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=0.0)
+        nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def good_R017(counts, a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile, count = nl.load(a), nisa.register_alloc()
+    nisa.register_load(count, nl.load(counts))
+    for _ in nl.dynamic_range(count):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.maximum, operand0=0.0)
+    nisa.dma_copy(dst=out, src=tile)
+    return out

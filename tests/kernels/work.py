@@ -209,3 +209,20 @@ def good_L039(a):
         for _i in nl.dynamic_range(64):
             nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.001)
     return stored(tile)
+
+
+@twin(bf16(8, 300))
+def bad_D043(a):
+    total = nl.zeros((8, 1), dtype=nl.bfloat16, buffer=nl.sbuf)
+    tile = nl.load(a)
+    for i in range(300):
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, i : i + 1], op=nl.add)  # here
+    return stored(total)
+
+
+def good_D043(a):
+    total = nl.zeros((8, 1), dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.load(a)
+    for i in range(300):
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile[:, i : i + 1], op=nl.add)
+    return stored(total)

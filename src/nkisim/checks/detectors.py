@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from nkisim.checks.counts import CountedLoops
 from nkisim.checks.history import History
 from nkisim.checks.inputs import InputCoverage
+from nkisim.checks.longsums import LongSums
 from nkisim.checks.lostwork import LostWork
 from nkisim.checks.overwritten import Overwritten
 from nkisim.checks.racecheck import Races
@@ -31,23 +33,32 @@ class Detectors:
 
     Attributes:
         tails: Follows tiles that are read beyond their last load; None where nobody asks.
+        counts: Follows loops whose number of turns is data; None where nobody asks.
 
     Args:
         names: Which of ``DETECTORS`` to run.
         most_instructions: Unrolled instructions per engine from which on a program is too long.
         unsettled: Whether elements that a shorter load has left get other values.
+        idle: Whether loops whose number of turns is data have none.
     """
 
     def __init__(
-        self, names: Collection[str], most_instructions: int, unsettled: bool = False
+        self,
+        names: Collection[str],
+        most_instructions: int,
+        *,
+        unsettled: bool = False,
+        idle: bool = False,
     ) -> None:
         self._history = History()
         lost = "lostwork" in names
         self._lost = LostWork(self._history) if lost else None
         self._overwritten = None if self._lost is None else Overwritten(self._history, self._lost)
         self._inputs = InputCoverage() if lost else None
+        self._sums = LongSums() if lost else None
         self.tails = StaleTails(self._history, unsettled) if lost else None
         self._races = Races(self._history) if "races" in names else None
+        self.counts = CountedLoops(idle) if "races" in names else None
         self._size = Size(self._history, most_instructions) if "size" in names else None
         self._named: list[NkiTensor] = []
 
@@ -95,6 +106,8 @@ class Detectors:
             self._races.written(step, number)
         if self._lost is not None:
             self._lost.written(step, number)
+        if self._sums is not None:
+            self._sums.written(step, self._history.site(number))
         for effect in step.writes:
             if effect.tensor.indirect is None:
                 self._history.touched(effect).put(number)
@@ -107,6 +120,8 @@ class Detectors:
 
     def iterations(self, core: Any, kind: LoopKind, values: range) -> _Iterations:
         """Return the iterations of a loop, to be followed as they come."""
+        if kind == "counted" and self.counts is not None:
+            values = self.counts.turns(values)
         follow = self._history.affine if kind == "affine" else self._history.dynamic
         return _Iterations(values, lambda: follow(core, values))
 
@@ -122,6 +137,8 @@ class Detectors:
             self._lost.finish(returned, [tensor for _, tensor in arguments])
         if self._overwritten is not None:
             self._overwritten.finish(returned)
+        if self._sums is not None:
+            self._sums.finish()
         if self._inputs is not None:
             self._inputs.finish(arguments, kernel, place)
         if self._size is not None:

@@ -19,7 +19,6 @@ UNDECIDABLE: Mapping[str, str] = MappingProxyType(
         "M035": "tiles live until their last use here, so a list that holds them costs nothing",
         "M046": "a short DMA run is slow and not wrong; profiles speak of it",
         "M047": "legal: written bytes are tracked one by one, whatever type a view has",
-        "D043": "whether a sum in a narrow type is precise enough is a matter of the tolerance",
         "D044": "whether a comparison relies on equal bits is an intention",
         "A022": "whether a call relied on arguments that were ignored is not in the call",
         "A023": "whether a call relied on a default of an earlier release is not in the call",
@@ -29,10 +28,9 @@ UNDECIDABLE: Mapping[str, str] = MappingProxyType(
         "C031": "a collective has ended on both cores when it returns here",
         "R010": "what a region is expected to order beyond the program is an intention",
         "R011": "kernels of 0.3.0 declare no edges of a schedule",
-        "R017": "whether a count in a register can be zero is not in the kernel; run it with such "
-        "a count, and M006 says what stays unwritten",
         "R019": "which output a framework aliases to an argument is not known to the kernel",
-        "R021": "whether a bank is cleared in parts is not documented",
+        "R021": "no document says that a matmul that begins a sum clears more than what it writes, "
+        "so two sums in one bank are legal in any order",
         "R022": "a sendrecv has ended when it returns here, so two are never in flight",
         "R023": "what a framework keeps of an earlier call is not known; L041 finds the globals",
     }

@@ -59,9 +59,13 @@ class VirtualRegister(NKIObject):
     """A 32-bit integer that dynamic loops and dynamic addresses can use.
 
     Made by ``nisa.register_alloc``. ``while register:`` runs until it holds 0.
+
+    Attributes:
+        loaded: Whether the value comes from memory, so that the kernel does not know it.
     """
 
     def __init__(self, value: int | None = None) -> None:
+        self.loaded = False
         self._value: int | None = None
         self._nearest = 0
         self._tests = 0
@@ -204,7 +208,9 @@ def _register(name: str, argument: str, value: Any) -> VirtualRegister:
 def register_alloc(x: Any = None) -> VirtualRegister:
     """Return a new register, holding ``x`` when given: an integer, or a tile with one element."""
     current_core("nisa.register_alloc")
-    return VirtualRegister(None if x is None else _number("register_alloc", "x", x))
+    made = VirtualRegister(None if x is None else _number("register_alloc", "x", x))
+    made.loaded = _is_loaded(x)
+    return made
 
 
 @checked_call("register_move", {"imm": (rules.REMOVED_IMM, "src=nisa.register_alloc(value)")})
@@ -215,13 +221,21 @@ def register_move(dst: Any, src: Any) -> None:
     if not isinstance(src, NkiTensor):
         core.begin(shared=False)
     target.set(value)
+    target.loaded = _is_loaded(src)
 
 
 @checked_call("register_load")
 def register_load(dst: Any, src: Any) -> None:
     """Put the one element of a tensor in SBUF or HBM into ``dst``."""
     current_core("nisa.register_load")
-    _register("register_load", "dst", dst).set(int(_scalar("register_load", "src", src)))
+    target = _register("register_load", "dst", dst)
+    target.set(int(_scalar("register_load", "src", src)))
+    target.loaded = True
+
+
+def _is_loaded(source: Any) -> bool:
+    """Tell whether a number comes from memory, at once or through another register."""
+    return isinstance(source, NkiTensor) or (isinstance(source, VirtualRegister) and source.loaded)
 
 
 @checked_call("register_store")

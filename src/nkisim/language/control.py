@@ -127,7 +127,9 @@ def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
             fix="end the region before the loop, or open it inside the body",
         )
     first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
-    return _followed("dynamic", _range("dynamic_range", first, last, step))
+    loaded = any(isinstance(b, VirtualRegister) and b.loaded for b in (start, stop))
+    kind: LoopKind = "counted" if loaded else "dynamic"
+    return _followed(kind, _range("dynamic_range", first, last, step))
 
 
 def _followed(kind: LoopKind, values: range) -> Any:

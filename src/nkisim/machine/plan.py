@@ -23,7 +23,7 @@ from nkisim.machine.accesses import (
 from nkisim.machine.blocks import Blocks, make_blocks
 from nkisim.machine.core import Core, Event
 from nkisim.machine.door import Rows, admit
-from nkisim.machine.effects import step_of
+from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
 from nkisim.machine.quick import Quick, make_quick
@@ -68,6 +68,7 @@ class Plan:
     """How to execute every call of one signature."""
 
     __slots__ = (
+        "adds_to",
         "admits",
         "blocks",
         "body",
@@ -106,6 +107,7 @@ class Plan:
         self.shared = any(_is_shared(value) for value in call.values.values())
         self.follow = None if instruction.follow is None else instruction.follow(call)
         self.converters = _converters(call)
+        self.adds_to = added_operands(call.values)
         self.skips = call.values.get("oob_mode") is OobMode.skip
         self.admits: list[tuple[int, str]] = []
         self.reads: list[tuple[int, str]] = []
@@ -436,7 +438,9 @@ class Plan:
             reads += [(f"srcs[{i}]", t, None) for i, t in enumerate(arguments[index])]
         writes = [(name, arguments[index], self.parts.get(name)) for index, name in self.writes]
         lasts = self.follow is not None or self.synchronises
-        return step_of(core, self.instruction, self.engine, reads, writes, lasts=lasts)
+        return step_of(
+            core, self.instruction, self.engine, reads, writes, lasts=lasts, adds_to=self.adds_to
+        )
 
     def _emit(self, core: Core, tensors: Sequence[Any]) -> None:
         reads = [(name, tensors[index]) for index, name in self.reads]

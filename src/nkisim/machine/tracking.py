@@ -16,8 +16,9 @@ from nkisim.spec.enums import engine as Engine
 
 __all__ = ["Effect", "LoopKind", "Step", "Tracked", "Tracker"]
 
-LoopKind = Literal["affine", "dynamic"]
-"""Loops that a tracker follows: those without an order, and those that the device runs."""
+LoopKind = Literal["affine", "dynamic", "counted"]
+"""Loops that a tracker follows: those without an order, and those that the device runs, with bounds
+that were loaded from memory or not."""
 
 
 class Effect(NamedTuple):
@@ -54,6 +55,7 @@ class Step(NamedTuple):
         reads, writes: Its operands.
         lasts: True when it also leaves something on its engine or with another core, so that its
             results may be there for that alone.
+        adds_to: The operands that its result is a sum with, unscaled.
     """
 
     core: Any
@@ -62,6 +64,7 @@ class Step(NamedTuple):
     reads: tuple[Effect, ...] = ()
     writes: tuple[Effect, ...] = ()
     lasts: bool = False
+    adds_to: tuple[str, ...] = ()
 
 
 class Tracker(Protocol):

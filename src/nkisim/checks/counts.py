@@ -1,0 +1,76 @@
+"""Loops whose number of turns is data: what stays unwritten when that number is zero.
+
+A kernel is run for one number, and the outputs may be whole then. So it runs a second time without
+any turn of such loops, and what of the outputs only their turns write is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from nkisim.diagnostics import Place, declare, flag, user_place
+from nkisim.memory import NkiTensor
+
+__all__ = ["CountedLoops"]
+
+NO_TURN = declare(
+    "R017",
+    "no-turn",
+    "warning",
+    "With no turn of a loop whose count is loaded from memory, elements of an output stay "
+    "unwritten.",
+    "the caller then gets what was in that memory before",
+    detector="races",
+    on_values=True,
+)
+
+
+class CountedLoops:
+    """Notes the loops whose bounds were loaded from memory.
+
+    Args:
+        idle: Whether these loops have no turn, for the second run.
+    """
+
+    def __init__(self, idle: bool) -> None:
+        self._idle = idle
+        self._places: dict[tuple[str, int], Place] = {}
+
+    @property
+    def suspected(self) -> bool:
+        """Whether a loop had turns that another count would not give it."""
+        return bool(self._places)
+
+    def turns(self, values: range) -> range:
+        """Return the iterations that such a loop is to have."""
+        if self._idle:
+            return range(0)
+        if len(values):
+            place = user_place()
+            self._places.setdefault((place.file, place.line), Place(place.file, place.line))
+        return values
+
+    def report(self, returned: Collection[NkiTensor], idle: Collection[NkiTensor]) -> None:
+        """Flag the loops, if outputs that are whole are not so without their turns."""
+        missing = 0
+        for whole, tensor in zip(returned, idle, strict=False):
+            unwritten = tensor.storage.unwritten(*tensor.region)
+            before = whole.storage.unwritten(*whole.region)
+            if unwritten is not None:
+                here = unwritten if before is None else unwritten & ~before
+                missing += int(np.count_nonzero(here))
+        if not missing:
+            return
+        size = sum(tensor.size for tensor in returned)
+        for place in self._places.values():
+            flag(
+                NO_TURN,
+                f"without a turn of this loop {missing} of {size} elements of the outputs stay "
+                "unwritten",
+                instruction="nl.dynamic_range",
+                seen="a bound that is loaded from memory, so that it may be 0",
+                fix="write the outputs before the loop or after it, with what holds for no turn",
+                place=place,
+            )

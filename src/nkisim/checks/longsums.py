@@ -1,0 +1,84 @@
+"""Long sums in a narrow type: an accumulator of 8 or 11 significant bits, added to many times.
+
+Every addition rounds to the accumulator's type. Terms count that one line adds to a tile in place;
+those of one instruction, which sums in float32, count as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nkisim.checks.history import Site
+from nkisim.diagnostics import declare, flag
+from nkisim.dtypes import DType
+from nkisim.machine import Step
+
+__all__ = ["LongSums"]
+
+LONG_SUM = declare(
+    "D043",
+    "long-sum",
+    "note",
+    "More than 256 terms are added one after the other into a tile of bfloat16 or float16.",
+    "each addition rounds; a term below the last bit of the sum is lost",
+    detector="lostwork",
+)
+
+MOST_TERMS = 256
+"""From 2^8 equal terms on, bfloat16 has no bit left for another one."""
+
+_NARROW = ("bfloat16", "float16")
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What a line has added to a tile."""
+
+    site: Site
+    shape: tuple[int, ...]
+    dtype: DType
+    terms: int = 1
+
+
+class LongSums:
+    """Counts the terms of sums that are kept in a narrow type."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, tuple[str, int, str]], _Sum] = {}
+
+    def written(self, step: Step, site: Site) -> None:
+        """Note an instruction that adds to what it writes."""
+        if not step.adds_to:
+            return
+        dst = step.writes[0].tensor
+        if dst.dtype not in _NARROW:
+            return
+        for effect in step.reads:
+            same = effect.tensor.storage is dst.storage and effect.tensor.region == dst.region
+            if same and effect.operand in step.adds_to:
+                found = self._sums.get((id(dst.alloc.life), site.key))
+                if found is None:
+                    new = _Sum(site, dst.shape, dst.dtype)
+                    self._sums[id(dst.alloc.life), site.key] = new
+                else:
+                    found.terms += 1
+                return
+
+    def finish(self) -> None:
+        """Flag the lines whose sums were long."""
+        said: set[tuple[str, int, str]] = set()
+        for found in self._sums.values():
+            if found.terms <= MOST_TERMS or found.site.key in said:
+                continue
+            said.add(found.site.key)
+            flag(
+                LONG_SUM,
+                f"{found.site.instruction} adds {found.terms} terms to a tile of {found.dtype}, "
+                "one after the other",
+                instruction=found.site.instruction,
+                operand="dst",
+                seen=f"{found.terms} terms into {found.dtype} {found.shape}",
+                allowed=f"{MOST_TERMS} terms, or a float32 tile",
+                fix="keep the sum in a float32 tile, and round it once at the end",
+                place=found.site.place,
+            )

@@ -95,6 +95,18 @@ def test_resident_triangle_is_read_once(upper):
     assert count.hbm_bytes == 4 * (tiles * 128 * 128 + 2 * m * n)
 
 
+@pytest.mark.parametrize(("left", "upper"), FLAGS)
+def test_a_mirror_image_inside_of_the_panel_is_not_read_from_hbm(left, upper):
+    """Of two blocks of four columns of tiles, each reads 10 tiles of the triangle and 16 others."""
+    size, other = 1024, 128
+    m, n = (size, other) if left else (other, size)
+    a, b = np.zeros((size, size), np.float32), np.zeros((m, n), np.float32)
+    blocks = Blocks(4, 1, 8, "a" if left else "b", 1, 8)
+    count = Count(symm, "gen3", a, b, None, 1.0, 0.0, left, upper, blocks)
+    # The other operand passes by once for each block, and the result is written.
+    assert count.hbm_bytes == 4 * (2 * 26 * 128 * 128 + 2 * m * n + m * n)
+
+
 def test_moves_no_more_than_the_plan():
     m, n = 1500, 700
     for left, upper in FLAGS:

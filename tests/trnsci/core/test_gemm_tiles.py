@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -51,6 +52,25 @@ def test_a_panel_holds_part_of_the_contraction_and_some_columns(layout, stage_ti
     wanted = np.zeros((768, c1 - c0), np.float32)
     wanted[: k1 - k0] = x[k0:k1, c0:c1]
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize(
+    ("target", "transposes", "copies"),
+    [
+        # 32 by 32 on the Vector engine: 16 of each full tile, 4 by 2 of what is left.
+        ("gen2", 5 * 16 + 4 * 2, 0),
+        # Four full tiles share a bank and leave it at once.
+        ("gen3", 6, 3),
+    ],
+)
+def test_transposes_of_five_tiles_and_a_rest(target, transposes, copies):
+    executed = Counter()
+    run = nkisim.simulate(
+        panel_of, target=target, watchers=(lambda event: executed.update([event.instruction]),)
+    )
+    run(numbers(128, 5 * TILE + 40), "columns", 0, 5 * TILE + 40, 0, 128, 6)
+    assert (executed["nc_transpose"], executed["tensor_copy"]) == (transposes, copies)
+    assert executed["dma_copy"] == 1 + 6  # one load, and the stores of this test
 
 
 @nki.jit

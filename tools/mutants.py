@@ -145,25 +145,26 @@ class Calls:
     def near(self, module: str, function: str, seconds: float) -> list[list[str]]:
         """Groups of tests that may notice a change of a function, the likeliest first.
 
-        Tests that call the function come first, then those that call others of its module, or of
-        modules that import it where its own calls are not noted, then those that start a process;
-        of each kind the ones that call little else. A first group takes a tenth of the seconds.
-        All tests, where none calls anything there.
+        Tests that call the function come first, then those in the file named for its module, then
+        those that call others of the module, or of modules that import it where its own calls are
+        not noted, then those that start a process; of each kind the ones that call little else. A
+        first group takes a tenth of the seconds. All tests, where none calls anything there.
         """
         place, around = f"{module}:{function}", (f"{module}:",)
         if not any(c.startswith(around) for test in self.tests for c in test["calls"]):
             around = importing(module)
+        own = f"/test_{Path(module).stem.lstrip('_')}.py::"
         ranked = []
         for test in self.tests:
-            called = place in test["calls"]
+            called, named = place in test["calls"], own in test["test"]
             inside = any(c.startswith(around) for c in test["calls"])
             if inside or test["process"]:
                 work = len(test["calls"]) * (1 + test["seconds"])
-                ranked.append((not called, not inside, work, test))
-        ranked.sort(key=lambda each: each[:3])
+                ranked.append((not called, not named, not inside, work, test))
+        ranked.sort(key=lambda each: each[:4])
         groups: list[list[str]] = [[], []]
         used = 0.0
-        for test in [each[3] for each in ranked] or self.tests:
+        for test in [each[4] for each in ranked] or self.tests:
             used += test["seconds"]
             if used < seconds:
                 groups[used > seconds / 10].append(test["test"])

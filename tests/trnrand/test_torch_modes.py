@@ -307,3 +307,23 @@ def test_many_kinds_of_small_draws_do_not_pile_up():
     for i in range(100):
         trnrand.uniform(1, high=1.0 + i, generator=generator)
     assert len(generator._ahead) <= 16
+
+
+@pytest.mark.parametrize("dtype", [None, torch.int32], ids=str)
+def test_a_permutation_without_values_has_its_shape_and_dtype(dtype):
+    on_meta = trnrand.randperm(7, dtype=dtype, device="meta")
+    with FakeTensorMode():
+        fake = trnrand.randperm(7, dtype=dtype)
+    assert type(fake) is FakeTensor
+    for found in (on_meta, fake):
+        assert (found.shape, found.dtype) == ((7,), dtype or torch.int64)
+
+
+def test_a_compiled_permutation_is_that_of_the_call():
+    generator = Generator(3)
+    run = compiled(
+        lambda x: x + trnrand.randperm(x.shape[0], generator=generator), backend="aot_eager"
+    )
+    want = trnrand.randperm(7, generator=Generator(3))
+    assert torch.equal(run(torch.zeros(7, dtype=torch.int64)), want)
+    assert generator.offset == 7

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from trnrand import Generator, normal
 from trnsci.core.eager import readable
-from trnsolver._arguments import array_of
+from trnsolver._arguments import TorchLinAlgError, array_of
 from trnsolver._polar import qdwh
 
-__all__ = ["EighInfo", "Pairs", "approximate_pairs"]
+__all__ = ["EighInfo", "Pairs", "approximate_pairs", "judged"]
 
 Pairs: TypeAlias = tuple[Tensor, Tensor]
 Exact: TypeAlias = Callable[[Tensor], Pairs]
@@ -40,8 +40,8 @@ class EighInfo:
         converged: Whether every residual is at most the tolerance.
         tol: The tolerance.
         backward_error: Largest ``norm(A v - w v) / norm(A)``.
-        forward_error: Bound on the error of every value: the largest ``norm(A v - w v)``, which
-            for a symmetric matrix an exact eigenvalue is within of.
+        forward_error: Bound on the distance of every value from an exact one: the largest
+            ``norm(A v - w v)``, with what rounding may have hidden of it.
         orthogonality: Largest entry of ``V^H V - I``.
         method: The way that the result came by.
         iterations: Its steps.
@@ -66,6 +66,7 @@ def approximate_pairs(
     method: str,
     exact: Exact,
     wanted: Callable[[], Pairs],
+    size: float,
 ) -> tuple[Tensor, Tensor, EighInfo]:
     """Return values, vectors and how good they are, by one way or by the exact one after it.
 
@@ -77,6 +78,7 @@ def approximate_pairs(
         method: The way.
         exact: Returns all pairs of a matrix to rounding.
         wanted: Returns the wanted pairs of A to rounding, values ascending.
+        size: Frobenius norm of A, with both triangles as they were given.
     """
     n = a.shape[-1]
     if method == "auto":
@@ -90,17 +92,29 @@ def approximate_pairs(
         "qdwh": lambda: (*_divided(full, exact), 1),
     }
     if method in ways and n > 1:
-        w, v, steps = ways[method]()
-        w, v = _wanted(w, v, k, which)
         stages.append(f"{method} in {_name(a)}")
-        info = _judged(a, w, v, tol, method, steps, stages)
-        if info.converged:
-            return w, v, info
-        stages[-1] += ", not enough"
+        try:
+            w, v, steps = ways[method]()
+        except TorchLinAlgError:
+            stages[-1] += ", broken down"
+        else:
+            w, v = _wanted(w, v, k, which)
+            info = _judged(a, w, v, tol, method, steps, stages, size)
+            if info.converged and not (method == "randomized" and _others(w, n, which)):
+                return w, v, info
+            stages[-1] += ", not enough" if not info.converged else ", not the wanted ones"
     w, v = wanted()
     stages.append(f"exact in {_name(a)}")
     # What was found may have derivatives; how good it is has none.
-    return w, v, _judged(a.detach(), w.detach(), v.detach(), tol, "exact", 1, stages)
+    parts = (a.detach(), w.detach(), v.detach())
+    return w, v, _judged(*parts, tol, "exact", 1, stages, size)
+
+
+def _others(w: Tensor, n: int, which: str) -> bool:
+    """Return whether pairs of largest magnitude may be other ones than those at a wanted end."""
+    if w.shape[-1] == n or which == "magnitude":
+        return False
+    return bool((w[0] < 0) if which == "largest" else (w[-1] > 0))
 
 
 def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
@@ -124,23 +138,41 @@ def _wanted(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:
     return w[cut], v[:, cut]
 
 
+def judged(a: Tensor, w: Tensor, v: Tensor, info: EighInfo, size: float) -> EighInfo:
+    """Return how good pairs are after they were rounded, or scaled."""
+    return _judged(a, w, v, info.tol, info.method, info.iterations, [*info.precision], size)
+
+
 def _judged(
-    a: Tensor, w: Tensor, v: Tensor, tol: float, method: str, steps: int, stages: list[str]
+    a: Tensor,
+    w: Tensor,
+    v: Tensor,
+    tol: float,
+    method: str,
+    steps: int,
+    stages: list[str],
+    size: float,
 ) -> EighInfo:
     """Return how good pairs of A are, of which the lower triangle is read."""
+    n = a.shape[-1]
     residuals = torch.linalg.vector_norm(_image(a, v) - v * w, dim=0)
     largest = float(residuals.max()) if residuals.numel() else 0.0
-    size = float(w.abs().max()) if w.numel() else 0.0
-    if (v.shape[-1] < a.shape[-1] or size == 0) and not largest <= tol * size:
+    norm = float(w.abs().max()) if w.numel() else 0.0
+    if (v.shape[-1] < n or norm == 0) and not largest <= tol * norm:
         # A column is no longer than the norm.
         squares = a.tril().abs() ** 2
         columns = squares.sum(0) + squares.sum(1) - squares.diagonal()
-        size = max(size, float(columns.max()) ** 0.5 if columns.numel() else 0.0)
+        norm = max(norm, float(columns.max()) ** 0.5 if columns.numel() else 0.0)
     eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
     off = float((v.mH @ v - eye).abs().max()) if v.numel() else 0.0
-    relative = largest / size if size > 0 else largest
+    relative = largest / norm if norm > 0 else largest
     good = math.isfinite(relative) and relative <= tol and off <= max(tol, _rounding(v))
-    return EighInfo(good, tol, relative, largest, off, method, steps, tuple(stages))
+    # The residual is rounded: n + 4 operations on numbers of a norm of sqrt(2) size at most, of
+    # complex ones twice as many. Vectors are shorter than 1 by half of what they are off.
+    operations = (2 if a.is_complex() else 1) * (n + 4)
+    rounding = operations * torch.finfo(w.dtype).eps * 2**0.5 * size
+    bound = (largest + rounding) / (1 - off) if off < 1 else math.inf
+    return EighInfo(good, tol, relative, bound, off, method, steps, tuple(stages))
 
 
 def _image(a: Tensor, v: Tensor) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from math import frexp
 from typing import Literal, NamedTuple, overload
 
 import torch
@@ -37,7 +39,7 @@ from trnsolver._arguments import (
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
 from trnsolver._implicit import differentiated
 from trnsolver._informed_pairs import InformedPairs
-from trnsolver._spectra import EighInfo, Pairs, approximate_pairs
+from trnsolver._spectra import EighInfo, Pairs, approximate_pairs, judged
 
 __all__ = [
     "ApproximateEigenpairs",
@@ -50,6 +52,8 @@ __all__ = [
 ]
 
 Which = Literal["smallest", "largest", "magnitude"]
+_USUAL = (1e-15, 1e15)
+"""Norms of matrices whose products and squares float32 can hold."""
 _WHICH = ("smallest", "largest", "magnitude")
 
 
@@ -324,7 +328,15 @@ def _approximate(
         raise ShapeError(f"eigh: A must be 2-D where tol is given, got shape {tuple(A.shape)}")
     if unchecked(a):
         raise FlagError("eigh: tol needs values, which are not there")
-    finite_below("eigh", "A", a)
+    size = float(torch.linalg.vector_norm(a.detach()))
+    unit = 1.0
+    if not _USUAL[0] < size < _USUAL[1]:
+        # Squares are no numbers any more, or a triangle that nobody reads is none.
+        finite_below("eigh", "A", a)
+        a = a.tril()
+        unit = _power_below(a)
+        a = a / unit
+        size = float(torch.linalg.vector_norm(a.detach()))
     if kernels_wanted():
         method = _on_kernels(method)
     if differentiated(a):
@@ -342,13 +354,23 @@ def _approximate(
             return _largest_magnitude(*exact(a), k)
         return _part(a, *places, None, known_finite=True)
 
-    w, v, info = approximate_pairs(a, tol, k, which, method, exact, wanted)
+    w, v, info = approximate_pairs(a, tol, k, which, method, exact, wanted, size)
+    if A.dtype is not w.dtype and not A.is_complex():
+        w, v = restored(w, A.dtype), restored(v, A.dtype)
+        info = judged(a, w.detach().to(a.dtype), v.detach().to(a.dtype), info, size)
+    w, info = w * unit, replace(info, forward_error=info.forward_error * unit)
     if not info.converged and on_failure != "ignore":
         message = f"eigh: the residual is {info.backward_error:.3g} of norm(A), not {tol:.3g}"
         if on_failure == "raise":
             raise AccuracyError(message)
         warnings.warn(message, AccuracyWarning, stacklevel=3)
-    return ApproximateEigenpairs(restored(w, A.dtype), restored(v, A.dtype), info)
+    return ApproximateEigenpairs(w, v, info)
+
+
+def _power_below(a: Tensor) -> float:
+    """Return the power of two below the largest number, 1 for zeros."""
+    peak = float(a.detach().abs().max()) if a.numel() else 0.0
+    return 2.0 ** (frexp(peak)[1] - 1) if peak > 0 else 1.0
 
 
 def _on_kernels(method: str) -> str:

@@ -1,6 +1,7 @@
 """Solutions with a wanted error, against the exact ones in 60 digits."""
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 
@@ -145,3 +146,16 @@ def test_singular_and_senseless():
     assert "reached" in text
     nothing = trnsolver.solve(torch.eye(3), torch.zeros(3), target_forward_error=1e-3)
     assert torch.equal(nothing.x, torch.zeros(3))
+
+
+@pytest.mark.parametrize("certify", [True, False], ids=["proven", "estimated"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("target", [1e-6, 1e-14])
+def test_a_factor_whose_numbers_grow_is_not_believed(dtype, certify, target):
+    # Partial pivoting doubles the last column in every step: of order 40 by 2^39.
+    n = 40
+    a = torch.eye(n, dtype=dtype) - torch.ones(n, n, dtype=dtype).tril(-1)
+    a[:, -1] = 1
+    b = torch.from_numpy(np.random.default_rng(12).standard_normal(n)).to(dtype)
+    x, info = trnsolver.solve(a, b, target_forward_error=target, certify=certify)
+    assert relative_error(x, exact(a, b)) <= info.forward_error <= target

@@ -199,7 +199,56 @@ def test_judging_reads_the_lower_triangle():
         assert found.info.converged
         assert float((lower @ found[1] - found[1] * found[0]).norm()) <= 1e-12
         want = torch.linalg.vector_norm(lower @ found[1] - found[1] * found[0], dim=0).max()
-        assert found.info.forward_error == pytest.approx(float(want), abs=1e-13)
+        rounding = 24 * 2**-52 * float(a.norm()) * 2
+        assert float(want) <= found.info.forward_error <= float(want) + rounding
+
+
+def structured():
+    rng = np.random.default_rng(5)
+    z = rng.standard_normal((12, 12))
+    falling = np.logspace(0, -7, 12)
+    wilkinson = np.diag(abs(np.arange(21) - 10.0))
+    wilkinson += np.diag(np.ones(20), 1) + np.diag(np.ones(20), -1)
+    return {
+        "wilkinson": wilkinson,
+        "hilbert": scipy.linalg.hilbert(12),
+        "graded": falling[:, None] * (z + z.T) * falling,
+        "negative": -z @ z.T,
+        "tiny": 1e-33 * (z + z.T),
+        "huge": 1e33 * (z + z.T),
+        "zeros": np.zeros((5, 5)),
+    }
+
+
+@pytest.mark.parametrize("method", ["exact", "refined", "chebyshev", "randomized", "qdwh"])
+@pytest.mark.parametrize("name", structured())
+def test_the_bound_of_every_way_holds_and_its_pairs_are_the_wanted_ones(name, method):
+    a = torch.from_numpy(structured()[name]).float()
+    exact = np.linalg.eigvalsh(a.double().numpy())
+    norm = abs(exact).max()
+    wanted = {"smallest": exact[:2], "largest": exact[-2:]}
+    wanted["magnitude"] = np.sort(exact[np.argsort(abs(exact))[-2:]])
+    for which, tol in [(w, t) for w in wanted for t in (1e-3, 1e-6)]:
+        w, _ = found = trnsolver.eigh(a, tol, k=2, which=which, method=method, on_failure="ignore")
+        distances = abs(w.double().numpy()[:, None] - exact).min(1)
+        assert distances.max() <= found.info.forward_error
+        if found.info.converged:
+            # Where magnitudes are equal, either sign is one of the largest.
+            mine = abs(w.double().numpy()) if which == "magnitude" else w.double().numpy()
+            theirs = abs(wanted[which]) if which == "magnitude" else wanted[which]
+            off = abs(np.sort(mine) - np.sort(theirs)).max()
+            assert off <= 4 * tol * norm + found.info.forward_error
+
+
+def test_pairs_that_are_rounded_to_bfloat16_are_judged_as_they_are():
+    a = random_tensor(12, 12).bfloat16()
+    a = a + a.mT
+    w, v = found = trnsolver.eigh(a, 1e-6, on_failure="ignore")
+    exact = torch.linalg.eigvalsh(a.double())
+    assert w.dtype is v.dtype is torch.bfloat16
+    assert not found.info.converged
+    assert float((w.double() - exact).abs().max()) <= found.info.forward_error
+    assert trnsolver.eigh(a, 0.05).info.converged
 
 
 def test_a_matrix_without_rows_has_no_pairs_whatever_the_tolerance(capfd):

@@ -6,22 +6,39 @@ library tells, the torch function is called and nothing else happens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import Tensor
 
 from trnsparse._block_products import block_product
 from trnsparse._library import LIBRARY
 from trnsparse._patterns import Pattern
 from trnsparse._screened import screened_product
-from trnsparse._torch import csr_product, plain_product, sampled_product
+from trnsparse._torch import (
+    csr_product,
+    is_plain,
+    product_by_rule,
+    sampled_product,
+)
 
-__all__ = ["run_bsr_spmm", "run_screened_spmm", "run_sddmm", "run_spmm", "run_usual"]
+__all__ = ["run_bsr_spmm", "run_often", "run_screened_spmm", "run_sddmm", "run_spmm", "run_usual"]
 
 kernels_wanted = LIBRARY.kernels_wanted
 
 
 def run_usual(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor | None:
     """Return the usual product on torch, unchecked, or None where it is another or unfit."""
-    return None if kernels_wanted() else plain_product(values, pattern, b)
+    if kernels_wanted() or not is_plain(values, pattern, b):
+        return None
+    return product_by_rule(values, pattern, b)
+
+
+def run_often(values: Tensor, pattern: Pattern, like: Tensor) -> Callable[[Tensor], Tensor] | None:
+    """Return the usual product as a function of tensors like one, or None where it is another."""
+    if kernels_wanted() or not is_plain(values, pattern, like):
+        return None
+    return partial(product_by_rule, values, pattern)
 
 
 def run_spmm(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:

@@ -129,7 +129,7 @@ def _one_direction(
             return x, r, step, "converged"
         z = M(r)
         before, rho = rho, square if z is r else dot(r, z)
-        p.mul_(rho / before if before else 0.0).add_(z)
+        torch.add(z, p, alpha=rho / before if before else 0.0, out=p)
     return x, r, limit, "limit"
 
 

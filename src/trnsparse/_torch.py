@@ -25,7 +25,8 @@ __all__ = [
     "as_torch_csc",
     "as_torch_csr",
     "csr_product",
-    "plain_product",
+    "is_plain",
+    "product_by_rule",
     "sampled_product",
 ]
 
@@ -75,21 +76,19 @@ def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
     return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
 
 
-def plain_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor | None:
-    """Return the usual product in a straight line, or None where there is more to find out.
+def is_plain(values: Tensor, pattern: Pattern, b: Tensor) -> bool:
+    """Return whether a product is the usual one.
 
     Usual is one matrix of real numbers on a CPU, which nobody watches, and a vector or a matrix
     that fits.
     """
     if not readable(values, b):
-        return None
+        return False
     dtype = b.dtype
     if dtype is not values.dtype or dtype not in _REAL or values.ndim != 1:
-        return None
+        return False
     shape = b.shape
-    if not 0 < len(shape) < 3 or shape[0] != pattern.columns or not pattern.entries:
-        return None
-    return _by_rule(values, pattern, b)
+    return 0 < len(shape) < 3 and shape[0] == pattern.columns and pattern.entries > 0
 
 
 def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
@@ -223,10 +222,10 @@ def _on_cpu(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
         return b.new_zeros(rows, *b.shape[1:])
     if dtype.is_complex:
         values, b = values.resolve_conj(), b.resolve_conj()
-    return _by_rule(values, pattern, b)
+    return product_by_rule(values, pattern, b)
 
 
-def _by_rule(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+def product_by_rule(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
     """Return a product in a dtype that both libraries have, by the faster of their kernels."""
     if b.ndim == 1:
         return torch.mv(pattern.as_torch(values), b)

@@ -36,7 +36,7 @@ def operator_of(function: str, A: SparseMatrix | Tensor | Operator, b: Tensor) -
             )
         data = A._data if isinstance(A, SparseMatrix) else A
         agree(function, "A", data, "b", b)
-        return A.detach().__matmul__
+        return A.detach()._operator(b) if isinstance(A, SparseMatrix) else A.detach().__matmul__
     if not callable(A):
         raise DTypeError(
             f"{function}: A must be a sparse or dense matrix or a function, got {type(A).__name__}"
@@ -71,6 +71,8 @@ def start(function: str, b: Tensor, x0: Tensor | None) -> Tensor:
 
 def dots(a: Tensor, b: Tensor) -> Tensor:
     """Return the inner product, of each column where there are several, summed in float64."""
+    if a.ndim == 1 and a.dtype is torch.float64:
+        return torch.dot(a, b)
     wide = _WIDE.get(a.dtype, torch.float64)
     if a.ndim == 1:
         found = torch.vdot(a.to(wide), b.to(wide))

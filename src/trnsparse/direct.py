@@ -83,7 +83,8 @@ class SparseLU:
         if A.shape[0]:
             try:
                 # SuperLU works by columns, and takes indices of 32 bits.
-                self._factors = factored(self.matrix.detach().cpu().to_scipy().tocsc())
+                single = self.matrix.detach().cpu().sum_duplicates()
+                self._factors = factored(single.to_scipy().tocsc(), permc_spec=_order(single))
             except RuntimeError as error:
                 raise SingularMatrixError(f"splu: the matrix has no inverse: {error}") from error
             self.nnz = int(self._factors.nnz)
@@ -99,6 +100,21 @@ class SparseLU:
         right = array_of(b.detach().cpu().resolve_conj().contiguous())
         found = tensor_of(self._factors.solve(right, trans="H" if adjoint else "N"))
         return found.to(b.device)
+
+
+def _order(matrix: CSRMatrix) -> str:
+    """Return the order of columns that SuperLU eliminates with the least fill.
+
+    A pattern that is that of its transpose, with a diagonal to take the pivots from, fills half as
+    much in the order of its graph as in the one that is prepared for any choice of pivots.
+    """
+    pattern = matrix.pattern
+    turned, _ = pattern.transposed
+    symmetric = torch.equal(turned.pointers, pattern.pointers) and torch.equal(
+        turned.indices, pattern.indices
+    )
+    whole = symmetric and bool((matrix.diagonal() != 0).all())
+    return "MMD_AT_PLUS_A" if whole else "COLAMD"
 
 
 def sptrsv(

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from scipy.sparse.linalg import splu
 
 import trnsparse as ts
 
@@ -35,6 +36,30 @@ def test_gradients_of_solutions_are_adjoint_solutions(dtype):
 
     assert torch.autograd.gradcheck(solve, (values, b))
     assert torch.autograd.gradgradcheck(solve, (values, b))
+
+
+def test_a_symmetric_pattern_fills_less_than_in_the_order_for_any_pivots():
+    n = 26
+    one = 2 * torch.eye(n, dtype=torch.float64) - torch.diag(torch.ones(n - 1).double(), 1)
+    one = one - torch.diag(torch.ones(n - 1).double(), -1)
+    eye = torch.eye(n, dtype=torch.float64)
+    dense = torch.kron(one, eye) + torch.kron(eye, one)
+    dense = dense + torch.triu(dense, 1) / 4  # entries are not symmetric, the pattern is
+    A = ts.from_dense(dense)
+    b = random_dense(n * n, 1, 1.0, 1)[:, 0]
+    factors = ts.splu(A)
+    assert factors.nnz < splu(A.to_scipy().tocsc()).nnz
+    torch.testing.assert_close(factors.solve(b), torch.linalg.solve(dense, b))
+
+
+@pytest.mark.parametrize("zero", ["stored", "not stored"])
+def test_a_symmetric_pattern_without_a_diagonal(zero):
+    dense = torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0], [0.0, 4.0, 5.0]])
+    A = ts.from_dense(dense) + (
+        0 * ts.eye_sparse(3) if zero == "stored" else 0 * ts.from_dense(dense)
+    )
+    b = torch.tensor([1.0, 2.0, 3.0])
+    torch.testing.assert_close(ts.spsolve(A, b), torch.linalg.solve(dense, b))
 
 
 def test_factors_are_kept_and_counted():

@@ -7,6 +7,7 @@ its own goes from there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
@@ -208,6 +209,10 @@ class SparseMatrix(ABC):
                 f"got {self.shape} and {tuple(other.shape)}"
             )
         return self._product(other)
+
+    def _operator(self, like: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the product with tensors like one that fits, for methods that need it often."""
+        return self.matmul
 
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, Tensor):

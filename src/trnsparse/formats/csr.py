@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +15,7 @@ from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsparse._algebra import added, expanded_product, intersection, numeric_product
 from trnsparse._conversions import turned, united, written_out
 from trnsparse._dense import nonzero_entries
-from trnsparse._dispatch import run_usual
+from trnsparse._dispatch import run_often, run_usual
 from trnsparse._index import counted, expanded, group_sums
 from trnsparse._patterns import Pattern, pattern_of
 from trnsparse._torch import as_torch_csr
@@ -199,6 +200,10 @@ class CSRMatrix(SparseMatrix, format="csr"):
         """Return the product with a dense vector (n,) or matrix (..., n, N)."""
         found = run_usual(self.values, self.pattern, other)
         return super().matmul(other) if found is None else found
+
+    def _operator(self, like: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the product with tensors like one that fits, for methods that need it often."""
+        return run_often(self.values, self.pattern, like) or self.matmul
 
     def nnz_per_row(self) -> Tensor:
         """Return how many entries each row has, int64 (m,)."""

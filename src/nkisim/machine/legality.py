@@ -291,7 +291,8 @@ def _revisits(tensor: NkiTensor) -> bool:
 
     Interleaved dimensions of more than ``_ENUMERATED`` elements count as if they did.
     """
-    if tensor.indirect is not None and tensor.indirect.kind == "vector":
+    rows_by_index = tensor.indirect is not None and tensor.indirect.kind == "vector"
+    if rows_by_index or not tensor.size:
         return False
     dims = [
         (abs(stride), extent)

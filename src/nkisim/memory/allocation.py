@@ -83,7 +83,7 @@ class Allocation:
     @property
     def pitch(self) -> int:
         """Bytes from one partition to the next in the storage; everything in HBM."""
-        return max(self.storage.pitch, 1)
+        return self.storage.pitch
 
     def storage_dtype(self, dtype: DType) -> np.dtype[Any]:
         """Return the NumPy type that holds ``dtype`` here."""

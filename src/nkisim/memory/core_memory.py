@@ -201,19 +201,20 @@ class CoreMemory:
         """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         storage_dtype = found.numpy if self.precise else wide(found)
-        storage = Storage.fresh(1, array.size * storage_dtype.itemsize, written=True)
+        nbytes = array.size * storage_dtype.itemsize
+        storage = Storage.fresh(1, nbytes, written=True)
         if self.values:
             held = storage.data.view(storage_dtype).reshape(array.shape)
             np.copyto(held, array, casting="unsafe")
         allocation = Allocation(
             storage,
             Lifetime(region, array.shape, found, name, None, ("", 0)),
-            storage.pitch,
+            nbytes,
             precise=self.precise,
             is_argument=True,
         )
         if self._shared is not None:
-            storage.shared = self._shared.follow(storage.pitch, written=True, values=self.values)
+            storage.shared = self._shared.follow(nbytes, written=True, values=self.values)
         self.log.append(allocation.life)
         return _whole(allocation)
 

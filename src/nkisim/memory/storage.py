@@ -40,7 +40,7 @@ class Storage:
 
     Attributes:
         data: The bytes, flat.
-        pitch: Bytes per partition; the whole size for HBM.
+        pitch: Bytes per partition, at least 1; the whole size for HBM.
         complete: True once every byte was written, and none with garbage; then reads need no check.
         version: Counts writes, so that decoded copies know when they are stale.
         psum: Accumulation state of PSUM storages.
@@ -65,13 +65,13 @@ class Storage:
         self, data: np.ndarray, pitch: int, psum: bool = False, written: bool = False
     ) -> None:
         self.data = data
-        self.pitch = pitch
+        self.pitch = max(pitch, 1)
         size = data.size
         self.complete = written or size == 0
         self.version = 0
         self.shared: Sharing | None = None
         self.shadow: Any = None
-        self.psum = AccumulationState(size, pitch) if psum else None
+        self.psum = AccumulationState(size, self.pitch) if psum else None
         self._written: Marks | None = None
         self._pending = size
         self._decoded: dict[Hashable, tuple[Buffer | None, int, Any]] = {}

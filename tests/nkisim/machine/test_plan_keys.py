@@ -112,3 +112,25 @@ def test_an_argument_is_checked_although_an_equal_one_of_another_type_passed():
     x = np.ones((4, 8), np.float32)
     nkisim.check(kernel)(x, 8)
     assert "A048" in nkisim.check(kernel)(x, np.float64(8.0)).codes
+
+
+def test_a_plan_knows_where_in_its_bank_a_result_lies():
+    """Columns 500 to 511 end with the bank; one further, twelve columns lie in two."""
+
+    def kernel(x):
+        a = nl.load(x)
+        banks = nl.ndarray((8, 1024), dtype=nl.float32, buffer=nl.psum)
+        for first in (500, 501, 512):
+            nisa.nc_matmul(dst=banks[:, first : first + 12], stationary=a[:, 0:8], moving=a)
+
+    report = nkisim.check(kernel, target="gen3")(np.ones((4, 12), np.float32))
+    assert [f.message for f in report.findings if f.rule.id == "M012"] == [
+        "nc_matmul dst covers bytes 2004 to 2051 of a partition and crosses a bank boundary"
+    ]
+
+
+def test_a_plan_serves_a_tile_wherever_it_lies_in_sbuf():
+    def call(tile, i):
+        nisa.tensor_scalar(dst=tile[:, i : i + 2], data=tile[:, i : i + 2], op0=nl.add, operand0=1)
+
+    assert plans_after(4, call) == 0

@@ -176,7 +176,8 @@ def dma_compute(
 ) -> Any:
     """Write the float32 sum of the sources to ``dst``; one may be gathered by index."""
     function = as_op(reduce_op)
-    assert function is not None and function.binary is not None
+    assert function is not None
+    assert function.binary is not None
     total: Any = None
     for i, src in enumerate(srcs):
         scale = 1.0 if scales is None else float(scales[i])

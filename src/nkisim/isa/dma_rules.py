@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nkisim.diagnostics import declare
-from nkisim.memory import is_hbm
+from nkisim.memory import NkiTensor, is_hbm
 from nkisim.spec import Call, rules
 from nkisim.spec.enums import dge_mode as DgeMode
 from nkisim.spec.enums import engine as Engine
@@ -139,8 +139,8 @@ COMPUTE_INTEGER = declare(
 
 def same_count(call: Call) -> None:
     """Check that both sides hold as many elements."""
-    src, dst = call.tensor("src"), call.tensor("dst")
-    if src is not None and dst is not None and src.size != dst.size:
+    src, dst = call.operand("src"), call.operand("dst")
+    if src.size != dst.size:
         call.fail(
             DMA_COUNT,
             f"requires src and dst to have the same number of elements, got src={src.size}, "
@@ -153,8 +153,7 @@ def same_count(call: Call) -> None:
 
 def descriptor_mode(call: Call) -> None:
     """Check dge_mode and engine of a dma_copy against each other and against the access."""
-    src, dst = call.tensor("src"), call.tensor("dst")
-    assert src is not None and dst is not None
+    src, dst = call.operand("src"), call.operand("dst")
     mode = call["dge_mode"]
     dynamic = {t.indirect.kind for t in (src, dst) if t.indirect is not None}
     if mode is DgeMode.hwdge:
@@ -261,8 +260,7 @@ def compute_arguments(call: Call) -> None:
             allowed=len(srcs),
             fix="give one scale per source",
         )
-    dst = call.tensor("dst")
-    assert dst is not None
+    dst = call.operand("dst")
     for i, src in enumerate(srcs):
         if getattr(src, "size", None) != dst.size:
             call.fail(
@@ -286,8 +284,7 @@ def compute_arguments(call: Call) -> None:
 
 def transpose_arguments(call: Call) -> None:
     """Check axes, shapes and modes of a dma_transpose."""
-    src, dst = call.tensor("src"), call.tensor("dst")
-    assert src is not None and dst is not None
+    src, dst = call.operand("src"), call.operand("dst")
     ndim = len(src.shape)
     wanted = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}.get(ndim)
     axes = None if call["axes"] is None else tuple(call["axes"])
@@ -312,7 +309,7 @@ def transpose_arguments(call: Call) -> None:
             fix="allocate dst with the permuted shape",
         )
     mode = call["dge_mode"]
-    indirect = src.indirect is not None and src.indirect.kind == "vector"
+    indirect = src.indirect if src.indirect is not None and src.indirect.kind == "vector" else None
     legal = (DgeMode.unknown, DgeMode.swdge) if indirect else (DgeMode.unknown, DgeMode.hwdge)
     if mode not in legal:
         _conflict(
@@ -334,7 +331,7 @@ def transpose_arguments(call: Call) -> None:
                 allowed="(16, ..., 128 * n)",
                 fix="leave dge_mode unknown, or pad",
             )
-    if (mode is DgeMode.hwdge or indirect) and src.dtype.itemsize != 2:
+    if (mode is DgeMode.hwdge or indirect is not None) and src.dtype.itemsize != 2:
         call.fail(
             TRANSPOSE_WIDTH,
             f"needs a 2-byte type in this mode, got {src.dtype}",
@@ -344,13 +341,10 @@ def transpose_arguments(call: Call) -> None:
             fix="transpose on the Tensor engine, or view pairs of bytes",
         )
     if indirect:
-        _indirect_transpose(call)
+        _indirect_transpose(call, src, indirect.source)
 
 
-def _indirect_transpose(call: Call) -> None:
-    src = call.tensor("src")
-    assert src is not None and src.indirect is not None
-    index = src.indirect.source
+def _indirect_transpose(call: Call, src: NkiTensor, index: NkiTensor) -> None:
     rows, columns = index.shape[0], index.free_size
     why = ""
     if call.generation.number < 3:

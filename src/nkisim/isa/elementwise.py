@@ -44,7 +44,8 @@ _INTEGER_OPS = ("add", "subtract", "multiply", "maximum", "minimum")
 def apply(op: Any, left: Any, right: Any, reverse: bool = False) -> Array:
     """Return ``left <op> right``, or the operands exchanged."""
     function = as_op(op)
-    assert function is not None and function.binary is not None
+    assert function is not None
+    assert function.binary is not None
     if reverse and not function.unary:
         left, right = right, left
     return function.binary(left, right)
@@ -59,7 +60,7 @@ def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., A
     """
 
     def make(call: Call) -> Callable[..., Array] | None:
-        dst, parts = call.tensor("dst"), []
+        dst, parts = call.operand("dst"), []
         for operator, reverse in steps:
             op = call.op(operator)
             if op is not None:
@@ -69,7 +70,7 @@ def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., A
                 parts.append(_exchanged(op.binary) if exchanged else op.binary)
         if len(parts) == 1:
             return parts[0]
-        if len(parts) != 2 or dst is None or dst.size >= NUMBA_ELEMENTS:
+        if len(parts) != 2 or dst.size >= NUMBA_ELEMENTS:
             return None
         first, second = parts
         return lambda x, y, z, out: second(first(x, y), z, out=out)
@@ -98,9 +99,9 @@ def _watch_shift(data: str, *op_names: str) -> Callable[[Call], ValueWatch | Non
     """Return the value check of instructions that may shift signed integers to the right."""
 
     def watch(call: Call) -> ValueWatch | None:
-        tensor = call.tensor(data)
+        tensor = call.operand(data)
         ops = [op.name for n in op_names if (op := call.op(n)) is not None]
-        if tensor is None or tensor.dtype.kind != "int" or "right_shift" not in ops:
+        if tensor.dtype.kind != "int" or "right_shift" not in ops:
             return None
         index = call.instruction.parameters.index(data)
         sign_bit = np.uint32(1 << (tensor.dtype.bits - 1))
@@ -337,8 +338,8 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
     """Return the arithmetic rule of copies: bits when the types agree, else through float32."""
 
     def arithmetic(call: Call) -> Arithmetic:
-        a, b = call.tensor(dst), call.tensor(src)
-        return "copy" if a is not None and b is not None and a.dtype == b.dtype else "fp32"
+        same = call.operand(dst).dtype == call.operand(src).dtype
+        return "copy" if same else "fp32"
 
     return arithmetic
 

@@ -52,7 +52,8 @@ def evaluate(name: str, op: Any, data: Array, bias: Any, scale: Any) -> Array:
     The engine ignores the bias of a copy.
     """
     function = as_op(op)
-    assert function is not None and function.activation is not None
+    assert function is not None
+    assert function.activation is not None
     bias = None if function.name == "copy" else bias
     x = _argument(data, _steps(bias, scale))
     if not _is_inside(function, x):
@@ -142,8 +143,8 @@ def _flag_outside(name: str, op: Op, x: Array) -> None:
 
 def in_blocks(call: Call) -> Shortcut | None:
     """Return the way through a large activation that keeps each block of rows in the cache."""
-    dst, data, op = call.tensor("dst"), call.tensor("data"), call.op("op")
-    if dst is None or data is None or op is None or dst.size < NUMBA_ELEMENTS:
+    dst, data, op = call.operand("dst"), call.operand("data"), call.op("op")
+    if op is None or dst.size < NUMBA_ELEMENTS:
         return None
     if op.name == "copy" and call["bias"] is not None:
         return None  # the bias is ignored, after a look at it
@@ -221,7 +222,8 @@ def _apply(op: Op, x: Array, room: Array) -> Array:
 
 def _reduced(reduction: Op | None, values: Array) -> Array:
     """Return the reduction of each row."""
-    assert reduction is not None and reduction.reduce is not None
+    assert reduction is not None
+    assert reduction.reduce is not None
     return (
         row_sums(values)
         if reduction.name == "add" and repays(values.size)

@@ -46,8 +46,7 @@ PATTERN_COUNT = declare(
 
 
 def _fill_value(call: Call) -> None:
-    dst, value = call.tensor("dst"), call["value"]
-    assert dst is not None
+    dst, value = call.operand("dst"), call["value"]
     if isinstance(value, NkiTensor) or not isinstance(value, (bool, int, float, np.number)):
         call.fail(
             rules.STATIC_ARGUMENT,
@@ -128,8 +127,7 @@ def stored_scalar(tensor: NkiTensor, value: Any) -> Any:
 
 def pattern_fits(call: Call) -> None:
     """Check that a pattern generates one value per element of ``dst``."""
-    dst, pattern = call.tensor("dst"), call["pattern"]
-    assert dst is not None
+    dst, pattern = call.operand("dst"), call["pattern"]
     try:
         counts = [int(count) for _, count in pattern]
     except (TypeError, ValueError):
@@ -157,8 +155,7 @@ def pattern_fits(call: Call) -> None:
 
 def _range_fits(call: Call) -> None:
     """Check that ``dst`` can hold the smallest and the largest number of a pattern."""
-    dst, offset, step = call.tensor("dst"), call["offset"], call["channel_multiplier"]
-    assert dst is not None
+    dst, offset, step = call.operand("dst"), call["offset"], call["channel_multiplier"]
     whole = (int, np.integer)
     if not isinstance(offset, whole) or not isinstance(step, whole):
         return  # known only when the call runs

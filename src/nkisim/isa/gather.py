@@ -128,8 +128,7 @@ def nc_n_gather(dst: Any, data: Any, indices: Any, name: str | None = None) -> A
 
 
 def _local_gather_sizes(call: Call) -> None:
-    source, index, dst = call.tensor("src_buffer"), call.tensor("index"), call.tensor("dst")
-    assert source is not None and index is not None and dst is not None
+    source, index, dst = call.operand("src_buffer"), call.operand("index"), call.operand("dst")
     width, per_core = call["num_elem_per_idx"], LANES * index.free_size
     valid = per_core if call["num_valid_indices"] is None else call["num_valid_indices"]
     why = ""
@@ -215,8 +214,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def _shuffle(call: Call) -> None:
-    src, dst, mask = call.tensor("src"), call.tensor("dst"), call["shuffle_mask"]
-    assert src is not None and dst is not None
+    src, dst, mask = call.operand("src"), call.operand("dst"), call["shuffle_mask"]
     if isinstance(mask, NkiTensor) or not hasattr(mask, "__len__"):
         call.fail(
             rules.STATIC_ARGUMENT,
@@ -306,8 +304,7 @@ def _first_lanes(name: str) -> Callable[[Call], Array]:
 
 
 def _extra_element(call: Call) -> None:
-    src, dst = call.tensor("src"), call.tensor("dst")
-    assert src is not None and dst is not None
+    src, dst = call.operand("src"), call.operand("dst")
     if dst.free_size != src.free_size + 1:
         call.fail(
             NONZERO_LAYOUT,
@@ -357,8 +354,7 @@ def nonzero_with_count(
 
 
 def _bounds_shape(call: Call) -> None:
-    ids, dst = call.tensor("segment_ids"), call.tensor("dst")
-    assert ids is not None and dst is not None
+    ids, dst = call.operand("segment_ids"), call.operand("dst")
     rows = dst.shape[1] if len(dst.shape) == 3 else 2
     fits = dst.free_size == 2 * ids.free_size and rows == 2
     if ids.shape[0] != 1 or dst.shape[0] != 1 or not fits:

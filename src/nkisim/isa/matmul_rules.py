@@ -181,7 +181,6 @@ def array_tile(call: Call) -> None:
     if not position and not size:
         return
     legal = (64, 128) if call.generation.number == 2 else (32, 64, 128)
-    stationary, moving = call.tensor("stationary"), call.tensor("moving")
     why = ""
     if len(position) != 2 or len(size) != 2:
         why = f"tile_position {position} and tile_size {size} must both have two entries"
@@ -190,7 +189,7 @@ def array_tile(call: Call) -> None:
     elif any(p % s or not 0 <= p < 128 for p, s in zip(position, size, strict=True)):
         why = f"tile_position {position} must be a multiple of tile_size {size} below 128"
     else:
-        starts = [t.start_partition for t in (stationary, moving) if t is not None]
+        starts = [call.operand(name).start_partition for name in ("stationary", "moving")]
         if any(start != position[0] for start in starts):
             why = f"operands start at partitions {starts}, the row tile at {position[0]}"
     if why:
@@ -209,8 +208,11 @@ def _columns(tensor: NkiTensor, double: bool) -> int:
 
 
 def _sizes(call: Call) -> None:
-    stationary, moving, dst = call.tensor("stationary"), call.tensor("moving"), call.tensor("dst")
-    assert stationary is not None and moving is not None and dst is not None
+    stationary, moving, dst = (
+        call.operand("stationary"),
+        call.operand("moving"),
+        call.operand("dst"),
+    )
     generation = call.generation
     double = _double_row(call)
     rows, columns = _tile(call)
@@ -327,8 +329,11 @@ def _check_double_row(call: Call, stationary: NkiTensor, moving: NkiTensor) -> N
 
 
 def _dtypes(call: Call) -> None:
-    stationary, moving, dst = call.tensor("stationary"), call.tensor("moving"), call.tensor("dst")
-    assert stationary is not None and moving is not None and dst is not None
+    stationary, moving, dst = (
+        call.operand("stationary"),
+        call.operand("moving"),
+        call.operand("dst"),
+    )
     for name, tensor in (("stationary", stationary), ("moving", moving)):
         if tensor.dtype == "float8_e4m3fn":
             call.fail(
@@ -377,8 +382,7 @@ def _dtypes(call: Call) -> None:
 
 def transpose_dtype(call: Call, name: str, engine: Engine) -> None:
     """Check the type of ``dst`` for a transpose of an operand on an engine."""
-    data, dst = call.tensor(name), call.tensor("dst")
-    assert data is not None and dst is not None
+    data, dst = call.operand(name), call.operand("dst")
     if spreads(call.generation.number, engine, data.dtype):
         spaced = dst.shape[-1] == 1 or dst.strides[-1] == 2 * dst.itemsize
         if dst.dtype.bits == 16 or (dst.dtype == data.dtype and spaced):
@@ -406,8 +410,8 @@ def spreads(generation: int, engine: Engine, dtype: DType) -> bool:
 
 def bank_fits(call: Call) -> None:
     """Check that a Tensor-engine result stays inside one PSUM bank on gen2 and gen3."""
-    dst = call.tensor("dst")
-    if dst is None or call.generation.number >= 4:
+    dst = call.operand("dst")
+    if call.generation.number >= 4:
         return
     bank = call.generation.psum_bank_bytes
     reach = (

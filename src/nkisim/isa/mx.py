@@ -109,8 +109,7 @@ def _check_scale(call: Call, name: str, data_name: str, words: int) -> None:
 
     A tensor that is read may have more partitions than the data; the first ones count.
     """
-    scale, data = call.tensor(name), call.tensor(data_name)
-    assert scale is not None and data is not None
+    scale, data = call.operand(name), call.operand(data_name)
     rows = data.shape[0]
     least = rows - QUADRANT + SCALE_ROWS
     most = rows if call.instruction.operands[name].writes else scale.shape[0]
@@ -144,8 +143,7 @@ def _check_scale(call: Call, name: str, data_name: str, words: int) -> None:
 
 
 def _quantize_sizes(call: Call) -> None:
-    src, dst = call.tensor("src"), call.tensor("dst")
-    assert src is not None and dst is not None
+    src, dst = call.operand("src"), call.operand("dst")
     rows, elements = src.shape[0], src.free_size
     if rows % QUADRANT or not 0 < rows <= 128 or elements % PACKED:
         call.fail(
@@ -254,8 +252,11 @@ def _scale_exponents(magnitude: Array, largest: int) -> Array:
 
 
 def _matmul_sizes(call: Call) -> None:
-    stationary, moving, dst = call.tensor("stationary"), call.tensor("moving"), call.tensor("dst")
-    assert stationary is not None and moving is not None and dst is not None
+    stationary, moving, dst = (
+        call.operand("stationary"),
+        call.operand("moving"),
+        call.operand("dst"),
+    )
     k, m, n = stationary.shape[0], stationary.free_size, moving.free_size
     if k != moving.shape[0]:
         call.fail(
@@ -319,8 +320,7 @@ def _row_tile(call: Call) -> None:
             fix="start at column 0 and take all 128 columns",
         )
     array_tile(call)
-    stationary = call.tensor("stationary")
-    assert stationary is not None
+    stationary = call.operand("stationary")
     if size and stationary.shape[0] > size[0]:
         call.fail(
             broken.CONTRACTION_LIMIT,

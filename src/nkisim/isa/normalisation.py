@@ -33,9 +33,9 @@ STATISTICS_SHAPE = declare(
 
 
 def _at_most_512(call: Call) -> None:
-    data = call.tensor("data")
+    data = call.operand("data")
     limit = call.generation.bn_stats_free_max
-    if data is not None and data.free_size > limit:
+    if data.free_size > limit:
         call.fail(
             STATISTICS_SHAPE,
             f"data has {data.free_size} elements per partition, more than bn_stats_fmax={limit}",
@@ -47,8 +47,8 @@ def _at_most_512(call: Call) -> None:
 
 
 def _triples(call: Call) -> None:
-    data = call.tensor("data")
-    if data is not None and data.free_size % 3:
+    data = call.operand("data")
+    if data.free_size % 3:
         call.fail(
             STATISTICS_SHAPE,
             f"data has {data.free_size} elements per partition, not a multiple of 3",
@@ -76,8 +76,8 @@ def _statistics(data: Array) -> Array:
 
 def _compiled_statistics(call: Call) -> Shortcut | None:
     """Return the compiled way through bn_stats."""
-    data = call.tensor("data")
-    if data is None or data.size < NUMBA_ELEMENTS or not reads_rows(data):
+    data = call.operand("data")
+    if data.size < NUMBA_ELEMENTS or not reads_rows(data):
         return None
     index = call.instruction.parameters.index("data")
 

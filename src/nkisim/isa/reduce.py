@@ -102,8 +102,7 @@ def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def _axis(call: Call) -> None:
-    data, dst = call.tensor("data"), call.tensor("dst")
-    assert data is not None and dst is not None
+    data, dst = call.operand("data"), call.operand("dst")
     ndim = len(data.shape)
     axes = reduced_axes(call["axis"], ndim)
     if not axes or axes != tuple(range(axes[0], ndim)) or axes[0] == 0:
@@ -167,8 +166,8 @@ _COMPILED: dict[str, Callable[[Array], Array]] = {
 
 def _compiled_rows(call: Call) -> Shortcut | None:
     """Return the compiled way through a reduction of whole rows."""
-    data, op = call.tensor("data"), call.op("op")
-    if data is None or op is None or op.name not in _COMPILED:
+    data, op = call.operand("data"), call.op("op")
+    if op is None or op.name not in _COMPILED:
         return None
     if data.size < NUMBA_ELEMENTS or not reads_rows(data):
         return None
@@ -216,7 +215,8 @@ def tensor_reduce(
 ) -> Array:
     """Reduce the trailing free dimensions in float32, or bit by bit."""
     function = as_op(op)
-    assert function is not None and function.reduce is not None
+    assert function is not None
+    assert function.reduce is not None
     axes = reduced_axes(axis, data.ndim)
     width = math.prod(data.shape[axes[0] :])
     result = function.reduce(data.reshape(data.shape[0], -1, width))
@@ -224,8 +224,7 @@ def tensor_reduce(
 
 
 def _one_row(call: Call) -> None:
-    data, dst = call.tensor("data"), call.tensor("dst")
-    assert data is not None and dst is not None
+    data, dst = call.operand("data"), call.operand("dst")
     if dst.shape[0] != 1 or dst.free_size != data.free_size:
         call.fail(
             PARTITION_REDUCTION_RESULT,
@@ -254,7 +253,8 @@ def _one_row(call: Call) -> None:
 def tensor_partition_reduce(dst: Any, op: Op, data: Any, name: str | None = None) -> Array:
     """Reduce across partitions into one."""
     function = as_op(op)
-    assert function is not None and function.reduce is not None
+    assert function is not None
+    assert function.reduce is not None
     return function.reduce(np.ascontiguousarray(data.T)).reshape(1, -1)
 
 
@@ -292,5 +292,6 @@ def tensor_scalar_reduce(
     """Return ``data <op0> operand0`` and its reduction along the free dimension."""
     result = apply(op0, data, operand0, reverse0)
     function = as_op(reduce_op)
-    assert function is not None and function.reduce is not None
+    assert function is not None
+    assert function.reduce is not None
     return result, function.reduce(result).reshape(-1, 1)

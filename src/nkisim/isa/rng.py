@@ -303,8 +303,7 @@ def dropout(core: Core, dst: Any, data: Any, prob: Any, name: str | None = None)
 
 
 def _one_word(call: Call) -> None:
-    tile = call.tensor("src_seeds")
-    assert tile is not None
+    tile = call.operand("src_seeds")
     if tile.shape[0] != 1 or tile.free_size != 1 or tile.dtype.bits != 32:
         call.fail(
             RANDOM_ARGUMENT,
@@ -359,13 +358,11 @@ def _state_of(name: str) -> tuple[Callable[[Call], Engine], Constraint]:
     """Return how to choose the engine of a state operand, and the constraint on that operand."""
 
     def engine(call: Call) -> Engine:
-        tile = call.tensor(name)
-        assert tile is not None
+        tile = call.operand(name)
         return _state_engine(call.generation.number, call["engine"], tile.free_size)
 
     def check(call: Call) -> None:
-        tile, owner = call.tensor(name), engine(call)
-        assert tile is not None
+        tile, owner = call.operand(name), engine(call)
         words = _STATE_WORDS[owner]
         if tile.dtype == "uint32" and len(tile.shape) == 2 and tile.free_size == words:
             return

@@ -32,8 +32,8 @@ SEARCH_SIZE = declare(
 
 def _searched(name: str) -> Constraint:
     def check(call: Call) -> None:
-        tensor = call.tensor(name)
-        if tensor is not None and not WIDTH <= tensor.free_size <= 16384:
+        tensor = call.operand(name)
+        if not WIDTH <= tensor.free_size <= 16384:
             call.fail(
                 SEARCH_SIZE,
                 f"{name} has {tensor.free_size} elements per partition",

@@ -84,9 +84,7 @@ AFFINE_SELECT_ORDER = declare(
 
 def _predicate_fits(data: str) -> Constraint:
     def check(call: Call) -> None:
-        predicate, reference = call.tensor("predicate"), call.tensor(data)
-        if predicate is None or reference is None:
-            return
+        predicate, reference = call.operand("predicate"), call.operand(data)
         if (predicate.shape[0], predicate.free_size) != (reference.shape[0], reference.free_size):
             call.fail(
                 PREDICATE_SHAPE,
@@ -101,8 +99,8 @@ def _predicate_fits(data: str) -> Constraint:
 
 
 def _number_fits(call: Call) -> None:
-    dst = call.tensor("dst")
-    if dst is not None and call.tensor("src") is None and dst.dtype.kind == "packed":
+    dst = call.operand("dst")
+    if call.tensor("src") is None and dst.dtype.kind == "packed":
         refuse_pack(call, "dst", dst)
 
 
@@ -149,8 +147,8 @@ _SELECT_DTYPES = "any type but tfloat32, int32 and uint32"
 
 
 def _select_dtypes(call: Call) -> None:
-    tile = call.tensor("on_true")
-    if tile is not None and tile.dtype in ("tfloat32", "int32", "uint32"):
+    tile = call.operand("on_true")
+    if tile.dtype in ("tfloat32", "int32", "uint32"):
         call.fail(
             rules.RESTRICTED_DTYPE,
             f"on_true is {tile.dtype}, which the instruction does not support",
@@ -223,9 +221,9 @@ _COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
 
 
 def _range_select_fields(call: Call) -> None:
-    tile = call.tensor("on_true_tile")
+    tile = call.operand("on_true_tile")
     problems: list[tuple[str, object, object]] = []
-    if tile is not None and not tile.dtype.is_float:
+    if not tile.dtype.is_float:
         problems.append(("on_true_tile", tile.dtype, "a float type"))
     for name in ("bound0", "bound1"):
         bound = call.tensor(name)
@@ -250,8 +248,8 @@ def _range_select_fields(call: Call) -> None:
             allowed=allowed,
             fix=f"pass {allowed} for {name}",
         )
-    dst, peak = call.tensor("dst"), call.tensor("reduce_res")
-    if dst is not None and peak is not None and "float32" not in (dst.dtype, peak.dtype):
+    dst, peak = call.operand("dst"), call.tensor("reduce_res")
+    if peak is not None and "float32" not in (dst.dtype, peak.dtype):
         call.fail(
             rules.MASKED_ROW,
             f"reduce_res is {peak.dtype} while dst is {dst.dtype}: a fully masked row gives -inf "
@@ -271,7 +269,7 @@ def _range_select_fields(call: Call) -> None:
             allowed="an int",
             fix="pass a Python int",
         )
-    elif tile is not None and int(start) + tile.free_size > 2**24:
+    elif int(start) + tile.free_size > 2**24:
         call.fail(
             RANGE_SELECT_POSITION,
             f"positions reach {start + tile.free_size - 1}",
@@ -335,8 +333,7 @@ _HELD = holds_constant("dst", "on_false_value")
 
 
 def _fill_fits(call: Call) -> None:
-    tile, dst = call.tensor("on_true_tile"), call.tensor("dst")
-    assert tile is not None and dst is not None
+    tile, dst = call.operand("on_true_tile"), call.operand("dst")
     if dst.dtype.kind == "packed" and call["on_false_value"] != 0:
         refuse_pack(call, "dst", dst)
     if tile.dtype == dst.dtype:

@@ -90,8 +90,8 @@ def chained(data: str, *steps: tuple[str, str, str | None]) -> MakeShortcut:
     """
 
     def make(call: Call) -> Shortcut | None:
-        dst, x = call.tensor("dst"), call.tensor(data)
-        if dst is None or x is None or dst.size < NUMBA_ELEMENTS:
+        dst, x = call.operand("dst"), call.operand(data)
+        if dst.size < NUMBA_ELEMENTS:
             return None
         index = call.instruction.parameters.index
         chain = []

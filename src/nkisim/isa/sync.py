@@ -136,8 +136,8 @@ def _ranks(call: Call) -> None:
 
 
 def _gpsimd_size(call: Call) -> None:
-    src = call.tensor("src")
-    if call["dma_engine"] is not DmaEngine.gpsimd_dma or src is None:
+    src = call.operand("src")
+    if call["dma_engine"] is not DmaEngine.gpsimd_dma:
         return
     nbytes, limit = src.free_size * src.dtype.itemsize, _GPSIMD_BYTES[src.dtype.itemsize]
     if src.shape[0] % 16 or nbytes > limit:

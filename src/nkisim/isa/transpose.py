@@ -74,8 +74,7 @@ def _chosen(call: Call) -> Engine:
 
 
 def _sizes(call: Call) -> None:
-    data, dst = call.tensor("data"), call.tensor("dst")
-    assert data is not None and dst is not None
+    data, dst = call.operand("data"), call.operand("dst")
     engine = _chosen(call)
     limit = 128 if engine is Engine.tensor else 32
     if data.shape[0] > limit or data.free_size > limit:

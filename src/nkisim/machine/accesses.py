@@ -124,5 +124,6 @@ def note_written_somewhere(tensor: NkiTensor) -> None:
 def _sharer() -> tuple[int, int]:
     """Return the running core's number in its pair and how often it has synchronised."""
     core = CORE.get()
-    assert core is not None and core.member is not None
+    assert core is not None
+    assert core.member is not None
     return core.member.core, core.member.synchronised

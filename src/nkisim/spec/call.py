@@ -98,6 +98,11 @@ class Call:
         value = self.values[name]
         return value if isinstance(value, NkiTensor) else None
 
+    def operand(self, name: str) -> NkiTensor:
+        """Return an argument that is a tensor in every call, as its declaration says."""
+        value: NkiTensor = self.values[name]
+        return value
+
     def tensors(self, *names: str) -> list[tuple[str, NkiTensor]]:
         """Return those of the named arguments that are tensors."""
         return [(n, t) for n in names if (t := self.tensor(n)) is not None]

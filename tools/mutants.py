@@ -28,8 +28,10 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
@@ -148,7 +150,9 @@ class Calls:
         Tests that call the function come first, then those in the file named for its module, then
         those that call others of the module, or of modules that import it where its own calls are
         not noted, then those that start a process; of each kind the ones that call little else. A
-        first group takes a tenth of the seconds. All tests, where none calls anything there.
+        first group takes a tenth of the seconds. The second takes one case of every test function
+        before another of any, for tests that differ notice different things. All tests, where none
+        calls anything there.
         """
         place, around = f"{module}:{function}", (f"{module}:",)
         if not any(c.startswith(around) for test in self.tests for c in test["calls"]):
@@ -162,13 +166,28 @@ class Calls:
                 work = len(test["calls"]) * (1 + test["seconds"])
                 ranked.append((not called, not named, not inside, work, test))
         ranked.sort(key=lambda each: each[:4])
-        groups: list[list[str]] = [[], []]
-        used = 0.0
-        for test in [each[4] for each in ranked] or self.tests:
-            used += test["seconds"]
-            if used < seconds:
-                groups[used > seconds / 10].append(test["test"])
-        return [group for group in groups if group]
+        near = [each[4] for each in ranked] or self.tests
+        first = list(within(near, seconds / 10))
+        cases: Counter[str] = Counter()
+        turns = []
+        for test in near[len(first) :]:
+            written = test["test"].partition("[")[0]
+            turns.append((test["process"], place not in test["calls"], cases[written]))
+            cases[written] += 1
+        order = sorted(range(len(turns)), key=turns.__getitem__)
+        rest = [near[len(first) + i] for i in order]
+        groups = (first, list(within(rest, 0.9 * seconds)))
+        return [[test["test"] for test in group] for group in groups if group]
+
+
+def within(tests: list[dict[str, Any]], seconds: float) -> Iterator[dict[str, Any]]:
+    """The first tests that together take less than some seconds."""
+    used = 0.0
+    for test in tests:
+        used += test["seconds"]
+        if used >= seconds:
+            return
+        yield test
 
 
 class Chosen:

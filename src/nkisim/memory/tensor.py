@@ -242,10 +242,11 @@ class NkiTensor(NoOperators, View):
 
     def repeated(self, shape: tuple[int, ...]) -> NkiTensor:
         """Return a view that repeats extents of 1, with further dimensions behind the last."""
-        steps = (*zip(self.shape, self.strides, strict=True), *((1, 0),) * len(shape))
-        strides = tuple(
-            stride if old == new else 0 for (old, stride), new in zip(steps, shape, strict=False)
-        )
+        repeated = [
+            stride if old == new else 0
+            for old, stride, new in zip(self.shape, self.strides, shape, strict=False)
+        ]
+        strides = (*repeated, *(0,) * (len(shape) - len(repeated)))
         return self._derived(shape, self.start, strides, indirect=self.indirect)
 
     def settled(self, shift: int) -> NkiTensor:

@@ -338,3 +338,22 @@ def test_a_tile_is_in_use_until_a_register_is_loaded_from_it():
 
     assert nkisim.check(kernel)(one(2), load_last=True).codes == {"M013"}
     assert nkisim.check(kernel)(one(2), load_last=False).codes == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        (2**31 - 1, 2**31 - 1),
+        (2**31, -(2**31)),
+        (2**32 - 1, -1),
+        (2**32, 0),
+        (3 * 2**31, -(2**31)),
+        (-(2**31), -(2**31)),
+        (-(2**31) - 1, 2**31 - 1),
+        (-(2**33) - 5, -5),
+    ],
+)
+def test_a_register_holds_a_signed_word(value, held):
+    register = registers.VirtualRegister(value)
+    assert register.read() == held
+    assert repr(register) == f"VirtualRegister({held})"

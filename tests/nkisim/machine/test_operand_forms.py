@@ -112,3 +112,27 @@ def test_an_array_of_the_host_is_no_operand():
     finding = caught.value.finding
     assert finding.seen == "int16 (4, 8) on the host"
     assert finding.fix == "make the array an argument of the kernel"
+
+
+@pytest.mark.parametrize("entry", [nkisim.check, nkisim.simulate], ids=["check", "simulate"])
+@pytest.mark.parametrize("shape", [(4, 3, 4), (3, 2, 2, 5), (4, 12)])
+def test_a_number_per_partition_meets_all_free_dimensions(shape, entry):
+    """However many dimensions a tile has, in each way through a small call."""
+    rows = shape[0]
+
+    def kernel(x, column):
+        tile, per_row = loaded(x), loaded(column)
+        out = nl.ndarray(shape, dtype=nl.bfloat16, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=per_row)
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
+        nisa.activation(dst=out, op=nl.square, data=tile, bias=per_row)
+        return stored(out)
+
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) % 7
+    column = np.arange(1, rows + 1, dtype=np.float32).reshape(rows, 1)
+    spread = column.reshape(rows, *(1,) * (len(shape) - 1))
+    run = entry(kernel)
+    found = run(x, column)
+    got = found.outputs if entry is nkisim.check else found
+    want = np.square(2 * x * spread + spread).astype(got.dtype)
+    np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))

@@ -105,6 +105,27 @@ def test_partitions_where_an_instruction_starts(count):
             assert ("S004" not in codes(fill(start))) == legal, start
 
 
+@pytest.mark.parametrize(
+    ("index", "step"),
+    [
+        ((slice(0, 8, 1),), 1),
+        ((slice(0, 8, 2),), 2),
+        ((slice(0, 8, 3),), 3),
+        ((slice(0, 1, 2),), 1),
+        ((3, slice(0, 2)), 1),  # the dimensions of one partition
+    ],
+)
+def test_partitions_are_consecutive(index, step):
+    def kernel():
+        tile = nl.ndarray((8, 4, 6), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=tile[index], value=0)
+
+    report = nkisim.check(kernel, values=False)()
+    found = [(f.message, f.seen) for f in report.findings if f.rule.id == "S023"]
+    said = (f"memset dst takes every {step}th partition", f"partition step {step}")
+    assert found == ([said] if step > 1 else [])
+
+
 def visits(pattern):
     """Offsets of all elements of a pattern, with repetitions."""
     ranges = [range(0, step * count, step) if step else [0] * count for step, count in pattern]

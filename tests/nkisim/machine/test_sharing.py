@@ -1,9 +1,12 @@
 """Which accesses of two cores clash, byte by byte, whatever views they go through."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import nkisim
+import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.arch import resolve_target
 from nkisim.diagnostics import RECORDER, Recorder
@@ -91,3 +94,28 @@ def test_accesses_clash_as_their_bytes_do(drawn):
             assert (sum(finding.count for finding in recorder.findings) > before) == expected
     finally:
         RECORDER.reset(token)
+
+
+def rewritten(x, other, same):
+    """One core writes a part, and after a barrier all, while the other reads that part."""
+    shared = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    first = nl.program_id(0) == 0
+    if first:
+        nisa.dma_copy(dst=shared[0:1], src=x[0:1])
+    nisa.core_barrier(data=shared, cores=(0, 1))
+    if first:
+        nisa.dma_copy(dst=shared, src=x if same else other)
+    else:
+        tile = nl.ndarray((1, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=shared[0:1])
+    return shared
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+@pytest.mark.parametrize("same", [True, False])
+def test_a_write_of_what_was_there_disturbs_no_reader(same, seed):
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    report = nkisim.check(nkisim.jit(rewritten)[2], target="gen3", schedule_seed=seed)(
+        x, x + 1, same
+    )
+    assert bool(report.codes & {"C007", "C012"}) is not same, str(report)

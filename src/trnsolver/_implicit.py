@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from trnsci.core.errors import DerivativeError
+
 __all__ = ["dense_solution", "differentiated", "operator_solution"]
 
 Solve = Callable[[Tensor], Tensor]
@@ -46,16 +48,21 @@ def dense_solution(A: Tensor, b: Tensor, x: Tensor, solve: DenseSolve) -> Tensor
     return found
 
 
-def operator_solution(x: Tensor, residual: Tensor, solve: Solve, solve_turned: Solve) -> Tensor:
-    """Return x with the first derivatives of the solution.
+def operator_solution(
+    function: str, x: Tensor, b: Tensor, image: Tensor, solve: Solve, solve_turned: Solve
+) -> Tensor:
+    """Return x with the first derivatives of the solution, and by b with all of them.
 
     Args:
+        function: Whose solution it is.
         x: The solution, without derivatives.
-        residual: ``b - A x``, with derivatives.
+        b: The right side, with derivatives.
+        image: ``A x``, with the derivatives of what A has in it.
         solve: Returns the solution of A for a right side.
         solve_turned: The same for the conjugate transpose of A.
     """
-    found: Tensor = _Operator.apply(residual, x, solve, solve_turned)  # type: ignore[no-untyped-call]
+    tracked = function if image.requires_grad else ""
+    found: Tensor = _Operator.apply(b - image, x, solve, solve_turned, tracked)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -92,17 +99,24 @@ class _Dense(torch.autograd.Function):
 
 class _Operator(torch.autograd.Function):
     @staticmethod
-    def forward(residual: Tensor, x: Tensor, solve: Solve, solve_turned: Solve) -> Tensor:
+    def forward(
+        residual: Tensor, x: Tensor, solve: Solve, solve_turned: Solve, tracked: str
+    ) -> Tensor:
         return x.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, _, ctx.solve, ctx.solve_turned = inputs
+        _, _, ctx.solve, ctx.solve_turned, ctx.tracked = inputs
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return ctx.solve_turned(grad), None, None, None
+        if ctx.tracked and torch.is_grad_enabled():
+            # How x moves with A is not in the image of x: second derivatives would lack that.
+            raise DerivativeError(
+                f"{ctx.tracked}: of what a function for A has in it there are first derivatives "
+                f"only; give A as a tensor, or take gradients without create_graph"
+            )
+        return ctx.solve_turned(grad), None, None, None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *others: Any) -> Tensor:

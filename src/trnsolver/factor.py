@@ -51,7 +51,7 @@ __all__ = [
 
 
 _FEW = 1 << 14
-"""Numbers of a matrix for whose reflections a CPU needs less time than for seven small products."""
+"""Real numbers of a matrix for whose reflections a CPU needs less time than for seven small products."""
 
 
 _NEARLY = 0.5
@@ -169,7 +169,8 @@ def cholqr2(A: Tensor) -> QRFactors:
         )
     if kernels_wanted():
         return QRFactors(*_restored(run_qr(work), A))
-    if work.ndim == 2 and 0 < work.numel() <= _FEW and work.is_cpu and untracked(work):
+    few = work.ndim == 2 and 0 < work.numel() <= _FEW and not work.is_complex()
+    if few and work.is_cpu and untracked(work):
         return QRFactors(*_restored(_reflected(work), A))
     try:
         once, first = _cholqr(work)

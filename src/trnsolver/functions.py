@@ -181,6 +181,8 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     if chosen("polar", "method", method, ("svd", "qdwh")) == "qdwh":
         if work.ndim != 2:
             raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(A.shape)}")
+        if unchecked(work):
+            raise FlagError("polar: the steps of qdwh depend on values, which are not there")
         unitary = qdwh(plain.mH if wide else plain)[0]
         unitary = unitary.mH.resolve_conj() if wide else unitary
     else:

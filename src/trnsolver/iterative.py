@@ -367,11 +367,13 @@ def _with_derivatives(
     if not (torch.is_grad_enabled() or forward_ad._current_level >= 0):
         return x
     op = as_operator(function, A, right)
-    residual = right - op(x)
-    if not residual.requires_grad and forward_ad._current_level < 0:
+    image = op(x)
+    if not (right.requires_grad or image.requires_grad) and forward_ad._current_level < 0:
         return x
     turned = op if hermitian else op.adjoint()
-    return operator_solution(x, residual, lambda r: solve(op, r), lambda g: solve(turned, g))
+    return operator_solution(
+        function, x, right, image, lambda r: solve(op, r), lambda g: solve(turned, g)
+    )
 
 
 def _vectors(function: str, A: Any, b: Tensor) -> tuple[Tensor, bool]:

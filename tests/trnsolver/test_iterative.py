@@ -10,6 +10,7 @@ import torch
 import trnsolver
 import trnsparse
 from oracles.solver_matrices import with_condition, with_values
+from trnsci.core.errors import DerivativeError
 from trnsci.core.testing import random_tensor
 
 N = 32
@@ -350,6 +351,25 @@ def test_gradients_reach_what_is_inside_of_a_function():
     x.sum().backward()
     want = -float(torch.linalg.solve(GENERAL, B).sum()) / 4
     assert float(scale.grad) == pytest.approx(want, rel=1e-8)
+
+
+def test_second_derivatives_are_right_or_refused():
+    z = random_tensor(5, 5, dtype=torch.float64)
+    fixed = z @ z.mT + torch.eye(5)
+    b = random_tensor(5, dtype=torch.float64, seed=1).requires_grad_()
+    for solver in (trnsolver.cg, trnsolver.gmres):
+        # In b a solution is linear, also where A is a function.
+        assert torch.autograd.gradgradcheck(
+            lambda b, solver=solver: solver(lambda v: fixed @ v, b, tol=1e-14).x ** 2, b
+        )
+        z_tracked = z.clone().requires_grad_()
+        x = solver(lambda v, z=z_tracked: z @ (z.mT @ v) + v, b, tol=1e-14).x
+        first = torch.autograd.grad(x.sum(), z_tracked, retain_graph=True)[0]
+        dense = solver(z_tracked @ z_tracked.mT + torch.eye(5), b, tol=1e-14).x
+        want = torch.autograd.grad(dense.sum(), z_tracked)[0]
+        assert float((first - want).abs().max()) <= 1e-10
+        with pytest.raises(DerivativeError, match="first derivatives"):
+            torch.autograd.grad(x.sum(), z_tracked, create_graph=True)
 
 
 def test_results_without_gradients_have_none():

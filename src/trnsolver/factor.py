@@ -51,7 +51,7 @@ __all__ = [
 
 
 _FEW = 1 << 14
-"""Real numbers of a matrix for whose reflections a CPU needs less time than for seven small products."""
+"""Real numbers of a matrix whose reflections take a CPU less time than seven small products."""
 
 
 _NEARLY = 0.5

@@ -239,3 +239,60 @@ def one_bias(x, b):
     nl.store(out, t)
     return out
 """)
+
+written("quotient", lambda x, y: x / y, f32(64, 128), f32(64, 128) + 1)("""
+def quotient(x, y):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    a = nl.load(x)
+    b = nl.load(y)
+    nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.divide)
+    nisa.tensor_scalar(dst=a, data=a, op0=nl.divide, operand0=2.0)
+    nisa.tensor_scalar(dst=a, data=a, op0=np.multiply, operand0=2.0)
+    nisa.dma_copy(dst=out, src=a)
+    return out
+""")
+
+written("rows_from_one", lambda x: np.exp(x[1:33]), f32(64, 128))("""
+def rows_from_one(x):
+    out = nl.ndarray((32, 128), dtype=np.float32, buffer=nl.shared_hbm)
+    t = nl.load(x)
+    u = nl.ndarray((64, 128), dtype=nl.float32, buffer="sbuf")
+    nisa.activation(dst=u[5:37], op=nl.exp, data=t[1:33])
+    nisa.dma_copy(dst=out, src=u[5:37])
+    return out
+""")
+
+written("summed_over_k", lambda a, b: a.T @ b, f32(256, 64), f32(256, 128))("""
+def summed_over_k(a, b):
+    acc = nl.zeros((64, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in range(0, 256, 128):
+        nisa.nc_matmul(acc, nl.load(a[k : k + 128]), nl.load(b[k : k + 128]), accumulate=True)
+    return acc
+""")
+
+written("last_sum", lambda a, b: 2 * (a.T @ b), f32(256, 64), f32(256, 128))("""
+def last_sum(a, b):
+    out = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.private_hbm)
+    acc = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.psum)
+    for k in nl.affine_range(2):
+        ta, tb = nl.load(a[k * 128 : k * 128 + 128]), nl.load(b[k * 128 : k * 128 + 128])
+        nisa.nc_matmul(dst=acc, stationary=ta, moving=tb, accumulate=False)
+    total = nl.ndarray((64, 128), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=total, src=acc, engine=nisa.engine.gpsimd)
+    total += total
+    nisa.dma_copy(dst=out, src=total)
+    return out
+""")
+
+written("rest_of_rows", lambda x: x.sum(1, keepdims=True), f32(64, 100))("""
+def rest_of_rows(x):
+    tile = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.sbuf)
+    total = nl.zeros((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    part = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
+    for c in range(0, x.shape[1], 64):
+        w = min(64, x.shape[1] - c)
+        nisa.dma_copy(dst=tile[:, 0:w], src=x[:, c : c + w])
+        nisa.tensor_reduce(dst=part, op=nl.add, data=tile, axis=1)
+        nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
+    return total
+""")

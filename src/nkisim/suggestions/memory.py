@@ -238,6 +238,7 @@ def _sliced(
 
 
 MEMORY_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    "A001": _out_of_psum,
     "M020": _through_psum,
     "M021": _through_sbuf,
     "M025": _out_of_psum,

@@ -143,6 +143,13 @@ class Case:
         stop = len(end[: node.end_col_offset or 0].decode(errors="replace"))
         return node.lineno, start, last, stop
 
+    def blocks(self) -> Iterator[list[ast.stmt]]:
+        """Return the lists of statements of the function that the statement stands in."""
+        line = self.statement.lineno
+        for node in ast.walk(self.module):
+            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
+                yield from _blocks(node)
+
     # -- rewrites ----------------------------------------------------------------------------------
 
     def rewrite(self, *lines: str, upto: ast.stmt | None = None) -> Rewrite | None:

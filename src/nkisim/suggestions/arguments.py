@@ -1,0 +1,222 @@
+"""Calls in which one argument has to be another one, or none; sums, and results on chip."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from nkisim.diagnostics import Rewrite
+from nkisim.suggestions.statement import Case
+
+__all__ = ["ARGUMENT_MENDS"]
+
+_ALU = ("add", "subtract", "multiply", "maximum", "minimum")
+
+
+def _given(case: Case, name: str, text: str | None, *, called: str = "") -> Rewrite | None:
+    """Return the call with a keyword argument changed, renamed or, for no text, left out."""
+    call = case.call
+    if call is None or not any(k.arg == name for k in call.keywords):
+        return None
+    parts = [ast.unparse(argument) for argument in call.args]
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            return None
+        if keyword.arg != name:
+            parts.append(f"{keyword.arg}={ast.unparse(keyword.value)}")
+        elif text is not None:
+            parts.append(f"{called or name}={text}")
+    return case.rewrite(case.with_call(f"{ast.unparse(call.func)}({', '.join(parts)})"))
+
+
+def _left_out(name: str) -> Callable[[Case], Rewrite | None]:
+    """Return the mend that leaves an argument to its default."""
+    return lambda case: _given(case, name, None)
+
+
+def _shared(case: Case) -> Rewrite | None:
+    """An output lies in shared HBM."""
+    return _given(case, "buffer", f"{case.nl}.shared_hbm")
+
+
+def _buffer(case: Case) -> Rewrite | None:
+    """A memory named by a string is the object of that name."""
+    node = case.arguments.get("buffer")
+    names = ("sbuf", "psum", "hbm", "shared_hbm", "private_hbm")
+    if not isinstance(node, ast.Constant) or node.value not in names:
+        return None
+    return _given(case, "buffer", f"{case.nl}.{node.value}")
+
+
+def _dtype(case: Case) -> Rewrite | None:
+    """A type of NumPy is the type of that name here."""
+    node = case.arguments.get("dtype")
+    known = ("float32", "float16", "int8", "int16", "int32", "uint8", "uint16", "uint32")
+    if not isinstance(node, ast.Attribute) or node.attr not in known:
+        return None
+    return _given(case, "dtype", f"{case.nl}.{node.attr}")
+
+
+def _operator(case: Case) -> Rewrite | None:
+    """An operator of NumPy is that of nki.language."""
+    node = case.arguments.get(case.finding.operand)
+    if not isinstance(node, ast.Attribute) or node.attr not in _ALU:
+        return None
+    return _given(case, case.finding.operand, f"{case.nl}.{node.attr}")
+
+
+def _from_the_end(case: Case) -> Rewrite | None:
+    """An index from the end is written from the beginning."""
+
+    def change(node: ast.expr) -> ast.expr | None:
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+            return None
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        name = node.value.id
+        for axis, part in enumerate(parts):
+            if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.USub):
+                text = f"{name}.shape[{axis}] - {ast.unparse(part.operand)}"
+                parts[axis] = ast.parse(text, mode="eval").body
+        if not isinstance(node.slice, ast.Tuple):
+            node.slice = parts[0]
+        return node
+
+    return case.rewrite(case.replaced(change))
+
+
+def _in_place(case: Case) -> Rewrite | None:
+    """``t += u`` on a tile is an instruction that writes ``t``."""
+    names: dict[type[ast.operator], str] = {
+        ast.Add: "add",
+        ast.Sub: "subtract",
+        ast.Mult: "multiply",
+    }
+    statement = case.statement
+    if not isinstance(statement, ast.AugAssign) or type(statement.op) not in names:
+        return None
+    dst, op = ast.unparse(statement.target), f"{case.nl}.{names[type(statement.op)]}"
+    text = ast.unparse(statement.value)
+    if isinstance(statement.value, ast.Constant):
+        return case.rewrite(
+            f"{case.nisa}.tensor_scalar(dst={dst}, data={dst}, op0={op}, operand0={text})"
+        )
+    return case.rewrite(f"{case.nisa}.tensor_tensor(dst={dst}, data1={dst}, data2={text}, op={op})")
+
+
+# -- sums ------------------------------------------------------------------------------------------
+
+
+def _first_step_overwrites(case: Case) -> Rewrite | None:
+    """The first step of the loop over the contraction begins the sum, the others add to it."""
+    dst = case.arguments.get("dst")
+    base = dst.value if isinstance(dst, ast.Subscript) else dst
+    if dst is None or not isinstance(base, ast.Name) or not case.call:
+        return None
+    if case.finding.rule.id == "M004" and not _is_cleared(case, base.id):
+        return None
+    used = {n.id for n in ast.walk(dst) if isinstance(n, ast.Name)}
+    steps = []
+    for loop in ast.walk(case.module):
+        if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name):
+            continue
+        inside = [part for statement in loop.body for part in ast.walk(statement)]
+        makes = any(isinstance(n, ast.Name) and _is_made(n) and n.id == base.id for n in inside)
+        if case.statement in inside and loop.target.id not in used and not makes:
+            steps.append(loop)
+    if len(steps) > 1:
+        return None  # which of them is the contraction?
+    text = "False"
+    if steps:
+        text = _not_first(steps[0])
+        if not text:
+            return None
+    parts = [f"{name}={case.text(name)}" for name in case.arguments if name != "accumulate"]
+    parts.append(f"accumulate={text}")
+    return case.rewrite(case.with_call(f"{ast.unparse(case.call.func)}({', '.join(parts)})"))
+
+
+def _is_made(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
+def _not_first(loop: ast.For) -> str:
+    """Return what holds in all steps of a loop but the first; empty where it is no range."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("range"):
+        return ""
+    start = "0" if len(call.args) == 1 else ast.unparse(call.args[0])
+    return f"({ast.unparse(loop.target)} > {start})"
+
+
+def _is_cleared(case: Case, name: str) -> bool:
+    """Tell whether a tile is filled with zeros, so that beginning a sum means the same."""
+    for node in ast.walk(case.module):
+        made = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+        if made and ast.unparse(node.value).startswith(f"{case.nl}.zeros("):  # type: ignore[attr-defined]
+            return True
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == f"{case.nisa}.memset":
+            text = [ast.unparse(a) for a in (*node.args, *(k.value for k in node.keywords))]
+            if text[:1] == [name] and text[1:2] in (["0"], ["0.0"]):
+                return True
+    return False
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def _stored(case: Case) -> Rewrite | None:
+    """What is returned from the chip is stored, and the tensor in HBM returned."""
+    found = [
+        (block, statement)
+        for block in case.blocks()
+        for statement in block
+        if isinstance(statement, ast.Return)
+        and isinstance(statement.value, ast.Name)
+        and statement.value.id in _targets(case.statement)
+    ]
+    if len(found) != 1:
+        return None
+    block, returned = found[0]
+    tile = ast.unparse(returned.value) if returned.value else ""
+    lines = []
+    source = tile
+    if "in psum" in case.finding.message:
+        source = case.fresh(f"{tile}_sbuf")
+        lines += [
+            f"{source} = {case.nl}.ndarray({tile}.shape, dtype={tile}.dtype, "
+            f"buffer={case.nl}.sbuf)",
+            f"{case.nisa}.tensor_copy(dst={source}, src={tile})",
+        ]
+    out = case.fresh("out")
+    lines += [
+        f"{out} = {case.nl}.ndarray({tile}.shape, dtype={tile}.dtype, buffer={case.nl}.shared_hbm)",
+        f"{case.nisa}.dma_copy(dst={out}, src={source})",
+        f"return {out}",
+    ]
+    return Case(case.finding, case.module, returned, block).rewrite(*lines)
+
+
+def _targets(statement: ast.stmt) -> set[str]:
+    if not isinstance(statement, ast.Assign):
+        return set()
+    return {target.id for target in statement.targets if isinstance(target, ast.Name)}
+
+
+ARGUMENT_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    "A002": _left_out("dge_mode"),
+    "A012": _shared,
+    "A014": _buffer,
+    "A034": _left_out("engine"),
+    "A035": _left_out("engine"),
+    "A036": _left_out("dge_mode"),
+    "D010": lambda case: _given(case, f"is_{case.finding.operand}_onezero", None),
+    "D022": _operator,
+    "D045": _dtype,
+    "L029": _in_place,
+    "L060": _stored,
+    "M003": _first_step_overwrites,
+    "M004": _first_step_overwrites,
+    "M022": _left_out("engine"),
+    "S010": _from_the_end,
+    "W001": _first_step_overwrites,
+}

@@ -1,0 +1,160 @@
+"""Operands that go through a tile of their own: to another place, another type, another memory."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from nkisim.diagnostics import Fact, Rewrite
+from nkisim.spec import INSTRUCTIONS
+from nkisim.suggestions.statement import Case
+
+__all__ = ["STAGING_MENDS"]
+
+_PARTITIONS = 128
+
+
+def _new_tile(
+    case: Case, operand: str, suffix: str, fact: Fact, dtype: str = ""
+) -> tuple[str, str]:
+    """Return the name of a tile beside an operand, and the line that makes it."""
+    node = case.arguments[operand]
+    base = node.value if isinstance(node, ast.Subscript) else node
+    wish = f"{base.id}_{suffix}" if isinstance(base, ast.Name) else f"{operand}_{suffix}"
+    name = case.fresh(wish)
+    shape = f"{ast.unparse(node)}.shape" if isinstance(node, ast.Name) else str(fact.shape)
+    made = f"{case.nl}.ndarray({shape}, dtype={case.nl}.{dtype or fact.dtype}, "
+    return name, f"{name} = {made}buffer={case.nl}.sbuf)"
+
+
+def _with(case: Case, **named: str) -> str:
+    """Return the statement with other arguments in its call."""
+    call = case.call
+    assert call is not None
+    given = {name: named.get(name, case.text(name)) for name in case.arguments}
+    for name, text in named.items():
+        given.setdefault(name, text)
+    order = [n for n in INSTRUCTIONS[case.function].parameters if n in given]
+    parts = ", ".join(f"{name}={given[name]}" for name in order)
+    return case.with_call(f"{ast.unparse(call.func)}({parts})")
+
+
+def _is_bare(case: Case) -> bool:
+    """Tell whether the statement is one call of an instruction, and nothing else."""
+    return (
+        isinstance(case.statement, ast.Expr)
+        and case.statement.value is case.call
+        and case.function in INSTRUCTIONS
+    )
+
+
+def _staged(case: Case, operand: str, suffix: str, move: str, *, dtype: str = "") -> Rewrite | None:
+    """Copy an operand to a tile of its own before the call, or back from one behind it."""
+    fact = case.fact(operand)
+    known = INSTRUCTIONS.get(case.function)
+    if fact is None or known is None or operand not in known.operands or not _is_bare(case):
+        return None
+    if fact.shape[0] > _PARTITIONS or operand not in case.arguments:
+        return None
+    tile, made = _new_tile(case, operand, suffix, fact, dtype)
+    text = case.text(operand)
+    if known.operands[operand].writes:
+        if known.operands[operand].reads:
+            return None
+        back = f"{case.nisa}.{move}(dst={text}, src={tile})"
+        return case.rewrite(made, _with(case, **{operand: tile}), back)
+    there = f"{case.nisa}.{move}(dst={tile}, src={text})"
+    return case.rewrite(made, there, _with(case, **{operand: tile}))
+
+
+def _other_start(case: Case) -> Rewrite | None:
+    """Rows that begin at a partition without a port are moved by DMA."""
+    fact = case.fact(case.finding.operand)
+    if fact is None or fact.buffer != "sbuf":
+        return None
+    return _staged(case, case.finding.operand, "rows", "dma_copy")
+
+
+def _float32(case: Case) -> Rewrite | None:
+    """An operand is converted to float32 first."""
+    return _staged(case, case.finding.operand, "f32", "tensor_copy", dtype="float32")
+
+
+def _one_width(case: Case) -> Rewrite | None:
+    """Of two operands of a matmul, the narrow one is converted to float32."""
+    for operand in ("stationary", "moving"):
+        fact = case.fact(operand)
+        if fact is not None and fact.dtype != "float32" and "x4" not in fact.dtype:
+            return _staged(case, operand, "f32", "tensor_copy", dtype="float32")
+    return None
+
+
+def _to_sbuf(case: Case) -> Rewrite | None:
+    """An operand in PSUM is copied to SBUF first."""
+    operand = case.finding.operand
+    fact = case.fact(operand)
+    if fact is None or fact.buffer != "psum":
+        operand = "data2"
+        fact = case.fact(operand)
+    if fact is None or fact.buffer != "psum":
+        return None
+    return _staged(case, operand, "sbuf", "tensor_copy")
+
+
+def _divided(case: Case) -> Rewrite | None:
+    """A quotient is a product with a reciprocal."""
+    if not _is_bare(case):
+        return None
+    multiply = f"{case.nl}.multiply"
+    if case.function == "tensor_tensor":
+        fact = case.fact("data2")
+        if fact is None:
+            return None
+        tile, made = _new_tile(case, "data2", "inverse", fact, "float32")
+        inverse = f"{case.nisa}.reciprocal(dst={tile}, data={case.text('data2')})"
+        return case.rewrite(made, inverse, _with(case, data2=tile, op=multiply))
+    if case.function != "tensor_scalar" or {"reverse0", "op1"} & set(case.arguments):
+        return None
+    node, fact = case.arguments.get("operand0"), case.fact("operand0")
+    if isinstance(node, ast.Constant):
+        return case.rewrite(_with(case, op0=multiply, operand0=f"1.0 / {ast.unparse(node)}"))
+    if fact is None:
+        return None
+    tile, made = _new_tile(case, "operand0", "inverse", fact, "float32")
+    inverse = f"{case.nisa}.reciprocal(dst={tile}, data={case.text('operand0')})"
+    return case.rewrite(made, inverse, _with(case, op0=multiply, operand0=tile))
+
+
+def _filled_part(case: Case) -> Rewrite | None:
+    """Operands are sliced as the loads that fill them are."""
+    slices: dict[str, str] = {}
+    for statement in case.block[: case.block.index(case.statement)]:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if not isinstance(call, ast.Call):
+            continue
+        targets = [k.value for k in call.keywords if k.arg == "dst"] or call.args[:1]
+        for target in targets:
+            if isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                name = target.value.id
+                if name in slices:
+                    return None  # two loads fill it in parts
+                slices[name] = ast.unparse(target)
+    changed = {
+        operand: slices[node.id]
+        for operand, node in case.arguments.items()
+        if isinstance(node, ast.Name) and node.id in slices
+    }
+    return case.rewrite(_with(case, **changed)) if changed and _is_bare(case) else None
+
+
+STAGING_MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
+    "D002": _float32,
+    "D003": _one_width,
+    "D013": _divided,
+    "D036": _float32,
+    "M019": _to_sbuf,
+    "M023": _to_sbuf,
+    "S004": _other_start,
+    "S067": _filled_part,
+    "S068": _filled_part,
+}

@@ -62,9 +62,11 @@ class Case:
         return _USUAL[part]
 
     def fresh(self, wish: str) -> str:
-        """Return a name that the file does not use."""
-        used = {n.id for n in ast.walk(self.module) if isinstance(n, ast.Name)}
-        used |= {a.arg for a in ast.walk(self.module) if isinstance(a, ast.arg)}
+        """Return a name that the function of the statement does not use, nor any other defines."""
+        inside = [node for around in self._functions() for node in ast.walk(around)]
+        used = {n.id for n in inside if isinstance(n, ast.Name)}
+        used |= {a.arg for a in inside if isinstance(a, ast.arg)}
+        used |= {n.name for n in self.module.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
         name, number = wish, 2
         while name in used:
             name, number = f"{wish}{number}", number + 1
@@ -145,10 +147,17 @@ class Case:
 
     def blocks(self) -> Iterator[list[ast.stmt]]:
         """Return the lists of statements of the function that the statement stands in."""
+        for around in self._functions()[-1:]:
+            yield from _blocks(around)
+
+    def _functions(self) -> list[ast.FunctionDef]:
+        """Return the functions that the statement stands in, the outermost first."""
         line = self.statement.lineno
-        for node in ast.walk(self.module):
-            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
-                yield from _blocks(node)
+        return [
+            node
+            for node in ast.walk(self.module)
+            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+        ]
 
     # -- rewrites ----------------------------------------------------------------------------------
 

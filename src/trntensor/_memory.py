@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
-from trnsci.core.errors import ShapeError
 from trntensor._pairs import Unary, groups_of
 from trntensor._paths import pair_flops
 
-__all__ = ["Slices", "Steps", "find_slices", "flops_of", "peak_bytes"]
+__all__ = ["Slices", "Steps", "find_slices", "flops_of", "peak_bytes", "slice_count"]
 
 Steps = Sequence[tuple[int, int, str]]
 Slices = tuple[tuple[str, int], ...]
@@ -127,24 +126,25 @@ def flops_of(unaries: Sequence[Unary], steps: Steps, sizes: Mapping[str, int]) -
 
 
 def find_slices(
-    function: str,
     unaries: Sequence[Unary],
     steps: Steps,
     output: str,
     sizes: Mapping[str, int],
     itemsize: int,
     limit: int,
-) -> Slices:
+) -> tuple[Slices, int]:
     """Return what is to be cut so that no more than ``limit`` bytes are allocated at a time.
 
     Parts are halved, one index at a time, the one first that costs the fewest flops for each byte
     that it saves.
 
-    Raises:
-        ShapeError: The result alone, or the smallest slice with it, takes more.
+    Returns:
+        The slices, and the bytes that they take; these are beyond the limit where the result alone,
+        or the smallest slice with it, takes more.
     """
-    if peak_bytes(unaries, steps, sizes, itemsize) <= limit:
-        return ()
+    peak = peak_bytes(unaries, steps, sizes, itemsize)
+    if peak <= limit:
+        return (), peak
     result = prod(sizes[x] for x in output) * itemsize
     parts = dict(sizes)
 
@@ -152,8 +152,7 @@ def find_slices(
         return result + peak_bytes(unaries, steps, sizes, itemsize, parts)
 
     def work(parts: Mapping[str, int]) -> int:
-        slices = prod(-(-sizes[x] // parts[x]) for x in parts if sizes[x])
-        return slices * flops_of(unaries, steps, parts)
+        return slice_count(sizes, parts) * flops_of(unaries, steps, parts)
 
     def cuts(labels: Iterable[str]) -> list[tuple[int, int, str]]:
         found = []
@@ -166,14 +165,17 @@ def find_slices(
 
     while True:
         peak, where = _peak(unaries, steps, sizes, itemsize, parts)
-        if result + peak <= limit:
-            return tuple((x, parts[x]) for x in sizes if parts[x] < sizes[x])
-        tried = cuts(set(where)) or cuts(parts)
+        need = result + peak
+        tried = []
+        if need > limit:
+            tried = cuts(set(where)) or cuts(parts)
         if not tried:
-            raise ShapeError(
-                f"{function}: memory_limit must be at least {result + peak:,} bytes, of which the "
-                f"result takes {result:,}, got {limit:,}"
-            )
-        better = [entry for entry in tried if entry[1] < result + peak] or tried
+            return tuple((x, parts[x]) for x in sizes if parts[x] < sizes[x]), need
+        better = [entry for entry in tried if entry[1] < need] or tried
         label = min(better)[2]
         parts[label] = -(-parts[label] // 2)
+
+
+def slice_count(sizes: Mapping[str, int], parts: Mapping[str, int]) -> int:
+    """Return how many slices parts make."""
+    return prod(-(-sizes[x] // parts[x]) for x in parts if sizes[x])

@@ -1,9 +1,7 @@
 """The order in which a network of tensors is contracted, pair by pair.
 
 Up to ``EXACT`` tensors all orders are compared, outer products included, so that none is better.
-Beyond that cotengra searches where it is installed, or opt_einsum; without either a greedy rule
-decides. The searches are seeded; that of a network beyond a gigaflop is longer, and its path may
-differ from process to process.
+Beyond that greedy orders are annealed.
 
 Flops are counted as opt_einsum does: two for each multiply-add, one for each product without a sum.
 """
@@ -12,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from importlib.util import find_spec
 from math import inf, prod
+from random import Random
 from typing import Any, Literal
 
 from trnsci.core.hardware import BANK, CORES, TILE
+from trntensor._annealing import Network, Price, annealed, linear_path, tree_of, trees_of
 from trntensor._pairs import groups_of, result_labels
 
 __all__ = [
@@ -24,9 +23,12 @@ __all__ = [
     "Minimize",
     "Path",
     "find_path",
+    "find_paths",
+    "gemm_ns",
     "greedy_path",
     "pair_flops",
     "pair_ns",
+    "reordered",
     "steps_of",
 ]
 
@@ -36,9 +38,7 @@ Path = tuple[tuple[int, int], ...]
 Minimize = Literal["flops", "time", "size"]
 
 EXACT = 8
-_TRIALS, _RESTARTS = 64, 2
-_MANY_FLOPS = 1e9
-"""A contraction that takes seconds is worth seconds of search."""
+_KEPT = 4
 _CORE = CORES["gen2"]
 
 
@@ -49,7 +49,7 @@ def find_path(
     minimize: Minimize = "flops",
     itemsize: int = 4,
 ) -> tuple[Path, str]:
-    """Return a path and who found it.
+    """Return the best path that was found, and how.
 
     Args:
         inputs: The indices of each tensor, none of them twice or needed by nobody else.
@@ -59,10 +59,22 @@ def find_path(
             bytes, tiles of 128 and what stays in SBUF; or ``"size"``, the largest intermediate.
         itemsize: Bytes of one element.
     """
+    paths, found = find_paths(inputs, output, sizes, minimize, itemsize)
+    return paths[0], found
+
+
+def find_paths(
+    inputs: Sequence[str],
+    output: str,
+    sizes: Mapping[str, int],
+    minimize: Minimize = "flops",
+    itemsize: int = 4,
+) -> tuple[tuple[Path, ...], str]:
+    """Return a few good paths, the best first, and how they were found."""
     if len(inputs) == 1:
-        return (), "nothing to order"
+        return ((),), "nothing to order"
     if len(inputs) == 2:
-        return ((0, 1),), "nothing to order"
+        return (((0, 1),),), "nothing to order"
     return _found(tuple(inputs), output, tuple(sizes.items()), minimize, itemsize)
 
 
@@ -73,18 +85,50 @@ def _found(
     extents: tuple[tuple[str, int], ...],
     minimize: Minimize,
     itemsize: int,
-) -> tuple[Path, str]:
-    """Return the path of three or more tensors; plans that differ in other things share it."""
+) -> tuple[tuple[Path, ...], str]:
+    """Return paths of three or more tensors; plans that differ in other things share them."""
     sizes = {label: max(size, 1) for label, size in extents}
     if len(inputs) <= EXACT:
-        return _best_path(inputs, output, sizes, minimize, itemsize), "all orders compared"
-    if find_spec("cotengra") is not None:
-        return _cotengra_path(
-            inputs, output, sizes, minimize
-        ), "cotengra, random greedy, reconfigured"
-    if find_spec("opt_einsum") is not None:
-        return _opt_einsum_path(inputs, output, sizes, minimize), "opt_einsum, random greedy"
-    return greedy_path(inputs, output, sizes), "greedy"
+        best = _best_path(inputs, output, sizes, minimize, itemsize)
+        return (best,), "all orders compared"
+    network = Network(inputs, output, sizes)
+    found = trees_of(network, _mask_price(network, minimize, itemsize))
+    paths = dict.fromkeys(linear_path(network, tree) for _, tree in found[: 2 * _KEPT])
+    return tuple(paths)[:_KEPT], f"the best of {len(found)} annealed orders"
+
+
+def reordered(
+    inputs: Sequence[str],
+    output: str,
+    sizes: Mapping[str, int],
+    path: Path,
+    minimize: Minimize,
+    itemsize: int,
+    seed: int,
+) -> Path:
+    """Return a path that is as good as another one or better for the sizes that are given."""
+    if len(inputs) <= EXACT:
+        return find_path(inputs, output, sizes, minimize, itemsize)[0]
+    network = Network(inputs, output, {label: max(size, 1) for label, size in sizes.items()})
+    price = _mask_price(network, minimize, itemsize)
+    return linear_path(network, annealed(tree_of(network, path), price, Random(seed)))
+
+
+def _mask_price(network: Network, minimize: Minimize, itemsize: int) -> Price:
+    """Return what annealing counts; for ``"size"`` the sum of all results, led by the largest."""
+    if minimize == "flops":
+        return network.flops
+    volume = network.volume
+    if minimize == "size":
+        return lambda a, b, out: volume(out)
+
+    @cache
+    def time(a: int, b: int, out: int) -> float:
+        shared = a & b
+        batch, depth = volume(shared & out), volume(shared & ~out)
+        return gemm_ns(batch, volume(a & ~b), volume(b & ~a), depth, itemsize, 0)
+
+    return time
 
 
 def steps_of(
@@ -123,8 +167,13 @@ def pair_ns(a: str, b: str, out: str, sizes: Mapping[str, int], itemsize: int, s
 
     Of the bytes of operands and result those that stay in SBUF do not travel.
     """
-    groups = groups_of(a, b, out, sizes)
-    batch, rows, columns, depth = groups.extents(sizes)
+    return gemm_ns(*groups_of(a, b, out, sizes).extents(sizes), itemsize, stays)
+
+
+def gemm_ns(
+    batch: float, rows: float, columns: float, depth: float, itemsize: int, stays: int
+) -> float:
+    """Return the time of a batch of products of matrices on a NeuronCore."""
     passes = 4 if itemsize == 4 else 1
     cycles = min(
         _tiles(m) * _tiles(depth) * (passes * n + _CORE.product_cycles * -(-n // BANK))
@@ -134,7 +183,7 @@ def pair_ns(a: str, b: str, out: str, sizes: Mapping[str, int], itemsize: int, s
     return max(batch * cycles / _CORE.tensor_ghz, volume / _CORE.dma_bytes_per_ns)
 
 
-def _tiles(extent: int) -> int:
+def _tiles(extent: float) -> float:
     return -(-extent // TILE)
 
 
@@ -242,53 +291,3 @@ def _prices(
         return float(pair_flops(a, b, out, sizes)), time
 
     return price
-
-
-# -- searches of others ----------------------------------------------------------------------------
-
-
-def _cotengra_path(
-    inputs: Sequence[str], output: str, sizes: Mapping[str, int], minimize: Minimize
-) -> Path:
-    import cotengra
-
-    goal = {"flops": "flops", "size": "size", "time": "combo"}[minimize]
-    network = [tuple(term) for term in inputs], tuple(output), dict(sizes)
-
-    def trees(restarts: int, trials: int) -> list[Any]:
-        found = []
-        for seed in range(restarts):
-            search = cotengra.RandomGreedyOptimizer(max_repeats=trials, seed=seed, parallel=False)
-            tree = search.search(*network)
-            found.append(tree.subtree_reconfigure(subtree_size=8, minimize=goal, seed=seed))
-        return found
-
-    found = trees(_RESTARTS, _TRIALS)
-    if min(tree.contraction_cost() for tree in found) > _MANY_FLOPS:
-        found += trees(4 * _RESTARTS, _TRIALS // 4)
-        search = cotengra.HyperOptimizer(
-            methods=("random-greedy",),
-            minimize=goal,
-            max_repeats=_TRIALS,
-            parallel=False,
-            optlib="random",
-            optlib_opts={"seed": 0},
-            reconf_opts={"subtree_size": 4, "maxiter": 128},
-        )
-        tree = search.search(*network)
-        found.append(tree.subtree_reconfigure(subtree_size=8, minimize=goal, seed=0))
-    best = min(found, key=lambda tree: tree.get_score(goal))
-    return tuple((min(pair), max(pair)) for pair in best.get_path())
-
-
-def _opt_einsum_path(
-    inputs: Sequence[str], output: str, sizes: Mapping[str, int], minimize: Minimize
-) -> Path:
-    import opt_einsum
-
-    search = opt_einsum.RandomGreedy(
-        max_repeats=2 * _TRIALS, minimize="size" if minimize == "size" else "flops"
-    )
-    sets = [frozenset(term) for term in inputs]
-    found = search(sets, frozenset(output), dict(sizes))
-    return tuple((min(pair), max(pair)) for pair in found)

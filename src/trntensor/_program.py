@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
+from math import prod
 from typing import Any
 
 from torch import Tensor
 
-from trntensor._memory import Slices, find_slices, flops_of, peak_bytes
+from trnsci.core.errors import FlagError
+from trntensor._limits import fitted
+from trntensor._memory import Slices, flops_of, peak_bytes
 from trntensor._pairs import Unary, pair_call, unary_call, unary_of
 from trntensor._paths import Minimize, Path, find_path, steps_of
-from trntensor._subscripts import Equation, sizes_of
+from trntensor._subscripts import Equation, pointed, sizes_of
 
-__all__ = ["Program", "make_program"]
+__all__ = ["PathOptimizer", "Program", "make_program"]
 
 Call = Callable[..., Tensor]
+PathOptimizer = Callable[[Sequence[frozenset[str]], frozenset[str], Mapping[str, int]], Any]
+"""What finds a path of its own, as the optimizers of opt_einsum and cotengra do."""
 Contract = Callable[[Tensor, Tensor, str, str, str], Tensor]
 
 
@@ -73,7 +78,7 @@ class Program:
     @property
     def slice_count(self) -> int:
         """How many slices there are."""
-        return len(list(self.ranges()))
+        return prod(-(-self.sizes[label] // part) for label, part in self.slices)
 
     @cached_property
     def flops(self) -> int:
@@ -223,7 +228,7 @@ def make_program(
     itemsize: int,
     minimize: Minimize = "flops",
     memory_limit: int | None = None,
-    path: Path | None = None,
+    path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
 ) -> Program:
     """Return the program of a contraction.
 
@@ -234,10 +239,11 @@ def make_program(
         itemsize: Bytes of an element.
         minimize: What the path is chosen by.
         memory_limit: Bytes that may be allocated at a time; None for any number.
-        path: A path that the caller has chosen.
+        path: A path that the caller has chosen, or who finds one.
 
     Raises:
         ShapeError: The shapes do not fit, or the limit cannot be held.
+        FlagError: The path is none of these operands.
     """
     sizes = sizes_of(function, equation, shapes)
     present = [
@@ -249,13 +255,42 @@ def make_program(
         others = set(equation.output).union(*(p for at, p in enumerate(present) if at != number))
         unaries.append(unary_of(term, shape, "".join(others), sizes))
     kept = [unary.kept for unary in unaries]
-    searched = "given"
-    if path is None:
-        path, searched = find_path(kept, equation.output, sizes, minimize, itemsize)
+    chosen, searched = None, "given"
+    if path is not None:
+        chosen = _chosen(function, path, kept, equation, sizes)
     slices: Slices = ()
     if memory_limit is not None:
-        steps = steps_of(kept, equation.output, path, sizes)
-        slices = find_slices(
-            function, unaries, steps, equation.output, sizes, itemsize, memory_limit
+        given = () if chosen is None else (chosen,)
+        chosen, slices, searched = fitted(
+            function, unaries, equation.output, sizes, itemsize, minimize, memory_limit, given
         )
-    return Program(equation, shapes, sizes, itemsize, tuple(unaries), path, slices, searched)
+    elif chosen is None:
+        chosen, searched = find_path(kept, equation.output, sizes, minimize, itemsize)
+    return Program(equation, shapes, sizes, itemsize, tuple(unaries), chosen, slices, searched)
+
+
+def _chosen(
+    function: str,
+    path: Sequence[tuple[int, int]] | PathOptimizer,
+    kept: Sequence[str],
+    equation: Equation,
+    sizes: Mapping[str, int],
+) -> Path:
+    """Return the path of a caller, checked."""
+    if callable(path):
+        found = path([frozenset(term) for term in kept], frozenset(equation.output), dict(sizes))
+    else:
+        found = path
+    pairs = tuple(tuple(sorted(int(at) for at in pair)) for pair in found)
+    left = range(len(kept), 1, -1)
+    fits = len(pairs) == len(left) and all(
+        len(pair) == 2 and 0 <= pair[0] < pair[1] < count
+        for pair, count in zip(pairs, left, strict=True)
+    )
+    if not fits:
+        message = (
+            f"{function}: path must have {len(left)} pairs of different positions in what is left "
+            f"of {len(kept)} operands, got {list(pairs)}"
+        )
+        raise FlagError(pointed(message, equation.text))
+    return tuple((pair[0], pair[1]) for pair in pairs)

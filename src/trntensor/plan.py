@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from threading import Lock
 from typing import Any
 
 import torch
@@ -24,8 +21,9 @@ from trntensor._dispatch import contracted, lowered, moved
 from trntensor._library import LIBRARY
 from trntensor._pairs import Groups, groups_of
 from trntensor._paths import Minimize, Path, greedy_path, pair_flops
+from trntensor._plan_cache import PlanCache
 from trntensor._precision import Precision, checked_precision, with_precision
-from trntensor._program import Program, make_program
+from trntensor._program import PathOptimizer, Program, make_program
 from trntensor._subscripts import Equation, parse, sizes_of
 
 __all__ = [
@@ -129,8 +127,8 @@ class ContractionPlan(Plan):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Store what the plan was made of: functions cannot be stored."""
-        options = self.precision, self.memory_limit, self.minimize
-        return _remade, (self.subscripts, self.shapes, self.dtype, *options)
+        options = self.precision, self.memory_limit, self.minimize, self.contraction_path
+        return _remade, (self.subscripts, self.shapes, self.dtype, options, self.program.searched)
 
     @cached_property
     def run(self) -> Any:
@@ -240,63 +238,20 @@ def _remade(
     text: str,
     shapes: tuple[tuple[int, ...], ...],
     dtype: torch.dtype,
-    precision: Precision,
-    memory_limit: int | None,
-    minimize: Minimize,
+    options: tuple[Precision, int | None, Minimize, Path],
+    searched: str,
 ) -> ContractionPlan:
     """Return a plan that was stored; what is made of the same numbers is the same plan."""
     tensors = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
-    return make_plan("plan_contraction", text, tensors, precision, memory_limit, minimize)
+    plan = make_plan("plan_contraction", text, tensors, *options)
+    plan.program.searched = searched
+    return plan
 
 
 # -- making and keeping ----------------------------------------------------------------------------
 
 
-class PlanCache:
-    """Plans by what they were made for; the one that was not used for longest goes first."""
-
-    def __init__(self, most: int) -> None:
-        self._plans: OrderedDict[Hashable, ContractionPlan] = OrderedDict()
-        self._lock = Lock()
-        self.most = most
-        self.hits = self.misses = 0
-
-    def get(self, key: Hashable) -> ContractionPlan | None:
-        """Return a plan, or None."""
-        plan = self._plans.get(key)
-        if plan is not None:
-            self.hits += 1
-            if len(self._plans) > self.most // 2:  # before that none is about to go
-                with suppress(KeyError):  # another thread may have dropped it meanwhile
-                    self._plans.move_to_end(key)
-        return plan
-
-    def keep(self, key: Hashable, plan: ContractionPlan) -> ContractionPlan:
-        """Return the plan that is kept under a key from now on."""
-        with self._lock:
-            self.misses += 1
-            plan = self._plans.setdefault(key, plan)
-            while len(self._plans) > self.most:
-                self._plans.popitem(last=False)
-        return plan
-
-    def clear(self) -> None:
-        """Forget all plans."""
-        with self._lock:
-            self._plans.clear()
-            self.hits = self.misses = 0
-
-    def info(self) -> dict[str, int]:
-        """Return what is kept, and how often it was of use."""
-        return {
-            "size": len(self._plans),
-            "hits": self.hits,
-            "misses": self.misses,
-            "max_size": self.most,
-        }
-
-
-PLANS = PlanCache(_MOST_PLANS)
+PLANS: PlanCache[ContractionPlan] = PlanCache(_MOST_PLANS)
 
 
 def plan_contraction(
@@ -305,6 +260,7 @@ def plan_contraction(
     precision: Precision = "fast",
     memory_limit: int | None = None,
     minimize: Minimize = "flops",
+    path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
 ) -> ContractionPlan:
     """Return the plan of ``einsum(subscripts, *operands)``; the same call returns the same plan.
 
@@ -316,6 +272,8 @@ def plan_contraction(
             what is larger is computed in slices.
         minimize: What the path is chosen by: ``"flops"``; ``"time"`` on a NeuronCore, which knows
             bytes, tiles of 128 and what stays in SBUF; or ``"size"`` of the largest intermediate.
+        path: Instead of a search, the path: pairs of positions in the list of what is left, results
+            at its end; or an optimizer of opt_einsum or cotengra, ``path(inputs, output, sizes)``.
 
     Raises:
         ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``; or the limit cannot be held.
@@ -328,6 +286,9 @@ def plan_contraction(
     function = "plan_contraction"
     text, tensors = read_arguments(function, subscripts, operands)
     key = plan_key(text, tensors, precision, memory_limit, minimize)
+    if path is not None:
+        check_operands(function, text, tensors)
+        return make_plan(function, text, tensors, precision, memory_limit, minimize, path)
     found = PLANS.get(key)
     if found is not None:
         return found
@@ -350,6 +311,7 @@ def make_plan(
     precision: Precision,
     memory_limit: int | None,
     minimize: Minimize,
+    path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
 ) -> ContractionPlan:
     """Return a new plan for operands that were checked."""
     checked_precision(function, precision)
@@ -360,7 +322,7 @@ def make_plan(
     equation = parse(function, text, tuple(x.ndim for x in tensors))
     shapes = tuple(tuple(x.shape) for x in tensors)
     itemsize = tensors[0].element_size()
-    program = make_program(function, equation, shapes, itemsize, minimize, memory_limit)
+    program = make_program(function, equation, shapes, itemsize, minimize, memory_limit, path)
     inputs, output = equation.inputs, equation.output
     batch = contraction = ""
     strategy, turned = "path", (False, False)

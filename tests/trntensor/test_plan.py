@@ -6,7 +6,6 @@ import pickle
 import threading
 import weakref
 
-import numpy as np
 import opt_einsum
 import pytest
 import torch
@@ -17,125 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import trntensor
 from trnsci.core.testing import random_tensor
 from trntensor import estimate_flops, plan_contraction
-from trntensor._paths import EXACT, find_path, greedy_path, pair_flops, steps_of
 
-
-def flops_of(inputs, output, path, sizes):
-    labels, total = list(inputs), 0
-    for i, j, out in steps_of(inputs, output, path):
-        total += pair_flops(labels[i], labels[j], out, sizes)
-        labels.append(out)
-    return total
-
-
-def network(count, seed, low=2, high=6):
-    """Return a random connected network: inputs, output and sizes."""
-    rng = np.random.default_rng(seed)
-    letters = [opt_einsum.get_symbol(at) for at in range(4 * count)]
-    terms = [[] for _ in range(count)]
-    used = 0
-    for at in range(1, count):  # a tree, and as many edges again
-        for other in {int(rng.integers(at)), int(rng.integers(count))} - {at}:
-            terms[at].append(letters[used])
-            terms[other].append(letters[used])
-            used += 1
-    output = letters[used : used + 2]
-    for label in output:
-        terms[int(rng.integers(count))].append(label)
-    sizes = {label: int(rng.integers(low, high + 1)) for label in letters[: used + 2]}
-    return ["".join(term) for term in terms], "".join(output), sizes
-
-
-# -- paths -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [3, 4, 5, 6, 7, EXACT])
-@pytest.mark.parametrize("seed", range(3))
-def test_no_path_of_few_operands_has_fewer_flops(count, seed):
-    inputs, output, sizes = network(count, seed)
-    path, _ = find_path(inputs, output, sizes)
-    sets = [frozenset(term) for term in inputs]
-    best = opt_einsum.paths.optimal(sets, frozenset(output), sizes)
-    assert flops_of(inputs, output, path, sizes) <= flops_of(inputs, output, best, sizes)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize(("degree", "largest"), [(3, 4), (4, 3)])
-def test_paths_of_large_networks_are_about_those_of_cotengra(degree, largest, seed):
-    cotengra = pytest.importorskip("cotengra")
-    terms, output, _, sizes = cotengra.utils.rand_equation(
-        40, degree, n_out=2, d_min=2, d_max=largest, seed=seed
-    )
-    inputs, output = ["".join(term) for term in terms], "".join(output)
-    path, found = find_path(inputs, output, sizes)
-    assert "cotengra" in found
-    theirs = cotengra.array_contract_tree(terms, tuple(output), sizes, optimize="auto")
-    want = flops_of(inputs, output, theirs.get_path(), sizes)
-    assert flops_of(inputs, output, path, sizes) <= 1.1 * want
-    assert find_path(inputs, output, sizes)[0] == path
-
-
-def test_a_network_with_more_indices_than_letters():
-    inputs, output, sizes = network(30, 1, 2, 2)
-    assert len(sizes) > 52
-    tensors = [
-        random_tensor(*(sizes[x] for x in term), dtype=torch.float64, seed=at)
-        for at, term in enumerate(inputs)
-    ]
-    text = f"{','.join(inputs)}->{output}"
-    want = opt_einsum.contract(text, *tensors, optimize="greedy")
-    got = trntensor.einsum(text, *tensors)
-    assert torch.allclose(got, want, rtol=1e-10, atol=1e-10 * float(want.abs().max()))
-    free = plan_contraction(text, *tensors)
-    limit = max(2 * got.numel() * 8 + 512, free.peak_bytes // 2)
-    plan = plan_contraction(text, *tensors, memory_limit=limit)
-    assert plan.slices
-    with Allocated(*tensors) as counted:
-        sliced = plan.execute(*tensors)
-    assert counted.peak <= limit
-    assert torch.allclose(sliced, want, rtol=1e-10, atol=1e-10 * float(want.abs().max()))
-
-
-@pytest.mark.parametrize("missing", [("cotengra",), ("cotengra", "opt_einsum")])
-def test_without_others_there_is_still_a_path(monkeypatch, missing):
-    from trntensor import _paths
-
-    inputs, output, sizes = network(12, 0)
-    _paths._found.cache_clear()
-    found = _paths.find_spec
-    monkeypatch.setattr(_paths, "find_spec", lambda name: None if name in missing else found(name))
-    path, who = find_path(inputs, output, sizes)
-    assert who.startswith("opt_einsum" if len(missing) == 1 else "greedy")
-    assert len(path) == 11
-    steps_of(inputs, output, path)
-    _paths._found.cache_clear()
-
-
-def test_the_greedy_helper_contracts_the_cheapest_pair():
-    sizes = {"i": 100, "j": 200, "k": 5, "l": 50, "m": 3}
-    assert greedy_path(["ij", "jk", "kl"], "il", sizes)[0] == (1, 2)
-    from trntensor.plan import _greedy_path_search
-
-    assert _greedy_path_search(["ij", "jk", "kl", "lm"], "im", sizes)[0] == (2, 3)
-
-
-def test_a_chain_is_contracted_in_the_better_order():
-    a, b, c = torch.ones(100, 200), torch.ones(200, 5), torch.ones(5, 50)
-    plan = plan_contraction("ij,jk,kl->il", a, b, c)
-    assert plan.estimated_flops == 100 * 200 * 5 + 100 * 5 * 50
-    assert estimate_flops("ij,jk,kl->il", a, b, c) == 100 * 200 * 5 * 50
-
-
-def test_time_knows_tiles_and_size_knows_memory():
-    inputs, output, sizes = network(7, 4)
-    for minimize in ("time", "size"):
-        path, _ = find_path(inputs, output, sizes, minimize)
-        assert len(path) == 6
-    # Thin first: the intermediate (a, c) of 400 elements, not (b, d) of 10,000.
-    sizes = {"a": 20, "b": 100, "c": 20, "d": 100}
-    path, _ = find_path(["ab", "bc", "cd"], "ad", sizes, "size")
-    assert path[0] == (0, 1)
-
+from .networks import network
 
 # -- what a plan says ------------------------------------------------------------------------------
 
@@ -178,6 +60,13 @@ def test_a_plan_prints_steps_work_memory_and_backend():
     assert plan.cost.launches == 1
     assert plan.cost.flops == 2 * 162
     assert plan.cost.hbm_bytes == 4 * (4 * 3 + 3 * 5 + 5 * 6 + 4 * 6)  # and nothing in between
+
+
+def test_a_chain_is_contracted_in_the_better_order():
+    a, b, c = torch.ones(100, 200), torch.ones(200, 5), torch.ones(5, 50)
+    plan = plan_contraction("ij,jk,kl->il", a, b, c)
+    assert plan.estimated_flops == 100 * 200 * 5 + 100 * 5 * 50
+    assert estimate_flops("ij,jk,kl->il", a, b, c) == 100 * 200 * 5 * 50
 
 
 def test_a_plan_executes_what_it_was_made_for():
@@ -341,3 +230,24 @@ def test_slices_have_gradients_and_go_through_vmap():
     got = torch.func.vmap(function, (0, None))(many, b)
     want = torch.linalg.matrix_power(many @ b, 2).diagonal(0, 1, 2).sum(1)
     assert torch.allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_a_network_with_more_indices_than_letters():
+    inputs, output, sizes = network(30, 1, 2, 2)
+    assert len(sizes) > 52
+    tensors = [
+        random_tensor(*(sizes[x] for x in term), dtype=torch.float64, seed=at)
+        for at, term in enumerate(inputs)
+    ]
+    text = f"{','.join(inputs)}->{output}"
+    want = opt_einsum.contract(text, *tensors, optimize="greedy")
+    got = trntensor.einsum(text, *tensors)
+    assert torch.allclose(got, want, rtol=1e-10, atol=1e-10 * float(want.abs().max()))
+    free = plan_contraction(text, *tensors)
+    limit = max(2 * got.numel() * 8 + 512, free.peak_bytes // 2)
+    plan = plan_contraction(text, *tensors, memory_limit=limit)
+    assert plan.slices
+    with Allocated(*tensors) as counted:
+        sliced = plan.execute(*tensors)
+    assert counted.peak <= limit
+    assert torch.allclose(sliced, want, rtol=1e-10, atol=1e-10 * float(want.abs().max()))

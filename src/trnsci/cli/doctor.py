@@ -18,7 +18,7 @@ __all__ = ["Diagnosis", "diagnoses", "doctor"]
 _EXTRAS = {
     "numba": ("fast", "compiled loops in nkisim and trnrand"),
     "matplotlib": ("plot", "pictures of plans, patterns and convergence"),
-    "cotengra": ("path", "plans of contractions with many operands, and slicing"),
+    "cotengra": ("path", "optimizers for plan_contraction(path=...)"),
     "pyamg": ("amg", "algebraic multigrid as a preconditioner"),
     "pyscf": ("pyscf", "molecules for the DF-MP2 examples"),
 }

@@ -41,6 +41,7 @@ __all__ = [
     "finite_below",
     "in_full_precision",
     "not_positive_definite",
+    "on_host",
     "restored",
     "right_side",
     "singular",
@@ -200,9 +201,21 @@ def checked_values(value: Tensor) -> bool:
         return True
     # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
     plain = value.detach() if value.requires_grad else value
-    if plain.is_cuda and plain.numel() <= _CARRIED:
-        plain = plain.cpu()  # one copy that waits, and no launch before it
+    plain = on_host(plain)
     return isfinite(abs(plain.sum().item())) or bool(torch.isfinite(plain).all())
+
+
+def on_host(value: Tensor) -> Tensor:
+    """Return a few numbers of a CUDA device on the host; others stay where they are.
+
+    One copy to memory that the device can write, and one wait: there is no shorter way to look.
+    """
+    if not value.is_cuda or value.numel() > _CARRIED:
+        return value
+    copy = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+    copy.copy_(value, non_blocking=True)
+    torch.cuda.current_stream(value.device).synchronize()
+    return copy
 
 
 def finite(function: str, name: str, value: Tensor) -> None:

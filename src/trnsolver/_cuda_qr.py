@@ -3,7 +3,8 @@
 The matrix stays in shared memory, a column in each row, from the first reflection to the last
 column of Q. A reflection is found by every warp for itself, which spares a meeting of all, and
 each warp then turns columns of its own. Reflections are kept as the columns they came from, with
-two numbers each. Signs are LAPACK's: those of the diagonal of R are against those of the columns.
+two numbers each. Signs are LAPACK's, against those of the columns, or such that the diagonal of R
+is positive.
 
 ``REAL`` and ``LEAST`` are as in ``_cuda_jacobi``.
 """
@@ -26,7 +27,7 @@ __device__ REAL warp_largest(REAL x) {
 }
 
 extern "C" __global__ void householder_qr(
-    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n) {
+    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n, int positive) {
     extern __shared__ double memory[];
     int least = m < n ? m : n, row = m | 1;   // an odd distance, so that no two lanes share a bank
     REAL* b = (REAL*)memory;                  // the columns of A, in a row each
@@ -87,9 +88,11 @@ extern "C" __global__ void householder_qr(
         __syncthreads();
     }
 
-    for (int i = warp; i < least; i += warps)
+    for (int i = warp; i < least; i += warps) {
+        REAL sign = positive && corner[i] < 0 ? -scale : scale;
         for (int j = lane; j < n; j += 32)
-            triangles[i * n + j] = i < j ? b[j * row + i] * scale : i == j ? corner[i] * scale : 0;
+            triangles[i * n + j] = i < j ? b[j * row + i] * sign : i == j ? corner[i] * sign : 0;
+    }
     __syncthreads();
 
     // Column j of Q begins where its reflection meets the unit vector; those before it follow.
@@ -111,7 +114,8 @@ extern "C" __global__ void householder_qr(
         __syncthreads();
     }
     for (int i = warp; i < m; i += warps)
-        for (int j = lane; j < least; j += 32) lefts[i * least + j] = b[j * row + i];
+        for (int j = lane; j < least; j += 32)
+            lefts[i * least + j] = positive && corner[j] < 0 ? -b[j * row + i] : b[j * row + i];
 }
 """
 )

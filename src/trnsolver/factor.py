@@ -33,6 +33,7 @@ from trnsolver._arguments import (
     square_matrix,
     unchecked,
 )
+from trnsolver._batched_qr import batched_qr
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
 
 __all__ = [
@@ -51,7 +52,7 @@ __all__ = [
 
 
 _FEW = 1 << 14
-"""Real numbers of a matrix whose reflections take a CPU less time than seven small products."""
+"""Real numbers of a matrix whose reflections take less time than seven small products."""
 
 
 _NEARLY = 0.5
@@ -151,8 +152,8 @@ def cholqr2(A: Tensor) -> QRFactors:
 
     R has a positive diagonal. Q is orthonormal to rounding while the condition number of A is below
     about ``eps ** -0.5``: 3e3 in float32, 6e7 in float64. Tall matrices on a GPU are many times
-    faster than with ``qr``. Of few columns on a CPU, where products gain nothing, reflections make
-    the same factors.
+    faster than with ``qr``. Of few numbers, where products gain nothing, reflections make the same
+    factors.
 
     Args:
         A: Matrices (m, n) with m >= n.
@@ -170,8 +171,11 @@ def cholqr2(A: Tensor) -> QRFactors:
     if kernels_wanted():
         return QRFactors(*_restored(run_qr(work), A))
     few = work.ndim == 2 and 0 < work.numel() <= _FEW and not work.is_complex()
-    if few and work.is_cpu and untracked(work):
-        return QRFactors(*_restored(_reflected(work), A))
+    if few and untracked(work):
+        reflected = _reflected(work) if work.is_cpu else batched_qr(work, positive=True)
+        if reflected is not None:
+            _independent(reflected[1])
+            return QRFactors(*_restored(reflected, A))
     try:
         once, first = _cholqr(work)
         q, second = _cholqr(once)
@@ -273,21 +277,21 @@ def _cholqr(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _reflected(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what two Cholesky factorizations of Gram matrices would, by Householder reflections.
-
-    A matrix whose Gram matrix would not be positive definite in this precision is refused too.
-    """
+    """Return Q and R with a positive diagonal, by Householder reflections."""
     q, r = torch.linalg.qr(a)
-    diagonal = r.diagonal()
-    signs = diagonal.sign()
+    signs = r.diagonal().sign()
     q.mul_(signs)
     r.mul_(signs.unsqueeze(-1))
-    sizes = diagonal.tolist()
+    return q, r
+
+
+def _independent(r: Tensor) -> None:
+    """Raise where a matrix with this R has a Gram matrix that is not definite to rounding."""
+    sizes = r.diagonal().tolist()
     least = min(sizes) ** 2 / max(sizes) ** 2 if sum(sizes) > 0 else 0.0  # NaN is not above 0
     if not least > torch.finfo(r.dtype).eps:
         reason = f"the squared diagonal of R falls to {least:.1g} of its largest"
         raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
-    return q, r
 
 
 def _cholesky_error(function: str, error: Exception) -> Exception:

@@ -21,6 +21,7 @@ from trnsolver._arguments import (
     finite,
     finite_below,
     in_full_precision,
+    on_host,
     restored,
     spectral_error,
     square_matrix,
@@ -136,7 +137,7 @@ def _inverse_roots(w: Tensor, a: Tensor) -> Tensor:
     rounding = _EPS[w.dtype] * w.shape[-1]
     if w.ndim == 1 and not unchecked(w):
         # Of one matrix the ends say it all: where a value is NaN, both are.
-        least, largest = w.aminmax()
+        least, largest = on_host(w).aminmax()
         low = least.item()
         if 0 < rounding * largest.item() <= low < inf:
             return w.rsqrt()

@@ -81,6 +81,19 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda x: tuple(trnsolver.qr(x)), wide)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (512, 16), (60, 60), (3000, 4)])
+def test_cholqr2_has_a_positive_diagonal_and_refuses_dependent_columns(shape, dtype):
+    a = normal(*shape, dtype=dtype)
+    q, r = trnsolver.cholqr2(a)
+    assert_factors(a, q, r)
+    assert (r.diagonal() > 0).all()
+    for bad in (torch.nan, 0.0):
+        a[:, -1] = bad
+        with pytest.raises(trnsolver.NotPositiveDefiniteError):
+            trnsolver.cholqr2(a)
+
+
 def test_what_does_not_fit_is_left_to_torch():
     assert batched_qr(normal(4, 400, 400)) is None
     assert batched_qr(normal(4, 4, 4).cpu()) is None

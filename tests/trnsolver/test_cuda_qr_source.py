@@ -18,7 +18,7 @@ pytestmark = [
 
 CALL = (
     "householder_qr((REAL*)arguments[0], (REAL*)arguments[1], (REAL*)arguments[2], "
-    "(long)arguments[3], (long)arguments[4])"
+    "(long)arguments[3], (long)arguments[4], (long)arguments[5])"
 )
 
 
@@ -29,13 +29,15 @@ def kernel(request, tmp_path_factory):
     return dtype, emulated_cuda.compiled(source_of(QR, dtype), CALL, folder)
 
 
-def qr(kernel, a):
+def qr(kernel, a, positive=0):
     dtype, made = kernel
     batch, m, n = a.shape
     least = min(m, n)
     a = np.ascontiguousarray(a, dtype=str(dtype).removeprefix("torch."))
     q, r = np.empty((batch, m, least), a.dtype), np.empty((batch, least, n), a.dtype)
-    emulated_cuda.launch(made, batch, threads_for(n), qr_bytes(m, n, dtype), a, q, r, m, n)
+    given = (a, q, r, m, n, positive)
+    threads = threads_for(n)
+    emulated_cuda.launch(made, batch, threads, qr_bytes(m, n, dtype, threads), *given)
     return a, q, r
 
 
@@ -62,6 +64,15 @@ def test_factors_have_the_signs_of_lapack(kernel, shape):
         close = 1e3 * np.finfo(a.dtype).eps * np.linalg.cond(a[k][:, : min(shape)])
         assert np.abs(q[k] - want.Q).max() <= close
         assert np.abs(r[k] - want.R).max() <= close * norm(a[k])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 5), (5, 7), (40, 33)])
+def test_the_diagonal_can_be_positive(kernel, shape):
+    rng = np.random.default_rng(shape)
+    a, q, r = qr(kernel, rng.standard_normal((2, *shape)), positive=1)
+    for k in range(2):
+        assert_factors(a[k], q[k], r[k])
+        assert (np.diagonal(r[k]) > 0).all()
 
 
 @pytest.mark.parametrize("name", ["zeros", "rank one", "graded", "kahan", "identity", "equal"])

@@ -9,12 +9,12 @@ refuses; "same" draws once for the whole batch, or from one position for each of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from trnsci.core.eager import transforms_off
 from trnsci.core.errors import DerivativeError
 
 if TYPE_CHECKING:
@@ -34,15 +34,6 @@ Draw = Callable[[Sequence[Any], tuple[int, ...]], Tensor]
 def is_transformed() -> bool:
     """Return whether the current call is part of a transform."""
     return _current_level() is not None
-
-
-def transforms_off() -> AbstractContextManager[Any]:
-    """Return a context in which tensors are made as if there were no transform."""
-    if not is_transformed():
-        return nullcontext()
-    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-
-    return temporarily_clear_interpreter_stack()
 
 
 def values_of(tensor: Tensor) -> Tensor:

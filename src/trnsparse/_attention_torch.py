@@ -10,6 +10,7 @@ nothing of the size of the whole matrix of scores exists.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -66,11 +67,14 @@ def attention(
         tops.append(torch.where(part.visible, logs, -torch.inf))
         order.append(index(bucket.rows, q))
     rows, (size, _) = queries.shape[0], found.sizes
-    out = _placed(outs, order, (rows, size, v.shape[-1]), 0.0, queries)
-    logs = _placed(tops, order, (rows, size, 1), -torch.inf, queries.to(_wide(q)))
+    # Where no block is seen the result still belongs to the graph of what it was asked of.
+    asked = [x.reshape(-1)[:0] for x in (q, k, v, bias) if x is not None]
+    out = _placed(outs, order, (rows, size, v.shape[-1]), 0.0, asked)
+    logs = _placed(tops, order, (rows, size, 1), -torch.inf, [x.to(_wide(q)) for x in asked])
+    whole = found.grid[0] * size  # said, because there may be no heads to tell it by
     return (
-        out.reshape(len(found.own), -1, v.shape[-1])[:, : found.lengths[0]],
-        logs.reshape(len(found.own), -1)[:, : found.lengths[0]],
+        out.reshape(len(found.own), whole, v.shape[-1])[:, : found.lengths[0]],
+        logs.reshape(len(found.own), whole)[:, : found.lengths[0]],
     )
 
 
@@ -121,9 +125,9 @@ def attention_backward(
             split = d_scores.reshape(*d_scores.shape[:2], bucket.blocks, -1).transpose(1, 2)
             d_bias = d_bias.index_add(0, places, split.reshape(-1, *found.sizes))
     return (
-        d_queries.reshape(len(found.own), -1, q.shape[-1])[:, : found.lengths[0]].to(q.dtype),
-        d_keys.reshape(k.shape[0], -1, k.shape[-1])[:, : found.lengths[1]].to(k.dtype),
-        d_values.reshape(v.shape[0], -1, v.shape[-1])[:, : found.lengths[1]].to(v.dtype),
+        _lengthwise(d_queries, q, found.grid[0]),
+        _lengthwise(d_keys, k, found.grid[1]),
+        _lengthwise(d_values, v, found.grid[1]),
         q.new_empty(0) if bias is None or d_bias is None else d_bias.to(bias.dtype),
     )
 
@@ -134,6 +138,13 @@ def cut(x: Tensor, size: int, count: int) -> Tensor:
     if rest:
         x = functional.pad(x, (0, 0, 0, rest))
     return x.reshape(x.shape[0] * count, size, x.shape[-1])
+
+
+def _lengthwise(blocks: Tensor, like: Tensor, count: int) -> Tensor:
+    """Return blocks as ``cut`` was given them."""
+    heads, length, width = like.shape
+    whole = blocks.reshape(heads, count * blocks.shape[1], width)
+    return whole[:, :length].to(like.dtype)
 
 
 def index(places: Places, like: Tensor) -> Tensor:
@@ -181,11 +192,15 @@ def _bias_places(bucket: Bucket, bias: Tensor, found: Pattern) -> Places:
 
 
 def _placed(
-    parts: list[Tensor], order: list[Tensor], shape: tuple[int, ...], empty: float, like: Tensor
+    parts: list[Tensor],
+    order: list[Tensor],
+    shape: tuple[int, ...],
+    empty: float,
+    asked: list[Tensor],
 ) -> Tensor:
     """Return rows of blocks in their places, ``empty`` where there is none."""
     if not parts:
-        return like.new_full(shape, empty)
+        return torch.cat([*asked, asked[0].new_full((prod(shape),), empty)]).reshape(shape)
     whole = torch.cat(parts)
     missing = shape[0] - whole.shape[0]
     if missing:

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
+from trnsci.core.eager import transforms_off
 from trnsci.core.errors import ShapeError
 
 __all__ = [
@@ -125,7 +127,17 @@ def evaluated(
     sizes: Pair,
     device: torch.device | str = "cpu",
 ) -> Array:
-    """Return what a function of indices on a device shows in each block of some lists."""
+    """Return what a function of indices on a device shows in each block of some lists.
+
+    A mask is a constant to whoever differentiates or maps the function that makes it.
+    """
+    with _disable_current_modes(), transforms_off(), torch.no_grad():
+        return _evaluated(mask_mod, lists, sizes, device)
+
+
+def _evaluated(
+    mask_mod: Callable[..., Tensor], lists: Lists, sizes: Pair, device: torch.device | str
+) -> Array:
     pattern, row = np.divmod(lists.rows, lists.grid[0])
     batch, head = np.divmod(pattern, lists.leading[1])
     places = [torch.from_numpy(x).to(device) for x in (batch, head, row, lists.columns)]

@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import matrix
+from trnsci.core.arguments import floating, matrix, tensor
 from trnsci.core.arrays import array_of
 from trnsci.core.eager import unwatched
 from trnsci.core.errors import FlagError
 from trnsparse._index import expanded
 from trnsparse._patterns import Pattern
 
-__all__ = ["check_threshold", "no_zeros", "nonzero_blocks", "nonzero_entries"]
+__all__ = ["above", "check_threshold", "no_zeros", "nonzero_blocks", "nonzero_entries"]
 
 
 def check_threshold(function: str, threshold: float) -> None:
@@ -24,8 +24,7 @@ def check_threshold(function: str, threshold: float) -> None:
 
 def nonzero_entries(function: str, dense: Tensor, threshold: float) -> tuple[Tensor, Pattern]:
     """Return the entries of a matrix whose magnitude is above a threshold, and where they are."""
-    matrix(function, "the matrix", dense, batches=False)
-    check_threshold(function, threshold)
+    _check(function, dense, threshold)
     rows, columns = dense.shape
     flat = _places(_kept(dense.detach(), threshold))
     starts = torch.arange(rows + 1, dtype=torch.int64, device=dense.device) * columns
@@ -40,8 +39,7 @@ def nonzero_blocks(
     function: str, dense: Tensor, size: int, threshold: float
 ) -> tuple[Tensor, Pattern]:
     """Return the blocks of a matrix with an entry above a threshold, and where they are."""
-    matrix(function, "the matrix", dense, batches=False)
-    check_threshold(function, threshold)
+    _check(function, dense, threshold)
     grid = (-(-dense.shape[0] // size), -(-dense.shape[1] // size))
     padded = torch.nn.functional.pad(
         dense, (0, grid[1] * size - dense.shape[1], 0, grid[0] * size - dense.shape[0])
@@ -61,8 +59,20 @@ def no_zeros(values: Tensor) -> bool:
     return bool((values.detach() != 0).all())
 
 
+def above(magnitudes: Tensor, threshold: float) -> Tensor:
+    """Return what is above a threshold; what is no number is not below it."""
+    return (magnitudes <= threshold).logical_not()
+
+
 def _kept(dense: Tensor, threshold: float) -> Tensor:
-    return dense.ne(0) if threshold == 0 else dense.abs() > threshold
+    return dense.ne(0) if threshold == 0 else above(dense.abs(), threshold)
+
+
+def _check(function: str, dense: Tensor, threshold: float) -> None:
+    tensor(function, "the matrix", dense)
+    matrix(function, "the matrix", dense, batches=False)
+    floating(function, "the matrix", dense)
+    check_threshold(function, threshold)
 
 
 def _places(mask: Tensor) -> Tensor:

@@ -70,7 +70,7 @@ def conjugate_gradients(
     size = norms(b)
     # A column without a right-hand side counts as solved.
     scale = torch.where(size < _TINY_NORM, torch.inf, size)
-    if not bool((size >= _TINY_NORM).any()):
+    if bool((size < _TINY_NORM).all()):  # which a norm that is no number is not
         return finished(x, 0, 0.0, max(tol, 0.0), "converged", [0.0], 0)
     matvecs = int(started)
     r = b - A(x) if started else b.clone()
@@ -193,7 +193,7 @@ def minimal_residuals(
     old, delta_bar, epsilon, phi = 0.0, 0.0, 0.0, beta
     cosine, sine = -1.0, 0.0
     w, w2 = torch.zeros_like(b), torch.zeros_like(b)
-    iterations = 0
+    iterations, squares, smallest = 0, 0.0, 4 * torch.finfo(b.dtype).eps
     for iterations in range(1, max_iter + 1):
         v = y / beta
         y = A(v)
@@ -212,6 +212,12 @@ def minimal_residuals(
         previous, delta = epsilon, cosine * delta_bar + sine * alpha
         gamma_bar = sine * delta_bar - cosine * alpha
         epsilon, delta_bar = sine * beta, -cosine * beta
+        # A maps the residual to nothing: of a singular system this is the best x there is.
+        squares += alpha**2 + beta**2 + old**2
+        if (gamma_bar**2 + delta_bar**2) ** 0.5 <= smallest * squares**0.5:
+            residuals.append(residuals[-1])
+            reason = "stagnated"
+            break
         gamma = max((gamma_bar**2 + beta**2) ** 0.5, torch.finfo(torch.float64).tiny)
         cosine, sine = gamma_bar / gamma, beta / gamma
         step, phi = cosine * phi, sine * phi

@@ -67,6 +67,7 @@ def cg(
         1
     """
     apply, limit = operator_of("cg", A, b), _limit("cg", "max_iter", max_iter)
+    tol = _tolerance("cg", tol)
     with torch.no_grad():
         x = start("cg", b, x0)
         if M is None and isinstance(A, BSRMatrix) and LIBRARY.kernels_wanted():
@@ -94,6 +95,7 @@ def minres(
     if isinstance(b, Tensor) and b.ndim == 2:
         raise OperandError(f"minres: b must be a vector, got shape {tuple(b.shape)}")
     apply, limit = operator_of("minres", A, b), _limit("minres", "max_iter", max_iter)
+    tol = _tolerance("minres", tol)
     with torch.no_grad():
         x = start("minres", b, x0)
         inverse = preconditioner_of("minres", M)
@@ -209,6 +211,7 @@ def power_iteration(
         ``(value, vector, iterations)`` with ``info``, whose residuals are the changes.
     """
     limit = _limit("power_iteration", "max_iter", max_iter)
+    tol = _tolerance("power_iteration", tol)
     if v0 is None:
         if not isinstance(A, (SparseMatrix, Tensor)):
             raise FlagError("power_iteration: v0 must be given where A is a function")
@@ -216,7 +219,10 @@ def power_iteration(
         v0 = torch.randn(A.shape[0], generator=seeded, dtype=torch.float64).to(A.device, A.dtype)
     apply = operator_of("power_iteration", A, v0)
     with torch.no_grad():
-        v = v0.detach() / norms(v0.detach()).to(v0.real.dtype)
+        length = norms(v0.detach())
+        if v0.numel() and not bool(length > 0):
+            raise OperandError(f"power_iteration: v0 must have a length, got {float(length)}")
+        v = v0.detach() / length.to(v0.real.dtype)
         value, changes = 0.0, []
         for iteration in range(1, limit + 1):
             w = apply(v)
@@ -249,6 +255,12 @@ def _stepped(apply: Operator, b: Tensor, x: Tensor, steps: int) -> Solution:
     finite = residual == residual and residual != inf
     reason = "limit" if finite else "diverged"
     return finished(x, steps, residual, -1.0, reason, [residual], steps + 1)  # type: ignore[arg-type]
+
+
+def _tolerance(function: str, tol: float) -> float:
+    if not tol >= 0:
+        raise FlagError(f"{function}: tol must be at least 0, got {tol}")
+    return tol
 
 
 def _limit(function: str, name: str, value: int) -> int:

@@ -216,3 +216,32 @@ def test_wrong_operands_are_refused():
         block_sparse_attention(q.int(), k.int(), v.int(), mask)
     with pytest.raises(ShapeError, match="Q must be"):
         block_sparse_attention_tiled(q, k, v, mask)
+
+
+def test_no_batch_at_all():
+    q = torch.zeros(0, 2, 20, 4, requires_grad=True)
+    out = block_sparse_attention(q, q, q, causal_mask(20, 8))
+    assert out.shape == q.shape
+    assert torch.autograd.grad(out.sum(), q)[0].shape == q.shape
+
+
+def test_gradients_where_nothing_is_seen_are_zero():
+    nothing = AttentionMask.from_blocks(torch.zeros(3, 3, dtype=torch.bool), (20, 20), 8)
+    leaves = [torch.ones(20, 4, requires_grad=True) for _ in range(3)]
+    bias = torch.ones(20, 20, requires_grad=True)
+    out = block_sparse_attention(*leaves, nothing, None, bias)
+    assert not out.any()
+    for grad in torch.autograd.grad(out.sum(), [*leaves, bias]):
+        assert not grad.any()
+
+
+def test_a_mask_that_is_made_inside_of_a_transform():
+    q = torch.randn(6, 3, generator=torch.manual_seed(0), dtype=torch.float64)
+
+    def total(x):
+        return block_sparse_attention(x, x, x, causal_mask(6, 4)).square().sum()
+
+    leaf = q.clone().requires_grad_()
+    want = torch.autograd.grad(total(leaf), leaf)[0]
+    torch.testing.assert_close(torch.func.grad(total)(q), want)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(total))(q[None])[0], want)

@@ -1,6 +1,8 @@
 """Matrices that are none are refused when they are made, with the argument in the message."""
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 import trnsparse as ts
@@ -133,3 +135,32 @@ def test_a_pattern_whose_indices_were_changed_in_place_is_found_out_again():
     A.col_indices[0] = 1
     assert torch.equal(A.to_dense(), torch.tensor([[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]))
     assert torch.equal(A.T.to_dense(), A.to_dense().T)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ts.from_dense(torch.eye(2, dtype=torch.int64)),
+        lambda: ts.BSRMatrix.from_dense(torch.eye(2, dtype=torch.bool)),
+        lambda: ts.eye_sparse(2, dtype=torch.int32),
+        lambda: ts.eye_sparse(2).to(torch.int64),
+        lambda: ts.eye_sparse(2).to_bsr(2).to(torch.int64),
+        lambda: ts.from_scipy(sp.csr_array(np.eye(2, dtype=np.longdouble))),
+    ],
+    ids=["from_dense", "from_dense in blocks", "eye_sparse", "to", "to of blocks", "longdouble"],
+)
+def test_no_way_leads_to_entries_that_the_constructor_refuses(make):
+    with pytest.raises(TypeError, match=r"floating point|numbers|torch has no"):
+        make()
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.5])
+def test_what_is_no_number_is_not_dropped_by_a_threshold(threshold):
+    dense = torch.tensor([[torch.nan, 0.0], [0.1, 1.0]])
+    for made in (
+        ts.from_dense(dense, threshold),
+        ts.BSRMatrix.from_dense(dense, 1, threshold),
+        ts.BSRMatrix.from_csr(ts.from_dense(dense), 1, threshold),
+    ):
+        assert made.to_dense()[0, 0].isnan()
+        assert float(made.to_dense()[1, 0]) == (0.0 if threshold else pytest.approx(0.1))

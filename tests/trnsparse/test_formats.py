@@ -187,6 +187,30 @@ def test_selections_are_those_of_the_dense_matrix(key, name):
     assert torch.equal(found, want.reshape(found.shape))
 
 
+def test_an_ellipsis_stands_for_what_is_not_said():
+    dense = random_dense(4, 5, 0.5)
+    A = ts.from_dense(dense)
+    assert torch.equal(A[...].to_dense(), dense)
+    assert torch.equal(A[..., 1:3].to_dense(), dense[..., 1:3])
+    assert torch.equal(A[2:, ...].to_dense(), dense[2:])
+    assert A[[]].shape == (0, 5)
+    for one in (1, np.int64(1), torch.tensor(1)):
+        assert A[one, one].shape == ()
+    for key in (None, "a", {}, (..., ...), 0.5):
+        with pytest.raises(IndexError):
+            A[key]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_numbers_of_numpy_are_numbers(name):
+    dense = random_dense(4, 5, 0.5)
+    A = in_format(dense, name)
+    for two in (np.float32(2), np.float64(2), np.int64(2)):
+        for scaled in (two * A, A * two, A / (1 / two)):
+            assert scaled.dtype is A.dtype
+            torch.testing.assert_close(scaled.to_dense(), 2 * dense)
+
+
 def test_masks_and_elements():
     dense = random_dense(6, 7)
     A = ts.from_dense(dense)

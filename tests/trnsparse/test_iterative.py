@@ -159,6 +159,38 @@ def test_minres_solves_indefinite_systems():
     assert (np.diff(residuals) <= 1e-12).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_minres_of_a_singular_system_is_the_least_residual(dtype):
+    A = ts.from_dense(torch.diag(torch.tensor([1.0, 0.0, 2.0, -3.0], dtype=dtype)))
+    x, iterations, residual = found = ts.minres(A, torch.ones(4, dtype=dtype))
+    assert residual == pytest.approx(0.5, rel=1e-4)
+    assert iterations <= 6
+    assert not found.info.converged
+    want = torch.tensor([1.0, 0.0, 0.5, -1 / 3], dtype=dtype)
+    torch.testing.assert_close(x * torch.tensor([1, 0, 1, 1]), want, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", [ts.cg, ts.minres])
+def test_a_right_hand_side_that_is_no_number_is_not_solved(method):
+    b = torch.tensor([1.0, torch.nan, 0.0])
+    found = method(ts.eye_sparse(3), b)
+    assert not found.info.converged
+    assert found.info.reason == "diverged"
+
+
+@pytest.mark.parametrize("tol", [-1e-3, float("nan")])
+def test_tolerances_that_nothing_meets(tol):
+    A = ts.eye_sparse(3)
+    for call in (ts.cg, ts.minres, lambda A, b, tol: ts.power_iteration(A, b, tol=tol)):
+        with pytest.raises(ValueError, match="tol must be at least 0"):
+            call(A, torch.ones(3), tol=tol)
+
+
+def test_power_iteration_needs_a_direction():
+    with pytest.raises(ValueError, match="v0 must have a length"):
+        ts.power_iteration(ts.eye_sparse(3), torch.zeros(3))
+
+
 def test_complex_hermitian_systems():
     half = random_dense(N, N, 0.1, dtype=torch.complex128)
     dense = half @ half.mH + N * torch.eye(N, dtype=torch.complex128)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-__all__ = ["readable", "untracked", "untransformed", "unwatched"]
+__all__ = ["readable", "transforms_off", "untracked", "untransformed", "unwatched"]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -60,6 +63,15 @@ def untransformed(*tensors: Tensor) -> bool:
         if type(tensor) not in _PLAIN:
             return False
     return _untransformed()
+
+
+def transforms_off() -> AbstractContextManager[Any]:
+    """Return a context in which tensors are made as if there were no transform."""
+    if _functorch_level() is None:
+        return nullcontext()
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
 
 
 def _untransformed() -> bool:

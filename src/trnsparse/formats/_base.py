@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from numbers import Complex
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import agree
+from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._conversions import densified, turned
 from trnsparse._dispatch import run_spmm
@@ -131,6 +132,7 @@ class SparseMatrix(ABC):
         data = self._data.to(*args, **kwargs)
         if data is self._data:
             return self
+        floating("to", "the dtype of the entries", data)
         moved = self if data.device == self.device else self._moved(data.device)
         return moved._with_data(data)
 
@@ -308,6 +310,4 @@ class SparseMatrix(ABC):
 
 
 def _is_scalar(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return value.ndim == 0
-    return isinstance(value, (int, float, complex))
+    return value.ndim == 0 if isinstance(value, Tensor) else isinstance(value, Complex)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import floating, whole
 from trnsci.core.arrays import tensor_of
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsparse._patterns import Pattern
@@ -18,6 +18,9 @@ from trnsparse.formats.csc import CSCMatrix
 from trnsparse.formats.csr import CSRMatrix
 
 __all__ = ["eye_sparse", "from_dense", "from_scipy", "from_torch_sparse"]
+
+_WIDEST = {"f": 8, "c": 16}
+"""Bytes of the widest floating-point and complex numbers that torch has."""
 
 
 def from_dense(A: Tensor, threshold: float = 0.0) -> CSRMatrix:
@@ -54,6 +57,10 @@ def from_scipy(sp_matrix: Any, dtype: torch.dtype | None = None) -> CSRMatrix:
         raise DTypeError(f"from_scipy: takes a SciPy matrix, got {type(sp_matrix).__name__}")
     if len(sp_matrix.shape) != 2:
         raise ShapeError(f"from_scipy: takes two dimensions, got shape {sp_matrix.shape}")
+    if sp_matrix.dtype.kind in "fc" and sp_matrix.dtype.itemsize > _WIDEST[sp_matrix.dtype.kind]:
+        raise DTypeError(
+            f"from_scipy: torch has no {sp_matrix.dtype}; convert it with astype first"
+        )
     if sp_matrix.format == "coo":  # our way there is shorter than SciPy's
         made = _coo(sp_matrix).to_csr()
         return made if dtype is None else made.to(dtype)
@@ -110,6 +117,8 @@ def eye_sparse(
 ) -> CSRMatrix:
     """Return the identity of order ``n``."""
     n = whole("eye_sparse", "n", n, least=0, error=ShapeError)
+    ones = torch.ones(n, dtype=dtype, device=device)
+    floating("eye_sparse", "the dtype", ones)
     places = torch.arange(n + 1, device=device)
     pattern = Pattern(places, places[:-1].clone(), (n, n))
-    return CSRMatrix._of(torch.ones(n, dtype=dtype, device=device), pattern)
+    return CSRMatrix._of(ones, pattern)

@@ -25,12 +25,17 @@ def select(matrix: CSRMatrix, key: Any) -> Any:
     integer selects a matrix of one row.
     """
     if not isinstance(key, tuple):
-        return _rows(matrix, key)
+        key = (key,)
+    if sum(k is Ellipsis for k in key) == 1:  # it stands for the dimensions that are not said
+        place = key.index(Ellipsis)
+        key = key[:place] + (slice(None),) * (3 - len(key)) + key[place + 1 :]
+    if len(key) == 1:
+        return matrix if _is_all(key[0]) else _rows(matrix, key[0])
     if len(key) != 2:
         raise DimensionError(f"a matrix is indexed by rows and columns, got {len(key)} indices")
     rows, columns = key
     if not isinstance(rows, slice) and not isinstance(columns, slice):
-        both_numbers = isinstance(rows, int) and isinstance(columns, int)
+        both_numbers = _is_number(rows) and _is_number(columns)
         found = _elements(matrix, *(_chosen(k, n) for k, n in zip(key, matrix.shape, strict=True)))
         return found.squeeze(-1) if both_numbers else found
     part = matrix if _is_all(rows) else _rows(matrix, rows)
@@ -39,6 +44,10 @@ def select(matrix: CSRMatrix, key: Any) -> Any:
 
 def _is_all(key: Any) -> bool:
     return isinstance(key, slice) and key == slice(None)
+
+
+def _is_number(key: Any) -> bool:
+    return hasattr(key, "__index__") and not getattr(key, "ndim", 0)
 
 
 def _rows(matrix: CSRMatrix, key: Any) -> CSRMatrix:
@@ -73,16 +82,22 @@ def _chosen(key: Any, size: int) -> Tensor:
     """Return the indices that a key selects of ``size``, all of them in range."""
     if isinstance(key, slice):
         return torch.tensor(range(size)[key], dtype=torch.int64)
-    found = torch.as_tensor(key)
+    try:
+        found = torch.as_tensor(key)
+    except (RuntimeError, TypeError, ValueError):  # it is no number and no list of any
+        raise DimensionError(_wanted(key)) from None
     if found.dtype is torch.bool:
         if found.shape != (size,):
             raise ShapeError(f"a mask must have shape ({size},), got {tuple(found.shape)}")
         return found.nonzero().squeeze(-1)
-    if found.is_floating_point() or found.is_complex() or found.ndim > 1:
-        raise DimensionError(
-            f"an index must be a slice, an integer, a list of integers or a mask, got {key!r}"
-        )
+    whole = not (found.is_floating_point() or found.is_complex()) and found.ndim <= 1
+    if not whole and found.numel():  # an empty list has the dtype of numbers
+        raise DimensionError(_wanted(key))
     found = found.reshape(-1).to(torch.int64)
     if bool(((found < -size) | (found >= size)).any()):
         raise DimensionError(f"an index is outside of {size} elements: {key!r}")
     return torch.where(found < 0, found + size, found)
+
+
+def _wanted(key: Any) -> str:
+    return f"an index must be a slice, an integer, a list of integers or a mask, got {key!r}"

@@ -12,7 +12,7 @@ from trnsci.core.arguments import whole
 from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
 from trnsparse._blocking import blocked, unblocked
-from trnsparse._dense import check_threshold, no_zeros, nonzero_blocks
+from trnsparse._dense import above, check_threshold, no_zeros, nonzero_blocks
 from trnsparse._dispatch import run_bsr_spmm
 from trnsparse._patterns import Pattern, pattern_of
 from trnsparse._torch import as_torch_bsr
@@ -105,7 +105,8 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         made = cls._of(blocks, pattern, csr.shape)
         if all_count:
             return made
-        kept = blocks.detach().abs().flatten(-2).amax(-1) > threshold if pattern.entries else None
+        largest = blocks.detach().abs().flatten(-2).amax(-1) if pattern.entries else None
+        kept = None if largest is None else above(largest, threshold)
         while kept is not None and kept.ndim > 1:
             kept = kept.any(0)
         return made if kept is None or bool(kept.all()) else made._chosen(kept)

@@ -162,7 +162,7 @@ class Calls:
         for test in self.tests:
             called, named = place in test["calls"], own in test["test"]
             inside = any(c.startswith(around) for c in test["calls"])
-            if inside or test["process"]:
+            if inside or named or test["process"]:
                 work = len(test["calls"]) * (1 + test["seconds"])
                 ranked.append((not called, not named, not inside, work, test))
         ranked.sort(key=lambda each: each[:4])

@@ -9,6 +9,7 @@ from scipy import stats
 
 import trnrand
 from trnrand import Generator
+from trnrand._laws import DOMAINS, GROUPS, UNIFORM_BITS, WIDE, Domain
 
 from .fits import SMALLEST_P, assert_counts_fit, assert_fits
 
@@ -231,3 +232,41 @@ def test_a_batch_of_covariances_is_each_of_them():
         alone.seek(4 * i)
         one = trnrand.multivariate_normal(mean[i], spread[i], generator=alone, dtype=F64)
         assert torch.allclose(together[i], one, rtol=1e-14, atol=1e-14)
+
+
+def test_numbers_that_are_part_of_the_streams_never_change():
+    assert {domain.name: domain.value for domain in Domain} == {
+        "UNIFORM": 0,
+        "NORMAL": 1,
+        "EXPONENTIAL": 2,
+        "BERNOULLI": 3,
+        "RANDINT": 4,
+        "PERMUTATION": 5,
+        "TRUNCATED_NORMAL": 6,
+        "GAMMA": 7,
+        "BETA_SECOND": 8,
+        "POISSON": 9,
+        "BINOMIAL": 10,
+        "GEOMETRIC": 11,
+        "LAPLACE": 12,
+        "CAUCHY": 13,
+        "CHOICE": 14,
+        "STUDENT_T": 15,
+        "GUMBEL": 16,
+        "WEIBULL": 17,
+        "VON_MISES": 18,
+        "HYPERGEOMETRIC": 19,
+        "SPLIT": 32,
+        "SPAWN": 33,
+        "FORK": 34,
+    }
+    assert {kind: domain.name for kind, domain in DOMAINS.items()} == {
+        "words": "UNIFORM",
+        "uniform": "UNIFORM",
+        "normal": "NORMAL",
+        "exponential": "EXPONENTIAL",
+    }
+    assert GROUPS == {"words": 1, "uniform": 1, "normal": 2, "exponential": 1}
+    assert UNIFORM_BITS == {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+    assert WIDE == 128  # above every domain, below the attempts of a sampler
+    assert max(Domain) < WIDE < 256

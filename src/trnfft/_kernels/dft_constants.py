@@ -14,17 +14,17 @@ from trnfft._angles import Array, Pair, dft_matrix
 __all__ = ["dft_constants", "irfft_constants", "rfft_constants", "stft_constants"]
 
 
-def dft_constants(n: int, inverse: bool = False, scale: float = 1.0) -> Pair:
+def dft_constants(n: int, inverse: bool, scale: float) -> Pair:
     """Return W of ``x @ W``, (n, n): ``scale * exp(-2*pi*i*j*k/n)``, or with +i if ``inverse``."""
     return _scaled(dft_matrix(n, inverse), scale)
 
 
-def rfft_constants(n: int, scale: float = 1.0) -> Pair:
+def rfft_constants(n: int, scale: float) -> Pair:
     """Return W of ``x @ W`` for the first n//2 + 1 bins, (n, n//2 + 1)."""
     return _scaled(dft_matrix(n, columns=n // 2 + 1), scale)
 
 
-def irfft_constants(n: int, scale: float = 1.0) -> Pair:
+def irfft_constants(n: int, scale: float) -> Pair:
     """Return C and S of ``irfft``, ((n + 1)//2, n) each; with ``scale=1/n`` it inverts ``rfft``.
 
     The signal is ``sum over k of X_re[k] C[k] + X_im[k] S[k]``. Bins strictly inside stand for
@@ -40,7 +40,7 @@ def irfft_constants(n: int, scale: float = 1.0) -> Pair:
     return c, s
 
 
-def stft_constants(window: Array, onesided: bool = True, scale: float = 1.0) -> Pair:
+def stft_constants(window: Array, onesided: bool, scale: float) -> Pair:
     """Return W of ``frames @ W`` with the window on its rows, (n_fft, bins).
 
     Args:

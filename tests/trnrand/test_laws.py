@@ -267,6 +267,6 @@ def test_numbers_that_are_part_of_the_streams_never_change():
         "exponential": "EXPONENTIAL",
     }
     assert GROUPS == {"words": 1, "uniform": 1, "normal": 2, "exponential": 1}
-    assert UNIFORM_BITS == {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+    assert {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8} == UNIFORM_BITS
     assert WIDE == 128  # above every domain, below the attempts of a sampler
     assert max(Domain) < WIDE < 256

@@ -1,12 +1,14 @@
-"""What holds where nothing is said: standard parameters, no gradient, the usual points."""
+"""What holds where nothing is said, and the ends of what may be said."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
 
 import trnrand
-from trnrand import Generator, rsample
+from trnrand import Generator, ParameterError, rsample
 
 DEFAULTS = {
     "bernoulli": {"p": 0.5},
@@ -92,3 +94,30 @@ def test_points_are_those_of_these_options():
     spread = trnrand.latin_hypercube(8, 3, seed=4)
     assert equal_bits(spread, trnrand.latin_hypercube(8, 3, torch.float32, seed=4, centered=False))
     assert not equal_bits(spread, trnrand.latin_hypercube(8, 3, seed=4, centered=True))
+
+
+# Parameters above zero, those from zero on, and the others of a call that has them.
+ABOVE = {
+    "exponential": ("rate",),
+    "weibull": ("shape", "scale"),
+    "truncated_normal": ("std",),
+    "gamma": ("shape", "scale"),
+    "chi_squared": ("df",),
+    "beta": ("alpha", "beta"),
+    "student_t": ("df",),
+}
+FROM = {"von_mises": ("kappa",)}
+
+
+@pytest.mark.parametrize("module", [trnrand, rsample], ids=["draws", "rsample"])
+@pytest.mark.parametrize("name", [*ABOVE, *FROM])
+def test_parameters_at_the_ends_of_their_ranges(module, name):
+    draw, names = getattr(module, name), ABOVE.get(name) or FROM[name]
+    good = dict.fromkeys(names, 1.5)
+    for parameter in names:
+        for value in (-0.5, -1e-30, math.nan, math.inf, *((0.0,) if name in ABOVE else ())):
+            for given in (value, torch.tensor([1.0, value])):
+                with pytest.raises(ParameterError, match=f"^{name}: {parameter} must be"):
+                    draw(2, generator=Generator(1), **(good | {parameter: given}))
+        least = 1e-30 if name in ABOVE else 0.0
+        assert draw(2, generator=Generator(1), **(good | {parameter: least})).shape == (2,)

@@ -97,3 +97,7 @@ def test_the_memory_may_be_full_and_is_empty_when_cleared():
         assert made == [15, 10]
         tables.clear()
         made.clear()
+
+
+def test_tables_may_take_256_mib_unless_it_is_said(tables):
+    assert tables._most_bytes == 256 * 2**20

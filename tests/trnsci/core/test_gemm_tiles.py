@@ -146,3 +146,25 @@ def test_groups_start_where_their_column_tiles_do():
     # 1300 columns are 11 units of 128 in three tiles: 3, 4 and 4 of them, the last one cut short.
     assert group_starts(0, 3, 1300, 0) == [0, 384, 896, 1300]
     assert group_starts(1, 3, 1300, 384) == [0, 512, 916]
+
+
+@nki.jit
+def totals_of(x, height):
+    """Store the shape of the totals of a block, as far as it is not 128 and the width."""
+    totals = new_totals(height, 6, True)
+    out = nl.ndarray((totals.shape[1], totals.shape[2]), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((totals.shape[1], totals.shape[2]), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=1.0)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@pytest.mark.parametrize(("height", "tiles"), [(1, 1), (127, 1), (128, 1), (129, 2), (256, 2)])
+def test_totals_have_no_more_tiles_than_rows_need(height, tiles):
+    assert nkisim.simulate(totals_of)(numbers(1, 1), height).shape == (tiles, 6)
+
+
+@pytest.mark.parametrize(("depth", "tiles"), [(1, 1), (128, 1), (129, 2), (256, 2)])
+def test_panels_have_no_more_tiles_than_their_depth_needs(depth, tiles):
+    got = nkisim.simulate(panel_of)(numbers(300, 3), "rows", 0, depth, 0, 3, 1)
+    assert got.shape == (tiles * TILE, 3)

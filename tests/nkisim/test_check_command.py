@@ -95,11 +95,18 @@ def test_examples_may_name_a_grid_and_keywords(check, tmp_path):
     assert (status, "9 instructions" in out) == (0, True)
 
 
+def test_examples_may_be_a_dictionary_by_name(check, tmp_path):
+    examples = "def nkisim_examples():\n    return {'doubled': (np.ones((4, 8), np.float32),)}\n"
+    status, out, _ = check(write(tmp_path, GOOD, examples))
+    assert (status, "9 instructions" in out) == (0, True)
+
+
 def test_examples_of_another_form_are_refused(check, tmp_path):
     examples = "def nkisim_examples():\n    return [np.ones((4, 8), np.float32)]\n"
     status, _, err = check(write(tmp_path, GOOD, examples))
     assert status == 2
-    assert "nkisim_examples() must yield (kernel, arguments)" in err
+    assert "nkisim_examples() must return pairs of a kernel and a tuple or a dict" in err
+    assert "got ndarray" in err
 
 
 def test_annotations_are_enough(check, tmp_path):

@@ -172,22 +172,33 @@ def _examples(module: Any, names: list[str], file: Path) -> Iterator[_Call]:
     if function is None:
         return
     try:
-        entries = list(function())
+        made = function()
+        entries = list(made.items() if isinstance(made, dict) else made)
     except Exception as error:
         message = f"{EXAMPLES}() raised {type(error).__name__}: {error}{_where(error)}"
         raise CannotImport(message) from error
     for entry in entries:
+        if isinstance(entry, tuple) and entry and isinstance(entry[0], str):
+            entry = (getattr(module, entry[0], None), *entry[1:])
         well_formed = isinstance(entry, tuple) and len(entry) == 2 and callable(entry[0])
         if not well_formed or not isinstance(entry[1], (tuple, dict)):
             raise ValueError(
-                f"{file}: {EXAMPLES}() must yield (kernel, arguments) with a tuple or a dict of "
-                f"arguments, got {type(entry).__name__}"
+                f"{file}: {EXAMPLES}() must return pairs of a kernel and a tuple or a dict of its "
+                "arguments, such as [(kernel, (x, y))] or {'kernel': (x, y)}, got "
+                f"{_short(entry)}"
             )
         kernel = as_kernel(entry[0])
         if kernel.__name__ not in names and definition_place(kernel.function).file == str(file):
             continue  # another kernel was asked for
         args, kwargs = ((), entry[1]) if isinstance(entry[1], dict) else (entry[1], {})
         yield _Call(kernel, args, kwargs)
+
+
+def _short(entry: Any) -> str:
+    """Describe what is no pair."""
+    if isinstance(entry, tuple) and len(entry) == 2:
+        return f"{type(entry[0]).__name__} and {type(entry[1]).__name__}"
+    return type(entry).__name__
 
 
 def _run_named(

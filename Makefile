@@ -61,6 +61,7 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_catalogue.py
 	$(VENV)/bin/python tools/gen_stubs.py
 	$(VENV)/bin/python tools/gen_api.py
+	$(VENV)/bin/python tools/gen_benchmarks.py
 	address=$$($(VENV)/bin/python hatch_build.py) && \
 		TRNSCI_REPOSITORY_URL="$$address" $(VENV)/bin/python -m mkdocs build --quiet
 	@echo site/index.html
@@ -79,5 +80,5 @@ mutants: $(VENV)/.mutants
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
-	rm -rf docs/api site
+	rm -rf docs/api docs/benchmarks site
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

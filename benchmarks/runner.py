@@ -80,7 +80,7 @@ def record(benchmark: str, problem: str, timings: Mapping[str, Timing]) -> None:
                 [
                     datetime.now(UTC).isoformat(timespec="seconds"),
                     _commit(),
-                    f"{platform.machine()} x{os.cpu_count()}",
+                    f"{_processor()} x{os.cpu_count()}",
                     platform.python_version(),
                     problem,
                     name,
@@ -89,6 +89,16 @@ def record(benchmark: str, problem: str, timings: Mapping[str, Timing]) -> None:
                     f"{t.p80:.3e}",
                 ]
             )
+
+
+def _processor() -> str:
+    """Return the name of the processor, or at least its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _commit() -> str:

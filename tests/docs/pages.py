@@ -12,8 +12,8 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-GENERATED = ("api", "instructions", "rules")
-SITE_ONLY = ("api",)
+GENERATED = ("api", "benchmarks", "instructions", "rules")
+SITE_ONLY = ("api", "benchmarks")
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE_COMMENT = re.compile(r"# (\w+\.py)\n")

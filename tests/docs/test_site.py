@@ -34,7 +34,7 @@ def site(tmp_path_factory):
     shutil.copytree(ROOT / "docs", home / "docs")
     shutil.copytree(ROOT / "tools" / "theme", home / "tools" / "theme")
     shutil.copy(ROOT / "mkdocs.yml", home)
-    for tool in ("gen_catalogue.py", "gen_api.py"):
+    for tool in ("gen_catalogue.py", "gen_api.py", "gen_benchmarks.py"):
         subprocess.run([sys.executable, ROOT / "tools" / tool, home / "docs"], check=True)
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"],

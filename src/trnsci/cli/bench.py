@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -42,7 +39,8 @@ def bench(names: tuple[str, ...], only_list: bool, no_run: bool, folder: str | N
             failed.append(name)
     if folder is not None:
         for path in sorted((home / "results").glob("*.csv")):
-            click.echo(str(draw(path, Path(folder))))
+            drawn = draw(path, Path(folder))
+            click.echo(str(drawn) if drawn else f"{path}: nothing beside ours to compare with")
     if failed:
         raise click.ClickException(f"failed: {', '.join(failed)}")
 
@@ -55,39 +53,20 @@ def _benchmarks() -> Path:
     raise click.ClickException("the benchmarks come with the checkout of trnsci, not with a wheel")
 
 
-def draw(results: Path, folder: Path) -> Path:
-    """Draw the latest measurement of each problem as bars, relative to its fastest contender."""
+def draw(results: Path, folder: Path) -> Path | None:
+    """Draw the latest run of each problem beside its strongest baseline; None if none has one."""
+    from trnsci.cli.charts import chart, read_results
+
     try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise click.ClickException("drawing needs matplotlib: pip install '.[plot]'") from None
-
-    latest = _latest(results)
-    figure: Any = Figure(figsize=(9, 0.6 + 0.34 * sum(map(len, latest.values()))), layout="tight")
-    axes = figure.add_subplot()
-    labels, ratios, colours = [], [], []
-    for problem, times in latest.items():
-        least = min(times.values())
-        for place, (contender, seconds) in enumerate(times.items()):
-            labels.append(f"{problem}: {contender}")
-            ratios.append(seconds / least)
-            colours.append(f"C{place}")
-    axes.barh(range(len(labels)), ratios, color=colours)
-    axes.set_yticks(range(len(labels)), labels, fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xscale("log")
-    axes.set_xlabel("time relative to the fastest, this CPU")
-    axes.set_title(results.stem)
-    folder.mkdir(parents=True, exist_ok=True)
+        found = read_results(results)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from None
+    if not found:
+        return None
     path = folder / f"{results.stem}.svg"
-    figure.savefig(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(chart(found, f"{results.stem}: times over the fastest baseline"))
+    except OSError as error:
+        raise click.ClickException(f"--draw: {error}") from None
     return path
-
-
-def _latest(results: Path) -> dict[str, dict[str, float]]:
-    """Return seconds by problem and contender, of the last time each was measured."""
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    with results.open(newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            found[line["problem"]][line["contender"]] = float(line["wall_p50_s"])
-    return dict(found)

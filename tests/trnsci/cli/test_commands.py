@@ -1,13 +1,16 @@
 """The command ``trnsci``: exit codes, output, files."""
 
 import json
+from xml.etree import ElementTree
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from fresh_process import printed_by
 from trnsci.cli import main
 from trnsci.cli.bench import draw
+from trnsci.cli.charts import read_results
 
 QUICK = ("validate", "--quick", "--lib", "trnblas", "--kernel", "symm")
 
@@ -121,17 +124,55 @@ def test_benchmarks_are_listed(trnsci):
     assert {"blas", "fft", "rand", "simulator"} <= set(trnsci("bench", "--list").output.split())
 
 
-def test_the_latest_results_are_drawn(tmp_path):
-    results = tmp_path / "toy.csv"
-    results.write_text(
-        "date,problem,contender,wall_p50_s\n"
-        "1,gemm,ours,9e-3\n1,gemm,theirs,1e-3\n2,gemm,ours,2e-3\n2,gemm,theirs,1e-3\n"
-    )
+RESULTS = """\
+date,commit,machine,python,problem,contender,wall_p50_s
+2026-01-01T00:00:00,aa,one,3.11,gemm,trnblas,9e-3
+2026-01-01T00:00:00,aa,one,3.11,gemm,mm,1e-3
+2026-01-02T00:00:00,bb,two,3.11,gemm,trnblas,2e-3
+2026-01-02T00:00:00,bb,two,3.11,gemm,scipy,8e-3
+2026-01-02T00:00:00,bb,two,3.11,gemm,mm,4e-3
+2026-01-02T00:00:00,bb,two,3.11,draw <b>,philox,6e-6
+2026-01-02T00:00:00,bb,two,3.11,draw <b>,philox plain,1e-6
+2026-01-02T00:00:00,bb,two,3.11,draw <b>,threefry,1e-6
+2026-01-02T00:00:00,bb,two,3.11,draw <b>,torch,3e-6
+2026-01-02T00:00:00,bb,two,3.11,alone,nkisim,3e-6
+"""
+
+
+@pytest.fixture
+def results(tmp_path):
+    path = tmp_path / "toy.csv"
+    path.write_text(RESULTS)
+    return path
+
+
+def test_the_last_run_counts_and_its_strongest_baseline(results):
+    gemm, draws = read_results(results)
+    assert (gemm.rival, gemm.ratio, gemm.date, gemm.machine) == ("mm", 0.5, "2026-01-02", "two")
+    assert (draws.rival, draws.ratio) == ("torch", pytest.approx(2.0))
+
+
+def test_results_are_drawn(results, tmp_path):
     picture = draw(results, tmp_path / "charts")
-    text = picture.read_text()
     assert picture.name == "toy.svg"
-    assert text.count("gemm: ") == 2
-    assert "<svg" in text
+    root = ElementTree.fromstring(picture.read_text())
+    titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles == ["gemm: 0.50 times as long as mm", "draw <b>: 2.00 times as long as torch"]
+    bars = [float(r.get("width")) for r in root.iter("{http://www.w3.org/2000/svg}rect")][1:]
+    assert bars[0] == bars[1]  # half and twice are equally far from 1
+    assert "currentColor" not in picture.read_text()
+
+
+def test_what_is_no_table_is_said(tmp_path):
+    broken = tmp_path / "broken.csv"
+    broken.write_text("date,problem\n1,gemm\n")
+    with pytest.raises(click.ClickException, match=r"broken\.csv: not a table of results"):
+        draw(broken, tmp_path)
+
+
+def test_charts_that_cannot_be_written_are_said(results, tmp_path):
+    with pytest.raises(click.ClickException, match="--draw: "):
+        draw(results, results)  # a file where the folder would be
 
 
 def test_help_needs_neither_torch_nor_a_simulator():

@@ -1,0 +1,177 @@
+"""Recorded benchmarks: the latest run of every problem beside its strongest baseline, drawn.
+
+A ratio is of two medians of one run, since machines differ and get warm. Charts are SVG of their
+own making, so that a page needs neither a script nor another colour scheme.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+__all__ = ["Result", "chart", "read_results", "seconds_text"]
+
+OURS = (
+    "ours",
+    "nkisim",
+    "philox",
+    "trnblas",
+    "trnfft",
+    "trnrand",
+    "trnsolver",
+    "trnsparse",
+    "trntensor",
+)
+"""What the libraries are called in the results."""
+
+ASIDE = ("threefry",)
+"""Other ways of ours, which are no baseline; neither is what begins with a name of ours."""
+
+ROW_PX, LABEL_PX, PLOT_PX, VALUE_PX = 18, 300, 340, 110
+
+
+@dataclass(frozen=True)
+class Result:
+    """One problem as it was measured last.
+
+    Attributes:
+        problem: Its name.
+        ours_s: Median seconds of ours.
+        rival: The fastest of the others in the same run.
+        rival_s: Its median seconds.
+        date: When, by the day.
+        commit: Of which sources.
+        machine: Where.
+        python: With which Python.
+    """
+
+    problem: str
+    ours_s: float
+    rival: str
+    rival_s: float
+    date: str
+    commit: str
+    machine: str
+    python: str
+
+    @property
+    def ratio(self) -> float:
+        """Time of ours over that of the strongest baseline; below 1 is faster."""
+        return self.ours_s / self.rival_s
+
+
+def read_results(path: Path) -> list[Result]:
+    """Return the latest run of every problem that has a baseline, in the order of the file.
+
+    Raises:
+        ValueError: The file is not what the benchmarks write.
+    """
+    runs: dict[str, dict[str, dict[str, str]]] = {}
+    before = ""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for line in csv.DictReader(file):
+                problem, contender = line["problem"], line["contender"]
+                run = runs.get(problem)
+                # A run writes its contenders one after the other, each once.
+                if run is None or problem != before or contender in run:
+                    run = runs[problem] = {}
+                float(line["wall_p50_s"]), line["date"], line["commit"], line["machine"]
+                run[contender] = line
+                before = problem
+    except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a table of results: {error!r}") from None
+    return [found for problem, run in runs.items() if (found := _result(problem, run)) is not None]
+
+
+def _result(problem: str, run: dict[str, dict[str, str]]) -> Result | None:
+    ours = next((line for name, line in run.items() if name in OURS), None)
+    others = {n: line for n, line in run.items() if not n.startswith((*OURS, *ASIDE))}
+    if ours is None or not others:
+        return None
+    rival = min(others, key=lambda name: float(others[name]["wall_p50_s"]))
+    return Result(
+        problem,
+        float(ours["wall_p50_s"]),
+        rival,
+        float(others[rival]["wall_p50_s"]),
+        ours["date"][:10],
+        ours["commit"],
+        ours["machine"],
+        ours.get("python", ""),
+    )
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time with the unit that suits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def chart(results: Sequence[Result], title: str, *, standalone: bool = True) -> str:
+    """Return bars of the ratios on a logarithmic axis, as SVG.
+
+    Args:
+        results: What to draw, one bar each, from above.
+        title: What the picture is about, for those who do not see it.
+        standalone: For a file of its own, on white. Otherwise text has the colour of the page
+            around it.
+    """
+    reach = max([1.0, *(abs(math.log2(result.ratio)) for result in results)])
+    middle = LABEL_PX + PLOT_PX / 2
+    scale = PLOT_PX / 2 / (reach * 1.05)
+    width, height = LABEL_PX + PLOT_PX + VALUE_PX, ROW_PX * len(results) + 44
+    text = "#1f2328" if standalone else "currentColor"
+    bottom = height - 24
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img" aria-label="{escape(title, quote=True)}" '
+        f'font-family="system-ui, sans-serif" font-size="11" fill="{text}">',
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>' if standalone else "",
+        *_axis(reach, middle, scale, bottom, text),
+    ]
+    for row, result in enumerate(results):
+        y = 4 + ROW_PX * row
+        offset = scale * math.log2(result.ratio)
+        left, length = min(middle, middle + offset), max(abs(offset), 1.0)
+        colour = "#2e8b57" if result.ratio <= 1 else "#c2662d"
+        said = f"{result.problem}: {result.ratio:.2f} times as long as {result.rival}"
+        parts += [
+            f"<g><title>{escape(said)}</title>",
+            f'<text x="{LABEL_PX - 8}" y="{y + 12}" text-anchor="end">'
+            f"{escape(_short(result.problem))}</text>",
+            f'<rect x="{left:.1f}" y="{y + 3}" width="{length:.1f}" height="12" fill="{colour}"/>',
+            f'<text x="{LABEL_PX + PLOT_PX + 8}" y="{y + 12}">{result.ratio:.2f} '
+            f"{escape(result.rival[:14])}</text></g>",
+        ]
+    return "\n".join(part for part in [*parts, "</svg>"] if part) + "\n"
+
+
+def _axis(reach: float, middle: float, scale: float, bottom: int, text: str) -> Iterable[str]:
+    """Yield the lines at powers of two and what they mean."""
+    step = 1 if reach <= 3 else 2 if reach <= 6 else 4
+    for power in range(-step * int(reach // step), int(reach) + 1, step):
+        x = middle + scale * power
+        strong = "0.9" if power == 0 else "0.2"
+        yield (
+            f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{bottom}" stroke="{text}" '
+            f'stroke-opacity="{strong}"/>'
+        )
+        label = f"{2**power}x" if power >= 0 else f"1/{2**-power}x"
+        yield f'<text x="{x:.1f}" y="{bottom + 12}" text-anchor="middle">{label}</text>'
+    for anchor, x, words in (
+        ("end", middle - 24, "ours is faster"),
+        ("start", middle + 24, "ours is slower"),
+    ):
+        yield f'<text x="{x:.1f}" y="{bottom + 23}" text-anchor="{anchor}">{words}</text>'
+
+
+def _short(problem: str) -> str:
+    """Return a name that fits beside its bar."""
+    return problem if len(problem) <= 46 else f"{problem[:45]}…"

@@ -31,7 +31,8 @@ OURS = (
 ASIDE = ("threefry",)
 """Other ways of ours, which are no baseline; neither is what begins with a name of ours."""
 
-ROW_PX, LABEL_PX, PLOT_PX, VALUE_PX = 18, 300, 340, 110
+ROW_PX, LABEL_PX, VALUE_PX, PLOT_PX = 18, 210, 130, 300
+LABEL_LETTERS = 34
 
 
 @dataclass(frozen=True)
@@ -124,18 +125,21 @@ def chart(results: Sequence[Result], title: str, *, standalone: bool = True) -> 
             around it.
     """
     reach = max([1.0, *(abs(math.log2(result.ratio)) for result in results)])
-    middle = LABEL_PX + PLOT_PX / 2
+    middle = LABEL_PX + VALUE_PX + PLOT_PX / 2
     scale = PLOT_PX / 2 / (reach * 1.05)
     width, height = LABEL_PX + PLOT_PX + VALUE_PX, ROW_PX * len(results) + 44
     text = "#1f2328" if standalone else "currentColor"
     bottom = height - 24
+    # A picture in a page shrinks to its width, on a phone beyond what can be read.
+    style = "" if standalone else f' style="min-width: {width}px"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img" aria-label="{escape(title, quote=True)}" '
-        f'font-family="system-ui, sans-serif" font-size="11" fill="{text}">',
+        f'font-family="system-ui, sans-serif" font-size="11" fill="{text}"{style}>',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>' if standalone else "",
         *_axis(reach, middle, scale, bottom, text),
     ]
+    common = _common_end([result.problem for result in results])
     for row, result in enumerate(results):
         y = 4 + ROW_PX * row
         offset = scale * math.log2(result.ratio)
@@ -145,10 +149,11 @@ def chart(results: Sequence[Result], title: str, *, standalone: bool = True) -> 
         parts += [
             f"<g><title>{escape(said)}</title>",
             f'<text x="{LABEL_PX - 8}" y="{y + 12}" text-anchor="end">'
-            f"{escape(_short(result.problem))}</text>",
+            f"{escape(_short(result.problem.removesuffix(common)))}</text>",
+            f'<text x="{LABEL_PX}" y="{y + 12}">{result.ratio:.2f} '
+            f"{escape(result.rival[:16])}</text>",
             f'<rect x="{left:.1f}" y="{y + 3}" width="{length:.1f}" height="12" fill="{colour}"/>',
-            f'<text x="{LABEL_PX + PLOT_PX + 8}" y="{y + 12}">{result.ratio:.2f} '
-            f"{escape(result.rival[:14])}</text></g>",
+            "</g>",
         ]
     return "\n".join(part for part in [*parts, "</svg>"] if part) + "\n"
 
@@ -172,6 +177,15 @@ def _axis(reach: float, middle: float, scale: float, bottom: int, text: str) -> 
         yield f'<text x="{x:.1f}" y="{bottom + 23}" text-anchor="{anchor}">{words}</text>'
 
 
+def _common_end(problems: Sequence[str]) -> str:
+    """Return the words in which all names end, such as the dtype; empty for a single name."""
+    ends = [name.split(" ")[::-1] for name in problems]
+    count = 0
+    while len(ends) > 1 and all(len(e) > count + 1 and e[count] == ends[0][count] for e in ends):
+        count += 1
+    return "".join(f" {word}" for word in ends[0][:count][::-1]) if count else ""
+
+
 def _short(problem: str) -> str:
     """Return a name that fits beside its bar."""
-    return problem if len(problem) <= 46 else f"{problem[:45]}…"
+    return problem if len(problem) <= LABEL_LETTERS else f"{problem[: LABEL_LETTERS - 1]}…"

@@ -4,7 +4,10 @@ The blocks of a page make one file, in the order of the page. A ``text`` or ``js
 below a python block is what that block prints.
 """
 
+import importlib
+import pkgutil
 import re
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,30 @@ def test_the_site_map_names_every_page():
     named = set(re.findall(r"(\S+\.md)$", text.partition("\nnav:")[2], re.MULTILINE))
     written = {str(p.relative_to(DOCS)) for p in PAGES if p.is_relative_to(DOCS)}
     assert named == written | {f"{folder}/index.md" for folder in GENERATED}
+
+
+ROLES = {
+    "trnblas": "cuBLAS",
+    "trnfft": "cuFFT",
+    "trnrand": "cuRAND",
+    "trnsolver": "cuSOLVER",
+    "trnsparse": "cuSPARSE",
+    "trntensor": "cuTENSOR",
+}
+
+
+@pytest.mark.parametrize(("library", "role"), ROLES.items())
+def test_what_stands_beside_a_library_exists(library, role):
+    prose = Page.read(DOCS / "libraries" / f"{library}.md").prose
+    start = prose.index(f"| {library} | {role} | torch |") + 2
+    rows = list(takewhile(lambda line: line.startswith("|"), prose[start:]))
+    assert len(rows) >= 10
+    ours, _, torchs = zip(*(row.strip("| ").split(" | ") for row in rows), strict=True)
+    module = importlib.import_module(library)
+    names = {name for cell in ours for name in re.findall(r"`(\w+)`", cell)} - {"k", "subset"}
+    assert names <= set(module.__all__)
+    for name in (name for cell in torchs for name in re.findall(r"`([\w.]+)`", cell)):
+        assert pkgutil.resolve_name(name) is not None
 
 
 @pytest.fixture

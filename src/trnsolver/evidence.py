@@ -111,7 +111,7 @@ def _condition_bound(a: Tensor, *rest: object) -> float:
 CASES = (
     Case(
         "jacobi_eigh",
-        "eigenpairs of small matrices",
+        "Jacobi eigh",
         lambda: (_symmetric(11, 5),),
         _pairs,
         _with_identity,
@@ -120,7 +120,7 @@ CASES = (
     ),
     Case(
         "block_jacobi_eigh",
-        "eigenpairs of large matrices",
+        "Jacobi eigh in blocks",
         lambda: (_symmetric(14, 1),),
         _pairs_in_groups,
         _with_identity,
@@ -130,7 +130,7 @@ CASES = (
     ),
     Case(
         "rotate_pairs_kernel",
-        "rotated pairs of rows",
+        "Jacobi eigh: rotate_pairs",
         lambda: (
             *(random_tensor(130, 70, seed=i) for i in range(2)),
             *(random_tensor(130, 1, seed=i) for i in range(2, 4)),

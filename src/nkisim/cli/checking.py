@@ -88,7 +88,8 @@ def check(
             try:
                 check_file(path, kernel, settings, ledger)
             except SyntaxError as error:
-                complaints.append(f"{path}:{error.lineno}: no Python: {error.msg}")
+                place = path if error.lineno is None else f"{path}:{error.lineno}"
+                complaints.append(f"{place}: no Python: {error.msg}")
             except UnicodeDecodeError as error:
                 complaints.append(f"{path}: no text in UTF-8: {error.reason}")
             except ValueError as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 import click
@@ -31,11 +34,21 @@ def status(libraries: tuple[str, ...], form: str, output: str | None, folder: st
     from trnsci.validation import records_folder, render, rows, write_whole
 
     found, bad = rows(records_folder(folder), choose_libraries(libraries))
-    text = render(found, bad, form)
+    terminal = output is None and sys.stdout.isatty()
+    text = render(
+        found,
+        bad,
+        form,
+        width=shutil.get_terminal_size().columns if terminal else None,
+        colour=terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb",
+    )
     if output is None:
         click.echo(text, nl=False)
     else:
-        write_whole(Path(output), text)
+        try:
+            write_whole(Path(output), text)
+        except OSError as error:
+            raise click.UsageError(f"--output: cannot write {output}: {error.strerror}") from None
         click.echo(output)
     if bad or any(row.status == "failed" for row in found):
         raise SystemExit(1)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -64,9 +67,8 @@ def validate(
         home = records_folder(folder) if folder else HARDWARE
     path: Any = "nki" if where == "device" else "simulator"
     todo = tasks(home, libraries=chosen, kernels=kernels, values_on=values_on, anew=again)
-    unknown = set(kernels) - {task.kernel for task in todo}
-    if unknown:
-        raise click.UsageError(f"no kernel is called {', '.join(sorted(unknown))}")
+    _require_known(kernels, chosen)
+    _require_writable(home)
     failed = []
     with _progress(todo) as show:
         for record in run(
@@ -106,6 +108,31 @@ def _generations(target: str) -> tuple[str, ...]:
         return (SimOptions(target=target).generation().name,)
     except ValueError as error:
         raise click.UsageError(f"--target: {error}") from None
+
+
+def _require_known(named: tuple[str, ...], libraries: tuple[str, ...]) -> None:
+    from trnsci.core.evidence import kernels_of
+
+    known = {source.name for library in libraries for source in kernels_of(library)}
+    for name in named:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            where = "" if len(libraries) > 1 else f" of {libraries[0]}"
+            raise click.UsageError(
+                f"--kernel: no kernel{where} is called {name!r}; "
+                + (f"did you mean {near[0]!r}? " if near else "")
+                + "`trnsci kernels` lists them"
+            )
+
+
+def _require_writable(folder: Path) -> None:
+    """Find out before the first kernel runs whether its record could be kept."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise click.UsageError(f"--records: cannot write to {folder}: {error.strerror}") from None
 
 
 def _require_device() -> None:

@@ -27,6 +27,7 @@ FORMATS = ("text", "md", "html", "json")
 Status = Literal["passed", "failed", "stale", "unreadable", "not run"]
 
 _SIGNS = {"passed": "ok", "failed": "FAILED", "stale": "stale", "unreadable": "unreadable"}
+_COLOURS = {"failed": 31, "unreadable": 31, "stale": 33, "not run": 33}
 _HEADINGS = (
     "library",
     "kernel",
@@ -40,6 +41,17 @@ _HEADINGS = (
     "HBM bytes",
     "hardware",
 )
+
+_DISPENSABLE = (
+    "HBM bytes",
+    "instructions",
+    "reference",
+    "reached by",
+    "what",
+    "hardware",
+    "rel. error",
+)
+"""Columns that a narrow terminal does without, the first ones first."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +164,23 @@ def summary(found: Sequence[Row]) -> str:
     return f"{len(found)} kernels: {said or 'none'}; {on_device} with a hardware record"
 
 
-def render(found: Sequence[Row], bad: Sequence[Unreadable], form: str) -> str:
-    """Return the table as ``"text"``, ``"md"``, ``"html"`` or ``"json"``."""
+def render(
+    found: Sequence[Row],
+    bad: Sequence[Unreadable],
+    form: str,
+    *,
+    width: int | None = None,
+    colour: bool = False,
+) -> str:
+    """Return the table as ``"text"``, ``"md"``, ``"html"`` or ``"json"``.
+
+    Args:
+        found: The rows.
+        bad: Files that hold no record.
+        form: Which of the four.
+        width: Letters of a line of text; columns that do not fit are left out, and named.
+        colour: Whether text has what is wrong in red and what is not known in yellow.
+    """
     if form == "json":
         content = {
             "rows": [asdict(row) | {"reached": row.reached} for row in found],
@@ -162,21 +189,43 @@ def render(found: Sequence[Row], bad: Sequence[Unreadable], form: str) -> str:
         return json.dumps(content, indent=1) + "\n"
     if form == "html":
         return _html(found, bad)
-    lines = [_HEADINGS, *(row.cells() for row in found)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(_HEADINGS))]
-    padded = [[cell.ljust(w) for cell, w in zip(line, widths, strict=True)] for line in lines]
-    padded.insert(1, ["-" * width for width in widths])
+    table = [_HEADINGS, *(row.cells() for row in found)]
+    widths = [max(len(line[i]) for line in table) for i in range(len(_HEADINGS))]
+    shown = _fitting(widths, width) if form == "text" else range(len(widths))
+    lines = [[line[i].ljust(widths[i]) for i in shown] for line in table]
+    lines.insert(1, ["-" * widths[i] for i in shown])
     if form == "md":
-        text = "\n".join("| " + " | ".join(line) + " |" for line in padded)
+        text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     else:
-        text = "\n".join("  ".join(line).rstrip() for line in padded)
-    notes = [
+        ruled = ["  ".join(line).rstrip() for line in lines]
+        if colour:
+            painted = zip(ruled[2:], found, strict=True)
+            ruled[2:] = [_painted(line, row.status) for line, row in painted]
+        text = "\n".join(ruled)
+    left_out = [name for i, name in enumerate(_HEADINGS) if i not in shown]
+    notes = [f"not shown for want of width: {', '.join(left_out)}"] if left_out else []
+    notes += [
         f"{row.library}.{row.kernel}: {row.record.message}"
         for row in found
         if row.record is not None and row.record.status == "failed"
     ]
     notes += [f"{entry.path}: {entry.why}; `trnsci validate` makes it anew" for entry in bad]
     return "\n".join([text, "", *notes, summary(found)]) + "\n"
+
+
+def _fitting(widths: Sequence[int], width: int | None) -> list[int]:
+    """Return the columns of a table that fit; what must be shown is, whether it fits or not."""
+    shown = list(range(len(widths)))
+    for name in _DISPENSABLE:
+        if width is None or sum(widths[i] + 2 for i in shown) - 2 <= width:
+            break
+        shown.remove(_HEADINGS.index(name))
+    return shown
+
+
+def _painted(line: str, status: Status) -> str:
+    colour = _COLOURS.get(status)
+    return f"\x1b[{colour}m{line}\x1b[0m" if colour else line
 
 
 def _html(found: Sequence[Row], bad: Sequence[Unreadable]) -> str:

@@ -72,7 +72,10 @@ def test_status_writes_a_page(trnsci, tmp_path):
     ("arguments", "said"),
     [
         (("validate", "--lib", "cublas"), "--lib: got 'cublas', accepted: trnblas, "),
-        (("validate", "--kernel", "gem"), "no kernel is called gem"),
+        (("validate", "--kernel", "gem"), "no kernel is called 'gem'; did you mean 'gemm'?"),
+        (("validate", "--lib", "trnrand", "--kernel", "gemm"), "no kernel of trnrand is called"),
+        (("validate", "--records", "/dev/null/x"), "--records: cannot write to /dev/null/x: "),
+        (("status", "--output", "/dev/null/x"), "--output: cannot write /dev/null/x: "),
         (("validate", "--target", "trn9"), "--target: "),
         (("validate", "--jobs", "0"), "0 is not in the range"),
         (("validate", "--on", "device"), "--on device: no NeuronCore can be reached"),

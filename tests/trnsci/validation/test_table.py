@@ -1,6 +1,7 @@
 """The table: one row per kernel in the tree, red where something is wrong."""
 
 import dataclasses
+import importlib
 import json
 
 import pytest
@@ -84,6 +85,48 @@ def test_hardware_is_pending_until_there_is_a_record(folder, tmp_path, monkeypat
     found = {row.kernel: row.hardware for row in rows(folder, ["trnblas"])[0]}
     assert found["gemm"] == "passed 2026-03-04, trn2.3xlarge, 2.29.1"
     assert found["symm"] == "pending"
+
+
+def test_a_narrow_terminal_gets_the_columns_that_fit(folder):
+    found = rows(folder, ["trnblas"])
+    whole = render(*found, "text").splitlines()
+    widest = max(map(len, whole))
+    assert render(*found, "text", width=widest).splitlines() == whole
+    lines = render(*found, "text", width=70).splitlines()
+    assert max(len(line) for line in lines[: 2 + len(found[0])]) <= 70
+    assert lines[0].split() == ["library", "kernel", "simulator", "gen2", "gen3", "gen4"]
+    assert "not shown for want of width: what, reached by, reference, rel. error" in lines[-2]
+    # What must be shown is not left out, however narrow the terminal.
+    assert render(*found, "text", width=10).splitlines()[0] == lines[0]
+
+
+def test_what_is_wrong_is_red(folder):
+    change(folder, "gemm", status="failed", message="off")
+    change(folder, "symm", fingerprint="of other sources")
+    painted = render(*rows(folder, ["trnblas"]), "text", colour=True).splitlines()
+    (red,) = (line for line in painted if line.startswith("\x1b[31m"))
+    (yellow,) = (line for line in painted if line.startswith("\x1b[33m"))
+    assert " gemm " in red
+    assert " symm " in yellow
+    assert "\x1b" not in render(*rows(folder, ["trnblas"]), "text")
+
+
+NAMED = {
+    "trnfft": ("butterfly FFT", "complex GEMM"),
+    "trnblas": ("GEMM", "batched GEMM", "fused MP2 energy"),
+    "trnrand": ("Philox 4x32-10", "Box-Muller from Philox"),
+    "trnsolver": ("Jacobi eigh", "Jacobi eigh: rotate_pairs"),
+    "trnsparse": ("SpMM gather-matmul-scatter",),
+    "trntensor": ("fused einsum",),
+}
+
+
+@pytest.mark.parametrize("library", NAMED)
+def test_the_kernels_of_the_suite_have_rows_of_their_names(library):
+    module = importlib.import_module(f"{library}.evidence")
+    titles = {case.title: case.kernel for case in module.CASES}
+    kernels = {source.name for source in kernels_of(library)}
+    assert {titles[title] for title in NAMED[library]} <= kernels
 
 
 def test_markdown_has_a_line_per_kernel(folder):

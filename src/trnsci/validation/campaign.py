@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -105,7 +107,7 @@ def validate(
         return
     # A fresh interpreter for each worker: torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context) as pool:
+    with ProcessPoolExecutor(jobs, context, initializer=_end_with_parent) as pool:
         running: dict[Future[Record], Task] = {}
         waiting = iter(missing)
         try:
@@ -124,6 +126,18 @@ def validate(
                     yield record
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as that which started it is gone: killed, it tells no worker."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _result(future: Future[Record], task: Task) -> Record:

@@ -1,6 +1,9 @@
 """What has a record of today's sources is not run again; what was stopped goes on."""
 
 import dataclasses
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -73,3 +76,27 @@ def test_several_processes_make_the_same_records(tmp_path, made):
     records = list(validate(tasks(tmp_path, **SOME), tmp_path, jobs=2, **QUICK))
     plain = {r.kernel: dataclasses.replace(r, stamp={}) for r in made[1]}
     assert {r.kernel: dataclasses.replace(r, stamp={}) for r in records} == plain
+
+
+@pytest.mark.slow
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    """Killed, it cannot tell them; they hold its output open until they are gone."""
+    code = """
+import os, sys
+from pathlib import Path
+from trnsci.validation import tasks, validate
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    kernels = ("symm", "trmm", "gemmt")
+    todo = tasks(folder, libraries=("trnblas",), kernels=kernels, values_on=("gen3",))
+    for record in validate(todo, folder, values_on=("gen3",), jobs=2):
+        os.kill(os.getpid(), 9)
+"""
+    script = tmp_path / "killed.py"
+    script.write_text(code)
+    killed = subprocess.run(
+        [sys.executable, script, tmp_path / "records"], capture_output=True, timeout=240
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list((tmp_path / "records").glob("*.json"))) == 1

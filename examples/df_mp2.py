@@ -288,6 +288,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     sizes = options.nbasis, options.nocc, options.naux or 3 * options.nbasis
     if options.shape:
         sizes = SHAPES[options.shape]
+    if not 0 < sizes[1] < sizes[0] or sizes[2] < 1:
+        parser.error("wanted: 0 < nocc < nbasis and 0 < naux")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch finds no CUDA device")
     if options.bench:
         bench(*sizes, options.device, options.passes, options.step)
     if options.demo or not options.bench:

@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--grid", type=int, default=256)
     parser.add_argument("--plot", metavar="FILE", help="draw source and solution")
     options = parser.parse_args(arguments)
+    if options.grid < 2:
+        parser.error("--grid: wanted: 2 or more points")
     source, exact = problem(options.grid, torch.float32)
     found = solved(source)
     error = float((found - exact).abs().max())

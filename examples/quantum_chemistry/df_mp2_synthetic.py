@@ -120,6 +120,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--n-occ", type=int, default=8)
     parser.add_argument("--seed", type=int, default=42)
     options = parser.parse_args(arguments)
+    if not 0 < options.n_occ < options.n_ao or options.n_aux < 1:
+        parser.error("wanted: 0 < n-occ < n-ao and 0 < n-aux")
     system = synthetic_system(
         n_ao=options.n_ao, n_aux=options.n_aux, n_occ=options.n_occ, seed=options.seed
     )

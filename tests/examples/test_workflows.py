@@ -99,3 +99,19 @@ def test_the_price_is_that_of_a_fine_grid_of_paths():
     density = torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi)
     value = torch.trapezoid((mean - option.STRIKE).clamp_min(0) * density, x)
     assert option.price() == pytest.approx(math.exp(-option.RATE) * float(value), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "wanted"),
+    [
+        ("df_mp2.py", ("--nocc", "30"), "0 < nocc < nbasis"),
+        ("df_mp2.py", ("--naux", "-1"), "0 < naux"),
+        ("df_mp2.py", ("--shape", "huge"), "'small', 'medium', 'large'"),
+        ("quantum_chemistry/df_mp2_synthetic.py", ("--n-occ", "99"), "0 < n-occ < n-ao"),
+        ("poisson_fft.py", ("--grid", "0"), "2 or more points"),
+    ],
+)
+def test_sizes_that_make_no_sense_are_refused(name, arguments, wanted, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        load(name).main(arguments)
+    assert wanted in capsys.readouterr().err

@@ -69,5 +69,5 @@ def qr_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
 
 
 def _threads(a: Tensor) -> int:
-    """Return the threads of a block, which may have a processor of its own if it is the only one."""
+    """Return the threads of a block; the only one has a processor of its own."""
     return 512 if a.ndim == 2 else threads_for(a.shape[-1])

@@ -69,7 +69,28 @@ def found_by(rank, ranks):
         refusal(lambda: td.lstsq(a[mine], b[:3])),
         refusal(lambda: td.tsqr(a[mine].to_sparse())) if ranks == 1 else "",
     ]
+    found["hostile"] = [refusal(call) for call in hostile(rank, mine)]
+    a, b, _ = problem(torch.float64)
+    a[:, 2] = a[:, 0] - a[:, 1]
+    parts = td.lstsq(a[mine], b[mine])
+    found["rank deficient"] = {"parts": [listed(part) for part in parts]}
     return found
+
+
+def hostile(rank, mine):
+    """Return calls of which one rank alone has an operand that cannot be used."""
+    a, b, spd = problem(torch.float64)
+    spoilt, tracked = a.clone(), a.clone().requires_grad_(rank == 0)
+    spoilt[0, 1] = torch.nan
+    side = b + 1j * b if rank == 0 else b
+    return [
+        lambda: td.lstsq(spoilt[mine], b[mine]),
+        lambda: td.rsvd(spoilt[mine], 2),
+        lambda: td.lstsq(a[mine], side[mine]),
+        lambda: td.solve_spd(spd[mine], side[mine]),
+        lambda: td.tsqr(tracked[mine]),
+        lambda: td.msign(tracked[mine]),
+    ]
 
 
 def counted(collective, place, rank, name, sent):

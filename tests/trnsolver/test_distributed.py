@@ -125,6 +125,28 @@ def test_layouts_that_do_not_fit_are_refused_on_every_rank(found, ranks):
         assert ranks > 1 or plain.startswith(("DTypeError", "ShapeError"))
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+def test_what_one_rank_cannot_use_is_refused_on_every_rank(found, ranks):
+    kinds = ["NotFiniteError"] * 2 + ["DTypeError"] * 2 + ["DerivativeError"] * 2
+    for rank in found[ranks]:
+        assert [text.partition(":")[0] for text in rank["hostile"]] == kinds
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_least_squares_of_dependent_columns_are_the_shortest(found, ranks):
+    a, b, _ = problems.problem(torch.float64)
+    a[:, 2] = a[:, 0] - a[:, 1]
+    want = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=1e-12)
+    for rank in found[ranks]:
+        solution, squares, count, _ = (
+            np.asarray(p)[..., 0] for p in rank["rank deficient"]["parts"]
+        )
+        assert int(count) == problems.N - 1
+        assert np.abs(solution - want[0]).max() <= BOUND
+        off = ((a.numpy() @ want[0] - b.numpy()) ** 2).sum(0)
+        assert np.abs(squares - off).max() <= BOUND * off.max()
+
+
 def test_plans_print_and_refuse():
     text = str(distributed.plan("lstsq", [30, 10], 6, right_sides=2))
     assert text.splitlines()[0] == "lstsq of 40 rows on 2 ranks"

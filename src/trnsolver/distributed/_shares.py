@@ -10,13 +10,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core.arguments import floating
-from trnsci.core.errors import BackendError, DTypeError, ShapeError
+from trnsci.core.errors import BackendError, DerivativeError, DTypeError, ShapeError
+from trnsolver._implicit import differentiated
 
 __all__ = ["Group", "Shares", "shares_of", "summed"]
 
 Group: TypeAlias = dist.ProcessGroup | None
 
 _DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+# What ranks tell each other instead of the columns of a right side, so that all of them refuse.
+_COMPLEX, _TRACKED = -2, -3
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ def shares_of(function: str, local: Tensor, group: Group, right: Tensor | None =
 
     Raises:
         BackendError: There is no process group.
+        DerivativeError: A share is being differentiated.
         DTypeError: A share is no plain tensor, or dtypes differ.
         ShapeError: A share is no matrix, columns differ, or right sides do not fit.
     """
@@ -71,6 +77,10 @@ def shares_of(function: str, local: Tensor, group: Group, right: Tensor | None =
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
     dist.all_gather(every, mine, group=group)
     rows, columns, codes, sides = zip(*(part.tolist() for part in every), strict=True)
+    if _TRACKED in sides:
+        raise DerivativeError(f"{function}: shares must not be differentiated, on any rank")
+    if _COMPLEX in sides:
+        raise DTypeError(f"{function}: right is complex, where shares are real, on some rank")
     if min(rows) < 0 or len(set(columns)) > 1:
         raise ShapeError(
             f"{function}: every share must be a matrix of as many columns, got shape "
@@ -91,9 +101,13 @@ def shares_of(function: str, local: Tensor, group: Group, right: Tensor | None =
 
 
 def _sides(local: Tensor, right: Tensor | None) -> int:
-    """Return the columns of a right side, 0 for none and -1 for one that does not fit."""
+    """Return the columns of a right side, 0 for none and less for operands that do not fit."""
+    if differentiated(local, right):
+        return _TRACKED
     if right is None:
         return 0
+    if right.is_complex() and not local.is_complex():
+        return _COMPLEX
     if right.ndim not in (1, 2) or right.shape[0] != local.shape[0]:
         return -1
     return 1 if right.ndim == 1 else right.shape[1]

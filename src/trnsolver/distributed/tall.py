@@ -14,6 +14,7 @@ from torch import Tensor
 from trnrand import Generator, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, ShapeError
+from trnsolver._arguments import finite
 from trnsolver._torch import MUON
 from trnsolver.direct import LeastSquares
 from trnsolver.distributed._shares import Group, Shares, shares_of, summed
@@ -43,7 +44,7 @@ def tsqr(local: Tensor, group: Group = None) -> QRFactors:
 
 
 def lstsq(local: Tensor, right: Tensor, group: Group = None) -> LeastSquares:
-    """Return X on every rank that minimizes the norm of ``A @ X - B``, for A of full rank.
+    """Return X on every rank that minimizes the norm of ``A @ X - B``, the shortest if several do.
 
     Args:
         local: Rows of A of this rank.
@@ -54,6 +55,7 @@ def lstsq(local: Tensor, right: Tensor, group: Group = None) -> LeastSquares:
         Solution, squared residuals, rank and singular values, as ``trnsolver.lstsq``.
 
     Raises:
+        NotFiniteError: A or B has a NaN or an infinity, on some rank.
         ShapeError: A is wide, or shares do not fit.
         DTypeError: A share is no plain tensor, or dtypes differ.
     """
@@ -63,11 +65,19 @@ def lstsq(local: Tensor, right: Tensor, group: Group = None) -> LeastSquares:
     columns = columns.to(local.dtype)
     q, r = _tsqr(local, group)
     inner = summed(q.mH @ columns, group)
-    solution = torch.linalg.solve_triangular(r, inner, upper=True)
+    # The same numbers on every rank, which therefore raise together.
+    for name, part in (("local", r), ("right", inner)):
+        finite("lstsq", name, part)
+    u, s, vh = torch.linalg.svd(r)
+    kept = s > torch.finfo(s.dtype).eps * shares.total * s[:1]
+    rank = kept.sum()
+    if int(rank) == shares.columns:
+        solution = torch.linalg.solve_triangular(r, inner, upper=True)
+    else:
+        inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
+        solution = vh.mH @ (inverse.unsqueeze(-1) * (u.mH @ inner))
     off = local @ solution - columns
     squares = summed((off.abs() ** 2).sum(0).to(local.dtype), group).real
-    s = torch.linalg.svdvals(r)
-    rank = (s > torch.finfo(s.dtype).eps * shares.total * s[:1]).sum()
     if right.ndim == 1:
         solution, squares = solution.squeeze(-1), squares.squeeze(-1)
     return LeastSquares(solution, squares, rank, s)
@@ -96,6 +106,7 @@ def rsvd(
 
     Raises:
         FlagError: k is not between 1 and the columns.
+        NotFiniteError: A has a NaN or an infinity, on some rank.
         ShapeError: A is wide, or shares do not fit.
     """
     shares = shares_of("rsvd", local, group)
@@ -111,6 +122,7 @@ def rsvd(
         turned = torch.linalg.qr(inner.mH).Q
         q = _tsqr(local @ turned, group).Q
         inner = summed(q.mH @ local, group)
+    finite("rsvd", "local", inner)
     u, s, vh = torch.linalg.svd(inner, full_matrices=False)
     # Every rank turns a vector the same way, and so does any number of ranks.
     place = vh.abs().argmax(-1, keepdim=True)

@@ -108,7 +108,7 @@ def test_results_do_not_depend_on_the_number_of_ranks(found, name, dtype):
 def test_every_call_sends_the_bytes_that_its_plan_states(found, ranks):
     for rank in found[ranks]:
         for name, result in rank.items():
-            if name != "refused":
+            if name not in ("refused", "hostile", "rank deficient"):
                 assert result["sent"] == result["planned"] > 0, name
 
 

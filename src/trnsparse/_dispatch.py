@@ -22,16 +22,16 @@ from trnsparse._torch import (
     sampled_product,
 )
 
-__all__ = ["run_bsr_spmm", "run_often", "run_screened_spmm", "run_sddmm", "run_spmm", "run_usual"]
+__all__ = [
+    "kernels_wanted",
+    "run_bsr_spmm",
+    "run_often",
+    "run_screened_spmm",
+    "run_sddmm",
+    "run_spmm",
+]
 
 kernels_wanted = LIBRARY.kernels_wanted
-
-
-def run_usual(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor | None:
-    """Return the usual product on torch, unchecked, or None where it is another or unfit."""
-    if kernels_wanted() or not is_plain(values, pattern, b):
-        return None
-    return product_by_rule(values, pattern, b)
 
 
 def run_often(values: Tensor, pattern: Pattern, like: Tensor) -> Callable[[Tensor], Tensor] | None:

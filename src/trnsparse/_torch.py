@@ -28,6 +28,7 @@ __all__ = [
     "is_plain",
     "product_by_rule",
     "sampled_product",
+    "usual_product",
 ]
 
 _NARROW = (torch.float16, torch.bfloat16)
@@ -74,6 +75,15 @@ def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
     if not each:
         return b.new_zeros(*batch, pattern.rows, b.shape[-1])
     return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
+
+
+def usual_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor | None:
+    """Return a product in as few steps as there are, or None where it is not a usual one."""
+    if not is_plain(values, pattern, b):
+        return None
+    if b.ndim == 1:
+        return torch.mv(pattern.as_torch(values), b)
+    return product_by_rule(values, pattern, b)
 
 
 def is_plain(values: Tensor, pattern: Pattern, b: Tensor) -> bool:

@@ -15,10 +15,10 @@ from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsparse._algebra import added, expanded_product, intersection, numeric_product
 from trnsparse._conversions import turned, united, written_out
 from trnsparse._dense import nonzero_entries
-from trnsparse._dispatch import run_often, run_usual
+from trnsparse._dispatch import kernels_wanted, run_often
 from trnsparse._index import counted, expanded, group_sums
 from trnsparse._patterns import Pattern, pattern_of
-from trnsparse._torch import as_torch_csr
+from trnsparse._torch import as_torch_csr, usual_product
 from trnsparse.formats._base import SparseMatrix, format_named
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats._selection import select
@@ -94,9 +94,9 @@ class CSRMatrix(SparseMatrix, format="csr"):
     @property
     def pattern(self) -> Pattern:
         """Where the entries are; shared by matrices on the same index tensors."""
-        kept = self._kept
-        if kept is None or not kept.holds(self.row_ptrs, self.col_indices, self.shape):
-            kept = self._kept = pattern_of(self.row_ptrs, self.col_indices, self.shape[1])
+        kept, pointers, indices = self._kept, self.row_ptrs, self.col_indices
+        if kept is None or not kept.holds(pointers, indices, self.shape):
+            kept = self._kept = pattern_of(pointers, indices, self.shape[1])
         return kept
 
     @property
@@ -198,8 +198,14 @@ class CSRMatrix(SparseMatrix, format="csr"):
 
     def matmul(self, other: Tensor) -> Tensor:
         """Return the product with a dense vector (n,) or matrix (..., n, N)."""
-        found = run_usual(self.values, self.pattern, other)
-        return super().matmul(other) if found is None else found
+        if not kernels_wanted():
+            found = usual_product(self.values, self.pattern, other)
+            if found is not None:
+                return found
+        return super().matmul(other)
+
+    def __matmul__(self, other: Any) -> Any:
+        return self.matmul(other) if type(other) is Tensor else super().__matmul__(other)
 
     def _operator(self, like: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the product with tensors like one that fits, for methods that need it often."""

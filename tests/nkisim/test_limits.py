@@ -28,12 +28,12 @@ def codes(write, target="gen3"):
     return nkisim.check(kernel, target=target, values=False)().codes
 
 
-def patterned(pattern, offset=0, engine=nisa.engine.gpsimd):
-    """A fill of part of a tile of bytes with one partition, by GpSimd, which has no size limit."""
+def patterned(pattern, offset=0, engine=nisa.engine.gpsimd, dtype=nl.uint8, width=WIDTH):
+    """A fill of part of a tile with one partition, of bytes, by GpSimd, which has no size limit."""
 
     def write():
-        tile = nl.ndarray((1, WIDTH), dtype=nl.uint8, buffer=nl.sbuf)
-        view = tile.ap([[WIDTH, 1], *pattern], offset=offset)
+        tile = nl.ndarray((1, width), dtype=dtype, buffer=nl.sbuf)
+        view = tile.ap([[width, 1], *pattern], offset=offset)
         nisa.memset(dst=view, value=0, engine=engine)
 
     return write
@@ -60,6 +60,15 @@ FOUR = [[81, 2], [27, 2], [9, 2], [3, 2]]
 )
 def test_fields_of_an_access_pattern(pattern, offset, fits):
     assert ("S023" not in codes(patterned(pattern, offset))) == fits
+
+
+@pytest.mark.parametrize("dtype", [nl.uint8, nl.bfloat16, nl.float32], ids=str)
+def test_steps_count_elements(dtype):
+    def step(elements):
+        return codes(patterned([[elements, 2]], dtype=dtype, width=40_000))
+
+    assert "S023" not in step(32767)
+    assert "S023" in step(32768)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from nkisim.machine.dispatch import _operand_key, _static_key
 
 
 def run(operand):
@@ -134,3 +135,34 @@ def test_a_plan_serves_a_tile_wherever_it_lies_in_sbuf():
         nisa.tensor_scalar(dst=tile[:, i : i + 2], data=tile[:, i : i + 2], op0=nl.add, operand0=1)
 
     assert plans_after(4, call) == 0
+
+
+def different(keys):
+    return len(set(keys)) == len(keys)
+
+
+def test_numbers_that_share_a_key():
+    """Of numbers that float32 holds, only the kind and whether it is 0."""
+    assert _operand_key(3) == _operand_key(-5) == _operand_key(2**24) == _operand_key(-(2**24))
+    assert _operand_key(0.5) == _operand_key(-1e30) == _operand_key(float("inf"))
+    assert _operand_key(None) is None
+    assert different([_operand_key(v) for v in (0, 1, 0.0, 1.0, None, True, False, np.float32(1))])
+
+
+@pytest.mark.parametrize("edge", [2**24, -(2**24)])
+def test_numbers_that_float32_may_not_hold_have_keys_of_their_own(edge):
+    beyond = [edge + n * (1 if edge > 0 else -1) for n in range(4)]
+    assert different([_operand_key(value) for value in beyond])
+
+
+def test_other_arguments_are_keys_themselves():
+    one, same = np.arange(3), np.arange(3)
+    values = [1, True, 1.0, np.float32(1), np.int64(1), "1", (1,), [1], None, one, one.astype("i2")]
+    assert different([_static_key(value) for value in values])
+    assert _static_key(one) == _static_key(same)
+    assert _static_key(one) != _static_key(one.reshape(3, 1))
+    assert _static_key(float("nan")) == _static_key(float("nan"))
+    assert _static_key(np.float32("nan")) != _static_key(float("nan"))
+    assert _static_key([1, [2, 3]]) == _static_key([1, [2, 3]]) != _static_key([1, (2, 3)])
+    assert _static_key({}) is _static_key({1: 2}) is dict
+    hash(tuple(map(_static_key, values)))

@@ -5,8 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
+import nkisim.language as nl
+from nkisim.arch import GEN3
 from nkisim.machine.core import Garbage
-from nkisim.machine.spread import _reached
+from nkisim.machine.door import Rows
+from nkisim.machine.spread import _mark_rows, _reached
+from nkisim.machine.transfer import Partial
+from nkisim.memory import CoreMemory
 
 
 def one_at(shape, at, number=3):
@@ -91,3 +96,34 @@ def test_the_latest_of_several_is_kept():
     read.append(Garbage(1, "data2", one_at((3, 4), (1, 1), 4)))
     found = _reached(read, "elements", (3, 4))
     assert (found[0, 0], found[1, 1], int(found.sum())) == (9, 4, 13)
+
+
+def table_of(rows=5):
+    return CoreMemory(GEN3, precise=True).allocate((rows, 2), nl.float32, nl.private_hbm)
+
+
+@pytest.mark.parametrize(
+    ("inside", "there"),
+    [
+        ((1, 1, 1), None),
+        ((1, 0, 1), None),
+        ((1, 1, 1), (1, 0, 1)),
+        ((1, 1, 0), (0, 1, 1)),
+        ((0, 0, 0), (1, 1, 1)),
+    ],
+)
+def test_rows_by_index_hold_garbage_where_they_were_written(inside, there):
+    """Rows that are out of bounds, or that the source does not have, keep what they were."""
+    table = table_of()
+    rows = Rows(table, np.array([4, 1, 3]), np.array(inside, bool))
+    value = None
+    if there is not None:
+        where = np.repeat(np.array(there, bool)[:, None], 2, axis=1)
+        value = Partial(np.zeros((3, 2), np.float32), where)
+    _mark_rows(rows, np.uint8([[7, 7], [8, 0], [9, 9]]), value)
+    wanted = np.zeros((5, 2), np.uint8)
+    for i, (row, marks) in enumerate(zip((4, 1, 3), ((7, 7), (8, 0), (9, 9)), strict=True)):
+        if inside[i] and (there is None or there[i]):
+            wanted[row] = marks
+    found = table.storage.garbage(*table.region)
+    np.testing.assert_array_equal(np.zeros((5, 2)) if found is None else found, wanted)

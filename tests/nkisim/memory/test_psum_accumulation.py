@@ -290,6 +290,30 @@ def test_groups_in_two_tiles_do_not_meet():
     np.testing.assert_array_equal(right, 3 * oracle.matmul(a[:, ROWS:], b).value)
 
 
+def test_sums_that_take_turns_go_on_without_a_finding():
+    """Nothing is read in between: neither group is used again."""
+
+    def kernel(stationary, moving):
+        a, b = loaded(stationary), loaded(moving)
+        tiles = [nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum) for _ in range(2)]
+        for _ in range(3):
+            for tile in tiles:
+                nisa.nc_matmul(dst=tile, stationary=a, moving=b)
+        halves = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum)
+        for _ in range(2):
+            for half in (halves[:, 0:8], halves[:, 8:16]):
+                nisa.nc_matmul(dst=half, stationary=a, moving=b[:, 0:8])
+        return [stored(tile) for tile in (*tiles, halves)]
+
+    a, b = whole((4, ROWS), 12), whole((4, COLUMNS), 13)
+    report = nkisim.check(kernel, target="gen3")(a, b)
+    assert not report.codes & {"M002", "M003", "M004", "M042", "M043", "W001"}, str(report)
+    product = oracle.matmul(a, b).value
+    for got, times in zip(report.outputs[:2], (3, 3), strict=True):
+        np.testing.assert_array_equal(got, times * product)
+    np.testing.assert_array_equal(report.outputs[2], 2 * np.tile(product[:, :8], 2))
+
+
 @nkisim.jit
 def bfloat16_group(stationary, moving):
     a, b = loaded(stationary), loaded(moving)

@@ -71,7 +71,7 @@ def _whole_pattern(
         strides = tuple([step * itemsize for step, _ in steps])
         return shape, kind, alloc.start + offset * itemsize, strides
     _check_partition_step(view, steps, row, dtype)
-    rows, rest = divmod(offset, row) if row else (0, offset)
+    rows, rest = divmod(offset, max(row, 1))
     start = alloc.start + rows * alloc.pitch + rest * itemsize
     return shape, kind, start, (alloc.pitch, *[step * itemsize for step, _ in steps[1:]])
 

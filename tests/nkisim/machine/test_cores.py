@@ -1,5 +1,6 @@
 """One core and its place among others: names, counts, registers, scratch memory."""
 
+from dataclasses import FrozenInstanceError, fields
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,13 +8,18 @@ import pytest
 
 import nkisim.language as nl
 from nkisim.arch import GEN3
-from nkisim.diagnostics import Recorder
+from nkisim.diagnostics import Place, Recorder
+from nkisim.isa.rng import _Source
 from nkisim.machine.cluster import Cluster, Member
-from nkisim.machine.core import RELEASES, Core, Garbage, Plans
+from nkisim.machine.core import RELEASES, Accumulators, Core, Event, Garbage, Plans
 from nkisim.machine.door import Rows
 from nkisim.machine.effects import added_operands, step_of
+from nkisim.machine.schedule import _Task
 from nkisim.machine.spread import Target, spread_garbage
 from nkisim.machine.transfer import Partial
+from nkisim.memory.indexing import DynSlice
+from nkisim.memory.indirect import Indirection
+from nkisim.memory.lifetime import Lifetime
 from nkisim.spec import as_op
 from nkisim.spec.enums import engine as Engine
 
@@ -219,3 +225,28 @@ def test_writes_are_certain_unless_a_mask_or_an_index_decides():
 )
 def test_what_a_result_is_a_sum_with(operators, added):
     assert added_operands({name: as_op(op) for name, op in operators.items()}) == added
+
+
+# Records
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        DynSlice(0, 4),
+        Indirection("scalar", 3, 4, 8),
+        Event(1, "memset", Engine.vector, (), (), Place("file.py", 3)),
+    ],
+    ids=lambda record: type(record).__name__,
+)
+def test_records_of_a_run_do_not_change(record):
+    name = fields(record)[0].name
+    with pytest.raises(FrozenInstanceError):
+        setattr(record, name, None)
+
+
+@pytest.mark.parametrize(
+    "kind", [DynSlice, Indirection, Event, Lifetime, Accumulators, _Task, _Source], ids=str
+)
+def test_what_is_made_by_the_thousand_has_no_dictionary(kind):
+    assert "__dict__" not in dir(kind)

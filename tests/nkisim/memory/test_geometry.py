@@ -283,3 +283,13 @@ def test_too_many_indices(index, shown):
     assert rule == "S012"
     assert message == f"tensor `view` has 2 dimensions, indexed with {shown}"
     assert allowed == "at most 2 indices and one ellipsis"
+
+
+def test_a_pattern_of_elements_that_no_row_holds():
+    """Two bytes of a row are no float32."""
+    view = tensor((4, 2), nl.uint8).ap([[0, 4], [1, 1]], offset=0, dtype=nl.float32)
+    rule, message, *_ = words(view.check_bounds)
+    assert rule == "S021"
+    assert message == (
+        "access pattern of tensor `view` touches elements [0, 0], but the tensor has 2 (0 per row)"
+    )

@@ -9,9 +9,12 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from nkisim.arch import GEN4
 from nkisim.diagnostics import NkiFindingWarning
 from nkisim.dtypes.packed import pack
-from nkisim.isa.mx import nc_matmul_mx, quantize_mx
+from nkisim.isa.mx import _dequantised, nc_matmul_mx, quantize_mx
+from nkisim.machine import Loaded
+from nkisim.memory import CoreMemory
 from oracles import mx as oracle
 from oracles.matmul import matmul
 from tiles import loaded, stored
@@ -547,3 +550,21 @@ def test_misplaced_scales_are_used_as_they_come_and_warned_of():
     with pytest.warns(NkiFindingWarning, match="M044"):
         got = kernel(a.host, a.scales)
     assert_product(got, matmul(a.values, a.values))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "largest", "last"),
+    [
+        ("float8_e4m3fn_x4", 448.0, 246),
+        ("float8_e5m2_x4", 57344.0, 239),
+        ("float4_e2m1fn_x4", 6.0, 252),
+    ],
+)
+def test_scaled_values_are_wide_where_float32_ends(dtype, largest, last):
+    """The last scale under which the largest element is a float32, and the next."""
+    tile = CoreMemory(GEN4, precise=True).allocate((32, 2), getattr(nl, dtype), nl.sbuf)
+    words = pack(np.full((32, 8), largest, np.float32), dtype)
+    for scale, wide in ((last, np.float32), (last + 1, np.float64)):
+        values = _dequantised(Loaded(tile, words), np.full((32, 2), scale, np.uint8))
+        assert values.dtype == wide
+        np.testing.assert_array_equal(values, np.ldexp(np.float64(largest), scale - 127))

@@ -224,7 +224,8 @@ def _minres_steps(
     ratio = run.norms[-1] / beta
     old, epsilon, dbar, cs, sn = 0.0, 0.0, 0.0, -1.0, 0.0
     w, w2 = 0 * r, 0 * r
-    first = run.iterations
+    first, squares = run.iterations, 0.0
+    smallest = 4 * (torch.finfo if isinstance(r, Tensor) else np.finfo)(r.dtype).eps
     while run.iterations < watch.limit:
         v = y / beta
         y = product(v)
@@ -242,6 +243,11 @@ def _minres_steps(
         beta = math.sqrt(squared)
         old_epsilon, delta = epsilon, cs * dbar + sn * alpha
         gbar, epsilon, dbar = sn * dbar - cs * alpha, sn * beta, -cs * beta
+        # The matrix maps the residual to nothing: of a singular one this is the best x there is.
+        squares += alpha**2 + beta**2 + old**2
+        if math.hypot(gbar, dbar) <= smallest * math.sqrt(squares):
+            run.reason = "stagnated"
+            return True
         gamma = math.hypot(gbar, beta) or _TINY
         cs, sn = gbar / gamma, beta / gamma
         phi, phibar = cs * phibar, sn * phibar

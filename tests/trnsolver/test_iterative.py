@@ -193,6 +193,15 @@ def test_gmres_ends_a_cycle_when_it_is_done():
     assert math.isfinite(result.residual)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_minres_of_a_singular_system_is_the_least_residual(dtype):
+    singular = torch.diag(torch.tensor([1.0, 0.0, 2.0, -3.0], dtype=dtype))
+    result = trnsolver.minres(singular, torch.ones(4, dtype=dtype))
+    assert result.residual == pytest.approx(0.5, rel=1e-4)
+    assert result.iterations <= 6
+    assert result.info.reason == "stagnated"
+
+
 def test_complex_systems():
     z = random_tensor(20, 20, dtype=torch.complex128)
     b = random_tensor(20, dtype=torch.complex128, seed=1)

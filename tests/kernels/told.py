@@ -1,7 +1,8 @@
 """What is told of each bad twin: its findings, word by word, as ``data/findings.txt`` has it.
 
 A line number is told as its distance from the first line of the bad kernel, so that twins can move
-in their files. Where several generations tell the same it stands there once.
+in their files. Where several generations tell the same it stands there once. Code to paste is left
+out: it has tests of its own, which run it.
 """
 
 from __future__ import annotations
@@ -50,8 +51,6 @@ def _one(finding: Finding) -> str:
     lines += [f"note: {note}" for note in finding.notes]
     if finding.count > 1:
         lines.append(f"count: {finding.count}")
-    if finding.rewrite is not None:
-        lines += [f"code: {line}" for line in finding.rewrite.shown()]
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnblas import trsm
 from trnsci.core.eager import untracked
-from trnsci.core.errors import LinAlgError
+from trnsci.core.errors import FlagError, LinAlgError
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
@@ -227,8 +227,10 @@ def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
 
     Raises:
         NotFiniteError: A has a NaN or an infinity.
+        FlagError: rcond is negative.
     """
     work = any_matrix("pinv", "A", A)
+    _cutoff("pinv", rcond)
     try:
         if not kernels_wanted():
             found = torch.linalg.pinv(work, rtol=rcond)
@@ -260,9 +262,11 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
 
     Raises:
         NotFiniteError: A or B has a NaN or an infinity.
+        FlagError: rcond is negative.
         ShapeError: The shapes do not fit.
     """
     work = any_matrix("lstsq", "A", A)
+    _cutoff("lstsq", rcond)
     right, vectors = right_side("lstsq", work, B)
     columns = columns_of(right, vectors)
     if rcond is None:
@@ -344,6 +348,11 @@ def _refined(a: Tensor, factor: Tensor, columns: Tensor, found: Tensor) -> Tenso
     for _ in range(_STEPS):
         x = x + _with_factor(factor, (wide_b - wide_a @ x).to(a.dtype)).to(wide_dtype)
     return x.to(a.dtype)
+
+
+def _cutoff(function: str, rcond: float | None) -> None:
+    if rcond is not None and not rcond >= 0:
+        raise FlagError(f"{function}: rcond must not be negative, got {rcond}")
 
 
 def _singular_if_not_finite(function: str, found: Tensor, *operands: Tensor) -> None:

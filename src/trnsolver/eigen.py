@@ -152,6 +152,8 @@ def eigh(
     """
     work = square_matrix("eigh", "A", A)
     chosen("eigh", "which", which, _WHICH)
+    if max_sweeps is not None:
+        whole("eigh", "max_sweeps", max_sweeps, 1, error=FlagError)
     everything = k is None and subset is None
     n = work.shape[-1]
     first, last = (0, n - 1) if everything else _places("eigh", n, k, which, subset)
@@ -299,6 +301,8 @@ def _places(
     if subset is not None:
         if k is not None:
             raise FlagError(f"{function}: k must be None where subset is given")
+        if not isinstance(subset, (tuple, list)) or len(subset) != 2:
+            raise FlagError(f"{function}: subset must be two places, got {subset!r}")
         first, last = (whole(function, "subset", place, 0, n - 1, FlagError) for place in subset)
         if last < first:
             raise FlagError(f"{function}: subset must ascend, got {tuple(subset)}")

@@ -106,12 +106,17 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
         tensors, in a plain tuple.
 
     Raises:
-        FlagError: ``max_iters`` is negative.
+        FlagError: ``max_iters`` is negative, or ``tol`` is NaN.
         ShapeError: A is not square.
     """
     work = square_matrix("inv_sqrt_spd_ns", "A", A)
     whole("inv_sqrt_spd_ns", "max_iters", max_iters, 0, error=FlagError)
+    if tol != tol:
+        raise FlagError("inv_sqrt_spd_ns: tol must be a number, got nan")
     flat = batch_of(work)
+    # A power of four, which rounds neither the matrix nor its root.
+    root = torch.exp2((torch.log2(_peak(flat)) / 2).floor())
+    flat = flat / root / root
     if kernels_wanted():
         from trnsolver._operations import INV_SQRT_SPD_NS
 
@@ -119,6 +124,7 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     else:
         early = not unchecked(work)
         x, steps, residual = _torch.inv_sqrt_steps(flat, max_iters, tol, early)
+    x = x / root
     x = restored(x.reshape(work.shape), A.dtype)
     if unchecked(work):
         return x, steps, residual  # type: ignore[return-value]
@@ -268,8 +274,17 @@ def orthogonalize(
 
 def _scaled(a: Tensor) -> Tensor:
     """Return matrices whose largest singular value is at most 1; those of zeros stay."""
+    a = a / _peak(a)
     size = torch.linalg.matrix_norm(a, keepdim=True)
     return a / torch.where(size > 0, size, 1.0)
+
+
+def _peak(a: Tensor) -> Tensor:
+    """Return the largest magnitude of each matrix, 1 for zeros: squares of others may be none."""
+    if not a.numel():
+        return a.new_ones(()).real
+    peak = a.detach().abs().amax((-2, -1), keepdim=True)
+    return torch.where(peak > 0, peak, 1.0)
 
 
 def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:

@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.errors import FlagError, NotPositiveDefiniteError, SingularMatrixError
+from trnsci.core.errors import (
+    FlagError,
+    NotPositiveDefiniteError,
+    ShapeError,
+    SingularMatrixError,
+)
 from trnsolver._arguments import square_matrix, working
 from trnsolver.operators import Preconditioner
 
@@ -114,9 +119,17 @@ def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditi
 
     Raises:
         NotPositiveDefiniteError: No shift of the diagonal helps.
+        ShapeError: A is no single square matrix, or the pattern has another shape.
     """
     name = "ichol_preconditioner"
     work = square_matrix(name, "A", A)
+    if work.ndim != 2:
+        raise ShapeError(f"{name}: A must be 2-D, got shape {tuple(A.shape)}")
+    if pattern is not None and pattern.shape != A.shape:
+        raise ShapeError(
+            f"{name}: pattern must have the shape of A, {tuple(A.shape)}, got "
+            f"{tuple(pattern.shape)}"
+        )
     kept = (work != 0 if pattern is None else pattern).tril()
     diagonal = work.diagonal().real
     if bool((diagonal <= 0).any()):

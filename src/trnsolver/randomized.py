@@ -120,6 +120,7 @@ def eigh_randomized(
     n = work.shape[-1]
     whole("eigh_randomized", "k", k, 1, n, FlagError)
     block = min(n, k + whole("eigh_randomized", "oversampling", oversampling, 0, error=FlagError))
+    whole("eigh_randomized", "power_iterations", power_iterations, 0, error=FlagError)
     q = _range(work, _sketch(work, block, seed), power_iterations)
     inner = gemm(1.0, q, gemm(1.0, work, q), transA="C")
     try:
@@ -156,7 +157,9 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     image = product(sketch)
     if not checked_values(image):
         raise NotFiniteError("nystrom: A must be finite, got NaN or infinity")
-    shift = torch.finfo(image.dtype).eps * torch.linalg.matrix_norm(image) * order**0.5
+    limits = torch.finfo(image.dtype)
+    shift = limits.eps * torch.linalg.matrix_norm(image) * order**0.5
+    shift = shift.clamp_min(limits.tiny**0.5)  # for a matrix of zeros
     image = image + shift * sketch
     inner = sketch.mH @ image
     factor, failed = torch.linalg.cholesky_ex(0.5 * (inner + inner.mH))

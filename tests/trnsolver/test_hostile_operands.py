@@ -204,3 +204,54 @@ def test_the_upper_triangle_may_hold_anything(options):
 
 def test_newton_schulz_of_a_negative_matrix_diverges():
     assert trnsolver.inv_sqrt_spd_ns(-system()[0]).info.reason == "diverged"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("edge", ["largest", "smallest"])
+def test_signs_and_roots_at_the_ends_of_the_numbers(dtype, edge):
+    info = torch.finfo(dtype)
+    unit = 2.0 ** round(math.log2(info.max) - 8 if edge == "largest" else math.log2(info.tiny) + 12)
+    a, _ = system(dtype=torch.float64)
+    a = (a / a.abs().max()).to(dtype)
+    for function in (trnsolver.msign, trnsolver.orthogonalize):
+        want, found = function(a), function(a * unit)
+        assert float((found - want).double().abs().max()) <= 8 * info.eps
+        batch = function(torch.stack([a, a * unit]))
+        assert float((batch[0] - batch[1]).double().abs().max()) <= 8 * info.eps
+    if dtype is not torch.bfloat16:
+        tol = 100 * info.eps
+        found = trnsolver.inv_sqrt_spd_ns(a * unit, tol=tol)
+        want = trnsolver.inv_sqrt_spd_ns(a, tol=tol)
+        assert found.converged
+        assert found.iterations == want.iterations
+        # The root of a unit that is no square is not exact.
+        error = found.x.double() * unit**0.5 - want.x.double()
+        assert float(error.abs().max()) <= 1e4 * info.eps * float(want.x.abs().max())
+
+
+def test_options_of_direct_solvers_that_are_none():
+    a, b = system()
+    calls = {
+        "subset must be two": lambda: trnsolver.eigh(a, subset=(0, 1, 2)),
+        "subset must be": lambda: trnsolver.eigh(a, subset=3),
+        "max_sweeps": lambda: trnsolver.eigh(a, max_sweeps=0),
+        "eigh_randomized: power_iterations": lambda: trnsolver.eigh_randomized(
+            a, 2, power_iterations=-1
+        ),
+        "pinv: rcond": lambda: trnsolver.pinv(a, rcond=math.nan),
+        "lstsq: rcond": lambda: trnsolver.lstsq(a, b, rcond=-1.0),
+        "tol must be a number": lambda: trnsolver.inv_sqrt_spd_ns(a, tol=math.nan),
+    }
+    for message, call in calls.items():
+        with pytest.raises(FlagError, match=message):
+            call()
+    for message, given in (("2-D", (a.expand(2, 8, 8),)), ("pattern", (a, torch.ones(3, 3)))):
+        with pytest.raises(ShapeError, match=message):
+            trnsolver.ichol_preconditioner(*given)
+
+
+def test_a_matrix_of_zeros_is_semidefinite():
+    found = trnsolver.nystrom(torch.zeros(8, 8), 3)
+    # What is left is the rounding of the shift that was taken off again.
+    assert float(found.eigenvalues.abs().max()) <= 1e-5 * torch.finfo(torch.float32).tiny ** 0.5
+    assert float((found.U.mT @ found.U - torch.eye(3)).abs().max()) <= 1e-5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from trnsci.core.errors import DeviceError, DTypeError, ShapeError
@@ -29,6 +30,12 @@ def check_operands(function: str, text: str, tensors: Sequence[Any]) -> None:
     if not tensors:
         raise ShapeError(pointed(f"{function}: there must be at least one operand, got none", text))
     first = tensors[0]
+    if len(tensors) > 1 and getattr(first, "dtype", None) is torch.bool:
+        message = (
+            f"{function}: operands must be numbers, got torch.bool: torch has no products of it; "
+            f"cast them, or pass dtype"
+        )
+        raise DTypeError(pointed(message, text))
     for number, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             kind = type(x).__name__

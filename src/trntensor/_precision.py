@@ -53,7 +53,7 @@ _PARTS = {torch.float32: 3, torch.float16: 2}
 
 def checked_precision(function: str, precision: str) -> None:
     """Raise unless ``precision`` is one of the four."""
-    if precision not in PRECISIONS:
+    if not isinstance(precision, str) or precision not in PRECISIONS:
         raise FlagError(
             f"{function}: precision must be one of {', '.join(PRECISIONS)}, got {precision!r}"
         )

@@ -13,6 +13,8 @@ from itertools import chain, count
 from operator import index
 from typing import Any, NamedTuple
 
+from torch import Tensor
+
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.tracing import constant_to_compile
 
@@ -232,6 +234,11 @@ def from_sublists(function: str, args: Sequence[Any]) -> tuple[str, list[Any]]:
     Raises:
         FlagError: A sublist has an entry that is none of 0 to 51 and ``...``.
     """
+    if len(args) < 2:
+        raise DTypeError(
+            f"{function}: the call is (subscripts, *operands) or (operand, sublist, ...), got "
+            f"{type(args[0]).__name__} alone"
+        )
     operands = list(args[0 : len(args) - len(args) % 2 : 2])
     terms = [_letters(function, sublist) for sublist in args[1::2]]
     text = ",".join(terms)
@@ -241,13 +248,13 @@ def from_sublists(function: str, args: Sequence[Any]) -> tuple[str, list[Any]]:
 
 
 def _letters(function: str, sublist: Any) -> str:
-    try:
-        entries = list(sublist)
-    except TypeError:
+    listed = isinstance(sublist, Iterable) and getattr(sublist, "ndim", 1) == 1
+    if isinstance(sublist, Tensor) or not listed:
         kind = type(sublist).__name__
         raise DTypeError(
             f"{function}: operands and sublists must alternate, got {kind} for a sublist"
-        ) from None
+        )
+    entries = list(sublist)
     found = []
     for entry in entries:
         if entry is Ellipsis:

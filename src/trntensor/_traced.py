@@ -12,7 +12,7 @@ from trntensor._dispatch import Stage, run_stages, stages_of
 from trntensor._library import LIBRARY
 from trntensor._pairs import Unary
 from trntensor._program import make_program
-from trntensor._subscripts import parse
+from trntensor._subscripts import LETTERS, Equation, parse
 
 __all__ = ["traced"]
 
@@ -34,12 +34,39 @@ def _planned(
 def traced(text: str, tensors: Sequence[Tensor]) -> Tensor:
     """Return a contraction in operations that torch.compile knows.
 
-    On torch it is one ``torch.einsum``, whatever sizes turn out to be; on a kernel path the steps
-    are those for the sizes that are there when it is traced.
+    On torch it is one ``torch.einsum``, whatever sizes turn out to be; on a kernel path, and with
+    more indices than that takes, the steps are those for the sizes that are there when it is
+    traced.
     """
+    shapes = tuple(tuple(x.shape) for x in tensors)
     if LIBRARY.kernels_wanted() and len(tensors) > 1:
-        shapes = tuple(tuple(x.shape) for x in tensors)
         unaries, stages = _planned(text, shapes, tensors[0].element_size())
         return run_stages(unaries, stages, tensors)
-    result: Tensor = torch.einsum(_plain(text, tuple(x.ndim for x in tensors)), *tensors)
+    plain = _plain(text, tuple(x.ndim for x in tensors))
+    if len(tensors) > 1 and len(set(plain) - set(",->")) > len(LETTERS):
+        return _each_pair(*_pairs(text, shapes, tensors[0].element_size()), tensors)
+    result: Tensor = torch.einsum(plain, *tensors)
     return result
+
+
+@constant_to_compile
+def _pairs(
+    text: str, shapes: tuple[tuple[int, ...], ...], itemsize: int
+) -> tuple[tuple[str, ...], tuple[tuple[int, int, str], ...]]:
+    """Return what prepares the operands, and the pairs, as equations in letters."""
+    equation = parse("einsum", text, tuple(len(shape) for shape in shapes))
+    program = make_program("einsum", equation, shapes, itemsize)
+    labels = program.labels
+    prepared = tuple(Equation((u.labels,), u.kept, "").plain for u in program.unaries)
+    return prepared, tuple(
+        (i, j, Equation((labels[i], labels[j]), out, "").plain) for i, j, out in program.steps
+    )
+
+
+def _each_pair(
+    prepared: tuple[str, ...], pairs: tuple[tuple[int, int, str], ...], tensors: Sequence[Tensor]
+) -> Tensor:
+    found = [torch.einsum(one, x) for one, x in zip(prepared, tensors, strict=True)]
+    for i, j, pair in pairs:
+        found.append(torch.einsum(pair, found[i], found[j]))
+    return found[-1]

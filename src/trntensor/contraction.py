@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -178,6 +178,8 @@ def _chosen_precision(text: str, tensors: Any, precision: Precision, target: flo
 def _accumulated(
     text: str, result: Tensor, alpha: Scalar, beta: Scalar, out: Tensor | None
 ) -> Tensor:
+    _check_scale("alpha", alpha)
+    _check_scale("beta", beta)
     if not (isinstance(alpha, (int, float)) and alpha == 1):
         result = result * alpha
     if out is None:
@@ -193,6 +195,12 @@ def _accumulated(
     if not isinstance(beta, Tensor) and beta == 0:
         return result
     return result + beta * out
+
+
+def _check_scale(name: str, value: Any) -> None:
+    if not isinstance(value, (int, float, complex, Tensor, SupportsFloat)):
+        kind = type(value).__name__
+        raise DTypeError(f"einsum: {name} must be a number or a 0-d tensor, got {kind}")
 
 
 def _compiled(

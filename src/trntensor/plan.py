@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
@@ -117,6 +118,8 @@ class ContractionPlan(Plan):
             ShapeError: The plan is for other shapes.
             DTypeError: The plan is for another dtype.
         """
+        for number, x in enumerate(operands):
+            check_tensor("execute", f"operand {number}", x)
         shapes = tuple(tuple(x.shape) for x in operands)
         if shapes != self.shapes:
             raise ShapeError(f"execute: operands must have shapes {self.shapes}, got {shapes}")
@@ -285,14 +288,14 @@ def plan_contraction(
     """
     function = "plan_contraction"
     text, tensors = read_arguments(function, subscripts, operands)
+    check_operands(function, text, tensors)
+    checked_precision(function, precision)
     key = plan_key(text, tensors, precision, memory_limit, minimize)
     if path is not None:
-        check_operands(function, text, tensors)
         return make_plan(function, text, tensors, precision, memory_limit, minimize, path)
     found = PLANS.get(key)
     if found is not None:
         return found
-    check_operands(function, text, tensors)
     return PLANS.keep(key, make_plan(function, text, tensors, precision, memory_limit, minimize))
 
 
@@ -391,6 +394,7 @@ def estimate_flops(subscripts: str | Tensor, *operands: Any) -> int:
         ShapeError, FlagError: As ``einsum``.
     """
     text, tensors = read_arguments("estimate_flops", subscripts, operands)
+    check_operands("estimate_flops", text, tensors)
     equation = parse("estimate_flops", text, tuple(x.ndim for x in tensors))
     return prod(sizes_of("estimate_flops", equation, [x.shape for x in tensors]).values())
 

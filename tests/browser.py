@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -30,16 +32,30 @@ class Seen(NamedTuple):
     Attributes:
         dom: The document as it then was.
         console: What was written to the console.
+        asked: The addresses that the page asked for, itself not included. What the browser asks
+            on its own account is not among them.
     """
 
     dom: str
     console: list[str]
+    asked: set[str]
 
 
 def browse(address: str, user: Path, *, size: tuple[int, int] = (1200, 900)) -> Seen:
     """Open a page that may ask this machine alone for anything, and read it."""
-    done = _chromium(user, size, "--dump-dom", address)
-    return Seen(done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line])
+    user.mkdir(parents=True, exist_ok=True)
+    log = user / "net.json"
+    done = _chromium(user, size, f"--log-net-log={log}", "--dump-dom", address)
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return Seen(done.stdout, console, _asked_by(address, log.read_text(errors="replace")))
+
+
+def _asked_by(address: str, log: str) -> set[str]:
+    """The addresses in a log of the network whose requests began on the page's origin."""
+    parts = urlsplit(address)
+    origins = {f"{parts.scheme}://{parts.netloc}"} if parts.netloc else {"file://", "null"}
+    found = re.findall(r'"initiator":"([^"]*)"[^\n]*?"url":"([^"]*)"', log)
+    return {url for initiator, url in found if initiator in origins}
 
 
 def photograph(

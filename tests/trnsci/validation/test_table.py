@@ -160,3 +160,4 @@ def test_the_page_opens_in_a_browser(folder, tmp_path):
     seen = browse(page.as_uri(), tmp_path / "user")
     assert seen.dom.count('tabindex="0"') == len(kernels_of("trnblas"))
     assert seen.console == []
+    assert seen.asked == set()

@@ -147,7 +147,7 @@ class Calls:
     def near(self, module: str, function: str, seconds: float) -> list[list[str]]:
         """Groups of tests that may notice a change of a function, the likeliest first.
 
-        Tests that call the function come first, then those in the file named for its module, then
+        Tests that call the function come first, then those in files named for its module, then
         those that call others of the module, or of modules that import it where its own calls are
         not noted, then those that start a process; of each kind the ones that call little else. A
         first group takes a tenth of the seconds. The second takes one case of every test function
@@ -157,7 +157,7 @@ class Calls:
         place, around = f"{module}:{function}", (f"{module}:",)
         if not any(c.startswith(around) for test in self.tests for c in test["calls"]):
             around = importing(module)
-        own = f"/test_{Path(module).stem.lstrip('_')}.py::"
+        own = f"/test_{Path(module).stem.lstrip('_')}"
         ranked = []
         for test in self.tests:
             called, named = place in test["calls"], own in test["test"]

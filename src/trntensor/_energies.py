@@ -16,11 +16,11 @@ def torch_mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     """
     wide = torch.promote_types(B.dtype, torch.float32)
     B, eps_occ, eps_vir = B.to(wide), eps_occ.to(wide), eps_vir.to(wide)
-    nocc, nvir, naux = B.shape
+    nocc, nvir, _ = B.shape
     above = eps_vir[:, None, None] + eps_vir
     total = B.new_zeros(())
     for i in range(nocc):
-        rest = B[i:].reshape(-1, naux)
+        rest = B[i:].flatten(0, 1)
         t = (B[i] @ rest.mT).reshape(nvir, nocc - i, nvir)
         weights = (eps_occ[i] + eps_occ[i:])[:, None] - above
         pairs = (t * (2 * t - t.transpose(0, 2)) / weights).sum((0, 2))

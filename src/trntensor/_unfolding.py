@@ -24,6 +24,8 @@ def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = T
         raise ShapeError(
             f"{function}: tensor must have at least {least} dimensions, got {tuple(value.shape)}"
         )
+    if 0 in value.shape:
+        raise ShapeError(f"{function}: tensor must have elements, got shape {tuple(value.shape)}")
 
 
 def unfolded(x: Tensor, mode: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, SupportsFloat
 
 import torch
@@ -18,7 +19,7 @@ from trntensor._precision import (
     select_precision_for_error,
     with_precision,
 )
-from trntensor._subscripts import pointed
+from trntensor._subscripts import parse, pointed, sizes_of
 from trntensor._traced import traced
 from trntensor.plan import PLANS, ContractionPlan, make_plan, plan_key
 
@@ -122,27 +123,42 @@ def _planned(
     checked_precision("einsum", precision)
     wanted = dtype_of("einsum", dtype)
     if wanted is not None:
-        tensors = [x.to(wanted) if isinstance(x, Tensor) else x for x in tensors]
+        tensors = [x.to(wanted) if hasattr(x, "to") else x for x in tensors]
     if any(not isinstance(x, Tensor) and hasattr(x, "partition_dim") for x in tensors):
-        return _sharded(text, tensors, alpha, beta, out, precision)
+        return _sharded(text, tensors, alpha, beta, out, precision, target, memory_limit)
     check_operands("einsum", text, tensors)
     if target is not None:
-        precision = _chosen_precision(text, tensors, precision, target)
+        program = _plan(text, tensors, "fast", None).program
+        summed = set(program.sizes) - set(program.equation.output)
+        terms = prod(program.sizes[label] for label in summed)
+        precision = _chosen_precision(tensors[0].dtype, terms, precision, target)
     plan = _plan(text, tensors, precision, memory_limit)
     return _accumulated(text, plan.run(*tensors), alpha, beta, out)
 
 
 def _sharded(
-    text: str, operands: Any, alpha: Scalar, beta: Scalar, out: Tensor | None, precision: Precision
+    text: str,
+    operands: Any,
+    alpha: Scalar,
+    beta: Scalar,
+    out: Tensor | None,
+    precision: Precision,
+    target: float | None,
+    memory_limit: int | None,
 ) -> Any:
     """Return a contraction with operands in shards."""
     from trntensor.parallel import sharded_einsum
 
     if out is not None and not (isinstance(beta, (int, float)) and beta == 0):
         raise FlagError("einsum: out and beta do not go with operands in shards")
+    if target is not None:  # by the sums of the whole, of which shards have parts
+        equation = parse("einsum", text, tuple(x.ndim for x in operands))
+        sizes = sizes_of("einsum", equation, [x.shape for x in operands])
+        terms = prod(size for label, size in sizes.items() if label not in equation.output)
+        precision = _chosen_precision(operands[0].dtype, terms, precision, target)
 
     def contract(plain: str, *tensors: Tensor) -> Tensor:
-        return einsum(plain, *tensors, alpha=alpha, precision=precision)
+        return einsum(plain, *tensors, alpha=alpha, precision=precision, memory_limit=memory_limit)
 
     return sharded_einsum(contract, text, operands)
 
@@ -161,18 +177,15 @@ def _plan(
     return found
 
 
-def _chosen_precision(text: str, tensors: Any, precision: Precision, target: float) -> Precision:
+def _chosen_precision(
+    dtype: torch.dtype, terms: int, precision: Precision, target: float
+) -> Precision:
     if precision != "fast":
         raise FlagError(
             f"einsum: precision and target_forward_error exclude each other, got {precision!r} "
             f"and {target}"
         )
-    plan = _plan(text, tensors, "fast", None)
-    terms = 1
-    for label, size in plan.program.sizes.items():
-        if label not in plan.program.equation.output:
-            terms *= size
-    return select_precision_for_error(tensors[0].dtype, max(terms, 1), target)
+    return select_precision_for_error(dtype, max(terms, 1), target)
 
 
 def _accumulated(

@@ -82,6 +82,10 @@ class ShardedTensor:
         """The dtype of all parts."""
         return self.chunks[0].dtype
 
+    def to(self, *args: Any, **options: Any) -> ShardedTensor:
+        """Return the same with ``Tensor.to`` done to every part."""
+        return ShardedTensor([c.to(*args, **options) for c in self.chunks], self.partition_dim)
+
     @property
     def starts(self) -> tuple[int, ...]:
         """Where each part begins, and the last one ends."""

@@ -97,6 +97,7 @@ def ao_to_mo_transform(
             f"got {tuple(eri.shape)}"
         )
     for name, coefficients in (("C_occ", C_occ), ("C_vir", C_vir)):
+        tensor(function, name, coefficients)
         if not isinstance(eri, ShardedTensor):
             agree(function, "eri", eri, name, coefficients)
         _coefficients(function, name, coefficients, eri.shape[0])

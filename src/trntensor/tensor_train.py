@@ -55,7 +55,8 @@ def _cut(x: Tensor, max_rank: int | None, eps: float) -> list[Tensor]:
     allowed = 0.0
     if eps:
         norm = float(torch.linalg.vector_norm(x.detach()))
-        allowed = eps * norm / max(len(sizes) - 1, 1) ** 0.5
+        # Of a tensor that is zero nothing need be kept.
+        allowed = eps * norm / max(len(sizes) - 1, 1) ** 0.5 or torch.finfo(x.dtype).tiny
     rest = x.reshape(sizes[0], -1)
     for size in sizes[:-1]:
         matrix = rest.reshape(rank * size, -1)

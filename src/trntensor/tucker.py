@@ -8,6 +8,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from trnsci.core.arguments import whole
 from trnsci.core.errors import ParameterError, ShapeError
 from trntensor._subscripts import LETTERS
 from trntensor._unfolding import check_tensor, split, unfolded
@@ -94,6 +95,8 @@ def tucker_decompose(
         factors = [split(unfolded(tensor, m), rank)[0] for m, rank in enumerate(sizes or ())]
     else:
         allowed = (eps or 0.0) * norm / max(tensor.ndim, 1) ** 0.5
+        if eps and not norm:  # of a tensor that is zero nothing need be kept
+            allowed = torch.finfo(tensor.dtype).tiny
         core, factors = _sequential(tensor, sizes, allowed)
         sweeps.ended(_error(norm, core))
         sweeps.reason = "the ranks are those of the tensor"
@@ -173,7 +176,7 @@ def _error(norm: float, core: Tensor) -> float:
 
 
 def _checked_ranks(function: str, shape: Sequence[int], ranks: Sequence[int]) -> tuple[int, ...]:
-    sizes = tuple(int(rank) for rank in ranks)
+    sizes = tuple(whole(function, "each of ranks", rank, error=ShapeError) for rank in ranks)
     if len(sizes) != len(shape):
         raise ParameterError(
             f"{function}: there must be {len(shape)} ranks, one for each dimension, got {sizes}"

@@ -80,3 +80,58 @@ def test_compiled_networks_may_have_more_indices_than_letters():
     compiled = torch.compile(lambda *x: trntensor.einsum(text, *x), backend="eager", fullgraph=True)
     want = reduce(torch.matmul, matrices)
     assert torch.allclose(compiled(*matrices), want, rtol=1e-10, atol=1e-12)
+
+
+def test_shards_take_the_options_that_tensors_take():
+    whole = random_tensor(7, 512)
+    other = random_tensor(512, 3, seed=1)
+    shards = trntensor.parallel.scatter(whole, 1, 3)
+    wide = einsum("ij,jk->ik", shards, other, dtype="f64")
+    assert wide.dtype is torch.float64
+    assert torch.allclose(wide, whole.double() @ other.double(), rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match="no precision reaches 1e-20"):
+        einsum("ij,jk->ik", shards, other, target_forward_error=1e-20)
+    with pytest.raises(ValueError, match="exclude each other"):
+        einsum("ij,jk->ik", shards, other, target_forward_error=0.1, precision="kahan")
+    # The bound of all 512 terms wants float64, that of a third of them would not.
+    target = 300 * 2.0**-24
+    careful = einsum("ij,jk->ik", shards, other, target_forward_error=target)
+    assert torch.equal(careful, einsum("ij,jk->ik", shards, other, precision="kahan"))
+    with pytest.raises(ValueError, match="memory_limit must be at least"):
+        einsum("ij,jk->ik", shards, other, memory_limit=8)
+
+
+def test_coefficients_beside_shards_are_tensors():
+    eri = trntensor.parallel.scatter(torch.ones(3, 3, 4), 2, 2)
+    with pytest.raises(TypeError, match=r"C_occ must be a torch\.Tensor, got NoneType"):
+        trntensor.ao_to_mo_transform(eri, None, torch.ones(3, 2))
+
+
+def test_an_energy_without_fitting_functions_is_zero():
+    assert trntensor.mp2_energy(torch.ones(2, 3, 0), -torch.ones(2), torch.ones(3)) == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: trntensor.cp_decompose(x, 2),
+        lambda x: trntensor.tt_decompose(x, 2),
+        lambda x: trntensor.tucker_decompose(x, eps=0.1),
+    ],
+)
+def test_a_tensor_without_elements_is_refused(call):
+    with pytest.raises(ValueError, match=r"tensor must have elements, got shape \(0, 3, 2\)"):
+        call(torch.ones(0, 3, 2))
+
+
+def test_a_rank_that_is_no_integer_is_refused():
+    with pytest.raises(ValueError, match="ranks must be an integer"):
+        trntensor.tucker_decompose(torch.ones(3, 3), (2.5, 2))
+
+
+def test_a_zero_tensor_has_a_train_of_ranks_one():
+    cores = trntensor.tt_decompose(torch.zeros(4, 5, 6), eps=0.1)
+    assert [core.shape[2] for core in cores] == [1, 1, 1]
+    assert not trntensor.tt_reconstruct(cores).any()
+    core, _ = trntensor.tucker_decompose(torch.zeros(4, 5, 6), eps=0.1)
+    assert core.shape == (1, 1, 1)

@@ -65,6 +65,9 @@ _FULL = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex1
 _CARRIED = 1 << 16
 """Numbers that are looked at on the host for less than it takes to launch a sum of them."""
 
+_LISTED = 256
+"""Numbers that are summed as a list for less than it takes to call torch."""
+
 _autocast = torch._C._is_any_autocast_enabled
 
 
@@ -202,6 +205,10 @@ def checked_values(value: Tensor) -> bool:
     # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
     plain = value.detach() if value.requires_grad else value
     plain = on_host(plain)
+    if plain.ndim == 1 and plain.numel() <= _LISTED and not plain.is_cuda:
+        # What LAPACK leaves in the caches is not what a kernel of torch needs: a list is there
+        # before its first instruction.
+        return isfinite(abs(sum(plain.tolist()))) or bool(torch.isfinite(plain).all())
     return isfinite(abs(plain.sum().item())) or bool(torch.isfinite(plain).all())
 
 

@@ -93,7 +93,11 @@ class Pattern:
             pointers is self.pointers
             and indices is self.indices
             and shape == self.shape
-            and (self._constant or self._versions == (pointers._version, indices._version))
+            and (
+                self._constant
+                or torch.compiler.is_compiling()  # to a graph versions are numbers not yet known
+                or self._versions == (pointers._version, indices._version)
+            )
         )
 
     def as_torch(self, values: Tensor) -> Tensor:

@@ -130,3 +130,20 @@ def test_products_follow_values_that_change_in_every_way():
     torch.testing.assert_close(A @ x, dense @ x)
     A.values.data = A.values.data.float()
     torch.testing.assert_close(A @ x.float(), (dense @ x).float())
+
+
+@pytest.mark.slow
+def test_one_graph_of_a_compiler_holds_products_and_their_gradients():
+    A = ts.from_dense(random_dense(6, 5, 0.4))
+    B = random_dense(5, 3, 1.0, 1)
+
+    def function(values, b):
+        return ts.spmm(A.with_values(values), b).sum() + A.to_dense().sum()
+
+    grads = []
+    torch._dynamo.reset()
+    for call in (function, torch.compile(function, backend="aot_eager", fullgraph=True)):
+        leaves = A.values.clone().requires_grad_(), B.clone().requires_grad_()
+        grads.append(torch.autograd.grad(call(*leaves), leaves))
+    torch._dynamo.reset()
+    torch.testing.assert_close(grads[0], grads[1])

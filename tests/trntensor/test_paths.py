@@ -92,9 +92,15 @@ def test_paths_of_structured_networks_are_no_worse_than_those_of_cotengra(name):
     assert ours <= 1.1 * theirs
 
 
+HELD_OUT = [
+    *((3, 4, seed) for seed in (7, *range(20, 26))),
+    *((4, 3, seed) for seed in (7, *range(20, 26))),
+    *((5, 3, seed) for seed in (7, 20, 21)),  # for which auto-hq takes a quarter of a minute each
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [7, *range(20, 26)])
-@pytest.mark.parametrize(("degree", "largest"), [(3, 4), (4, 3), (5, 3)])
+@pytest.mark.parametrize(("degree", "largest", "seed"), HELD_OUT)
 def test_paths_of_held_out_networks_beside_all_presets_of_cotengra(degree, largest, seed):
     ours, theirs = against_cotengra(*regular(degree, largest, seed), ("auto", "auto-hq"))
     assert ours <= 1.1 * theirs

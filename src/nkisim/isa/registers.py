@@ -108,7 +108,7 @@ class VirtualRegister(NKIObject):
         another core, which is therefore given the turn.
         """
         value = self.read()
-        if value == 0 or self._nearest == 0 or abs(value) < self._nearest:
+        if self._nearest == 0 or abs(value) < self._nearest:
             self._nearest, self._tests = abs(value), 0
         else:
             self._tests += 1

@@ -10,7 +10,7 @@ from nkisim.arch import GEN3
 from nkisim.machine.core import Garbage
 from nkisim.machine.door import Rows
 from nkisim.machine.spread import _mark_rows, _reached
-from nkisim.machine.transfer import Partial
+from nkisim.machine.transfer import Partial, _scatter
 from nkisim.memory import CoreMemory
 
 
@@ -127,3 +127,25 @@ def test_rows_by_index_hold_garbage_where_they_were_written(inside, there):
             wanted[row] = marks
     found = table.storage.garbage(*table.region)
     np.testing.assert_array_equal(np.zeros((5, 2)) if found is None else found, wanted)
+
+
+def test_pairs_of_rows_that_move_may_reach_everywhere():
+    """Two rows of a partition are one column each of the result: twice as many as it has."""
+    found = reached("product", "moving", one_at((3, 2, 4), (1, 1, 2)), (6, 4))
+    np.testing.assert_array_equal(found, np.full((6, 4), 3))
+    found = reached("product", "stationary", one_at((3, 2, 4), (1, 1, 2)), (4, 6))
+    np.testing.assert_array_equal(found, np.full((4, 6), 3))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_scatter_leaves_out_what_is_not_there(complete):
+    table = table_of()
+    if complete:
+        table.storage.mark_written(*table.region)
+    table.array[...] = 0
+    rows = Rows(table, np.array([4, 1, 3]), np.array([True, True, False]))
+    where = np.array([[True, True], [False, False], [True, True]])
+    _scatter(rows, np.float32([[1, 2], [3, 4], [5, 6]]), where)
+    assert table.array.tolist() == [[0, 0], [0, 0], [0, 0], [0, 0], [1, 2]]
+    _scatter(rows, np.float32([[1, 2], [3, 4], [5, 6]]), None)
+    assert table.array.tolist() == [[0, 0], [3, 4], [0, 0], [0, 0], [1, 2]]

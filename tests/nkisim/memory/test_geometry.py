@@ -293,3 +293,21 @@ def test_a_pattern_of_elements_that_no_row_holds():
     assert message == (
         "access pattern of tensor `view` touches elements [0, 0], but the tensor has 2 (0 per row)"
     )
+
+
+def test_equal_steps_in_both_dimensions():
+    part = tensor((6, 8))[0:5:2, 1:8:2]
+    assert (part.shape, part.start, part.strides) == ((3, 4), 4, (64, 8))
+
+
+def test_rows_that_an_index_tile_names_keep_their_number():
+    """An offset for all rows leaves a reshape free, as in any tensor in HBM."""
+    table = tensor((6, 8), buffer=nl.private_hbm)
+    offset, rows = tensor((1, 1), nl.int32), tensor((6, 1), nl.int32)
+    pattern = [[8, 6], [1, 8]]
+    moved = table.ap(pattern, scalar_offset=offset).reshape((12, 4))
+    assert (moved.shape, moved.indirect.kind) == ((12, 4), "scalar")
+    picked = table.ap(pattern, vector_offset=rows)
+    assert picked.reshape((6, 2, 4)).shape == (6, 2, 4)
+    rule, message, *_ = words(lambda: picked.reshape((12, 4)))
+    assert (rule, message) == ("S018", "Partition dim size must be preserved, got 6 -> 12")

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from trnsci.core.errors import ParameterError
+
 __all__ = ["Result", "chart", "read_results", "seconds_text"]
 
 OURS = (
@@ -69,7 +71,7 @@ def read_results(path: Path) -> list[Result]:
     """Return the latest run of every problem that has a baseline, in the order of the file.
 
     Raises:
-        ValueError: The file is not what the benchmarks write.
+        ParameterError: The file is not what the benchmarks write.
     """
     runs: dict[str, dict[str, dict[str, str]]] = {}
     before = ""
@@ -85,7 +87,7 @@ def read_results(path: Path) -> list[Result]:
                 run[contender] = line
                 before = problem
     except (KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not a table of results: {error!r}") from None
+        raise ParameterError(f"{path}: not a table of results: {error!r}") from None
     return [found for problem, run in runs.items() if (found := _result(problem, run)) is not None]
 
 

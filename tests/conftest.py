@@ -1,8 +1,14 @@
 import os
+import sys
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
+
+from scripts import loaded
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 # The same examples in every run and on every worker, no time limit on a loaded machine, and no
 # database: a test leaves no files behind.
@@ -28,3 +34,15 @@ def pytest_collection_modifyitems(items):
             around = {name.replace("gen3", other) for other in ("gen2", "gen4")}
             if around <= known:
                 item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def load_example(monkeypatch):
+    """A function from the name of a script to its module; neighbours import as for Python."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    before = set(sys.modules)
+    yield lambda name: loaded(EXAMPLES / name)
+    # The neighbours are forgotten: tests share sys.modules, and "softmax" is a common name.
+    for path in EXAMPLES.glob("*.py"):
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)

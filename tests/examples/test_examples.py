@@ -4,7 +4,6 @@ A script's own comparison is not trusted: the kernels that ``main`` simulates ar
 their arguments and results, and compared with what torch computes in float64.
 """
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -148,26 +147,6 @@ def recorded(monkeypatch):
     return runs
 
 
-@pytest.fixture
-def load(monkeypatch):
-    """A function from a script's name to its module; neighbours import as for Python itself."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-    before = set(sys.modules)
-
-    def load(name):
-        path = EXAMPLES / name
-        spec = importlib.util.spec_from_file_location(f"script_{path.stem}", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    # The neighbours are forgotten: tests share sys.modules, and "softmax" is a common name.
-    for script in SCRIPTS:
-        if (name := script.removesuffix(".py")) not in before:
-            sys.modules.pop(name, None)
-
-
 def as_torch(value):
     return torch.from_numpy(value.astype(np.float64)) if isinstance(value, np.ndarray) else value
 
@@ -177,8 +156,8 @@ def test_every_script_is_tested():
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_results_are_right(name, recorded, load, capsys):
-    load(name).main()
+def test_results_are_right(name, recorded, load_example, capsys):
+    load_example(name).main()
     assert [run[0] for run in recorded] == RUNS[name]
     for kernel, arguments, result, report in recorded:
         exact = REFERENCES[kernel](*map(as_torch, arguments)).numpy()
@@ -231,8 +210,8 @@ def test_runs_as_written_for_a_trainium_host(tmp_path):
     assert "no findings" in done.stdout
 
 
-def test_demo_ends_with_the_finding_of_its_mistake(load):
-    demo = load("demo.py")
+def test_demo_ends_with_the_finding_of_its_mistake(load_example):
+    demo = load_example("demo.py")
     x = np.random.default_rng(0).standard_normal((128, 700), dtype=np.float32)
     report = nkisim.check(demo.row_sums)(x)
     assert report.codes == {"M001"}

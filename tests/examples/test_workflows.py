@@ -1,6 +1,5 @@
 """The calculation over five libraries: its parts have the stated shapes, its energy is right."""
 
-import importlib.util
 import math
 from pathlib import Path
 
@@ -8,15 +7,13 @@ import pytest
 import torch
 
 import trnsparse
+from scripts import loaded
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def load(name):
-    spec = importlib.util.spec_from_file_location(f"script_{Path(name).name}", EXAMPLES / name)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(EXAMPLES / name)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """What a package says of its home, and where the links of its description lead."""
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -12,6 +11,8 @@ from hatchling.metadata.core import ProjectMetadata
 from hatchling.metadata.spec import get_core_metadata_constructors
 from hatchling.plugin.manager import PluginManager
 
+from scripts import loaded
+
 ROOT = Path(__file__).parents[2]
 NEEDED = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 HOME = "https://forge.example.org/owner/project"
@@ -20,10 +21,7 @@ LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)]+)\)")
 
 @pytest.fixture(scope="module")
 def hook():
-    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "hatch_build.py")
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
 """A release moves the changes into the changelog, and refuses what is none."""
 
 import datetime
-import importlib.util
 from pathlib import Path
 
 import pytest
+
+from scripts import loaded
 
 ROOT = Path(__file__).parents[2]
 DATE = datetime.date(2026, 1, 2)
@@ -12,10 +13,7 @@ DATE = datetime.date(2026, 1, 2)
 
 @pytest.fixture
 def release():
-    spec = importlib.util.spec_from_file_location("release", ROOT / "tools/release.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
+    return loaded(ROOT / "tools/release.py").main
 
 
 @pytest.fixture

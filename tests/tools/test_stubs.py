@@ -1,6 +1,5 @@
 """What type checkers know: stubs are current, and a typo or a missing operand fails mypy."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -9,6 +8,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
+from scripts import loaded
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,10 +58,7 @@ nkisim.simulat(kernel)  # attr-defined
 
 
 def test_the_stubs_are_what_the_generator_makes():
-    spec = importlib.util.spec_from_file_location("gen_stubs", ROOT / "tools/gen_stubs.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for path, text in module.stubs().items():
+    for path, text in loaded(ROOT / "tools/gen_stubs.py").stubs().items():
         assert (ROOT / "src" / path).read_text() == text, f"run `make docs`: {path} is old"
 
 

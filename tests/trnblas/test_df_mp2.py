@@ -1,38 +1,14 @@
 """DF-MP2 energies: random input with recorded energies, and molecules against PySCF."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 import trnblas
 from trnsci.core.counters import counts
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
-
-@pytest.fixture
-def load(monkeypatch):
-    """A function from a script's name to its module, which may import its neighbours."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-    before = set(sys.modules)
-
-    def load(name):
-        spec = importlib.util.spec_from_file_location(f"script_{name}", EXAMPLES / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    for name in ("df_mp2", "_pyscf_bridge"):
-        if name not in before:
-            sys.modules.pop(name, None)
-
-
-def test_the_synthetic_energy_is_the_recorded_one(load):
-    df_mp2 = load("df_mp2")
+def test_the_synthetic_energy_is_the_recorded_one(load_example):
+    df_mp2 = load_example("df_mp2.py")
     inputs = df_mp2.synthetic(*df_mp2.SHAPES["small"])
     timings = {}
     energy = df_mp2.df_mp2_energy(*inputs, timings=timings)
@@ -43,8 +19,8 @@ def test_the_synthetic_energy_is_the_recorded_one(load):
 
 
 @pytest.mark.parametrize("slice_bytes", [1, 9000, 2**28])
-def test_slices_do_not_change_the_energy(load, monkeypatch, slice_bytes):
-    df_mp2 = load("df_mp2")
+def test_slices_do_not_change_the_energy(load_example, monkeypatch, slice_bytes):
+    df_mp2 = load_example("df_mp2.py")
     monkeypatch.setattr(df_mp2, "SLICE_BYTES", slice_bytes)
     inputs = tuple(x.double() for x in df_mp2.synthetic(12, 5, 20))
     exact = df_mp2.defined_energy(inputs)
@@ -52,8 +28,8 @@ def test_slices_do_not_change_the_energy(load, monkeypatch, slice_bytes):
     assert abs(df_mp2.df_mp2_energy(*inputs) - exact) <= 2000 * 2.0**-53 * abs(exact)
 
 
-def test_the_command_line(load, capsys):
-    df_mp2 = load("df_mp2")
+def test_the_command_line(load_example, capsys):
+    df_mp2 = load_example("df_mp2.py")
     df_mp2.main(["--demo", "--nbasis", "8", "--nocc", "3"])
     assert "8 basis functions, 3 occupied, 24 auxiliary" in capsys.readouterr().out
     df_mp2.main(["--fused-energy", "--shape", "small"])
@@ -69,9 +45,9 @@ def test_the_command_line(load, capsys):
 
 @pytest.mark.parametrize("backend", ["pytorch", "simulator"])
 @pytest.mark.parametrize("flag", ["--fused-energy", "--fused-gemm-energy", "--batched-pair-energy"])
-def test_every_energy_step_on_every_path(load, flag, backend, monkeypatch):
+def test_every_energy_step_on_every_path(load_example, flag, backend, monkeypatch):
     monkeypatch.setenv("TRNBLAS_REQUIRE_NKI", "1")
-    df_mp2 = load("df_mp2")
+    df_mp2 = load_example("df_mp2.py")
     inputs = df_mp2.synthetic(12, 3, 20)
     before = counts()
     with trnblas.backend(backend):
@@ -82,9 +58,9 @@ def test_every_energy_step_on_every_path(load, flag, backend, monkeypatch):
     assert abs(energy - exact) <= (2 * 64 + 729) * 2.0**-24 * abs(exact)
 
 
-def test_every_product_runs_on_a_kernel(load, monkeypatch):
+def test_every_product_runs_on_a_kernel(load_example, monkeypatch):
     monkeypatch.setenv("TRNSCI_USE_SIMULATOR", "1")
-    df_mp2 = load("df_mp2")
+    df_mp2 = load_example("df_mp2.py")
     inputs = df_mp2.synthetic(12, 3, 20)
     before = counts()
     energy = df_mp2.df_mp2_energy(*inputs, energy_step=df_mp2.fused_energy)
@@ -95,8 +71,8 @@ def test_every_product_runs_on_a_kernel(load, monkeypatch):
     assert abs(energy - exact) <= (2 * 64 + 729) * 2.0**-24 * abs(exact)
 
 
-def test_screening_is_by_the_fitted_integrals(load):
-    df_mp2 = load("df_mp2")
+def test_screening_is_by_the_fitted_integrals(load_example):
+    df_mp2 = load_example("df_mp2.py")
     inputs = df_mp2.synthetic(6, 2, 9)
     _, _, eri, metric, _, _ = (x.double() for x in inputs)
     diagonal = torch.einsum("mnp,pq,mnq->mn", eri, torch.linalg.inv(metric), eri)
@@ -122,9 +98,9 @@ MOLECULES = [
 @pytest.mark.slow
 @pytest.mark.pyscf
 @pytest.mark.parametrize(("name", "basis", "narrow"), MOLECULES)
-def test_molecules_against_pyscf(load, name, basis, narrow):
+def test_molecules_against_pyscf(load_example, name, basis, narrow):
     pytest.importorskip("pyscf")
-    bridge, df_mp2 = load("_pyscf_bridge"), load("df_mp2")
+    bridge, df_mp2 = load_example("_pyscf_bridge.py"), load_example("df_mp2.py")
     mol = bridge.make_mol(name, basis)
     reference = bridge.pyscf_reference_energy(mol)
     wide = df_mp2.df_mp2_energy(*bridge.build_df_mp2_inputs(mol, dtype=torch.float64))
@@ -135,7 +111,7 @@ def test_molecules_against_pyscf(load, name, basis, narrow):
 
 @pytest.mark.slow
 @pytest.mark.pyscf
-def test_unknown_molecules_are_refused(load):
+def test_unknown_molecules_are_refused(load_example):
     pytest.importorskip("pyscf")
     with pytest.raises(ValueError, match=r"make_mol: name must be one of h2o, .*, got 'xenon'"):
-        load("_pyscf_bridge").make_mol("xenon")
+        load_example("_pyscf_bridge.py").make_mol("xenon")

@@ -1,20 +1,18 @@
 """The speech enhancement example removes noise from clips that it was not trained on."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 import torch
+
+from scripts import loaded
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "speech_enhancement.py"
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("script_speech_enhancement", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(SCRIPT)
 
 
 def test_noise_is_removed_from_unseen_clips(script, capsys):

@@ -1,26 +1,17 @@
 """The scripts that use trnsolver: what they find is right."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from scripts import loaded
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def load(name):
-    spec = importlib.util.spec_from_file_location(
-        f"script_{Path(name).name}", EXAMPLES / f"{name}.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for their module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[spec.name]
-    return module
+    return loaded(EXAMPLES / f"{name}.py")
 
 
 @pytest.mark.parametrize("atom", ["he", "be"])

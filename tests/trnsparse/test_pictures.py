@@ -1,6 +1,5 @@
 """Pictures of patterns, and the Fock matrix that draws one."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import torch
 
 import trnsparse as ts
+from scripts import loaded
 
 from .cases import random_dense
 
@@ -46,10 +46,7 @@ def test_blocks_are_drawn_as_blocks_and_nothing_as_nothing():
 
 @pytest.fixture
 def fock():
-    spec = importlib.util.spec_from_file_location("script_sparse_fock", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(EXAMPLE)
 
 
 def test_integrals_are_those_of_gaussians(fock):

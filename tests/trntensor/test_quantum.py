@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -15,8 +11,6 @@ import trntensor
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation
 from trntensor import _launches
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def problem(nocc, nvir, naux, dtype=torch.float64):
@@ -91,24 +85,6 @@ def test_density_fitted_mp2_by_einsum_is_the_energy_of_trnblas():
     assert torch.allclose(trntensor.mp2_energy(b, eps_occ, eps_vir), theirs, rtol=1e-12)
 
 
-@pytest.fixture
-def load(monkeypatch):
-    """A function from the name of an example to its module, which may import its neighbours."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-    before = set(sys.modules)
-
-    def load(name):
-        spec = importlib.util.spec_from_file_location(f"script_{name}", EXAMPLES / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    for name in ("df_mp2", "_pyscf_bridge"):
-        if name not in before:
-            sys.modules.pop(name, None)
-
-
 def fitted_energy(C_occ, C_vir, eri, metric, eps_occ, eps_vir):
     """Return the energy from integrals over atomic orbitals, by trntensor alone."""
     inverse = torch.linalg.inv(torch.linalg.cholesky(metric.double())).to(eri.dtype)
@@ -117,8 +93,8 @@ def fitted_energy(C_occ, C_vir, eri, metric, eps_occ, eps_vir):
     return float(trntensor.mp2_energy(B, eps_occ, eps_vir))
 
 
-def test_the_whole_pipeline_gives_the_energy_of_trnblas(load):
-    df_mp2 = load("df_mp2")
+def test_the_whole_pipeline_gives_the_energy_of_trnblas(load_example):
+    df_mp2 = load_example("df_mp2.py")
     inputs = [x.double() for x in df_mp2.synthetic(*df_mp2.SHAPES["small"])]
     want = df_mp2.df_mp2_energy(*inputs)
     assert abs(fitted_energy(*inputs) - want) <= 1e-10 * abs(want)
@@ -127,9 +103,9 @@ def test_the_whole_pipeline_gives_the_energy_of_trnblas(load):
 @pytest.mark.slow
 @pytest.mark.pyscf
 @pytest.mark.parametrize(("name", "basis"), [("h2o", "cc-pvdz"), ("nh3", "sto-3g")])
-def test_energies_of_molecules_are_those_of_pyscf(load, name, basis):
+def test_energies_of_molecules_are_those_of_pyscf(load_example, name, basis):
     pytest.importorskip("pyscf")
-    bridge = load("_pyscf_bridge")
+    bridge = load_example("_pyscf_bridge.py")
     mol = bridge.make_mol(name, basis)
     inputs = bridge.build_df_mp2_inputs(mol, dtype=torch.float64)
     assert abs(fitted_energy(*inputs) - bridge.pyscf_reference_energy(mol)) <= 1e-9

@@ -21,21 +21,6 @@ _compiled = TemporaryDirectory()
 os.environ["NUMBA_CACHE_DIR"] = _compiled.name
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Leave the middle generation to the slow tests where a case runs on those around it too.
-
-    What validates kernels keeps all three.
-    """
-    known = {item.nodeid for item in items}
-    for item in items:
-        name = item.nodeid
-        if "gen3" in name and "/validation/" not in name:
-            around = {name.replace("gen3", other) for other in ("gen2", "gen4")}
-            if around <= known:
-                item.add_marker(pytest.mark.slow)
-
-
 @pytest.fixture
 def load_example(monkeypatch):
     """A function from the name of a script to its module; neighbours import as for Python."""

@@ -16,9 +16,10 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, databas
 settings.load_profile("repeatable")
 
 # What numba kept of a module is not to be trusted after a change of another that it uses, so tests
-# compile anew. The folder goes when the process does.
-_compiled = TemporaryDirectory()
-os.environ["NUMBA_CACHE_DIR"] = _compiled.name
+# compile anew, once for all workers. The folder goes when the process does that made it.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _compiled = TemporaryDirectory()
+    os.environ["NUMBA_CACHE_DIR"] = _compiled.name
 
 
 @pytest.fixture

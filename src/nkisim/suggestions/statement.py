@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -148,16 +148,12 @@ class Case:
     def blocks(self) -> Iterator[list[ast.stmt]]:
         """Return the lists of statements of the function that the statement stands in."""
         for around in self._functions()[-1:]:
-            yield from _blocks(around)
+            yield from _blocks(ast.walk(around))
 
     def _functions(self) -> list[ast.FunctionDef]:
         """Return the functions that the statement stands in, the outermost first."""
-        line = self.statement.lineno
-        return [
-            node
-            for node in ast.walk(self.module)
-            if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
-        ]
+        around = _around(self.module, self.statement.lineno)
+        return [node for node in around if isinstance(node, ast.FunctionDef)]
 
     # -- rewrites ----------------------------------------------------------------------------------
 
@@ -233,10 +229,27 @@ def _tree(text: str) -> ast.Module | None:
     return parsed(text)
 
 
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    for child in ast.walk(node):
+def _around(module: ast.Module, line: int) -> Iterator[ast.AST]:
+    """Return the file and all in it that holds statements and the line, the outermost first.
+
+    A file of many kernels is not walked for one of its lines.
+    """
+    nodes: list[ast.AST] = [module]
+    for node in nodes:
+        yield node
+        nodes += [child for child in ast.iter_child_nodes(node) if _holds(child, line)]
+
+
+def _holds(node: ast.AST, line: int) -> bool:
+    if isinstance(node, ast.stmt):
+        return node.lineno <= line <= (node.end_lineno or node.lineno)
+    return isinstance(node, (ast.ExceptHandler, ast.match_case))
+
+
+def _blocks(nodes: Iterable[ast.AST]) -> Iterator[list[ast.stmt]]:
+    for node in nodes:
         for name in ("body", "orelse", "finalbody"):
-            block = getattr(child, name, None)
+            block = getattr(node, name, None)
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
                 yield block
 
@@ -247,7 +260,7 @@ def case_of(finding: Finding) -> Case | None:
     if module is None:
         return None
     best: Case | None = None
-    for block in _blocks(module):
+    for block in _blocks(_around(module, finding.line)):
         for statement in block:
             last = statement.end_lineno or statement.lineno
             if statement.lineno <= finding.line <= last and isinstance(

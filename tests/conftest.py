@@ -1,3 +1,4 @@
+import gc
 import os
 import sys
 from pathlib import Path
@@ -20,6 +21,17 @@ settings.load_profile("repeatable")
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _compiled = TemporaryDirectory()
     os.environ["NUMBA_CACHE_DIR"] = _compiled.name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Keep the collector of garbage away from the tests: they live on, millions of objects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
 
 import ml_dtypes
 import numpy as np
@@ -18,7 +19,11 @@ import nkisim
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # What begins with an underscore is imported by scripts, and is none itself.
+VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py"))
+
+# Those that the fast tests start in a process of their own too: of nkisim, of a library, in a folder.
+ALONE = ("softmax.py", "scf.py", "nvidia_samples/conjugate_gradient.py")
 
 
 def matmul(lhs_t, rhs):
@@ -177,7 +182,7 @@ def test_results_are_right(name, recorded, load_example, capsys):
 
 def python(*arguments):
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-    for name in ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE"):
+    for name in VARIABLES:
         environment.pop(name, None)
     return subprocess.run(
         [sys.executable, "-W", "error", *map(str, arguments)],
@@ -189,11 +194,40 @@ def python(*arguments):
     )
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_runs_as_a_plain_script(name):
+def printed_by_default(name):
+    """What a script must have printed; it is skipped where something that it needs is missing."""
     needed, printed = LIBRARY_SCRIPTS.get(name, (None, "max |error|"))
     if needed is not None:
         pytest.importorskip(needed, reason="`make test-all` installs it")
+    return printed
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_runs_without_arguments(name, monkeypatch, load_example, capfd):
+    printed = printed_by_default(name)
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLES / name)])
+    monkeypatch.syspath_prepend((EXAMPLES / name).parent)
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    # What a script sets for its process is none of the next test's.
+    threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
+    try:
+        run_path(str(EXAMPLES / name), run_name="__main__")
+    except SystemExit as end:
+        assert not end.code  # noqa: PT017
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
+    done = capfd.readouterr()
+    assert done.err == ""
+    assert printed in done.out
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in ALONE else pytest.param(n, marks=pytest.mark.slow) for n in SCRIPTS]
+)
+def test_runs_as_a_plain_script(name):
+    printed = printed_by_default(name)
     done = python(EXAMPLES / name)
     assert (done.returncode, done.stderr) == (0, "")
     assert printed in done.stdout

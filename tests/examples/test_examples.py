@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py"))
 
-# Those that the fast tests start in a process of their own too: of nkisim, of a library, in a folder.
+# Those that the fast tests start as a process too: of nkisim, of a library, in a folder.
 ALONE = ("softmax.py", "scf.py", "nvidia_samples/conjugate_gradient.py")
 
 

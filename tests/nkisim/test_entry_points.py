@@ -302,8 +302,9 @@ def test_info_refuses_an_unknown_target():
 
 
 def pytest_in(folder, *options):
-    plugin = ["-p", "nkisim.pytest_plugin", "-p", "no:cacheprovider"]
-    return run(sys.executable, "-m", "pytest", "-q", *plugin, *options, folder, cwd=folder)
+    plugin = ["-p", "nkisim.pytest_plugin", "-p", "xdist", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugin, *options, folder]
+    return run(*command, cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
 
 
 def test_the_plugin_serves_conftest_and_tests(tmp_path):

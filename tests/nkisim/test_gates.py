@@ -120,8 +120,9 @@ def test_pyproject_holds_for_scripts_too(unwritten, tmp_path):
 
 
 def pytest_in(folder, *options, env=None):
-    plugin = ["-p", "nkisim.pytest_plugin", "-p", "no:cacheprovider", "-W", "ignore"]
-    return python("-m", "pytest", "-q", "--nkisim", *plugin, *options, cwd=folder, env=env)
+    plugins = ["-p", "nkisim.pytest_plugin", "-p", "xdist", "-p", "no:cacheprovider"]
+    command = ["-m", "pytest", "-q", "--nkisim", *plugins, "-W", "ignore", *options]
+    return python(*command, cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} | (env or {}))
 
 
 TESTS = """\

@@ -17,12 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.cuda import current_stream, driver, launch_kernel
 from trnsci.core.eager import untracked
 
 __all__ = ["mirror_in_place", "norm"]
-
-# torch.cuda.current_stream makes an object, which takes a microsecond; torch for CPUs has neither.
-_current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
 _THREADS = 256
 # Elements for each thread, and the most blocks: enough of both to keep the memory busy.
@@ -104,7 +102,7 @@ def norm(x: Tensor) -> Tensor | None:
     if x.dtype is not torch.float32 or not _suits(x):
         return None
     device = x.get_device()
-    stream = _current_stream(device)
+    stream = current_stream(device)
     # A graph could be replayed beside a call that uses the same room.
     if stream and torch.cuda.is_current_stream_capturing():
         return None
@@ -126,12 +124,8 @@ def mirror_in_place(matrices: Tensor) -> bool:
         return False
     side = _WORDS[matrices.element_size()][1]
     tiles = -(-order // side)
-    arguments = ctypes.c_void_p(matrices.data_ptr()), ctypes.c_int(order)
-    pointers = (ctypes.c_void_p * 2)(*map(ctypes.addressof, arguments))
-    stream = ctypes.c_void_p(_current_stream(device))
     grid, block = (tiles, tiles, count), (side, _THREADS // side, 1)
-    code: int = _driver().cuLaunchKernel(kernel, *grid, *block, 0, stream, pointers, None)
-    return code == 0
+    return launch_kernel(kernel, grid, block, (matrices, order), device)
 
 
 class _NormLauncher:
@@ -149,7 +143,7 @@ class _NormLauncher:
         arguments = (self._x, self._count, *self._fixed, self._out)
         self._pointers = (ctypes.c_void_p * 5)(*map(ctypes.addressof, arguments))
         self._kernel, self._stream = kernel, ctypes.c_void_p(stream)
-        self._launch = _driver().cuLaunchKernel
+        self._launch = driver().cuLaunchKernel
 
     def __call__(self, x: Tensor) -> Tensor | None:
         count = x.numel()
@@ -207,8 +201,3 @@ def _compiled(name: str, source: str) -> Any:
         return torch.cuda._compile_kernel(source, name).func
     except Exception:
         return None
-
-
-@cache
-def _driver() -> Any:
-    return ctypes.CDLL("libcuda.so.1")

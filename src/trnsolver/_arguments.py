@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from math import isfinite, prod
-from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,7 +31,6 @@ __all__ = [
     "OnFailure",
     "TorchLinAlgError",
     "any_matrix",
-    "array_of",
     "batch_of",
     "batch_shape",
     "checked_values",
@@ -42,6 +41,7 @@ __all__ = [
     "in_full_precision",
     "not_positive_definite",
     "on_host",
+    "on_the_way",
     "restored",
     "right_side",
     "singular",
@@ -157,11 +157,6 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
     return B, vectors
 
 
-def array_of(value: Tensor) -> Any:
-    """Return the array of a tensor on the CPU: without history, and as conjugated as it looks."""
-    return value.detach().resolve_conj().resolve_neg().numpy()
-
-
 def columns_of(B: Tensor, vectors: bool) -> Tensor:
     """Return right sides as matrices."""
     return B.unsqueeze(-1) if vectors else B
@@ -223,6 +218,24 @@ def on_host(value: Tensor) -> Tensor:
     copy.copy_(value, non_blocking=True)
     torch.cuda.current_stream(value.device).synchronize()
     return copy
+
+
+def on_the_way(value: Tensor) -> Callable[[], list[float]]:
+    """Return a function that has a few real numbers, whose copy from a device begins now."""
+    plain = value.detach()
+    if not plain.is_cuda:
+        return plain.tolist
+    copy = torch.empty(plain.shape, dtype=plain.dtype, pin_memory=True)
+    copy.copy_(plain, non_blocking=True)
+    copied: torch.Event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    copied.record(torch.cuda.current_stream(plain.device))
+
+    def arrived() -> list[float]:
+        copied.synchronize()
+        numbers: list[float] = copy.tolist()
+        return numbers
+
+    return arrived
 
 
 def finite(function: str, name: str, value: Tensor) -> None:

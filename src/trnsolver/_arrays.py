@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnsci.core.arrays import array_of
 from trnsolver import _krylov
-from trnsolver._arguments import array_of
 from trnsolver._krylov import Product, Run, Watch, begun, ended, inner, norm, tell
 
 __all__ = ["has_arrays", "on_arrays"]

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from trnsolver import _derivatives as rules
 from trnsolver._cuda_jacobi import EIGH, SVD
-from trnsolver._cuda_launch import NoKernelError, fits, launch, suits, threads_for
+from trnsolver._cuda_launch import (
+    NoKernelError,
+    fits,
+    launch,
+    matrices_in,
+    suits,
+    threads_for,
+)
 from trnsolver._refine import pair_correction
 
 __all__ = ["batched_eigh", "batched_svd", "refined_pairs"]
@@ -144,10 +151,10 @@ def _launch(
     Raises:
         NoKernelError: Some matrix did not converge, or there is no kernel.
     """
-    count = a.numel() // (a.shape[-1] * a.shape[-2])
+    count = matrices_in(a)
     sweeps = torch.empty(count, dtype=torch.int32, device=a.device)
     kernel = (name, {"jacobi_eigh": EIGH, "jacobi_svd": SVD}[name])
-    arguments = [*tensors, sweeps, *extents, MOST_SWEEPS]
-    launch(kernel, a, arguments, threads_for(n), shared_bytes)
+    arguments: list[Tensor | int | None] = [*tensors, sweeps, *extents, MOST_SWEEPS]
+    launch(kernel, a, arguments, count, threads_for(n), shared_bytes)
     if bool((sweeps > MOST_SWEEPS).any()):
         raise NoKernelError

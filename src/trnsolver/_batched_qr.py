@@ -12,62 +12,95 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.cuda import wait_for
 from trnsolver import _derivatives as rules
-from trnsolver._cuda_launch import NoKernelError, fits, launch, suits, threads_for
+from trnsolver._cuda_launch import (
+    NoKernelError,
+    fits,
+    launch,
+    matrices_in,
+    suits,
+    threads_for,
+    told,
+)
 from trnsolver._cuda_qr import QR
+from trnsolver._small_qr import independent
 
-__all__ = ["batched_qr"]
+__all__ = ["batched_qr", "positive_qr"]
+
+KERNEL = ("householder_qr", QR)
+
+_MOST_THREADS = 512
+"""Threads of a single matrix, which has a processor of its own."""
 
 
-def batched_qr(a: Tensor, positive: bool = False) -> tuple[Tensor, Tensor] | None:
-    """Return the reduced factors of CUDA matrices, or None.
+def batched_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the reduced factors of CUDA matrices with the signs of LAPACK, or None.
 
     Args:
         a: (..., m, n) in float32 or float64.
-        positive: Whether R has no negative numbers on its diagonal, or the signs of LAPACK.
     """
     m, n = a.shape[-2:]
     tracked = a.requires_grad and torch.is_grad_enabled()
     if m < n and tracked:
         return None  # torch knows the derivative
-    if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, _threads(a))):
+    if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, threads_for(n))):
         return None
     try:
-        found: tuple[Tensor, Tensor] = (_Qr.apply if tracked else _Qr.forward)(a, positive)
+        found: tuple[Tensor, Tensor] = (_Qr.apply if tracked else _Qr.forward)(a)
     except NoKernelError:
         return None
     return found
 
 
+def positive_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the reduced factors, R with a positive diagonal, of a CUDA matrix, or None.
+
+    Args:
+        a: (m, n) in float32 or float64, m >= n, which nobody differentiates.
+
+    Raises:
+        NotPositiveDefiniteError: Columns are dependent, to rounding.
+    """
+    m, n = a.shape
+    if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, _MOST_THREADS)):
+        return None
+    ends = told().ends
+    try:
+        factors = _launched(a.detach().contiguous(), _MOST_THREADS, ends)
+    except NoKernelError:
+        return None
+    wait_for(a.get_device())
+    independent(ends.tolist(), a.dtype)
+    return factors
+
+
 class _Qr(torch.autograd.Function):
     @staticmethod
-    def forward(a: Tensor, positive: bool) -> tuple[Tensor, Tensor]:
-        dense = a.detach().contiguous()
-        m, n = a.shape[-2:]
-        least = min(m, n)
-        q = dense.new_empty((*a.shape[:-2], m, least))
-        r = dense.new_empty((*a.shape[:-2], least, n))
-        threads = _threads(a)
-        shared = qr_bytes(m, n, a.dtype, threads)
-        arguments = [dense, q, r, m, n, int(positive)]
-        launch(("householder_qr", QR), dense, arguments, threads, shared)
-        return q, r
+    def forward(a: Tensor) -> tuple[Tensor, Tensor]:
+        return _launched(a.detach().contiguous(), threads_for(a.shape[-1]), None)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         ctx.save_for_backward(inputs[0], *output)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None]:
+    def backward(ctx: Any, *grads: Tensor) -> Tensor | None:
         a, *result = ctx.saved_tensors
-        return rules.qr_backward((grads[0], grads[1]), (True,), a, result=result)[0], None
+        return rules.qr_backward((grads[0], grads[1]), (True,), a, result=result)[0]
+
+
+def _launched(dense: Tensor, threads: int, ends: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return what the kernel is making; with ``ends`` R has a positive diagonal, from and to."""
+    m, n = dense.shape[-2:]
+    least = min(m, n)
+    q = dense.new_empty((*dense.shape[:-2], m, least))
+    r = dense.new_empty((*dense.shape[:-2], least, n))
+    shared = qr_bytes(m, n, dense.dtype, threads)
+    launch(KERNEL, dense, [dense, q, r, m, n, ends], matrices_in(dense), threads, shared)
+    return q, r
 
 
 def qr_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
     """Return the shared memory of one matrix, its reflections, and a number for each thread."""
     return dtype.itemsize * (n * (m | 1) + 3 * min(m, n) + threads)
-
-
-def _threads(a: Tensor) -> int:
-    """Return the threads of a block; the only one has a processor of its own."""
-    return 512 if a.ndim == 2 else threads_for(a.shape[-1])

@@ -60,6 +60,25 @@ __device__ REAL warp_sum(REAL x) {
     return x;
 }
 
+// The columns of an m x n matrix to rows of shared memory, so far apart; returns the largest
+// magnitude, or NaN. Four numbers are asked for before one is stored: memory takes its time.
+__device__ REAL load_columns(const REAL* a, int m, int n, REAL* b, int row, REAL* room) {
+    REAL size = 0;
+    for (int first = threadIdx.x; first < m * n; first += 4 * blockDim.x) {
+        REAL x[4];
+        for (int k = 0; k < 4; ++k) {
+            int l = first + k * blockDim.x;
+            x[k] = l < m * n ? a[l] : 0;
+        }
+        for (int k = 0; k < 4; ++k) {
+            int l = first + k * blockDim.x;
+            if (l < m * n) b[l % n * row + l / n] = x[k];
+            if (size == size && !(fabs(x[k]) <= size)) size = fabs(x[k]);
+        }
+    }
+    return largest(size, room);
+}
+
 // The power of two below a size, 1 for zero; NaN and infinity stay.
 __device__ REAL power_below(REAL size) {
     int exponent;
@@ -207,15 +226,8 @@ extern "C" __global__ void jacobi_svd(
     right += (long long)blockIdx.x * n * n;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
-    REAL size = 0;
-    for (int i = warp; i < m; i += warps)
-        for (int j = lane; j < n; j += 32) {
-            REAL x = a[i * n + j];
-            b[j * m + i] = x;
-            if (size == size && !(fabs(x) <= size)) size = fabs(x);
-        }
     for (int i = threadIdx.x; i < n * n; i += blockDim.x) v[i] = i / n == i % n;
-    REAL scale = power_below(largest(size, room));
+    REAL scale = power_below(load_columns(a, m, n, b, m, room));
     for (int i = threadIdx.x; i < n * m; i += blockDim.x) b[i] /= scale;
     int sweep = 0, on = scale == scale && !isinf(scale);
     __syncthreads();

@@ -2,20 +2,35 @@
 
 Kernels are compiled at their first use by NVRTC, through a function of torch that is not public.
 Where it is missing or fails, a warning says so, once for each kernel, and torch does the work.
+
+What a kernel has to tell the host it writes to pinned memory, which needs no copy: it is there
+when the kernel has ended.
 """
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trnsci.core.cuda import launch_kernel
 from trnsci.core.eager import untracked
 
-__all__ = ["NoKernelError", "fits", "launch", "source_of", "suits", "threads_for"]
+__all__ = [
+    "NoKernelError",
+    "fits",
+    "launch",
+    "matrices_in",
+    "source_of",
+    "suits",
+    "threads_for",
+    "told",
+]
 
 _TYPES = {
     torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f"),
@@ -39,32 +54,62 @@ def fits(a: Tensor, shared_bytes: int) -> bool:
     return shared_bytes <= _most_shared_bytes(a.get_device())
 
 
+def matrices_in(a: Tensor) -> int:
+    """Return how many matrices a tensor has; none is empty."""
+    return a.numel() // (a.shape[-1] * a.shape[-2])
+
+
 def threads_for(n: int) -> int:
     """Return the threads of a block: a warp for every two to four pairs of columns."""
     return 64 if n <= 16 else 128 if n <= 32 else 256 if n <= 64 else 512
 
 
+class Told(threading.local):
+    """Numbers in pinned memory that kernels of one thread write for the host."""
+
+    def __init__(self) -> None:
+        self.ends = torch.zeros(2, dtype=torch.float64, pin_memory=True)
+        self.bad = torch.zeros(1, dtype=torch.float64, pin_memory=True)
+
+
+@cache
+def told() -> Told:
+    """Return what kernels have told the host."""
+    return Told()
+
+
 def launch(
-    kernel: tuple[str, str], a: Tensor, arguments: list[Any], threads: int, shared_bytes: int
+    kernel: tuple[str, str],
+    a: Tensor,
+    arguments: Sequence[Tensor | int | None],
+    blocks: int,
+    threads: int,
+    shared_bytes: int = 0,
 ) -> None:
-    """Run a kernel with a block of threads for every matrix of a batch.
+    """Run a kernel.
 
     Args:
         kernel: Its name and its text.
-        a: The matrices, whose dtype and device are those of the kernel.
+        a: A tensor whose dtype and device are those of the kernel.
         arguments: What it gets.
+        blocks: How many blocks.
         threads: Threads of a block.
         shared_bytes: Shared memory of a block.
 
     Raises:
         NoKernelError: There is no such kernel here.
     """
-    count = a.numel() // (a.shape[-1] * a.shape[-2])
-    with torch.cuda.device(a.device):
-        compiled = _compiled(*kernel, a.dtype, a.get_device())
-        if compiled is None:
-            raise NoKernelError
-        compiled((count, 1, 1), (threads, 1, 1), arguments, shared_mem=shared_bytes)
+    device = a.get_device()
+    if device != torch.cuda.current_device():
+        with torch.cuda.device(device):
+            launch(kernel, a, arguments, blocks, threads, shared_bytes)
+        return
+    compiled = _compiled(*kernel, a.dtype, device)
+    grid, block = (blocks, 1, 1), (threads, 1, 1)
+    if compiled is None or not launch_kernel(
+        compiled.func, grid, block, arguments, device, shared_bytes
+    ):
+        raise NoKernelError
 
 
 def source_of(kernel: str, dtype: torch.dtype) -> str:

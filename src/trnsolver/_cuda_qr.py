@@ -3,8 +3,8 @@
 The matrix stays in shared memory, a column in each row, from the first reflection to the last
 column of Q. A reflection is found by every warp for itself, which spares a meeting of all, and
 each warp then turns columns of its own. Reflections are kept as the columns they came from, with
-two numbers each. Signs are LAPACK's, against those of the columns, or such that the diagonal of R
-is positive.
+two numbers each. Signs are LAPACK's, against those of the columns; or the diagonal of R is positive
+where somebody asks for its ends, which are then told relative to the size of the matrix.
 
 ``REAL`` and ``LEAST`` are as in ``_cuda_jacobi``.
 """
@@ -27,7 +27,7 @@ __device__ REAL warp_largest(REAL x) {
 }
 
 extern "C" __global__ void householder_qr(
-    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n, int positive) {
+    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n, double* ends) {
     extern __shared__ double memory[];
     int least = m < n ? m : n, row = m | 1;   // an odd distance, so that no two lanes share a bank
     REAL* b = (REAL*)memory;                  // the columns of A, in a row each
@@ -40,14 +40,7 @@ extern "C" __global__ void householder_qr(
     triangles += (long long)blockIdx.x * least * n;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
-    REAL size = 0;
-    for (int i = warp; i < m; i += warps)
-        for (int j = lane; j < n; j += 32) {
-            REAL x = a[i * n + j];
-            b[j * row + i] = x;
-            if (size == size && !(fabs(x) <= size)) size = fabs(x);
-        }
-    size = largest(size, room);
+    REAL size = load_columns(a, m, n, b, row, room);
     // Numbers of usual sizes are taken as they are; others are brought there by a power of two.
     REAL scale = size > (REAL)1e-10 && size < (REAL)1e10 ? 1 : power_below(size);
     if (scale != 1)
@@ -88,8 +81,18 @@ extern "C" __global__ void householder_qr(
         __syncthreads();
     }
 
+    if (ends && threadIdx.x == 0) {
+        REAL low = fabs(corner[0]), high = low;
+        for (int k = 1; k < least; ++k) {
+            REAL x = fabs(corner[k]);
+            if (low == low && !(x >= low)) low = x;   // NaN stays
+            if (high == high && !(x <= high)) high = x;
+        }
+        ends[0] = low;
+        ends[1] = high;
+    }
     for (int i = warp; i < least; i += warps) {
-        REAL sign = positive && corner[i] < 0 ? -scale : scale;
+        REAL sign = ends && corner[i] < 0 ? -scale : scale;
         for (int j = lane; j < n; j += 32)
             triangles[i * n + j] = i < j ? b[j * row + i] * sign : i == j ? corner[i] * sign : 0;
     }
@@ -115,7 +118,7 @@ extern "C" __global__ void householder_qr(
     }
     for (int i = warp; i < m; i += warps)
         for (int j = lane; j < least; j += 32)
-            lefts[i * least + j] = positive && corner[j] < 0 ? -b[j * row + i] : b[j * row + i];
+            lefts[i * least + j] = ends && corner[j] < 0 ? -b[j * row + i] : b[j * row + i];
 }
 """
 )

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
+from trnsci.core.arrays import array_of
 from trnsci.core.eager import readable
-from trnsolver._arguments import TorchLinAlgError, array_of
+from trnsolver._arguments import TorchLinAlgError
 from trnsolver._polar import qdwh
 
 __all__ = ["EighInfo", "Pairs", "approximate_pairs", "judged"]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trnblas import trsm
 from trnsci.core.arguments import agree, whole
+from trnsci.core.arrays import array_of
 from trnsci.core.eager import untracked
 from trnsci.core.errors import (
     AccuracyError,
@@ -24,8 +25,6 @@ from trnsci.core.errors import (
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
-    array_of,
-    checked_values,
     chosen,
     finite,
     finite_below,
@@ -36,6 +35,7 @@ from trnsolver._arguments import (
     square_matrix,
     unchecked,
 )
+from trnsolver._cuda_look import all_finite, begun_look
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
 from trnsolver._implicit import differentiated
 from trnsolver._informed_pairs import InformedPairs
@@ -185,11 +185,12 @@ def eigvalsh(A: Tensor) -> Tensor:
     work = square_matrix("eigvalsh", "A", A)
     if kernels_wanted():
         return restored(_exact("eigvalsh", work, None)[0], A.dtype)
+    look = begun_look(work)
     try:
         w = torch.linalg.eigvalsh(work)
     except TorchLinAlgError as error:
         raise spectral_error("eigvalsh", work, error) from None
-    if not checked_values(w):
+    if not all_finite(look, w):
         finite("eigvalsh", "A", work)
     return restored(w, A.dtype)
 
@@ -259,11 +260,12 @@ def _solved(factor: Tensor, right: Tensor) -> Tensor:
 
 
 def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
+    look = begun_look(a)
     try:
         w, v = run_eigh(function, a, max_sweeps)
     except TorchLinAlgError as error:
         raise spectral_error(function, a, error) from None
-    if not checked_values(w):
+    if not all_finite(look, w):
         finite_below(function, "A", a)
     return w, v
 

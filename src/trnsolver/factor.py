@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trnsci.core.arrays import array_of
 from trnsci.core.eager import untracked
 from trnsci.core.errors import (
     BackendError,
@@ -21,9 +22,7 @@ from trnsci.core.errors import (
 from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
-    array_of,
     batch_of,
-    checked_values,
     chosen,
     finite,
     in_full_precision,
@@ -33,8 +32,10 @@ from trnsolver._arguments import (
     square_matrix,
     unchecked,
 )
-from trnsolver._batched_qr import batched_qr
+from trnsolver._batched_qr import positive_qr
+from trnsolver._cuda_look import all_finite, begun_look
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
+from trnsolver._small_qr import small_qr
 
 __all__ = [
     "LUFactors",
@@ -152,8 +153,8 @@ def cholqr2(A: Tensor) -> QRFactors:
 
     R has a positive diagonal. Q is orthonormal to rounding while the condition number of A is below
     about ``eps ** -0.5``: 3e3 in float32, 6e7 in float64. Tall matrices on a GPU are many times
-    faster than with ``qr``. Of few numbers, where products gain nothing, reflections make the same
-    factors.
+    faster than with ``qr``. Of few numbers, where products gain nothing or may not be exact enough,
+    reflections make the same factors.
 
     Args:
         A: Matrices (m, n) with m >= n.
@@ -172,10 +173,9 @@ def cholqr2(A: Tensor) -> QRFactors:
         return QRFactors(*_restored(run_qr(work), A))
     few = work.ndim == 2 and 0 < work.numel() <= _FEW and not work.is_complex()
     if few and untracked(work):
-        reflected = _reflected(work) if work.is_cpu else batched_qr(work, positive=True)
-        if reflected is not None:
-            _independent(reflected[1])
-            return QRFactors(*_restored(reflected, A))
+        found = small_qr(work) if work.is_cpu else positive_qr(work)
+        if found is not None:
+            return QRFactors(*_restored(found, A))
     try:
         once, first = _cholqr(work)
         q, second = _cholqr(once)
@@ -203,11 +203,12 @@ def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
         ConvergenceError: The algorithm did not converge.
     """
     work = any_matrix("svd", "A", A)
+    look = begun_look(work)
     try:
         factors = run_svd("svd", work, full_matrices)
     except TorchLinAlgError as error:
         raise spectral_error("svd", work, error) from None
-    if not checked_values(factors[1]):
+    if not all_finite(look, factors[1]):
         finite("svd", "A", work)
     return SVDFactors(*_restored(factors, A))
 
@@ -220,11 +221,12 @@ def svdvals(A: Tensor) -> Tensor:
         ConvergenceError: The algorithm did not converge.
     """
     work = any_matrix("svdvals", "A", A)
+    look = begun_look(work)
     try:
         s = run_svd("svdvals", work)[1] if kernels_wanted() else torch.linalg.svdvals(work)
     except TorchLinAlgError as error:
         raise spectral_error("svdvals", work, error) from None
-    if not checked_values(s):
+    if not all_finite(look, s):
         finite("svdvals", "A", work)
     return restored(s, A.dtype)
 
@@ -274,24 +276,6 @@ def _restored(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:
 def _cholqr(a: Tensor) -> tuple[Tensor, Tensor]:
     upper = torch.linalg.cholesky(a.mH @ a).mH
     return torch.linalg.solve_triangular(upper, a, upper=True, left=False), upper
-
-
-def _reflected(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Q and R with a positive diagonal, by Householder reflections."""
-    q, r = torch.linalg.qr(a)
-    signs = r.diagonal().sign()
-    q.mul_(signs)
-    r.mul_(signs.unsqueeze(-1))
-    return q, r
-
-
-def _independent(r: Tensor) -> None:
-    """Raise where a matrix with this R has a Gram matrix that is not definite to rounding."""
-    sizes = r.diagonal().tolist()
-    least = min(sizes) ** 2 / max(sizes) ** 2 if sum(sizes) > 0 else 0.0  # NaN is not above 0
-    if not least > torch.finfo(r.dtype).eps:
-        reason = f"the squared diagonal of R falls to {least:.1g} of its largest"
-        raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
 
 
 def _cholesky_error(function: str, error: Exception) -> Exception:

@@ -21,7 +21,7 @@ from trnsolver._arguments import (
     finite,
     finite_below,
     in_full_precision,
-    on_host,
+    on_the_way,
     restored,
     spectral_error,
     square_matrix,
@@ -81,7 +81,11 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
         w, v = run_eigh("inv_sqrt_spd", work.detach() if tracked else work)
     except TorchLinAlgError as error:
         raise spectral_error("inv_sqrt_spd", work, error) from None
-    x = (v * _inverse_roots(w, work).unsqueeze(-2)) @ v.mH
+    arriving = on_the_way(w) if w.ndim == 1 and not unchecked(w) else None
+    x = (v * w.rsqrt().unsqueeze(-2)) @ v.mH
+    # The values of one matrix have come from a device while the rest was launched.
+    if arriving is None or not _definite(arriving(), w.dtype):
+        x = (v * _inverse_roots(w, work).unsqueeze(-2)) @ v.mH
     if tracked:
         x = inverse_root(work, x)
     return restored(x, A.dtype)
@@ -138,17 +142,18 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     return Solution(x, taken, left, info)
 
 
+def _definite(values: list[float], dtype: torch.dtype) -> bool:
+    """Return whether ascending eigenvalues of one matrix are above rounding, and numbers."""
+    rounding = _EPS[dtype] * len(values)
+    # They ascend, so that without NaN the ends say it all.
+    return 0 < rounding * values[-1] <= values[0] and isfinite(sum(values))
+
+
 def _inverse_roots(w: Tensor, a: Tensor) -> Tensor:
     """Return ``w ** -0.5`` of the ascending eigenvalues of A, those that are rounding set right."""
-    rounding = _EPS[w.dtype] * w.shape[-1]
-    if w.ndim == 1 and not unchecked(w):
-        # They ascend, so that of one matrix without NaN the ends say it all.
-        values = on_host(w).tolist()
-        if 0 < rounding * values[-1] <= values[0] and isfinite(sum(values)):
-            return w.rsqrt()
     if not checked_values(w):
         finite_below("inv_sqrt_spd", "A", a)
-    smallest = rounding * w[..., -1:].abs()
+    smallest = _EPS[w.dtype] * w.shape[-1] * w[..., -1:].abs()
     if not unchecked(w) and bool((w < -smallest).any() | (smallest == 0).any()):
         raise NotPositiveDefiniteError(
             f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from trnblas import _cuda
+from trnsci.core import cuda
 
 STREAM = 5
 
@@ -39,8 +40,9 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch):
     made, zeros = Driver(), torch.zeros
-    monkeypatch.setattr(_cuda, "_driver", lambda: made)
-    monkeypatch.setattr(_cuda, "_current_stream", lambda device: STREAM)
+    for module in (_cuda, cuda):
+        monkeypatch.setattr(module, "driver", lambda: made)
+        monkeypatch.setattr(module, "current_stream", lambda device: STREAM)
     monkeypatch.setattr(_cuda, "_norm_kernel", lambda device: f"norm on {device}")
     monkeypatch.setattr(_cuda, "_mirror_kernel", lambda size, device: f"mirror of {size}")
     monkeypatch.setattr(_cuda, "_OF_THREAD", _cuda._OfThread())
@@ -72,7 +74,7 @@ def test_each_stream_has_room_of_its_own(driver, monkeypatch):
     x = torch.ones(3)
     _cuda.norm(x), _cuda.norm(x)
     assert list(_cuda._OF_THREAD.launchers) == [(-1, STREAM)]
-    monkeypatch.setattr(_cuda, "_current_stream", lambda device: 0)
+    monkeypatch.setattr(_cuda, "current_stream", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: 1 / 0)  # not asked
     monkeypatch.setattr(Driver, "cuLaunchKernel", lambda *_: 0)
     assert _cuda.norm(x) is not None

@@ -26,7 +26,7 @@ using std::fabs; using std::frexp; using std::isinf; using std::ldexp; using std
 #define __device__ static
 #define __global__
 struct Index { int x; };
-static Index threadIdx, blockIdx, blockDim;
+static Index threadIdx, blockIdx, blockDim, gridDim;
 struct Barrier { int total, arrived, passed; };
 static std::vector<ucontext_t> fibers;
 static std::vector<char> done;
@@ -59,6 +59,7 @@ extern "C" void launch(int blocks, int threads, long bytes, void** given) {
     const int stack = 1 << 16;
     arguments = given;
     blockDim.x = threads;
+    gridDim.x = blocks;
     shared_memory = (double*)malloc(bytes + 64);
     for (blockIdx.x = 0; blockIdx.x < blocks; ++blockIdx.x) {
         memset(shared_memory, 0xff, bytes + 64);

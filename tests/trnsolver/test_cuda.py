@@ -87,3 +87,33 @@ def test_randomized_methods_use_the_numbers_of_the_cpu():
     w, _ = trnsolver.eigh((a @ a.mT).cuda(), 1e-6, k=4, which="largest", method="chebyshev")
     want = trnsolver.eigh(a @ a.mT, k=4, which="largest").eigenvalues
     assert float((w.cpu() - want).abs().max()) <= 2e-6
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (64, 32, 32), (6, 40, 40)])
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize(
+    "call", [trnsolver.eigh, trnsolver.eigvalsh, trnsolver.svd, trnsolver.svdvals]
+)
+def test_what_is_not_finite_is_refused(call, bad, shape):
+    a = random_tensor(*shape).cuda()
+    a = a + a.mT
+    call(a)
+    a[..., 5, 3] = bad
+    for given in (a, a.mT.contiguous().mT):
+        with pytest.raises(trnsolver.NotFiniteError, match=call.__name__):
+            call(given)
+    a[..., 5, 3] = 1.0
+    a[..., 3, 5] = bad
+    if call in (trnsolver.eigh, trnsolver.eigvalsh):
+        call(a)  # the upper triangle is not read
+
+
+def test_inverse_roots():
+    z = random_tensor(64, 64, dtype=torch.float64).cuda()
+    a = z @ z.mT + torch.eye(64, device="cuda")
+    near(trnsolver.inv_sqrt_spd(a) @ a @ trnsolver.inv_sqrt_spd(a), torch.eye(64, device="cuda"))
+    with pytest.raises(trnsolver.NotPositiveDefiniteError):
+        trnsolver.inv_sqrt_spd(a - 2 * torch.linalg.eigvalsh(a)[3] * torch.eye(64, device="cuda"))
+    a[5, 3] = torch.nan
+    with pytest.raises(trnsolver.NotFiniteError):
+        trnsolver.inv_sqrt_spd(a)

@@ -5,17 +5,14 @@ import torch
 
 from trnsolver._batched_jacobi import batched_eigh, batched_svd
 
+from .cuda_numbers import normal
+
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 DTYPES = (torch.float32, torch.float64)
-
-
-def normal(*shape, dtype=torch.float64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to("cuda", dtype)
 
 
 def symmetric(*shape, dtype=torch.float64):

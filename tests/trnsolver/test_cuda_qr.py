@@ -6,17 +6,14 @@ import torch
 import trnsolver
 from trnsolver._batched_qr import batched_qr
 
+from .cuda_numbers import normal
+
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
 DTYPES = (torch.float32, torch.float64)
-
-
-def normal(*shape, dtype=torch.float64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to("cuda", dtype)
 
 
 def assert_factors(a, q, r):

@@ -18,7 +18,7 @@ pytestmark = [
 
 CALL = (
     "householder_qr((REAL*)arguments[0], (REAL*)arguments[1], (REAL*)arguments[2], "
-    "(long)arguments[3], (long)arguments[4], (long)arguments[5])"
+    "(long)arguments[3], (long)arguments[4], (double*)arguments[5])"
 )
 
 
@@ -29,13 +29,13 @@ def kernel(request, tmp_path_factory):
     return dtype, emulated_cuda.compiled(source_of(QR, dtype), CALL, folder)
 
 
-def qr(kernel, a, positive=0):
+def qr(kernel, a, ends=0):
     dtype, made = kernel
     batch, m, n = a.shape
     least = min(m, n)
     a = np.ascontiguousarray(a, dtype=str(dtype).removeprefix("torch."))
     q, r = np.empty((batch, m, least), a.dtype), np.empty((batch, least, n), a.dtype)
-    given = (a, q, r, m, n, positive)
+    given = (a, q, r, m, n, ends)
     threads = threads_for(n)
     emulated_cuda.launch(made, batch, threads, qr_bytes(m, n, dtype, threads), *given)
     return a, q, r
@@ -69,10 +69,21 @@ def test_factors_have_the_signs_of_lapack(kernel, shape):
 @pytest.mark.parametrize("shape", [(1, 1), (7, 5), (5, 7), (40, 33)])
 def test_the_diagonal_can_be_positive(kernel, shape):
     rng = np.random.default_rng(shape)
-    a, q, r = qr(kernel, rng.standard_normal((2, *shape)), positive=1)
-    for k in range(2):
-        assert_factors(a[k], q[k], r[k])
-        assert (np.diagonal(r[k]) > 0).all()
+    ends = np.zeros(2)
+    (a,), (q,), (r,) = qr(kernel, rng.standard_normal((1, *shape)), ends)
+    assert_factors(a, q, r)
+    sizes = np.diagonal(r)
+    assert (sizes > 0).all()
+    assert list(ends) == [sizes.min(), sizes.max()]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
+def test_what_makes_columns_dependent_is_told(kernel, bad):
+    given = np.random.default_rng(4).standard_normal((1, 9, 4))
+    given[0, :, 2] = bad
+    ends = np.ones(2)
+    qr(kernel, given, ends)
+    assert not ends[0] > 0
 
 
 @pytest.mark.parametrize("name", ["zeros", "rank one", "graded", "kahan", "identity", "equal"])

@@ -13,6 +13,7 @@ import torch
 import trnsolver
 from oracles.solver_matrices import GENERAL, SYMMETRIC, with_condition
 from trnsci.core.testing import random_tensor, unit_roundoff
+from trnsolver import _small_qr
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -129,6 +130,31 @@ def test_cholqr2_by_reflections_or_products_is_one_factorization(shape, dtype):
     assert bool((r.diagonal().real > 0).all())
     of_batch = trnsolver.cholqr2(a.unsqueeze(0))
     assert float((q - of_batch.Q[0]).abs().max()) <= 1e-12
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("size", [1e-37, 1e-22, 1.0, 1e22])
+@pytest.mark.parametrize("condition", [1.0, 30.0, 300.0])
+def test_cholqr2_of_small_matrices_is_exact_at_every_size_and_condition(condition, size, dtype):
+    m, n = 512, 16
+    left = np.linalg.qr(np.random.default_rng(5).standard_normal((m, n)))[0]
+    a = (torch.from_numpy(left) @ with_condition(condition, n) * size).to(dtype)
+    for given in (a, a.mT.contiguous().mT, a.clone().requires_grad_()):
+        with torch.no_grad():
+            q, r = trnsolver.cholqr2(given)
+        assert_orthonormal(q)
+        assert bool((r.diagonal() > 0).all())
+        assert torch.equal(r, r.triu())
+        off = torch.linalg.matrix_norm(q.double() @ r.double() - a.double())
+        assert float(off) <= allowed(a) * float(torch.linalg.matrix_norm(a.double()))
+
+
+def test_cholqr2_without_scipy_reflects(monkeypatch):
+    a = random_tensor(64, 8)
+    want = trnsolver.cholqr2(a)
+    monkeypatch.setattr(_small_qr, "_routines", lambda dtype: None)
+    for part, other in zip(trnsolver.cholqr2(a), want, strict=True):
+        assert float((part - other).abs().max()) <= 1e-5 * float(other.abs().max())
 
 
 @pytest.mark.parametrize("shape", [(30, 3), (3000, 30)])

@@ -17,7 +17,7 @@ from trnsparse._patterns import Pattern
 from trnsparse._screened import screened_product
 from trnsparse._torch import (
     csr_product,
-    is_plain,
+    is_usual,
     product_by_rule,
     sampled_product,
 )
@@ -36,7 +36,7 @@ kernels_wanted = LIBRARY.kernels_wanted
 
 def run_often(values: Tensor, pattern: Pattern, like: Tensor) -> Callable[[Tensor], Tensor] | None:
     """Return the usual product as a function of tensors like one, or None where it is another."""
-    if kernels_wanted() or not is_plain(values, pattern, like):
+    if kernels_wanted() or not is_usual(values, pattern, like):
         return None
     return partial(product_by_rule, values, pattern)
 

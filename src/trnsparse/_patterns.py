@@ -14,6 +14,7 @@ from weakref import ReferenceType, WeakValueDictionary, ref
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from trnsci.core.arrays import array_of
 from trnsparse._index import expanded, is_canonical, keys_of, stable_order, transposed_order
@@ -78,11 +79,9 @@ class Pattern:
         self.rows, self.columns = shape
         self.entries = indices.shape[0]
         # Inside a graph and of tensors for inference there is no telling whether they change.
-        self._constant = (
-            torch.compiler.is_compiling() or pointers.is_inference() or indices.is_inference()
-        )
+        self._constant = is_compiling() or pointers.is_inference() or indices.is_inference()
         self._versions = (-1, -1) if self._constant else (pointers._version, indices._version)
-        self._as_torch: tuple[ReferenceType[Tensor], int, Tensor] | None = None
+        self._as_torch: tuple[ReferenceType[Tensor], int, Tensor, bool] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # what was found out is found out again
         return type(self), (self.pointers, self.indices, self.shape)
@@ -95,8 +94,10 @@ class Pattern:
             and shape == self.shape
             and (
                 self._constant
-                or torch.compiler.is_compiling()  # to a graph versions are numbers not yet known
-                or self._versions == (pointers._version, indices._version)
+                or is_compiling()  # to a graph versions are numbers not yet known
+                or (
+                    pointers._version == self._versions[0] and indices._version == self._versions[1]
+                )
             )
         )
 
@@ -110,8 +111,31 @@ class Pattern:
             made = torch.sparse_csr_tensor(
                 *self.narrow, values.detach(), self.shape, check_invariants=False
             )
-            kept = self._as_torch = (ref(values), memory, made)
+            # Conjugates that were not taken yet, and devices, are for those who call this to see.
+            plain = values.is_cpu and not values.is_complex()
+            kept = self._as_torch = (ref(values), memory, made, plain)
         return kept[2]
+
+    def seen(self, values: Tensor, pointers: Tensor, indices: Tensor) -> Tensor | None:
+        """Return what :meth:`as_torch` has for constants on a CPU that are as they were.
+
+        It has nothing before it was asked the first time.
+        """
+        if self._as_torch is None:
+            return None
+        owner, memory, made, plain = self._as_torch
+        first, second = self._versions
+        if (
+            plain
+            and owner() is values
+            and not values.requires_grad
+            and memory == values.data_ptr()
+            and pointers is self.pointers
+            and indices is self.indices
+            and (self._constant or (pointers._version == first and indices._version == second))
+        ):
+            return made
+        return None
 
     @found_once
     def row_indices(self) -> Tensor:
@@ -161,7 +185,7 @@ _KNOWN: WeakValueDictionary[tuple[int, int], Pattern] = WeakValueDictionary()
 def pattern_of(pointers: Tensor, indices: Tensor, columns: int) -> Pattern:
     """Return the pattern of index tensors, the one that a matrix already has where there is one."""
     shape = (pointers.shape[0] - 1, columns)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return Pattern(pointers, indices, shape)
     place = (id(pointers), id(indices))
     found = _KNOWN.get(place)

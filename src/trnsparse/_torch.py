@@ -25,7 +25,7 @@ __all__ = [
     "as_torch_csc",
     "as_torch_csr",
     "csr_product",
-    "is_plain",
+    "is_usual",
     "product_by_rule",
     "sampled_product",
     "usual_product",
@@ -78,15 +78,11 @@ def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
 
 
 def usual_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor | None:
-    """Return a product in as few steps as there are, or None where it is not a usual one."""
-    if not is_plain(values, pattern, b):
-        return None
-    if b.ndim == 1:
-        return torch.mv(pattern.as_torch(values), b)
-    return product_by_rule(values, pattern, b)
+    """Return a product by the measured rule and nothing else, None where it is not a usual one."""
+    return product_by_rule(values, pattern, b) if is_usual(values, pattern, b) else None
 
 
-def is_plain(values: Tensor, pattern: Pattern, b: Tensor) -> bool:
+def is_usual(values: Tensor, pattern: Pattern, b: Tensor) -> bool:
     """Return whether a product is the usual one.
 
     Usual is one matrix of real numbers on a CPU, which nobody watches, and a vector or a matrix

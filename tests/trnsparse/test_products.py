@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import trnsparse as ts
+from trnsci.core.errors import DeviceError, DTypeError, OperandError
 
 from .cases import FORMATS, in_format, random_dense
 
@@ -130,6 +131,48 @@ def test_products_follow_values_that_change_in_every_way():
     torch.testing.assert_close(A @ x, dense @ x)
     A.values.data = A.values.data.float()
     torch.testing.assert_close(A @ x.float(), (dense @ x).float())
+
+
+def test_products_follow_places_that_change_in_every_way():
+    dense = random_dense(30, 30, 1.0)  # every row has every column
+    A, x = ts.from_dense(dense), random_dense(1, 30, 1.0, 1)[0]
+    torch.testing.assert_close(A @ x, dense @ x)
+    A.col_indices.copy_(29 - A.col_indices)
+    torch.testing.assert_close(A @ x, dense.flip(1) @ x)
+    A.col_indices = 29 - A.col_indices
+    torch.testing.assert_close(A @ x, dense @ x)
+    A.row_ptrs = torch.cat([A.row_ptrs.new_zeros(1), A.row_ptrs[:1], A.row_ptrs[2:]])
+    moved = A.to_dense()  # the first row now belongs to the second
+    assert not torch.equal(moved, dense)
+    torch.testing.assert_close(A @ x, moved @ x)
+
+
+def test_a_second_product_asks_what_the_first_one_asked():
+    dense = random_dense(6, 5, 0.9)
+    A, x = ts.from_dense(dense), torch.ones(5, dtype=torch.float64)
+    A @ x  # from here on the same vector would take the short way
+    with pytest.raises(OperandError, match="inner dimensions"):
+        A @ torch.ones(6, dtype=torch.float64)
+    with pytest.raises(DTypeError, match="float32"):
+        A @ x.float()
+    with pytest.raises(DeviceError, match="meta"):
+        A @ x.to("meta")
+    v = x.clone().requires_grad_()
+    (A @ v).sum().backward()
+    torch.testing.assert_close(v.grad, dense.sum(0))
+    assert torch.equal(torch.func.jvp(lambda t: A @ t, (x,), (x,))[1], A @ x)
+    torch.testing.assert_close(
+        torch.func.vmap(lambda t: A @ t)(torch.stack([x, 2 * x])),
+        torch.stack([A @ x, 2 * (A @ x)]),
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (A @ x).dtype is torch.float64
+    A.requires_grad_()
+    (A @ x).sum().backward()
+    assert torch.equal(A.grad, torch.ones_like(A.values))
+    assert not (A.detach() @ x).requires_grad
+    with torch.no_grad():
+        assert not (A @ x).requires_grad
 
 
 @pytest.mark.slow

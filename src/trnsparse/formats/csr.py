@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import broadcast
 from trnsci.core.arrays import array_of
+from trnsci.core.eager import readable
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsparse._algebra import added, expanded_product, intersection, numeric_product
 from trnsparse._conversions import turned, united, written_out
@@ -198,14 +199,23 @@ class CSRMatrix(SparseMatrix, format="csr"):
 
     def matmul(self, other: Tensor) -> Tensor:
         """Return the product with a dense vector (n,) or matrix (..., n, N)."""
-        if not kernels_wanted():
-            found = usual_product(self.values, self.pattern, other)
-            if found is not None:
-                return found
-        return super().matmul(other)
+        if kernels_wanted():
+            return super().matmul(other)
+        found = usual_product(self.values, self.pattern, other)
+        return super().matmul(other) if found is None else found
 
     def __matmul__(self, other: Any) -> Any:
-        return self.matmul(other) if type(other) is Tensor else super().__matmul__(other)
+        if type(other) is not Tensor:
+            return super().__matmul__(other)
+        # A constant matrix that was multiplied before, and a vector: torch looks at the rest.
+        if (kept := self._kept) is not None and not kernels_wanted() and readable(other):
+            made = kept.seen(self.values, self.row_ptrs, self.col_indices)
+            if made is not None and other.ndim == 1:
+                try:
+                    return torch.mv(made, other)
+                except RuntimeError:
+                    pass  # what does not fit is said by the checks
+        return self.matmul(other)
 
     def _operator(self, like: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the product with tensors like one that fits, for methods that need it often."""

@@ -25,7 +25,7 @@ references in ``_torch`` do.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor
 
@@ -197,27 +197,25 @@ def _rotated(even: Tensor, odd: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, T
 
 
 def _matvec(a: Tensor, v: Tensor) -> Tensor:
-    # Not a product to autocast: reflections are not made of bfloat16.
+    # Here and below no product that autocast knows: reflections are not made of bfloat16.
     return (a * v.mT).sum(-1, keepdim=True)
 
 
 def _rank2_update(a: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    return a - u @ v.mT - v @ u.mT
+    return a - u * v.mT - v * u.mT
 
 
-def _piece(
-    name: str, autocast: Literal["lower", "float32"] = "float32", **declaration: Any
-) -> Operation:
+def _piece(name: str, **declaration: Any) -> Operation:
     launch = f"trnsolver._launches:{name}"
     return Operation(
-        LIBRARY, name, launch=launch, autocast=autocast, dtypes=("float32",), **declaration
+        LIBRARY, name, launch=launch, autocast="float32", dtypes=("float32",), **declaration
     )
 
 
 ROTATE_PAIRS = _piece(
     "rotate_pairs", reference=_rotated, flops=lambda even, *rest: 6.0 * even.numel()
 )
-MATVEC = _piece("matvec", "lower", reference=_matvec, flops=lambda a, v: 2.0 * a.numel())
+MATVEC = _piece("matvec", reference=_matvec, flops=lambda a, v: 2.0 * a.numel())
 RANK2_UPDATE = _piece(
     "rank2_update", reference=_rank2_update, flops=lambda a, *rest: 4.0 * a.numel()
 )

@@ -28,13 +28,14 @@ CALLS = {
 }
 
 
+@pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("path", ["pytorch", "simulator"])
 @pytest.mark.parametrize("name", CALLS)
-def test_results(name, path, monkeypatch):
+def test_results(name, path, lower, monkeypatch):
     monkeypatch.setenv("TRNSOLVER_REQUIRE_NKI", "1")
     function, arguments, formula = CALLS[name]
     before = counts()
-    with trnsolver.backend(path):
+    with trnsolver.backend(path), torch.autocast("cpu", torch.bfloat16, enabled=lower):
         got = function(*arguments)
     launches = (counts() - before).launches[f"{name}_kernel"]
     assert launches == (path == "simulator")

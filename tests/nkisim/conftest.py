@@ -15,8 +15,8 @@ def without_source_rules():
         yield
 
 
-class _Failed(logging.Handler):
-    """Keeps what mends could not cope with."""
+class _Dropped(logging.Handler):
+    """Keeps what was dropped because an exception came."""
 
     def __init__(self):
         super().__init__(logging.DEBUG)
@@ -27,13 +27,18 @@ class _Failed(logging.Handler):
 
 
 @pytest.fixture(autouse=True)
-def every_mend_copes():
-    """Fail where making code to paste raises: users would only see that there is none."""
-    log, handler = logging.getLogger("nkisim.suggestions"), _Failed()
-    level = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.DEBUG)
-    yield
-    log.removeHandler(handler)
-    log.setLevel(level)
+def dropped():
+    """Fail where code to paste or a second run raises: users would only see that there is none.
+
+    A test in which one must asks for this list and clears it.
+    """
+    handler = _Dropped()
+    logs = {log: log.level for log in map(logging.getLogger, ("nkisim.suggestions", "nkisim.runs"))}
+    for log in logs:
+        log.addHandler(handler)
+        log.setLevel(logging.DEBUG)
+    yield handler.records
+    for log, level in logs.items():
+        log.removeHandler(handler)
+        log.setLevel(level)
     assert not handler.records, "\n".join(handler.records)

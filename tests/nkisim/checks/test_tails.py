@@ -87,3 +87,22 @@ def test_without_values_nothing_is_said():
     report = nkisim.check(summed(runs, whole), source=False, values=False)(f32(8, 100))
     assert report.codes == set()
     assert len(runs) == 1
+
+
+def test_a_kernel_that_fails_the_second_time_keeps_its_first_report(dropped):
+    runs, reads = [], summed([], whole)
+
+    def kernel(a):
+        runs.append(1)
+        if len(runs) > 1:
+            raise ValueError("only once")
+        return reads(a)
+
+    report = nkisim.check(kernel, source=False)(f32(8, 100))
+    assert report.codes == set()
+    assert report.outputs is not None
+    assert len(runs) == 2
+    assert len(dropped) == 1
+    assert "a second run of kernel failed" in dropped[0]
+    assert "only once" in dropped[0]
+    dropped.clear()

@@ -30,6 +30,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
@@ -92,7 +93,7 @@ class Twin:
         """File that holds both."""
         return self.bad.__code__.co_filename
 
-    @property
+    @cached_property
     def marked_lines(self) -> set[int]:
         """Numbers of the lines of the bad kernel and its parts that end in ``# here``."""
         found: set[int] = set()

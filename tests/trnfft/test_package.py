@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 import trnfft
-from fresh_process import printed_by
+from fresh_process import printed_after_torch
 
 ONE = "(input, n=None, dim=-1, norm=None, *, out=None)"
 TWO = "(input, s=None, dim=(-2, -1), norm=None, *, out=None)"
@@ -87,7 +87,7 @@ def test_plan_is_the_function_whatever_was_imported_first():
         "import trnfft\n"
         "print(json.dumps([callable(trnfft.plan), trnfft.plan.FFTAlgorithm is FFTAlgorithm]))"
     )
-    assert printed_by(code) == [True, True]
+    assert printed_after_torch(code) == [True, True]
 
 
 def test_importing_it_imports_neither_the_simulator_nor_scipy_nor_the_layers():
@@ -99,7 +99,7 @@ def test_importing_it_imports_neither_the_simulator_nor_scipy_nor_the_layers():
         "used = [name for name in ('scipy', 'nkisim', 'trnfft.nn') if name in sys.modules]\n"
         "print(json.dumps([sorted(added - {'numpy'} - set(sys.stdlib_module_names)), used]))"
     )
-    assert printed_by(code) == [["trnfft", "trnsci"], []]
+    assert printed_after_torch(code) == [["trnfft", "trnsci"], []]
 
 
 def test_without_scipy_torch_computes(tmp_path):
@@ -111,4 +111,4 @@ def test_without_scipy_torch_computes(tmp_path):
         "dct = trnfft.dct(torch.ones(4))\n"
         "print(json.dumps([trnfft.rfft(x).real[0].item(), round(dct[0].item(), 3)]))"
     )
-    assert printed_by(code, path=[tmp_path]) == [1000.0, 8.0]
+    assert printed_after_torch(code, path=[tmp_path]) == [1000.0, 8.0]

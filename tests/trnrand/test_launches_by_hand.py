@@ -7,7 +7,7 @@ a device. What kernels compute is for ``test_cuda``.
 from pathlib import Path
 
 import trnrand
-from fresh_process import printed_by
+from fresh_process import printed_after_torch
 
 SOURCES = Path(trnrand.__file__).parents[1]
 
@@ -79,7 +79,7 @@ for engine, draw, seed in product(("philox", "threefry"), draws, seeds):
                 wrong.append([engine, draw, seed, position, "offset"])
 print(json.dumps(wrong))
 """
-    assert printed_by(STAND_IN + code, path=[SOURCES]) == []
+    assert printed_after_torch(STAND_IN + code, path=[SOURCES]) == []
 
 
 def test_what_the_short_way_leaves_to_the_long_way():
@@ -102,4 +102,4 @@ _templates.clear()
 found.append(drawn(generator(1, "philox", 0), 4))
 print(json.dumps([found, offsets]))
 """
-    assert printed_by(STAND_IN + code, path=[SOURCES]) == [[None] * 5, [0, 0, 0, -5]]
+    assert printed_after_torch(STAND_IN + code, path=[SOURCES]) == [[None] * 5, [0, 0, 0, -5]]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import trnrand
-from fresh_process import printed_by
+from fresh_process import printed_after_torch
 from oracles import random_words as oracle
 from trnrand._dispatch import stream
 from trnrand._laws import FLOATS
@@ -144,7 +144,7 @@ def test_samples_of_known_words():
 
 
 def test_loading_numba_is_for_large_draws():
-    sizes = printed_by(
+    sizes = printed_after_torch(
         """
 import sys, trnrand
 g = trnrand.Generator(1)
@@ -167,7 +167,7 @@ import trnrand
 print(json.dumps(trnrand.normal(2**18 + 5, generator=trnrand.Generator(1))[-5:].tolist()))
 """
     want = samples("normal", torch.float32, 5, 2**18, seed=1).tolist()
-    assert printed_by(code, path=[SOURCES]) == want
+    assert printed_after_torch(code, path=[SOURCES]) == want
 
 
 @pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import pytest
 
-from fresh_process import printed_by
+from fresh_process import printed_after_torch
 from trnsci.core.errors import NkiFallbackWarning
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
@@ -53,7 +53,7 @@ def test_a_package_shows_what_it_has_and_has_what_it_shows(package):
 def test_submodules_need_no_import_of_their_own(library, parts):
     found = ", ".join(f"{library}.{part}.__name__" for part in parts.split())
     code = f"import {library}; print(json.dumps([{found}]))"
-    assert printed_by(code) == [f"{library}.{part}" for part in parts.split()]
+    assert printed_after_torch(code) == [f"{library}.{part}" for part in parts.split()]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from types import ModuleType
 import pytest
 
 import trnsolver
-from fresh_process import printed_by
+from fresh_process import printed_after_torch
 
 ITERATIVE = "x0=None, tol=1e-06, maxiter={}, {}, rtol=None, atol=0.0, max_iter=None, callback=None)"
 # Names, order and defaults that callers rely on.
@@ -54,7 +54,7 @@ def test_every_name_is_there_and_documented():
 
 
 def test_importing_it_imports_no_scipy_matplotlib_nki_or_distributed():
-    found = printed_by(
+    found = printed_after_torch(
         "import sys, trnsolver;"
         "print([m for m in ('scipy.linalg', 'matplotlib', 'nkisim', 'trnsolver._launches',"
         " 'trnsolver._kernels', 'trnsolver.distributed', 'trnsparse') if m in sys.modules])"

@@ -222,18 +222,16 @@ def on_host(value: Tensor) -> Tensor:
 
 def on_the_way(value: Tensor) -> Callable[[], list[float]]:
     """Return a function that has a few real numbers, whose copy from a device begins now."""
-    plain = value.detach()
-    if not plain.is_cuda:
-        return plain.tolist
-    copy = torch.empty(plain.shape, dtype=plain.dtype, pin_memory=True)
-    copy.copy_(plain, non_blocking=True)
+    if not value.is_cuda:
+        return value.tolist
+    copy = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+    copy.copy_(value, non_blocking=True)
     copied: torch.Event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record(torch.cuda.current_stream(plain.device))
+    copied.record(torch.cuda.current_stream(value.device))
 
     def arrived() -> list[float]:
         copied.synchronize()
-        numbers: list[float] = copy.tolist()
-        return numbers
+        return copy.tolist()
 
     return arrived
 

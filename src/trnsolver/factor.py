@@ -56,6 +56,8 @@ _FEW = 1 << 14
 """Real numbers of a matrix whose reflections take less time than seven small products."""
 
 
+_REAL = (torch.float32, torch.float64)
+
 _NEARLY = 0.5
 """How far the second triangle's diagonal may be from 1: it is within 5/64 below ``eps ** -0.5 / 8``
 (Yamamoto, Nakatsukasa, Yanagisawa and Fukaya 2015)."""
@@ -165,17 +167,17 @@ def cholqr2(A: Tensor) -> QRFactors:
         ShapeError: A has more columns than rows.
     """
     work = any_matrix("cholqr2", "A", A)
-    if work.shape[-2] < work.shape[-1]:
+    m, n = work.shape[-2:]
+    if m < n:
         raise ShapeError(
             f"cholqr2: A must have at least as many rows as columns, got shape {tuple(A.shape)}"
         )
     if kernels_wanted():
         return QRFactors(*_restored(run_qr(work), A))
-    few = work.ndim == 2 and 0 < work.numel() <= _FEW and not work.is_complex()
-    if few and untracked(work):
+    if 0 < m * n <= _FEW and work.ndim == 2 and work.dtype in _REAL and untracked(work):
         found = small_qr(work) if work.is_cpu else positive_qr(work)
         if found is not None:
-            return QRFactors(*_restored(found, A))
+            return QRFactors(*(found if work is A else _restored(found, A)))
     try:
         once, first = _cholqr(work)
         q, second = _cholqr(once)

@@ -81,10 +81,8 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
         w, v = run_eigh("inv_sqrt_spd", work.detach() if tracked else work)
     except TorchLinAlgError as error:
         raise spectral_error("inv_sqrt_spd", work, error) from None
-    arriving = on_the_way(w) if w.ndim == 1 and not unchecked(w) else None
-    x = (v * w.rsqrt().unsqueeze(-2)) @ v.mH
-    # The values of one matrix have come from a device while the rest was launched.
-    if arriving is None or not _definite(arriving(), w.dtype):
+    x = None if w.ndim > 1 or unchecked(w) else _definite_root(w, v)
+    if x is None:
         x = (v * _inverse_roots(w, work).unsqueeze(-2)) @ v.mH
     if tracked:
         x = inverse_root(work, x)
@@ -142,11 +140,15 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     return Solution(x, taken, left, info)
 
 
-def _definite(values: list[float], dtype: torch.dtype) -> bool:
-    """Return whether ascending eigenvalues of one matrix are above rounding, and numbers."""
-    rounding = _EPS[dtype] * len(values)
+def _definite_root(w: Tensor, v: Tensor) -> Tensor | None:
+    """Return the root of one matrix, or None if an eigenvalue is not above rounding, or is NaN."""
+    arriving = on_the_way(w)
+    x = (v * w.rsqrt()) @ v.mH
+    values = arriving()  # from a device they came while the products were launched
     # They ascend, so that without NaN the ends say it all.
-    return 0 < rounding * values[-1] <= values[0] and isfinite(sum(values))
+    if _EPS[w.dtype] * len(values) * values[-1] <= values[0] > 0 and isfinite(sum(values)):
+        return x
+    return None
 
 
 def _inverse_roots(w: Tensor, a: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
+from trnsci.core.standing import asked_again
+
 __all__ = ["NeuronDevice", "forget_device", "neuron_device", "probed"]
 
 _NODES = "/dev/neuron[0-9]*"
@@ -26,7 +28,7 @@ class NeuronDevice:
 
 
 probed: list[NeuronDevice | None] = []
-"""What was found, once somebody asked; made for those who cannot afford a call."""
+"""What was found, once somebody asked."""
 
 
 def neuron_device() -> NeuronDevice | None:
@@ -36,12 +38,14 @@ def neuron_device() -> NeuronDevice | None:
     """
     if not probed:
         probed.append(_probe())
+        asked_again()
     return probed[0]
 
 
 def forget_device() -> None:
     """Make the next ``neuron_device`` probe again."""
     probed.clear()
+    asked_again()
 
 
 def _probe() -> NeuronDevice | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
+from trnsci.core.standing import asked_again
+
 __all__ = ["RUNNING", "Explanation", "Step", "explain", "note", "recording"]
 
 
@@ -82,6 +84,7 @@ class _Running:
     def add(self, change: int) -> None:
         with self._lock:
             self.number += change
+        asked_again()
 
 
 RUNNING = _Running()

@@ -16,21 +16,17 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from trnfft._arguments import Norm
 from trnfft._complex_arguments import has_complex
-from trnfft._library import LIBRARY
-from trnfft._precision import MODE, level
+from trnfft._precision import level
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DerivativeError, DTypeError, ShapeError
 
 __all__ = [
-    "Direct",
     "Opened",
     "Spectrum",
     "closed",
     "closed_real",
     "complex_of",
-    "direct",
     "halved_of",
     "opened",
     "opened_real",
@@ -70,9 +66,6 @@ _COMPLEX = {
 }
 
 
-kernels_wanted = LIBRARY.kernels_wanted
-
-
 class Opened(NamedTuple):
     """An input in the form that transforms are computed on.
 
@@ -87,60 +80,6 @@ class Opened(NamedTuple):
     split: bool
     part: torch.dtype | None
     home: torch.device | None = None
-
-
-class Direct(NamedTuple):
-    """How torch computes a transform from arguments that nobody looked at.
-
-    Attributes:
-        function: Torch's function.
-        dim: Its default for ``dim``, the very object.
-        wrap: Whether a complex result is always a ``ComplexTensor``: for real input.
-        real: Whether the result is real.
-        single: What computes the transform of one vector, forward or not; None for torch.
-        forward: Of this.
-    """
-
-    function: Callable[..., Tensor]
-    dim: Any
-    wrap: bool = False
-    real: bool = False
-    single: Callable[..., Tensor] | None = None
-    forward: bool = True
-
-
-def direct(way: Direct, input: Spectrum, n: Any, dim: Any, norm: Norm) -> Any:
-    """Return what torch makes of arguments that nobody looked at, or None.
-
-    None means that the input needs another form, or that torch refuses the arguments: the caller
-    then looks at them, and its errors name them. Looking takes as long as a short transform, and so
-    does filling in arguments that have their defaults.
-    """
-    function, default, wrap, real, single, forward = way
-    if type(input) is Tensor:
-        x: Any = input
-        is_complex = _DIRECT.get(x.dtype)
-        if is_complex is None:
-            return None
-    elif type(input) is ComplexTensor:
-        x = input._native
-        is_complex = False  # what counts is the kind of the result
-        if x is None or wrap:
-            return None
-    else:
-        return None
-    if kernels_wanted() or ((MODE.scoped or MODE.default == "double") and level() == "double"):
-        return None
-    try:
-        if single is not None and x.ndim == 1:
-            result = single(x, n, dim, norm, forward)
-        elif n is None and norm is None and dim is default:
-            result = function(x)
-        else:
-            result = function(x, n, dim, norm)
-    except (IndexError, RuntimeError, TypeError, ValueError):
-        return None
-    return result if real or (is_complex and not wrap) else ComplexTensor._around(result)
 
 
 def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool = False) -> Opened:

@@ -37,8 +37,6 @@ __all__ = ["ComplexTensor", "complex_matmul", "rebuilt"]
 
 COMPLEX = {torch.float16: torch.complex32, **NATIVE}
 
-_new = object.__new__
-
 
 class ComplexTensor(ComplexMethods):
     """A complex tensor with the parts ``real`` and ``imag``.
@@ -129,17 +127,6 @@ class ComplexTensor(ComplexMethods):
         """Return a tensor that keeps ``parts`` as they are, views included."""
         made = cls.__new__(cls)
         made._native, made._parts = None, parts
-        return made
-
-    @classmethod
-    def _around(cls, native: Tensor) -> ComplexTensor:
-        """Return a tensor that keeps a complex64 or complex128 one as it is.
-
-        It is :meth:`from_torch_complex` without a question asked, for results of transforms: those
-        take a few microseconds, of which questions would be the larger part.
-        """
-        made = _new(cls)
-        made._native, made._parts = native, None
         return made
 
     def to_torch_complex(self) -> Tensor:
@@ -373,7 +360,7 @@ class ComplexTensor(ComplexMethods):
     def _fitting(cls, re: Tensor, im: Tensor) -> ComplexTensor:
         """Return a tensor of these parts, held natively where that is possible."""
         if re.dtype in NATIVE and has_complex(re.device):
-            return cls._around(torch.complex(re, im))
+            return cls.from_torch_complex(torch.complex(re, im))
         return cls._of(Parts(re, im))
 
     def cpu(self) -> ComplexTensor:

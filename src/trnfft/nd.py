@@ -13,9 +13,10 @@ from torch import Tensor
 
 from trnfft import _torch
 from trnfft._arguments import Dims, Norm, axes
+from trnfft._direct import FOLLOWING, HALVED, REAL, direct_over
 from trnfft._dispatch import c2c_nd, c2r_nd, r2c_nd
 from trnfft._empty import empty_result
-from trnfft._kinds import Direct, Spectrum, complex_of, direct, halved_of, real_of
+from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
 from trnsci.core.errors import ShapeError
 
 __all__ = [
@@ -34,22 +35,11 @@ __all__ = [
 ]
 
 _LAST_TWO = (-2, -1)
-_FFTN = Direct(torch.fft.fftn, None)
-_IFFTN = Direct(torch.fft.ifftn, None)
-_RFFTN = Direct(torch.fft.rfftn, None, wrap=True)
-_IRFFTN = Direct(torch.fft.irfftn, None, real=True)
-_HFFTN = Direct(_torch.hfftn, None, real=True)
-_IHFFTN = Direct(_torch.ihfftn, None, wrap=True)
-_FFT2 = Direct(torch.fft.fft2, _LAST_TWO)
-_IFFT2 = Direct(torch.fft.ifft2, _LAST_TWO)
-_RFFT2 = Direct(torch.fft.rfft2, _LAST_TWO, wrap=True)
-_IRFFT2 = Direct(torch.fft.irfft2, _LAST_TWO, real=True)
-_HFFT2 = Direct(_torch.hfft2, _LAST_TWO, real=True)
-_IHFFT2 = Direct(_torch.ihfft2, _LAST_TWO, wrap=True)
 
 Transform: TypeAlias = Callable[[Tensor, list[int], list[int], Norm, bool], Tensor]
 
 
+@direct_over(torch.fft.fftn, FOLLOWING)
 def fftn(
     input: Spectrum,
     s: Dims = None,
@@ -73,13 +63,10 @@ def fftn(
         IndexError: There is no such dimension.
         FlagError: norm is none of torch's.
     """
-    if out is None:
-        found = direct(_FFTN, input, s, dim, norm)
-        if found is not None:
-            return found
     return complex_of("fftn", input, out, _computed, c2c_nd, s, dim, norm, True)
 
 
+@direct_over(torch.fft.ifftn, FOLLOWING)
 def ifftn(
     input: Spectrum,
     s: Dims = None,
@@ -89,13 +76,10 @@ def ifftn(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`fftn`; args and errors are the same."""
-    if out is None:
-        found = direct(_IFFTN, input, s, dim, norm)
-        if found is not None:
-            return found
     return complex_of("ifftn", input, out, _computed, c2c_nd, s, dim, norm, False)
 
 
+@direct_over(torch.fft.rfftn, HALVED)
 def rfftn(
     input: Tensor,
     s: Dims = None,
@@ -110,13 +94,10 @@ def rfftn(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fftn`; also for no dimension at all.
     """
-    if out is None:
-        found = direct(_RFFTN, input, s, dim, norm)
-        if found is not None:
-            return found
     return halved_of("rfftn", input, out, _computed, r2c_nd, s, dim, norm, True)
 
 
+@direct_over(torch.fft.irfftn, REAL)
 def irfftn(
     input: Spectrum,
     s: Dims = None,
@@ -132,13 +113,10 @@ def irfftn(
     Raises:
         ShapeError, IndexError, FlagError: As :func:`fftn`; also for no dimension at all.
     """
-    if out is None:
-        found = direct(_IRFFTN, input, s, dim, norm)
-        if found is not None:
-            return found
     return real_of("irfftn", input, out, _computed, c2r_nd, s, dim, norm, False)
 
 
+@direct_over(_torch.hfftn, REAL)
 def hfftn(
     input: Spectrum,
     s: Dims = None,
@@ -152,13 +130,10 @@ def hfftn(
     ``input`` has half its points along the last of the dimensions; args and errors are those of
     :func:`irfftn`.
     """
-    if out is None:
-        found = direct(_HFFTN, input, s, dim, norm)
-        if found is not None:
-            return found
     return real_of("hfftn", input, out, _computed, c2r_nd, s, dim, norm, True)
 
 
+@direct_over(_torch.ihfftn, HALVED)
 def ihfftn(
     input: Tensor,
     s: Dims = None,
@@ -168,13 +143,10 @@ def ihfftn(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`hfftn`; args and errors are those of :func:`rfftn`."""
-    if out is None:
-        found = direct(_IHFFTN, input, s, dim, norm)
-        if found is not None:
-            return found
     return halved_of("ihfftn", input, out, _computed, r2c_nd, s, dim, norm, False)
 
 
+@direct_over(torch.fft.fft2, FOLLOWING)
 def fft2(
     input: Spectrum,
     s: Dims = None,
@@ -184,13 +156,10 @@ def fft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`fftn` along the last two dimensions."""
-    if out is None:
-        found = direct(_FFT2, input, s, dim, norm)
-        if found is not None:
-            return found
     return complex_of("fft2", input, out, _computed, c2c_nd, s, dim, norm, True)
 
 
+@direct_over(torch.fft.ifft2, FOLLOWING)
 def ifft2(
     input: Spectrum,
     s: Dims = None,
@@ -200,13 +169,10 @@ def ifft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`ifftn` along the last two dimensions."""
-    if out is None:
-        found = direct(_IFFT2, input, s, dim, norm)
-        if found is not None:
-            return found
     return complex_of("ifft2", input, out, _computed, c2c_nd, s, dim, norm, False)
 
 
+@direct_over(torch.fft.rfft2, HALVED)
 def rfft2(
     input: Tensor,
     s: Dims = None,
@@ -216,13 +182,10 @@ def rfft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`rfftn` along the last two dimensions."""
-    if out is None:
-        found = direct(_RFFT2, input, s, dim, norm)
-        if found is not None:
-            return found
     return halved_of("rfft2", input, out, _computed, r2c_nd, s, dim, norm, True)
 
 
+@direct_over(torch.fft.irfft2, REAL)
 def irfft2(
     input: Spectrum,
     s: Dims = None,
@@ -232,13 +195,10 @@ def irfft2(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return :func:`irfftn` along the last two dimensions."""
-    if out is None:
-        found = direct(_IRFFT2, input, s, dim, norm)
-        if found is not None:
-            return found
     return real_of("irfft2", input, out, _computed, c2r_nd, s, dim, norm, False)
 
 
+@direct_over(_torch.hfft2, REAL)
 def hfft2(
     input: Spectrum,
     s: Dims = None,
@@ -248,13 +208,10 @@ def hfft2(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return :func:`hfftn` along the last two dimensions."""
-    if out is None:
-        found = direct(_HFFT2, input, s, dim, norm)
-        if found is not None:
-            return found
     return real_of("hfft2", input, out, _computed, c2r_nd, s, dim, norm, True)
 
 
+@direct_over(_torch.ihfft2, HALVED)
 def ihfft2(
     input: Tensor,
     s: Dims = None,
@@ -264,10 +221,6 @@ def ihfft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`ihfftn` along the last two dimensions."""
-    if out is None:
-        found = direct(_IHFFT2, input, s, dim, norm)
-        if found is not None:
-            return found
     return halved_of("ihfft2", input, out, _computed, r2c_nd, s, dim, norm, False)
 
 

@@ -16,23 +16,19 @@ from torch import Tensor
 
 from trnfft import _torch
 from trnfft._arguments import Norm, along
+from trnfft._direct import COMPLEX, FOLLOWING, HALVED, REAL, direct_along
 from trnfft._dispatch import c2c, c2r, r2c
 from trnfft._empty import empty_result
-from trnfft._kinds import Direct, Spectrum, complex_of, direct, halved_of, real_of
+from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
 
 __all__ = ["fft", "hfft", "ifft", "ihfft", "irfft", "rfft"]
 
 _LAST = -1
-_FFT = Direct(torch.fft.fft, _LAST, single=_torch.c2c)
-_IFFT = Direct(torch.fft.ifft, _LAST, single=_torch.c2c, forward=False)
-_RFFT = Direct(torch.fft.rfft, _LAST, wrap=True, single=_torch.r2c)
-_IRFFT = Direct(torch.fft.irfft, _LAST, real=True, single=_torch.c2r, forward=False)
-_HFFT = Direct(torch.fft.hfft, _LAST, real=True, single=_torch.c2r)
-_IHFFT = Direct(_torch.ihfft, _LAST, wrap=True, single=_torch.r2c, forward=False)
 
 Transform: TypeAlias = Callable[[Tensor, int | None, int, Norm, bool], Tensor]
 
 
+@direct_along(torch.fft.fft, FOLLOWING, _torch.c2c)
 def fft(
     input: Spectrum,
     n: int | None = None,
@@ -61,13 +57,10 @@ def fft(
         >>> trnfft.fft(torch.tensor([1.0, 2.0, 3.0, 4.0])).to_torch_complex()
         tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
     """
-    if out is None:
-        found = direct(_FFT, input, n, dim, norm)
-        if found is not None:
-            return found
     return complex_of("fft", input, out, _computed, c2c, n, dim, norm, True)
 
 
+@direct_along(torch.fft.ifft, COMPLEX, _torch.c2c, forward=False)
 def ifft(
     input: Spectrum,
     n: int | None = None,
@@ -80,13 +73,10 @@ def ifft(
 
     Args and errors are those of :func:`fft`; each norm undoes the same norm there.
     """
-    if out is None:
-        found = direct(_IFFT, input, n, dim, norm)
-        if found is not None:
-            return found
     return complex_of("ifft", input, out, _computed, c2c, n, dim, norm, False)
 
 
+@direct_along(torch.fft.rfft, HALVED, _torch.r2c)
 def rfft(
     input: Tensor,
     n: int | None = None,
@@ -103,13 +93,10 @@ def rfft(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
-    if out is None:
-        found = direct(_RFFT, input, n, dim, norm)
-        if found is not None:
-            return found
     return halved_of("rfft", input, out, _computed, r2c, n, dim, norm, True)
 
 
+@direct_along(torch.fft.irfft, REAL, _torch.c2r, forward=False)
 def irfft(
     input: Spectrum,
     n: int | None = None,
@@ -134,13 +121,10 @@ def irfft(
         ShapeError: n is below one, or there is only one bin and no n.
         IndexError, FlagError: As :func:`fft`.
     """
-    if out is None:
-        found = direct(_IRFFT, input, n, dim, norm)
-        if found is not None:
-            return found
     return real_of("irfft", input, out, _computed, c2r, n, dim, norm, False)
 
 
+@direct_along(torch.fft.hfft, REAL, _torch.c2r)
 def hfft(
     input: Spectrum,
     n: int | None = None,
@@ -157,13 +141,10 @@ def hfft(
     Raises:
         ShapeError, IndexError, FlagError: As :func:`irfft`.
     """
-    if out is None:
-        found = direct(_HFFT, input, n, dim, norm)
-        if found is not None:
-            return found
     return real_of("hfft", input, out, _computed, c2r, n, dim, norm, True)
 
 
+@direct_along(_torch.ihfft, HALVED, _torch.r2c, forward=False)
 def ihfft(
     input: Tensor,
     n: int | None = None,
@@ -180,10 +161,6 @@ def ihfft(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
-    if out is None:
-        found = direct(_IHFFT, input, n, dim, norm)
-        if found is not None:
-            return found
     return halved_of("ihfft", input, out, _computed, r2c, n, dim, norm, False)
 
 

@@ -1,0 +1,167 @@
+"""Transforms that torch computes from arguments that nobody looked at.
+
+To look at arguments takes as long as a short transform. So torch gets them as they are, while no
+kernel and no other precision is wanted, and for the inputs in the tables below, of which it makes
+what is to be made of them. Arguments that torch refuses go the way that looks, whose errors name
+them; so does every other input.
+
+A CUDA device begins a transform in ten microseconds, of which Python is to take no more than a
+twentieth. Hence all that is asked is asked in one frame, in which a result is also wrapped, without
+a question: it is complex64 or complex128. And the frame is written twice: for a length ``n``, and
+for several lengths ``s``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from trnfft._library import LIBRARY
+from trnfft._precision import MODE, level
+from trnfft.complex_tensor import ComplexTensor
+from trnsci.core.environment import ENVIRON, STORED
+from trnsci.core.standing import Standing
+
+__all__ = ["COMPLEX", "FOLLOWING", "HALVED", "REAL", "direct_along", "direct_over"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# By dtype of the input, whether the result is wrapped; for a ComplexTensor by the class.
+COMPLEX: Mapping[Any, bool] = {
+    torch.complex64: False,
+    torch.complex128: False,
+    ComplexTensor: True,
+}
+"""Complex results of complex input: of real input torch may leave a conjugation for later."""
+HALVED: Mapping[Any, bool] = {torch.float32: True, torch.float64: True}
+"""Complex results of real input."""
+FOLLOWING: Mapping[Any, bool] = {**HALVED, **COMPLEX}
+"""Complex results of the kind of the input."""
+REAL: Mapping[Any, bool] = dict.fromkeys(FOLLOWING, False)
+"""Real results."""
+
+# What torch raises for arguments that it refuses, and what looking into a table does.
+_REFUSED = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+_OWN, _UMBRELLA = LIBRARY.use_simulator.own, LIBRARY.use_simulator.other
+_new = object.__new__
+
+
+def _is_plain() -> bool:
+    return LIBRARY.is_at_rest() and not MODE.scoped and level() != "double"
+
+
+_PLAIN = Standing(_is_plain)
+
+
+def _as_given() -> bool:
+    """Return whether torch computes, in the dtype of the input; ``_PLAIN`` mostly knows it."""
+    return not LIBRARY.kernels_wanted() and level() != "double"
+
+
+def direct_along(
+    function: Callable[..., Tensor],
+    wrapped: Mapping[Any, bool],
+    single: Callable[..., Tensor],
+    forward: bool = True,
+) -> Callable[[F], F]:
+    """Return what lets torch begin a transform along one dimension.
+
+    Args:
+        function: Torch's function.
+        wrapped: The inputs that it takes, and whether their results are wrapped.
+        single: What computes the transform of one vector on a CPU, forward or not.
+        forward: Of this.
+    """
+
+    def decorated(checked: Any) -> Any:
+        default = checked.__defaults__[1]
+
+        @wraps(checked)
+        def transform(
+            input: Any, n: Any = None, dim: Any = default, norm: Any = None, *, out: Any = None
+        ) -> Any:
+            if out is None and (
+                (
+                    _PLAIN.answer
+                    and _OWN not in STORED
+                    and _UMBRELLA not in STORED
+                    and os.environ is ENVIRON
+                )
+                or _as_given()
+            ):
+                try:
+                    if type(input) is Tensor:
+                        wrap, x = wrapped[input.dtype], input
+                    else:
+                        wrap, x = wrapped[type(input)], input._native
+                    if x.ndim == 1 and x.is_cpu:
+                        result = single(x, n, dim, norm, forward)
+                    elif n is None and dim is default and norm is None:
+                        result = function(x)  # to read the defaults again takes torch longer
+                    else:
+                        result = function(x, n, dim, norm)
+                    if not wrap:
+                        return result
+                    made = _new(ComplexTensor)
+                    made._native, made._parts = result, None
+                    return made
+                except _REFUSED:
+                    pass
+            return checked(input, n, dim, norm, out=out)
+
+        return transform
+
+    return decorated
+
+
+def direct_over(function: Callable[..., Tensor], wrapped: Mapping[Any, bool]) -> Callable[[F], F]:
+    """Return what lets torch begin a transform along several dimensions.
+
+    Args:
+        function: Torch's function.
+        wrapped: The inputs that it takes, and whether their results are wrapped.
+    """
+
+    def decorated(checked: Any) -> Any:
+        default = checked.__defaults__[1]
+
+        @wraps(checked)
+        def transform(
+            input: Any, s: Any = None, dim: Any = default, norm: Any = None, *, out: Any = None
+        ) -> Any:
+            if out is None and (
+                (
+                    _PLAIN.answer
+                    and _OWN not in STORED
+                    and _UMBRELLA not in STORED
+                    and os.environ is ENVIRON
+                )
+                or _as_given()
+            ):
+                try:
+                    if type(input) is Tensor:
+                        wrap, x = wrapped[input.dtype], input
+                    else:
+                        wrap, x = wrapped[type(input)], input._native
+                    if s is None and dim is default and norm is None:
+                        result = function(x)
+                    else:
+                        result = function(x, s, dim, norm)
+                    if not wrap:
+                        return result
+                    made = _new(ComplexTensor)
+                    made._native, made._parts = result, None
+                    return made
+                except _REFUSED:
+                    pass
+            return checked(input, s, dim, norm, out=out)
+
+        return transform
+
+    return decorated

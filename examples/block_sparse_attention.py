@@ -12,6 +12,7 @@ The pattern is printed in characters, and drawn with ``--picture`` (matplotlib).
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 
@@ -98,7 +99,10 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{1e3 * seconds:.1f} ms; all scores with a mask in torch {1e3 * dense_seconds:.1f} ms")
     assert error < 1e-3, "block-sparse and dense attention disagree"
     if options.picture:
-        mask.plot().figure.savefig(options.picture, dpi=150, bbox_inches="tight")
+        try:
+            mask.plot().figure.savefig(options.picture, dpi=150, bbox_inches="tight")
+        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+            sys.exit(f"--picture: {error}")
         print(f"wrote {options.picture}")
 
 

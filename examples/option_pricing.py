@@ -99,7 +99,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(f"with {COUNTS[-1]} paths the error of Sobol points is {gain:.0f} times smaller")
     print("passed" if gain > 5 else "FAILED")
     if options.plot:
-        plot(found, options.plot)
+        try:
+            plot(found, options.plot)
+        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+            sys.exit(f"--plot: {error}")
 
 
 if __name__ == "__main__":

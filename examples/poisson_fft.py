@@ -67,7 +67,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     said = "passed" if error < 2 * 2e-6 * 13 else "FAILED"
     print(f"{options.grid} x {options.grid}: max |error| {error:.1e}, {said}")
     if options.plot:
-        plot(source, found, options.plot)
+        try:
+            plot(source, found, options.plot)
+        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+            sys.exit(f"--plot: {error}")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     print(f"fused and unfused differ by {(J - again).abs().max():.1e}")
     print(f"Coulomb energy {0.5 * (in_orbitals.diagonal()[: options.atoms // 2]).sum() * 2:.9f}")
     if options.picture:
-        draw(A, options.picture)
+        try:
+            draw(A, options.picture)
+        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+            sys.exit(f"--picture: {error}")
 
 
 if __name__ == "__main__":

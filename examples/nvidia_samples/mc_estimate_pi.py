@@ -63,7 +63,10 @@ def main(arguments: Sequence[str] = ()) -> None:
     near = abs(random - math.pi) < limit and abs(spread - math.pi) < limit
     print("passed" if near else "FAILED")
     if options.plot:
-        plot(found, options.plot)
+        try:
+            plot(found, options.plot)
+        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+            sys.exit(f"--plot: {error}")
 
 
 if __name__ == "__main__":

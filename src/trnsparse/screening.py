@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor
+from trnsci.core.eager import untracked
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._dense import check_threshold
 from trnsparse._dispatch import run_screened_spmm
@@ -26,10 +27,18 @@ __all__ = [
 
 
 def schwarz_bounds(diagonal_integrals: Tensor) -> Tensor:
-    """Return ``sqrt(|x|)`` of diagonal integrals, of any shape."""
+    """Return ``sqrt(|x|)`` of diagonal integrals, of any shape.
+
+    At 0, where the root has no derivative, derivatives are 0.
+    """
     tensor("schwarz_bounds", "diagonal_integrals", diagonal_integrals)
     floating("schwarz_bounds", "diagonal_integrals", diagonal_integrals)
-    return diagonal_integrals.abs().sqrt()
+    sizes = diagonal_integrals.abs()
+    if untracked(diagonal_integrals):
+        return sizes.sqrt()
+    # The root of 1 stands in for that of 0, whose infinite slope times 0 would be no number.
+    zero = sizes == 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, sizes).sqrt())
 
 
 def screen_quartets(Q: Tensor, threshold: float = 1e-10, mode: str = "pair") -> Tensor:

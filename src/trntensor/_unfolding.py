@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import tensor
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.eager import untransformed
+from trnsci.core.errors import DTypeError, NotFiniteError, ShapeError
 
-__all__ = ["check_tensor", "leading_basis", "split", "unfolded"]
+__all__ = ["check_finite", "check_parts", "check_tensor", "leading_basis", "split", "unfolded"]
 
 
 def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = True) -> None:
@@ -26,6 +29,25 @@ def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = T
         )
     if 0 in value.shape:
         raise ShapeError(f"{function}: tensor must have elements, got shape {tuple(value.shape)}")
+
+
+def check_finite(function: str, name: str, value: Tensor) -> None:
+    """Raise where a number is NaN or infinite, if values can be looked at."""
+    if not untransformed(value):
+        return
+    plain = value.detach()
+    # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
+    if not bool(torch.isfinite(plain.sum())) and not bool(torch.isfinite(plain).all()):
+        raise NotFiniteError(f"{function}: {name} must be finite, got NaN or infinity")
+
+
+def check_parts(function: str, name: str, parts: object) -> None:
+    """Raise unless the parts of a decomposition are a sequence of tensors."""
+    if not isinstance(parts, Sequence):
+        kind = type(parts).__name__
+        raise DTypeError(f"{function}: {name} must be a sequence of torch.Tensor, got {kind}")
+    for number, part in enumerate(parts):
+        tensor(function, f"{name}[{number}]", part)
 
 
 def unfolded(x: Tensor, mode: int) -> Tensor:

@@ -14,10 +14,17 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
-from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trntensor._subscripts import LETTERS
-from trntensor._unfolding import check_tensor, leading_basis, unfolded
+from trntensor._unfolding import (
+    check_finite,
+    check_parts,
+    check_tensor,
+    leading_basis,
+    unfolded,
+)
 from trntensor.contraction import einsum
 from trntensor.convergence import ConvergenceReport, Sweeps
 
@@ -104,7 +111,8 @@ def cp_decompose(
 
     Raises:
         ShapeError: The tensor has fewer than two dimensions, or factors or mask do not fit.
-        DTypeError: The tensor is not floating point.
+        DTypeError: The tensor is not floating point, or factors or mask are no tensors.
+        NotFiniteError: A known value is NaN or infinite.
         FlagError: An option is not known, or cannot be had together with another.
     """
     function = "cp_decompose"
@@ -113,11 +121,15 @@ def cp_decompose(
     max_iter = whole(function, "max_iter", max_iter, 1, error=ShapeError)
     if init not in ("svd", "random"):
         raise FlagError(f"{function}: init must be svd or random, got {init!r}")
+    if mask is not None and not isinstance(mask, Tensor):
+        raise DTypeError(f"{function}: mask must be a torch.Tensor, got {type(mask).__name__}")
     if mask is not None and (mask.dtype is not torch.bool or mask.shape != tensor.shape):
         raise ShapeError(
             f"{function}: mask must be bool of shape {tuple(tensor.shape)}, "
             f"got {mask.dtype} of {tuple(mask.shape)}"
         )
+    known = tensor if mask is None else torch.where(mask, tensor, 0)
+    check_finite(function, "tensor", known)
     if batch:
         if return_report or mask is not None or factors is not None or nonneg or restarts != 1:
             raise FlagError(
@@ -133,7 +145,6 @@ def cp_decompose(
         if start == 0 and factors is not None:
             begun = _warm(function, tensor, rank, factors)
         else:
-            known = tensor if mask is None else torch.where(mask, tensor, 0)
             begun = _start(known, rank, "random" if start else init, seed + start)
         tried = _iterated(tensor, begun, max_iter, tol, nonneg, mask)
         if best is None or tried[2].error < best[2].error:
@@ -148,6 +159,8 @@ def cp_reconstruct(factors: Sequence[Tensor], weights: Tensor) -> Tensor:
     Raises:
         ShapeError: The factors are not matrices with as many columns as there are weights.
     """
+    check_parts("cp_reconstruct", "factors", factors)
+    a_tensor("cp_reconstruct", "weights", weights)
     if not factors or any(f.ndim != 2 or f.shape[1:] != weights.shape for f in factors):
         shapes = [tuple(f.shape) for f in factors]
         raise ShapeError(
@@ -310,6 +323,7 @@ def _start(x: Tensor, rank: int, init: str, seed: int) -> list[Tensor]:
 
 
 def _warm(function: str, x: Tensor, rank: int, factors: Sequence[Tensor]) -> list[Tensor]:
+    check_parts(function, "factors", factors)
     shapes = [tuple(f.shape) for f in factors]
     wanted = [(size, rank) for size in x.shape]
     if shapes != wanted:

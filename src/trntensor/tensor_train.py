@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ShapeError
-from trntensor._unfolding import check_tensor, split
+from trntensor._unfolding import check_finite, check_parts, check_tensor, split
 from trntensor.contraction import einsum
 
 __all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]
@@ -38,9 +38,11 @@ def tt_decompose(
 
     Raises:
         ShapeError: The tensor has fewer than two dimensions, or max_rank is below 1.
+        NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tt_decompose"
     check_tensor(function, tensor, 2 + batch)
+    check_finite(function, "tensor", tensor)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
     if batch:
@@ -96,9 +98,12 @@ def tt_round(
 
     Raises:
         ShapeError: The cores do not fit each other, or max_rank is below 1.
+        NotFiniteError: A core has a NaN or an infinity.
     """
     function = "tt_round"
     _check_cores(function, cores)
+    for number, core in enumerate(cores):
+        check_finite(function, f"cores[{number}]", core)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
     found = list(cores)
@@ -149,6 +154,7 @@ def tt_norm(cores: Sequence[Tensor]) -> Tensor:
 
 
 def _check_cores(function: str, cores: Sequence[Tensor]) -> None:
+    check_parts(function, "cores", cores)
     shapes = [tuple(core.shape) for core in cores]
     fit = bool(cores) and all(len(shape) == 3 for shape in shapes)
     if fit:

@@ -8,10 +8,11 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ParameterError, ShapeError
 from trntensor._subscripts import LETTERS
-from trntensor._unfolding import check_tensor, split, unfolded
+from trntensor._unfolding import check_finite, check_parts, check_tensor, split, unfolded
 from trntensor.contraction import einsum
 from trntensor.convergence import ConvergenceReport, Sweeps
 
@@ -75,9 +76,11 @@ def tucker_decompose(
     Raises:
         ParameterError: There are not as many ranks as dimensions.
         ShapeError: A rank is below 1 or above its dimension; neither or both of ranks and eps.
+        NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tucker_decompose"
     check_tensor(function, tensor, 1 + batch)
+    check_finite(function, "tensor", tensor)
     if (ranks is None) == (eps is None):
         raise ShapeError(f"{function}: either ranks or eps must be given")
     if batch:
@@ -115,6 +118,8 @@ def tucker_reconstruct(core: Tensor, factors: Sequence[Tensor]) -> Tensor:
     Raises:
         ShapeError: The factors are not matrices that fit the core.
     """
+    check_parts("tucker_reconstruct", "factors", factors)
+    a_tensor("tucker_reconstruct", "core", core)
     if [f.shape[1] if f.ndim == 2 else -1 for f in factors] != list(core.shape):
         raise ShapeError(
             f"tucker_reconstruct: factors must be matrices with {tuple(core.shape)} columns, "

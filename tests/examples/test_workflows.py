@@ -84,6 +84,20 @@ def test_pictures_are_drawn(name, arguments, tmp_path, capsys):
     assert "passed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("file", ["no/such/folder/picture.png", "picture.no_such_kind"])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("poisson_fft.py", ("--grid", "32", "--plot")),
+        ("sparse_fock.py", ("--atoms", "6", "--picture")),
+    ],
+)
+def test_a_picture_that_cannot_be_written_is_said_in_a_line(name, arguments, file, tmp_path):
+    with pytest.raises(SystemExit, match=rf"^{arguments[-1]}: .*") as said:
+        load(name).main([*arguments, str(tmp_path / file)])
+    assert "\n" not in str(said.value)
+
+
 def test_the_price_is_that_of_a_fine_grid_of_paths():
     option = load("option_pricing.py")
     # The mean over the normal distribution of the one number that the geometric mean depends on.

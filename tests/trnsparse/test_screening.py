@@ -121,3 +121,17 @@ def test_wrong_arguments():
             ts.screened_spmm(A, rows, torch.ones(A.shape[1], 1), 0.1)
     with pytest.raises(AssertionError, match="matrices that fit"):
         ts.screened_spmm(Q, torch.ones(2), torch.ones(3, 1), 0.1)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_derivatives_of_bounds_are_zero_where_there_is_nothing():
+    x = torch.tensor([0.0, 4.0, -9.0, torch.nan], dtype=torch.float64, requires_grad=True)
+    bounds = ts.schwarz_bounds(x)
+    assert torch.equal(bounds[:3], torch.tensor([0.0, 2.0, 3.0], dtype=torch.float64))
+    assert bool(bounds[3].isnan())
+    (slope,) = torch.autograd.grad(bounds[:3].sum(), x, create_graph=True)
+    assert slope[:3].tolist() == pytest.approx([0.0, 1 / 4, -1 / 6])
+    (curvature,) = torch.autograd.grad(slope[:3].sum(), x)
+    assert curvature[:3].tolist() == pytest.approx([0.0, -1 / 32, -1 / 108])
+    _, tangent = torch.func.jvp(ts.schwarz_bounds, (x.detach()[:2],), (torch.ones_like(x[:2]),))
+    assert tangent.tolist() == pytest.approx([0.0, 1 / 4])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import trntensor as tt
+from trnsci.core.errors import DTypeError, NotFiniteError
 from trnsci.core.testing import random_tensor
 
 
@@ -323,3 +325,84 @@ def test_decompositions_run_on_kernels():
         launches = (counts() - before).launches
     assert launches["contract"] >= 8
     assert relative(x, model) <= 1e-2
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: tt.cp_decompose(x, 2),
+        lambda x: tt.cp_decompose(x, 2, batch=True),
+        lambda x: tt.tucker_decompose(x, (1, 1, 1)),
+        lambda x: tt.tucker_decompose(x, eps=0.1),
+        lambda x: tt.tt_decompose(x, 1),
+        lambda x: tt.tt_decompose(x, eps=0.1),
+        lambda x: tt.tt_round([x[:1], x[..., :1]], 1),
+    ],
+)
+def test_what_is_not_finite_is_refused(call, dtype, bad):
+    x = random_tensor(2, 2, 2, dtype=dtype)
+    call(x)
+    x[0, 1, 0] = bad
+    with pytest.raises(NotFiniteError, match="must be finite, got NaN or infinity"):
+        call(x)
+
+
+def test_numbers_whose_sum_overflows_are_decomposed():
+    x = torch.full((2, 2, 2), 1e38)
+    cores = tt.tt_decompose(x, 1)
+    assert float((tt.tt_reconstruct(cores) / 1e38 - 1).abs().max()) <= 1e-5
+
+
+def test_missing_values_may_be_no_numbers():
+    x = random_tensor(3, 3, 3)
+    x[0, 1, 2] = torch.nan
+    factors, weights = tt.cp_decompose(x, 2, mask=~x.isnan())
+    assert bool(tt.cp_reconstruct(factors, weights).isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda x, f: tt.cp_decompose(x, 2, mask=[True]),
+            "cp_decompose: mask must be a torch.Tensor, got list",
+        ),
+        (
+            lambda x, f: tt.cp_decompose(x, 2, factors=[f, None, f]),
+            "cp_decompose: factors[1] must be a torch.Tensor, got NoneType",
+        ),
+        (
+            lambda x, f: tt.cp_reconstruct([f, None], x[0, 0]),
+            "cp_reconstruct: factors[1] must be a torch.Tensor, got NoneType",
+        ),
+        (
+            lambda x, f: tt.cp_reconstruct(None, x[0, 0]),
+            "cp_reconstruct: factors must be a sequence of torch.Tensor, got NoneType",
+        ),
+        (
+            lambda x, f: tt.cp_reconstruct([f], None),
+            "cp_reconstruct: weights must be a torch.Tensor, got NoneType",
+        ),
+        (
+            lambda x, f: tt.tucker_reconstruct(x, [f, None, f]),
+            "tucker_reconstruct: factors[1] must be a torch.Tensor, got NoneType",
+        ),
+        (
+            lambda x, f: tt.tucker_reconstruct(None, [f]),
+            "tucker_reconstruct: core must be a torch.Tensor, got NoneType",
+        ),
+        (
+            lambda x, f: tt.tt_reconstruct([x, None]),
+            "tt_reconstruct: cores[1] must be a torch.Tensor, got NoneType",
+        ),
+        (
+            lambda x, f: tt.tt_inner([x], None),
+            "tt_inner: cores must be a sequence of torch.Tensor, got NoneType",
+        ),
+    ],
+)
+def test_what_is_no_tensor_is_named(call, words):
+    with pytest.raises(DTypeError, match=re.escape(words)):
+        call(random_tensor(1, 2, 1), random_tensor(2, 2))

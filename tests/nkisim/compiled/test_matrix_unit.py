@@ -23,7 +23,14 @@ DEPTHS = WIDTHS = (1, 2, 31, 32, 33, 127, 128)
 LENGTHS = (1, 15, 16, 17, 511, 512, 513)
 GUARD = np.float32(-7.25)
 
-needs_unit = pytest.mark.skipif(not available(), reason="this processor has no matrix unit")
+needs_unit = pytest.mark.usefixtures("unit")
+
+
+@pytest.fixture(scope="module")
+def unit():
+    """Asked for when a test runs, not at its import: the answer takes seconds to compile."""
+    if not available():
+        pytest.skip("this processor has no matrix unit")
 
 
 def sizes(most):

@@ -41,7 +41,6 @@ __all__ = [
     "in_full_precision",
     "not_positive_definite",
     "on_host",
-    "on_the_way",
     "restored",
     "right_side",
     "singular",
@@ -218,22 +217,6 @@ def on_host(value: Tensor) -> Tensor:
     copy.copy_(value, non_blocking=True)
     torch.cuda.current_stream(value.device).synchronize()
     return copy
-
-
-def on_the_way(value: Tensor) -> Callable[[], list[float]]:
-    """Return a function that has a few real numbers, whose copy from a device begins now."""
-    if not value.is_cuda:
-        return value.tolist
-    copy = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-    copy.copy_(value, non_blocking=True)
-    copied: torch.Event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record(torch.cuda.current_stream(value.device))
-
-    def arrived() -> list[float]:
-        copied.synchronize()
-        return copy.tolist()
-
-    return arrived
 
 
 def finite(function: str, name: str, value: Tensor) -> None:

@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from functools import cache
+from math import nan
 from typing import Any
 
 import torch
@@ -36,6 +37,8 @@ _TYPES = {
     torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f"),
     torch.float64: ("double", "2.220446049250313e-16", "1e-150"),
 }
+
+_MOST_ROOMS = 16
 
 
 class NoKernelError(Exception):
@@ -65,16 +68,27 @@ def threads_for(n: int) -> int:
 
 
 class Told(threading.local):
-    """Numbers in pinned memory that kernels of one thread write for the host."""
+    """Numbers in pinned memory, made once for each thread, that a device writes for the host."""
 
     def __init__(self) -> None:
         self.ends = torch.zeros(2, dtype=torch.float64, pin_memory=True)
-        self.bad = torch.zeros(1, dtype=torch.float64, pin_memory=True)
+        self._room: dict[tuple[str, torch.dtype, int], tuple[Tensor, Any]] = {}
+
+    def room(self, purpose: str, dtype: torch.dtype, count: int) -> tuple[Tensor, Any]:
+        """Return pinned memory that holds NaN, and its array."""
+        found = self._room.get((purpose, dtype, count))
+        if found is None:
+            if len(self._room) > _MOST_ROOMS:
+                self._room.clear()
+            memory = torch.empty(count, dtype=dtype, pin_memory=True)
+            found = self._room[purpose, dtype, count] = memory, memory.numpy()
+        found[1].fill(nan)
+        return found
 
 
 @cache
 def told() -> Told:
-    """Return what kernels have told the host."""
+    """Return what a device has told the host."""
     return Told()
 
 

@@ -49,18 +49,30 @@ extern "C" __global__ void householder_qr(
     __syncthreads();
 
     for (int k = 0; k < least; ++k) {
-        const REAL* x = b + k * row;
-        REAL most = 0, alpha = x[k], beta = alpha, t = 0, s = 0;
+        const REAL* __restrict__ x = b + k * row;
+        REAL alpha = x[k], beta = alpha, t = 0, s = 0, below = 0;
+        #pragma unroll 4
         for (int i = (k & ~31) + lane; i < m; i += 32)
-            if (i > k && most == most && !(fabs(x[i]) <= most)) most = fabs(x[i]);
-        most = warp_largest(most);
-        if (!(most < (REAL)LEAST * (REAL)LEAST)) {
-            if (!(most >= fabs(alpha))) most = fabs(alpha);
-            REAL unit = 1 / power_below(most), sum = 0;
-            for (int i = (k & ~31) + lane; i < m; i += 32)
-                if (i >= k) sum += (x[i] * unit) * (x[i] * unit);
-            beta = sqrt(warp_sum(sum)) / unit;
+            if (i > k) below += x[i] * x[i];
+        below = warp_sum(below);
+        if (below > (REAL)LEAST && !isinf(below)) {
+            beta = sqrt(below + alpha * alpha);
             if (alpha >= 0) beta = -beta;
+        } else {   // squares may be none: the size of the column comes first
+            REAL most = 0;
+            for (int i = (k & ~31) + lane; i < m; i += 32)
+                if (i > k && most == most && !(fabs(x[i]) <= most)) most = fabs(x[i]);
+            most = warp_largest(most);
+            if (!(most < (REAL)LEAST * (REAL)LEAST)) {
+                if (!(most >= fabs(alpha))) most = fabs(alpha);
+                REAL unit = 1 / power_below(most), sum = 0;
+                for (int i = (k & ~31) + lane; i < m; i += 32)
+                    if (i >= k) sum += (x[i] * unit) * (x[i] * unit);
+                beta = sqrt(warp_sum(sum)) / unit;
+                if (alpha >= 0) beta = -beta;
+            }
+        }
+        if (beta != alpha) {
             t = (beta - alpha) / beta;
             s = 1 / (alpha - beta);
         }
@@ -70,11 +82,13 @@ extern "C" __global__ void householder_qr(
             corner[k] = beta;
         }
         for (int j = k + 1 + warp; j < n && t != 0; j += warps) {
-            REAL* c = b + j * row;
+            REAL* __restrict__ c = b + j * row;
             REAL dot = 0;
+            #pragma unroll 4
             for (int i = (k & ~31) + lane; i < m; i += 32)
                 if (i >= k) dot += (i == k ? 1 : x[i] * s) * c[i];
             dot = t * warp_sum(dot);
+            #pragma unroll 4
             for (int i = (k & ~31) + lane; i < m; i += 32)
                 if (i >= k) c[i] -= dot * (i == k ? 1 : x[i] * s);
         }
@@ -100,17 +114,19 @@ extern "C" __global__ void householder_qr(
 
     // Column j of Q begins where its reflection meets the unit vector; those before it follow.
     for (int k = least - 1; k >= -1; --k) {
-        const REAL* x = b + k * row;
+        const REAL* __restrict__ x = b + k * row;
         REAL t = k < 0 ? 0 : tau[k], s = k < 0 ? 0 : shrink[k];
         for (int j = k + 1 + warp; j < (k < 0 ? 1 : least); j += warps) {
-            REAL* c = b + j * row;
+            REAL* __restrict__ c = b + j * row;
             REAL dot = 0;
+            #pragma unroll 4
             for (int i = lane; i < m; i += 32) {
                 if (j == k + 1 && i >= j) c[i] = i == j ? 1 - tau[j] : -tau[j] * (c[i] * shrink[j]);
                 if (k >= 0 && i > k) dot += (x[i] * s) * c[i];
             }
             dot = t * warp_sum(dot);
             if (k < 0) continue;
+            #pragma unroll 4
             for (int i = lane; i < m; i += 32)
                 if (i >= k) c[i] = i == k ? 0 - dot : c[i] - dot * (x[i] * s);
         }

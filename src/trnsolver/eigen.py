@@ -191,7 +191,7 @@ def eigvalsh(A: Tensor) -> Tensor:
     except TorchLinAlgError as error:
         raise spectral_error("eigvalsh", work, error) from None
     if not all_finite(look, w):
-        finite("eigvalsh", "A", work)
+        finite_below("eigvalsh", "A", work)
     return restored(w, A.dtype)
 
 

@@ -21,13 +21,13 @@ from trnsolver._arguments import (
     finite,
     finite_below,
     in_full_precision,
-    on_the_way,
     restored,
     spectral_error,
     square_matrix,
     unchecked,
     working,
 )
+from trnsolver._cuda_look import on_the_way
 from trnsolver._dispatch import kernels_wanted, run_eigh, run_msign, run_svd
 from trnsolver._implicit import differentiated
 from trnsolver._polar import qdwh

@@ -89,6 +89,7 @@ def test_randomized_methods_use_the_numbers_of_the_cpu():
     assert float((w.cpu() - want).abs().max()) <= 2e-6
 
 
+@pytest.mark.filterwarnings("ignore:torch.linalg.svd. During SVD computation")
 @pytest.mark.parametrize("shape", [(8, 8), (64, 32, 32), (6, 40, 40)])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Looks at matrices on a CUDA device: the kernel run on a CPU, and what is made of a look."""
+"""What is made of a look at matrices on a CUDA device, shown without one."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -6,34 +8,6 @@ import torch
 
 import trnsolver
 from trnsolver import _cuda_look, eigen, factor
-from trnsolver._cuda_launch import source_of
-
-from . import emulated_cuda
-
-CALL = "look((REAL*)arguments[0], (long)arguments[1], (double*)arguments[2])"
-
-
-@pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    if emulated_cuda.COMPILER is None:
-        pytest.skip("needs a C++ compiler")
-    text = source_of(_cuda_look.LOOK, torch.float32)
-    return emulated_cuda.compiled(text, CALL, tmp_path_factory.mktemp("look"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 255, 600])
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_the_kernel_sees_what_is_not_finite_at_every_place(kernel, count, bad):
-    for place in (0, count // 2, count - 1):
-        numbers = np.full(count, np.finfo(np.float32).max)
-        seen = np.zeros(1)
-        numbers = numbers.astype(np.float32)
-        emulated_cuda.launch(kernel, 2, 64, 0, numbers, count, seen)
-        assert seen[0] == 0
-        numbers[place] = bad
-        emulated_cuda.launch(kernel, 2, 64, 0, numbers, count, seen)
-        assert seen[0] == 1
 
 
 class Seen:
@@ -76,3 +50,33 @@ def test_the_matrix_is_asked_after_a_look_that_saw_something_else(name, monkeypa
 
 def test_tensors_on_a_cpu_are_not_looked_at():
     assert _cuda_look.begun_look(torch.eye(3)) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "good"), [(1.0, True), (torch.nan, False), (torch.inf, False), (-torch.inf, False)]
+)
+def test_a_sum_that_is_not_there_or_not_finite_is_no_good_news(number, good):
+    assert _cuda_look.Look(np.array([number])).saw_only_numbers() is good
+
+
+def test_what_has_not_arrived_is_waited_for(monkeypatch):
+    array = np.array([torch.nan, 2.0])
+
+    class Device:
+        is_cuda, dtype, device = True, torch.float64, "cuda"
+
+        def numel(self):
+            return 2
+
+    class Memory:
+        def copy_(self, value, non_blocking):
+            assert non_blocking
+
+    def come():
+        array[0] = 1.0
+
+    stream = SimpleNamespace(synchronize=come)
+    rooms = SimpleNamespace(room=lambda *key: (Memory(), array))
+    monkeypatch.setattr(_cuda_look, "told", lambda: rooms)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    assert _cuda_look.on_the_way(Device())() == [1.0, 2.0]

@@ -1,6 +1,7 @@
 """What torch makes of arguments that nobody looked at is what looking at them gives."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -8,12 +9,29 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import trnfft
-from trnfft import ComplexTensor
+from trnfft import ComplexTensor, _direct
+from trnfft._library import LIBRARY
+from trnfft._precision import MODE
+from trnsci.core.device import neuron_device
+from trnsci.core.standing import asked_again
 from trnsci.core.testing import random_tensor
 
 ONE = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 SEVERAL = tuple(f"{name}{many}" for many in "2n" for name in ONE)
 OF_REAL = ("rfft", "ihfft", "rfft2", "ihfft2", "rfftn", "ihfftn")
+
+
+@pytest.fixture(autouse=True)
+def nobody_chose(monkeypatch):
+    """Settings as in a fresh process, whatever blocks other tests opened."""
+    neuron_device()
+    with monkeypatch.context() as patched:
+        for setting in (LIBRARY._requested, MODE):
+            patched.setattr(setting, "scoped", False)
+        asked_again()
+        assert _direct._PLAIN.answer
+        yield
+    asked_again()
 
 
 class Tagged(torch.Tensor):
@@ -152,6 +170,18 @@ def test_torch_is_called_once_and_nothing_else_is(name):
         assert called(function, x, norm="ortho") == [torchs]
 
 
+@pytest.mark.parametrize(
+    ("block", "name"), [(trnfft.precision, "double"), (trnfft.backend, "simulator")]
+)
+def test_after_a_block_torch_is_called_as_before(block, name):
+    x = random_tensor(2, 8)
+    with block(name):
+        assert called(trnfft.rfft, x) != ["fft_rfft"]
+    assert not _direct._PLAIN.answer
+    assert called(trnfft.rfft, x) == ["fft_rfft"]
+    assert called(trnfft.rfft2, x) == ["fft_rfft2"]
+
+
 class TestWhatKeepsTorchFromBeingCalledDirectly:
     """Each of these is found out by the next call."""
 
@@ -168,6 +198,13 @@ class TestWhatKeepsTorchFromBeingCalledDirectly:
         with trnfft.precision("double"):
             assert self.error() == 0
         assert self.error() == plain
+
+    def test_the_precision_of_a_block_while_another_thread_chooses(self):
+        with trnfft.precision("double"):
+            other = threading.Thread(target=trnfft.set_precision, args=("fp32",))
+            other.start()
+            other.join()
+            assert self.error() == 0
 
     def test_the_precision_of_the_process(self):
         plain = self.error()

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.errors import KernelError
+
 __all__ = ["Extent", "current_stream", "driver", "launch_kernel", "wait_for"]
 
 Extent = tuple[int, int, int]
@@ -64,4 +66,4 @@ def wait_for(device: int) -> None:
     code = driver().cuStreamSynchronize(ctypes.c_void_p(current_stream(device)))
     if code:
         torch.cuda.current_stream(device).synchronize()  # which has the words
-        raise RuntimeError(f"the CUDA driver reports error {code} for kernels launched before")
+        raise KernelError(f"the CUDA driver reports error {code} for kernels launched before")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from trnsci.core import cuda
+from trnsci.core.errors import KernelError
 
 STREAM = 7
 
@@ -53,5 +54,5 @@ def test_waiting_is_for_the_current_stream_and_fails_aloud(driver, monkeypatch):
     assert driver.waited == STREAM + 1
     driver.code = 700
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: torch.Stream())
-    with pytest.raises(RuntimeError):
+    with pytest.raises(KernelError, match="error 700"):
         cuda.wait_for(0)

@@ -207,10 +207,11 @@ class CSRMatrix(SparseMatrix, format="csr"):
     def __matmul__(self, other: Any) -> Any:
         if type(other) is not Tensor:
             return super().__matmul__(other)
-        # A constant matrix that was multiplied before, and a vector: torch looks at the rest.
-        if (kept := self._kept) is not None and not kernels_wanted() and readable(other):
+        # A vector, and a constant matrix that was multiplied before: torch looks at the rest.
+        kept = self._kept
+        if other.ndim == 1 and kept is not None and not kernels_wanted() and readable(other):
             made = kept.seen(self.values, self.row_ptrs, self.col_indices)
-            if made is not None and other.ndim == 1:
+            if made is not None:
                 try:
                     return torch.mv(made, other)
                 except RuntimeError:

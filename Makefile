@@ -2,7 +2,8 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
-PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	-c constraints.txt
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
@@ -18,6 +19,7 @@ help:
 	@echo "make mutants   plant faults and see which the tests notice; ARGS goes to tools/mutants.py"
 	@echo "make clean     remove .venv and every cache"
 
+# Modules are compiled when they are imported: to compile all of torch takes longer than to unpack it.
 # hatchling comes first because the project is then built in .venv itself: a build in isolation
 # would fetch a second, unconstrained one.
 $(READY): pyproject.toml constraints.txt

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast, floating, matrix, square, tensor
+from trnsci.core.eager import unwatched
 from trnsci.core.errors import (
     ConvergenceError,
     DeviceError,
@@ -194,15 +195,15 @@ def unchecked(value: Tensor) -> bool:
 
 def checked_values(value: Tensor) -> bool:
     """Return whether every number is finite; True where values cannot be looked at."""
-    if unchecked(value):
-        return True
     # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
-    plain = value.detach() if value.requires_grad else value
-    plain = on_host(plain)
-    if plain.ndim == 1 and plain.numel() <= _LISTED and not plain.is_cuda:
-        # What LAPACK leaves in the caches is not what a kernel of torch needs: a list is there
-        # before its first instruction.
-        return isfinite(abs(sum(plain.tolist()))) or bool(torch.isfinite(plain).all())
+    if unwatched(value):
+        if value.ndim == 1 and value.numel() <= _LISTED:
+            # What LAPACK leaves in the caches is not what a kernel of torch needs: a list is there
+            # before its first instruction.
+            return isfinite(abs(sum(value.tolist()))) or bool(torch.isfinite(value).all())
+    elif unchecked(value):
+        return True
+    plain = on_host(value.detach() if value.requires_grad else value)
     return isfinite(abs(plain.sum().item())) or bool(torch.isfinite(plain).all())
 
 

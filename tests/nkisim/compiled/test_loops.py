@@ -1,6 +1,7 @@
 """Loops are compiled once and kept; what was kept computes the same in the next process."""
 
 import numpy as np
+import pytest
 from numba import types
 
 from fresh_process import printed_by
@@ -54,6 +55,7 @@ print(json.dumps([right, kept, len(loops)]))
 """
 
 
+@pytest.mark.slow
 def test_loops_come_from_the_cache_in_the_next_process_and_compute_the_same(tmp_path):
     right, kept, _ = printed_by(EVERY_LOOP, NUMBA_CACHE_DIR=str(tmp_path))
     assert all(right)

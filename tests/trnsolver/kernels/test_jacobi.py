@@ -111,9 +111,14 @@ def test_few_distinct_eigenvalues_take_no_more_sweeps(name):
     assert diagonalises(a, w[0], v[0])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [64, 128, 130])
-@pytest.mark.parametrize("name", FEW_VALUES)
+LARGE = [
+    pytest.param(name, n, marks=[] if (name, n) == ("four values", 128) else pytest.mark.slow)
+    for name in FEW_VALUES
+    for n in (64, 100, 128, 130)
+]
+
+
+@pytest.mark.parametrize(("name", "n"), LARGE)
 def test_few_distinct_eigenvalues_of_large_matrices(name, n):
     a = with_spectrum(np.sort(np.resize(FEW_VALUES[name], n)))
     w, v = _launches.eigh(Launcher("simulator"), torch.from_numpy(a)[None], 10)

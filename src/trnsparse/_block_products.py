@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from trnsci.core.eager import untracked
+from trnsci.core.eager import readable, untracked
 from trnsparse._patterns import Pattern
 from trnsparse._torch import as_torch_bsr
 
@@ -21,6 +21,9 @@ _NARROW = (torch.float16, torch.bfloat16)
 
 # Below this block size a batched product is all overhead, and MKL's own loop over blocks is faster.
 _SMALL_BLOCK = 16
+
+# Multiplications of one block that take twenty times as long as to call for them.
+_LARGE_PRODUCT = 1 << 20
 
 
 def cut(b: Tensor, block: int) -> Tensor:
@@ -64,9 +67,31 @@ def sampled_blocks(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
 
 def _summed(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:
     """Return the product with a right-hand side in blocks, as rows."""
+    if _one_by_one(blocks, right):
+        return _added(blocks, pattern, right)
     terms = blocks @ right.index_select(-3, pattern.indices)
     zeros = terms.new_zeros(*terms.shape[:-3], pattern.rows, *terms.shape[-2:])
     return zeros.index_add(-3, pattern.row_indices, terms).flatten(-3, -2)
+
+
+def _one_by_one(blocks: Tensor, right: Tensor) -> bool:
+    """Return whether products of single blocks are large enough to be called one by one."""
+    if blocks.ndim != 3 or not readable(blocks, right):
+        return False
+    return blocks.shape[-1] * blocks.shape[-2] * right.shape[-1] >= _LARGE_PRODUCT
+
+
+def _added(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:
+    """Return the same, each product added where it belongs.
+
+    Neither rows nor products are gathered, memory for which would be new to every call.
+    """
+    result = right.new_zeros(pattern.rows, blocks.shape[-2], right.shape[-1])
+    rows, columns = result.unbind(0), right.unbind(0)
+    places = pattern.row_indices.tolist(), pattern.indices.tolist()
+    for block, row, column in zip(blocks.unbind(0), *places, strict=True):
+        rows[row].addmm_(block, columns[column])
+    return result.flatten(0, 1)
 
 
 class _BlockProduct(torch.autograd.Function):

@@ -6,6 +6,7 @@ import torch
 
 import trnsparse as ts
 from trnsci.core.errors import DeviceError, DTypeError, OperandError
+from trnsparse import _block_products
 
 from .cases import FORMATS, in_format, random_dense
 
@@ -118,6 +119,33 @@ def test_block_gradients_where_blocks_reach_over_the_edge(shape):
     torch.testing.assert_close(A._with_data(blocks.grad).to_dense(), by_dense * stored)
 
 
+def assert_product(got, a, b):
+    """Assert that a product is as near to the exact one as sums of its many terms are."""
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    bound = a.shape[1] * torch.finfo(a.dtype).eps * (a.abs() @ b.abs())
+    assert ((got.to(wide) - a.to(wide) @ b.to(wide)).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128])
+@pytest.mark.parametrize(("width", "alone"), [(63, False), (64, True), (65, True)])
+def test_large_blocks_are_multiplied_one_by_one(dtype, width, alone, monkeypatch):
+    dense = random_dense(300, 400, 1.0).to(dtype)
+    dense[128:256] = 0.0  # a row without blocks
+    dense[:128, 128:384] = 0.0
+    A, B = (
+        ts.BSRMatrix.from_dense(dense, block_size=128),
+        random_dense(400, width, 1.0, 1).to(dtype),
+    )
+    calls, added = [], _block_products._added
+    monkeypatch.setattr(_block_products, "_added", lambda *a: calls.append(1) or added(*a))
+    assert_product(A @ B, dense, B)
+    assert len(calls) == alone
+    leaf = B.clone().requires_grad_()
+    G = random_dense(300, width, 1.0, 2).to(dtype)
+    (A @ leaf * G).sum().real.backward()
+    assert_product(leaf.grad, dense.mH, G.conj())
+
+
 def test_products_follow_values_that_change_in_every_way():
     dense = random_dense(30, 30, 0.5)
     A = ts.from_dense(dense)
@@ -147,6 +175,7 @@ def test_products_follow_places_that_change_in_every_way():
     torch.testing.assert_close(A @ x, moved @ x)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_a_second_product_asks_what_the_first_one_asked():
     dense = random_dense(6, 5, 0.9)
     A, x = ts.from_dense(dense), torch.ones(5, dtype=torch.float64)

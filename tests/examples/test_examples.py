@@ -18,8 +18,8 @@ import torch
 import nkisim
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# What begins with an underscore is imported by scripts, and is none itself.
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
+# What begins with an underscore is imported by scripts, and is none itself.
 SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py"))
 
 # Those that the fast tests start as a process too: of nkisim, of a library, in a folder.

@@ -19,7 +19,10 @@ from torch.compiler import is_compiling
 from trnsci.core.arrays import array_of
 from trnsparse._index import expanded, is_canonical, keys_of, stable_order, transposed_order
 
-__all__ = ["Pattern", "found_once", "pattern_of", "quieten"]
+__all__ = ["REAL", "Pattern", "found_once", "pattern_of", "quieten"]
+
+# The dtypes whose elements NumPy has, and in which nothing is left to be done lazily.
+REAL = (torch.float32, torch.float64)
 
 _INT32_MAX = torch.iinfo(torch.int32).max
 
@@ -62,6 +65,28 @@ class found_once(Generic[T]):
         return value
 
 
+class Views:
+    """What values were made into, for the next product with the same ones.
+
+    Attributes:
+        owner, memory: Whose views these are, and where its elements were.
+        plain: Whether they are real numbers of one matrix on a CPU, in order.
+        made: torch's CSR tensor on their memory, once it was asked for.
+        array: NumPy's array on their memory, once it was asked for.
+    """
+
+    __slots__ = ("array", "made", "memory", "owner", "plain")
+
+    def __init__(self, values: Tensor) -> None:
+        self.owner: ReferenceType[Tensor] = ref(values)
+        self.memory = values.data_ptr()
+        self.plain = (
+            values.is_cpu and values.dtype in REAL and values.ndim == 1 and values.is_contiguous()
+        )
+        self.made: Tensor | None = None
+        self.array: Any = None
+
+
 class Pattern:
     """The entries of a matrix by rows; a matrix by columns has the pattern of its transpose.
 
@@ -70,6 +95,8 @@ class Pattern:
         indices: The column of each entry.
         shape: Rows and columns.
         rows, columns, entries: How many there are.
+        constant, versions: Whether the tensors can change, and how often they had.
+        last: What the last values were made into.
     """
 
     def __init__(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
@@ -79,9 +106,9 @@ class Pattern:
         self.rows, self.columns = shape
         self.entries = indices.shape[0]
         # Inside a graph and of tensors for inference there is no telling whether they change.
-        self._constant = is_compiling() or pointers.is_inference() or indices.is_inference()
-        self._versions = (-1, -1) if self._constant else (pointers._version, indices._version)
-        self._as_torch: tuple[ReferenceType[Tensor], int, Tensor, bool] | None = None
+        self.constant = is_compiling() or pointers.is_inference() or indices.is_inference()
+        self.versions = (-1, -1) if self.constant else (pointers._version, indices._version)
+        self.last: Views | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # what was found out is found out again
         return type(self), (self.pointers, self.indices, self.shape)
@@ -93,49 +120,38 @@ class Pattern:
             and indices is self.indices
             and shape == self.shape
             and (
-                self._constant
+                self.constant
                 or is_compiling()  # to a graph versions are numbers not yet known
-                or (
-                    pointers._version == self._versions[0] and indices._version == self._versions[1]
-                )
+                or (pointers._version == self.versions[0] and indices._version == self.versions[1])
             )
         )
 
     def as_torch(self, values: Tensor) -> Tensor:
         """Return torch's CSR tensor on the memory of ``values``, the last one where it serves."""
-        kept = self._as_torch
-        # A tensor whose ``data`` was exchanged is the same tensor on other memory.
-        memory = values.data_ptr()
-        if kept is None or kept[0]() is not values or kept[1] != memory:
+        last = self._views_of(values)
+        if last.made is None:
             quieten()
-            made = torch.sparse_csr_tensor(
+            last.made = torch.sparse_csr_tensor(
                 *self.narrow, values.detach(), self.shape, check_invariants=False
             )
-            # Conjugates that were not taken yet, and devices, are for those who call this to see.
-            plain = values.is_cpu and not values.is_complex()
-            kept = self._as_torch = (ref(values), memory, made, plain)
-        return kept[2]
+        return last.made
 
-    def seen(self, values: Tensor, pointers: Tensor, indices: Tensor) -> Tensor | None:
-        """Return what :meth:`as_torch` has for constants on a CPU that are as they were.
+    def as_array(self, values: Tensor) -> Any:
+        """Return values on a CPU as an array in order, the last one where it serves."""
+        last = self._views_of(values)
+        if last.array is not None:
+            return last.array
+        found = array_of(values.contiguous())
+        if last.plain:
+            last.array = found
+        return found
 
-        It has nothing before it was asked the first time.
-        """
-        if self._as_torch is None:
-            return None
-        owner, memory, made, plain = self._as_torch
-        first, second = self._versions
-        if (
-            plain
-            and owner() is values
-            and not values.requires_grad
-            and memory == values.data_ptr()
-            and pointers is self.pointers
-            and indices is self.indices
-            and (self._constant or (pointers._version == first and indices._version == second))
-        ):
-            return made
-        return None
+    def _views_of(self, values: Tensor) -> Views:
+        last = self.last
+        # A tensor whose ``data`` was exchanged is the same tensor on other memory.
+        if last is None or last.owner() is not values or last.memory != values.data_ptr():
+            last = self.last = Views(values)
+        return last
 
     @found_once
     def row_indices(self) -> Tensor:

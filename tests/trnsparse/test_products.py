@@ -1,5 +1,7 @@
 """Products with factors, symmetric products and sampled products."""
 
+from math import prod
+
 import numpy as np
 import pytest
 import torch
@@ -146,10 +148,15 @@ def test_large_blocks_are_multiplied_one_by_one(dtype, width, alone, monkeypatch
     assert_product(leaf.grad, dense.mH, G.conj())
 
 
-def test_products_follow_values_that_change_in_every_way():
+# Vectors, matrices for which SciPy's loops are quicker, and for which torch is.
+RIGHT = pytest.mark.parametrize("columns", [(), (3,), (1000,)], ids=["vector", "few", "many"])
+
+
+@RIGHT
+def test_products_follow_values_that_change_in_every_way(columns):
     dense = random_dense(30, 30, 0.5)
     A = ts.from_dense(dense)
-    x = torch.ones(30, dtype=torch.float64)
+    x = torch.ones(30, *columns, dtype=torch.float64)
     torch.testing.assert_close(A @ x, dense @ x)
     A.values.mul_(2)
     torch.testing.assert_close(A @ x, 2 * dense @ x)
@@ -161,9 +168,10 @@ def test_products_follow_values_that_change_in_every_way():
     torch.testing.assert_close(A @ x.float(), (dense @ x).float())
 
 
-def test_products_follow_places_that_change_in_every_way():
+@RIGHT
+def test_products_follow_places_that_change_in_every_way(columns):
     dense = random_dense(30, 30, 1.0)  # every row has every column
-    A, x = ts.from_dense(dense), random_dense(1, 30, 1.0, 1)[0]
+    A, x = ts.from_dense(dense), random_dense(30, prod(columns), 1.0, 1).reshape(30, *columns)
     torch.testing.assert_close(A @ x, dense @ x)
     A.col_indices.copy_(29 - A.col_indices)
     torch.testing.assert_close(A @ x, dense.flip(1) @ x)
@@ -176,29 +184,32 @@ def test_products_follow_places_that_change_in_every_way():
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
-def test_a_second_product_asks_what_the_first_one_asked():
+@RIGHT
+def test_a_second_product_asks_what_the_first_one_asked(columns):
     dense = random_dense(6, 5, 0.9)
-    A, x = ts.from_dense(dense), torch.ones(5, dtype=torch.float64)
-    A @ x  # from here on the same vector would take the short way
+    A, x = ts.from_dense(dense), torch.ones(5, *columns, dtype=torch.float64)
+    A @ x  # from here on the same operand would take the short way
     with pytest.raises(OperandError, match="inner dimensions"):
-        A @ torch.ones(6, dtype=torch.float64)
+        A @ torch.ones(6, *columns, dtype=torch.float64)
     with pytest.raises(DTypeError, match="float32"):
         A @ x.float()
     with pytest.raises(DeviceError, match="meta"):
         A @ x.to("meta")
     v = x.clone().requires_grad_()
     (A @ v).sum().backward()
-    torch.testing.assert_close(v.grad, dense.sum(0))
-    assert torch.equal(torch.func.jvp(lambda t: A @ t, (x,), (x,))[1], A @ x)
+    torch.testing.assert_close(v.grad, dense.sum(0).reshape(5, *[1] * len(columns)).expand_as(x))
+    torch.testing.assert_close(torch.func.jvp(lambda t: A @ t, (x,), (x,))[1], dense @ x)
     torch.testing.assert_close(
         torch.func.vmap(lambda t: A @ t)(torch.stack([x, 2 * x])),
         torch.stack([A @ x, 2 * (A @ x)]),
     )
+    if columns:
+        torch.testing.assert_close(A @ x.mT.contiguous().mT, dense @ x)
     with torch.autocast("cpu", torch.bfloat16):
         assert (A @ x).dtype is torch.float64
     A.requires_grad_()
     (A @ x).sum().backward()
-    assert torch.equal(A.grad, torch.ones_like(A.values))
+    torch.testing.assert_close(A.grad, torch.full_like(A.values, prod(columns)))
     assert not (A.detach() @ x).requires_grad
     with torch.no_grad():
         assert not (A @ x).requires_grad

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-__all__ = ["readable", "transforms_off", "untracked", "untransformed", "unwatched"]
+__all__ = ["readable", "settled", "transforms_off", "untracked", "untransformed", "unwatched"]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -40,8 +40,18 @@ def readable(a: Tensor, b: Tensor | None = None) -> bool:
         differentiated = differentiated or b.requires_grad
     if differentiated and torch.is_grad_enabled():
         return False
-    # What autocast makes of an operation only torch knows. The rest is ``_untransformed``, without
-    # the call: of products of a few entries it takes a tenth.
+    # What autocast makes of an operation only torch knows. This is ``settled`` without the call,
+    # which takes a tenth of products of a few entries.
+    return (
+        _functorch_level() is None
+        and not _dispatch_modes()
+        and forward_ad._current_level < 0
+        and not _autocast()
+    )
+
+
+def settled() -> bool:
+    """Return whether nothing around eager calls, not even autocast, changes what they do."""
     return (
         _functorch_level() is None
         and not _dispatch_modes()

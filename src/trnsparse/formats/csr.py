@@ -11,7 +11,6 @@ from torch import Tensor
 
 from trnsci.core.arguments import broadcast
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import readable
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsparse._algebra import added, expanded_product, intersection, numeric_product
 from trnsparse._conversions import turned, united, written_out
@@ -19,7 +18,7 @@ from trnsparse._dense import nonzero_entries
 from trnsparse._dispatch import kernels_wanted, run_often
 from trnsparse._index import counted, expanded, group_sums
 from trnsparse._patterns import Pattern, pattern_of
-from trnsparse._torch import as_torch_csr, usual_product
+from trnsparse._torch import as_torch_csr, product_again, usual_product
 from trnsparse.formats._base import SparseMatrix, format_named
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats._selection import select
@@ -207,15 +206,11 @@ class CSRMatrix(SparseMatrix, format="csr"):
     def __matmul__(self, other: Any) -> Any:
         if type(other) is not Tensor:
             return super().__matmul__(other)
-        # A vector, and a constant matrix that was multiplied before: torch looks at the rest.
         kept = self._kept
-        if other.ndim == 1 and kept is not None and not kernels_wanted() and readable(other):
-            made = kept.seen(self.values, self.row_ptrs, self.col_indices)
-            if made is not None:
-                try:
-                    return torch.mv(made, other)
-                except RuntimeError:
-                    pass  # what does not fit is said by the checks
+        if kept is not None and not kernels_wanted():
+            found = product_again(self.values, self.row_ptrs, self.col_indices, kept, other)
+            if found is not None:
+                return found
         return self.matmul(other)
 
     def _operator(self, like: Tensor) -> Callable[[Tensor], Tensor]:

@@ -2,22 +2,20 @@
 
 A launch takes as long as the norm of a million numbers. torch has no norm that is safe from
 overflow in one launch, and no way to copy one triangle of a matrix to the other in fewer than
-three. The kernels are compiled at their first use by NVRTC, through a function of torch that is not
-public: where it is missing, or anything else goes wrong, each function here returns None and torch
-does the work.
+three. Where a kernel cannot be had, or anything else goes wrong, each function here returns None or
+False and torch does the work.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import current_stream, driver, launch_kernel
+from trnsci.core.cuda import CudaKernel, current_stream, driver
 from trnsci.core.eager import untracked
 
 __all__ = ["mirror_in_place", "norm"]
@@ -88,13 +86,17 @@ extern "C" __global__ void __launch_bounds__(256) mirror(WORD* matrices, int n) 
             c[(long long)(columns + k) * n + rows + lane] = tile[lane][k];
 }
 """
-# The word of an element of so many bytes, and the side of a tile that fits in shared memory.
-_WORDS = {
-    2: ("unsigned short", 64),
-    4: ("unsigned int", 64),
-    8: ("unsigned long long", 64),
-    16: ("double2", 32),
-}
+# The word of an element of so many bytes, and the side of a tile of it that fits in shared memory.
+_WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "double2"}
+_SIDES = {"unsigned short": 64, "unsigned int": 64, "unsigned long long": 64, "double2": 32}
+
+
+def _mirror_of(word: str) -> str:
+    return _MIRROR.replace("WORD", word).replace("SIDE", str(_SIDES[word]))
+
+
+_NORM_KERNEL = CudaKernel("trnblas", "norm_float32", lambda dtype: _NORM)
+_MIRROR_KERNEL = CudaKernel("trnblas", "mirror", _mirror_of)
 
 
 def norm(x: Tensor) -> Tensor | None:
@@ -112,20 +114,17 @@ def norm(x: Tensor) -> Tensor | None:
 
 def mirror_in_place(matrices: Tensor) -> bool:
     """Copy the upper triangle of fresh square matrices to the lower one; return whether it did."""
-    if matrices.element_size() not in _WORDS or not _suits(matrices):
+    word = _WORDS.get(matrices.element_size())
+    if word is None or not _suits(matrices):
         return False
     order = matrices.shape[-1]
     count = matrices.numel() // (order * order) if order else 0
     if not 0 < count <= _MOST_MATRICES:
         return False
-    device = matrices.get_device()
-    kernel = _mirror_kernel(matrices.element_size(), device)
-    if kernel is None:
-        return False
-    side = _WORDS[matrices.element_size()][1]
+    side = _SIDES[word]
     tiles = -(-order // side)
     grid, block = (tiles, tiles, count), (side, _THREADS // side, 1)
-    return launch_kernel(kernel, grid, block, (matrices, order), device)
+    return _MIRROR_KERNEL.launch(word, grid, block, (matrices, order), matrices.get_device())
 
 
 class _NormLauncher:
@@ -167,7 +166,7 @@ _OF_THREAD = _OfThread()
 
 
 def _norm_launcher(device: int, stream: int) -> _NormLauncher | None:
-    kernel = _norm_kernel(device)
+    kernel = _NORM_KERNEL.handle(torch.float32, device)
     if kernel is None:
         return None
     found = _OF_THREAD.launchers[device, stream] = _NormLauncher(kernel, device, stream)
@@ -180,24 +179,3 @@ def _suits(tensor: Tensor) -> bool:
     On another device than the current one a launch fails, and torch does the work.
     """
     return tensor.is_contiguous() and not tensor.is_neg() and untracked(tensor)
-
-
-@cache
-def _norm_kernel(device: int) -> Any:
-    return _compiled("norm_float32", _NORM)
-
-
-@cache
-def _mirror_kernel(size: int, device: int) -> Any:
-    word, side = _WORDS[size]
-    return _compiled("mirror", _MIRROR.replace("WORD", word).replace("SIDE", str(side)))
-
-
-def _compiled(name: str, source: str) -> Any:
-    """Return the handle of a kernel on the current device, or None where it cannot be had."""
-    if torch.version.hip is not None:
-        return None
-    try:
-        return torch.cuda._compile_kernel(source, name).func
-    except Exception:
-        return None

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.cuda import CudaKernel
 from trnsolver import _derivatives as rules
 from trnsolver._cuda_jacobi import EIGH, SVD
 from trnsolver._cuda_launch import (
     NoKernelError,
     fits,
+    kernel_of,
     launch,
     matrices_in,
     suits,
@@ -26,6 +28,9 @@ from trnsolver._cuda_launch import (
 from trnsolver._refine import pair_correction
 
 __all__ = ["batched_eigh", "batched_svd", "refined_pairs"]
+
+EIGH_KERNEL = kernel_of("jacobi_eigh", EIGH)
+SVD_KERNEL = kernel_of("jacobi_svd", SVD)
 
 MOST_SWEEPS = 30
 """Sweeps after which torch is asked; orders that fit take eleven, graded ones twice that."""
@@ -72,7 +77,7 @@ class _Eigh(torch.autograd.Function):
         dense = a.detach().contiguous()
         n = a.shape[-1]
         w, v = dense.new_empty(dense.shape[:-1]), torch.empty_like(dense)
-        _launch("jacobi_eigh", dense, (dense, w, v), (n,), n, _eigh_bytes(n, a.dtype))
+        _launch(EIGH_KERNEL, dense, (dense, w, v), (n,), n, _eigh_bytes(n, a.dtype))
         if a.dtype is torch.float32:
             return refined_pairs(dense, w, v)
         return w, v
@@ -94,7 +99,7 @@ class _Svd(torch.autograd.Function):
         m, n = a.shape[-2:]
         u, s = torch.empty_like(dense), dense.new_empty((*a.shape[:-2], n))
         vh = dense.new_empty((*a.shape[:-2], n, n))
-        _launch("jacobi_svd", dense, (dense, u, s, vh), (m, n), n, _svd_bytes(m, n, a.dtype))
+        _launch(SVD_KERNEL, dense, (dense, u, s, vh), (m, n), n, _svd_bytes(m, n, a.dtype))
         # A singular value of zero has no left vector yet; torch finds one.
         if bool((s[..., -1:] <= torch.finfo(a.dtype).tiny).any()):
             raise NoKernelError
@@ -139,7 +144,7 @@ def _svd_bytes(m: int, n: int, dtype: torch.dtype) -> int:
 
 
 def _launch(
-    name: str,
+    kernel: CudaKernel,
     a: Tensor,
     tensors: tuple[Tensor, ...],
     extents: tuple[int, ...],
@@ -153,7 +158,6 @@ def _launch(
     """
     count = matrices_in(a)
     sweeps = torch.empty(count, dtype=torch.int32, device=a.device)
-    kernel = (name, {"jacobi_eigh": EIGH, "jacobi_svd": SVD}[name])
     arguments: list[Tensor | int | None] = [*tensors, sweeps, *extents, MOST_SWEEPS]
     launch(kernel, a, arguments, count, threads_for(n), shared_bytes)
     if bool((sweeps > MOST_SWEEPS).any()):

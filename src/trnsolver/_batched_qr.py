@@ -17,6 +17,7 @@ from trnsolver import _derivatives as rules
 from trnsolver._cuda_launch import (
     NoKernelError,
     fits,
+    kernel_of,
     launch,
     matrices_in,
     suits,
@@ -28,7 +29,7 @@ from trnsolver._small_qr import independent
 
 __all__ = ["batched_qr", "positive_qr"]
 
-KERNEL = ("householder_qr", QR)
+KERNEL = kernel_of("householder_qr", QR)
 
 _MOST_THREADS = 512
 """Threads of a single matrix, which has a processor of its own."""

@@ -1,7 +1,4 @@
-"""Which tensors a CUDA kernel of ours takes, and how it is compiled and launched.
-
-Kernels are compiled at their first use by NVRTC, through a function of torch that is not public.
-Where it is missing or fails, a warning says so, once for each kernel, and torch does the work.
+"""Which tensors a CUDA kernel of ours takes, for which dtypes, and how it is launched.
 
 What a kernel has to tell the host it writes to pinned memory, which needs no copy: it is there
 when the kernel has ended.
@@ -10,21 +7,21 @@ when the kernel has ended.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from math import nan
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import launch_kernel
+from trnsci.core.cuda import CudaKernel, most_shared_bytes
 from trnsci.core.eager import untracked
 
 __all__ = [
     "NoKernelError",
     "fits",
+    "kernel_of",
     "launch",
     "matrices_in",
     "source_of",
@@ -52,9 +49,9 @@ def suits(a: Tensor) -> bool:
 
 def fits(a: Tensor, shared_bytes: int) -> bool:
     """Return whether a block of threads has so much memory, and a kernel can be launched now."""
-    if torch.version.hip is not None or torch.cuda.is_current_stream_capturing():
+    if torch.cuda.is_current_stream_capturing():
         return False
-    return shared_bytes <= _most_shared_bytes(a.get_device())
+    return shared_bytes <= most_shared_bytes(a.get_device())
 
 
 def matrices_in(a: Tensor) -> int:
@@ -92,8 +89,13 @@ def told() -> Told:
     return Told()
 
 
+def kernel_of(name: str, text: str) -> CudaKernel:
+    """Return a kernel for float32 and float64."""
+    return CudaKernel("trnsolver", name, partial(source_of, text), shared_memory=True)
+
+
 def launch(
-    kernel: tuple[str, str],
+    kernel: CudaKernel,
     a: Tensor,
     arguments: Sequence[Tensor | int | None],
     blocks: int,
@@ -103,7 +105,7 @@ def launch(
     """Run a kernel.
 
     Args:
-        kernel: Its name and its text.
+        kernel: One of ``kernel_of``.
         a: A tensor whose dtype and device are those of the kernel.
         arguments: What it gets.
         blocks: How many blocks.
@@ -118,11 +120,8 @@ def launch(
         with torch.cuda.device(device):
             launch(kernel, a, arguments, blocks, threads, shared_bytes)
         return
-    compiled = _compiled(*kernel, a.dtype, device)
     grid, block = (blocks, 1, 1), (threads, 1, 1)
-    if compiled is None or not launch_kernel(
-        compiled.func, grid, block, arguments, device, shared_bytes
-    ):
+    if not kernel.launch(a.dtype, grid, block, arguments, device, shared_bytes):
         raise NoKernelError
 
 
@@ -130,27 +129,3 @@ def source_of(kernel: str, dtype: torch.dtype) -> str:
     """Return the text of a kernel for a dtype."""
     real, eps, least = _TYPES[dtype]
     return f"#define REAL {real}\n#define EPS {eps}\n#define LEAST {least}\n{kernel}"
-
-
-@cache
-def _most_shared_bytes(device: int) -> int:
-    properties = torch.cuda.get_device_properties(device)
-    return int(getattr(properties, "shared_memory_per_block_optin", 48 * 1024))
-
-
-@cache
-def _compiled(name: str, text: str, dtype: torch.dtype, device: int) -> Any:
-    """Return a kernel for the current device, or None where it cannot be had, which is said."""
-    try:
-        kernel = torch.cuda._compile_kernel(source_of(text, dtype), name)
-        kernel.set_shared_memory_config(_most_shared_bytes(device))
-    except Exception as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        warnings.warn(
-            f"trnsolver: the CUDA kernel {name} for {dtype} cannot be compiled, so that torch "
-            f"computes instead: {reason}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return None
-    return kernel

@@ -6,6 +6,8 @@ Tensors on the CPU stand for those on a device. What the kernels compute is for 
 from __future__ import annotations
 
 import ctypes
+from contextlib import nullcontext
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +17,8 @@ from trnblas import _cuda
 from trnsci.core import cuda
 
 STREAM = 5
+
+WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "double2"}
 
 
 class Driver:
@@ -43,8 +47,8 @@ def driver(monkeypatch):
     for module in (_cuda, cuda):
         monkeypatch.setattr(module, "driver", lambda: made)
         monkeypatch.setattr(module, "current_stream", lambda device: STREAM)
-    monkeypatch.setattr(_cuda, "_norm_kernel", lambda device: f"norm on {device}")
-    monkeypatch.setattr(_cuda, "_mirror_kernel", lambda size, device: f"mirror of {size}")
+    for kernel, name in ((_cuda._NORM_KERNEL, "norm"), (_cuda._MIRROR_KERNEL, "mirror")):
+        monkeypatch.setattr(kernel, "handle", lambda kind, _, name=name: f"{name} of {kind}")
     monkeypatch.setattr(_cuda, "_OF_THREAD", _cuda._OfThread())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch, "zeros", lambda *a, device, **k: zeros(*a, **k))
@@ -59,7 +63,7 @@ def test_a_norm_has_a_thread_for_sixteen_elements_and_at_most_1024_blocks(driver
     x = torch.empty(count)
     out = _cuda.norm(x)
     assert (out.shape, out.dtype) == ((), torch.float32)
-    assert driver.last == ("norm on -1", (blocks, 1, 1), (256, 1, 1))
+    assert driver.last == ("norm of torch.float32", (blocks, 1, 1), (256, 1, 1))
     assert driver.argument(0, ctypes.c_void_p) == x.data_ptr()
     assert driver.argument(1, ctypes.c_longlong) == count
     assert driver.argument(4, ctypes.c_void_p) == out.data_ptr()
@@ -107,8 +111,8 @@ def test_what_fails_is_left_to_torch(driver, monkeypatch):
     assert _cuda.norm(torch.ones(3)) is None
     assert _cuda.mirror_in_place(torch.ones(3, 3)) is False
     monkeypatch.setattr(_cuda, "_OF_THREAD", _cuda._OfThread())
-    monkeypatch.setattr(_cuda, "_norm_kernel", lambda device: None)
-    monkeypatch.setattr(_cuda, "_mirror_kernel", lambda size, device: None)
+    for kernel in (_cuda._NORM_KERNEL, _cuda._MIRROR_KERNEL):
+        monkeypatch.setattr(kernel, "handle", lambda kind, device: None)
     assert _cuda.norm(torch.ones(3)) is None
     assert _cuda.mirror_in_place(torch.ones(3, 3)) is False
     assert len(driver.launches) == 2
@@ -126,7 +130,7 @@ def test_a_mirrored_matrix_is_cut_into_tiles_that_fit(driver, dtype, side, batch
         assert _cuda.mirror_in_place(matrices) is True
         count = 6 if batch else 1
         assert driver.last == (
-            f"mirror of {dtype.itemsize}",
+            f"mirror of {WORDS[dtype.itemsize]}",
             (tiles, tiles, count),
             (side, 256 // side, 1),
         )
@@ -160,26 +164,53 @@ def test_mirrors_that_are_left_to_torch(driver):
     assert not driver.launches
 
 
-def test_kernels_are_compiled_for_the_words_of_their_elements(monkeypatch):
+@pytest.fixture
+def compiling(monkeypatch):
+    """Kernels as none was compiled yet, by a function that is to be set."""
+    monkeypatch.setattr(torch.cuda, "device", lambda number: nullcontext())
+    for kernel in (_cuda._NORM_KERNEL, _cuda._MIRROR_KERNEL):
+        monkeypatch.setattr(kernel, "handle", cache(kernel._compiled))
+    monkeypatch.setattr(_cuda, "_OF_THREAD", _cuda._OfThread())
+    return lambda function: monkeypatch.setattr(
+        torch.cuda, "_compile_kernel", function, raising=False
+    )
+
+
+def test_kernels_are_compiled_for_the_words_of_their_elements(compiling):
     compiled = []
 
     def compile_kernel(source, name):
         compiled.append((name, source))
         return SimpleNamespace(func=len(compiled))
 
-    monkeypatch.setattr(torch.cuda, "_compile_kernel", compile_kernel, raising=False)
-    words = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "double2"}
-    for number, (size, word) in enumerate(words.items(), 1):
-        assert _cuda._mirror_kernel.__wrapped__(size, 0) == number
+    compiling(compile_kernel)
+    for number, (size, word) in enumerate(WORDS.items(), 1):
+        assert _cuda._MIRROR_KERNEL.handle(_cuda._WORDS[size], 0) == number
         name, source = compiled[-1]
         assert (name, "WORD" in source, "SIDE" in source) == ("mirror", False, False)
         side = 32 if size == 16 else 64
         assert f"{word} tile[{side}][{side} + 1]" in source
         assert (side + 1) * side * size <= 48 * 1024  # of shared memory
-    assert _cuda._norm_kernel.__wrapped__(0) == 5
+    assert _cuda._NORM_KERNEL.handle(torch.float32, 0) == 5
     assert compiled[-1][0] == "norm_float32"
-    monkeypatch.setattr(torch.version, "hip", "6.0")
-    assert _cuda._norm_kernel.__wrapped__(0) is None
-    monkeypatch.setattr(torch.version, "hip", None)
-    monkeypatch.setattr(torch.cuda, "_compile_kernel", lambda *_: 1 / 0, raising=False)
-    assert _cuda._norm_kernel.__wrapped__(0) is None
+
+
+CALLS = {
+    "norm_float32 for torch.float32": lambda: _cuda.norm(torch.ones(3)),
+    "mirror for unsigned int": lambda: _cuda.mirror_in_place(torch.ones(3, 3)) or None,
+    "mirror for double2": lambda: _cuda.mirror_in_place(torch.ones(3, 3).cdouble()) or None,
+}
+
+
+@pytest.mark.parametrize("kernel", CALLS)
+def test_a_kernel_that_does_not_compile_is_said_once(driver, compiling, kernel):
+    def compile_kernel(source, name):
+        raise RuntimeError("nvrtc: error: no such architecture\nand more")
+
+    compiling(compile_kernel)
+    words = f"trnblas: the CUDA kernel {kernel} cannot be compiled .*: nvrtc: .*no such arch"
+    with pytest.warns(RuntimeWarning, match=words) as said:
+        assert CALLS[kernel]() is None
+    assert [one.filename for one in said] == [__file__]
+    assert CALLS[kernel]() is None  # a second warning would be an error here
+    assert not driver.launches

@@ -1,11 +1,17 @@
 """What is said where a CUDA kernel cannot be had, shown without a device."""
 
-import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
 
-from trnsolver import _cuda_launch
+from trnsolver import _batched_jacobi, _batched_qr, _cuda_launch
+
+KERNELS = {
+    "householder_qr": _batched_qr.KERNEL,
+    "jacobi_eigh": _batched_jacobi.EIGH_KERNEL,
+    "jacobi_svd": _batched_jacobi.SVD_KERNEL,
+}
 
 
 @pytest.fixture
@@ -14,20 +20,33 @@ def failing(monkeypatch):
         raise RuntimeError("nvrtc: error: no such architecture\nand more")
 
     monkeypatch.setattr(torch.cuda, "_compile_kernel", compile_kernel, raising=False)
-    _cuda_launch._compiled.cache_clear()
+    monkeypatch.setattr(torch.cuda, "device", lambda number: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: -1)  # that of tensors on a CPU
+    for kernel in KERNELS.values():
+        kernel.handle.cache_clear()
     yield
-    _cuda_launch._compiled.cache_clear()
+    for kernel in KERNELS.values():
+        kernel.handle.cache_clear()
 
 
-def test_a_kernel_that_does_not_compile_is_said_once(failing):
-    with pytest.warns(RuntimeWarning, match="kernel householder_qr .* cannot be .*no such arch"):
-        assert _cuda_launch._compiled("householder_qr", "", torch.float32, 0) is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert _cuda_launch._compiled("householder_qr", "", torch.float32, 0) is None
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_that_does_not_compile_is_said_once(failing, name, dtype):
+    a = torch.eye(3, dtype=dtype)
+    words = f"trnsolver: the CUDA kernel {name} for {dtype} cannot be compiled .*no such arch"
+    with pytest.warns(RuntimeWarning, match=words), pytest.raises(_cuda_launch.NoKernelError):
+        _cuda_launch.launch(KERNELS[name], a, [a], 1, 64)
+    with pytest.raises(_cuda_launch.NoKernelError):  # a second warning would be an error here
+        _cuda_launch.launch(KERNELS[name], a, [a], 1, 64)
 
 
-def test_each_kernel_is_said(failing):
-    for dtype in (torch.float32, torch.float64):
-        with pytest.warns(RuntimeWarning, match=str(dtype)):
-            _cuda_launch._compiled("jacobi_eigh", "", dtype, 0)
+@pytest.mark.parametrize(
+    "call", [_batched_qr.batched_qr, _batched_jacobi.batched_eigh, _batched_jacobi.batched_svd]
+)
+def test_torch_is_asked_instead(failing, call, monkeypatch):
+    for module in (_batched_qr, _batched_jacobi):
+        monkeypatch.setattr(module, "suits", lambda a: True)
+        monkeypatch.setattr(module, "fits", lambda a, shared_bytes: True)
+    with pytest.warns(RuntimeWarning, match="cannot be compiled") as said:
+        assert call(torch.eye(3).expand(4, 3, 3)) is None
+    assert [one.filename for one in said] == [__file__]

@@ -1,13 +1,15 @@
-"""Kernels of ours on a CUDA device, launched by its driver.
+"""Kernels of ours on a CUDA device: compiled by torch, launched by the driver.
 
-torch compiles such kernels, but opens the driver's library anew at each launch, which takes longer
-than a small factorization.
+torch compiles them with NVRTC, by a function that is not public. Where it is missing or fails, a
+warning says so and torch does the work. torch would launch them too, but opens the driver's library
+anew each time, which takes longer than a small factorization.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,8 +17,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import KernelError
+from trnsci.core.fallback import callers_level
 
-__all__ = ["Extent", "current_stream", "driver", "launch_kernel", "wait_for"]
+__all__ = ["CudaKernel", "Extent", "current_stream", "driver", "most_shared_bytes", "wait_for"]
 
 Extent = tuple[int, int, int]
 
@@ -30,35 +33,93 @@ def driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def launch_kernel(
-    handle: Any,
-    grid: Extent,
-    block: Extent,
-    arguments: Sequence[Tensor | int | None],
-    device: int,
-    shared_bytes: int = 0,
-) -> bool:
-    """Launch a kernel on the current stream of the current device; return whether that went well.
+@cache
+def most_shared_bytes(device: int) -> int:
+    """Return the shared memory that a block of a kernel can be given; none where there are none."""
+    if torch.version.hip is not None:
+        return 0
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", 48 * 1024))
 
-    Args:
-        handle: The kernel, as the driver knows it.
-        grid: How many blocks.
-        block: How many threads of a block.
-        arguments: Memory of the device or pinned memory, which has to stay until the kernel ends,
-            ``int`` of C, and None for a null pointer.
-        device: The number of the current device.
-        shared_bytes: Shared memory of a block that is asked for at the launch.
+
+class CudaKernel:
+    """A kernel of a library, compiled at its first use for operands of a kind on a device.
+
+    Attributes:
+        handle: Returns the kernel for a kind and the number of a device, as the driver knows it, or
+            None where it cannot be had. The first answer stands, and costs a look into a table.
     """
-    values = [
-        ctypes.c_int(value)
-        if isinstance(value, int)
-        else ctypes.c_void_p(None if value is None else value.data_ptr())
-        for value in arguments
-    ]
-    pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-    stream = ctypes.c_void_p(current_stream(device))
-    code: int = driver().cuLaunchKernel(handle, *grid, *block, shared_bytes, stream, pointers, None)
-    return code == 0
+
+    def __init__(
+        self, library: str, name: str, source: Callable[[Any], str], shared_memory: bool = False
+    ) -> None:
+        """Declare a kernel; nothing is compiled yet.
+
+        Args:
+            library: Whose kernel it is.
+            name: Its name in the text, which is ``extern "C"``.
+            source: Returns the text for a kind, which is a dtype or whatever else texts differ in.
+            shared_memory: Whether launches may ask for all shared memory of a block, of which the
+                text then takes none by itself; else for 48 KiB.
+        """
+        self._library, self._name, self._source = library, name, source
+        self._shared_memory = shared_memory
+        self.handle = cache(self._compiled)
+
+    def launch(
+        self,
+        kind: Any,
+        grid: Extent,
+        block: Extent,
+        arguments: Sequence[Tensor | int | None],
+        device: int,
+        shared_bytes: int = 0,
+    ) -> bool:
+        """Launch on the current stream of the current device; return whether that went well.
+
+        Args:
+            kind: What the operands are.
+            grid: How many blocks.
+            block: How many threads of a block.
+            arguments: Memory of the device or pinned memory, which has to stay until the kernel
+                ends, ``int`` of C, and None for a null pointer.
+            device: The number of the current device; on another one the driver refuses.
+            shared_bytes: Shared memory of a block that is asked for at the launch.
+        """
+        handle = self.handle(kind, device)
+        if handle is None:
+            return False
+        values = [
+            ctypes.c_int(value)
+            if isinstance(value, int)
+            else ctypes.c_void_p(None if value is None else value.data_ptr())
+            for value in arguments
+        ]
+        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        stream = ctypes.c_void_p(current_stream(device))
+        code: int = driver().cuLaunchKernel(
+            handle, *grid, *block, shared_bytes, stream, pointers, None
+        )
+        return code == 0
+
+    def _compiled(self, kind: Any, device: int) -> Any:
+        if torch.version.hip is not None:
+            return None
+        try:
+            with torch.cuda.device(device):  # whose kernel it is, whichever is current
+                kernel = torch.cuda._compile_kernel(self._source(kind), self._name)
+                if self._shared_memory:
+                    kernel.set_shared_memory_config(most_shared_bytes(device))
+        except Exception as error:
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            warnings.warn(
+                f"{self._library}: the CUDA kernel {self._name} for {kind} cannot be compiled on "
+                f"cuda:{device}, so that torch computes instead: {reason}",
+                RuntimeWarning,
+                stacklevel=callers_level(self._library),
+            )
+            return None
+        return kernel.func
 
 
 def wait_for(device: int) -> None:

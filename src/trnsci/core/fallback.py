@@ -9,7 +9,7 @@ from threading import Lock
 from trnsci.core.counters import count_fallback
 from trnsci.core.errors import NkiFallbackWarning
 
-__all__ = ["forget_causes", "report_fallback"]
+__all__ = ["callers_level", "forget_causes", "report_fallback"]
 
 _LONGEST = 200  # characters of the cause's first line that tell it from other causes
 
@@ -38,7 +38,7 @@ def report_fallback(operation: str, error: Exception, variable: str) -> None:
             f"{operation}: the kernel failed and torch computed the result ({cause[1]}: {line}); "
             f"{variable}=1 raises instead",
             NkiFallbackWarning,
-            stacklevel=_callers_level(operation.partition(".")[0]),
+            stacklevel=callers_level(operation.partition(".")[0]),
         )
     except NkiFallbackWarning:
         # A filter made it an exception: torch does not compute, and nothing was told.
@@ -53,8 +53,11 @@ def forget_causes() -> None:
         _told.clear()
 
 
-def _callers_level(library: str) -> int:
-    """Return the ``stacklevel`` at which the code that called the library stands."""
+def callers_level(library: str) -> int:
+    """Return the ``stacklevel`` of a warning at which the code that called the library stands.
+
+    It is to be asked for in the function that warns.
+    """
     inner = {library, "torch", "trnsci"}
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _package(frame.f_globals) in inner:

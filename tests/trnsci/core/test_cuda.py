@@ -1,6 +1,11 @@
-"""How kernels are launched, seen without a device: a driver that notes what it is asked for."""
+"""How kernels are compiled and launched, seen without a device.
+
+A driver notes what it is asked for, and a compiler too.
+"""
 
 import ctypes
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -37,16 +42,130 @@ def driver(monkeypatch):
     return made
 
 
-def test_a_kernel_gets_pointers_and_numbers(driver):
+class Compiler:
+    """Notes what is compiled, and on which device; hands out numbers for kernels."""
+
+    def __init__(self):
+        self.error, self.refusal, self.current = None, None, None
+        self.compiled, self.configured = [], []
+
+    def compile_kernel(self, source, name):
+        if self.error is not None:
+            raise self.error
+        self.compiled.append((source, name, self.current))
+        return SimpleNamespace(func=len(self.compiled), set_shared_memory_config=self.configure)
+
+    def configure(self, shared_bytes):
+        if self.refusal is not None:
+            raise self.refusal
+        self.configured.append((shared_bytes, self.current))
+
+    @contextmanager
+    def device(self, number):
+        self.current = number
+        yield
+        self.current = None
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    made = Compiler()
+    properties = SimpleNamespace(shared_memory_per_block_optin=1000)
+    monkeypatch.setattr(torch.cuda, "_compile_kernel", made.compile_kernel, raising=False)
+    monkeypatch.setattr(torch.cuda, "device", made.device)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    cuda.most_shared_bytes.cache_clear()
+    yield made
+    cuda.most_shared_bytes.cache_clear()
+
+
+def kernel_of(shared_memory=False):
+    return cuda.CudaKernel("trnlib", "shift", lambda kind: f"text for {kind}", shared_memory)
+
+
+def test_a_kernel_is_compiled_once_for_each_kind_on_the_device_it_is_for(compiler):
+    kernel = kernel_of()
+    asked = [("a", 0), ("a", 1), ("b", 0), ("a", 0)]
+    assert [kernel.handle(kind, device) for kind, device in asked] == [1, 2, 3, 1]
+    assert compiler.compiled == [
+        ("text for a", "shift", 0),
+        ("text for a", "shift", 1),
+        ("text for b", "shift", 0),
+    ]
+
+
+@pytest.mark.parametrize("shared_memory", [False, True])
+def test_all_shared_memory_is_there_for_kernels_that_want_it(compiler, shared_memory):
+    assert kernel_of(shared_memory).handle("a", 2) == 1
+    assert compiler.configured == ([(1000, 2)] if shared_memory else [])
+
+
+def test_what_cannot_be_compiled_is_said_once_for_each_kind_and_device(compiler):
+    kernel = kernel_of()
+    compiler.error = RuntimeError("nvrtc: no such architecture\nand more")
+    for kind, device in (("a", 0), ("b", 0), ("a", 1)):
+        with pytest.warns(RuntimeWarning) as said:
+            assert kernel.handle(kind, device) is None
+        (one,) = said
+        assert str(one.message) == (
+            f"trnlib: the CUDA kernel shift for {kind} cannot be compiled on cuda:{device}, so "
+            "that torch computes instead: nvrtc: no such architecture"
+        )
+        assert one.filename == __file__
+        assert kernel.handle(kind, device) is None  # a second warning would be an error here
+
+
+def test_an_error_without_words_is_named(compiler):
+    compiler.error = KeyError()
+    with pytest.warns(RuntimeWarning, match="instead: KeyError"):
+        assert kernel_of().handle("a", 0) is None
+
+
+def test_a_torch_without_a_compiler_is_said(compiler, monkeypatch):
+    monkeypatch.delattr(torch.cuda, "_compile_kernel")
+    with pytest.warns(RuntimeWarning, match="instead: .*has no attribute '_compile_kernel'"):
+        assert kernel_of().handle("a", 0) is None
+
+
+def test_memory_that_is_refused_is_said(compiler):
+    compiler.refusal = RuntimeError("exceeds device limit")
+    with pytest.warns(RuntimeWarning, match="instead: exceeds device limit"):
+        assert kernel_of(shared_memory=True).handle("a", 0) is None
+
+
+def test_a_warning_that_is_an_error_is_one_each_time(compiler):
+    kernel = kernel_of()
+    compiler.error = RuntimeError("no")
+    for _ in range(2):
+        with pytest.raises(RuntimeWarning, match="instead: no"):
+            kernel.handle("a", 0)
+
+
+def test_rocm_has_no_kernels_and_nothing_to_say(compiler, monkeypatch):
+    monkeypatch.setattr(torch.version, "hip", "6.0")
+    assert kernel_of().handle("a", 0) is None
+    assert cuda.most_shared_bytes(0) == 0
+    assert not compiler.compiled
+
+
+def test_a_kernel_gets_pointers_and_numbers(driver, compiler):
     a = torch.ones(3)
-    assert cuda.launch_kernel("kernel", (2, 1, 1), (64, 1, 1), (a, -5, None), 0, 1024)
+    assert kernel_of().launch("a", (2, 1, 1), (64, 1, 1), (a, -5, None), 0, 1024)
     values = [a.data_ptr(), -5, None]
-    assert driver.launched == ("kernel", (2, 1, 1, 64, 1, 1), 1024, STREAM, values)
+    assert driver.launched == (1, (2, 1, 1, 64, 1, 1), 1024, STREAM, values)
 
 
-def test_a_launch_that_fails_is_said(driver):
+def test_a_launch_that_fails_is_said(driver, compiler):
     driver.code = 1
-    assert not cuda.launch_kernel("kernel", (1, 1, 1), (1, 1, 1), (None, 0, None), 0)
+    assert not kernel_of().launch("a", (1, 1, 1), (1, 1, 1), (None, 0, None), 0)
+
+
+def test_what_cannot_be_compiled_is_not_launched(driver, compiler):
+    kernel = kernel_of()
+    compiler.error = RuntimeError("no")
+    with pytest.warns(RuntimeWarning, match="cannot be compiled"):
+        assert not kernel.launch("a", (1, 1, 1), (1, 1, 1), (None, 0, None), 0)
+    assert not hasattr(driver, "launched")
 
 
 def test_waiting_is_for_the_current_stream_and_fails_aloud(driver, monkeypatch):

@@ -33,7 +33,7 @@ def written_product(
     """Return whether ``alpha * A @ B + beta * C`` of arguments that fit was written to ``out``.
 
     It is not where ``out`` shares memory with A or B, which torch would read after it has changed,
-    where someone watches, or where factors are tensors or leave something unread.
+    where someone watches, or where factors are tensors or leave A and B unread.
     """
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor) or alpha == 0:
         return False
@@ -43,7 +43,7 @@ def written_product(
     fits = out.shape == (*A.shape[:-1], B.shape[-1])
     if not fits or out.dtype is not A.dtype or not all(map(untracked, tensors)):
         return False
-    if (C is not None and beta == 0) or any(t.device != A.device for t in tensors):
+    if any(t.device != A.device for t in tensors):
         return False
     # C may be out, element by element, but not another view of its memory.
     others = [A, B] if C is None or C is out else [A, B, C]
@@ -83,7 +83,7 @@ def _single(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None)
     product = (
         torch.mm(A, B) if alpha == 1 else torch.addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
     )
-    return product if C is None else accumulated(product, 0, C)
+    return accumulated(product, 0, C)
 
 
 def _unread_addmv(alpha: Number, A: Tensor, x: Tensor) -> Tensor:
@@ -116,4 +116,4 @@ def _stacked(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None
         product = torch.bmm(A, B)
     else:
         product = torch.baddbmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
-    return product if C is None else accumulated(product, 0, C)
+    return accumulated(product, 0, C)

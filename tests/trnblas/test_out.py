@@ -96,6 +96,10 @@ def test_products_are_written_at_once(lead, monkeypatch):
             assert call(args[0], a, b, *args[1:], out=out) is out
             assert torch.equal(out, want)
         assert torch.equal(call(0.5, a.mT, b, -2.0, below, transA=True, out=below), wants[1])
+        unread = torch.full_like(c, float("nan"))
+        assert torch.equal(call(0.5, a, b, 0.0, unread, out=torch.empty_like(c)), wants[0])
+        none = call(0.5, a[..., :0], b[..., :0, :], 0.0, unread, out=torch.empty_like(c))
+        assert torch.equal(none, torch.zeros_like(c))
 
 
 def test_products_are_not_written_over_their_operands():

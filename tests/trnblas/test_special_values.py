@@ -60,6 +60,14 @@ def test_beta_zero_reads_no_accumulator(grad):
             if grad:
                 (gradient,) = torch.autograd.grad(got.sum(), [c])
                 assert torch.equal(gradient, torch.zeros_like(c))
+    for stack in (a.expand(2, 3, 3), a.expand(2, 1, 3, 3)):
+        for alpha in (1.0, 2.0, 0.0):
+            got = trnblas.batched_gemm(alpha, stack, b.expand_as(stack), 0.0, c)
+            assert torch.equal(got, trnblas.batched_gemm(alpha, stack, b.expand_as(stack)))
+            assert got.requires_grad == grad
+            if grad:
+                (gradient,) = torch.autograd.grad(got.sum(), [c])
+                assert torch.equal(gradient, torch.zeros_like(c))
     for function in (trnblas.syrk, trnblas.herk):
         assert torch.equal(function(2.0, a, 0.0, c), function(2.0, a))
     for function in (trnblas.gemv, trnblas.symv, trnblas.hemv):

@@ -91,6 +91,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Covering(Path(config.getoption("--covering"))))
+    # torch.export warns of the notes, where it traces a function.
+    config.addinivalue_line(
+        "filterwarnings", "ignore:While compiling, we found certain side effects"
+    )
 
 
 class Covering:

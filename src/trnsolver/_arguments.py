@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from math import isfinite, prod
+from math import prod
 from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast, floating, matrix, square, tensor
-from trnsci.core.eager import unwatched
 from trnsci.core.errors import (
     ConvergenceError,
     DeviceError,
     DTypeError,
     FlagError,
     LinAlgError,
-    NotFiniteError,
     NotPositiveDefiniteError,
     ShapeError,
     SingularMatrixError,
 )
+from trnsci.core.finite import finite, only_finite
 
 __all__ = [
     "OnFailure",
@@ -34,20 +33,16 @@ __all__ = [
     "any_matrix",
     "batch_of",
     "batch_shape",
-    "checked_values",
     "chosen",
     "columns_of",
-    "finite",
     "finite_below",
     "in_full_precision",
     "not_positive_definite",
-    "on_host",
     "restored",
     "right_side",
     "singular",
     "spectral_error",
     "square_matrix",
-    "unchecked",
     "working",
 ]
 
@@ -61,12 +56,6 @@ TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[
 
 _NARROW = (torch.float16, torch.bfloat16)
 _FULL = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
-
-_CARRIED = 1 << 16
-"""Numbers that are looked at on the host for less than it takes to launch a sum of them."""
-
-_LISTED = 256
-"""Numbers that are summed as a list for less than it takes to call torch."""
 
 _autocast = torch._C._is_any_autocast_enabled
 
@@ -181,54 +170,9 @@ def chosen(function: str, name: str, value: str, accepted: tuple[str, ...]) -> s
     return value
 
 
-def unchecked(value: Tensor) -> bool:
-    """Return whether the values of a tensor cannot be looked at: traced, fake or transformed."""
-    if torch.compiler.is_compiling():
-        return True
-    if type(value) not in (Tensor, torch.nn.Parameter):
-        return True
-    return (
-        torch._C._functorch.maybe_current_level() is not None
-        or torch._C._len_torch_dispatch_stack() > 0
-    )
-
-
-def checked_values(value: Tensor) -> bool:
-    """Return whether every number is finite; True where values cannot be looked at."""
-    # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
-    if unwatched(value):
-        if value.ndim == 1 and value.numel() <= _LISTED:
-            # What LAPACK leaves in the caches is not what a kernel of torch needs: a list is there
-            # before its first instruction.
-            return isfinite(abs(sum(value.tolist()))) or bool(torch.isfinite(value).all())
-    elif unchecked(value):
-        return True
-    plain = on_host(value.detach() if value.requires_grad else value)
-    return isfinite(abs(plain.sum().item())) or bool(torch.isfinite(plain).all())
-
-
-def on_host(value: Tensor) -> Tensor:
-    """Return a few numbers of a CUDA device on the host; others stay where they are.
-
-    One copy to memory that the device can write, and one wait: there is no shorter way to look.
-    """
-    if not value.is_cuda or value.numel() > _CARRIED:
-        return value
-    copy = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-    copy.copy_(value, non_blocking=True)
-    torch.cuda.current_stream(value.device).synchronize()
-    return copy
-
-
-def finite(function: str, name: str, value: Tensor) -> None:
-    """Raise where a number is NaN or infinite."""
-    if not checked_values(value):
-        raise NotFiniteError(f"{function}: {name} must be finite, got NaN or infinity")
-
-
 def finite_below(function: str, name: str, value: Tensor) -> None:
     """Raise where a number of the lower triangle, or on the diagonal, is NaN or infinite."""
-    if not checked_values(value):
+    if not only_finite(value):
         finite(function, name, value.tril())
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsolver._arguments import checked_values, unchecked
+from trnsci.core.eager import unchecked
+from trnsci.core.finite import only_finite
 from trnsolver._cuda_launch import told
 
 __all__ = ["Look", "all_finite", "begun_look", "on_the_way"]
@@ -42,7 +43,7 @@ def begun_look(a: Tensor) -> Look | None:
 
 def all_finite(look: Look | None, results: Tensor) -> bool:
     """Return whether a look, or one at the results if there was none, saw numbers only."""
-    return checked_values(results) if look is None else look.saw_only_numbers()
+    return only_finite(results) if look is None else look.saw_only_numbers()
 
 
 def on_the_way(value: Tensor) -> Callable[[], list[float]]:

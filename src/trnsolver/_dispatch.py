@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from trnblas import trsm
+from trnsci.core.eager import unchecked
 from trnsci.core.errors import ConvergenceError
-from trnsolver._arguments import batch_of, checked_values, not_positive_definite, unchecked
+from trnsci.core.finite import only_finite
+from trnsolver._arguments import batch_of, not_positive_definite
 from trnsolver._batched_jacobi import batched_eigh, batched_svd
 from trnsolver._batched_qr import batched_qr
 from trnsolver._library import LIBRARY
@@ -50,7 +52,7 @@ def run_cholesky(function: str, a: Tensor) -> Tensor:
     from trnsolver._operations import CHOLESKY
 
     factor = CHOLESKY(batch_of(a)).reshape(a.shape)
-    if not checked_values(factor.diagonal(dim1=-2, dim2=-1)):
+    if not only_finite(factor.diagonal(dim1=-2, dim2=-1)):
         raise not_positive_definite(function, "A", "the factor has no real diagonal")
     return factor
 
@@ -67,7 +69,7 @@ def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[T
     from trnsolver._operations import EIGH
 
     w, v = EIGH(batch_of(a), SWEEPS if max_sweeps is None else max_sweeps)
-    if not checked_values(w):
+    if not only_finite(w):
         raise ConvergenceError(f"{function}: the rotations did not converge")
     return w.reshape(a.shape[:-1]), v.reshape(a.shape)
 
@@ -130,7 +132,7 @@ def run_svd(
             wide = a.shape[-2] < a.shape[-1]
             flat = batch_of(a.mT if wide else a)
             u, s, vh = SVD(flat, SWEEPS if max_sweeps is None else max_sweeps)
-            if not checked_values(s):
+            if not only_finite(s):
                 raise ConvergenceError(f"{function}: the rotations did not converge")
             if wide:
                 u, vh = vh.mT, u.mT

@@ -13,14 +13,13 @@ from torch import Tensor
 from trnblas import trsm
 from trnsci.core.eager import untracked
 from trnsci.core.errors import FlagError, LinAlgError
+from trnsci.core.finite import finite, only_finite
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
     any_matrix,
     batch_shape,
-    checked_values,
     columns_of,
-    finite,
     in_full_precision,
     not_positive_definite,
     restored,
@@ -234,7 +233,7 @@ def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
     try:
         if not kernels_wanted():
             found = torch.linalg.pinv(work, rtol=rcond)
-            if not checked_values(found):
+            if not only_finite(found):
                 finite("pinv", "A", work)
             return restored(found, A.dtype)
         u, s, vh = run_svd("pinv", work)
@@ -357,7 +356,7 @@ def _cutoff(function: str, rcond: float | None) -> None:
 
 def _singular_if_not_finite(function: str, found: Tensor, *operands: Tensor) -> None:
     """Raise where finite operands have a result that is not: a pivot was zero."""
-    if not checked_values(found) and all(map(checked_values, operands)):
+    if not only_finite(found) and all(map(only_finite, operands)):
         raise singular(function, "A", "a pivot is zero")
 
 

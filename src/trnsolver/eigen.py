@@ -13,7 +13,7 @@ from torch import Tensor
 from trnblas import trsm
 from trnsci.core.arguments import agree, whole
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import untracked
+from trnsci.core.eager import unchecked, untracked
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,
@@ -22,18 +22,17 @@ from trnsci.core.errors import (
     LinAlgError,
     ShapeError,
 )
+from trnsci.core.finite import finite
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
     chosen,
-    finite,
     finite_below,
     in_full_precision,
     not_positive_definite,
     restored,
     spectral_error,
     square_matrix,
-    unchecked,
 )
 from trnsolver._cuda_look import all_finite, begun_look
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh

@@ -12,25 +12,24 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import untracked
+from trnsci.core.eager import unchecked, untracked
 from trnsci.core.errors import (
     BackendError,
     DerivativeError,
     LinAlgError,
     ShapeError,
 )
+from trnsci.core.finite import finite
 from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
     batch_of,
     chosen,
-    finite,
     in_full_precision,
     not_positive_definite,
     restored,
     spectral_error,
     square_matrix,
-    unchecked,
 )
 from trnsolver._batched_qr import positive_qr
 from trnsolver._cuda_look import all_finite, begun_look

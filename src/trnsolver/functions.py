@@ -9,22 +9,21 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
+from trnsci.core.eager import unchecked
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.finite import finite, only_finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsolver import _torch
 from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
     batch_of,
-    checked_values,
     chosen,
-    finite,
     finite_below,
     in_full_precision,
     restored,
     spectral_error,
     square_matrix,
-    unchecked,
     working,
 )
 from trnsolver._cuda_look import on_the_way
@@ -153,7 +152,7 @@ def _definite_root(w: Tensor, v: Tensor) -> Tensor | None:
 
 def _inverse_roots(w: Tensor, a: Tensor) -> Tensor:
     """Return ``w ** -0.5`` of the ascending eigenvalues of A, those that are rounding set right."""
-    if not checked_values(w):
+    if not only_finite(w):
         finite_below("inv_sqrt_spd", "A", a)
     smallest = _EPS[w.dtype] * w.shape[-1] * w[..., -1:].abs()
     if not unchecked(w) and bool((w < -smallest).any() | (smallest == 0).any()):

@@ -21,10 +21,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from trnsci.core.arguments import floating, tensor, whole
+from trnsci.core.eager import unchecked
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.iterations import Solution, plot_residuals
 from trnsolver import _krylov
-from trnsolver._arguments import in_full_precision, restored, unchecked, working
+from trnsolver._arguments import in_full_precision, restored, working
 from trnsolver._dispatch import kernels_wanted
 from trnsolver._gmres import flexible_gmres
 from trnsolver._implicit import dense_solution, differentiated, operator_solution

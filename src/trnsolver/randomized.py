@@ -16,15 +16,13 @@ from trnrand import Generator, bernoulli, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import (
     FlagError,
-    NotFiniteError,
     NotPositiveDefiniteError,
     ShapeError,
 )
+from trnsci.core.finite import finite, only_finite
 from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
-    checked_values,
-    finite,
     in_full_precision,
     restored,
     spectral_error,
@@ -92,7 +90,7 @@ def rsvd(
         u, s, vh = run_svd("rsvd", gemm(1.0, q, work, transA="C"))
     except TorchLinAlgError as error:
         raise spectral_error("rsvd", work, error) from None
-    if not checked_values(s):
+    if not only_finite(s):
         finite("rsvd", "A", work)
     parts = ((q @ u)[..., :k], s[..., :k], vh[..., :k, :])
     return SVDFactors(*(restored(part, A.dtype) for part in parts))
@@ -127,7 +125,7 @@ def eigh_randomized(
         w, v = run_eigh("eigh_randomized", 0.5 * (inner + inner.mH))
     except TorchLinAlgError as error:
         raise spectral_error("eigh_randomized", work, error) from None
-    if not checked_values(w):
+    if not only_finite(w):
         finite("eigh_randomized", "A", work)
     places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
     v = (q @ v).gather(-1, places.unsqueeze(-2).expand(*v.shape[:-2], n, k))
@@ -155,8 +153,7 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     whole("nystrom", "k", k, 1, order, FlagError)
     sketch = run_qr(_sketch(like.new_empty(order, order), k, seed))[0]
     image = product(sketch)
-    if not checked_values(image):
-        raise NotFiniteError("nystrom: A must be finite, got NaN or infinity")
+    finite("nystrom", "A", image)  # or what an operator made of it
     limits = torch.finfo(image.dtype)
     shift = limits.eps * torch.linalg.matrix_norm(image) * order**0.5
     shift = shift.clamp_min(limits.tiny**0.5)  # for a matrix of zeros

@@ -22,16 +22,10 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from trnsci.core.eager import unchecked
 from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
-from trnsolver._arguments import (
-    OnFailure,
-    batch_shape,
-    chosen,
-    finite,
-    restored,
-    singular,
-    unchecked,
-)
+from trnsci.core.finite import finite
+from trnsolver._arguments import OnFailure, batch_shape, chosen, restored, singular
 from trnsolver._bounds import (
     UNIT,
     Residual,

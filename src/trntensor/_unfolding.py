@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import tensor
-from trnsci.core.eager import untransformed
-from trnsci.core.errors import DTypeError, NotFiniteError, ShapeError
+from trnsci.core.errors import DTypeError, ShapeError
 
-__all__ = ["check_finite", "check_parts", "check_tensor", "leading_basis", "split", "unfolded"]
+__all__ = ["check_parts", "check_tensor", "leading_basis", "split", "unfolded"]
 
 
 def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = True) -> None:
@@ -29,16 +28,6 @@ def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = T
         )
     if 0 in value.shape:
         raise ShapeError(f"{function}: tensor must have elements, got shape {tuple(value.shape)}")
-
-
-def check_finite(function: str, name: str, value: Tensor) -> None:
-    """Raise where a number is NaN or infinite, if values can be looked at."""
-    if not untransformed(value):
-        return
-    plain = value.detach()
-    # A sum is NaN or infinite if a term is; where it overflows the terms are asked one by one.
-    if not bool(torch.isfinite(plain.sum())) and not bool(torch.isfinite(plain).all()):
-        raise NotFiniteError(f"{function}: {name} must be finite, got NaN or infinity")
 
 
 def check_parts(function: str, name: str, parts: object) -> None:

@@ -17,9 +17,9 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.finite import finite
 from trntensor._subscripts import LETTERS
 from trntensor._unfolding import (
-    check_finite,
     check_parts,
     check_tensor,
     leading_basis,
@@ -129,7 +129,7 @@ def cp_decompose(
             f"got {mask.dtype} of {tuple(mask.shape)}"
         )
     known = tensor if mask is None else torch.where(mask, tensor, 0)
-    check_finite(function, "tensor", known)
+    finite(function, "tensor", known)
     if batch:
         if return_report or mask is not None or factors is not None or nonneg or restarts != 1:
             raise FlagError(

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ShapeError
-from trntensor._unfolding import check_finite, check_parts, check_tensor, split
+from trnsci.core.finite import finite
+from trntensor._unfolding import check_parts, check_tensor, split
 from trntensor.contraction import einsum
 
 __all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]
@@ -42,7 +43,7 @@ def tt_decompose(
     """
     function = "tt_decompose"
     check_tensor(function, tensor, 2 + batch)
-    check_finite(function, "tensor", tensor)
+    finite(function, "tensor", tensor)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
     if batch:
@@ -103,7 +104,7 @@ def tt_round(
     function = "tt_round"
     _check_cores(function, cores)
     for number, core in enumerate(cores):
-        check_finite(function, f"cores[{number}]", core)
+        finite(function, f"cores[{number}]", core)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
     found = list(cores)

@@ -11,8 +11,9 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ParameterError, ShapeError
+from trnsci.core.finite import finite
 from trntensor._subscripts import LETTERS
-from trntensor._unfolding import check_finite, check_parts, check_tensor, split, unfolded
+from trntensor._unfolding import check_parts, check_tensor, split, unfolded
 from trntensor.contraction import einsum
 from trntensor.convergence import ConvergenceReport, Sweeps
 
@@ -80,7 +81,7 @@ def tucker_decompose(
     """
     function = "tucker_decompose"
     check_tensor(function, tensor, 1 + batch)
-    check_finite(function, "tensor", tensor)
+    finite(function, "tensor", tensor)
     if (ranks is None) == (eps is None):
         raise ShapeError(f"{function}: either ranks or eps must be given")
     if batch:

@@ -35,7 +35,7 @@ def test_results_are_not_looked_at_after_a_look_that_saw_numbers(name, monkeypat
 
     for module in (eigen, factor):
         monkeypatch.setattr(module, "begun_look", lambda a: Seen(True))
-    monkeypatch.setattr(_cuda_look, "checked_values", results)
+    monkeypatch.setattr(_cuda_look, "only_finite", results)
     CALLS[name](torch.eye(3))
 
 

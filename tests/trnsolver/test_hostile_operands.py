@@ -191,6 +191,13 @@ def test_matrices_that_are_no_numbers_are_named(bad, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_finite_numbers_whose_sum_has_no_modulus_are_finite():
+    a = torch.diag(torch.tensor([1.5e308, 1.5e308j], dtype=torch.complex128))
+    assert torch.equal(trnsolver.schur(a)[0], a)
+    unit = trnsolver.lstsq(a, a).solution - torch.eye(2)
+    assert float(unit.abs().max()) <= 1e-15
+
+
 @pytest.mark.parametrize("options", [{}, {"k": 1}, {"tol": 1e-8}, {"tol": 1e-8, "k": 1}], ids=str)
 def test_the_upper_triangle_may_hold_anything(options):
     a, _ = system()

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import trntensor as tt
 from trnsci.core.errors import DTypeError, NotFiniteError
@@ -347,6 +348,11 @@ def test_what_is_not_finite_is_refused(call, dtype, bad):
     x[0, 1, 0] = bad
     with pytest.raises(NotFiniteError, match="must be finite, got NaN or infinity"):
         call(x)
+
+
+def test_what_is_not_finite_is_refused_where_tangents_are_taken():
+    with forward_ad.dual_level(), pytest.raises(NotFiniteError, match="tt_decompose: tensor must"):
+        tt.tt_decompose(torch.full((2, 2, 2), torch.nan), 1)
 
 
 def test_numbers_whose_sum_overflows_are_decomposed():

@@ -67,6 +67,13 @@ def unwatched(tensor: Tensor) -> bool:
     return type(tensor) in _PLAIN and tensor.is_cpu and _untransformed()
 
 
+def unchecked(tensor: Tensor) -> bool:
+    """Return whether the values of a tensor cannot be looked at: traced, fake or transformed."""
+    if _traced() or type(tensor) not in _PLAIN:
+        return True
+    return _functorch_level() is not None or _dispatch_modes() > 0
+
+
 def untracked(tensor: Tensor) -> bool:
     """Return whether an eager tensor, on any device, is neither differentiated nor transformed."""
     if _traced() or type(tensor) not in _PLAIN:

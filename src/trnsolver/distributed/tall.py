@@ -14,7 +14,7 @@ from torch import Tensor
 from trnrand import Generator, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, ShapeError
-from trnsolver._arguments import finite
+from trnsci.core.finite import finite
 from trnsolver._torch import MUON
 from trnsolver.direct import LeastSquares
 from trnsolver.distributed._shares import Group, Shares, shares_of, summed

@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.func import grad, vmap
 from torch.nn import Parameter
 
-from trnsci.core.eager import readable, untracked, unwatched
+from trnsci.core.eager import readable, unchecked, untracked, unwatched
 
 X = torch.ones(2)
 
@@ -20,20 +20,24 @@ class Subclass(torch.Tensor):
     pass
 
 
-# For each tensor whether it is readable, unwatched and untracked.
+# For each tensor whether it is readable, unwatched and untracked, and can be looked at.
 TENSORS = {
-    "plain": (X, (True, True, True)),
-    "parameter": (Parameter(X.clone(), requires_grad=False), (True, True, True)),
-    "differentiated": (X.clone().requires_grad_(), (False, True, False)),
-    "on another device": (X.to("meta"), (False, False, True)),
-    "of another class": (X.as_subclass(Subclass), (False, False, False)),
+    "plain": (X, (True, True, True, True)),
+    "parameter": (Parameter(X.clone(), requires_grad=False), (True, True, True, True)),
+    "differentiated": (X.clone().requires_grad_(), (False, True, False, True)),
+    "on another device": (X.to("meta"), (False, False, True, True)),
+    "of another class": (X.as_subclass(Subclass), (False, False, False, False)),
 }
+
+
+def asked(tensor):
+    return readable(tensor), unwatched(tensor), untracked(tensor), not unchecked(tensor)
 
 
 @pytest.mark.parametrize("kind", TENSORS)
 def test_what_a_tensor_is_decides(kind):
     tensor, wanted = TENSORS[kind]
-    assert (readable(tensor), unwatched(tensor), untracked(tensor)) == wanted
+    assert asked(tensor) == wanted
     # One operand that may not be read is enough, be it the first or the second.
     assert readable(X, tensor) is wanted[0]
     assert readable(tensor, X) is wanted[0]
@@ -51,17 +55,17 @@ def test_gradients_that_are_off_do_not_matter():
 @pytest.mark.parametrize(
     ("surroundings", "wanted"),
     [
-        (nullcontext, (True, True, True)),
-        (FakeTensorMode, (False, False, False)),
-        (forward_ad.dual_level, (False, False, False)),
-        (lambda: torch.autocast("cpu", torch.bfloat16), (False, True, True)),
-        (torch.no_grad, (True, True, True)),
-        (torch.inference_mode, (True, True, True)),
+        (nullcontext, (True, True, True, True)),
+        (FakeTensorMode, (False, False, False, False)),
+        (forward_ad.dual_level, (False, False, False, True)),
+        (lambda: torch.autocast("cpu", torch.bfloat16), (False, True, True, True)),
+        (torch.no_grad, (True, True, True, True)),
+        (torch.inference_mode, (True, True, True, True)),
     ],
 )
 def test_what_is_in_force_decides(surroundings, wanted):
     with surroundings():
-        found = readable(X), unwatched(X), untracked(X)
+        found = asked(X)
     assert found == wanted
 
 
@@ -70,14 +74,14 @@ def test_inside_of_a_transform_nothing_is_read(transform):
     found = []
 
     def seen(x):
-        found.extend([readable(X), unwatched(X), untracked(X)])
+        found.extend(asked(X))
         return 2 * x
 
     transform(seen)(X)
-    assert found == [False] * 3
+    assert found == [False] * 4
 
 
-@pytest.mark.parametrize("question", [readable, unwatched, untracked])
+@pytest.mark.parametrize("question", [readable, unwatched, untracked, lambda x: not unchecked(x)])
 def test_a_compiled_call_reads_nothing(question):
     torch._dynamo.reset()
     compiled = torch.compile(

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from runner import measure, record, show
+from runner import measure, ratio, record, show
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -141,16 +141,15 @@ def judged(problem: Problem, rounds: int, keep: bool) -> Row:
         torch._dynamo.reset()  # it gives up on a function that was compiled eight times
     rivals = problem.rivals(problem.name == "window 1, float32")
     calls = {"ours": problem.ours(), **rivals}
-    if problem.q.is_cuda:
-        calls = {name: _finished(call) for name, call in calls.items()}
-    timings = measure(calls, rounds)
+    finish = torch.cuda.synchronize if problem.q.is_cuda else None
+    timings = measure(calls, rounds, finish=finish)
     if keep:
         record("attention", problem.name, timings)
-    ours = timings["ours"].p50
-    ratios = {name: timings[name].p50 / ours for name in rivals}
-    text = ", ".join(f"{name} {ratio:.2f}x ours" for name, ratio in ratios.items())
+    ours = timings["ours"]
+    ratios = {name: ratio(timings[name], ours) for name in rivals}
+    text = ", ".join(f"{name} {times:.2f}x ours" for name, times in ratios.items())
     density = f"{problem.mask.density:.2f} of blocks"
-    measured = f"{1e3 * ours:8.2f} ms, {text}, {density}, error {problem.error():.1e}"
+    measured = f"{1e3 * ours.p50:8.2f} ms, {text}, {density}, error {problem.error():.1e}"
     worst = min(ratios.values())
     if problem.q.is_cuda:
         goal, met = f"flex at least {1 / GOAL_CUDA:.2f}x", worst >= 1 / GOAL_CUDA
@@ -184,29 +183,12 @@ def hosted(tokens: int) -> list[Row]:
                 q, q, q, block_mask=mask.to_block_mask("cpu")
             ),
         }
-        timings = measure({k: _often(call) for k, call in calls.items()}, 21, time.thread_time)
-        ours, theirs = (1e6 / OFTEN * timings[k].p50 for k in ("ours", "flex"))
+        timings = measure(calls, 21, time.thread_time, OFTEN)
+        ours, theirs = (1e6 * timings[k].p50 for k in ("ours", "flex"))
         met = ours - theirs <= GOAL_HOST_US
         text = f"{ours:6.1f} us, flex {theirs:6.1f} us"
         rows.append((name, text, f"+ {GOAL_HOST_US:.0f} us", "ok" if met else "MISSED"))
     return rows
-
-
-def _often(call: Call) -> Call:
-    def often() -> None:
-        for _ in range(OFTEN):
-            call()
-
-    return often
-
-
-def _finished(call: Call) -> Call:
-    def finished() -> object:
-        result = call()
-        torch.cuda.synchronize()
-        return result
-
-    return finished
 
 
 def executed(tokens: int) -> list[Row]:

@@ -124,33 +124,19 @@ def scipy_rivals(o: dict[str, Tensor]) -> dict[str, Call]:
     }
 
 
-def repeated(call: Call, times: int, device: str) -> Call:
-    """Return a call that makes ``times`` calls and waits for the device."""
-
-    def run() -> None:
-        for _ in range(times):
-            call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    return run
-
-
 def timings_of(n: int, dtype: torch.dtype, device: str) -> dict[str, dict[str, Timing]]:
     """Return the seconds per call of every contender, by routine; ours is called trnblas."""
     tensors = operands(n, dtype, device)
     others = scipy_rivals(tensors) if device == "cpu" else {}
     times = REPEATS if n <= SMALL else 1 if n > 256 else 20
+    finish = torch.cuda.synchronize if device == "cuda" else None
     found = {}
     for name, (ours, rivals) in torch_rivals(tensors).items():
         contenders = {"trnblas": ours, **rivals}
         if name in others:
             contenders["scipy"] = others[name]
         rounds = SMALL_ROUNDS if n <= SMALL else ROUNDS
-        measured = measure({k: repeated(f, times, device) for k, f in contenders.items()}, rounds)
-        found[name] = {
-            k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()
-        }
+        found[name] = measure(contenders, rounds, calls=times, finish=finish)
     return found
 
 

@@ -18,14 +18,13 @@ A second table has what the plans predict for a NeuronCore: nothing in it was me
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import opt_einsum
 import torch
-from runner import Timing, measure, record, show
+from runner import Timing, clock_for, measure, record, show
 from torch import Tensor
 
 import trntensor
@@ -83,28 +82,13 @@ SMALL = (
 REPEATED = Problem("five operands", "ab,bc,cd,de,ef->af", ((8, 8), (8, 8), (8, 8), (8, 8), (8, 8)))
 
 
-def repeated(call: Call, times: int, device: str) -> Call:
-    """Return a call that makes ``times`` calls and waits for the device."""
-
-    def run() -> None:
-        for _ in range(times):
-            call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    return run
-
-
 def duel(ours: Call, rivals: dict[str, Call], device: str) -> dict[str, Timing]:
     """Return seconds per call of ours and of the rivals, in turns."""
-    clock = time.perf_counter
-    if device == "cpu" and torch.get_num_threads() == 1:
-        clock = time.thread_time
-    once = measure({"": repeated(ours, 1, device)}, rounds=3)[""].p20
+    clock = clock_for(device, torch.get_num_threads(), keep=False)
+    finish = torch.cuda.synchronize if device == "cuda" else None
+    once = measure({"": ours}, rounds=3, finish=finish)[""].p20
     times = max(1, min(2000, int(TURN_S / once)))
-    pair = {"trntensor": ours, **rivals}
-    measured = measure({k: repeated(f, times, device) for k, f in pair.items()}, 25, clock)
-    return {k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()}
+    return measure({"trntensor": ours, **rivals}, 25, clock, times, finish)
 
 
 def best_of(timings: dict[str, Timing]) -> str:

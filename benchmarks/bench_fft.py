@@ -26,7 +26,7 @@ from typing import Any
 
 import scipy.fft
 import torch
-from runner import Timing, measure, record, show
+from runner import Timing, added, clock_for, measure, ratio, record, show
 from torch import Tensor
 from torch.nn import functional
 
@@ -133,9 +133,10 @@ def problems(device: str) -> list[Problem]:
     return found
 
 
-def layer_rows(device: str) -> list[Row]:
+def layer_rows(device: str, clock: Callable[[], float]) -> list[Row]:
     """Return the ratios of complex layers to the product of native matrices, weights included."""
     rows = []
+    finish = torch.cuda.synchronize if device == "cuda" else None
     for rows_, inputs, outputs in LAYERS:
         generator = torch.Generator().manual_seed(1)
         x = torch.randn(rows_, inputs, dtype=torch.complex64, generator=generator).to(device)
@@ -149,54 +150,42 @@ def layer_rows(device: str) -> list[Row]:
                 "trnfft": partial(layer, operand),
                 "torch": partial(functional.linear, x, weight, bias),
             }
-            timed = measure({k: repeated(f, 20, device) for k, f in pair.items()})
-            ratio = timed["trnfft"].p50 / timed["torch"].p50
-            shown = f"{ratio:.3f} of {timed['torch'].p50 / 20 * 1e6:.0f} us (torch)"
+            timed = measure(pair, 15, clock, 20, finish)
+            ours, rival = timed["trnfft"], timed["torch"]
+            shown = f"{ratio(ours, rival):.3f} of {rival.p50 * 1e6:.0f} us (torch)"
             rows.append((f"linear {rows_} x {inputs} x {outputs}, {name}", shown, "", ""))
     return rows
 
 
-def repeated(call: Call, times: int, device: str) -> Call:
-    """Return a call that makes ``times`` calls and waits for the device."""
-
-    def run() -> None:
-        for _ in range(times):
-            call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    return run
-
-
-def timings_of(problem: Problem, device: str) -> tuple[str, dict[str, Timing]]:
+def timings_of(
+    problem: Problem, device: str, clock: Callable[[], float]
+) -> tuple[str, dict[str, Timing]]:
     """Return the fastest rival, and its seconds per call and ours beside it."""
     ours = problem.ours()
-    once = measure({"": repeated(ours, 1, device)}, rounds=3)[""].p50
+    finish = torch.cuda.synchronize if device == "cuda" else None
+    once = measure({"": ours}, rounds=3, finish=finish)[""].p50
     times = max(1, min(500, int(TURN_S / once)))
     # One rival at a time: where a third contender takes its turn, the one that follows it gets its
     # memory from the system and not from the last turn, which for 2^20 points costs 40 percent.
     duels = {}
     for name, rival in problem.rivals().items():
-        pair = {"trnfft": ours, name: rival}
-        measured = measure({k: repeated(f, times, device) for k, f in pair.items()})
-        duels[name] = {
-            k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()
-        }
+        duels[name] = measure({"trnfft": ours, name: rival}, 15, clock, times, finish)
     fastest = min(duels, key=lambda name: duels[name][name].p50)
     return fastest, duels[fastest]
 
 
 def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
     """Return a row: what we add to a small call, or the ratio to the rival of a large one."""
-    ours, best = timings["trnfft"].p50, timings[rival].p50
+    ours, best = timings["trnfft"], timings[rival]
     error, allowed = problem.error(), 5e-7 * math.log2(problem.points) + 2e-7
-    added = (ours - best) * 1e6
     if problem.x.numel() >= LARGE:
-        shown, goal = f"{ours / best:.3f} of {best * 1e6:.0f} us ({rival})", f"{GOAL_RATIO}"
-        over = ours / best > GOAL_RATIO
+        found = ratio(ours, best)
+        shown, goal = f"{found:.3f} of {best.p50 * 1e6:.0f} us ({rival})", f"{GOAL_RATIO}"
+        over = found > GOAL_RATIO
     else:
-        shown, goal = f"{best * 1e6:.1f} + {added:.1f} us ({rival})", f"+ {GOAL_US:.0f} us"
-        over = added > GOAL_US
+        more = added(ours, best) * 1e6
+        shown, goal = f"{best.p50 * 1e6:.1f} + {more:.1f} us ({rival})", f"+ {GOAL_US:.0f} us"
+        over = more > GOAL_US
     verdict = [word for word, wrong in (("over", over), ("inexact", error > allowed)) if wrong]
     return (problem.name, f"{shown:<28} error {error:.1e}", goal, ", ".join(verdict))
 
@@ -228,14 +217,15 @@ def main() -> None:
     device = "cuda" if options.cuda else "cpu"
     machine = torch.cuda.get_device_name() if options.cuda else "CPU"
     print(f"{machine}, float32, torch {torch.__version__}, threads {options.threads}")
+    clock = clock_for(device, options.threads, options.record)
     rows = []
     chosen = problems(device)
     for problem in chosen:
-        rival, timings = timings_of(problem, device)
+        rival, timings = timings_of(problem, device, clock)
         rows.append(row_of(problem, rival, timings))
         if options.record:
             record("fft", f"{problem.name} float32 {machine}", timings)
-    show(rows + layer_rows(device))
+    show(rows + layer_rows(device, clock))
     print("\npredicted for a NeuronCore, gen2")
     show(predicted_rows(chosen), ("problem", "predicted", "error bound", ""))
 

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 import torch
-from runner import Timing, measure, record, show
+from runner import Timing, added, measure, ratio, record, show
 from torch import Tensor
 
 import trnsolver
@@ -245,23 +245,14 @@ def batches(device: str) -> list[Problem]:
 
 def timed(problem: Problem, device: str) -> dict[str, Timing]:
     """Return the times of both contenders, one call each."""
-
-    def several(call: Call, count: int) -> Call:
-        def turn() -> None:
-            for _ in range(count):
-                call()
-            if device == "cuda":
-                torch.cuda.synchronize()
-
-        return turn
-
-    once = measure({"one": several(problem.rival, 1)}, rounds=3)["one"].p50
-    count = max(1, round(TURN_S / max(once, 1e-7)))
-    found = measure(
-        {"trnsolver": several(problem.ours, count), "rival": several(problem.rival, count)},
-        rounds=5 if once > 0.2 else 15,
+    finish = torch.cuda.synchronize if device == "cuda" else None
+    once = measure({"": problem.rival}, rounds=3, finish=finish)[""].p50
+    return measure(
+        {"trnsolver": problem.ours, "rival": problem.rival},
+        rounds=5 if once > 0.2 else 31,
+        calls=max(1, round(TURN_S / max(once, 1e-7))),
+        finish=finish,
     )
-    return {k: Timing(t.p20 / count, t.p50 / count, t.p80 / count) for k, t in found.items()}
 
 
 def rows_of(problems: list[Problem], device: str, keep: bool) -> list[Row]:
@@ -269,11 +260,11 @@ def rows_of(problems: list[Problem], device: str, keep: bool) -> list[Row]:
     rows = []
     for problem in problems:
         times = timed(problem, device)
-        ours, rival = times["trnsolver"].p50, times["rival"].p50
-        ratio, extra = ours / rival, (ours - rival) * 1e6
+        ours, rival = times["trnsolver"], times["rival"]
+        found, more = ratio(ours, rival), added(ours, rival) * 1e6
         goal = f"{problem.goal:.2f} x" if problem.goal < float("inf") else "none"
-        good = ratio <= problem.goal or (problem.goal >= 1 and extra <= GOAL_US)
-        text = f"{ratio:5.2f} x  {ours * 1e6:10.1f} us  {problem.judge(problem.ours())}"
+        good = found <= problem.goal or (problem.goal >= 1 and more <= GOAL_US)
+        text = f"{found:5.2f} x  {ours.p50 * 1e6:10.1f} us  {problem.judge(problem.ours())}"
         rows.append((problem.name, text, goal, "" if good else "missed"))
         if keep:
             record("solver", problem.name, times)

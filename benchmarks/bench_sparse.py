@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 import torch
-from runner import Timing, measure, record, show
+from runner import Timing, added, clock_for, measure, ratio, record, show
 from torch import Tensor
 
 import trnsparse as ts
@@ -235,46 +234,33 @@ def solutions(device: str) -> Iterator[Problem]:
 GROUPS = (conversions, products, gradients, blocks, attention, solutions)
 
 
-def repeated(call: Call, times: int, device: str) -> Call:
-    """Return a call that makes ``times`` calls and waits for the device."""
-
-    def run() -> None:
-        for _ in range(times):
-            call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-
-    return run
-
-
 def timings_of(
     problem: Problem, device: str, clock: Callable[[], float]
 ) -> tuple[str, dict[str, Timing]]:
     """Return the fastest rival, and its seconds per call and ours beside it."""
-    once = measure({"": repeated(problem.ours, 1, device)}, 3, clock)[""].p50
+    finish = torch.cuda.synchronize if device == "cuda" else None
+    once = measure({"": problem.ours}, 3, clock, finish=finish)[""].p50
     times = max(1, min(300, int(TURN_S / once)))
     duels = {}
     for name, rival in problem.rivals.items():
         pair = {"trnsparse": problem.ours, name: rival}
-        measured = measure({k: repeated(f, times, device) for k, f in pair.items()}, ROUNDS, clock)
-        duels[name] = {
-            k: Timing(t.p20 / times, t.p50 / times, t.p80 / times) for k, t in measured.items()
-        }
+        duels[name] = measure(pair, ROUNDS, clock, times, finish)
     fastest = min(duels, key=lambda name: duels[name][name].p50)
     return fastest, duels[fastest]
 
 
 def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
     """Return a row: the ratio to the rival, or what we add to a call of a few microseconds."""
-    ours, best = timings["trnsparse"].p50, timings[rival].p50
-    if best < SMALL_S and 1 < problem.goal < math.inf:
-        added = (ours - best) * 1e6
-        shown, goal = f"{best * 1e6:.1f} {added:+.1f} us ({rival})", f"+ {GOAL_ADDED_US:.0f} us"
-        over = added > GOAL_ADDED_US
+    ours, best = timings["trnsparse"], timings[rival]
+    if best.p50 < SMALL_S and 1 < problem.goal < math.inf:
+        more = added(ours, best) * 1e6
+        shown, goal = f"{best.p50 * 1e6:.1f} {more:+.1f} us ({rival})", f"+ {GOAL_ADDED_US:.0f} us"
+        over = more > GOAL_ADDED_US
     else:
-        shown = f"{ours / best:.3f} of {best * 1e6:.0f} us ({rival})"
+        found = ratio(ours, best)
+        shown = f"{found:.3f} of {best.p50 * 1e6:.0f} us ({rival})"
         goal = "" if problem.goal == math.inf else f"{problem.goal:.2f}"
-        over = ours / best > problem.goal
+        over = found > problem.goal
     return (problem.name, shown, goal, "over" if over else "")
 
 
@@ -290,9 +276,7 @@ def main() -> None:
     device = "cuda" if options.cuda else "cpu"
     machine = torch.cuda.get_device_name() if options.cuda else "CPU"
     print(f"{machine}, float32, torch {torch.__version__}, threads {options.threads}")
-    # What is recorded is wall time, on a quiet machine.
-    alone = device == "cpu" and options.threads == 1 and not options.record
-    clock = time.thread_time if alone else time.perf_counter
+    clock = clock_for(device, options.threads, options.record)
     rows: list[Row] = []
     for group in GROUPS:
         for problem in group(device):

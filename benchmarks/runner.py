@@ -1,7 +1,7 @@
 """Measures problems side by side and prints ratios; shared by every benchmark.
 
-Machines are noisy, so contenders are timed in turns, and what counts is the ratio of their medians
-in one run.
+Machines are noisy, and quick and slow by phases, so contenders are timed in turns, and what counts
+is how two turns side by side compare: the median of their ratios in one run.
 """
 
 from __future__ import annotations
@@ -22,37 +22,72 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call of one contender: 20th, 50th and 80th percentile."""
+    """Seconds per call of one contender, turn by turn."""
 
-    p20: float
-    p50: float
-    p80: float
+    turns: tuple[float, ...]
+
+    @property
+    def p20(self) -> float:
+        """The 20th percentile."""
+        return statistics.quantiles(self.turns, n=10, method="inclusive")[1]
+
+    @property
+    def p50(self) -> float:
+        """The median."""
+        return statistics.median(self.turns)
+
+    @property
+    def p80(self) -> float:
+        """The 80th percentile."""
+        return statistics.quantiles(self.turns, n=10, method="inclusive")[7]
+
+
+def clock_for(device: str, threads: int, keep: bool) -> Callable[[], float]:
+    """Return processor time where one thread does all the work, else, and for records, wall time.
+
+    Processor time leaves out what other processes take.
+    """
+    return time.thread_time if device == "cpu" and threads == 1 and not keep else time.perf_counter
 
 
 def measure(
     contenders: Mapping[str, Callable[[], object]],
     rounds: int = 15,
     clock: Callable[[], float] = time.perf_counter,
+    calls: int = 1,
+    finish: Callable[[], object] | None = None,
 ) -> dict[str, Timing]:
-    """Time every contender ``rounds`` times, in turns, after one call to warm up.
+    """Time every contender ``rounds`` times, in turns, after one turn to warm up.
 
-    Where all work is done by one thread, ``time.thread_time`` as clock leaves out what other
-    processes take.
+    Args:
+        contenders: Functions by name.
+        rounds: How many turns each has.
+        clock: What tells the time.
+        calls: How many calls a turn has.
+        finish: Ends a turn, as waiting for a device does.
     """
     samples: dict[str, list[float]] = {name: [] for name in contenders}
-    for function in contenders.values():
-        function()
-    for _ in range(rounds):
+    turns = range(calls)
+    for number in range(rounds + 1):
         for name, function in contenders.items():
             start = clock()
-            function()
-            samples[name].append(clock() - start)
-    return {name: _percentiles(times) for name, times in samples.items()}
+            for _ in turns:
+                function()
+            if finish is not None:
+                finish()
+            if number:
+                samples[name].append((clock() - start) / calls)
+    return {name: Timing(tuple(times)) for name, times in samples.items()}
 
 
-def _percentiles(times: list[float]) -> Timing:
-    cuts = statistics.quantiles(times, n=10, method="inclusive")
-    return Timing(cuts[1], statistics.median(times), cuts[7])
+def ratio(ours: Timing, rival: Timing) -> float:
+    """Return how many times longer one contender takes than another of the same run."""
+    return statistics.median(a / b for a, b in zip(ours.turns, rival.turns, strict=True))
+
+
+def added(ours: Timing, rival: Timing) -> float:
+    """Return how many seconds more one contender takes than another of the same run."""
+    return statistics.median(a - b for a, b in zip(ours.turns, rival.turns, strict=True))
 
 
 def record(benchmark: str, problem: str, timings: Mapping[str, Timing]) -> None:

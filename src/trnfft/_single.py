@@ -39,7 +39,7 @@ _TO_COMPLEX = MappingProxyType({torch.float32: torch.complex64, torch.float64: t
 _LONG = 10_000
 _VERY_LONG = 1 << 17
 _LARGE_ODD_PART = 45
-_LARGE_FACTOR = 128
+_LARGE_FACTOR, _LARGE_REAL_FACTOR = 128, 100
 _PRIMES = range(5_000, 20_000)  # between these MKL is the faster one at primes
 # Lengths of a small odd part for which MKL nevertheless has a quick way.
 _QUICK = frozenset({12_288, 57_344, 114_688, 122_880})
@@ -130,8 +130,10 @@ def scipy_is_faster(name: str, n: int) -> bool:
             return False
         if n >= _LONG:
             return odd < _LARGE_ODD_PART and odd != 5 and n not in _QUICK
-    # Of an even length with a large prime factor MKL transforms the halves, SciPy pads.
-    return n % 2 == 1 or factor <= _LARGE_FACTOR
+    # Of an even length with a large prime factor MKL transforms the halves, SciPy pads; of reals
+    # the halves are half as long once more.
+    real = name not in ("fft", "ifft") and n <= 4 * factor
+    return n % 2 == 1 or factor <= (_LARGE_REAL_FACTOR if real else _LARGE_FACTOR)
 
 
 def _by_torch(name: str, x: Tensor, n: int | None, norm: Norm) -> Tensor | None:

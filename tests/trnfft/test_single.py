@@ -15,7 +15,10 @@ LENGTHS = [
     (191, False, False),  # too short
     (192, True, True),
     (193, True, True),  # a prime
-    (2 * 127, True, True),
+    (4 * 97, True, True),
+    (4 * 101, True, False),  # reals of little more than a prime above 100
+    (8 * 101, True, True),
+    (2 * 127, True, False),
     (2 * 131, False, False),  # even, with a factor above 128
     (3 * 131, True, True),
     (512, True, True),

@@ -111,10 +111,9 @@ class CudaKernel:
                 if self._shared_memory:
                     kernel.set_shared_memory_config(most_shared_bytes(device))
         except Exception as error:
-            reason = str(error).partition("\n")[0] or type(error).__name__
             warnings.warn(
                 f"{self._library}: the CUDA kernel {self._name} for {kind} cannot be compiled on "
-                f"cuda:{device}, so that torch computes instead: {reason}",
+                f"cuda:{device}, so that torch computes instead: {_reason(error)}",
                 RuntimeWarning,
                 stacklevel=callers_level(self._library),
             )
@@ -128,3 +127,10 @@ def wait_for(device: int) -> None:
     if code:
         torch.cuda.current_stream(device).synchronize()  # which has the words
         raise KernelError(f"the CUDA driver reports error {code} for kernels launched before")
+
+
+def _reason(error: Exception) -> str:
+    """Return the line that has the cause: a compiler writes a title and warnings above it."""
+    lines = [line for line in map(str.strip, str(error).splitlines()) if line]
+    causes = [line for line in lines if "error" in line]
+    return (causes or lines or [type(error).__name__])[0]

@@ -115,6 +115,15 @@ def test_what_cannot_be_compiled_is_said_once_for_each_kind_and_device(compiler)
         assert kernel.handle(kind, device) is None  # a second warning would be an error here
 
 
+def test_the_reason_of_a_compiler_is_found_below_its_title_and_warnings(compiler):
+    compiler.error = RuntimeError(
+        "Kernel compilation failed:\nshift.cu(2): warning #177-D: a variable was never used\n\n"
+        'shift.cu(3): error: identifier "y" is undefined\n\n1 error detected in shift.cu.'
+    )
+    with pytest.warns(RuntimeWarning, match=r'instead: shift\.cu\(3\): error: .*"y" is undefined$'):
+        assert kernel_of().handle("a", 0) is None
+
+
 def test_an_error_without_words_is_named(compiler):
     compiler.error = KeyError()
     with pytest.warns(RuntimeWarning, match="instead: KeyError"):
@@ -175,3 +184,26 @@ def test_waiting_is_for_the_current_stream_and_fails_aloud(driver, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: torch.Stream())
     with pytest.raises(KernelError, match="error 700"):
         cuda.wait_for(0)
+
+
+SHIFT = 'extern "C" __global__ void shift(int* x, int by) { x[threadIdx.x] += by; }'
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("shared_memory", [False, True])
+def test_a_device_runs_what_was_compiled(shared_memory):
+    kernel = cuda.CudaKernel("trnlib", "shift", lambda kind: SHIFT, shared_memory)
+    x = torch.arange(32, dtype=torch.int32, device="cuda")
+    asked = cuda.most_shared_bytes(0) if shared_memory else 0
+    assert kernel.launch(x.dtype, (1, 1, 1), (32, 1, 1), (x, 5), 0, asked)
+    cuda.wait_for(0)
+    assert x.tolist() == list(range(5, 37))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_compiler_says_what_it_cannot_read():
+    kernel = cuda.CudaKernel("trnlib", "shift", lambda kind: SHIFT.replace("by;", "what;"))
+    with pytest.warns(RuntimeWarning, match="kernel shift for ints .*instead: .*error: .*what"):
+        assert kernel.handle("ints", 0) is None

@@ -95,3 +95,13 @@ def test_in_a_compiled_graph_nothing_is_said():
     compiled = torch.compile(checked, backend="eager", fullgraph=True)
     assert compiled(torch.full((2, 3), math.nan)).isnan().all()
     torch._dynamo.reset()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("count", [3, 1 << 16, (1 << 16) + 1])  # the last is not carried
+def test_numbers_of_a_device_are_looked_at(count):
+    numbers = torch.full((count,), torch.finfo(torch.float32).max, device="cuda")
+    assert only_finite(numbers)
+    numbers[-1] = math.nan
+    assert not only_finite(numbers)

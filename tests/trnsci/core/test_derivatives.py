@@ -166,8 +166,8 @@ class TestSeveralResults:
         tangents = jvp(lambda x: operation(x)[:2], (X,), (T,))[1]
         assert torch.equal(tangents[0], 2 * T)
         assert torch.equal(tangents[1], 2 * X * T)
-        many = torch.stack([X, X + 1])
-        assert torch.equal(vmap(operation)(many)[2], many.argmax(-1))
+        for many in (torch.stack([X, X + 1]), X[None]):
+            assert torch.equal(vmap(operation)(many)[2], many.argmax(-1))
 
     def test_compiled_and_fake(self, operation, backend):
         torch._dynamo.reset()

@@ -8,6 +8,7 @@ import pytest
 import trnfft
 from oracles.fourier_long import hermitian, transform, worst_error
 from trnfft._kernels.bluestein import bluestein
+from trnfft._kernels.four_step_geometry import Geometry
 from trnfft._planning import bluestein_constants, find_geometry, padded_length
 
 from ...trnblas.kernels.harness_products import Count, run, values
@@ -20,10 +21,10 @@ LENGTHS = [2, 3, 7, 11, 64, 100, 127, 257, 500, 997, 1009, 2 * 1009, 2053]
 LONG = [pytest.param(n, marks=slow) for n in (4099, 8193, 44_101, 131_071)]
 
 
-def spectrum(x, n=None, inverse=False, generation="gen3", kind="full", scale=1.0):
+def spectrum(x, n=None, inverse=False, generation="gen3", kind="full", scale=1.0, geometry=None):
     """The kernel's result for rows of ``x``, as complex128 or, if it is real, as float64."""
     n = x.shape[1] if n is None else n
-    geometry = find_geometry(padded_length(n))
+    geometry = geometry or find_geometry(padded_length(n))
     constants = bluestein_constants(n, geometry, inverse, scale, kind)
     parts = [x.real.copy(), x.imag.copy()] if np.iscomplexobj(x) else [x, None]
     out = run(bluestein, generation, *parts, constants, n, geometry, kind)
@@ -71,6 +72,17 @@ def test_imaginary_parts_of_real_bins_do_not_count(n):
     if n % 2 == 0:
         bins.imag[:, n // 2] = 1e30
     assert np.array_equal(spectrum(bins, n, True, kind="hermitian"), want)
+
+
+@pytest.mark.parametrize("column", [24, 25])
+def test_a_real_bin_beside_the_edge_of_a_load(column):
+    geometry = Geometry(2, 128, 1, 50)  # loaded 25 columns at a time
+    middle = 50 + column
+    bins = signals(2, middle + 1)
+    want = hermitian(bins, 2 * middle)
+    bins.imag[:, middle] = np.nan
+    got = spectrum(bins, 2 * middle, True, kind="hermitian", geometry=geometry)
+    assert worst_error(got, want) <= LIMIT
 
 
 @pytest.mark.parametrize("n", [101, 1009])

@@ -25,6 +25,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from nkisim.compiled import numba_loaded
+from nkisim.compiled.processor import compiles_for
 from nkisim.compiled.tile_layout import SIDE, TILE, packed_shape
 
 __all__ = ["Packed", "available", "multiply", "pack_moving", "pack_stationary"]
@@ -135,13 +136,7 @@ def _works() -> bool:
 
 def _compiled_for() -> bool:
     """Whether numba compiles, and for a processor with all that is used."""
-    from numba.core import config
-    from numba.core.codegen import get_host_cpu_features
-
-    # LLVM ends the process when it is to compile an instruction for a processor without it.
-    if config.DISABLE_JIT or config.CPU_NAME is not None or config.CPU_FEATURES is not None:
-        return False
-    return set(get_host_cpu_features().split(",")) >= _FEATURES
+    return compiles_for(_FEATURES)
 
 
 def _permitted() -> bool:

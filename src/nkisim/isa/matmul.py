@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import matrix_unit
+from nkisim.compiled import matrix_unit, panels, repays
 from nkisim.compiled.matrix_unit import Packed
 from nkisim.diagnostics import flag
 from nkisim.dtypes import DType, bfloat16, decode, encode, float32
@@ -34,6 +34,9 @@ Array = np.ndarray
 
 # Smaller products are done by BLAS before the matrix unit is set up.
 _UNIT_PRODUCTS = 1 << 15
+
+# Smaller products are done by BLAS before operands are packed for a compiled loop.
+_PANEL_PRODUCTS = 1 << 17
 
 _REMOVED = {
     keyword: (rules.RENAMED_MATMUL_KEYWORD, f"write {new}")
@@ -87,12 +90,12 @@ def nc_matmul(
     left, right = stationary.stored.reshape(rows, -1), moving.stored.reshape(rows, -1)
     if is_transpose and _passes(core, dst, stationary.view, moving.view, left, right, accumulate):
         return
-    watched = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
-    plain = dst.dtype is float32 and dst.ndim == 2
-    on_unit = core.fast and plain and (accumulate is True or accumulate is False)
-    if not on_unit or not _multiply_on_unit(
-        stationary.view, moving.view, left, right, dst.array, add=accumulate
-    ):
+    watched = core.recorder.watches_values
+    finite = watched and np.isfinite(dst.array[accumulate]).all()
+    plain = dst.dtype is float32 and dst.ndim == 2 and (accumulate is True or accumulate is False)
+    operands = (stationary.view, moving.view, left, right, dst.array)
+    on_unit = plain and core.fast and _multiply_on_unit(*operands, add=accumulate)
+    if not on_unit and not (plain and not watched and _multiply_panels(*operands, add=accumulate)):
         left = _widened(stationary.view, left, "stationary", is_stationary_onezero)
         right = _widened(moving.view, right, "moving", is_moving_onezero)
         if plain and accumulate is False:
@@ -100,7 +103,7 @@ def nc_matmul(
         else:
             product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
             store_sum(dst, product, accumulate)
-    if watched:
+    if finite:
         check_finite("nc_matmul", (left, right), dst.array)
 
 
@@ -134,6 +137,44 @@ def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Packed | None]
         if kept is not None:
             tensor.storage.keep_decoded(key, kept)
     return kept
+
+
+def _multiply_panels(
+    stationary: NkiTensor, moving: NkiTensor, left: Array, right: Array, out: Array, *, add: bool
+) -> bool:
+    """Write or add a product to ``out`` by a compiled loop, if that has the bits of BLAS."""
+    depth, (rows, columns) = len(left), out.shape
+    if out.size * depth < _PANEL_PRODUCTS or out.strides[1] != out.itemsize:
+        return False
+    if not repays(out.size // 4) or not panels.agrees(depth, rows, columns):
+        return False
+    if stationary.storage is moving.storage and stationary.start == moving.start:
+        return False  # BLAS has another routine for a matrix and itself
+    first = _panels(stationary, left, panels.HEIGHT)
+    second = None if first is None else _panels(moving, right, panels.WIDTH)
+    if first is None or second is None:
+        return False
+    panels.multiply(first, second, depth, out, add=add)
+    return True
+
+
+def _panels(tensor: NkiTensor, stored: Array, width: int) -> Array | None:
+    """Return an operand in panels, kept like decoded ones; None if BLAS is to have it."""
+    key = (tensor.start, tensor.layout, len(stored), width)
+    kept: Array | None = tensor.storage.decoded(key)
+    if kept is None:
+        if stored.dtype == np.float32:
+            return None  # which BLAS takes as it is
+        if tensor.dtype is not bfloat16:
+            stored = decode(stored, tensor.dtype)
+        elif stored.strides[1] != stored.itemsize:
+            stored = stored.copy()
+        kept = tensor.storage.new_decoded(key, (panels.packed_elements(*stored.shape),))
+        bits = stored.view(np.uint16) if stored.itemsize == 2 else stored
+        if not panels.pack(bits, kept, width):  # which NaN a sum becomes is BLAS's to say
+            kept = kept[:0]
+            tensor.storage.keep_decoded(key, kept)
+    return kept if kept.size else None
 
 
 @cache

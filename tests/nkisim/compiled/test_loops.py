@@ -11,7 +11,7 @@ from nkisim.compiled.loops import compiled_loop, compiled_ufunc
 EVERY_LOOP = """
 import numba
 import numpy as np
-from nkisim.compiled import casts, matrix_unit, rows, statistics, transposition
+from nkisim.compiled import casts, matrix_unit, panels, rows, statistics, transposition
 from nkisim.dtypes import bfloat16, decode, encode, float8_e4m3
 from nkisim.dtypes import rows as passes
 
@@ -50,6 +50,18 @@ if matrix_unit.available():
         right.append(np.array_equal(total, exact.T @ exact))
     loops += [matrix_unit._product()]
     loops += [matrix_unit._packing(size, turn) for size in (1, 2) for turn in (True, False)]
+if panels._possible():
+    exact = np.round(wide[:, :128]).astype(np.float64)
+    for operand in (exact.astype(np.float32), exact.astype(bfloat16.numpy).view(np.uint16)):
+        operands = []
+        for width in (panels.HEIGHT, panels.WIDTH):
+            operands.append(np.empty(128 * 128, np.float32))
+            right.append(panels.pack(operand, operands[-1], width))
+            loops.append(panels._packing(width, 8 * operand.itemsize))
+        total = np.empty((128, 128), np.float32)
+        panels.multiply(*operands, 128, total, add=False)
+        right.append(np.array_equal(total, exact.T @ exact))
+    loops.append(panels._product())
 kept = sum(sum(loop.stats.cache_hits.values()) for loop in loops)
 print(json.dumps([right, kept, len(loops)]))
 """

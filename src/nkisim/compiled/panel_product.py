@@ -1,0 +1,189 @@
+"""Matrices in panels, and their product: every sum in the order of the rows that it goes over.
+
+Importing this module imports numba. A function is compiled when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from nkisim.compiled.addresses import pointer_to
+from nkisim.compiled.bfloat16 import FLOAT, constant, widen
+from nkisim.compiled.loops import compiled_loop
+from nkisim.compiled.panel_layout import HEIGHT, WIDTH
+from nkisim.compiled.tile_product import call, copy_block, room
+
+__all__ = ["packing", "product"]
+
+_LANES = 16  # float32 in a register
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_VECTOR = ir.VectorType(FLOAT, _LANES)
+
+
+def _place(builder: Any, address: Any, kind: Any, index: int = 0) -> Any:
+    """Return the pointer to one of the elements of a kind that follow each other."""
+    first = builder.inttoptr(address, kind.as_pointer())
+    return builder.gep(first, [ir.Constant(_I64, index)])
+
+
+def _spread(builder: Any, value: Any) -> Any:
+    """Return a number in every lane."""
+    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, nothing, constant(_I32, _LANES, 0))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _sum_block(
+    context: Any, stationary: Any, moving: Any, depth: Any, out: Any, step: Any, add: Any
+) -> Any:
+    """Write or add the product of two panels to a block whose rows are ``step`` bytes apart."""
+    vectors = range(WIDTH // _LANES)
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        stationary, moving, depth, out, step, add = arguments
+        zeros = ir.Constant(_VECTOR, [0.0] * _LANES)
+        # LLVM keeps them in registers.
+        sums = [[cgutils.alloca_once_value(builder, zeros) for _ in vectors] for _ in range(HEIGHT)]
+        with cgutils.for_range(builder, depth) as loop:
+            row = builder.add(moving, builder.mul(loop.index, ir.Constant(_I64, 4 * WIDTH)))
+            factors = [builder.load(_place(builder, row, _VECTOR, j), align=4) for j in vectors]
+            row = builder.add(stationary, builder.mul(loop.index, ir.Constant(_I64, 4 * HEIGHT)))
+            for i, line in enumerate(sums):
+                number = _spread(builder, builder.load(_place(builder, row, FLOAT, i), align=4))
+                for factor, total in zip(factors, line, strict=True):
+                    old = builder.load(total)
+                    new = call(builder, "llvm.fma.v16f32", _VECTOR, number, factor, old)
+                    builder.store(new, total)
+        for i, line in enumerate(sums):
+            row = builder.add(out, builder.mul(step, ir.Constant(_I64, i)))
+            for j, total in enumerate(line):
+                place, value = _place(builder, row, _VECTOR, j), builder.load(total)
+                with builder.if_else(add) as (then, otherwise):
+                    with then:
+                        value_there = builder.load(place, align=4)
+                        builder.store(builder.fadd(value_there, value), place, align=4)
+                    with otherwise:
+                        builder.store(value, place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(*5 * [types.int64], types.boolean), build
+
+
+def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> None:
+    rows, columns = out.shape
+    step = out.strides[0]
+    begin = types.int64(out.ctypes.data)
+    left, right = types.int64(stationary.ctypes.data), types.int64(moving.ctypes.data)
+    edge = room()
+    # A panel of the moving operand stays in the nearest cache while all stationary ones pass.
+    for n in range(0, columns, WIDTH):
+        for m in range(0, rows, HEIGHT):
+            corner = begin + m * step + 4 * n
+            height, width = min(HEIGHT, rows - m), min(WIDTH, columns - n)
+            a, b = left + 4 * m * depth, right + 4 * n * depth
+            if height == HEIGHT and width == WIDTH:
+                _sum_block(a, b, depth, corner, step, add)
+                continue
+            if add:
+                copy_block(out, corner, step, edge, 4 * WIDTH, height, width)
+            _sum_block(a, b, depth, edge, 4 * WIDTH, add)
+            copy_block(out, edge, 4 * WIDTH, corner, step, height, width)
+
+
+@cache
+def product() -> Any:
+    """Return what multiplies: ``(stationary, moving, depth, out, add)``.
+
+    It takes the memory of two packed operands, how many rows these have, and the matrix that the
+    product is written or added to, whose columns are dense.
+    """
+    memory = types.Array(types.float32, 1, "C", readonly=True)
+    out = types.Array(types.float32, 2, "A", aligned=False)
+    signature = types.void(memory, memory, types.int64, out, types.boolean)
+    return compiled_loop(_multiply, signature)
+
+
+def _line_packing(width: int) -> Any:
+    """Return the intrinsic that copies a line of elements, as float32, to panels of a width.
+
+    The panels are ``apart`` bytes from each other. It returns 0 if all elements are finite.
+    """
+    pieces = range(0, WIDTH, width)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def pack_line(context: Any, like: Any, source: Any, target: Any, apart: Any) -> Any:
+        half = like.dtype.bitwidth == 16
+        stored = ir.VectorType(ir.IntType(16) if half else FLOAT, WIDTH)
+
+        def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            _, source, target, apart = arguments
+            line = builder.load(_place(builder, source, stored), align=2 if half else 4)
+            values = widen(builder, line, WIDTH) if half else line
+            for first in pieces:
+                order = ir.Constant(ir.VectorType(_I32, width), list(range(first, first + width)))
+                piece = builder.shuffle_vector(values, values, order)
+                builder.store(piece, _place(builder, target, piece.type), align=4)
+                target = builder.add(target, apart)
+            exponent = constant(_I32, WIDTH, 0x7F80_0000)
+            bits = builder.and_(builder.bitcast(values, exponent.type), exponent)
+            flags = builder.icmp_signed("==", bits, exponent)
+            return builder.zext(builder.bitcast(flags, ir.IntType(WIDTH)), _I64)
+
+        return types.int64(like, *3 * [types.int64]), build
+
+    return pack_line
+
+
+_low_line, _wide_line = _line_packing(HEIGHT), _line_packing(WIDTH)
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _pack(pack_line: Any, width: int, x: Any, packed: Any) -> bool:
+    depth, columns = x.shape
+    size, step = x.itemsize, x.strides[0]
+    source, target = types.int64(x.ctypes.data), types.int64(packed.ctypes.data)
+    edge = room()
+    to = pointer_to(x, edge)
+    for i in range(WIDTH):
+        to[i] = 0
+    special = 0
+    for n in range(0, columns, WIDTH):
+        some = columns - n
+        for k in range(depth):
+            here = source + k * step + n * size
+            if some < WIDTH:
+                copy_block(x, here, step, edge, size, 1, some)
+                here = edge
+            place = target + 4 * (n * depth + k * width)
+            special |= pack_line(x, here, place, 4 * width * depth)
+    return special == 0
+
+
+def _pack_stationary(x: Any, packed: Any) -> bool:
+    return _pack(_low_line, HEIGHT, x, packed)
+
+
+def _pack_moving(x: Any, packed: Any) -> bool:
+    return _pack(_wide_line, WIDTH, x, packed)
+
+
+@cache
+def packing(width: int, bits: int) -> Any:
+    """Return what packs: ``(x, packed)``.
+
+    It takes a matrix of float32, or of bfloat16 as uint16, with dense columns, and memory for its
+    panels. It returns whether all elements are finite.
+    """
+    element = types.uint16 if bits == 16 else types.float32
+    matrix = types.Array(element, 2, "A", readonly=True, aligned=False)
+    memory = types.Array(types.float32, 1, "C")
+    function = _pack_stationary if width == HEIGHT else _pack_moving
+    return compiled_loop(function, types.boolean(matrix, memory))

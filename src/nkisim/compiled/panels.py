@@ -1,0 +1,98 @@
+"""Products in float32 that sum row by row, as BLAS libraries do: the same bits in less time.
+
+``stationary.T @ moving`` of matrices of at most a few hundred rows. BLAS libraries keep a block of
+sums in registers and go through the rows of both operands once, so a sum begins with the first row
+and ends with the last, fused with the products where the processor can. What they spend beside that
+on each call, packing both operands and choosing how to go about it, is saved here: operands are
+packed once, from the type they are stored in, and kept for as long as they are used.
+
+That BLAS does it that way for operands of a size is not taken for granted. Before the first product
+of a size both are asked for one; where they do not agree to the bit, BLAS remains.
+
+Importing this module imports no numba. Ask ``agrees`` before calling anything else.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from nkisim.compiled import numba_loaded
+from nkisim.compiled.panel_layout import HEIGHT, WIDTH, packed_elements
+from nkisim.compiled.processor import compiles_for
+
+__all__ = ["HEIGHT", "WIDTH", "agrees", "multiply", "pack", "packed_elements"]
+
+Array = np.ndarray
+
+# Registers of fewer or smaller vectors hold no such block.
+_FEATURES = {"+avx512f", "+avx512bw"}
+
+
+def agrees(depth: int, rows: int, columns: int) -> bool:
+    """Whether numba is loaded, and products of this size have the bits that BLAS gives them."""
+    return numba_loaded() and _possible() and _agrees(depth, rows, columns)
+
+
+def pack(x: Array, packed: Array, width: int) -> bool:
+    """Fill ``packed`` with the panels of an operand; False if it holds infinity or NaN.
+
+    Args:
+        x: Matrix of float32, or of bfloat16 as uint16, with dense columns.
+        packed: As many float32 as ``packed_elements`` says, flat.
+        width: HEIGHT for a stationary, WIDTH for a moving operand.
+    """
+    return bool(_packing(width, 8 * x.itemsize)(x, packed))
+
+
+def multiply(stationary: Array, moving: Array, depth: int, out: Array, *, add: bool) -> None:
+    """Write the product of two packed operands of ``depth`` rows to ``out``, or add it.
+
+    ``out`` has dense columns; its rows may be apart.
+    """
+    _product()(stationary, moving, depth, out, add)
+
+
+@cache
+def _packing(width: int, bits: int) -> Any:
+    from nkisim.compiled.panel_product import packing
+
+    return packing(width, bits)
+
+
+@cache
+def _product() -> Any:
+    from nkisim.compiled.panel_product import product
+
+    return product()
+
+
+@cache
+def _possible() -> bool:
+    return compiles_for(_FEATURES)
+
+
+@lru_cache(maxsize=4096)
+def _agrees(depth: int, rows: int, columns: int) -> bool:
+    """Whether trial operands of a size give the same bits both ways."""
+    if min(rows, columns) < 2:
+        return False  # BLAS has other routines for vectors
+    rng = np.random.default_rng(0)
+    operands = []
+    for width in (rows, columns):
+        x = rng.standard_normal((depth, width), np.float32)
+        # Zeros of either sign, products and sums that are subnormal, and such that overflow.
+        x *= rng.choice(np.array([1, 1, 1, 0, -0.0, 2**-64, 2**64], np.float32), (1, width))
+        operands.append(x)
+    left, right = operands
+    stationary = np.empty(packed_elements(depth, rows), np.float32)
+    moving = np.empty(packed_elements(depth, columns), np.float32)
+    pack(left, stationary, HEIGHT)
+    pack(right, moving, WIDTH)
+    out = np.empty((rows, columns), np.float32)
+    multiply(stationary, moving, depth, out, add=False)
+    with np.errstate(all="ignore"):
+        wanted = np.matmul(left.T, right)
+    return out.tobytes() == wanted.tobytes()

@@ -1,0 +1,158 @@
+"""Products in panels: every sum in the order of its rows, and the bits of BLAS or none at all."""
+
+import itertools
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from comparing import assert_same_bits
+from fresh_process import printed_by
+from nkisim.compiled import panels
+from nkisim.compiled.panels import HEIGHT, WIDTH, agrees, multiply, pack, packed_elements
+
+BFLOAT16 = ml_dtypes.bfloat16
+SIZES = [(1, 2, 3), (5, 8, 32), (128, 128, 512), (33, 17, 47), (127, 9, 65), (64, 7, 31)]
+GUARD = np.float32(-7.25)
+
+needs_registers = pytest.mark.usefixtures("registers")
+
+
+@pytest.fixture(scope="module")
+def registers():
+    """Asked for when a test runs, not at its import: the answer takes seconds to compile."""
+    import numba  # noqa: F401, which the loops need
+
+    if not panels._possible():
+        pytest.skip("this processor has not the registers for a block of sums")
+
+
+def drawn(seed, *shape):
+    """Numbers of widely different sizes, so that another order of sums shows."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape) * np.exp2(rng.integers(-6, 6, shape))
+    return values.astype(BFLOAT16)
+
+
+def in_order(left, right, start=0):
+    """The definition: one row after the other; products of bfloat16 are exact in float32."""
+    total = np.zeros((left.shape[1], right.shape[1]), np.float32)
+    for a, b in zip(left.astype(np.float32), right.astype(np.float32), strict=True):
+        total += a[:, None] * b
+    return start + total
+
+
+def in_the_middle(values):
+    """Values as part of a larger array, so that rows are apart; and that array."""
+    height, width = values.shape
+    whole = np.full((height + 2, width + 5), GUARD, values.dtype)
+    part = whole[1:-1, 3:-2]
+    part[...] = values
+    return part, whole
+
+
+def packed(x, width):
+    memory = np.empty(packed_elements(*x.shape), np.float32)
+    bits = x.view(np.uint16) if x.dtype == BFLOAT16 else x
+    assert pack(bits, memory, width)
+    return memory
+
+
+def product(left, right, old=None):
+    """``left.T @ right``; nothing outside the result may be written."""
+    shape = left.shape[1], right.shape[1]
+    out, whole = in_the_middle(np.full(shape, np.nan, np.float32) if old is None else old)
+    operands = packed(left, HEIGHT), packed(right, WIDTH)
+    multiply(*operands, len(left), out, add=old is not None)
+    found = out.copy()
+    out[...] = GUARD
+    assert (whole == GUARD).all()
+    return found
+
+
+@needs_registers
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [BFLOAT16, np.float32])
+def test_sums_go_row_by_row(size, dtype):
+    depth, rows, columns = size
+    left, right = drawn(1, depth, rows), drawn(2, depth, columns)
+    parts = [in_the_middle(x.astype(dtype))[0] for x in (left, right)]
+    assert_same_bits(product(*parts), in_order(left, right))
+    old = np.random.default_rng(3).standard_normal((rows, columns), np.float32)
+    assert_same_bits(product(*parts, old), in_order(left, right, old))
+
+
+@needs_registers
+def test_where_it_agrees_the_bits_are_those_of_blas():
+    agreed = 0
+    for depth, rows, columns in SIZES:
+        if agrees(depth, rows, columns):
+            left, right = drawn(4, depth, rows), drawn(5, depth, columns)
+            wanted = np.matmul(left.astype(np.float32).T, right.astype(np.float32))
+            assert_same_bits(product(left, right), wanted)
+            agreed += 1
+    if not agreed:
+        pytest.skip("the BLAS library of this NumPy sums in another order")
+
+
+@needs_registers
+def test_zeros_keep_the_sign_that_a_sum_gives_them():
+    left, right = (np.array([[0.0, -0.0] * 8] * 2, BFLOAT16) for _ in range(2))
+    assert_same_bits(product(left, right), in_order(left, right))
+
+
+@needs_registers
+@pytest.mark.parametrize("width", [HEIGHT, WIDTH])
+@pytest.mark.parametrize("dtype", [BFLOAT16, np.float32])
+def test_infinity_and_nan_are_found_in_every_place_and_not_beyond_it(width, dtype):
+    stored, whole = in_the_middle(np.ones((9, 37), dtype))
+    whole[whole == GUARD] = np.nan
+    bits = stored.view(np.uint16) if dtype is BFLOAT16 else stored
+    memory = np.empty(packed_elements(*stored.shape), np.float32)
+    assert pack(bits, memory, width)
+    for place, special in zip(
+        np.ndindex(stored.shape), itertools.cycle([np.inf, -np.inf, np.nan]), strict=False
+    ):
+        stored[place] = special
+        assert not pack(bits, memory, width), place
+        stored[place] = 1
+
+
+@needs_registers
+def test_a_library_that_sums_in_another_order_is_left_alone(monkeypatch):
+    def backwards(left, right):
+        return in_order(left.T[::-1], right[::-1])
+
+    assert panels._agrees.__wrapped__(16, 16, 16) == agrees(16, 16, 16)
+    monkeypatch.setattr(panels.np, "matmul", backwards)
+    assert not panels._agrees.__wrapped__(16, 16, 16)
+
+
+def test_a_vector_is_not_for_panels():
+    import numba  # noqa: F401, without which nothing agrees
+
+    assert not agrees(128, 1, 512)
+    assert not agrees(128, 128, 1)
+
+
+def test_without_numba_nothing_agrees(monkeypatch):
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert not agrees(128, 128, 512)
+
+
+@pytest.mark.parametrize(
+    ("setup", "variables"),
+    [
+        ("", {}),
+        ("import numba", {"NUMBA_DISABLE_JIT": "1"}),
+        ("import numba", {"NUMBA_CPU_NAME": "generic"}),
+    ],
+)
+def test_a_process_that_cannot_compile_for_this_processor_leaves_it_to_blas(setup, variables):
+    code = f"""
+{setup}
+from nkisim.compiled import panels
+print(json.dumps(panels.agrees(128, 128, 512)))
+"""
+    assert printed_by(code, **variables) is False

@@ -1,0 +1,151 @@
+"""nc_matmul by compiled loops gives the bits of BLAS, and leaves to BLAS what it cannot."""
+
+import sys
+from importlib import import_module
+
+import ml_dtypes
+import numba
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from comparing import assert_same_bits
+from nkisim.compiled import panels
+
+BF16 = ml_dtypes.bfloat16
+NARROW = {
+    "bfloat16": BF16,
+    "float8_e4m3": ml_dtypes.float8_e4m3,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float16": np.float16,
+}
+
+
+@pytest.fixture(autouse=True)
+def possible():
+    if not panels.agrees(64, 32, 48):
+        pytest.skip("this processor has not the registers, or its BLAS another order")
+
+
+def both_ways(monkeypatch, kernel, *arguments):
+    """Results by BLAS, results with panels, and how many products the panels have computed."""
+    matmul = import_module("nkisim.isa.matmul")
+    multiply, tried, results = matmul._multiply_panels, [], []
+
+    def counted(*operands, **options):
+        tried.append(multiply(*operands, **options))
+        return tried[-1]
+
+    for way in (None, numba):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "numba", way)
+            patch.setitem(sys.modules, "torch", None)
+            patch.setattr(matmul, "_PANEL_PRODUCTS", 1)
+            patch.setattr(matmul, "_multiply_panels", counted)
+            results.append(nkisim.simulate(kernel)(*arguments))
+    return *results, sum(tried)
+
+
+def draw(seed, shape, dtype=BF16):
+    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
+
+
+def load(source):
+    tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source)
+    return tile
+
+
+def store(tile):
+    copied = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=copied, src=tile)
+    out = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=copied)
+    return out
+
+
+@nkisim.jit
+def summed(a, b, accumulate):
+    left, right = load(a), load(b)
+    total = nl.ndarray((left.shape[1], right.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    for flag in accumulate:
+        nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=flag)
+    return store(total)
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_types_of_fewer_bits_than_float32_give_the_same_bits(monkeypatch, name):
+    a, b = draw(1, (64, 33), NARROW[name]), draw(2, (64, 47), NARROW[name])
+    want, got, products = both_ways(monkeypatch, summed, a, b, (False, True))
+    assert_same_bits(got, want)
+    assert products == 2
+
+
+@pytest.mark.parametrize("accumulate", [(False,), (None,), (None, None), (False, True, None)])
+def test_every_way_to_accumulate_gives_the_same_bits(monkeypatch, accumulate):
+    a, b = draw(3, (128, 128)), draw(4, (128, 64))
+    want, got, products = both_ways(monkeypatch, summed, a, b, accumulate)
+    assert_same_bits(got, want)
+    assert products == len(accumulate)
+
+
+def test_float32_is_for_blas(monkeypatch):
+    a, b = draw(5, (64, 32), np.float32), draw(6, (64, 48), np.float32)
+    want, got, products = both_ways(monkeypatch, summed, a, b, (False,))
+    assert_same_bits(got, want)
+    assert products == 0
+
+
+@pytest.mark.parametrize("special", [np.nan, -np.nan, np.inf, -np.inf])
+def test_special_values_are_for_blas(monkeypatch, special):
+    a, b = draw(7, (64, 32)), draw(8, (64, 48))
+    a[3, 5], b[9, 40] = special, np.nan
+    want, got, products = both_ways(monkeypatch, summed, a, b, (False, True))
+    assert_same_bits(got, want)
+    assert products == 0
+
+
+def test_overflow_and_subnormal_sums_give_the_same_bits(monkeypatch):
+    a, b = (draw(seed, (64, 32)).astype(np.float32) for seed in (9, 10))
+    for x in (a, b):
+        x[:, ::3] *= 2.0**100
+        x[:, 1::3] *= 2.0**-70
+        x[::5] *= 0
+    want, got, products = both_ways(monkeypatch, summed, a.astype(BF16), b.astype(BF16), (False,))
+    assert np.isinf(want).any()
+    assert ((want != 0) & (np.abs(want) < 2.0**-126)).any()
+    assert_same_bits(got, want)
+    assert products == 1
+
+
+def test_slices_strides_and_tiles_that_change_give_the_same_bits(monkeypatch):
+    @nkisim.jit
+    def kernel(a, b):
+        left, right = load(a), load(b)
+        total = nl.ndarray((32, 40), dtype=nl.float32, buffer=nl.psum)
+        part = left[0:64, 8:40]
+        nisa.nc_matmul(dst=total, stationary=part, moving=right[0:64, 0:40], accumulate=False)
+        every_other = right.ap(pattern=[[96, 64], [2, 40]], offset=3)
+        nisa.nc_matmul(dst=total, stationary=part, moving=every_other, accumulate=True)
+        nisa.dma_copy(dst=left, src=b[0:64, 0:64])
+        nisa.nc_matmul(dst=total, stationary=part, moving=every_other, accumulate=True)
+        return store(total)
+
+    want, got, products = both_ways(monkeypatch, kernel, draw(11, (64, 64)), draw(12, (64, 96)))
+    assert_same_bits(got, want)
+    assert products == 3
+
+
+def test_a_tile_times_itself_is_for_blas(monkeypatch):
+    @nkisim.jit
+    def kernel(a):
+        tile = load(a)
+        total = nl.ndarray((40, 40), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=total, stationary=tile, moving=tile)
+        return store(total)
+
+    want, got, products = both_ways(monkeypatch, kernel, draw(13, (64, 40)))
+    assert_same_bits(got, want)
+    assert products == 0

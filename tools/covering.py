@@ -32,6 +32,15 @@ COMPILED = re.compile(r"compiled|trnrand/engines\.py$")
 called: set[str] = set()
 
 
+def note(function: str) -> None:
+    """Note a call."""
+    called.add(function)
+
+
+# torch notes when it traces a function, and neither guards the notes nor repeats them.
+note._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def noting(tree: ast.Module, module: str) -> ast.Module:
     """The tree of a module whose functions note that they are called."""
 
@@ -80,7 +89,7 @@ SourceFileLoader.source_to_code = _noting  # type: ignore[assignment]
 # Packages with a plugin are compiled by pytest itself.
 _rewrite_asserts = rewrite.rewrite_asserts
 rewrite.rewrite_asserts = _noting_asserts  # type: ignore[assignment]
-builtins.__called__ = called.add  # type: ignore[attr-defined]
+builtins.__called__ = note  # type: ignore[attr-defined]
 # What was compiled without the notes is not to be used.
 sys.pycache_prefix, sys.dont_write_bytecode = "/nonexistent", True
 
@@ -91,10 +100,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Covering(Path(config.getoption("--covering"))))
-    # torch.export warns of the notes, where it traces a function.
-    config.addinivalue_line(
-        "filterwarnings", "ignore:While compiling, we found certain side effects"
-    )
 
 
 class Covering:

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 import torch
-from runner import Timing, added, measure, ratio, record, show
+from runner import Timing, added, clock_for, measure, ratio, record, show
 from torch import Tensor
 
 import trnsolver
@@ -243,13 +243,15 @@ def batches(device: str) -> list[Problem]:
     return found
 
 
-def timed(problem: Problem, device: str) -> dict[str, Timing]:
+def timed(problem: Problem, device: str, keep: bool) -> dict[str, Timing]:
     """Return the times of both contenders, one call each."""
+    clock = clock_for(device, torch.get_num_threads(), keep)
     finish = torch.cuda.synchronize if device == "cuda" else None
     once = measure({"": problem.rival}, rounds=3, finish=finish)[""].p50
     return measure(
         {"trnsolver": problem.ours, "rival": problem.rival},
-        rounds=5 if once > 0.2 else 31,
+        rounds=9 if once > 0.2 else 31,
+        clock=clock,
         calls=max(1, round(TURN_S / max(once, 1e-7))),
         finish=finish,
     )
@@ -259,7 +261,7 @@ def rows_of(problems: list[Problem], device: str, keep: bool) -> list[Row]:
     """Return a row of the table for each problem."""
     rows = []
     for problem in problems:
-        times = timed(problem, device)
+        times = timed(problem, device, keep)
         ours, rival = times["trnsolver"], times["rival"]
         found, more = ratio(ours, rival), added(ours, rival) * 1e6
         goal = f"{problem.goal:.2f} x" if problem.goal < float("inf") else "none"

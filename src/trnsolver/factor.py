@@ -177,15 +177,13 @@ def cholqr2(A: Tensor) -> QRFactors:
         found = small_qr(work) if work.is_cpu else positive_qr(work)
         if found is not None:
             return QRFactors(*(found if work is A else _restored(found, A)))
-    try:
-        once, first = _cholqr(work)
-        q, second = _cholqr(once)
-    except TorchLinAlgError as error:
-        raise not_positive_definite("cholqr2", "the Gram matrix of A", error) from None
-    if second.numel() and not unchecked(second):
-        # Columns were nearly orthonormal before the second time, or the first one made them up.
+    once, first, failed = _cholqr(work)
+    q, second, again = _cholqr(once)
+    if failed is not None and again is not None and second.numel():
+        # Columns were nearly orthonormal before the second time, or the first one made them up. One
+        # look for all: on a device each costs a wait.
         off = (second.detach().diagonal(dim1=-2, dim2=-1).real - 1).abs().max()
-        if not float(off) <= _NEARLY:
+        if not float(off + (failed + again).max()) <= _NEARLY:
             reason = "columns are dependent, to rounding"
             raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
     return QRFactors(restored(q, A.dtype), restored(second @ first, A.dtype))
@@ -274,9 +272,14 @@ def _restored(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:
     return parts if parts[0].dtype is A.dtype else tuple(restored(part, A.dtype) for part in parts)
 
 
-def _cholqr(a: Tensor) -> tuple[Tensor, Tensor]:
-    upper = torch.linalg.cholesky(a.mH @ a).mH
-    return torch.linalg.solve_triangular(upper, a, upper=True, left=False), upper
+def _cholqr(a: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return Q, R, and where a factorization failed if that can be looked at."""
+    gram, failed = a.mH @ a, None
+    if unchecked(a):
+        lower = torch.linalg.cholesky(gram)  # which looks when there are values
+    else:
+        lower, failed = torch.linalg.cholesky_ex(gram)
+    return torch.linalg.solve_triangular(lower.mH, a, upper=True, left=False), lower.mH, failed
 
 
 def _cholesky_error(function: str, error: Exception) -> Exception:

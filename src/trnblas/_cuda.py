@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import CudaKernel, current_stream, driver
+from trnsci.core.cuda import CudaKernel, PreparedLaunch, current_stream
 from trnsci.core.eager import untracked
 
 __all__ = ["mirror_in_place", "norm"]
@@ -127,22 +127,16 @@ def mirror_in_place(matrices: Tensor) -> bool:
     return _MIRROR_KERNEL.launch(word, grid, block, (matrices, order), matrices.get_device())
 
 
-class _NormLauncher:
-    """Launches of one thread on one stream, with arguments that are set anew for each.
-
-    Making arguments for C takes as long as the launch. A launch copies them before it returns.
-    """
+class _NormLauncher(PreparedLaunch):
+    """Norms of one thread on one stream."""
 
     def __init__(self, kernel: Any, device: int, stream: int) -> None:
         # Partial sums and, before them, a counter that every launch leaves at zero.
         self._room = torch.zeros(_MOST_BLOCKS + 1, dtype=torch.float64, device=f"cuda:{device}")
         room = self._room.data_ptr()
         self._x, self._count, self._out = ctypes.c_void_p(), ctypes.c_longlong(), ctypes.c_void_p()
-        self._fixed = ctypes.c_void_p(room + 8), ctypes.c_void_p(room)
-        arguments = (self._x, self._count, *self._fixed, self._out)
-        self._pointers = (ctypes.c_void_p * 5)(*map(ctypes.addressof, arguments))
-        self._kernel, self._stream = kernel, ctypes.c_void_p(stream)
-        self._launch = driver().cuLaunchKernel
+        fixed = ctypes.c_void_p(room + 8), ctypes.c_void_p(room)
+        super().__init__(kernel, stream, (self._x, self._count, *fixed, self._out))
 
     def __call__(self, x: Tensor) -> Tensor | None:
         count = x.numel()
@@ -151,10 +145,7 @@ class _NormLauncher:
         out = x.new_empty(())
         self._x.value, self._count.value, self._out.value = x.data_ptr(), count, out.data_ptr()
         blocks = min(_MOST_BLOCKS, -(-count // (_THREADS * _PER_THREAD)))
-        code = self._launch(
-            self._kernel, blocks, 1, 1, _THREADS, 1, 1, 0, self._stream, self._pointers, None
-        )
-        return None if code else out
+        return out if self.launched(blocks, _THREADS) else None
 
 
 class _OfThread(threading.local):

@@ -44,8 +44,8 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch):
     made, zeros = Driver(), torch.zeros
+    monkeypatch.setattr(cuda, "driver", lambda: made)
     for module in (_cuda, cuda):
-        monkeypatch.setattr(module, "driver", lambda: made)
         monkeypatch.setattr(module, "current_stream", lambda device: STREAM)
     for kernel, name in ((_cuda._NORM_KERNEL, "norm"), (_cuda._MIRROR_KERNEL, "mirror")):
         monkeypatch.setattr(kernel, "handle", lambda kind, _, name=name: f"{name} of {kind}")

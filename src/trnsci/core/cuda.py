@@ -19,7 +19,15 @@ from torch import Tensor
 from trnsci.core.errors import KernelError
 from trnsci.core.fallback import callers_level
 
-__all__ = ["CudaKernel", "Extent", "current_stream", "driver", "most_shared_bytes", "wait_for"]
+__all__ = [
+    "CudaKernel",
+    "Extent",
+    "PreparedLaunch",
+    "current_stream",
+    "driver",
+    "most_shared_bytes",
+    "wait_for",
+]
 
 Extent = tuple[int, int, int]
 
@@ -119,6 +127,33 @@ class CudaKernel:
             )
             return None
         return kernel.func
+
+
+class PreparedLaunch:
+    """Launches of one thread on one stream, with arguments that are set anew for each.
+
+    Making arguments for C takes as long as the launch. A launch copies them before it returns.
+    """
+
+    def __init__(self, handle: Any, stream: int, arguments: Sequence[Any]) -> None:
+        """Prepare a launch.
+
+        Args:
+            handle: The kernel, as the driver knows it.
+            stream: The number of the stream.
+            arguments: Values of C, which are set by their ``value``.
+        """
+        self._arguments = arguments
+        self._pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        self._handle, self._stream = handle, ctypes.c_void_p(stream)
+        self._launch = driver().cuLaunchKernel
+
+    def launched(self, blocks: int, threads: int) -> bool:
+        """Launch so many blocks of so many threads; return whether that went well."""
+        code: int = self._launch(
+            self._handle, blocks, 1, 1, threads, 1, 1, 0, self._stream, self._pointers, None
+        )
+        return code == 0
 
 
 def wait_for(device: int) -> None:

@@ -103,9 +103,9 @@ def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
 
 def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
     """Return square matrices of floating-point or complex numbers, likewise."""
-    if type(value) is Tensor and value.dtype in _FULL and value.ndim == 2:
-        rows, columns = value.shape
-        if rows == columns:
+    if type(value) is Tensor and value.dtype in _FULL and value.ndim >= 2:
+        shape = value.shape
+        if shape[-1] == shape[-2]:
             return value
     tensor(function, name, value)
     floating(function, name, value)

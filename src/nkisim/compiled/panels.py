@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import numba_loaded
 from nkisim.compiled.panel_layout import HEIGHT, WIDTH, packed_elements
 from nkisim.compiled.processor import compiles_for
 
@@ -31,9 +30,28 @@ Array = np.ndarray
 _FEATURES = {"+avx512f", "+avx512bw"}
 
 
+@lru_cache(maxsize=4096)
 def agrees(depth: int, rows: int, columns: int) -> bool:
-    """Whether numba is loaded, and products of this size have the bits that BLAS gives them."""
-    return numba_loaded() and _possible() and _agrees(depth, rows, columns)
+    """Whether products of this size have the bits that BLAS gives them; numba must be loaded."""
+    if min(rows, columns) < 2 or not compiles_for(_FEATURES):
+        return False  # BLAS has other routines for vectors
+    rng = np.random.default_rng(0)
+    operands = []
+    for width in (rows, columns):
+        x = rng.standard_normal((depth, width), np.float32)
+        # Zeros of either sign, products and sums that are subnormal, and such that overflow.
+        x *= rng.choice(np.array([1, 1, 1, 0, -0.0, 2**-64, 2**64], np.float32), (1, width))
+        operands.append(x)
+    left, right = operands
+    stationary = np.empty(packed_elements(depth, rows), np.float32)
+    moving = np.empty(packed_elements(depth, columns), np.float32)
+    pack(left, stationary, HEIGHT)
+    pack(right, moving, WIDTH)
+    out = np.empty((rows, columns), np.float32)
+    multiply(stationary, moving, depth, out, False)
+    with np.errstate(all="ignore"):
+        wanted = np.matmul(left.T, right)
+    return out.tobytes() == wanted.tobytes()
 
 
 def pack(x: Array, packed: Array, width: int) -> bool:
@@ -47,7 +65,7 @@ def pack(x: Array, packed: Array, width: int) -> bool:
     return bool(_packing(width, 8 * x.itemsize)(x, packed))
 
 
-def multiply(stationary: Array, moving: Array, depth: int, out: Array, *, add: bool) -> None:
+def multiply(stationary: Array, moving: Array, depth: int, out: Array, add: bool) -> None:
     """Write the product of two packed operands of ``depth`` rows to ``out``, or add it.
 
     ``out`` has dense columns; its rows may be apart.
@@ -67,32 +85,3 @@ def _product() -> Any:
     from nkisim.compiled.panel_product import product
 
     return product()
-
-
-@cache
-def _possible() -> bool:
-    return compiles_for(_FEATURES)
-
-
-@lru_cache(maxsize=4096)
-def _agrees(depth: int, rows: int, columns: int) -> bool:
-    """Whether trial operands of a size give the same bits both ways."""
-    if min(rows, columns) < 2:
-        return False  # BLAS has other routines for vectors
-    rng = np.random.default_rng(0)
-    operands = []
-    for width in (rows, columns):
-        x = rng.standard_normal((depth, width), np.float32)
-        # Zeros of either sign, products and sums that are subnormal, and such that overflow.
-        x *= rng.choice(np.array([1, 1, 1, 0, -0.0, 2**-64, 2**64], np.float32), (1, width))
-        operands.append(x)
-    left, right = operands
-    stationary = np.empty(packed_elements(depth, rows), np.float32)
-    moving = np.empty(packed_elements(depth, columns), np.float32)
-    pack(left, stationary, HEIGHT)
-    pack(right, moving, WIDTH)
-    out = np.empty((rows, columns), np.float32)
-    multiply(stationary, moving, depth, out, add=False)
-    with np.errstate(all="ignore"):
-        wanted = np.matmul(left.T, right)
-    return out.tobytes() == wanted.tobytes()

@@ -30,6 +30,7 @@ __all__ = [
     "combining",
     "extremes",
     "load_elements",
+    "store_elements",
 ]
 
 TILE = types.Array(types.uint16, 2, "A")
@@ -87,9 +88,11 @@ def load_elements(builder: Any, address: Any, kind: Any, column: Any, lanes: int
     return _choose(builder, kind, [half, full, spread])  # HALF, FULL, COLUMN
 
 
-def _store_elements(
+def store_elements(
     builder: Any, address: Any, kind: Any, column: Any, value: Any, lanes: int
 ) -> None:
+    """Emit the store of float32 into some elements of a row."""
+
     def half() -> None:
         stored = round_off(builder, value, lanes)
         builder.store(stored, _pointer(builder, address, _I16, column, lanes), align=2)
@@ -173,7 +176,7 @@ def _step(lanes: int) -> Any:
                     return load_elements(builder, operand, kind, column, lanes)
 
                 value = _apply(builder, code, value, other)
-            _store_elements(builder, out, out_kind, column, value, lanes)
+            store_elements(builder, out, out_kind, column, value, lanes)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 11), build

@@ -24,7 +24,7 @@ from nkisim.compiled.bfloat16 import FLOAT
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import TILE, load_elements
 
-__all__ = ["deviations", "sums"]
+__all__ = ["deviations", "sums", "total_of_row"]
 
 _SUMS = 8  # interleaved sums of NumPy
 _TOGETHER = 128  # numbers that it adds without halving them
@@ -81,7 +81,7 @@ def _sum(context: Any, row: Any, kind: Any, first: Any, end: Any) -> Any:
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _total(row: int, kind: int, width: int, ends: Any, left_sums: Any, is_right: Any) -> Any:
+def total_of_row(row: int, kind: int, width: int, ends: Any, left_sums: Any, is_right: Any) -> Any:
     """Return the sum of a row: of its left half, of its right half, and then of both.
 
     The arrays hold, for each half in a half that is being added up, where its parent ends, the sum
@@ -113,7 +113,7 @@ def _find_sums(x: Any, kind: int, width: int, out: Any) -> int:
     is_right = np.empty(64, np.bool_)
     unsure = 0
     for row in range(x.shape[0]):
-        total = _total(address_of_row(x, row), kind, width, ends, left_sums, is_right)
+        total = total_of_row(address_of_row(x, row), kind, width, ends, left_sums, is_right)
         # NumPy adds to 0 at last, which makes -0 positive.
         out[row] = np.float32(0) + total
         unsure += np.isnan(out[row])

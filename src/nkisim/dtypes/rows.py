@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.compiled.codes import CODES, COLUMN, FULL, HALF, NOTHING, OPERATIONS
+from nkisim.compiled.processor import compiles_for
 from nkisim.dtypes.convert import decode, encode, suits_numba
 from nkisim.dtypes.formats import UNSIGNED, bfloat16
 
@@ -22,7 +23,9 @@ __all__ = [
     "Step",
     "blocks_of_rows",
     "combine_rows",
+    "compiled_exponential",
     "compiled_operations",
+    "exponential_rows",
     "row_deviations",
     "row_extremes",
     "row_sums",
@@ -44,6 +47,11 @@ _F32 = np.dtype(np.float32)
 
 _BLOCK_ELEMENTS = 65536
 """Elements of a block: 256 KiB of float32 stay in a level-2 cache beside what they come from."""
+
+_EXPONENTIALS = 16
+"""Elements that compiled exponentials are computed of at a time."""
+
+_NONE = np.empty(0, np.float32)
 
 _SUMS = 8  # NumPy adds in as many interleaved sums, and halves what is longer than 128
 _UNDIVIDED = 2 * 128
@@ -178,6 +186,40 @@ def row_sums(x: Array) -> Array:
     return found
 
 
+def exponential_rows(
+    out: Array, x: Array, scale: Any = 1.0, bias: Any = 0.0, sums: Array | None = None
+) -> bool:
+    """Write ``exp(x * scale + bias)`` to ``out``, which may be ``x``, and sums of its rows.
+
+    Scale and bias are numbers or columns. False where it cannot be done, and nothing was: for other
+    widths than multiples of 16, and on processors on which the bits would not be NumPy's.
+    """
+    width = out.shape[1]
+    if width % _EXPONENTIALS or not compiled_exponential():
+        return False
+    _exponentials(out, x, scale, bias, _NONE if sums is None else sums)
+    return True
+
+
+def _exponentials(out: Array, x: Array, scale: Any, bias: Any, sums: Array) -> None:
+    columns = (np.ascontiguousarray(number, _F32).reshape(-1) for number in (scale, bias))
+    _compiled("exponentials")(*_tile(out), out.shape[1], *_tile(x), *columns, sums)
+
+
+@cache
+def compiled_exponential() -> bool:
+    """Whether compiled exponentials have the bits of NumPy's, which picks them by processor."""
+    if not compiles_for({"+avx512f", "+avx512bw"}):
+        return False
+    # Every upper half of a float32, each with another lower half.
+    upper = np.arange(1 << 16, dtype=np.uint32)
+    x = (upper << 16 | upper * 0x9E37 & 0xFFFF).view(_F32).reshape(64, -1)
+    out = np.empty_like(x)
+    _exponentials(out, x, 1.0, 0.0, _NONE)
+    with np.errstate(all="ignore"):
+        return out.tobytes() == np.exp(x).tobytes()
+
+
 def widened_rows(x: Array) -> Array:
     """Return rows in float32; those that are float32 themselves."""
     return x if x.dtype == _F32 else decode(x, bfloat16)
@@ -208,7 +250,8 @@ def transpose_rows(out: Array, x: Array) -> None:
 @cache
 def _compiled(name: str, *arguments: int) -> Any:
     """Return a compiled function; the cache spares looking modules up in every call."""
-    from nkisim.compiled import rows, statistics, transposition
+    from nkisim.compiled import exponential, rows, statistics, transposition
 
-    module = next(m for m in (rows, statistics, transposition) if name in m.__all__)
+    modules = (exponential, rows, statistics, transposition)
+    module = next(m for m in modules if name in m.__all__)
     return getattr(module, name)(*arguments)

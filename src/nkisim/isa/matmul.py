@@ -8,20 +8,17 @@ matmul into an element of a PSUM tensor overwrites it and later ones add, elemen
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import matrix_unit, panels, repays
-from nkisim.compiled.matrix_unit import Packed
 from nkisim.diagnostics import flag
-from nkisim.dtypes import DType, bfloat16, decode, encode, float32
+from nkisim.dtypes import bfloat16, decode, encode, float32
 from nkisim.isa import matmul_rules as broken
 from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS, spreads
 from nkisim.isa.transpose import contaminated, passed
 from nkisim.machine import Core, Loaded, check_finite, instruction
+from nkisim.machine.products import adding_panels, multiply_on_unit, multiply_panels
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, In, Sum, rules
 from nkisim.spec.cost import matmul
@@ -31,12 +28,6 @@ from nkisim.spec.enums import matmul_perf_mode as PerfMode
 __all__ = ["nc_matmul", "store_sum"]
 
 Array = np.ndarray
-
-# Smaller products are done by BLAS before the matrix unit is set up.
-_UNIT_PRODUCTS = 1 << 15
-
-# Smaller products are done by BLAS before operands are packed for a compiled loop.
-_PANEL_PRODUCTS = 1 << 17
 
 _REMOVED = {
     keyword: (rules.RENAMED_MATMUL_KEYWORD, f"write {new}")
@@ -59,6 +50,7 @@ _REMOVED = {
     },
     require=MATMUL_CONSTRAINTS,
     stateful=True,
+    function=adding_panels,
     spread="product",
     cost=matmul(),
     removed=_REMOVED,
@@ -94,8 +86,8 @@ def nc_matmul(
     finite = watched and np.isfinite(dst.array[accumulate]).all()
     plain = dst.dtype is float32 and dst.ndim == 2 and (accumulate is True or accumulate is False)
     operands = (stationary.view, moving.view, left, right, dst.array)
-    on_unit = plain and core.fast and _multiply_on_unit(*operands, add=accumulate)
-    if not on_unit and not (plain and not watched and _multiply_panels(*operands, add=accumulate)):
+    on_unit = plain and core.fast and multiply_on_unit(*operands, add=accumulate)
+    if not on_unit and not (plain and not watched and multiply_panels(*operands, add=accumulate)):
         left = _widened(stationary.view, left, "stationary", is_stationary_onezero)
         right = _widened(moving.view, right, "moving", is_moving_onezero)
         if plain and accumulate is False:
@@ -105,87 +97,6 @@ def nc_matmul(
             store_sum(dst, product, accumulate)
     if finite:
         check_finite("nc_matmul", (left, right), dst.array)
-
-
-def _multiply_on_unit(
-    stationary: NkiTensor, moving: NkiTensor, left: Array, right: Array, out: Array, *, add: bool
-) -> bool:
-    """Write or add a product of 16- and 8-bit floats to ``out``, if the matrix unit can do that."""
-    if left.size * right.shape[1] < _UNIT_PRODUCTS or out.strides[1] != out.itemsize:
-        return False
-    if not matrix_unit.available():
-        return False
-    first = _packed(stationary, left, matrix_unit.pack_stationary)
-    second = None if first is None else _packed(moving, right, matrix_unit.pack_moving)
-    if first is None or second is None:
-        return False
-    matrix_unit.multiply(first, second, out, add=add)
-    return True
-
-
-def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Packed | None]) -> Packed | None:
-    """Return an operand as the matrix unit wants it, kept like decoded ones; None if it cannot."""
-    key = (tensor.start, tensor.layout, len(stored), pack)
-    kept: Packed | None = tensor.storage.decoded(key)
-    if kept is None:
-        table = _bfloat16_patterns(tensor.dtype)
-        if table is None or stored.dtype == np.float32:
-            return None
-        dense = stored if stored.strides[1] == stored.itemsize else stored.copy()
-        bits = dense.view(np.uint8 if table.size else np.uint16)
-        kept = pack(bits, table if table.size else None)
-        if kept is not None:
-            tensor.storage.keep_decoded(key, kept)
-    return kept
-
-
-def _multiply_panels(
-    stationary: NkiTensor, moving: NkiTensor, left: Array, right: Array, out: Array, *, add: bool
-) -> bool:
-    """Write or add a product to ``out`` by a compiled loop, if that has the bits of BLAS."""
-    depth, (rows, columns) = len(left), out.shape
-    if out.size * depth < _PANEL_PRODUCTS or out.strides[1] != out.itemsize:
-        return False
-    if not repays(out.size // 4) or not panels.agrees(depth, rows, columns):
-        return False
-    if stationary.storage is moving.storage and stationary.start == moving.start:
-        return False  # BLAS has another routine for a matrix and itself
-    first = _panels(stationary, left, panels.HEIGHT)
-    second = None if first is None else _panels(moving, right, panels.WIDTH)
-    if first is None or second is None:
-        return False
-    panels.multiply(first, second, depth, out, add=add)
-    return True
-
-
-def _panels(tensor: NkiTensor, stored: Array, width: int) -> Array | None:
-    """Return an operand in panels, kept like decoded ones; None if BLAS is to have it."""
-    key = (tensor.start, tensor.layout, len(stored), width)
-    kept: Array | None = tensor.storage.decoded(key)
-    if kept is None:
-        if stored.dtype == np.float32:
-            return None  # which BLAS takes as it is
-        if tensor.dtype is not bfloat16:
-            stored = decode(stored, tensor.dtype)
-        elif stored.strides[1] != stored.itemsize:
-            stored = stored.copy()
-        kept = tensor.storage.new_decoded(key, (panels.packed_elements(*stored.shape),))
-        bits = stored.view(np.uint16) if stored.itemsize == 2 else stored
-        if not panels.pack(bits, kept, width):  # which NaN a sum becomes is BLAS's to say
-            kept = kept[:0]
-            tensor.storage.keep_decoded(key, kept)
-    return kept if kept.size else None
-
-
-@cache
-def _bfloat16_patterns(dtype: DType) -> Array | None:
-    """Return the bfloat16 of every pattern of an 8-bit float; empty for bfloat16, else None."""
-    if dtype is bfloat16:
-        return np.empty(0, np.uint16)
-    if dtype.kind != "float" or dtype.itemsize != 1:
-        return None
-    values = decode(np.arange(256, dtype=np.uint8).view(dtype.numpy), dtype)
-    return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
 def _passes(

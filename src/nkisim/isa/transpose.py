@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.dtypes import decode, encode, suits_numba, transpose_rows
+from nkisim.dtypes import NUMBA_ELEMENTS, decode, encode, suits_numba, transpose_rows
 from nkisim.isa.elementwise import same_bits_or_fp32
 from nkisim.isa.matmul_rules import (
     RESULT_BUFFER,
@@ -129,6 +130,23 @@ def _dtypes(call: Call) -> None:
     transpose_dtype(call, "data", _chosen(call))
 
 
+def _turning(call: Call) -> Callable[..., Any] | None:
+    """Return the compiled transpose of a tile into another memory, bit for bit."""
+    data, dst = call.operand("data"), call.operand("dst")
+    if dst.dtype != data.dtype or data.buffer is dst.buffer or data.size < NUMBA_ELEMENTS:
+        return None
+    if call.generation.number == 2 or not all(map(_has_dense_rows, (data, dst))):
+        return None
+
+    def turn(x: Any, out: Any) -> None:
+        if suits_numba(x):
+            transpose_rows(out, x)
+        else:
+            out[...] = x.T
+
+    return turn
+
+
 @instruction(
     engines=(Engine.tensor, Engine.vector),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP, as_view=True)},
@@ -148,6 +166,7 @@ def _dtypes(call: Call) -> None:
     arithmetic=same_bits_or_fp32("dst", "data"),
     raw_results=("dst",),
     stateful=True,
+    function=_turning,
     spread="transpose",
     cost=stream(over="data"),
     source="nki.isa.nc_transpose, 0.3.0",

@@ -157,14 +157,12 @@ class Plan:
 
     @property
     def is_plain(self) -> bool:
-        """True when a call does nothing but compute its one result in float32."""
+        """True when a call does nothing but compute its one result."""
         return (
-            self.widened
-            and len(self.writes) == 1
+            len(self.writes) == 1
             and not (self.violations or self.dynamic or self.lists or self.shared)
             and self.watch is None
             and self.follow is None
-            and self.sums is None
         )
 
     def _add_tensor(

@@ -14,7 +14,7 @@ from types import CodeType
 from typing import Any
 
 from nkisim.diagnostics import Rule
-from nkisim.machine.transfer import make_narrower, make_widener, unconverted
+from nkisim.machine.transfer import Convert, make_narrower, make_widener, unconverted
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec.call import Call
 from nkisim.spec.instruction import Instruction
@@ -26,7 +26,7 @@ Quick = Callable[..., bool]
 
 
 def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule) -> Quick | None:
-    """Return the short way through calls that compute one result in float32, or None.
+    """Return the short way through calls that compute one result, or None.
 
     Args:
         instruction: What is called.
@@ -37,6 +37,13 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
     function = None if instruction.function is None else instruction.function(call)
     if function is None:
         return None
+    if instruction.operands[result].role == "sum":
+        return _make_sum(instruction, call, result, function)
+    arithmetic = instruction.arithmetic(call)
+    viewed = any(operand.as_view for operand in instruction.operands.values())
+    if arithmetic not in ("fp32", "copy") or (viewed and arithmetic == "fp32"):
+        return None
+    converts = arithmetic == "fp32"
     dst = call[result]
     scope: dict[str, Any] = {"__name__": __name__, "_function": function}
     checks, notes, arguments = [], [], []
@@ -50,7 +57,9 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
             if value is not None:
                 arguments.append(name)
             continue
-        widen = make_widener(value, name, instruction.name, inexact=inexact)
+        widen: Convert = unconverted
+        if converts:
+            widen = make_widener(value, name, instruction.name, inexact=inexact)
         scope[f"_widen_{name}"] = widen
         if not value.trusted:
             checks.append(f"    {name}.check_bounds()\n")
@@ -68,7 +77,9 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
         if value.ndim != 2:
             array = f"{name}.array.reshape{(value.shape[0], value.free_size)}"
         arguments.append(f"({array})" if widen is unconverted else f"_widen_{name}({array})")
-    narrow = make_narrower(dst, result, instruction.name, inexact=inexact)
+    narrow: Convert = unconverted
+    if converts:
+        narrow = make_narrower(dst, result, instruction.name, inexact=inexact)
     scope["_narrow"] = narrow
     given = "".join(f"{argument}, " for argument in arguments)
     if narrow is unconverted and dst.ndim == 2:
@@ -91,6 +102,30 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
         + (f"    _to.psum.write(_alloc, {result}.region)\n" if psum else "")
         + "    return True\n"
     )
+    exec(_compiled(source), scope)
+    made: Quick = scope["quick"]
+    return made
+
+
+def _make_sum(
+    instruction: Instruction, call: Call, result: str, function: Callable[..., bool]
+) -> Quick:
+    """Return the short way through calls that go on with the sum of the call before."""
+    read = [n for n in instruction.parameters if isinstance(call[n], NkiTensor) and n != result]
+    complete = "".join(f" and {name}.storage.complete" for name in read)
+    source = (
+        f"def quick(_core, {', '.join(instruction.parameters)}):\n"
+        f"    _to = {result}.storage\n"
+        "    if not (\n"
+        f"        (accumulate is True or accumulate is None) and not _core.fast\n"
+        f"        and {result}.region is _to.psum.current and _to.complete{complete}\n"
+        f"        and _function({result}, {', '.join(read)})\n"
+        "    ):\n        return False\n"
+        "    _core.clock = _clock = _core.clock + 1\n"
+        + "".join(f"    {name}.alloc.life.last_use = _clock\n" for name in (result, *read))
+        + "    _to.version += 1\n    return True\n"
+    )
+    scope: dict[str, Any] = {"__name__": __name__, "_function": function}
     exec(_compiled(source), scope)
     made: Quick = scope["quick"]
     return made

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 __all__ = ["MOST_ORIGINS", "Grains", "Marks", "Runs", "runs_of"]
+
+_MOST_LATER = 64
+"""Views that wait to be marked."""
 
 MOST_ORIGINS = 254
 """The highest number of a finding that a mark can hold."""
@@ -87,16 +91,24 @@ class Grains:
 
 
 class Marks(Grains):
-    """The written bytes of one block of memory; none, or all of them at first."""
+    """The written bytes of one block of memory; none, or all of them at first.
 
-    __slots__ = ()
+    Tiles are mostly written part by part and then read whole. So views that were written are
+    marked when somebody asks, and not at all if they fill the block side by side.
+    """
+
+    __slots__ = ("_later",)
 
     def __init__(self, nbytes: int, *, written: bool = False) -> None:
         super().__init__(nbytes, int(written))
+        self._later: list[tuple[int, tuple[int, ...], tuple[int, ...], int]] = []
 
     @property
     def missing_bytes(self) -> int:
         """How many bytes were not written, or hold garbage."""
+        if not self._grain and self._later and self._fill_all():
+            return 0
+        self._mark()
         if not self._grain:
             return 0 if self._first else self._size
         return self._size - int(np.count_nonzero(self._marks == 1)) * self._grain
@@ -105,7 +117,40 @@ class Marks(Grains):
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> None:
         """Mark every element of a view."""
-        self.of_runs(start, shape, strides, itemsize)[...] = 1
+        self._later.append((start, shape, strides, itemsize))
+        if len(self._later) == _MOST_LATER:
+            self._mark()
+
+    def _mark(self) -> None:
+        for view in self._later:
+            super().of_runs(*view)[...] = 1
+        self._later.clear()
+
+    def _fill_all(self) -> bool:
+        """Tell whether views were written that lie side by side, in equal runs, and fill all."""
+        first, *others = self._later
+        unit, extents, steps, nbytes, _ = runs_of(*first)
+        if len(extents) != 2 or any(view[1:] != first[1:] for view in others):
+            return False
+        run, pitch = extents[1] * unit, steps[0] * unit
+        starts = sorted({view[0] for view in self._later})
+        apart = all(b - a >= run for a, b in pairwise(starts))
+        together = starts[-1] + run - starts[0] <= pitch
+        return apart and together and len(starts) * nbytes == self._size
+
+    def of_runs(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray:
+        """Return the marks of a view; the last dimension is along its dense runs."""
+        self._mark()
+        return super().of_runs(start, shape, strides, itemsize)
+
+    def of_elements(
+        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> np.ndarray:
+        """Return the marks of a view, those of an element along the last dimension."""
+        self._mark()
+        return super().of_elements(start, shape, strides, itemsize)
 
     def add_where(
         self, mask: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int

@@ -11,7 +11,8 @@ from nkisim.compiled.loops import compiled_loop, compiled_ufunc
 EVERY_LOOP = """
 import numba
 import numpy as np
-from nkisim.compiled import casts, matrix_unit, panels, rows, statistics, transposition
+from nkisim.compiled import casts, exponential, matrix_unit, panels
+from nkisim.compiled import rows, statistics, transposition
 from nkisim.dtypes import bfloat16, decode, encode, float8_e4m3
 from nkisim.dtypes import rows as passes
 
@@ -36,6 +37,9 @@ right.append(encode(wide, bfloat16).tobytes() == narrow.tobytes())
 eight = encode(wide, float8_e4m3)
 right.append(eight.tobytes() == wide.astype(float8_e4m3.numpy).tobytes())
 loops.append(casts._looking_up())
+if passes.exponential_rows(out, wide):
+    right.append(np.array_equal(out, np.exp(wide)))
+    loops.append(exponential.exponentials())
 if matrix_unit.available():
     table = decode(np.arange(256, dtype=np.uint8).view(float8_e4m3.numpy), float8_e4m3)
     table = (table.view(np.uint32) >> 16).astype(np.uint16)
@@ -50,7 +54,7 @@ if matrix_unit.available():
         right.append(np.array_equal(total, exact.T @ exact))
     loops += [matrix_unit._product()]
     loops += [matrix_unit._packing(size, turn) for size in (1, 2) for turn in (True, False)]
-if panels._possible():
+if panels.agrees(128, 128, 128):
     exact = np.round(wide[:, :128]).astype(np.float64)
     for operand in (exact.astype(np.float32), exact.astype(bfloat16.numpy).view(np.uint16)):
         operands = []
@@ -59,7 +63,7 @@ if panels._possible():
             right.append(panels.pack(operand, operands[-1], width))
             loops.append(panels._packing(width, 8 * operand.itemsize))
         total = np.empty((128, 128), np.float32)
-        panels.multiply(*operands, 128, total, add=False)
+        panels.multiply(*operands, 128, total, False)
         right.append(np.array_equal(total, exact.T @ exact))
     loops.append(panels._product())
 kept = sum(sum(loop.stats.cache_hits.values()) for loop in loops)

@@ -1,7 +1,6 @@
 """Products in panels: every sum in the order of its rows, and the bits of BLAS or none at all."""
 
 import itertools
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +10,7 @@ from comparing import assert_same_bits
 from fresh_process import printed_by
 from nkisim.compiled import panels
 from nkisim.compiled.panels import HEIGHT, WIDTH, agrees, multiply, pack, packed_elements
+from nkisim.compiled.processor import compiles_for
 
 BFLOAT16 = ml_dtypes.bfloat16
 SIZES = [(1, 2, 3), (5, 8, 32), (128, 128, 512), (33, 17, 47), (127, 9, 65), (64, 7, 31)]
@@ -24,7 +24,7 @@ def registers():
     """Asked for when a test runs, not at its import: the answer takes seconds to compile."""
     import numba  # noqa: F401, which the loops need
 
-    if not panels._possible():
+    if not compiles_for(panels._FEATURES):
         pytest.skip("this processor has not the registers for a block of sums")
 
 
@@ -64,7 +64,7 @@ def product(left, right, old=None):
     shape = left.shape[1], right.shape[1]
     out, whole = in_the_middle(np.full(shape, np.nan, np.float32) if old is None else old)
     operands = packed(left, HEIGHT), packed(right, WIDTH)
-    multiply(*operands, len(left), out, add=old is not None)
+    multiply(*operands, len(left), out, old is not None)
     found = out.copy()
     out[...] = GUARD
     assert (whole == GUARD).all()
@@ -124,9 +124,9 @@ def test_a_library_that_sums_in_another_order_is_left_alone(monkeypatch):
     def backwards(left, right):
         return in_order(left.T[::-1], right[::-1])
 
-    assert panels._agrees.__wrapped__(16, 16, 16) == agrees(16, 16, 16)
+    assert agrees.__wrapped__(16, 16, 16) == agrees(16, 16, 16)
     monkeypatch.setattr(panels.np, "matmul", backwards)
-    assert not panels._agrees.__wrapped__(16, 16, 16)
+    assert not agrees.__wrapped__(16, 16, 16)
 
 
 def test_a_vector_is_not_for_panels():
@@ -136,23 +136,12 @@ def test_a_vector_is_not_for_panels():
     assert not agrees(128, 128, 1)
 
 
-def test_without_numba_nothing_agrees(monkeypatch):
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
-    assert not agrees(128, 128, 512)
-
-
-@pytest.mark.parametrize(
-    ("setup", "variables"),
-    [
-        ("", {}),
-        ("import numba", {"NUMBA_DISABLE_JIT": "1"}),
-        ("import numba", {"NUMBA_CPU_NAME": "generic"}),
-    ],
-)
-def test_a_process_that_cannot_compile_for_this_processor_leaves_it_to_blas(setup, variables):
-    code = f"""
-{setup}
+@pytest.mark.parametrize("variable", ["NUMBA_DISABLE_JIT=1", "NUMBA_CPU_NAME=generic"])
+def test_a_process_that_cannot_compile_for_this_processor_leaves_it_to_numpy(variable):
+    code = """
 from nkisim.compiled import panels
-print(json.dumps(panels.agrees(128, 128, 512)))
+from nkisim.dtypes.rows import compiled_exponential
+print(json.dumps([panels.agrees(128, 128, 512), compiled_exponential()]))
 """
-    assert printed_by(code, **variables) is False
+    name, _, value = variable.partition("=")
+    assert printed_by(code, **{name: value}) == [False, False]

@@ -16,6 +16,7 @@ from nkisim.dtypes import (
     combine_rows,
     compiled_operations,
     encode,
+    exponential_rows,
     float8_e4m3,
     float8_e4m3fn,
     float8_e5m2,
@@ -25,6 +26,7 @@ from nkisim.dtypes import (
     rows,
     transpose_rows,
 )
+from nkisim.dtypes.rows import compiled_exponential
 
 BF16 = ml_dtypes.bfloat16
 F32 = np.float32
@@ -267,3 +269,67 @@ def test_float8_is_rounded_as_without_numba(dtype, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "numba", None)
             assert same_bits(compiled, encode(x, dtype))
+
+
+# exponentials
+
+
+@pytest.fixture
+def exponential():
+    if not compiled_exponential():
+        pytest.skip("NumPy computes exp in another way on this processor")
+
+
+def assert_exponentials(x, out_type, scale=1, bias=0):
+    out, sums = apart(np.zeros(x.shape, out_type)), np.zeros(len(x), F32)
+    assert exponential_rows(out, apart(x), scale, bias, sums)
+    want = np.exp(x.astype(F32) * F32(scale) + F32(bias))
+    assert sums.tobytes() == np.add.reduce(want, axis=1).tobytes()
+    assert out.tobytes() == (want if out_type is F32 else encode(want, bfloat16)).tobytes()
+
+
+@pytest.mark.usefixtures("exponential")
+@pytest.mark.parametrize("width", [16, 48, 64, 80, 128, 2048])
+@pytest.mark.parametrize("types", [(F32, F32), (F32, BF16), (BF16, F32), (BF16, BF16)])
+def test_exponentials_and_their_sums_have_the_bits_of_numpy(width, types):
+    rng = np.random.default_rng(width)
+    x = (20 * rng.standard_normal((9, width))).astype(types[0])
+    column = rng.standard_normal((9, 3), F32)[:, 1:2]  # whose rows are apart
+    assert_exponentials(x, types[1])
+    assert_exponentials(x, types[1], F32(0.125), column)
+    assert_exponentials(x, types[1], column, F32(-3))
+
+
+@pytest.mark.usefixtures("exponential")
+def test_exponentials_of_every_class_of_number_have_the_bits_of_numpy():
+    x = patterns(np.random.default_rng(5), (64, 256))
+    for out_type in (F32, BF16):
+        assert_exponentials(x, out_type)
+    # Around where it becomes 0, subnormal, or infinite.
+    for edge in (-104, -87.3, 88.7, 0):
+        assert_exponentials(np.linspace(edge - 1, edge + 1, 4096, dtype=F32).reshape(2, -1), F32)
+
+
+@pytest.mark.usefixtures("exponential")
+def test_exponentials_in_place():
+    x = np.random.default_rng(6).standard_normal((5, 80), F32)
+    want = np.exp(2 * x)
+    assert exponential_rows(x, x, 2)
+    assert x.tobytes() == want.tobytes()
+
+
+def test_exponentials_of_other_widths_are_not_touched():
+    x = np.zeros((4, 24), F32)
+    assert not exponential_rows(x, x)
+    assert not x.any()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("exponential")
+@pytest.mark.parametrize("part", range(8))
+def test_exponentials_of_many_patterns_have_the_bits_of_numpy(part):
+    bits = np.arange(part << 29, (part + 1) << 29, 61, dtype=np.uint64).astype(np.uint32)
+    x = bits[: bits.size // 2048 * 2048].view(F32).reshape(-1, 2048)
+    out = np.empty_like(x)
+    assert exponential_rows(out, x)
+    assert out.tobytes() == np.exp(x).tobytes()

@@ -1,7 +1,5 @@
 """nc_matmul against the definition, at every size limit, dtype pair, tile and mode."""
 
-from importlib import import_module
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -40,7 +38,7 @@ def used(request, monkeypatch):
     monkeypatch.setattr(
         matrix_unit, "multiply", lambda *a, **k: (products.append(1), multiply(*a, **k))
     )
-    monkeypatch.setattr(import_module("nkisim.isa.matmul"), "_UNIT_PRODUCTS", 1)
+    monkeypatch.setattr("nkisim.machine.products._UNIT_PRODUCTS", 1)
     return request.param, products
 
 

@@ -1,7 +1,6 @@
 """nc_matmul by compiled loops gives the bits of BLAS, and leaves to BLAS what it cannot."""
 
 import sys
-from importlib import import_module
 
 import ml_dtypes
 import numba
@@ -31,21 +30,23 @@ def possible():
 
 def both_ways(monkeypatch, kernel, *arguments):
     """Results by BLAS, results with panels, and how many products the panels have computed."""
-    matmul = import_module("nkisim.isa.matmul")
-    multiply, tried, results = matmul._multiply_panels, [], []
+    multiply, agrees, products, results = panels.multiply, panels.agrees, [], []
 
-    def counted(*operands, **options):
-        tried.append(multiply(*operands, **options))
-        return tried[-1]
+    def agreed(*size):
+        before = len(products)
+        found = agrees(*size)
+        del products[before:]  # the trial
+        return found
 
     for way in (None, numba):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "numba", way)
             patch.setitem(sys.modules, "torch", None)
-            patch.setattr(matmul, "_PANEL_PRODUCTS", 1)
-            patch.setattr(matmul, "_multiply_panels", counted)
+            patch.setattr("nkisim.machine.products._PANEL_PRODUCTS", 1)
+            patch.setattr(panels, "agrees", agreed)
+            patch.setattr(panels, "multiply", lambda *a: (products.append(1), multiply(*a)))
             results.append(nkisim.simulate(kernel)(*arguments))
-    return *results, sum(tried)
+    return *results, len(products)
 
 
 def draw(seed, shape, dtype=BF16):
@@ -83,7 +84,7 @@ def test_types_of_fewer_bits_than_float32_give_the_same_bits(monkeypatch, name):
     assert products == 2
 
 
-@pytest.mark.parametrize("accumulate", [(False,), (None,), (None, None), (False, True, None)])
+@pytest.mark.parametrize("accumulate", [(False,), (None,), (None, None), (False, True, None, True)])
 def test_every_way_to_accumulate_gives_the_same_bits(monkeypatch, accumulate):
     a, b = draw(3, (128, 128)), draw(4, (128, 64))
     want, got, products = both_ways(monkeypatch, summed, a, b, accumulate)
@@ -149,3 +150,38 @@ def test_a_tile_times_itself_is_for_blas(monkeypatch):
     want, got, products = both_ways(monkeypatch, kernel, draw(13, (64, 40)))
     assert_same_bits(got, want)
     assert products == 0
+
+
+def test_sums_that_go_on_are_followed_like_any_other(monkeypatch):
+    @nkisim.jit
+    def kernel(a, b):
+        left, right = load(a), load(b)
+        total = nl.ndarray((40, 48), dtype=nl.float32, buffer=nl.psum)
+        for step in range(3):
+            nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=step > 0)
+        first = store(total)
+        nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=True)
+        return first, store(total)
+
+    arrays = draw(14, (64, 40)), draw(15, (64, 48))
+    with pytest.warns(nkisim.NkiFindingWarning, match="M042"):
+        wants, gots, products = both_ways(monkeypatch, kernel, *arrays)
+    for want, got in zip(wants, gots, strict=True):
+        assert_same_bits(got, want)
+    assert products == 4
+
+
+def test_lives_reach_to_the_last_sum(monkeypatch):
+    @nkisim.jit
+    def kernel(a, b):
+        left, right = load(a), load(b)
+        total = nl.ndarray((40, 48), dtype=nl.float32, buffer=nl.psum)
+        for step in range(3):
+            nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=step > 0)
+        lives.append([t.alloc.life.last_use for t in (left, right, total)])
+        return store(total)
+
+    lives = []
+    _, _, products = both_ways(monkeypatch, kernel, draw(16, (64, 40)), draw(17, (64, 48)))
+    assert lives[0] == lives[1] == [5, 5, 5]
+    assert products == 3

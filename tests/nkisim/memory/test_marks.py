@@ -1,6 +1,7 @@
 """Marks of written bytes, against a plain map of every byte."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,3 +65,28 @@ def test_long_runs_take_few_marks():
 def test_before_a_view_came_all_is_missing_or_nothing():
     assert Marks(SIZE).missing_bytes == SIZE
     assert Marks(SIZE, written=True).missing_bytes == 0
+
+
+@given(st.lists(views(), max_size=8), views())
+def test_what_was_written_is_known_when_somebody_asks(writes, read):
+    marks, every = Marks(SIZE), np.zeros(SIZE, np.uint8)
+    for view in writes:
+        marks.add(*view)
+        strided(every, *view)[...] = 1
+    assert marks.sound(*read) == bool(strided(every, *read).all())
+    assert marks.missing_bytes == SIZE - int(every.sum())
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize(
+    "starts", [(0, 8, 16), (16, 0, 8), (0, 8), (0, 8, 8), (0, 4, 16), (0, 12, 16), (0, 16, 8, 4)]
+)
+def test_parts_side_by_side_are_as_many_bytes_as_they_are(starts, rows):
+    size = 24 * rows
+    marks, every = Marks(size), np.zeros(size, np.uint8)
+    for start in starts:
+        view = start, (rows, 4, 2), (24, 2, 1), 1
+        marks.add(*view)
+        strided(every, *view)[...] = 1
+    assert marks.missing_bytes == size - int(every.sum())
+    assert marks.sound(0, (size,), (1,), 1) == bool(every.all())

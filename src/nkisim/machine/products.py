@@ -1,0 +1,147 @@
+"""Products of stored tiles by compiled code, with operands that are packed once and kept.
+
+Both ways answer False where BLAS has to multiply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from nkisim.compiled import matrix_unit, panels, repays
+from nkisim.compiled.matrix_unit import Packed
+from nkisim.dtypes import DType, bfloat16, decode, float32
+from nkisim.memory import NkiTensor
+from nkisim.spec.call import Call
+
+__all__ = ["adding_panels", "multiply_on_unit", "multiply_panels"]
+
+Array = np.ndarray
+
+# Smaller products are done by BLAS before the matrix unit is set up.
+_UNIT_PRODUCTS = 1 << 15
+
+# Smaller products are done by BLAS before operands are packed for a compiled loop.
+_PANEL_PRODUCTS = 1 << 17
+
+
+def multiply_on_unit(
+    stationary: NkiTensor, moving: NkiTensor, left: Array, right: Array, out: Array, *, add: bool
+) -> bool:
+    """Write or add a product of 16- and 8-bit floats to ``out``, if the matrix unit can do that."""
+    if left.size * right.shape[1] < _UNIT_PRODUCTS or out.strides[1] != out.itemsize:
+        return False
+    if not matrix_unit.available():
+        return False
+    first = _packed(stationary, left, matrix_unit.pack_stationary)
+    second = None if first is None else _packed(moving, right, matrix_unit.pack_moving)
+    if first is None or second is None:
+        return False
+    matrix_unit.multiply(first, second, out, add=add)
+    return True
+
+
+def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Packed | None]) -> Packed | None:
+    """Return an operand as the matrix unit wants it, kept like decoded ones; None if it cannot."""
+    key = (tensor.start, tensor.layout, len(stored), pack)
+    kept: Packed | None = tensor.storage.decoded(key)
+    if kept is None:
+        table = _bfloat16_patterns(tensor.dtype)
+        if table is None or stored.dtype == np.float32:
+            return None
+        dense = stored if stored.strides[1] == stored.itemsize else stored.copy()
+        bits = dense.view(np.uint8 if table.size else np.uint16)
+        kept = pack(bits, table if table.size else None)
+        if kept is not None:
+            tensor.storage.keep_decoded(key, kept)
+    return kept
+
+
+def multiply_panels(
+    stationary: NkiTensor, moving: NkiTensor, left: Array, right: Array, out: Array, *, add: bool
+) -> bool:
+    """Write or add a product to ``out`` by a compiled loop, if that has the bits of BLAS."""
+    depth = len(left)
+    if out.size * depth < _PANEL_PRODUCTS or out.strides[1] != out.itemsize:
+        return False
+    if not repays(out.size // 4) or not panels.agrees(depth, *out.shape):
+        return False
+    if stationary.storage is moving.storage and stationary.start == moving.start:
+        return False  # BLAS has another routine for a matrix and itself
+    first = _panels(stationary, left, depth, panels.HEIGHT)
+    second = None if first is None else _panels(moving, right, depth, panels.WIDTH)
+    if first is None or second is None:
+        return False
+    panels.multiply(first, second, depth, out, add)
+    return True
+
+
+def adding_panels(call: Call) -> Callable[[NkiTensor, NkiTensor, NkiTensor], bool] | None:
+    """Return what adds the product of a call's tiles to ``dst`` in panels, if it is large enough.
+
+    Takes ``dst``, ``stationary`` and ``moving``; answers as ``multiply_panels``.
+    """
+    result, *factors = (call.operand(name) for name in ("dst", "stationary", "moving"))
+    plain = all(tensor.ndim == 2 and tensor.trusted for tensor in (result, *factors))
+    if call["is_transpose"] or not plain or result.dtype is not float32:
+        return None
+    depth, (rows, columns) = factors[0].shape[0], result.shape
+    dense = result.strides[1] == result.itemsize
+    if not dense or factors[1].shape[0] != depth or result.size * depth < _PANEL_PRODUCTS:
+        return None
+    share = result.size // 4
+
+    def add(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor) -> bool:
+        if not repays(share) or not panels.agrees(depth, rows, columns):
+            return False
+        if stationary.storage is moving.storage and stationary.start == moving.start:
+            return False
+        first = _panels(stationary, None, depth, panels.HEIGHT)
+        second = None if first is None else _panels(moving, None, depth, panels.WIDTH)
+        if first is None or second is None:
+            return False
+        panels.multiply(first, second, depth, dst.array, True)
+        return True
+
+    return add
+
+
+def _panels(tensor: NkiTensor, stored: Array | None, depth: int, width: int) -> Array | None:
+    """Return an operand in panels, kept like decoded ones; None if BLAS is to have it.
+
+    Where ``stored`` is None its elements are those in memory.
+    """
+    key = (tensor.start, tensor.layout, depth, width)
+    kept: Array | None = tensor.storage.decoded(key)
+    if kept is None:
+        kept = _packed_panels(tensor, tensor.array if stored is None else stored, key)
+    return kept if kept.size else None
+
+
+def _packed_panels(tensor: NkiTensor, stored: Array, key: tuple[int, int, int, int]) -> Array:
+    """Pack an operand into panels and keep them; empty if BLAS is to have it."""
+    if stored.dtype == np.float32:
+        return stored[:0]  # which BLAS takes as it is
+    if tensor.dtype is not bfloat16:
+        stored = decode(stored, tensor.dtype)
+    elif stored.strides[1] != stored.itemsize:
+        stored = stored.copy()
+    kept = tensor.storage.new_decoded(key, (panels.packed_elements(*stored.shape),))
+    bits = stored.view(np.uint16) if stored.itemsize == 2 else stored
+    if not panels.pack(bits, kept, key[-1]):  # which NaN a sum becomes is BLAS's to say
+        kept = kept[:0]
+        tensor.storage.keep_decoded(key, kept)
+    return kept
+
+
+@cache
+def _bfloat16_patterns(dtype: DType) -> Array | None:
+    """Return the bfloat16 of every pattern of an 8-bit float; empty for bfloat16, else None."""
+    if dtype is bfloat16:
+        return np.empty(0, np.uint16)
+    if dtype.kind != "float" or dtype.itemsize != 1:
+        return None
+    values = decode(np.arange(256, dtype=np.uint8).view(dtype.numpy), dtype)
+    return (values.view(np.uint32) >> np.uint32(16)).astype(np.uint16)

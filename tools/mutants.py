@@ -52,6 +52,8 @@ PACKAGES = {
     "nkisim.memory": ("src/nkisim/memory", "tests/nkisim"),
     "nkisim.machine": ("src/nkisim/machine", "tests/nkisim"),
 }
+# What tests of a copy of the tree do without.
+UNUSED = ("__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "build", "site", "results")
 # Each child of the process would import them anew. Plugins of pytest must not be imported early.
 SLOW_IMPORTS = ("ml_dtypes", "numpy", "scipy.stats", "torch")
 # Names of operators to use: faults that a tired programmer makes.
@@ -253,11 +255,13 @@ def learn(copy: Path, folder: str, kept: Path) -> Path:
     if not file.exists():
         print(f"running {folder} once", flush=True)
         path = os.pathsep.join([str(copy / "src"), str(copy / "tools")])
+        part = file.with_suffix(".part")
+        part.unlink(missing_ok=True)  # of a run that did not end
         command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
-        command += ["-p", "covering", "--covering", str(file.with_suffix(".part"))]
+        command += ["-p", "covering", "--covering", str(part)]
         command += ["-m", "not slow", folder]
         subprocess.run(command, cwd=copy, env=os.environ | {"PYTHONPATH": path}, check=True)
-        file.with_suffix(".part").rename(file)
+        part.rename(file)
     return file
 
 
@@ -286,7 +290,7 @@ def main() -> None:
         importlib.import_module(name)
     before = recorded(options.record)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        ignored = shutil.ignore_patterns("__pycache__", ".*", "site", "results")
+        ignored = shutil.ignore_patterns(*UNUSED)
         copy = Path(shutil.copytree(ROOT, Path(folder) / "tree", ignore=ignored))
         kept = options.calls or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)

@@ -164,6 +164,8 @@ def test_seeds_and_aliases():
         ({"start_index": 3**32}, f"start_index + n_points must be at most {3**32 - 1}"),
         ({"n_dims": 2001, "scramble": True}, "n_dims must be at most 2000 when scrambling"),
         ({"seed": -1}, "seed must be an integer from 0 to"),
+        ({"seed": 2**64}, "seed must be an integer from 0 to"),
+        ({"seed": 2**64, "scramble": True}, "seed must be an integer from 0 to"),
         ({"scramble": "owen"}, "scramble must be True or False, got 'owen'"),
         ({"dtype": torch.int32}, "dtype must be one of torch.float64"),
         ({"d": 3}, "give either n_dims or its alias d, got both"),

@@ -254,6 +254,7 @@ def test_aliases():
         ({"seed": 2**64}, "seed must be an integer from 0 to"),
         ({"seed": 1.5}, "seed must be an integer from 0 to"),
         ({"seed": -1, "scramble": False}, "seed must be an integer from 0 to"),
+        ({"seed": 2**64, "scramble": False}, "seed must be an integer from 0 to"),
         ({"scramble": "hash"}, "scramble must be True, False, 'owen' or 'linear', got 'hash'"),
         ({"scramble": 1}, "scramble must be True, False, 'owen' or 'linear', got 1"),
         ({"bits": 48}, "bits must be 32 or 64, got 48"),

@@ -16,10 +16,15 @@ import torch
 from torch import Tensor
 
 from trnrand.errors import ParameterError
-from trnrand.qmc._arguments import DTYPES, given_once, whole
+from trnrand.qmc._arguments import DTYPES, given_once
 from trnrand.qmc._engine import PointEngine
 from trnrand.qmc._rounding import rounded_down
-from trnrand.qmc._seeding import random_numbers, random_permutations, seed_from
+from trnrand.qmc._seeding import (
+    checked_seed,
+    random_numbers,
+    random_permutations,
+    seed_from,
+)
 
 if TYPE_CHECKING:
     from trnrand.generator import Generator
@@ -174,7 +179,7 @@ class HaltonEngine(PointEngine):
             )
         self.scramble = scramble
         if not scramble and seed is not None:
-            whole("halton", "seed", seed, 0, 2**64 - 1)
+            checked_seed("halton", seed)
         self.seed = seed_from("halton", seed, generator) if scramble else None
         bases = _primes(self.n_dims)
         self._columns = [_Column(dim, base, self.seed) for dim, base in enumerate(bases)]

@@ -17,7 +17,7 @@ from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 from trnrand.qmc._arguments import whole
 
-__all__ = ["random_numbers", "random_permutations", "seed_from"]
+__all__ = ["checked_seed", "random_numbers", "random_permutations", "seed_from"]
 
 # G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 _GAMMA = 0x9E3779B97F4A7C15
@@ -59,6 +59,11 @@ def random_permutations(random: np.ndarray) -> np.ndarray:
     return numbers.view(np.int64)
 
 
+def checked_seed(function: str, seed: SupportsIndex) -> int:
+    """Return a seed that was given, used or not."""
+    return whole(function, "seed", seed, 0, 2**64 - 1)
+
+
 def seed_from(
     function: str,
     seed: SupportsIndex | None,
@@ -68,7 +73,7 @@ def seed_from(
     if seed is not None:
         if generator is not None:
             raise ParameterError(f"{function}: give either seed or generator, got both")
-        return whole(function, "seed", seed, 0, 2**64 - 1)
+        return checked_seed(function, seed)
     if generator is None:
         generator = get_default_generator()
     if isinstance(generator, torch.Generator):

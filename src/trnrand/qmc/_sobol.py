@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from trnrand.errors import ParameterError
-from trnrand.qmc._arguments import floating, given_once, whole
+from trnrand.qmc._arguments import floating, given_once
 from trnrand.qmc._directions import (
     BITS,
     WORD,
@@ -29,7 +29,7 @@ from trnrand.qmc._directions import (
     word_bits,
 )
 from trnrand.qmc._engine import PointEngine
-from trnrand.qmc._seeding import random_numbers, seed_from
+from trnrand.qmc._seeding import checked_seed, random_numbers, seed_from
 
 if TYPE_CHECKING:
     from trnrand.generator import Generator
@@ -278,7 +278,7 @@ class SobolEngine(PointEngine):
         self._method = methods[scramble]
         plain = self._method == "none"
         if plain and seed is not None:
-            whole("sobol", "seed", seed, 0, 2**64 - 1)
+            checked_seed("sobol", seed)
         self.seed = None if plain else seed_from("sobol", seed, generator)
         self._groups: dict[int, _Columns] = {}
 

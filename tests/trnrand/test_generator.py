@@ -205,6 +205,14 @@ def test_states_hold_that_of_the_torch_generator():
     assert torch.equal(torch.rand(5, generator=generator.torch_generator), want)
 
 
+def test_a_generator_shows_what_it_is():
+    generator = Generator(-7)
+    generator.seek(12)
+    assert repr(generator) == "Generator(seed=-7, engine='philox', offset=12)"
+    share = Generator(3, engine="threefry").partition(1, 2)
+    assert repr(share) == "Generator(seed=3, engine='threefry', offset=0, rank 1 of 2)"
+
+
 COPIES = [copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g)), Generator.clone_state]
 
 

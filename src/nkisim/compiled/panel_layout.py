@@ -5,10 +5,13 @@ the block of sums that stays in registers is high, those of the moving operand a
 wide. What is missing to a multiple of ``WIDTH`` columns is zero.
 """
 
-__all__ = ["HEIGHT", "WIDTH", "packed_elements"]
+__all__ = ["HEIGHT", "MOST_ROWS", "WIDTH", "packed_elements"]
 
 HEIGHT, WIDTH = 8, 32
 """Rows and columns of the result that are summed at a time, and widths of the operands' panels."""
+
+MOST_ROWS = 256
+"""Rows of a panel for which there is room in the nearest cache."""
 
 
 def packed_elements(depth: int, columns: int) -> int:

@@ -17,7 +17,8 @@ from numba.extending import intrinsic
 from nkisim.compiled.addresses import pointer_to
 from nkisim.compiled.bfloat16 import FLOAT, constant, widen
 from nkisim.compiled.loops import compiled_loop
-from nkisim.compiled.panel_layout import HEIGHT, WIDTH
+from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH
+from nkisim.compiled.tile_layout import LINE
 from nkisim.compiled.tile_product import call, copy_block, room
 
 __all__ = ["packing", "product"]
@@ -77,18 +78,50 @@ def _sum_block(
     return types.void(*5 * [types.int64], types.boolean), build
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _panel_room(context: Any) -> Any:
+    """Return the address of room for a panel of float32 on the stack, from a cache line on."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        with builder.goto_entry_block():
+            held = builder.alloca(ir.ArrayType(FLOAT, MOST_ROWS * WIDTH))
+        held.align = LINE
+        return builder.ptrtoint(held, _I64)
+
+    return types.int64(), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _widen_line(context: Any, source: Any, target: Any) -> Any:
+    """Write a line of stored bfloat16 as float32."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, target = arguments
+        stored = ir.VectorType(ir.IntType(16), WIDTH)
+        values = widen(builder, builder.load(_place(builder, source, stored), align=2), WIDTH)
+        builder.store(values, _place(builder, target, values.type), align=LINE)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), build
+
+
 def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> None:
     rows, columns = out.shape
-    step = out.strides[0]
+    step, size = out.strides[0], moving.itemsize
     begin = types.int64(out.ctypes.data)
     left, right = types.int64(stationary.ctypes.data), types.int64(moving.ctypes.data)
-    edge = room()
+    edge, near = room(), _panel_room()
     # A panel of the moving operand stays in the nearest cache while all stationary ones pass.
     for n in range(0, columns, WIDTH):
+        b = right + size * n * depth
+        if size == 2:
+            for k in range(depth):
+                _widen_line(b + 2 * WIDTH * k, near + 4 * WIDTH * k)
+            b = near
         for m in range(0, rows, HEIGHT):
             corner = begin + m * step + 4 * n
             height, width = min(HEIGHT, rows - m), min(WIDTH, columns - n)
-            a, b = left + 4 * m * depth, right + 4 * n * depth
+            a = left + 4 * m * depth
             if height == HEIGHT and width == WIDTH:
                 _sum_block(a, b, depth, corner, step, add)
                 continue
@@ -99,45 +132,48 @@ def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> 
 
 
 @cache
-def product() -> Any:
+def product(bits: int) -> Any:
     """Return what multiplies: ``(stationary, moving, depth, out, add)``.
 
-    It takes the memory of two packed operands, how many rows these have, and the matrix that the
-    product is written or added to, whose columns are dense.
+    It takes the memory of two packed operands, how many rows these have, at most ``MOST_ROWS``, and
+    the matrix that the product is written or added to, whose columns are dense. The stationary
+    operand is packed as float32, the moving one as float32 or, with 16 ``bits``, as bfloat16.
     """
     memory = types.Array(types.float32, 1, "C", readonly=True)
+    other = types.Array(types.uint16 if bits == 16 else types.float32, 1, "C", readonly=True)
     out = types.Array(types.float32, 2, "A", aligned=False)
-    signature = types.void(memory, memory, types.int64, out, types.boolean)
+    signature = types.void(memory, other, types.int64, out, types.boolean)
     return compiled_loop(_multiply, signature)
 
 
 def _line_packing(width: int) -> Any:
-    """Return the intrinsic that copies a line of elements, as float32, to panels of a width.
+    """Return the intrinsic that copies a line of elements to panels of a width and another type.
 
     The panels are ``apart`` bytes from each other. It returns 0 if all elements are finite.
     """
     pieces = range(0, WIDTH, width)
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def pack_line(context: Any, like: Any, source: Any, target: Any, apart: Any) -> Any:
-        half = like.dtype.bitwidth == 16
+    def pack_line(context: Any, like: Any, other: Any, source: Any, target: Any, apart: Any) -> Any:
+        half, keeps = (kind.dtype.bitwidth == 16 for kind in (like, other))
         stored = ir.VectorType(ir.IntType(16) if half else FLOAT, WIDTH)
 
         def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _, source, target, apart = arguments
+            *_, source, target, apart = arguments
             line = builder.load(_place(builder, source, stored), align=2 if half else 4)
             values = widen(builder, line, WIDTH) if half else line
+            copied = line if keeps else values
             for first in pieces:
                 order = ir.Constant(ir.VectorType(_I32, width), list(range(first, first + width)))
-                piece = builder.shuffle_vector(values, values, order)
-                builder.store(piece, _place(builder, target, piece.type), align=4)
+                piece = builder.shuffle_vector(copied, copied, order)
+                builder.store(piece, _place(builder, target, piece.type), align=2 if keeps else 4)
                 target = builder.add(target, apart)
             exponent = constant(_I32, WIDTH, 0x7F80_0000)
             bits = builder.and_(builder.bitcast(values, exponent.type), exponent)
             flags = builder.icmp_signed("==", bits, exponent)
             return builder.zext(builder.bitcast(flags, ir.IntType(WIDTH)), _I64)
 
-        return types.int64(like, *3 * [types.int64]), build
+        return types.int64(like, other, *3 * [types.int64]), build
 
     return pack_line
 
@@ -150,6 +186,7 @@ def _pack(pack_line: Any, width: int, x: Any, packed: Any) -> bool:
     depth, columns = x.shape
     size, step = x.itemsize, x.strides[0]
     source, target = types.int64(x.ctypes.data), types.int64(packed.ctypes.data)
+    line = packed.itemsize * width
     edge = room()
     to = pointer_to(x, edge)
     for i in range(WIDTH):
@@ -162,8 +199,8 @@ def _pack(pack_line: Any, width: int, x: Any, packed: Any) -> bool:
             if some < WIDTH:
                 copy_block(x, here, step, edge, size, 1, some)
                 here = edge
-            place = target + 4 * (n * depth + k * width)
-            special |= pack_line(x, here, place, 4 * width * depth)
+            place = target + packed.itemsize * n * depth + k * line
+            special |= pack_line(x, packed, here, place, line * depth)
     return special == 0
 
 
@@ -176,14 +213,14 @@ def _pack_moving(x: Any, packed: Any) -> bool:
 
 
 @cache
-def packing(width: int, bits: int) -> Any:
+def packing(width: int, bits: int, packed_bits: int) -> Any:
     """Return what packs: ``(x, packed)``.
 
-    It takes a matrix of float32, or of bfloat16 as uint16, with dense columns, and memory for its
-    panels. It returns whether all elements are finite.
+    It takes a matrix of float32, or with 16 ``bits`` of bfloat16, with dense columns, and memory
+    for its panels, likewise. It returns whether all elements are finite.
     """
-    element = types.uint16 if bits == 16 else types.float32
+    element, other = (types.uint16 if b == 16 else types.float32 for b in (bits, packed_bits))
     matrix = types.Array(element, 2, "A", readonly=True, aligned=False)
-    memory = types.Array(types.float32, 1, "C")
+    memory = types.Array(other, 1, "C")
     function = _pack_stationary if width == HEIGHT else _pack_moving
     return compiled_loop(function, types.boolean(matrix, memory))

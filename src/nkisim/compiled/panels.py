@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.compiled.panel_layout import HEIGHT, WIDTH, packed_elements
+from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH, packed_elements
 from nkisim.compiled.processor import compiles_for
 
 __all__ = ["HEIGHT", "WIDTH", "agrees", "multiply", "pack", "packed_elements"]
@@ -33,8 +33,9 @@ _FEATURES = {"+avx512f", "+avx512bw"}
 @lru_cache(maxsize=4096)
 def agrees(depth: int, rows: int, columns: int) -> bool:
     """Whether products of this size have the bits that BLAS gives them; numba must be loaded."""
-    if min(rows, columns) < 2 or not compiles_for(_FEATURES):
-        return False  # BLAS has other routines for vectors
+    # BLAS has other routines for vectors.
+    if min(rows, columns) < 2 or depth > MOST_ROWS or not compiles_for(_FEATURES):
+        return False
     rng = np.random.default_rng(0)
     operands = []
     for width in (rows, columns):
@@ -59,10 +60,11 @@ def pack(x: Array, packed: Array, width: int) -> bool:
 
     Args:
         x: Matrix of float32, or of bfloat16 as uint16, with dense columns.
-        packed: As many float32 as ``packed_elements`` says, flat.
+        packed: As many elements as ``packed_elements`` says, flat; float32, or for a moving operand
+            of bfloat16 uint16.
         width: HEIGHT for a stationary, WIDTH for a moving operand.
     """
-    return bool(_packing(width, 8 * x.itemsize)(x, packed))
+    return bool(_packing(width, 8 * x.itemsize, 8 * packed.itemsize)(x, packed))
 
 
 def multiply(stationary: Array, moving: Array, depth: int, out: Array, add: bool) -> None:
@@ -70,18 +72,18 @@ def multiply(stationary: Array, moving: Array, depth: int, out: Array, add: bool
 
     ``out`` has dense columns; its rows may be apart.
     """
-    _product()(stationary, moving, depth, out, add)
+    _product(8 * moving.itemsize)(stationary, moving, depth, out, add)
 
 
 @cache
-def _packing(width: int, bits: int) -> Any:
+def _packing(width: int, bits: int, packed_bits: int) -> Any:
     from nkisim.compiled.panel_product import packing
 
-    return packing(width, bits)
+    return packing(width, bits, packed_bits)
 
 
 @cache
-def _product() -> Any:
+def _product(bits: int) -> Any:
     from nkisim.compiled.panel_product import product
 
-    return product()
+    return product(bits)

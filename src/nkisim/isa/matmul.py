@@ -87,7 +87,9 @@ def nc_matmul(
     plain = dst.dtype is float32 and dst.ndim == 2 and (accumulate is True or accumulate is False)
     operands = (stationary.view, moving.view, left, right, dst.array)
     on_unit = plain and core.fast and multiply_on_unit(*operands, add=accumulate)
-    if not on_unit and not (plain and not watched and multiply_panels(*operands, add=accumulate)):
+    if not on_unit and not (
+        plain and not watched and multiply_panels(core, *operands, add=accumulate)
+    ):
         left = _widened(stationary.view, left, "stationary", is_stationary_onezero)
         right = _widened(moving.view, right, "moving", is_moving_onezero)
         if plain and accumulate is False:

@@ -13,6 +13,7 @@ import numpy as np
 from nkisim.compiled import matrix_unit, panels, repays
 from nkisim.compiled.matrix_unit import Packed
 from nkisim.dtypes import DType, bfloat16, decode, float32
+from nkisim.machine.core import Core
 from nkisim.memory import NkiTensor
 from nkisim.spec.call import Call
 
@@ -25,6 +26,9 @@ _UNIT_PRODUCTS = 1 << 15
 
 # Smaller products are done by BLAS before operands are packed for a compiled loop.
 _PANEL_PRODUCTS = 1 << 17
+
+# Many stationary tiles are used once or twice, so only then they are worth keeping in panels.
+_USES = 2
 
 
 def multiply_on_unit(
@@ -60,7 +64,14 @@ def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Packed | None]
 
 
 def multiply_panels(
-    stationary: NkiTensor, moving: NkiTensor, left: Array, right: Array, out: Array, *, add: bool
+    core: Core,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    left: Array,
+    right: Array,
+    out: Array,
+    *,
+    add: bool,
 ) -> bool:
     """Write or add a product to ``out`` by a compiled loop, if that has the bits of BLAS."""
     depth = len(left)
@@ -68,20 +79,13 @@ def multiply_panels(
         return False
     if not repays(out.size // 4) or not panels.agrees(depth, *out.shape):
         return False
-    if stationary.storage is moving.storage and stationary.start == moving.start:
-        return False  # BLAS has another routine for a matrix and itself
-    first = _panels(stationary, left, depth, panels.HEIGHT)
-    second = None if first is None else _panels(moving, right, depth, panels.WIDTH)
-    if first is None or second is None:
-        return False
-    panels.multiply(first, second, depth, out, add)
-    return True
+    return _multiply(core, stationary, moving, left, right, depth, out, add)
 
 
-def adding_panels(call: Call) -> Callable[[NkiTensor, NkiTensor, NkiTensor], bool] | None:
+def adding_panels(call: Call) -> Callable[[Core, NkiTensor, NkiTensor, NkiTensor], bool] | None:
     """Return what adds the product of a call's tiles to ``dst`` in panels, if it is large enough.
 
-    Takes ``dst``, ``stationary`` and ``moving``; answers as ``multiply_panels``.
+    Takes the core, ``dst``, ``stationary`` and ``moving``; answers as ``multiply_panels``.
     """
     result, *factors = (call.operand(name) for name in ("dst", "stationary", "moving"))
     plain = all(tensor.ndim == 2 and tensor.trusted for tensor in (result, *factors))
@@ -93,47 +97,68 @@ def adding_panels(call: Call) -> Callable[[NkiTensor, NkiTensor, NkiTensor], boo
         return None
     share = result.size // 4
 
-    def add(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor) -> bool:
+    def add(core: Core, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor) -> bool:
         if not repays(share) or not panels.agrees(depth, rows, columns):
             return False
-        if stationary.storage is moving.storage and stationary.start == moving.start:
-            return False
-        first = _panels(stationary, None, depth, panels.HEIGHT)
-        second = None if first is None else _panels(moving, None, depth, panels.WIDTH)
-        if first is None or second is None:
-            return False
-        panels.multiply(first, second, depth, dst.array, True)
-        return True
+        return _multiply(core, stationary, moving, None, None, depth, dst.array, True)
 
     return add
 
 
-def _panels(tensor: NkiTensor, stored: Array | None, depth: int, width: int) -> Array | None:
-    """Return an operand in panels, kept like decoded ones; None if BLAS is to have it.
+def _multiply(
+    core: Core,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    left: Array | None,
+    right: Array | None,
+    depth: int,
+    out: Array,
+    add: bool,
+) -> bool:
+    """Multiply; operands that are None are as they lie in memory."""
+    to, of = moving.storage, stationary.storage
+    if of is to and stationary.start == moving.start:
+        return False  # BLAS has another routine for a matrix and itself
+    key = (moving.start, moving.layout, depth, panels.WIDTH)
+    second = to.decoded(key)
+    if second is None:
+        stored = _packable(moving, moving.array if right is None else right)
+        if stored is None:
+            return False
+        # In bfloat16 they take half the room, and are widened in the nearest cache.
+        elements = panels.packed_elements(*stored.shape)
+        second = to.new_decoded(key, (elements,), stored.dtype)
+        if not panels.pack(stored, second, panels.WIDTH):
+            second = second[:0]  # which NaN a sum becomes is BLAS's to say
+            to.keep_decoded(key, second)
+    key = (stationary.start, stationary.layout, depth, panels.HEIGHT)
+    first = of.decoded(key)
+    if first is None or type(first) is int:
+        stored = _packable(stationary, stationary.array if left is None else left)
+        if stored is None:
+            return False
+        elements, uses = panels.packed_elements(*stored.shape), (first or 0) + 1
+        kept = uses > _USES
+        first = of.new_decoded(key, (elements,)) if kept else core.scratch(1, elements)[0]
+        if not panels.pack(stored, first, panels.HEIGHT):
+            first = first[:0]
+            of.keep_decoded(key, first)
+        elif not kept:
+            of.keep_decoded(key, uses)
+    if not (first.size and second.size):
+        return False
+    panels.multiply(first, second, depth, out, add)
+    return True
 
-    Where ``stored`` is None its elements are those in memory.
-    """
-    key = (tensor.start, tensor.layout, depth, width)
-    kept: Array | None = tensor.storage.decoded(key)
-    if kept is None:
-        kept = _packed_panels(tensor, tensor.array if stored is None else stored, key)
-    return kept if kept.size else None
 
-
-def _packed_panels(tensor: NkiTensor, stored: Array, key: tuple[int, int, int, int]) -> Array:
-    """Pack an operand into panels and keep them; empty if BLAS is to have it."""
+def _packable(tensor: NkiTensor, stored: Array) -> Array | None:
+    """Return an operand as it can be packed; None for float32, which BLAS takes as it is."""
     if stored.dtype == np.float32:
-        return stored[:0]  # which BLAS takes as it is
+        return None
     if tensor.dtype is not bfloat16:
-        stored = decode(stored, tensor.dtype)
-    elif stored.strides[1] != stored.itemsize:
-        stored = stored.copy()
-    kept = tensor.storage.new_decoded(key, (panels.packed_elements(*stored.shape),))
-    bits = stored.view(np.uint16) if stored.itemsize == 2 else stored
-    if not panels.pack(bits, kept, key[-1]):  # which NaN a sum becomes is BLAS's to say
-        kept = kept[:0]
-        tensor.storage.keep_decoded(key, kept)
-    return kept
+        return decode(stored, tensor.dtype)
+    dense = stored if stored.strides[1] == stored.itemsize else stored.copy()
+    return dense.view(np.uint16)
 
 
 @cache

@@ -119,7 +119,7 @@ def _make_sum(
         "    if not (\n"
         f"        (accumulate is True or accumulate is None) and not _core.fast\n"
         f"        and {result}.region is _to.psum.current and _to.complete{complete}\n"
-        f"        and _function({result}, {', '.join(read)})\n"
+        f"        and _function(_core, {result}, {', '.join(read)})\n"
         "    ):\n        return False\n"
         "    _core.clock = _clock = _core.clock + 1\n"
         + "".join(f"    {name}.alloc.life.last_use = _clock\n" for name in (result, *read))

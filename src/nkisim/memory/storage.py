@@ -24,6 +24,8 @@ from nkisim.recycling import LEAST, Buffer, give_back, is_kept, take
 
 __all__ = ["Sharing", "Storage"]
 
+_FLOAT32 = np.dtype(np.float32)
+
 
 class Sharing(Protocol):
     """Follows the accesses of several cores to one storage; tensors are views of it."""
@@ -170,10 +172,12 @@ class Storage:
             return None
         return kept[2]
 
-    def new_decoded(self, key: Hashable, shape: tuple[int, ...]) -> np.ndarray:
-        """Return a float32 array to be filled with a copy of a view, kept until the next write."""
-        buffer = Buffer(take(4 * math.prod(shape)))
-        values = buffer.data.view(np.float32).reshape(shape)
+    def new_decoded(
+        self, key: Hashable, shape: tuple[int, ...], dtype: np.dtype = _FLOAT32
+    ) -> np.ndarray:
+        """Return an array to be filled with a copy of a view, kept until the next write."""
+        buffer = Buffer(take(dtype.itemsize * math.prod(shape)))
+        values = buffer.data.view(dtype).reshape(shape)
         # Tuples let go of what they hold from the end: the view first, then its memory.
         self._decoded[key] = (buffer, self.version, values)
         return values

@@ -58,14 +58,14 @@ if panels.agrees(128, 128, 128):
     exact = np.round(wide[:, :128]).astype(np.float64)
     for operand in (exact.astype(np.float32), exact.astype(bfloat16.numpy).view(np.uint16)):
         operands = []
-        for width in (panels.HEIGHT, panels.WIDTH):
-            operands.append(np.empty(128 * 128, np.float32))
+        for width, kind in ((panels.HEIGHT, np.dtype(np.float32)), (panels.WIDTH, operand.dtype)):
+            operands.append(np.empty(128 * 128, kind))
             right.append(panels.pack(operand, operands[-1], width))
-            loops.append(panels._packing(width, 8 * operand.itemsize))
+            loops.append(panels._packing(width, 8 * operand.itemsize, 8 * kind.itemsize))
         total = np.empty((128, 128), np.float32)
         panels.multiply(*operands, 128, total, False)
         right.append(np.array_equal(total, exact.T @ exact))
-    loops.append(panels._product())
+        loops.append(panels._product(8 * operand.itemsize))
 kept = sum(sum(loop.stats.cache_hits.values()) for loop in loops)
 print(json.dumps([right, kept, len(loops)]))
 """

@@ -9,11 +9,20 @@ import pytest
 from comparing import assert_same_bits
 from fresh_process import printed_by
 from nkisim.compiled import panels
+from nkisim.compiled.panel_layout import MOST_ROWS
 from nkisim.compiled.panels import HEIGHT, WIDTH, agrees, multiply, pack, packed_elements
 from nkisim.compiled.processor import compiles_for
 
 BFLOAT16 = ml_dtypes.bfloat16
-SIZES = [(1, 2, 3), (5, 8, 32), (128, 128, 512), (33, 17, 47), (127, 9, 65), (64, 7, 31)]
+SIZES = [
+    (1, 2, 3),
+    (5, 8, 32),
+    (128, 128, 512),
+    (33, 17, 47),
+    (127, 9, 65),
+    (64, 7, 31),
+    (MOST_ROWS, 8, 40),
+]
 GUARD = np.float32(-7.25)
 
 needs_registers = pytest.mark.usefixtures("registers")
@@ -53,8 +62,8 @@ def in_the_middle(values):
 
 
 def packed(x, width):
-    memory = np.empty(packed_elements(*x.shape), np.float32)
     bits = x.view(np.uint16) if x.dtype == BFLOAT16 else x
+    memory = np.empty(packed_elements(*x.shape), np.float32 if width == HEIGHT else bits.dtype)
     assert pack(bits, memory, width)
     return memory
 
@@ -109,7 +118,7 @@ def test_infinity_and_nan_are_found_in_every_place_and_not_beyond_it(width, dtyp
     stored, whole = in_the_middle(np.ones((9, 37), dtype))
     whole[whole == GUARD] = np.nan
     bits = stored.view(np.uint16) if dtype is BFLOAT16 else stored
-    memory = np.empty(packed_elements(*stored.shape), np.float32)
+    memory = np.empty(packed_elements(*stored.shape), np.float32 if width == HEIGHT else bits.dtype)
     assert pack(bits, memory, width)
     for place, special in zip(
         np.ndindex(stored.shape), itertools.cycle([np.inf, -np.inf, np.nan]), strict=False
@@ -134,6 +143,12 @@ def test_a_vector_is_not_for_panels():
 
     assert not agrees(128, 1, 512)
     assert not agrees(128, 128, 1)
+
+
+def test_more_rows_than_there_is_room_for_are_not_for_panels():
+    import numba  # noqa: F401, without which nothing agrees
+
+    assert not agrees(MOST_ROWS + 1, 16, 64)
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_DISABLE_JIT=1", "NUMBA_CPU_NAME=generic"])

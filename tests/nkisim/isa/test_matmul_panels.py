@@ -185,3 +185,19 @@ def test_lives_reach_to_the_last_sum(monkeypatch):
     _, _, products = both_ways(monkeypatch, kernel, draw(16, (64, 40)), draw(17, (64, 48)))
     assert lives[0] == lives[1] == [5, 5, 5]
     assert products == 3
+
+
+def test_a_stationary_tile_gives_the_same_bits_however_often_it_is_used(monkeypatch):
+    @nkisim.jit
+    def kernel(a, b):
+        left, right = load(a), load(b)
+        total = nl.ndarray((40, 48), dtype=nl.float32, buffer=nl.psum)
+        for step in range(6):
+            nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=step > 0)
+            if step == 4:
+                nisa.dma_copy(dst=left, src=b[0:64, 0:40])
+        return store(total)
+
+    want, got, products = both_ways(monkeypatch, kernel, draw(18, (64, 40)), draw(19, (64, 48)))
+    assert_same_bits(got, want)
+    assert products == 6

@@ -22,6 +22,7 @@ from trnsci.core.errors import (
     LinAlgError,
     ShapeError,
 )
+from trnsci.core.fallback import callers_level
 from trnsci.core.finite import finite
 from trnsolver._arguments import (
     OnFailure,
@@ -95,7 +96,6 @@ def eigh(
 ) -> ApproximateEigenpairs: ...
 
 
-@in_full_precision
 def eigh(
     A: Tensor,
     tol: float | None = None,
@@ -150,7 +150,8 @@ def eigh(
         tensor([1., 3.])
     """
     work = square_matrix("eigh", "A", A)
-    chosen("eigh", "which", which, _WHICH)
+    if which not in _WHICH:
+        chosen("eigh", "which", which, _WHICH)
     if max_sweeps is not None:
         whole("eigh", "max_sweeps", max_sweeps, 1, error=FlagError)
     everything = k is None and subset is None
@@ -312,6 +313,7 @@ def _places(
     return (0, count - 1) if which == "smallest" else (n - count, n - 1)
 
 
+@in_full_precision
 def _approximate(
     A: Tensor,
     a: Tensor,
@@ -368,7 +370,7 @@ def _approximate(
         message = f"eigh: the residual is {info.backward_error:.3g} of norm(A), not {tol:.3g}"
         if on_failure == "raise":
             raise AccuracyError(message)
-        warnings.warn(message, AccuracyWarning, stacklevel=3)
+        warnings.warn(message, AccuracyWarning, stacklevel=callers_level("trnsolver"))
     return ApproximateEigenpairs(w, v, info)
 
 

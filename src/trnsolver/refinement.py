@@ -24,6 +24,7 @@ from torch import Tensor
 
 from trnsci.core.eager import unchecked
 from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
+from trnsci.core.fallback import callers_level
 from trnsci.core.finite import finite
 from trnsolver._arguments import OnFailure, batch_shape, chosen, restored, singular
 from trnsolver._bounds import (
@@ -159,7 +160,7 @@ def accurate_solution(
         )
         if on_failure == "raise":
             raise AccuracyError(message)
-        warnings.warn(message, AccuracyWarning, stacklevel=3)
+        warnings.warn(message, AccuracyWarning, stacklevel=callers_level("trnsolver"))
     if a.is_complex():
         x = torch.complex(x[..., :order, :], x[..., order:, :])
     if narrow:

@@ -81,8 +81,9 @@ def test_what_was_not_reached_is_not_claimed():
     a, b = hilbert(15), torch.ones(15, dtype=torch.float64)  # condition 1e20
     with pytest.raises(trnsolver.AccuracyError, match="condition number"):
         trnsolver.solve(a, b, target_forward_error=1e-6)
-    with pytest.warns(trnsolver.AccuracyWarning, match="forward error"):
+    with pytest.warns(trnsolver.AccuracyWarning, match="forward error") as warned:
         x, info = trnsolver.solve(a, b, target_forward_error=1e-6, on_failure="warn")
+    assert [w.filename for w in warned] == [__file__]
     assert not info.converged
     assert info.forward_error > 1e-6
     assert relative_error(x, exact(a, b)) <= info.forward_error

@@ -156,8 +156,9 @@ def test_a_tolerance_below_rounding_is_never_claimed():
     a = hilbert(30).float()
     with pytest.raises(trnsolver.AccuracyError, match="residual"):
         trnsolver.eigh(a, 1e-12, on_failure="raise")
-    with pytest.warns(trnsolver.AccuracyWarning, match="residual"):
+    with pytest.warns(trnsolver.AccuracyWarning, match="residual") as warned:
         w, v = result = trnsolver.eigh(a, 1e-12)
+    assert [w.filename for w in warned] == [__file__]
     assert_pairs(a, w, v)
     assert not result.info.converged
     assert result.info.backward_error > 1e-12

@@ -91,13 +91,13 @@ def product_again(
     empties the caches each further function takes half a microsecond.
     """
     last = pattern.last
-    if last is None or b.requires_grad or not settled():
-        return None
     if (
-        not last.plain
+        last is None
+        or not last.plain
         or last.owner() is not values
-        or values.requires_grad
         or last.memory != values.data_ptr()
+        or values.requires_grad
+        or b.requires_grad
         or pointers is not pattern.pointers
         or indices is not pattern.indices
         or not (pattern.constant or pattern.versions == (pointers._version, indices._version))
@@ -107,10 +107,10 @@ def product_again(
         try:
             return torch.mv(last.made, b)
         except RuntimeError:
-            return None  # what does not fit is said by the checks
+            return None  # what does not fit is said by the checks, transforms see other steps
     if b.ndim != 2 or b.shape[0] != pattern.columns or b.dtype is not values.dtype or not b.is_cpu:
         return None
-    return product_by_rule(values, pattern, b) if pattern.entries else None
+    return product_by_rule(values, pattern, b) if pattern.entries and settled() else None
 
 
 def is_usual(values: Tensor, pattern: Pattern, b: Tensor) -> bool:

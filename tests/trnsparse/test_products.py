@@ -5,6 +5,8 @@ from math import prod
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import trnsparse as ts
 from trnsci.core.errors import DeviceError, DTypeError, OperandError
@@ -199,6 +201,14 @@ def test_a_second_product_asks_what_the_first_one_asked(columns):
     (A @ v).sum().backward()
     torch.testing.assert_close(v.grad, dense.sum(0).reshape(5, *[1] * len(columns)).expand_as(x))
     torch.testing.assert_close(torch.func.jvp(lambda t: A @ t, (x,), (x,))[1], dense @ x)
+    with forward_ad.dual_level():
+        dual = A @ forward_ad.make_dual(x, 2 * x)
+        torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, 2 * dense @ x)
+    slope = torch.func.grad(lambda t: (A @ t).square().sum())(x)
+    torch.testing.assert_close(slope, 2 * dense.mT @ dense @ x)
+    torch.testing.assert_close(torch.func.functionalize(lambda t: A @ t)(x), dense @ x)
+    traced = make_fx(lambda t: A @ t, tracing_mode="real")(x)
+    torch.testing.assert_close(traced(3 * x), 3 * dense @ x)
     torch.testing.assert_close(
         torch.func.vmap(lambda t: A @ t)(torch.stack([x, 2 * x])),
         torch.stack([A @ x, 2 * (A @ x)]),

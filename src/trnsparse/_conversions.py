@@ -112,7 +112,7 @@ def written_out(
         return None
     data = array_of(values.contiguous())
     dense = np.zeros(shape, data.dtype)  # memory that the system has cleared already
-    native.csr_todense(*shape, array_of(pointers), array_of(indices), data, dense)
+    native.csr_todense(*shape, pointers.numpy(), indices.numpy(), data, dense)
     return torch.from_numpy(dense)
 
 

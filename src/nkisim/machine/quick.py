@@ -91,8 +91,7 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
     psum = dst.buffer is MemoryRegion.psum
     source = (
         f"def quick(_core, {', '.join(instruction.parameters)}):\n"
-        + ("" if dst.trusted else f"    {result}.check_bounds()\n")
-        + f"    _to = {result}.storage\n{''.join(checks)}"
+        f"    _to = {result}.storage\n{''.join(checks)}"
         f"    _core.clock = _clock = _core.clock + 1\n{''.join(notes)}"
         f"    _alloc = {result}.alloc\n    _life = _alloc.life\n    _life.last_use = _clock\n"
         "    if _life.first_use < 0:\n        _life.first_use = _clock\n"

@@ -166,3 +166,22 @@ def test_other_arguments_are_keys_themselves():
     assert _static_key([1, [2, 3]]) == _static_key([1, [2, 3]]) != _static_key([1, (2, 3)])
     assert _static_key({}) is _static_key({1: 2}) is dict
     hash(tuple(map(_static_key, values)))
+
+
+@pytest.mark.parametrize("operand", ["dst", "data1", "data2"])
+@pytest.mark.parametrize("offset", [5, 8, -1])
+def test_patterns_are_checked_one_by_one(operand, offset):
+    """Each call has the plan of the first, whose pattern lies inside of its rows."""
+
+    def kernel(x):
+        one, other, result = nl.load(x), nl.load(x), nl.load(x)
+        for start in (0, 4, offset):
+            given = {"dst": result[:, 0:4], "data1": one[:, 0:4], "data2": other[:, 0:4]}
+            tile = {"dst": result, "data1": one, "data2": other}[operand]
+            given[operand] = tile.ap([[8, 4], [1, 4]], offset=start)
+            nisa.tensor_tensor(op=nl.add, **given)
+
+    with pytest.raises(nkisim.NkiValidationError) as caught:
+        nkisim.simulate(kernel)(np.ones((4, 8), np.float32))
+    assert caught.value.rule_id == "S021"
+    assert f"with offset {offset}" in caught.value.finding.seen

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 import numba
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -21,7 +22,7 @@ from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH
 from nkisim.compiled.tile_layout import LINE
 from nkisim.compiled.tile_product import call, copy_block, room
 
-__all__ = ["packing", "product"]
+__all__ = ["packing", "packing_product", "product"]
 
 _LANES = 16  # float32 in a register
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
@@ -105,7 +106,8 @@ def _widen_line(context: Any, source: Any, target: Any) -> Any:
     return types.void(types.int64, types.int64), build
 
 
-def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> None:
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _multiply_panels(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> None:
     rows, columns = out.shape
     step, size = out.strides[0], moving.itemsize
     begin = types.int64(out.ctypes.data)
@@ -129,6 +131,10 @@ def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> 
                 copy_block(out, corner, step, edge, 4 * WIDTH, height, width)
             _sum_block(a, b, depth, edge, 4 * WIDTH, add)
             copy_block(out, edge, 4 * WIDTH, corner, step, height, width)
+
+
+def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> None:
+    _multiply_panels(stationary, moving, depth, out, add)
 
 
 @cache
@@ -224,3 +230,25 @@ def packing(width: int, bits: int, packed_bits: int) -> Any:
     memory = types.Array(other, 1, "C")
     function = _pack_stationary if width == HEIGHT else _pack_moving
     return compiled_loop(function, types.boolean(matrix, memory))
+
+
+def _pack_and_multiply(x: Any, moving: Any, out: Any, add: bool) -> bool:
+    depth, columns = x.shape
+    packed = np.empty(depth * ((columns + WIDTH - 1) // WIDTH * WIDTH), np.float32)
+    finite = _pack(_low_line, HEIGHT, x, packed)
+    if finite:
+        _multiply_panels(packed, moving, depth, out, add)
+    return finite
+
+
+@cache
+def packing_product(bits: int, moving_bits: int) -> Any:
+    """Return what packs a stationary operand and multiplies: ``(x, moving, out, add)``.
+
+    It returns whether all elements of ``x`` are finite; if not, nothing was written.
+    """
+    element, other = (types.uint16 if b == 16 else types.float32 for b in (bits, moving_bits))
+    matrix = types.Array(element, 2, "A", readonly=True, aligned=False)
+    memory = types.Array(other, 1, "C", readonly=True)
+    out = types.Array(types.float32, 2, "A", aligned=False)
+    return compiled_loop(_pack_and_multiply, types.boolean(matrix, memory, out, types.boolean))

@@ -22,7 +22,7 @@ import numpy as np
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH, packed_elements
 from nkisim.compiled.processor import compiles_for
 
-__all__ = ["HEIGHT", "WIDTH", "agrees", "multiply", "pack", "packed_elements"]
+__all__ = ["HEIGHT", "WIDTH", "agrees", "multiply", "pack", "pack_and_multiply", "packed_elements"]
 
 Array = np.ndarray
 
@@ -73,6 +73,18 @@ def multiply(stationary: Array, moving: Array, depth: int, out: Array, add: bool
     ``out`` has dense columns; its rows may be apart.
     """
     _product(8 * moving.itemsize)(stationary, moving, depth, out, add)
+
+
+def pack_and_multiply(x: Array, moving: Array, out: Array, add: bool) -> bool:
+    """Multiply with a stationary operand that is not packed; False if it has infinity or NaN."""
+    return bool(_packing_product(8 * x.itemsize, 8 * moving.itemsize)(x, moving, out, add))
+
+
+@cache
+def _packing_product(bits: int, moving_bits: int) -> Any:
+    from nkisim.compiled.panel_product import packing_product
+
+    return packing_product(bits, moving_bits)
 
 
 @cache

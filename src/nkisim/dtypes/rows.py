@@ -244,7 +244,9 @@ def row_deviations(x: Array) -> Array | None:
 def transpose_rows(out: Array, x: Array) -> None:
     """Write the transpose of ``x`` to ``out``, bit for bit; they share no memory."""
     unsigned = UNSIGNED[x.itemsize]
-    _compiled("transposing", 8 * x.itemsize)(out.view(unsigned), x.view(unsigned))
+    if x.dtype is not unsigned:
+        out, x = out.view(unsigned), x.view(unsigned)
+    _compiled("transposing", 8 * x.itemsize)(out, x)
 
 
 @cache

@@ -344,6 +344,16 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
     return arithmetic
 
 
+def copying(call: Call) -> Callable[..., None] | None:
+    """Return the copy of a tensor into one of its type and shape as one function."""
+    dst, src = call.operand("dst"), call.operand("src")
+    return _copied if dst.dtype == src.dtype and dst.shape == src.shape else None
+
+
+def _copied(x: Array, out: Array) -> None:
+    out[...] = x
+
+
 @instruction(
     engines=(Engine.vector, Engine.scalar, Engine.gpsimd),
     operands={"dst": Out(ON_CHIP), "src": In(ON_CHIP)},
@@ -354,6 +364,7 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
     ),
     arithmetic=same_bits_or_fp32("dst", "src"),
     moves=True,
+    function=copying,
     rowwise=True,
     shortcut=chained("src"),
     spread="elements",
@@ -367,10 +378,15 @@ def tensor_copy(
     return src
 
 
+def _reciprocal(x: Array, out: Array | None = None) -> Array:
+    return np.divide(np.float32(1), x, out=out)
+
+
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP)},
     require=(same_partitions("dst", "data"), same_free_size("dst", "data")),
+    function=lambda call: _reciprocal,
     rowwise=True,
     spread="elements",
     cost=stream(over="data", factor=8),
@@ -378,4 +394,4 @@ def tensor_copy(
 )
 def reciprocal(dst: Any, data: Any, name: str | None = None) -> Array:
     """Return 1/x in float32."""
-    return np.float32(1) / data
+    return _reciprocal(data)

@@ -18,7 +18,7 @@ from nkisim.isa import matmul_rules as broken
 from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS, spreads
 from nkisim.isa.transpose import contaminated, passed
 from nkisim.machine import Core, Loaded, check_finite, instruction
-from nkisim.machine.products import adding_panels, multiply_on_unit, multiply_panels
+from nkisim.machine.products import multiply_on_unit, multiply_panels, panels_of_call
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, In, Sum, rules
 from nkisim.spec.cost import matmul
@@ -50,7 +50,7 @@ _REMOVED = {
     },
     require=MATMUL_CONSTRAINTS,
     stateful=True,
-    function=adding_panels,
+    function=panels_of_call,
     spread="product",
     cost=matmul(),
     removed=_REMOVED,
@@ -87,9 +87,7 @@ def nc_matmul(
     plain = dst.dtype is float32 and dst.ndim == 2 and (accumulate is True or accumulate is False)
     operands = (stationary.view, moving.view, left, right, dst.array)
     on_unit = plain and core.fast and multiply_on_unit(*operands, add=accumulate)
-    if not on_unit and not (
-        plain and not watched and multiply_panels(core, *operands, add=accumulate)
-    ):
+    if not on_unit and not (plain and not watched and multiply_panels(*operands, add=accumulate)):
         left = _widened(stationary.view, left, "stationary", is_stationary_onezero)
         right = _widened(moving.view, right, "moving", is_moving_onezero)
         if plain and accumulate is False:

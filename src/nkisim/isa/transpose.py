@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.compiled import repays
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import NUMBA_ELEMENTS, decode, encode, suits_numba, transpose_rows
 from nkisim.isa.elementwise import same_bits_or_fp32
@@ -138,8 +139,10 @@ def _turning(call: Call) -> Callable[..., Any] | None:
     if call.generation.number == 2 or not all(map(_has_dense_rows, (data, dst))):
         return None
 
+    size = data.size
+
     def turn(x: Any, out: Any) -> None:
-        if suits_numba(x):
+        if repays(size):
             transpose_rows(out, x)
         else:
             out[...] = x.T

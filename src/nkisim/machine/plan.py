@@ -160,7 +160,7 @@ class Plan:
         """True when a call does nothing but compute its one result."""
         return (
             len(self.writes) == 1
-            and not (self.violations or self.dynamic or self.lists or self.shared)
+            and not (self.violations or self.dynamic or self.lists)
             and self.watch is None
             and self.follow is None
         )

@@ -13,11 +13,10 @@ import numpy as np
 from nkisim.compiled import matrix_unit, panels, repays
 from nkisim.compiled.matrix_unit import Packed
 from nkisim.dtypes import DType, bfloat16, decode, float32
-from nkisim.machine.core import Core
 from nkisim.memory import NkiTensor
 from nkisim.spec.call import Call
 
-__all__ = ["adding_panels", "multiply_on_unit", "multiply_panels"]
+__all__ = ["multiply_on_unit", "multiply_panels", "panels_of_call"]
 
 Array = np.ndarray
 
@@ -29,6 +28,8 @@ _PANEL_PRODUCTS = 1 << 17
 
 # Many stationary tiles are used once or twice, so only then they are worth keeping in panels.
 _USES = 2
+
+_NOTHING = np.empty(0, np.float32)
 
 
 def multiply_on_unit(
@@ -64,7 +65,6 @@ def _packed(tensor: NkiTensor, stored: Array, pack: Callable[..., Packed | None]
 
 
 def multiply_panels(
-    core: Core,
     stationary: NkiTensor,
     moving: NkiTensor,
     left: Array,
@@ -79,13 +79,14 @@ def multiply_panels(
         return False
     if not repays(out.size // 4) or not panels.agrees(depth, *out.shape):
         return False
-    return _multiply(core, stationary, moving, left, right, depth, out, add)
+    return _multiply(stationary, moving, left, right, depth, out, add)
 
 
-def adding_panels(call: Call) -> Callable[[Core, NkiTensor, NkiTensor, NkiTensor], bool] | None:
-    """Return what adds the product of a call's tiles to ``dst`` in panels, if it is large enough.
+def panels_of_call(call: Call) -> Callable[..., bool] | None:
+    """Return what multiplies the tiles of a call in panels, if they are large enough.
 
-    Takes the core, ``dst``, ``stationary`` and ``moving``; answers as ``multiply_panels``.
+    It takes ``dst``, ``stationary``, ``moving`` and whether to add, and answers as
+    ``multiply_panels``.
     """
     result, *factors = (call.operand(name) for name in ("dst", "stationary", "moving"))
     plain = all(tensor.ndim == 2 and tensor.trusted for tensor in (result, *factors))
@@ -97,16 +98,15 @@ def adding_panels(call: Call) -> Callable[[Core, NkiTensor, NkiTensor, NkiTensor
         return None
     share = result.size // 4
 
-    def add(core: Core, dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor) -> bool:
+    def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
         if not repays(share) or not panels.agrees(depth, rows, columns):
             return False
-        return _multiply(core, stationary, moving, None, None, depth, dst.array, True)
+        return _multiply(stationary, moving, None, None, depth, dst.array, add)
 
-    return add
+    return multiply
 
 
 def _multiply(
-    core: Core,
     stationary: NkiTensor,
     moving: NkiTensor,
     left: Array | None,
@@ -122,43 +122,44 @@ def _multiply(
     key = (moving.start, moving.layout, depth, panels.WIDTH)
     second = to.decoded(key)
     if second is None:
-        stored = _packable(moving, moving.array if right is None else right)
+        stored = _packable(moving, right)
         if stored is None:
             return False
         # In bfloat16 they take half the room, and are widened in the nearest cache.
         elements = panels.packed_elements(*stored.shape)
         second = to.new_decoded(key, (elements,), stored.dtype)
         if not panels.pack(stored, second, panels.WIDTH):
-            second = second[:0]  # which NaN a sum becomes is BLAS's to say
+            second = _NOTHING  # which NaN a sum becomes is BLAS's to say
             to.keep_decoded(key, second)
+    if not second.size:
+        return False
     key = (stationary.start, stationary.layout, depth, panels.HEIGHT)
     first = of.decoded(key)
     if first is None or type(first) is int:
-        stored = _packable(stationary, stationary.array if left is None else left)
+        stored = _packable(stationary, left)
         if stored is None:
             return False
-        elements, uses = panels.packed_elements(*stored.shape), (first or 0) + 1
-        kept = uses > _USES
-        first = of.new_decoded(key, (elements,)) if kept else core.scratch(1, elements)[0]
-        if not panels.pack(stored, first, panels.HEIGHT):
-            first = first[:0]
-            of.keep_decoded(key, first)
-        elif not kept:
-            of.keep_decoded(key, uses)
-    if not (first.size and second.size):
+        uses = (first or 0) + 1
+        if uses <= _USES:
+            done = panels.pack_and_multiply(stored, second, out, add)
+            of.keep_decoded(key, uses if done else _NOTHING)
+            return done
+        first = of.new_decoded(key, (panels.packed_elements(*stored.shape),))
+        panels.pack(stored, first, panels.HEIGHT)
+    if not first.size:
         return False
     panels.multiply(first, second, depth, out, add)
     return True
 
 
-def _packable(tensor: NkiTensor, stored: Array) -> Array | None:
+def _packable(tensor: NkiTensor, stored: Array | None) -> Array | None:
     """Return an operand as it can be packed; None for float32, which BLAS takes as it is."""
-    if stored.dtype == np.float32:
+    if tensor.itemsize == 4:
         return None
     if tensor.dtype is not bfloat16:
-        return decode(stored, tensor.dtype)
-    dense = stored if stored.strides[1] == stored.itemsize else stored.copy()
-    return dense.view(np.uint16)
+        return decode(tensor.array if stored is None else stored, tensor.dtype)
+    bits = tensor.bits if stored is None else stored.view(np.uint16)
+    return bits if bits.strides[1] == 2 else bits.copy()
 
 
 @cache

@@ -74,7 +74,9 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
         if value.buffer is MemoryRegion.psum:
             notes.append(f"    {name}.storage.psum.read({name}.region)\n")
         array = f"{name}._array if {name}._array is not None else {name}.array"
-        if value.ndim != 2:
+        if not converts:
+            array = f"{name}.bits"
+        elif value.ndim != 2:
             array = f"{name}.array.reshape{(value.shape[0], value.free_size)}"
         arguments.append(f"({array})" if widen is unconverted else f"_widen_{name}({array})")
     narrow: Convert = unconverted
@@ -82,7 +84,9 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
         narrow = make_narrower(dst, result, instruction.name, inexact=inexact)
     scope["_narrow"] = narrow
     given = "".join(f"{argument}, " for argument in arguments)
-    if narrow is unconverted and dst.ndim == 2:
+    if not converts:
+        compute = f"    _function({given}out={result}.bits)\n"
+    elif narrow is unconverted and dst.ndim == 2:
         into = f"{result}._array if {result}._array is not None else {result}.array"
         compute = f"    _function({given}out={into})\n"
     else:
@@ -109,20 +113,33 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
 def _make_sum(
     instruction: Instruction, call: Call, result: str, function: Callable[..., bool]
 ) -> Quick:
-    """Return the short way through calls that go on with the sum of the call before."""
+    """Return the short way through calls that begin a sum, or go on with the one before."""
     read = [n for n in instruction.parameters if isinstance(call[n], NkiTensor) and n != result]
-    complete = "".join(f" and {name}.storage.complete" for name in read)
+    incomplete = " or ".join(f"not {name}.storage.complete" for name in read)
     source = (
         f"def quick(_core, {', '.join(instruction.parameters)}):\n"
-        f"    _to = {result}.storage\n"
-        "    if not (\n"
-        f"        (accumulate is True or accumulate is None) and not _core.fast\n"
-        f"        and {result}.region is _to.psum.current and _to.complete{complete}\n"
-        f"        and _function(_core, {result}, {', '.join(read)})\n"
-        "    ):\n        return False\n"
+        f"    if _core.fast or {incomplete}:\n        return False\n"
+        f"    _to, _alloc, _region = {result}.storage, {result}.alloc, {result}.region\n"
+        "    _state = _to.psum\n"
+        "    _goes_on = _region is _state.current\n"
+        "    if accumulate is False:\n"
+        "        _add = False\n"
+        "        if _state.unread(_alloc, _region):\n            return False\n"
+        "    elif _goes_on and _to.complete and (accumulate is True or accumulate is None):\n"
+        "        _add = True\n"
+        "    elif accumulate is None and _state.opened(_alloc, _region) is False:\n"
+        "        _add = False\n"
+        "    else:\n        return False\n"
+        f"    if not _function({result}, {', '.join(read)}, _add):\n        return False\n"
         "    _core.clock = _clock = _core.clock + 1\n"
         + "".join(f"    {name}.alloc.life.last_use = _clock\n" for name in (result, *read))
-        + "    _to.version += 1\n    return True\n"
+        + "    _to.version += 1\n"
+        "    if not _goes_on:\n"
+        "        _alloc.written = True\n"
+        "        if _alloc.life.first_use < 0:\n            _alloc.life.first_use = _clock\n"
+        "        if not _to.complete:\n            _to.mark_written(*_region)\n"
+        "        _state.open(_alloc, _region)\n"
+        "    return True\n"
     )
     scope: dict[str, Any] = {"__name__": __name__, "_function": function}
     exec(_compiled(source), scope)

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import DType
+from nkisim.dtypes import UNSIGNED, DType
 from nkisim.memory import rules
 from nkisim.memory.allocation import Allocation
 from nkisim.memory.form import Form, layout_id
@@ -117,6 +117,13 @@ class View(NKIObject):
             storage_dtype = self.alloc.storage_dtype(self.dtype)
             self._array = self.storage.view(self.start, self.shape, self.strides, storage_dtype)
         return self._array
+
+    @property
+    def bits(self) -> np.ndarray:
+        """The elements as unsigned integers of their size; shares memory."""
+        self.check_bounds()
+        kind = UNSIGNED[self.itemsize]
+        return np.ndarray(self.shape, kind, self.storage.data, self.start, self.strides)
 
     @property
     def layout(self) -> int:

@@ -66,6 +66,10 @@ if panels.agrees(128, 128, 128):
         panels.multiply(*operands, 128, total, False)
         right.append(np.array_equal(total, exact.T @ exact))
         loops.append(panels._product(8 * operand.itemsize))
+        total[...] = 0
+        right.append(panels.pack_and_multiply(operand, operands[1], total, True))
+        right.append(np.array_equal(total, exact.T @ exact))
+        loops.append(panels._packing_product(8 * operand.itemsize, 8 * operand.itemsize))
 kept = sum(sum(loop.stats.cache_hits.values()) for loop in loops)
 print(json.dumps([right, kept, len(loops)]))
 """

@@ -10,7 +10,15 @@ from comparing import assert_same_bits
 from fresh_process import printed_by
 from nkisim.compiled import panels
 from nkisim.compiled.panel_layout import MOST_ROWS
-from nkisim.compiled.panels import HEIGHT, WIDTH, agrees, multiply, pack, packed_elements
+from nkisim.compiled.panels import (
+    HEIGHT,
+    WIDTH,
+    agrees,
+    multiply,
+    pack,
+    pack_and_multiply,
+    packed_elements,
+)
 from nkisim.compiled.processor import compiles_for
 
 BFLOAT16 = ml_dtypes.bfloat16
@@ -72,9 +80,14 @@ def product(left, right, old=None):
     """``left.T @ right``; nothing outside the result may be written."""
     shape = left.shape[1], right.shape[1]
     out, whole = in_the_middle(np.full(shape, np.nan, np.float32) if old is None else old)
-    operands = packed(left, HEIGHT), packed(right, WIDTH)
-    multiply(*operands, len(left), out, old is not None)
+    stationary, moving = packed(left, HEIGHT), packed(right, WIDTH)
+    multiply(stationary, moving, len(left), out, old is not None)
     found = out.copy()
+    # The same again, packed on the way.
+    out[...] = np.nan if old is None else old
+    bits = left.view(np.uint16) if left.dtype == BFLOAT16 else left
+    assert pack_and_multiply(bits, moving, out, old is not None)
+    assert_same_bits(out.copy(), found)
     out[...] = GUARD
     assert (whole == GUARD).all()
     return found
@@ -126,6 +139,15 @@ def test_infinity_and_nan_are_found_in_every_place_and_not_beyond_it(width, dtyp
         stored[place] = special
         assert not pack(bits, memory, width), place
         stored[place] = 1
+
+
+@needs_registers
+def test_a_stationary_operand_with_infinity_leaves_the_result_alone():
+    left, right = drawn(6, 9, 16), drawn(7, 9, 40)
+    left[8, 15] = np.inf
+    out = np.full((16, 40), GUARD)
+    assert not pack_and_multiply(left.view(np.uint16), packed(right, WIDTH), out, True)
+    assert (out == GUARD).all()
 
 
 @needs_registers

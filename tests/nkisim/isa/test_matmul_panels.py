@@ -30,7 +30,15 @@ def possible():
 
 def both_ways(monkeypatch, kernel, *arguments):
     """Results by BLAS, results with panels, and how many products the panels have computed."""
-    multiply, agrees, products, results = panels.multiply, panels.agrees, [], []
+    agrees, products, results = panels.agrees, [], []
+
+    def counted(multiply):
+        def multiplied(*arguments):
+            done = multiply(*arguments)
+            products.append(done is not False)
+            return done
+
+        return multiplied
 
     def agreed(*size):
         before = len(products)
@@ -44,9 +52,10 @@ def both_ways(monkeypatch, kernel, *arguments):
             patch.setitem(sys.modules, "torch", None)
             patch.setattr("nkisim.machine.products._PANEL_PRODUCTS", 1)
             patch.setattr(panels, "agrees", agreed)
-            patch.setattr(panels, "multiply", lambda *a: (products.append(1), multiply(*a)))
+            for name in ("multiply", "pack_and_multiply"):
+                patch.setattr(panels, name, counted(getattr(panels, name)))
             results.append(nkisim.simulate(kernel)(*arguments))
-    return *results, len(products)
+    return *results, sum(products)
 
 
 def draw(seed, shape, dtype=BF16):

@@ -286,7 +286,12 @@ def _part(
 
     if not known_finite:
         finite_below("eigh", "A", a)
-    w, v = lapack(array_of(a), lower=True, subset_by_index=(first, last), check_finite=False)
+    matrix, lower = array_of(a), True
+    if not a.is_complex() and matrix.flags.c_contiguous:
+        # LAPACK has matrices by columns, where the lower triangle of ours is the upper one; what
+        # it destroys is then copied as it is.
+        matrix, lower = matrix.T, False
+    w, v = lapack(matrix, lower=lower, subset_by_index=(first, last), check_finite=False)
     return torch.from_numpy(w), torch.from_numpy(v)
 
 

@@ -8,6 +8,7 @@ Vectors are tensors, or arrays, which ``_arrays`` makes of them.
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -277,7 +278,7 @@ def bicgstab(product: Product, b: Tensor, x: Tensor, M: Product | None, watch: W
     rho, alpha, omega = 1.0, 1.0, 1.0
     while run.norms[-1] > watch.goal and run.iterations < watch.limit:
         fresh = inner(shadow, r)
-        if fresh == 0 or omega == 0 or not math.isfinite(abs(fresh)):
+        if fresh == 0 or omega == 0 or not cmath.isfinite(fresh):
             run.reason = "breakdown"
             break
         p = r + (fresh / rho) * (alpha / omega) * (p - omega * image)

@@ -6,6 +6,7 @@ kinds are kept. All but ``schur`` take batches of matrices, of any dimensions, i
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 import torch
@@ -182,8 +183,9 @@ def cholqr2(A: Tensor) -> QRFactors:
     if failed is not None and again is not None and second.numel():
         # Columns were nearly orthonormal before the second time, or the first one made them up. One
         # look for all: on a device each costs a wait.
-        off = (second.detach().diagonal(dim1=-2, dim2=-1).real - 1).abs().max()
-        if not float(off + (failed + again).max()) <= _NEARLY:
+        off = torch.linalg.vector_norm(second.detach().diagonal(dim1=-2, dim2=-1) - 1, inf)
+        failed = failed + again
+        if not float(off + (failed.max() if failed.ndim else failed)) <= _NEARLY:
             reason = "columns are dependent, to rounding"
             raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
     return QRFactors(restored(q, A.dtype), restored(second @ first, A.dtype))

@@ -101,20 +101,31 @@ def tile_of(shape: tuple[int, ...], dtype: str, buffer: Any = None, start: int =
     return tile[start:] if start else tile
 
 
-def codes_of(body: Callable[[], None], target: str = "gen4") -> set[str]:
+def findings_of(body: Callable[[], None], target: str = "gen4") -> list[nkisim.Finding]:
+    """What is found in instructions, but for the language."""
+
     def kernel(anything):
         body()
         return stored(loaded(anything))
 
     report = nkisim.check(kernel, target=target, detect=())(np.zeros((1, 1), np.float32))
     assert all(f.fix for f in report.findings)
-    return {code for code in report.codes if code[0] != "L"}
+    return [f for f in report.findings if f.rule.id[0] != "L"]
+
+
+def codes_of(body: Callable[[], None], target: str = "gen4") -> set[str]:
+    return {finding.rule.id for finding in findings_of(body, target)}
 
 
 def called(
     instruction: Any, tiles: dict[str, Any], target: str = "gen4", **others: Any
 ) -> set[str]:
     """The codes of a call with tiles given as (shape, dtype, buffer, start partition)."""
+    return codes_of(call_of(instruction, tiles, **others), target)
+
+
+def call_of(instruction: Any, tiles: dict[str, Any], **others: Any) -> Callable[[], None]:
+    """A call with tiles given as (shape, dtype, buffer, start partition)."""
 
     def body() -> None:
         operands = {}
@@ -127,4 +138,4 @@ def called(
             )
         instruction(**operands, **others)
 
-    return codes_of(body, target)
+    return body

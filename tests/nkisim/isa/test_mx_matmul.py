@@ -19,7 +19,18 @@ from oracles import mx as oracle
 from oracles.matmul import matmul
 from tiles import loaded, stored
 
-from .harness_mx import OFFSETS, PACKS, SENTINEL, Operand, as_words, assert_product, called, run
+from .harness_mx import (
+    OFFSETS,
+    PACKS,
+    SENTINEL,
+    Operand,
+    as_words,
+    assert_product,
+    call_of,
+    called,
+    findings_of,
+    run,
+)
 
 
 def multiply(a: Operand, b: Operand, dtype: str = "float32") -> np.ndarray:
@@ -483,6 +494,28 @@ MULTIPLY = {
 )
 def test_matmul_refuses(changes, code):
     assert called(nc_matmul_mx, MULTIPLY | changes) == {code}
+
+
+TALL = {"stationary": ((48, 8), E4M3), "moving": ((48, 16), E4M3)}
+ODD = {"stationary": ((64, 7), E4M3), "dst": ((7, 16), "float32", "psum")}
+WIDE = {"moving": ((64, 1025), E4M3), "dst": ((8, 1025), "bfloat16", "psum")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "tile", "words"),
+    [
+        (TALL, {}, ("stationary", "48", "32, 64, 96, 128")),
+        (ODD, {}, ("stationary", "7", "an even number up to 128")),
+        ({"moving": ((64, 513), E4M3)}, {}, ("moving", "513", "at most 512")),
+        (WIDE, {}, ("moving", "1025", "at most 1024")),
+        ({"dst": ((16, 8), "float32", "psum")}, {}, ("dst", "(16, 8)", "(8, 16)")),
+        ({}, {"tile_size": (32, 128)}, ("stationary", "64", "at most 32")),
+    ],
+)
+def test_matmul_says_what_it_takes(changes, tile, words):
+    options = {"tile_position": (0, 0), **tile} if tile else {}
+    found = findings_of(call_of(nc_matmul_mx, MULTIPLY | changes, **options))[0]
+    assert (found.operand, str(found.seen), str(found.allowed)) == words
 
 
 @pytest.mark.parametrize("rows", [32, 64, 96])

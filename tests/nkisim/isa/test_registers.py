@@ -209,6 +209,23 @@ def test_a_loop_that_comes_no_nearer_to_zero_is_stopped(kernel):
 
 
 @pytest.mark.usefixtures("short_limit")
+def test_a_loop_may_test_as_often_as_the_limit_says():
+    """The first test is the one that the others come no nearer than."""
+    turns = 0
+
+    def kernel(x):
+        nonlocal turns
+        register = nisa.register_alloc(1)
+        while register:
+            turns += 1
+        return x
+
+    with pytest.raises(nkisim.NkiValidationError, match="tested a register 201 times"):
+        nkisim.simulate(kernel)(one(2))
+    assert turns == 1 + 200
+
+
+@pytest.mark.usefixtures("short_limit")
 @pytest.mark.parametrize("kernel", ENDLESS, ids=lambda kernel: kernel.__name__)
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_both_cores_in_an_endless_loop_are_stopped(kernel, seed):

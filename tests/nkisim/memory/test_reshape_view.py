@@ -192,8 +192,10 @@ def test_sizes_go_up_and_down(shape, name, steps):
         ((4, 8), "int16", [("index", ALL, ("slice", None, None, 2)), ("view", "int32")]),
         ((4, 8), "int16", [("index", ALL, ("slice", None, None, 2)), ("view", "int8")]),
         ((4, 8), "int16", [("index", ALL, ("slice", 1, 3, None)), ("view", "int32")]),
+        ((4, 7), "int16", [("index", ALL, ("slice", 0, 4, None)), ("view", "int32")]),
+        ((4, 3, 5), "int16", [("index", ALL, ALL, ("slice", 0, 4, None)), ("view", "int32")]),
     ],
-    ids=["odd bytes", "strided up", "strided down", "misaligned"],
+    ids=["odd bytes", "strided up", "strided down", "misaligned", "odd rows", "odd planes"],
 )
 def test_a_view_that_does_not_fit_stops_the_kernel(shape, name, steps):
     with pytest.raises(nkisim.NkiValidationError) as caught:

@@ -27,7 +27,7 @@ def numba_loaded() -> bool:
 
 def repays(elements: int) -> bool:
     """Whether compiled loops are to work on so many elements: numba is loaded, or now worth it."""
-    if numba_loaded():
+    if sys.modules.get("numba") is not None:  # spares every instruction a call
         return True
     _Work.elements += elements
     if _Work.elements < _WORTH_LOADING:

@@ -95,7 +95,7 @@ class Core:
         watchers: Called with an ``Event`` after every instruction.
         tracker: Told of every instruction before and after it runs, or None.
         values: False when no numbers are computed.
-        plain: True when numbers are computed and nobody looks at them or waits for a turn.
+        plain: True when nobody looks at numbers that are computed, or waits for a turn.
         fast: True when arithmetic may round otherwise for speed.
         release: NKI release whose meaning instructions have.
         member: Place among several cores, or None for a core on its own.
@@ -160,7 +160,7 @@ class Core:
         self.release = release
         self.recorder = recorder
         self.tracker = tracker
-        self.plain = not (member or watchers or tracker or recorder.watches_values or not values)
+        self.plain = not (member or watchers or tracker or (values and recorder.watches_values))
         self.clock = 0
         self.plans = _PLANS.setdefault((generation.number, precise), Plans())
         self.watchers = watchers

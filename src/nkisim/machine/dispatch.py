@@ -92,7 +92,7 @@ def _callable(declared: Instruction) -> Callable[..., None]:
         elif p != "name":  # which is for people
             scope |= {f"default_{p}": defaults.get(p), f"key_{p}": _static_key(defaults.get(p))}
             parts.append(
-                f"({p} if type({p}) is Op else key_{p} if {p} is default_{p} "
+                f"(key_{p} if {p} is default_{p} else {p} if type({p}) is Op "
                 f"else _TRUE if {p} is True else _FALSE if {p} is False else _static_key({p}))"
             )
     # Generated code binds the arguments, builds the plan's key and runs it at the speed of a plain

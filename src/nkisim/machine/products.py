@@ -77,6 +77,8 @@ def multiply_panels(
     depth = len(left)
     if out.size * depth < _PANEL_PRODUCTS or out.strides[1] != out.itemsize:
         return False
+    if stationary.itemsize == 4 or moving.itemsize == 4:
+        return False  # BLAS takes float32 as it is
     if not repays(out.size // 4) or not panels.agrees(depth, *out.shape):
         return False
     return _multiply(stationary, moving, left, right, depth, out, add)
@@ -91,6 +93,8 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     result, *factors = (call.operand(name) for name in ("dst", "stationary", "moving"))
     plain = all(tensor.ndim == 2 and tensor.trusted for tensor in (result, *factors))
     if call["is_transpose"] or not plain or result.dtype is not float32:
+        return None
+    if any(tensor.itemsize == 4 for tensor in factors):
         return None
     depth, (rows, columns) = factors[0].shape[0], result.shape
     dense = result.strides[1] == result.itemsize
@@ -123,8 +127,6 @@ def _multiply(
     second = to.decoded(key)
     if second is None:
         stored = _packable(moving, right)
-        if stored is None:
-            return False
         # In bfloat16 they take half the room, and are widened in the nearest cache.
         elements = panels.packed_elements(*stored.shape)
         second = to.new_decoded(key, (elements,), stored.dtype)
@@ -137,8 +139,6 @@ def _multiply(
     first = of.decoded(key)
     if first is None or type(first) is int:
         stored = _packable(stationary, left)
-        if stored is None:
-            return False
         uses = (first or 0) + 1
         if uses <= _USES:
             done = panels.pack_and_multiply(stored, second, out, add)
@@ -152,10 +152,8 @@ def _multiply(
     return True
 
 
-def _packable(tensor: NkiTensor, stored: Array | None) -> Array | None:
-    """Return an operand as it can be packed; None for float32, which BLAS takes as it is."""
-    if tensor.itemsize == 4:
-        return None
+def _packable(tensor: NkiTensor, stored: Array | None) -> Array:
+    """Return an operand as it can be packed."""
     if tensor.dtype is not bfloat16:
         return decode(tensor.array if stored is None else stored, tensor.dtype)
     bits = tensor.bits if stored is None else stored.view(np.uint16)

@@ -85,13 +85,13 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
     scope["_narrow"] = narrow
     given = "".join(f"{argument}, " for argument in arguments)
     if not converts:
-        compute = f"    _function({given}out={result}.bits)\n"
+        compute = f"_function({given}out={result}.bits)"
     elif narrow is unconverted and dst.ndim == 2:
         into = f"{result}._array if {result}._array is not None else {result}.array"
-        compute = f"    _function({given}out={into})\n"
+        compute = f"_function({given}out={into})"
     else:
         shaped = "" if dst.ndim == 2 else f".reshape({dst.shape})"
-        compute = f"    {result}.array[...] = _narrow(_function({given}out=None)){shaped}\n"
+        compute = f"{result}.array[...] = _narrow(_function({given}out=None)){shaped}"
     psum = dst.buffer is MemoryRegion.psum
     source = (
         f"def quick(_core, {', '.join(instruction.parameters)}):\n"
@@ -99,8 +99,9 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
         f"    _core.clock = _clock = _core.clock + 1\n{''.join(notes)}"
         f"    _alloc = {result}.alloc\n    _life = _alloc.life\n    _life.last_use = _clock\n"
         "    if _life.first_use < 0:\n        _life.first_use = _clock\n"
-        f"{compute}"
-        f"    if not _to.complete:\n        _to.mark_written(*{result}.region)\n"
+        f"    if _core.values:\n        {compute}\n"
+        + ("" if dst.trusted else f"    else:\n        {result}.check_bounds()\n")
+        + f"    if not _to.complete:\n        _to.mark_written(*{result}.region)\n"
         "    _to.version += 1\n    _alloc.written = True\n"
         + (f"    _to.psum.write(_alloc, {result}.region)\n" if psum else "")
         + "    return True\n"
@@ -130,7 +131,8 @@ def _make_sum(
         "    elif accumulate is None and _state.opened(_alloc, _region) is False:\n"
         "        _add = False\n"
         "    else:\n        return False\n"
-        f"    if not _function({result}, {', '.join(read)}, _add):\n        return False\n"
+        f"    if _core.values and not _function({result}, {', '.join(read)}, _add):\n"
+        "        return False\n"
         "    _core.clock = _clock = _core.clock + 1\n"
         + "".join(f"    {name}.alloc.life.last_use = _clock\n" for name in (result, *read))
         + "    _to.version += 1\n"

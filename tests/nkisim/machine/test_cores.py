@@ -61,7 +61,6 @@ def test_a_core_on_its_own():
 @pytest.mark.parametrize(
     "options",
     [
-        {"values": False},
         {"watchers": (print,)},
         {"tracker": SimpleNamespace()},
         {"member": Member(Cluster(1, 2, None), 0, 0)},
@@ -71,6 +70,7 @@ def test_a_core_is_plain_when_nobody_looks(options):
     assert core().plain
     assert not core(**options).plain
     assert not Core(GEN3, Recorder("check")).plain
+    assert Core(GEN3, Recorder("check"), values=False).plain
 
 
 def test_instructions_without_a_plan_are_counted():

@@ -182,3 +182,30 @@ print(json.dumps([panels.agrees(128, 128, 512), compiled_exponential()]))
 """
     name, _, value = variable.partition("=")
     assert printed_by(code, **{name: value}) == [False, False]
+
+
+@pytest.mark.slow
+@needs_registers
+@pytest.mark.parametrize("kernels", ["Haswell", "Zen", "SkylakeX", "Nehalem"])
+def test_what_agrees_has_the_bits_of_whatever_kernels_blas_uses(kernels):
+    code = """
+import ml_dtypes, numba, numpy as np
+from nkisim.compiled import panels
+
+right = []
+for size in ((128, 128, 512), (128, 128, 128), (33, 17, 47), (100, 100, 100), (128, 2, 128)):
+    depth, rows, columns = size
+    if panels.agrees(*size):
+        for seed in range(5):
+            rng = np.random.default_rng(seed)
+            a, b = (rng.standard_normal((depth, n)).astype(ml_dtypes.bfloat16)
+                    for n in (rows, columns))
+            packed = np.empty(panels.packed_elements(depth, columns), np.uint16)
+            out = np.empty((rows, columns), np.float32)
+            panels.pack(b.view(np.uint16), packed, panels.WIDTH)
+            panels.pack_and_multiply(a.view(np.uint16), packed, out, False)
+            wanted = a.astype(np.float32).T @ b.astype(np.float32)
+            right.append(out.tobytes() == wanted.tobytes())
+print(json.dumps(all(right)))
+"""
+    assert printed_by(code, OPENBLAS_CORETYPE=kernels) is True

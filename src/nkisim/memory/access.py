@@ -87,6 +87,15 @@ def _bytes(step: int, shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def _check_partition_step(view: View, steps: list[tuple[int, int]], row: int, dtype: Any) -> None:
+    if not steps:
+        flag(
+            rules.PARTITION_STEP,
+            f"ap() pattern is empty. It must start with the partition step {row}",
+            operand=view.name,
+            seen="[]",
+            allowed=row,
+            fix=f"start the pattern with [{row}, 1]",
+        )
     step, count = steps[0]
     if step == row or count == 1 or (not view.whole and step == view.get_pattern()[0][0]):
         return

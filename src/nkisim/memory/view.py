@@ -189,7 +189,7 @@ class View(NKIObject):
         if not self.fits():
             size, first = self.alloc.elements(self.itemsize), self.offset
             pattern = self.get_pattern()
-            low, high = _reach(*zip(*((count, step) for step, count in pattern), strict=True))
+            low, high = _reach([count for _, count in pattern], [step for step, _ in pattern])
             flag(
                 rules.PATTERN_OUT_OF_BOUNDS,
                 f"access pattern of tensor `{self.name}` touches elements [{first + low}, "

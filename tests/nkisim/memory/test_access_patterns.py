@@ -265,6 +265,7 @@ def test_any_pattern_inside_the_rows(drawn):
         ([("ap", [[24, 9], [1, 24]], 0, None)], "S021"),
         ([("ap", [[48, 4], [1, 24]], 0, None)], "S022"),
         ([("ap", [[1, 8], [24, 8]], 0, None)], "S022"),
+        ([("ap", [], 0, None)], "S022"),
         ([("ap", [[24, 8], [1, 24]], 0, "int16")], "S027"),
     ],
 )
@@ -272,6 +273,27 @@ def test_a_pattern_without_meaning_stops_the_kernel(steps, rule):
     with pytest.raises(nkisim.NkiValidationError) as caught:
         nkisim.simulate(read_view)(numbered((8, 24)), frozen(steps), nl.sbuf, NKI_TYPES)
     assert caught.value.rule_id == rule
+
+
+def one_of(source, offset):
+    """Read what an empty pattern in HBM names: one element."""
+    tile = nl.ndarray((1, 1), dtype=source.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=source.ap([], offset=offset))
+    out = nl.ndarray((1, 1), dtype=source.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@pytest.mark.parametrize("offset", [0, 100, 191])
+def test_an_empty_pattern_in_hbm_is_one_element(offset):
+    data = numbered((8, 24))
+    assert nkisim.simulate(one_of)(data, offset).item() == data.flat[offset]
+
+
+@pytest.mark.parametrize("offset", [192, -1])
+def test_an_empty_pattern_outside_stops_the_kernel(offset):
+    with pytest.raises(nkisim.NkiValidationError, match=rf"elements \[{offset}, {offset}\]"):
+        nkisim.simulate(one_of)(numbered((8, 24)), offset)
 
 
 @nkisim.jit

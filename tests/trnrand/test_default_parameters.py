@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import trnrand
-from trnrand import Generator, ParameterError, rsample
+from trnrand import Generator, ParameterError, qmc, rsample
 
 DEFAULTS = {
     "bernoulli": {"p": 0.5},
@@ -47,6 +47,15 @@ def test_distributions_are_standard_unless_it_is_said(module, name):
         moved = -1 if parameter == "low" else -0.25 if parameter == "p" else 1
         other = standard | {parameter: value + moved}
         assert not equal_bits(got, draw(50, generator=Generator(2), **needed, **other))
+
+
+def test_halton_is_plain_and_sobol_scrambled_unless_it_is_said():
+    assert qmc.HaltonEngine(1).draw(4).tolist() == [[0.5], [0.25], [0.75], [0.125]]
+    assert qmc.halton(4, 1).tolist() == [[0.5], [0.25], [0.75], [0.125]]
+    nested, plain = (qmc.SobolEngine(2, scramble, 3).draw(8) for scramble in ("owen", False))
+    assert torch.equal(qmc.SobolEngine(2, seed=3).draw(8), nested)
+    assert torch.equal(qmc.sobol(8, 2, 3), nested)
+    assert not torch.equal(nested, plain)
 
 
 @pytest.mark.parametrize("name", ["exponential", "normal", "uniform"])

@@ -152,8 +152,11 @@ class Plan:
             reads = [name for _, name in self.reads]
             self.blocks = make_blocks(instruction, call, reads, self.inexact)
         self.quick: Quick | None = None
-        if self.blocks is None and self.is_plain:
-            self.quick = make_quick(instruction, call, self.writes[0][1], self.inexact)
+        if self.is_plain:
+            result, at_once = self.writes[0][1], self.blocks is None
+            self.quick = make_quick(
+                instruction, call, result, self.inexact, self.shortcut, at_once=at_once
+            )
 
     @property
     def is_plain(self) -> bool:

@@ -13,11 +13,13 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from nkisim.diagnostics import Rule
 from nkisim.machine.transfer import Convert, make_narrower, make_widener, unconverted
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec.call import Call
-from nkisim.spec.instruction import Instruction
+from nkisim.spec.instruction import Instruction, Shortcut
 
 __all__ = ["Quick", "make_quick"]
 
@@ -25,7 +27,15 @@ Quick = Callable[..., bool]
 """Executes a call, from the core and the arguments, or answers False: it must go the other way."""
 
 
-def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule) -> Quick | None:
+def make_quick(
+    instruction: Instruction,
+    call: Call,
+    result: str,
+    inexact: Rule,
+    shortcut: Shortcut | None,
+    *,
+    at_once: bool,
+) -> Quick | None:
     """Return the short way through calls that compute one result, or None.
 
     Args:
@@ -33,12 +43,15 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
         call: A call of the signature.
         result: Name of the operand that is written.
         inexact: The rule for integers that float32 cannot hold.
+        shortcut: The faster way through such a call on stored elements, or None.
+        at_once: Whether without it the whole tile is computed at once.
     """
     function = None if instruction.function is None else instruction.function(call)
-    if function is None:
-        return None
     if instruction.operands[result].role == "sum":
-        return _make_sum(instruction, call, result, function)
+        return None if function is None else _make_sum(instruction, call, result, function)
+    function = function if at_once else None
+    if function is None and shortcut is None:
+        return None
     arithmetic = instruction.arithmetic(call)
     viewed = any(operand.as_view for operand in instruction.operands.values())
     if arithmetic not in ("fp32", "copy") or (viewed and arithmetic == "fp32"):
@@ -47,6 +60,8 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
     dst = call[result]
     scope: dict[str, Any] = {"__name__": __name__, "_function": function}
     checks, notes, arguments = [], [], []
+    stored = {name: name for name in instruction.parameters}
+    stored[result] = f"{result}.array"
     for name in instruction.parameters:
         if name not in instruction.operands or name == result:
             continue
@@ -56,6 +71,7 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
                 return None
             if value is not None:
                 arguments.append(name)
+                stored[name] = f"_float32({name})"
             continue
         widen: Convert = unconverted
         if converts:
@@ -73,6 +89,7 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
         notes.append(f"    {name}.alloc.life.last_use = _clock\n")
         if value.buffer is MemoryRegion.psum:
             notes.append(f"    {name}.storage.psum.read({name}.region)\n")
+        stored[name] = f"{name}.array"
         array = f"{name}._array if {name}._array is not None else {name}.array"
         if not converts:
             array = f"{name}.bits"
@@ -84,14 +101,27 @@ def make_quick(instruction: Instruction, call: Call, result: str, inexact: Rule)
         narrow = make_narrower(dst, result, instruction.name, inexact=inexact)
     scope["_narrow"] = narrow
     given = "".join(f"{argument}, " for argument in arguments)
+    shaped = "" if dst.ndim == 2 else f".reshape({dst.shape})"
     if not converts:
         compute = f"_function({given}out={result}.bits)"
     elif narrow is unconverted and dst.ndim == 2:
         into = f"{result}._array if {result}._array is not None else {result}.array"
         compute = f"_function({given}out={into})"
     else:
-        shaped = "" if dst.ndim == 2 else f".reshape({dst.shape})"
         compute = f"{result}.array[...] = _narrow(_function({given}out=None)){shaped}"
+    # One pass over stored elements is worth more than a conversion, NumPy in float32 worth more.
+    widened = any(scope.get(f"_widen_{name}", unconverted) is not unconverted for name in stored)
+    if shortcut is not None and (function is None or widened or narrow is not unconverted):
+        scope |= {"_suits": shortcut.suits, "_short": shortcut.compute, "_float32": np.float32}
+        if function is None:
+            checks.append("    if _core.values and not _suits():\n        return False\n")
+        compute = (
+            ("if True:\n" if function is None else "if _suits():\n")
+            + f"            (_found,) = _short(_core, ({', '.join(stored.values())},))\n"
+            "            if _found is not None:\n"
+            f"                {result}.array[...] = _narrow(_found){shaped}"
+            + ("" if function is None else f"\n        else:\n            {compute}")
+        )
     psum = dst.buffer is MemoryRegion.psum
     source = (
         f"def quick(_core, {', '.join(instruction.parameters)}):\n"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import trnsparse
 from trnsci.core.counters import counts
+from trnsci.core.hardware import CORES
 from trnsci.core.testing import unit_roundoff
 from trnsparse._kernels import bsr_spmm as block_module
 from trnsparse._kernels import sddmm as sampled_module
@@ -196,6 +197,19 @@ def test_the_rule_counts_what_the_kernels_execute(generation):
 def test_rows_of_one_length_go_by_segments(generation):
     pointers = np.arange(0, 5 * 256 + 1, 5)
     assert plan_rows(pointers, 64, "float32", generation).way == "segments"
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_a_time_is_that_of_what_is_busiest(generation):
+    core, gathers = CORES[generation], 10
+    pointers = np.arange(0, 5 * 256 + 1, 5)  # 256 rows of 5 entries: 5 gathers for 128 of them
+    narrow = plan_rows(pointers, 64, "float32", generation)
+    transfers = 5 * 256 * 64 * 4 / core.dma_bytes_per_ns + gathers * core.dma_ns
+    assert narrow.one_hot_ns == pytest.approx(transfers)
+    assert narrow.segments_ns == pytest.approx(transfers)
+    wide = plan_rows(pointers, 2**20, "bfloat16", generation)
+    sums = gathers * (2 * 2**20 + core.vector_cycles) / core.vector_ghz
+    assert wide.segments_ns == pytest.approx(sums)
 
 
 def test_work_grows_with_entries_and_not_with_columns():

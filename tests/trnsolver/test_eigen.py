@@ -306,3 +306,18 @@ def test_lobpcg_is_faster_with_a_preconditioner_and_takes_functions():
     assert len(fast.info.residuals) < len(slow.info.residuals)
     assert torch.allclose(fast.eigenvalues, diagonal[:3], rtol=1e-6)
     assert not trnsolver.lobpcg(torch.diag(diagonal), 3, maxiter=2).info.converged
+
+
+def test_a_spectrum_is_divided_down_to_small_problems():
+    sizes = []
+
+    def exact(a):
+        sizes.append(a.shape[-1])
+        return torch.linalg.eigh(a)
+
+    a = random_tensor(150, 150, dtype=torch.float64)
+    a = a + a.mT
+    values, _ = _spectra._divided(a, exact)
+    assert max(sizes) <= _spectra._BASE
+    assert sum(sizes) == 150
+    torch.testing.assert_close(values.sort()[0], torch.linalg.eigvalsh(a))

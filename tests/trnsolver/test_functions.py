@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+from torch.func import jvp
 
 import trnsolver
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.testing import random_tensor, unit_roundoff
+from trnsolver._sylvester import sylvester
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
@@ -216,3 +218,27 @@ def test_gradients_of_each_of_a_batch():
     want = torch.stack([torch.func.grad(energy)(each) for each in a])
     got = torch.func.vmap(torch.func.grad(energy))(a)
     assert torch.allclose(got, want, rtol=0, atol=1e-12)
+
+
+# What torch does when forward mode is first used.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize("moved", ["p", "c", "both"])
+def test_forward_derivatives_of_the_equation_of_sylvester(moved):
+    """``P dS + dS P = dC - dP S - S dP``."""
+    root = with_condition(10.0, 5)
+    p = root @ root.mT
+    c, of_p, of_c = (random_tensor(5, 5, dtype=torch.float64, seed=seed) for seed in range(3))
+    of_p = of_p + of_p.mT
+    s = sylvester(p, c)
+    right = torch.zeros_like(c)
+    if moved == "p":
+        found = jvp(lambda p: sylvester(p, c), (p,), (of_p,))[1]
+    elif moved == "c":
+        found = jvp(lambda c: sylvester(p, c), (c,), (of_c,))[1]
+    else:
+        found = jvp(sylvester, (p, c), (of_p, of_c))[1]
+    if moved != "p":
+        right = right + of_c
+    if moved != "c":
+        right = right - (of_p @ s + s @ of_p)
+    torch.testing.assert_close(p @ found + found @ p, right)

@@ -29,7 +29,7 @@ def quintic_steps(a, steps, first, third, fifth):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("shape", [(1, 1), (10, 20), (20, 10), (130, 40)])
+@pytest.mark.parametrize("shape", [(1, 1), (10, 20), (20, 10), (130, 40), (130, 140)])
 def test_signs_of_matrices(shape, generation):
     a = matrices(2, *shape)
     steps = 5

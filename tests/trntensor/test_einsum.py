@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import trntensor
 from oracles.einsum import contraction
 from trnsci.core.testing import random_tensor, sum_bound
+from trntensor.contraction import _compiled
 
 from .cases import COMMON, TRICKY, operands
 
@@ -232,3 +233,14 @@ def test_a_limit_is_not_promised_to_compiled_graphs():
 
     with pytest.raises(Exception, match="memory_limit and target_forward_error are not for"):
         torch.compile(limited, fullgraph=True, backend="eager")(a)
+
+
+def test_the_dtype_asked_for_while_torch_compiles():
+    """As the compiler calls it, which takes seconds itself."""
+    a, b = random_tensor(3, 4), random_tensor(4, 5, seed=1)
+    call = ("ij,jk->ik", (a, b), 1.0, 0.0, None)
+    for dtype in (None, torch.float64):
+        want = torch.einsum("ij,jk->ik", a.to(dtype or a.dtype), b.to(dtype or b.dtype))
+        got = _compiled(*call, dtype, "fast")
+        assert got.dtype is want.dtype
+        assert torch.equal(got, want)

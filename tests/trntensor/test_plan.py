@@ -251,3 +251,11 @@ def test_a_network_with_more_indices_than_letters():
         sliced = plan.execute(*tensors)
     assert counted.peak <= limit
     assert torch.allclose(sliced, want, rtol=1e-10, atol=1e-10 * float(want.abs().max()))
+
+
+def test_a_plan_shows_its_slices_where_it_has_any():
+    tensors = [random_tensor(*shape) for shape in ((40, 50), (50, 60), (60, 8))]
+    whole = plan_contraction("ij,jk,kl->il", *tensors)
+    assert "slices" not in dict(whole.decisions())
+    cut = plan_contraction("ij,jk,kl->il", *tensors, memory_limit=whole.peak_bytes - 1)
+    assert dict(cut.decisions())["slices"].startswith(f"{cut.program.slice_count:,}: ")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.eager import unchecked
+from trnsci.core.eager import unchecked, untracked
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.finite import finite, only_finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
@@ -75,17 +75,18 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
     work = square_matrix("inv_sqrt_spd", "A", A)
     if work.numel() == 0:
         return A.clone()
-    tracked = differentiated(work)
+    plain = untracked(work)
+    tracked = not plain and differentiated(work)
     try:
         w, v = run_eigh("inv_sqrt_spd", work.detach() if tracked else work)
     except TorchLinAlgError as error:
         raise spectral_error("inv_sqrt_spd", work, error) from None
-    x = None if w.ndim > 1 or unchecked(w) else _definite_root(w, v)
+    x = _definite_root(w, v) if w.ndim == 1 and (plain or not unchecked(w)) else None
     if x is None:
         x = (v * _inverse_roots(w, work).unsqueeze(-2)) @ v.mH
     if tracked:
         x = inverse_root(work, x)
-    return restored(x, A.dtype)
+    return x if work is A else restored(x, A.dtype)
 
 
 @in_full_precision
@@ -141,8 +142,8 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
 
 def _definite_root(w: Tensor, v: Tensor) -> Tensor | None:
     """Return the root of one matrix, or None if an eigenvalue is not above rounding, or is NaN."""
-    arriving = on_the_way(w)
-    x = (v * w.rsqrt()) @ v.mH
+    arriving = on_the_way(w) if w.is_cuda else w.tolist
+    x = (v * w.rsqrt()) @ (v.mH if v.is_complex() else v.mT)
     values = arriving()  # from a device they came while the products were launched
     # They ascend, so that without NaN the ends say it all.
     if _EPS[w.dtype] * len(values) * values[-1] <= values[0] > 0 and isfinite(sum(values)):

@@ -31,8 +31,8 @@ __all__ = ["batched_qr", "positive_qr"]
 
 KERNEL = kernel_of("householder_qr", QR)
 
-_MOST_THREADS = 512
-"""Threads of a single matrix, which has a processor of its own."""
+_FEW_COLUMNS = 32
+"""Columns of a single matrix from which on twice the threads are quicker."""
 
 
 def batched_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -64,11 +64,12 @@ def positive_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
         NotPositiveDefiniteError: Columns are dependent, to rounding.
     """
     m, n = a.shape
-    if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, _MOST_THREADS)):
+    threads = 512 if n < _FEW_COLUMNS else 1024  # it has a processor of its own
+    if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, threads)):
         return None
     ends = told().ends
     try:
-        factors = _launched(a.detach().contiguous(), _MOST_THREADS, ends)
+        factors = _launched(a.detach().contiguous(), threads, ends)
     except NoKernelError:
         return None
     wait_for(a.get_device())

@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import address_of_row
-from nkisim.compiled.bfloat16 import FLOAT, constant
+from nkisim.compiled.bfloat16 import FLOAT, constant, spread
 from nkisim.compiled.codes import FULL
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import TILE, load_elements, store_elements
@@ -86,12 +86,6 @@ def _exp(builder: Any, x: Any) -> Any:
     return builder.select(nan, _number(np.nan), value)
 
 
-def _spread(builder: Any, value: Any) -> Any:
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
-    first = builder.insert_element(nothing, value, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(first, nothing, constant(_I32, _LANES, 0))
-
-
 def _shuffled(builder: Any, a: Any, b: Any, first: int, count: int) -> Any:
     """Return elements that follow each other in two vectors, counted through."""
     order = ir.Constant(ir.VectorType(_I32, count), list(range(first, first + count)))
@@ -115,7 +109,7 @@ def _step(lanes: int) -> Any:
     ) -> Any:
         def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             out, out_kind, x, x_kind, copy, column, *numbers = arguments
-            scale, bias = (_spread(builder, number) for number in numbers)
+            scale, bias = (spread(builder, number, _LANES) for number in numbers)
             loaded = load_elements(builder, x, x_kind, column, lanes)
             parts = []
             for first in range(0, lanes, _LANES):

@@ -16,7 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import pointer_to
-from nkisim.compiled.bfloat16 import FLOAT, constant, widen
+from nkisim.compiled.bfloat16 import FLOAT, constant, spread, widen
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH
 from nkisim.compiled.tile_layout import LINE
@@ -33,13 +33,6 @@ def _place(builder: Any, address: Any, kind: Any, index: int = 0) -> Any:
     """Return the pointer to one of the elements of a kind that follow each other."""
     first = builder.inttoptr(address, kind.as_pointer())
     return builder.gep(first, [ir.Constant(_I64, index)])
-
-
-def _spread(builder: Any, value: Any) -> Any:
-    """Return a number in every lane."""
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
-    first = builder.insert_element(nothing, value, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(first, nothing, constant(_I32, _LANES, 0))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -59,7 +52,8 @@ def _sum_block(
             factors = [builder.load(_place(builder, row, _VECTOR, j), align=4) for j in vectors]
             row = builder.add(stationary, builder.mul(loop.index, ir.Constant(_I64, 4 * HEIGHT)))
             for i, line in enumerate(sums):
-                number = _spread(builder, builder.load(_place(builder, row, FLOAT, i), align=4))
+                number = builder.load(_place(builder, row, FLOAT, i), align=4)
+                number = spread(builder, number, _LANES)
                 for factor, total in zip(factors, line, strict=True):
                     old = builder.load(total)
                     new = call(builder, "llvm.fma.v16f32", _VECTOR, number, factor, old)

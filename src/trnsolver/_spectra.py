@@ -1,14 +1,8 @@
-"""Ways to eigenpairs that are cheaper than the exact one where less than rounding is wanted.
-
-Pairs are judged by ``norm(A v - w v) / norm(A)`` with the spectral norm of A, bounded from below by
-the largest value found, so that the residual is never reported too small.
-"""
+"""Ways to eigenpairs that are cheaper than the exact one where less than rounding is wanted."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -16,12 +10,11 @@ import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import readable
 from trnsolver._arguments import TorchLinAlgError
+from trnsolver._eigen_quality import EighInfo, judged, rounding_of
 from trnsolver._polar import qdwh
 
-__all__ = ["EighInfo", "Pairs", "approximate_pairs", "judged"]
+__all__ = ["Pairs", "approximate_pairs"]
 
 Pairs: TypeAlias = tuple[Tensor, Tensor]
 Exact: TypeAlias = Callable[[Tensor], Pairs]
@@ -31,32 +24,6 @@ _MOST_ROUNDS = 60
 _BASE = 64
 # Below this order LAPACK is done before anything else has begun.
 _SMALL = 320
-
-
-@dataclass(frozen=True)
-class EighInfo:
-    """How good eigenpairs are.
-
-    Attributes:
-        converged: Whether every residual is at most the tolerance.
-        tol: The tolerance.
-        backward_error: Largest ``norm(A v - w v) / norm(A)``.
-        forward_error: Bound on the distance of every value from an exact one: the largest
-            ``norm(A v - w v)``, with what rounding may have hidden of it.
-        orthogonality: Largest entry of ``V^H V - I``.
-        method: The way that the result came by.
-        iterations: Its steps.
-        precision: What each stage computed in, in order.
-    """
-
-    converged: bool
-    tol: float
-    backward_error: float
-    forward_error: float
-    orthogonality: float
-    method: str
-    iterations: int
-    precision: tuple[str, ...]
 
 
 def approximate_pairs(
@@ -100,15 +67,13 @@ def approximate_pairs(
             stages[-1] += ", broken down"
         else:
             w, v = _wanted(w, v, k, which)
-            info = _judged(a, w, v, tol, method, steps, stages, size)
+            info = judged(a, w, v, tol, method, steps, tuple(stages), size)
             if info.converged and not (method == "randomized" and _others(w, n, which)):
                 return w, v, info
             stages[-1] += ", not enough" if not info.converged else ", not the wanted ones"
     w, v = wanted()
     stages.append(f"exact in {_name(a)}")
-    # What was found may have derivatives; how good it is has none.
-    parts = (a.detach(), w.detach(), v.detach())
-    return w, v, _judged(*parts, tol, "exact", 1, stages, size)
+    return w, v, judged(a, w, v, tol, "exact", 1, tuple(stages), size)
 
 
 def _others(w: Tensor, n: int, which: str) -> bool:
@@ -139,63 +104,6 @@ def _wanted(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:
     return w[cut], v[:, cut]
 
 
-def judged(a: Tensor, w: Tensor, v: Tensor, info: EighInfo, size: float) -> EighInfo:
-    """Return how good pairs are after they were rounded, or scaled."""
-    return _judged(a, w, v, info.tol, info.method, info.iterations, [*info.precision], size)
-
-
-def _judged(
-    a: Tensor,
-    w: Tensor,
-    v: Tensor,
-    tol: float,
-    method: str,
-    steps: int,
-    stages: list[str],
-    size: float,
-) -> EighInfo:
-    """Return how good pairs of A are, of which the lower triangle is read."""
-    n = a.shape[-1]
-    residuals = torch.linalg.vector_norm(_image(a, v) - v * w, dim=0)
-    largest = float(residuals.max()) if residuals.numel() else 0.0
-    norm = float(w.abs().max()) if w.numel() else 0.0
-    if (v.shape[-1] < n or norm == 0) and not largest <= tol * norm:
-        # A column is no longer than the norm.
-        squares = a.tril().abs() ** 2
-        columns = squares.sum(0) + squares.sum(1) - squares.diagonal()
-        norm = max(norm, float(columns.max()) ** 0.5 if columns.numel() else 0.0)
-    eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
-    off = float((v.mH @ v - eye).abs().max()) if v.numel() else 0.0
-    relative = largest / norm if norm > 0 else largest
-    good = math.isfinite(relative) and relative <= tol and off <= max(tol, _rounding(v))
-    # The residual is rounded: n + 4 operations on numbers of a norm of sqrt(2) size at most, of
-    # complex ones twice as many. Vectors are shorter than 1 by half of what they are off.
-    operations = (2 if a.is_complex() else 1) * (n + 4)
-    rounding = operations * torch.finfo(w.dtype).eps * 2**0.5 * size
-    bound = (largest + rounding) / (1 - off) if off < 1 else math.inf
-    return EighInfo(good, tol, relative, bound, off, method, steps, tuple(stages))
-
-
-def _image(a: Tensor, v: Tensor) -> Tensor:
-    """Return ``A @ v``, of A the lower triangle."""
-    if v.numel() and readable(a, v) and not a.is_complex():
-        from scipy.linalg.blas import get_blas_funcs
-
-        matrix = array_of(a)
-        symm = get_blas_funcs("symm", dtype=matrix.dtype)
-        # BLAS has matrices by columns, where the lower triangle of ours is the upper one.
-        turned = not matrix.flags.f_contiguous
-        found = symm(1.0, matrix.T if turned else matrix, array_of(v), lower=not turned)
-        return torch.from_numpy(found)
-    lower = a.tril()
-    # Both triangles have the diagonal, whose numbers are real.
-    return lower @ v + lower.mH @ v - lower.diagonal().real.unsqueeze(-1) * v
-
-
-def _rounding(a: Tensor) -> float:
-    return 10 * a.shape[-2] * torch.finfo(a.dtype).eps
-
-
 # -- all pairs in float32, corrected ---------------------------------------------------------------
 
 
@@ -218,7 +126,7 @@ def _refined(a: Tensor, tol: float, exact: Exact) -> tuple[Tensor, Tensor, int]:
         off = turned + gram * w
         off = off - torch.diag(off.diagonal())
         worst = float(torch.linalg.vector_norm(image - v * w, dim=0).max() / size)
-        if (worst <= tol and float(gram.abs().max()) <= max(tol, _rounding(a))) or steps == 3:
+        if (worst <= tol and float(gram.abs().max()) <= max(tol, rounding_of(a))) or steps == 3:
             order = w.argsort()
             return w[order], v[:, order], steps
         gaps = w.unsqueeze(0) - w.unsqueeze(1)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from trnblas import trsm
 from trnsci.core.arguments import agree, whole
-from trnsci.core.arrays import array_of
 from trnsci.core.eager import unchecked, untracked
 from trnsci.core.errors import (
     AccuracyError,
@@ -37,9 +36,11 @@ from trnsolver._arguments import (
 )
 from trnsolver._cuda_look import all_finite, begun_look
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
+from trnsolver._eigen_quality import EighInfo, frobenius_norm, judged_again
+from trnsolver._few_pairs import few_pairs
 from trnsolver._implicit import differentiated
 from trnsolver._informed_pairs import InformedPairs
-from trnsolver._spectra import EighInfo, Pairs, approximate_pairs, judged
+from trnsolver._spectra import Pairs, approximate_pairs
 
 __all__ = [
     "ApproximateEigenpairs",
@@ -278,21 +279,15 @@ def _part(
     LAPACK computes a few of many for less than all; so it does on a CPU, where nobody takes
     derivatives.
     """
-    n, count = a.shape[-1], last - first + 1
-    if not (a.ndim == 2 and a.is_cpu and untracked(a)) or 4 * count > n or kernels_wanted():
-        w, v = _exact("eigh", a, max_sweeps)
-        return w[..., first : last + 1], v[..., first : last + 1]
-    from scipy.linalg import eigh as lapack
-
-    if not known_finite:
-        finite_below("eigh", "A", a)
-    matrix, lower = array_of(a), True
-    if not a.is_complex() and matrix.flags.c_contiguous:
-        # LAPACK has matrices by columns, where the lower triangle of ours is the upper one; what
-        # it destroys is then copied as it is.
-        matrix, lower = matrix.T, False
-    w, v = lapack(matrix, lower=lower, subset_by_index=(first, last), check_finite=False)
-    return torch.from_numpy(w), torch.from_numpy(v)
+    few = a.ndim == 2 and 4 * (last - first + 1) <= a.shape[-1]
+    if few and a.is_cpu and untracked(a) and not kernels_wanted():
+        if not known_finite:
+            finite_below("eigh", "A", a)
+        found = few_pairs(a, first, last)
+        if found is not None:
+            return found
+    w, v = _exact("eigh", a, max_sweeps)
+    return w[..., first : last + 1], v[..., first : last + 1]
 
 
 def _largest_magnitude(w: Tensor, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -340,7 +335,7 @@ def _approximate(
         raise ShapeError(f"eigh: A must be 2-D where tol is given, got shape {tuple(A.shape)}")
     if unchecked(a):
         raise FlagError("eigh: tol needs values, which are not there")
-    size = float(torch.linalg.vector_norm(a.detach()))
+    size = frobenius_norm(a)
     unit = 1.0
     if not _USUAL[0] < size < _USUAL[1]:
         # Squares are no numbers any more, or a triangle that nobody reads is none.
@@ -348,7 +343,7 @@ def _approximate(
         a = a.tril()
         unit = _power_below(a)
         a = a / unit
-        size = float(torch.linalg.vector_norm(a.detach()))
+        size = frobenius_norm(a)
     if kernels_wanted():
         method = _on_kernels(method)
     if differentiated(a):
@@ -369,8 +364,9 @@ def _approximate(
     w, v, info = approximate_pairs(a, tol, k, which, method, exact, wanted, size)
     if A.dtype is not w.dtype and not A.is_complex():
         w, v = restored(w, A.dtype), restored(v, A.dtype)
-        info = judged(a, w.detach().to(a.dtype), v.detach().to(a.dtype), info, size)
-    w, info = w * unit, replace(info, forward_error=info.forward_error * unit)
+        info = judged_again(a, w.to(a.dtype), v.to(a.dtype), info, size)
+    if unit != 1:
+        w, info = w * unit, replace(info, forward_error=info.forward_error * unit)
     if not info.converged and on_failure != "ignore":
         message = f"eigh: the residual is {info.backward_error:.3g} of norm(A), not {tol:.3g}"
         if on_failure == "raise":

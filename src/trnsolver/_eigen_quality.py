@@ -1,0 +1,157 @@
+"""How good eigenpairs of one matrix are, of which the lower triangle is read.
+
+Pairs are judged by ``norm(A v - w v) / norm(A)`` with the spectral norm of A, bounded from below by
+the largest value found, so that the residual is never reported too small.
+
+A few pairs of a small matrix are found in no more time than twenty calls of torch take. So on a CPU
+it is SciPy's BLAS that judges, called on the memory of the tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnsci.core.arrays import array_of
+from trnsci.core.eager import readable
+
+__all__ = ["EighInfo", "frobenius_norm", "judged", "judged_again", "rounding_of"]
+
+
+@dataclass(frozen=True)
+class EighInfo:
+    """How good eigenpairs are.
+
+    Attributes:
+        converged: Whether every residual is at most the tolerance.
+        tol: The tolerance.
+        backward_error: Largest ``norm(A v - w v) / norm(A)``.
+        forward_error: Bound on the distance of every value from an exact one: the largest
+            ``norm(A v - w v)``, with what rounding may have hidden of it.
+        orthogonality: Largest entry of ``V^H V - I``.
+        method: The way that the result came by.
+        iterations: Its steps.
+        precision: What each stage computed in, in order.
+    """
+
+    converged: bool
+    tol: float
+    backward_error: float
+    forward_error: float
+    orthogonality: float
+    method: str
+    iterations: int
+    precision: tuple[str, ...]
+
+
+def judged_again(a: Tensor, w: Tensor, v: Tensor, info: EighInfo, size: float) -> EighInfo:
+    """Return how good pairs are after they were rounded."""
+    return judged(a, w, v, info.tol, info.method, info.iterations, info.precision, size)
+
+
+def judged(
+    a: Tensor,
+    w: Tensor,
+    v: Tensor,
+    tol: float,
+    method: str,
+    steps: int,
+    stages: tuple[str, ...],
+    size: float,
+) -> EighInfo:
+    """Return how good pairs are.
+
+    Args:
+        a: The matrix.
+        w: Values, ascending.
+        v: Vectors, as columns.
+        tol: Largest wanted residual.
+        method: The way that they came by.
+        steps: Its steps.
+        stages: What each stage computed in.
+        size: Frobenius norm of A, with both triangles as they were given.
+    """
+    n, k = v.shape
+    complex_ = a.is_complex()
+    if not k:
+        largest = norm = off = 0.0
+    elif not complex_ and readable(a, v):
+        largest, norm, off = _looked_at(array_of(a), array_of(w), array_of(v))
+    else:
+        # What was found may have derivatives; how good it is has none.
+        largest, norm, off = _measured(a.detach(), w.detach(), v.detach())
+    if (k < n or norm == 0) and not largest <= tol * norm:
+        norm = max(norm, _longest_column(a.detach()))
+    relative = largest / norm if norm > 0 else largest
+    good = math.isfinite(relative) and relative <= tol and off <= max(tol, rounding_of(v))
+    # The residual is rounded: n + 4 operations on numbers of a norm of sqrt(2) size at most, of
+    # complex ones twice as many. Vectors are shorter than 1 by half of what they are off.
+    operations = (2 if complex_ else 1) * (n + 4)
+    rounding = operations * torch.finfo(w.dtype).eps * 2**0.5 * size
+    bound = (largest + rounding) / (1 - off) if off < 1 else math.inf
+    return EighInfo(good, tol, relative, bound, off, method, steps, stages)
+
+
+def rounding_of(a: Tensor) -> float:
+    """Return how far computed vectors may be from orthonormal."""
+    return 10 * a.shape[-2] * torch.finfo(a.dtype).eps
+
+
+def frobenius_norm(a: Tensor) -> float:
+    """Return the root of the sum of squares, which may overflow or have a NaN."""
+    if readable(a) and not a.is_complex():
+        flat = array_of(a).ravel("K")
+        return math.sqrt(_blas(flat.dtype.char).dot(flat, flat)) if len(flat) else 0.0
+    return float(torch.linalg.vector_norm(a.detach()))
+
+
+def _looked_at(a: Any, w: Any, v: Any) -> tuple[float, float, float]:
+    """Return the largest residual, value and entry of ``V^T V - I`` of real arrays."""
+    # BLAS has matrices by columns, where the lower triangle of ours is the upper one. Arguments by
+    # place: the factor, both matrices, a factor and what it is of, no side, the triangle, in place.
+    turned = not a.flags.f_contiguous
+    with np.errstate(all="ignore"):  # pairs of a way that failed may be no numbers
+        symm = _blas(a.dtype.char).symm
+        left = symm(1.0, a.T if turned else a, v, -1.0, v * w, 0, not turned, 1)
+        left *= left
+        largest = math.sqrt(left.sum(0).max())
+        gram = v.T.dot(v)
+    gram.ravel("K")[:: len(gram) + 1] -= 1
+    return largest, max(abs(float(w[0])), abs(float(w[-1]))), float(abs(gram).max())
+
+
+class _Blas(NamedTuple):
+    """Routines of one precision, which raise no flags."""
+
+    dot: Any
+    symm: Any
+
+
+@cache
+def _blas(kind: str) -> _Blas:
+    from scipy.linalg import blas
+
+    return {"f": _Blas(blas.sdot, blas.ssymm), "d": _Blas(blas.ddot, blas.dsymm)}[kind]
+
+
+def _measured(a: Tensor, w: Tensor, v: Tensor) -> tuple[float, float, float]:
+    """Return the same of tensors anywhere."""
+    lower = a.tril()
+    # Both triangles have the diagonal, whose numbers are real.
+    image = lower @ v + lower.mH @ v - lower.diagonal().real.unsqueeze(-1) * v
+    largest = float(torch.linalg.vector_norm(image - v * w, dim=0).max())
+    eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
+    return largest, float(w.abs().max()), float((v.mH @ v - eye).abs().max())
+
+
+def _longest_column(a: Tensor) -> float:
+    """Return the norm of the longest column, which is no longer than the spectral norm."""
+    squares = a.tril().abs() ** 2
+    columns = squares.sum(0) + squares.sum(1) - squares.diagonal()
+    return float(columns.max()) ** 0.5 if columns.numel() else 0.0

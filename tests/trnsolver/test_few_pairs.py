@@ -1,0 +1,99 @@
+"""A few eigenpairs by LAPACK, and how good pairs are, against definitions in float64."""
+
+import pytest
+import torch
+
+import trnsolver
+from trnsci.core.testing import random_tensor, unit_roundoff
+from trnsolver import _eigen_quality, _few_pairs
+
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def symmetric(n, dtype=torch.float64):
+    z = random_tensor(n, n, dtype=dtype)
+    return z + z.mH
+
+
+def wide(value):
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("places", [(0, 0), (3, 6), (17, 19)], ids=str)
+def test_pairs_of_any_dtype_and_layout(dtype, places):
+    a = symmetric(20, dtype)
+    first, last = places
+    want = torch.linalg.eigvalsh(wide(a))[first : last + 1]
+    bound = 20 * 20 * unit_roundoff(a.real.dtype) * float(want.abs().max() + a.abs().max())
+    for given in (a, a.mT.contiguous().mT, a.repeat(1, 2)[:, :20], a.tril()):
+        w, v = _few_pairs.few_pairs(given, first, last)
+        assert w.shape == (last - first + 1,)
+        assert v.dtype is dtype
+        assert float((w.double() - want).abs().max()) <= bound
+        assert float((wide(a) @ wide(v) - wide(v) * w).norm()) <= bound
+        assert torch.equal(given.tril(), a.tril())
+
+
+@pytest.mark.parametrize("answer", [(0, 1), (1, 0)], ids=["too few", "failed"])
+def test_what_lapack_does_not_find_is_found_by_the_whole(monkeypatch, answer):
+    a = symmetric(16)
+    want = trnsolver.eigh(a, k=2)
+
+    def routine(matrix, *rest):
+        return torch.zeros(16).numpy(), torch.zeros(16, 2).numpy(), answer[1], None, answer[0]
+
+    for found in (routine, None):
+        monkeypatch.setattr(_few_pairs, "_routine", lambda dtype, found=found: found)
+        got = trnsolver.eigh(a, k=2)
+        assert float((got[0] - want[0]).abs().max()) <= 1e-13
+        assert float((a @ got[1] - got[1] * got[0]).norm()) <= 1e-12
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_pairs_are_judged_by_their_definition(dtype):
+    a, off = symmetric(12, dtype), 0.01
+    w, v = torch.linalg.eigh(a)
+    v = v[:, 2:6] + off * random_tensor(12, 4, dtype=dtype, seed=1)
+    w = w[2:6] + off
+    size = float(a.norm())
+    residuals = (wide(a) @ wide(v) - wide(v) * w).norm(dim=0)
+    gram = wide(v).mH @ wide(v) - torch.eye(4)
+    u = 30 * unit_roundoff(a.real.dtype)
+    for given in (a, a.tril(), a.mT.contiguous().mT):
+        info = _eigen_quality.judged(given, w, v, 1.0, "given", 3, ("once",), size)
+        norm = float(w.abs().max())
+        assert abs(info.backward_error * norm - float(residuals.max())) <= u * size
+        assert abs(info.orthogonality - float(gram.abs().max())) <= u
+        bound = float(residuals.max()) / (1 - float(gram.abs().max()))
+        assert bound <= info.forward_error <= bound * (1 + u) + 4 * u * size
+        assert info.converged
+        assert (info.method, info.iterations, info.precision) == ("given", 3, ("once",))
+        # Of so large a residual the norm is looked for in the columns too.
+        strict = _eigen_quality.judged(given, w, v, 1e-12, "given", 3, (), size)
+        longest = max(norm, float(wide(a).norm(dim=0).max()))
+        assert abs(strict.backward_error * longest - float(residuals.max())) <= u * size
+        assert not strict.converged
+
+
+def test_pairs_that_are_no_numbers_are_not_good():
+    a = symmetric(8)
+    w, v = torch.linalg.eigh(a)
+    for bad in (float("nan"), float("inf")):
+        for spoilt in ((w.clone(), v), (w, v.clone())):
+            spoilt[0 if spoilt[1] is v else 1][-1] = bad
+            info = _eigen_quality.judged(a, *spoilt, 1e-6, "given", 1, (), 1.0)
+            assert not info.converged
+            assert not info.forward_error < float("inf")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_size_of_a_matrix(dtype):
+    a = random_tensor(9, 9, dtype=dtype)
+    want = float(wide(a).norm())
+    for given in (a, a.mT, a.repeat(1, 2)[:, :9].t().contiguous().t()):
+        found = _eigen_quality.frobenius_norm(given)
+        assert abs(found - want) <= 100 * unit_roundoff(a.real.dtype) * want
+    assert _eigen_quality.frobenius_norm(a[:0, :0]) == 0
+    big = torch.finfo(dtype).max
+    assert _eigen_quality.frobenius_norm(torch.full_like(a, big)) == float("inf")

@@ -29,12 +29,16 @@ __all__ = ["fill_samples"]
 
 Floats = NDArray[np.float32]
 
-# Blocks at a time: few enough for the cache, and enough that calling NumPy 150 times costs little.
-_BLOCKS = 1 << 14
+# Blocks at a time: few enough for the cache, and enough that calling NumPy 200 times costs little.
+# Philox, whose words have 64 bits, has half as many; samples are made of no more than that.
+_BLOCKS = {"philox": 1 << 14, "threefry": 1 << 15}
+_CONVERTED = 1 << 14
 
 _LIMIT = 1 << 64
 _LOG, _SINE = ([np.float32(c) for c in series] for series in (LOG, SINE))
 _LN2, _TURN, _LEAST = np.float32(MINUS_TWO_LN2), np.float32(TURN24), np.float32(LEAST_SQUARE)
+# Words from the first on have a successor that float32 rounds to 2**32.
+_NEAR_ONE, _LAST_BUT_ONE = np.uint32(0xFFFF_FF7F), np.uint32(0xFFFF_FFFE)
 _ONE, _HALF, _ZERO = np.float32(1.0), np.float32(0.5), np.float32(0.0)
 _QUARTER_TURN, _HALF_TURN, _TURN_STEPS = (np.float32(2.0**n) for n in (22, 23, 24))
 _FRACTION, _EXPONENT = np.int32((1 << 23) - 1), np.int32(23)
@@ -42,7 +46,7 @@ _FRACTION, _EXPONENT = np.int32((1 << 23) - 1), np.int32(23)
 
 @cache
 def _steps() -> NDArray[np.int64]:
-    return np.arange(_BLOCKS)
+    return np.arange(max(_BLOCKS.values()))
 
 
 def fill_samples(
@@ -53,18 +57,26 @@ def fill_samples(
     ``bits`` of a word make a uniform.
     """
     skipped = start % 4
-    total = (skipped + out.size + 3) // 4
-    for first in range(0, total, _BLOCKS):
-        count = min(_BLOCKS, total - first)
+    total, most = (skipped + out.size + 3) // 4, _BLOCKS[engine]
+    for first in range(0, total, most):
+        count = min(most, total - first)
         words = block_words(engine, seed, (start // 4 + first) % _LIMIT, _steps()[:count], domain)
-        begin, end = 4 * first - skipped, 4 * (first + count) - skipped
-        whole = begin >= 0 and end <= out.size
-        part = out[begin:end] if whole else np.empty(4 * count, np.float32)
-        _CONVERT[kind](words, bits, part.reshape(count, 4))
-        if not whole:
-            # The first or the last block is not wanted whole.
-            left, right = max(begin, 0), min(end, out.size)
-            out[left:right] = part[left - begin : right - begin]
+        for i in range(0, count, _CONVERTED):
+            part = [word[i : i + _CONVERTED] for word in words]
+            _write(kind, part, bits, out, 4 * (first + i) - skipped)
+
+
+def _write(kind: Kind, words: Sequence[NDArray[Any]], bits: int, out: Floats, begin: int) -> None:
+    """Write the samples of some blocks from ``begin`` on, less those outside of ``out``."""
+    count = len(words[0])
+    end = begin + 4 * count
+    whole = begin >= 0 and end <= out.size
+    part = out[begin:end] if whole else np.empty(4 * count, np.float32)
+    _CONVERT[kind](words, bits, part.reshape(count, 4))
+    if not whole:
+        # The first or the last block is not wanted whole.
+        left, right = max(begin, 0), min(end, out.size)
+        out[left:right] = part[left - begin : right - begin]
 
 
 def _uniforms(words: Sequence[NDArray[Any]], bits: int, out: Floats) -> None:
@@ -87,10 +99,13 @@ def _normals(words: Sequence[NDArray[Any]], bits: int, out: Floats) -> None:
     both = np.empty((2, count), np.uint32)
     both[0], both[1] = words[0], words[2]
     # All 32 bits and one more value, so that no logarithm is of 0: exact, then rounded once.
-    wide = both.astype(np.float64)
-    wide += 1.0
-    radius = _minus_two_log(wide.astype(np.float32), 32)
-    np.maximum(radius, _LEAST, out=radius)
+    near_one = both.max() >= _NEAR_ONE  # one stretch of a thousand has such a word
+    if near_one:
+        np.minimum(both, _LAST_BUT_ONE, out=both)  # whose successor is rounded to 2**32, too
+    both += np.uint32(1)
+    radius = _minus_two_log(both.astype(np.float32), 32)
+    if near_one:
+        np.maximum(radius, _LEAST, out=radius)
     np.sqrt(radius, out=radius)
     both[0], both[1] = words[1], words[3]
     steps = _above(both, 8)

@@ -34,6 +34,9 @@ _FEW_BLOCKS = 4
 
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
 
+# Of both mixes of a round of Threefry: how far words are shifted to the left, and to the right.
+_SHIFTS = [[(np.uint32(n), np.uint32(32 - n)) for n in pair] for pair in THREEFRY_ROTATIONS]
+
 
 def write_blocks(
     engine: EngineName,
@@ -72,25 +75,23 @@ def _philox(at: NDArray[np.uint64], domain: int, k0: int, k1: int) -> Sequence[N
     ]
     m0, m1 = np.uint64(PHILOX_M0), np.uint64(PHILOX_M1)
     # What all blocks have in common is one number until the rounds have mixed it with the rest.
-    c0, c1, c2, c3 = at & _MASK, at >> _HALF, np.full_like(at[:1], domain), np.zeros_like(at[:1])
-    if (c1 == c1[0]).all():
-        c1 = c1[:1]
+    c0, c1, c2, c3 = at & _MASK, _upper(at), np.full_like(at[:1], domain), np.zeros_like(at[:1])
     for first, second in keys[:3]:
         p0, p1 = c0 * m0, c2 * m1
         c0, c2 = p1 >> _HALF ^ (c1 ^ first) & _MASK, p0 >> _HALF ^ (c3 ^ second) & _MASK
         c1, c3 = p1, p0
     p0, p1 = np.empty_like(at), np.empty_like(at)
     for first, second in keys[3:]:
-        np.multiply(c0, m0, out=p0)
-        np.multiply(c2, m1, out=p1)
-        c1 ^= first
-        c1 &= _MASK
-        c3 ^= second
-        c3 &= _MASK
-        np.right_shift(p1, _HALF, out=c0)
-        c0 ^= c1
-        np.right_shift(p0, _HALF, out=c2)
-        c2 ^= c3
+        np.multiply(c0, m0, p0)
+        np.multiply(c2, m1, p1)
+        np.bitwise_xor(c1, first, c1)
+        np.bitwise_and(c1, _MASK, c1)
+        np.bitwise_xor(c3, second, c3)
+        np.bitwise_and(c3, _MASK, c3)
+        np.right_shift(p1, _HALF, c0)
+        np.bitwise_xor(c0, c1, c0)
+        np.right_shift(p0, _HALF, c2)
+        np.bitwise_xor(c2, c3, c2)
         # The lower halves of the products; what c1 and c3 were in is free for the next ones.
         c1, p1 = p1, c1
         c3, p0 = p0, c3
@@ -101,23 +102,44 @@ def _threefry(
     at: NDArray[np.uint64], domain: int, key: tuple[int, ...]
 ) -> Sequence[NDArray[np.uint32]]:
     keys = [*key, key[0] ^ key[1] ^ key[2] ^ key[3] ^ THREEFRY_PARITY]
-    x = [at.astype(np.uint32), (at >> _HALF).astype(np.uint32)]
-    x += [np.full_like(x[0], domain), np.zeros_like(x[0])]
-    turned = np.empty_like(x[0])
-    for i in range(4):
-        x[i] += np.uint32(keys[i])
-    for r in range(THREEFRY_ROUNDS):
-        # Even rounds mix x0 with x1 and x2 with x3, odd ones x0 with x3 and x2 with x1.
-        pairs = ((0, 1), (2, 3)) if r % 2 == 0 else ((0, 3), (2, 1))
-        for (a, b), left in zip(pairs, THREEFRY_ROTATIONS[r % 8], strict=True):
-            x[a] += x[b]
-            np.right_shift(x[b], np.uint32(32 - left), out=turned)
-            x[b] <<= np.uint32(left)
-            x[b] |= turned
-            x[b] ^= x[a]
+    # What all blocks have in common is one number for the first two rounds.
+    same = np.array([[word] for word in key], np.uint32)
+    x0 = at.astype(np.uint32)
+    x0 += same[0]
+    x1, x2, x3 = _upper(at).astype(np.uint32) + same[1], same[2] + np.uint32(domain), same[3]
+    x0, x1 = _mixed(x0, x1, 0, 0)
+    x2, x3 = _mixed(x2, x3, 0, 1)
+    x0, x3 = _mixed(x0, x3, 1, 0)
+    x2, x1 = _mixed(x2, x1, 1, 1)
+    turned = np.empty_like(x0)
+    for r in range(2, THREEFRY_ROUNDS):
+        # x0 and x2 take turns with x1 and x3 as partners, whose names are exchanged for that.
+        for a, b, (left, right) in zip((x0, x2), (x1, x3), _SHIFTS[r % 8], strict=True):
+            np.add(a, b, a)
+            np.right_shift(b, right, turned)
+            np.left_shift(b, left, b)
+            np.bitwise_or(b, turned, b)
+            np.bitwise_xor(b, a, b)
+        x1, x3 = x3, x1
         if r % 4 == 3:
             times = r // 4 + 1
-            for i in range(4):
+            for i, x in enumerate((x0, x1, x2, x3)):
                 injected = keys[(times + i) % 5] + (times if i == 3 else 0)
-                x[i] += np.uint32(injected & MASK)
-    return x
+                np.add(x, np.uint32(injected & MASK), x)
+    return x0, x1, x2, x3
+
+
+def _mixed(
+    a: NDArray[np.uint32], b: NDArray[np.uint32], r: int, pair: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return what a round of Threefry makes of two words; one of them may stand for all blocks."""
+    left, right = _SHIFTS[r][pair]
+    a = a + b
+    return a, (b << left | b >> right) ^ a
+
+
+def _upper(at: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the upper halves of indices, or one for all that have the same."""
+    if at.min() >> _HALF == at.max() >> _HALF:
+        at = at[:1]
+    return at >> _HALF

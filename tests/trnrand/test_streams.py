@@ -10,6 +10,7 @@ import torch
 import trnrand
 from fresh_process import printed_after_torch
 from oracles import random_words as oracle
+from trnrand import _array_samples
 from trnrand._dispatch import stream
 from trnrand._laws import FLOATS
 from trnrand._torch import _exponentials, _fill_by_chunks, _normals, torch_stream
@@ -141,6 +142,41 @@ def test_samples_of_known_words():
     assert [z.hex() for z in got.tolist()] == NORMALS
     got = _exponentials(words.int(), torch.float32)
     assert [x.hex() for x in got.tolist()] == EXPONENTIALS
+
+
+# Around the least word whose u is rounded to 1, and the last words of all.
+EDGES = [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FEFF, 0xFFFF_FF7D, 0xFFFF_FF7E, 0xFFFF_FF7F]
+EDGES += [0xFFFF_FF80, 0xFFFF_FFFE, 0xFFFF_FFFF, 0x1234_5678]
+
+
+@pytest.mark.parametrize("number", [np.uint32, np.uint64])
+@pytest.mark.parametrize("largest", [0xFFFF_FF7E, 0xFFFF_FF7F, 0xFFFF_FFFF])
+def test_arrays_make_the_normals_of_the_edges(number, largest):
+    """With the words next to u = 1, which have a way of their own, and without them."""
+    chosen = [word for word in EDGES if word <= largest]
+    pairs = np.array([(first, second) for first in chosen for second in EDGES], np.uint32)
+    want = _normals(torch.from_numpy(pairs.view(np.int32)).view(-1), torch.float32)
+    blocks, out = pairs.reshape(-1, 4), np.empty((len(pairs) // 2, 4), np.float32)
+    # What is above the low 32 bits has no meaning.
+    spoilt = blocks.astype(number) + number(7 << 32 if number is np.uint64 else 0)
+    _array_samples._normals(list(spoilt.T), 24, out)
+    assert np.array_equal(out.reshape(-1).view(np.int32), want.numpy().view(np.int32))
+    assert (abs(out) == 2.0**-50).any() == (largest >= 0xFFFF_FF7F)
+
+
+@pytest.mark.parametrize("engine", ["philox", "threefry"])
+def test_stretches_of_arrays_make_one_stream(engine, monkeypatch):
+    """From within a block, over the ends of what words and samples are made of at a time."""
+    stretch = ("normal", engine, 2**40 + 5, 2**34 - 30, int(Domain.NORMAL))
+    whole, cut = np.empty(181, np.float32), np.empty(181, np.float32)
+    _array_samples.fill_samples(*stretch, whole, 24)
+    monkeypatch.setattr(_array_samples, "_BLOCKS", {"philox": 7, "threefry": 14})
+    monkeypatch.setattr(_array_samples, "_CONVERTED", 6)
+    _array_samples.fill_samples(*stretch, cut, 24)
+    assert np.array_equal(cut.view(np.int32), whole.view(np.int32))
+    on_tensors = torch.empty(181)
+    _fill_by_chunks("normal", Source(engine, 2**40 + 5, 2**34 - 30, CPU), on_tensors)
+    assert np.array_equal(cut.view(np.int32), on_tensors.numpy().view(np.int32))
 
 
 def test_loading_numba_is_for_large_draws():

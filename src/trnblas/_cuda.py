@@ -9,13 +9,12 @@ False and torch does the work.
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import CudaKernel, PreparedLaunch, current_stream
+from trnsci.core.cuda import CudaKernel, LaunchesOfThread, PreparedLaunch, current_stream
 from trnsci.core.eager import untracked
 
 __all__ = ["mirror_in_place", "norm"]
@@ -108,7 +107,7 @@ def norm(x: Tensor) -> Tensor | None:
     # A graph could be replayed beside a call that uses the same room.
     if stream and torch.cuda.is_current_stream_capturing():
         return None
-    launcher = _OF_THREAD.launchers.get((device, stream)) or _norm_launcher(device, stream)
+    launcher: _NormLauncher | None = _NORMS.launches[torch.float32, device, stream]
     return None if launcher is None else launcher(x)
 
 
@@ -148,20 +147,9 @@ class _NormLauncher(PreparedLaunch):
         return out if self.launched(blocks, _THREADS) else None
 
 
-class _OfThread(threading.local):
-    def __init__(self) -> None:
-        self.launchers: dict[tuple[int, int], _NormLauncher] = {}
-
-
-_OF_THREAD = _OfThread()
-
-
-def _norm_launcher(device: int, stream: int) -> _NormLauncher | None:
-    kernel = _NORM_KERNEL.handle(torch.float32, device)
-    if kernel is None:
-        return None
-    found = _OF_THREAD.launchers[device, stream] = _NormLauncher(kernel, device, stream)
-    return found
+_NORMS = LaunchesOfThread(
+    _NORM_KERNEL, lambda kernel, kind, device, stream: _NormLauncher(kernel, device, stream)
+)
 
 
 def _suits(tensor: Tensor) -> bool:

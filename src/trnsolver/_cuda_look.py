@@ -8,7 +8,6 @@ memory for it holds NaN until then, so that numbers which are there too late are
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from functools import partial
 from math import isfinite, nan
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import CudaKernel, PreparedLaunch, current_stream
+from trnsci.core.cuda import CudaKernel, LaunchesOfThread, PreparedLaunch, current_stream
 from trnsci.core.eager import unchecked
 from trnsci.core.finite import only_finite
 from trnsolver._cuda_launch import source_of, told
@@ -60,8 +59,8 @@ def begun_look(a: Tensor) -> Look | None:
     if not a.is_cuda or a.dtype not in (torch.float32, torch.float64) or unchecked(a):
         return None
     device = a.get_device()
-    key = device, current_stream(device), a.dtype
-    launcher = _OF_THREAD.launchers.get(key) or _sums_launcher(*key)
+    key = a.dtype, device, current_stream(device)
+    launcher: _SumsLauncher | None = _LOOKS.launches[key]
     look = None if launcher is None else launcher(a)
     if look is not None:
         return look
@@ -93,20 +92,9 @@ class _SumsLauncher(PreparedLaunch):
         return Look(array) if self.launched(blocks, _THREADS) else None
 
 
-class _OfThread(threading.local):
-    def __init__(self) -> None:
-        self.launchers: dict[tuple[int, int, torch.dtype], _SumsLauncher] = {}
-
-
-_OF_THREAD = _OfThread()
-
-
-def _sums_launcher(device: int, stream: int, dtype: torch.dtype) -> _SumsLauncher | None:
-    kernel = KERNEL.handle(dtype, device)
-    if kernel is None:
-        return None
-    found = _OF_THREAD.launchers[device, stream, dtype] = _SumsLauncher(kernel, stream, dtype)
-    return found
+_LOOKS = LaunchesOfThread(
+    KERNEL, lambda kernel, dtype, device, stream: _SumsLauncher(kernel, stream, dtype)
+)
 
 
 def all_finite(look: Look | None, results: Tensor) -> bool:

@@ -16,7 +16,7 @@ import torch
 from trnblas import _cuda
 from trnsci.core import cuda
 
-STREAM = 5
+STREAM, F32 = 5, torch.float32
 
 WORDS = {2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "double2"}
 
@@ -41,6 +41,11 @@ class Driver:
         return kind.from_address(self.launches[-1][3][place]).value
 
 
+def nothing_prepared():
+    prepare = _cuda._NORMS.launches._prepared
+    return cuda.LaunchesOfThread(_cuda._NORM_KERNEL, prepare).launches
+
+
 @pytest.fixture
 def driver(monkeypatch):
     made, zeros = Driver(), torch.zeros
@@ -49,7 +54,7 @@ def driver(monkeypatch):
         monkeypatch.setattr(module, "current_stream", lambda device: STREAM)
     for kernel, name in ((_cuda._NORM_KERNEL, "norm"), (_cuda._MIRROR_KERNEL, "mirror")):
         monkeypatch.setattr(kernel, "handle", lambda kind, _, name=name: f"{name} of {kind}")
-    monkeypatch.setattr(_cuda, "_OF_THREAD", _cuda._OfThread())
+    monkeypatch.setattr(_cuda._NORMS, "launches", nothing_prepared())
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch, "zeros", lambda *a, device, **k: zeros(*a, **k))
     return made
@@ -68,7 +73,7 @@ def test_a_norm_has_a_thread_for_sixteen_elements_and_at_most_1024_blocks(driver
     assert driver.argument(1, ctypes.c_longlong) == count
     assert driver.argument(4, ctypes.c_void_p) == out.data_ptr()
     # A counter, and behind it a partial sum for each of the most blocks.
-    (launcher,) = _cuda._OF_THREAD.launchers.values()
+    (launcher,) = _cuda._NORMS.launches.values()
     assert (launcher._room.numel(), launcher._room.dtype) == (1 + 1024, torch.float64)
     assert driver.argument(3, ctypes.c_void_p) == launcher._room.data_ptr()
     assert driver.argument(2, ctypes.c_void_p) == launcher._room.data_ptr() + 8
@@ -77,12 +82,12 @@ def test_a_norm_has_a_thread_for_sixteen_elements_and_at_most_1024_blocks(driver
 def test_each_stream_has_room_of_its_own(driver, monkeypatch):
     x = torch.ones(3)
     _cuda.norm(x), _cuda.norm(x)
-    assert list(_cuda._OF_THREAD.launchers) == [(-1, STREAM)]
+    assert list(_cuda._NORMS.launches) == [(F32, -1, STREAM)]
     monkeypatch.setattr(_cuda, "current_stream", lambda device: 0)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: 1 / 0)  # not asked
     monkeypatch.setattr(Driver, "cuLaunchKernel", lambda *_: 0)
     assert _cuda.norm(x) is not None
-    assert list(_cuda._OF_THREAD.launchers) == [(-1, STREAM), (-1, 0)]
+    assert list(_cuda._NORMS.launches) == [(F32, -1, STREAM), (F32, -1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +115,7 @@ def test_what_fails_is_left_to_torch(driver, monkeypatch):
     driver.code = 700
     assert _cuda.norm(torch.ones(3)) is None
     assert _cuda.mirror_in_place(torch.ones(3, 3)) is False
-    monkeypatch.setattr(_cuda, "_OF_THREAD", _cuda._OfThread())
+    monkeypatch.setattr(_cuda._NORMS, "launches", nothing_prepared())
     for kernel in (_cuda._NORM_KERNEL, _cuda._MIRROR_KERNEL):
         monkeypatch.setattr(kernel, "handle", lambda kind, device: None)
     assert _cuda.norm(torch.ones(3)) is None
@@ -170,7 +175,7 @@ def compiling(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", lambda number: nullcontext())
     for kernel in (_cuda._NORM_KERNEL, _cuda._MIRROR_KERNEL):
         monkeypatch.setattr(kernel, "handle", cache(kernel._compiled))
-    monkeypatch.setattr(_cuda, "_OF_THREAD", _cuda._OfThread())
+    monkeypatch.setattr(_cuda._NORMS, "launches", nothing_prepared())
     return lambda function: monkeypatch.setattr(
         torch.cuda, "_compile_kernel", function, raising=False
     )

@@ -8,6 +8,7 @@ anew each time, which takes longer than a small factorization.
 from __future__ import annotations
 
 import ctypes
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -22,6 +23,7 @@ from trnsci.core.fallback import callers_level
 __all__ = [
     "CudaKernel",
     "Extent",
+    "LaunchesOfThread",
     "PreparedLaunch",
     "current_stream",
     "driver",
@@ -154,6 +156,40 @@ class PreparedLaunch:
             self._handle, blocks, 1, 1, threads, 1, 1, 0, self._stream, self._pointers, None
         )
         return code == 0
+
+
+class LaunchesOfThread(threading.local):
+    """Launches of a kernel that each thread prepares for itself, at their first use, and keeps.
+
+    Attributes:
+        launches: The launches of this thread, by kind, device and stream; for one that is not there
+            yet ``launches[kind, device, stream]`` prepares it, and is None where the kernel cannot
+            be had.
+    """
+
+    def __init__(self, kernel: CudaKernel, prepared: Callable[[Any, Any, int, int], Any]) -> None:
+        """Keep launches of a kernel.
+
+        Args:
+            kernel: What is launched.
+            prepared: Returns a launch for a kernel as the driver knows it, a kind, and the numbers
+                of a device and of a stream.
+        """
+        self.launches: dict[tuple[Any, int, int], Any] = _Prepared(kernel, prepared)
+
+
+class _Prepared(dict[tuple[Any, int, int], Any]):
+    def __init__(self, kernel: CudaKernel, prepared: Callable[[Any, Any, int, int], Any]) -> None:
+        super().__init__()
+        self._kernel, self._prepared = kernel, prepared
+
+    def __missing__(self, key: tuple[Any, int, int]) -> Any:
+        kind, device, stream = key
+        handle = self._kernel.handle(kind, device)
+        if handle is None:
+            return None
+        found = self[key] = self._prepared(handle, kind, device, stream)
+        return found
 
 
 def wait_for(device: int) -> None:

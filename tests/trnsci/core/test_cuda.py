@@ -4,6 +4,7 @@ A driver notes what it is asked for, and a compiler too.
 """
 
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -175,6 +176,38 @@ def test_what_cannot_be_compiled_is_not_launched(driver, compiler):
     with pytest.warns(RuntimeWarning, match="cannot be compiled"):
         assert not kernel.launch("a", (1, 1, 1), (1, 1, 1), (None, 0, None), 0)
     assert not hasattr(driver, "launched")
+
+
+def test_a_thread_prepares_a_launch_once_for_each_kind_device_and_stream(compiler):
+    kernel = cuda.CudaKernel("trnsome", "some", lambda kind: f"text of {kind}")
+    prepared = []
+
+    def prepare(*of):
+        prepared.append(of)
+        return SimpleNamespace(of=of)
+
+    kept = cuda.LaunchesOfThread(kernel, prepare)
+    keys = [("a", 0, 5), ("b", 0, 5), ("a", 1, 5), ("a", 0, 6)]
+    found = [kept.launches[key] for key in keys]
+    assert [launch.of for launch in found] == [
+        (1, *keys[0]),
+        (2, *keys[1]),
+        (3, *keys[2]),
+        (1, *keys[3]),
+    ]
+    assert all(kept.launches[key] is launch for key, launch in zip(keys, found, strict=True))
+    assert len(prepared) == 4
+    with ThreadPoolExecutor(1) as other:
+        apart = other.submit(lambda: kept.launches["a", 0, 5]).result()
+    assert (apart.of, apart is found[0], len(prepared)) == ((1, "a", 0, 5), False, 5)
+
+
+def test_nothing_is_prepared_for_a_kernel_that_cannot_be_had(compiler, monkeypatch):
+    kernel = cuda.CudaKernel("trnsome", "some", str)
+    kept = cuda.LaunchesOfThread(kernel, lambda *of: 1 / 0)
+    monkeypatch.setattr(kernel, "handle", lambda kind, device: None)
+    assert kept.launches["a", 0, 5] is None
+    assert not kept.launches
 
 
 def test_waiting_is_for_the_current_stream_and_fails_aloud(driver, monkeypatch):

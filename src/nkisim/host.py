@@ -156,6 +156,7 @@ class HostBoundary:
             self._region,
             name,
             dtype or as_dtype(array.dtype.newbyteorder("=")),
+            lent=self._core.plain and array.flags.carray,
         )
         self._inputs.append((name, original, found))
         return found

@@ -16,10 +16,22 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LEAST", "Buffer", "give_back", "is_kept", "placeholder", "take"]
+__all__ = [
+    "LEAST",
+    "LEAST_LENT",
+    "Buffer",
+    "Bytes",
+    "give_back",
+    "is_kept",
+    "placeholder",
+    "take",
+]
 
 # Small arrays are quick to make, and large ones not worth keeping.
 LEAST, _MOST = 1 << 14, 1 << 22
+LEAST_LENT = 1 << 16
+"""Bytes from which on it is worth while to put a copy off."""
+
 _KEPT_BYTES = 1 << 25
 
 _LINE = 64
@@ -70,27 +82,47 @@ def _new(nbytes: int) -> np.ndarray:
     return room[skipped : skipped + nbytes]
 
 
-class Buffer:
-    """Bytes that are given back when the buffer dies.
+class Bytes:
+    """Memory that can be another's for as long as it is only read.
 
     Attributes:
         data: The bytes, flat.
+        room: Where they belong while ``data`` are another's, else None.
     """
 
-    __slots__ = ("data",)
+    __slots__ = ("data", "room")
 
     def __init__(self, data: np.ndarray) -> None:
         self.data = data
+        self.room: np.ndarray | None = None
+
+    def borrow(self, data: np.ndarray) -> None:
+        """Have the bytes of an array that nobody writes to, until something is written here."""
+        self.room, self.data = self.data, data
+
+    def own(self) -> None:
+        """Copy borrowed bytes, for they are about to be written."""
+        if self.room is not None:
+            self.room[...] = self.data
+            self.data, self.room = self.room, None
+
+
+class Buffer(Bytes):
+    """Bytes that are given back when the buffer dies."""
+
+    __slots__ = ()
 
     def __del__(self) -> None:
         give_back(self)
 
 
-def give_back(holder: Any) -> None:
-    """Keep the ``data`` of a dying holder for the next who needs that size.
+def give_back(holder: Bytes) -> None:
+    """Keep the memory of a dying holder for the next who needs that size.
 
     Only memory that was taken here, and that nothing but the holder refers to: a view counts.
     """
+    if holder.room is not None:
+        holder.data, holder.room = holder.room, None
     if is_kept(holder.data.nbytes) and _references(holder) == _ALONE:
         data = holder.data
         taken_here = data.base is not None and data.base.nbytes - data.nbytes == _SLACK

@@ -18,6 +18,7 @@ from comparing import assert_same, assert_same_bits
 from nkisim.compiled import matrix_unit
 from nkisim.dtypes import as_dtype
 
+from . import sampling
 from .samples import COLUMNS, ROWS, SAMPLES, Sample, Tile, fill, run, whole
 
 each_sample = pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
@@ -79,6 +80,35 @@ def test_all_ways_give_the_same_bits(monkeypatch, sample):
         assert list(got) == list(want)
         for name, output in want.items():
             assert_same_bits(got[name], output)
+
+
+def filled(sample: Sample) -> Sample:
+    """The sample with contents in every tile, also in those that are only written."""
+
+    def full(tile: Tile) -> Tile:
+        kind = as_dtype(tile.dtype)
+        if tile.values is not None or str(kind).endswith("x4"):  # which cannot be loaded
+            return tile
+        return dataclasses.replace(tile, values=np.zeros(tile.shape, kind.numpy))
+
+    return dataclasses.replace(
+        sample, tiles={name: full(tile) for name, tile in sample.tiles.items()}
+    )
+
+
+@pytest.mark.parametrize("sample", [pytest.param(filled(s), id=s.name) for s in SAMPLES])
+def test_tiles_that_have_the_callers_bytes_give_the_same_bits(monkeypatch, sample):
+    want = on_way(monkeypatch, "without numba", sample)
+    given = {n: t.values.copy() for n, t in sample.tiles.items() if t.values is not None}
+    monkeypatch.setattr(sampling, "copies", list)  # the kernel gets the very arrays
+    for module in ("memory.core_memory", "memory.storage", "machine.lending"):
+        monkeypatch.setattr(f"nkisim.{module}.LEAST_LENT", 1)
+    monkeypatch.setattr("nkisim.machine.core._PLANS", {})
+    for name, output in on_way(monkeypatch, "without numba", sample).items():
+        assert_same_bits(output, want[name])
+    for name, values in given.items():
+        if name not in sample.writes or sample.tiles[name].buffer != "hbm":
+            assert_same_bits(sample.tiles[name].values, values)
 
 
 @pytest.mark.parametrize(

@@ -44,20 +44,29 @@ def widen(builder: Any, stored: Any, lanes: int) -> Any:
 
 # Written in LLVM's own terms because numba computes with integers in 64 bits, which halves what a
 # vector register holds.
-def round_off(builder: Any, value: Any, lanes: int) -> Any:
-    """Emit float32 as stored bfloat16: to nearest even, NaN as the quiet NaN of its sign."""
+def round_off(builder: Any, value: Any, lanes: int, *, quiet: bool = False) -> Any:
+    """Emit float32 as stored bfloat16: to nearest even, NaN as the quiet NaN of its sign.
+
+    Where it is certain that a NaN is ``quiet`` as it comes, with nothing in its lower half, that is
+    spared.
+    """
 
     def same(number: int) -> ir.Constant:
         return constant(_U32, lanes, number)
 
     bits = builder.bitcast(value, lanes_of(_U32, lanes))
     odd = builder.and_(builder.lshr(bits, same(16)), same(1))
-    nearest = builder.add(builder.add(bits, same(0x7FFF)), odd)
-    sign = builder.and_(bits, same(0x8000_0000))
-    quiet = builder.or_(sign, same(0x7FC0_0000))
-    is_nan = builder.fcmp_unordered("uno", value, value)
-    chosen = builder.select(is_nan, quiet, nearest)
-    return builder.trunc(builder.lshr(chosen, same(16)), lanes_of(_U16, lanes))
+    found = builder.add(builder.add(bits, same(0x7FFF)), odd)
+    if not quiet:
+        sign = builder.and_(bits, same(0x8000_0000))
+        is_nan = builder.fcmp_unordered("uno", value, value)
+        found = builder.select(is_nan, builder.or_(sign, same(0x7FC0_0000)), found)
+    if lanes == 1:
+        return builder.trunc(builder.lshr(found, same(16)), _U16)
+    # Upper halves are every other one; to pick them takes less than to shift and narrow.
+    halves = builder.bitcast(found, lanes_of(_U16, 2 * lanes))
+    upper = ir.Constant(ir.VectorType(_U32, lanes), list(range(1, 2 * lanes, 2)))
+    return builder.shuffle_vector(halves, halves, upper)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

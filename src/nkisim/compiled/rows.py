@@ -89,12 +89,19 @@ def load_elements(builder: Any, address: Any, kind: Any, column: Any, lanes: int
 
 
 def store_elements(
-    builder: Any, address: Any, kind: Any, column: Any, value: Any, lanes: int
+    builder: Any,
+    address: Any,
+    kind: Any,
+    column: Any,
+    value: Any,
+    lanes: int,
+    *,
+    quiet: bool = False,
 ) -> None:
-    """Emit the store of float32 into some elements of a row."""
+    """Emit the store of float32, whose NaNs may be known to be quiet, into elements of a row."""
 
     def half() -> None:
-        stored = round_off(builder, value, lanes)
+        stored = round_off(builder, value, lanes, quiet=quiet)
         builder.store(stored, _pointer(builder, address, _I16, column, lanes), align=2)
 
     def full() -> None:

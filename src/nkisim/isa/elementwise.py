@@ -16,6 +16,7 @@ from nkisim.diagnostics import flag
 from nkisim.dtypes import NUMBA_ELEMENTS
 from nkisim.isa.shortcuts import chained, either, stored
 from nkisim.machine import instruction
+from nkisim.machine.lending import copied
 from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
 from nkisim.spec.constraints import (
@@ -347,11 +348,7 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
 def copying(call: Call) -> Callable[..., None] | None:
     """Return the copy of a tensor into one of its type and shape as one function."""
     dst, src = call.operand("dst"), call.operand("src")
-    return _copied if dst.dtype == src.dtype and dst.shape == src.shape else None
-
-
-def _copied(x: Array, out: Array) -> None:
-    out[...] = x
+    return copied if dst.dtype == src.dtype and dst.shape == src.shape else None
 
 
 @instruction(

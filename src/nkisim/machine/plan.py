@@ -230,6 +230,7 @@ class Plan:
         for index, _ in self.reads:
             values[index].alloc.life.last_use = clock
         for index, _ in self.writes:
+            values[index].storage.own()
             life = values[index].alloc.life
             life.last_use = clock
             if life.first_use < 0:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import Rule
+from nkisim.machine.lending import copied, make_lender
 from nkisim.machine.transfer import Convert, make_narrower, make_widener, unconverted
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec.call import Call
@@ -104,6 +105,10 @@ def make_quick(
     shaped = "" if dst.ndim == 2 else f".reshape({dst.shape})"
     if not converts:
         compute = f"_function({given}out={result}.bits)"
+        if function is copied:
+            scope["_lend"] = make_lender(call["src"], dst)
+            if scope["_lend"] is not None:
+                compute = f"_lend(src, {result}) or {compute}"
     elif narrow is unconverted and dst.ndim == 2:
         into = f"{result}._array if {result}._array is not None else {result}.array"
         compute = f"_function({given}out={into})"
@@ -127,6 +132,7 @@ def make_quick(
         f"def quick(_core, {', '.join(instruction.parameters)}):\n"
         f"    _to = {result}.storage\n{''.join(checks)}"
         f"    _core.clock = _clock = _core.clock + 1\n{''.join(notes)}"
+        "    if _to.room is not None:\n        _to.own()\n"
         f"    _alloc = {result}.alloc\n    _life = _alloc.life\n    _life.last_use = _clock\n"
         "    if _life.first_use < 0:\n        _life.first_use = _clock\n"
         f"    if _core.values:\n        {compute}\n"

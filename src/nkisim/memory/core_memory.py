@@ -20,7 +20,7 @@ from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
-from nkisim.recycling import LEAST, placeholder
+from nkisim.recycling import LEAST, LEAST_LENT, placeholder
 
 __all__ = ["CoreMemory", "SharedHbm"]
 
@@ -194,16 +194,19 @@ class CoreMemory:
         region: MemoryRegion,
         name: str,
         dtype: DType | None = None,
+        lent: bool = False,
     ) -> NkiTensor:
         """Return an HBM tensor with a copy of a host array; every byte counts as written.
 
-        Without values the bytes are only reserved.
+        What is ``lent`` may be copied at the first write only. Without values nothing is copied.
         """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         storage_dtype = found.numpy if self.precise else wide(found)
         nbytes = array.size * storage_dtype.itemsize
         storage = Storage.fresh(1, nbytes, written=True)
-        if self.values:
+        if lent and self.values and nbytes >= LEAST_LENT and array.dtype == storage_dtype:
+            storage.borrow(np.asarray(array).reshape(-1).view(np.uint8))
+        elif self.values:
             held = storage.data.view(storage_dtype).reshape(array.shape)
             np.copyto(held, array, casting="unsafe")
         allocation = Allocation(

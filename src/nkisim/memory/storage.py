@@ -20,7 +20,7 @@ import numpy as np
 
 from nkisim.memory.marks import Marks, runs_of
 from nkisim.memory.psum import AccumulationState
-from nkisim.recycling import LEAST, Buffer, give_back, is_kept, take
+from nkisim.recycling import LEAST, LEAST_LENT, Buffer, Bytes, give_back, is_kept, take
 
 __all__ = ["Sharing", "Storage"]
 
@@ -37,11 +37,11 @@ class Sharing(Protocol):
         """Note a write, of the elements where ``where`` is true."""
 
 
-class Storage:
+class Storage(Bytes):
     """A block of memory with its map of written bytes.
 
     Attributes:
-        data: The bytes, flat.
+        data: The bytes, flat; until the first write they may be those of a caller's array.
         pitch: Bytes per partition, at least 1; the whole size for HBM.
         complete: True once every byte was written, and none with garbage; then reads need no check.
         version: Counts writes, so that decoded copies know when they are stale.
@@ -55,7 +55,6 @@ class Storage:
         "_pending",
         "_written",
         "complete",
-        "data",
         "pitch",
         "psum",
         "shadow",
@@ -67,6 +66,7 @@ class Storage:
         self, data: np.ndarray, pitch: int, psum: bool = False, written: bool = False
     ) -> None:
         self.data = data
+        self.room = None
         self.pitch = max(pitch, 1)
         size = data.size
         self.complete = written or size == 0
@@ -94,6 +94,11 @@ class Storage:
     ) -> np.ndarray:
         """Return the array that lies at ``start`` with byte ``strides``; shares memory."""
         return np.ndarray(shape, dtype, self.data, start, strides)
+
+    @property
+    def stays(self) -> bool:
+        """Whether ``data`` is the array that it will always be."""
+        return self.room is None and (self.version > 0 or self.data.size < LEAST_LENT)
 
     def mark_written(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int

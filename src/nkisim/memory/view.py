@@ -115,7 +115,10 @@ class View(NKIObject):
         if self._array is None:
             self.check_bounds()
             storage_dtype = self.alloc.storage_dtype(self.dtype)
-            self._array = self.storage.view(self.start, self.shape, self.strides, storage_dtype)
+            found = self.storage.view(self.start, self.shape, self.strides, storage_dtype)
+            if not self.storage.stays:
+                return found
+            self._array = found
         return self._array
 
     @property

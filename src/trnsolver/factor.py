@@ -15,7 +15,6 @@ from torch import Tensor
 from trnsci.core.arrays import array_of
 from trnsci.core.eager import unchecked, untracked
 from trnsci.core.errors import (
-    BackendError,
     DerivativeError,
     LinAlgError,
     ShapeError,
@@ -35,6 +34,7 @@ from trnsolver._arguments import (
 from trnsolver._batched_qr import positive_qr
 from trnsolver._cuda_look import all_finite, begun_look
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
+from trnsolver._schur import schur_form
 from trnsolver._small_qr import small_qr
 
 __all__ = [
@@ -247,6 +247,7 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     Raises:
         ShapeError: A is not square.
         NotFiniteError: A has a NaN or an infinity.
+        ConvergenceError: The algorithm did not converge.
         DerivativeError: A is being differentiated.
     """
     work = square_matrix("schur", "A", A)
@@ -254,19 +255,20 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     if not untracked(work):
         raise DerivativeError("schur: A must not be differentiated or traced")
     finite("schur", "A", work)
-    try:
-        from scipy.linalg import schur as lapack
-    except ImportError as error:
-        raise BackendError("schur: SciPy computes it, and is not installed") from error
-    flat = array_of(batch_of(work).cpu())
-    pairs = [lapack(matrix, output=output) for matrix in flat]
-    parts = []
-    for each in zip(*pairs, strict=True) if pairs else ((), ()):
-        wide = torch.complex128 if output == "complex" else work.dtype
-        made = [torch.from_numpy(part) for part in each]
-        stacked = torch.stack(made) if made else torch.empty(0, *work.shape[-2:], dtype=wide)
-        parts.append(restored(stacked.reshape(*work.shape).to(A.device), A.dtype))
-    return Schur(parts[0], parts[1])
+    dtype = work.dtype.to_complex() if output == "complex" else work.dtype
+    host = work.cpu().to(dtype)
+    if work.ndim == 2:
+        t, q = schur_form(array_of(host), dtype)
+    else:
+        t, q = torch.empty(2, *work.shape, dtype=dtype)
+        matrices = array_of(batch_of(host))
+        for place, (into_t, into_q) in enumerate(zip(batch_of(t), batch_of(q), strict=True)):
+            form = schur_form(matrices[place], dtype)
+            into_t.copy_(form[0])
+            into_q.copy_(form[1])
+    if work.device != t.device:
+        t, q = t.to(work.device), q.to(work.device)
+    return Schur(t, q) if t.is_complex() else Schur(*_restored((t, q), A))
 
 
 def _restored(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ import torch
 import trnsolver
 from oracles.solver_matrices import GENERAL, SYMMETRIC, with_condition
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver import _small_qr
+from trnsolver import _schur, _small_qr
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -189,3 +189,33 @@ def test_schur(dtype):
     assert result.Q is result[1]
     off = result.T_ - torch.diag(result.T_.diagonal())
     assert float(off.abs().max()) <= allowed(off) * 3
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 4, 4), (3, 0, 0)], ids=str)
+@pytest.mark.parametrize("output", ["real", "complex"])
+def test_schur_forms_of_nothing(shape, output):
+    t, q = trnsolver.schur(torch.empty(shape), output=output)
+    assert t.shape == q.shape == shape
+    assert t.dtype is q.dtype is (torch.float32 if output == "real" else torch.complex64)
+
+
+def test_schur_forms_of_narrow_and_complex_matrices():
+    a = random_tensor(6, 6)
+    t, q = trnsolver.schur(a.half())
+    assert t.dtype is q.dtype is torch.float16
+    # A complex form has no narrow dtype that torch computes with.
+    t, q = trnsolver.schur(a.half(), output="complex")
+    assert t.dtype is q.dtype is torch.complex64
+    assert float((q @ t @ q.mH - a.half().float()).abs().max()) <= 1e-5
+    z = random_tensor(2, 6, 6, dtype=torch.complex128).mH
+    t, q = trnsolver.schur(z)
+    assert float((q @ t @ q.mH - z).abs().max()) <= 1e-13
+    assert float(t.tril(-1).abs().max()) == 0
+
+
+def test_a_schur_form_that_lapack_does_not_find(monkeypatch):
+    failed = (None, 0, None, None, None, None, 3)
+    monkeypatch.setattr(_schur, "_routine", lambda dtype: lambda *given: failed)
+    monkeypatch.setattr(_schur, "_room", lambda dtype, order: 8)
+    with pytest.raises(trnsolver.ConvergenceError, match="did not find all eigenvalues, info 3"):
+        trnsolver.schur(torch.eye(4))

@@ -1,8 +1,8 @@
-"""A few eigenpairs of one matrix on a CPU.
+"""A few of many eigenpairs: which ones are meant, and how they are found on a CPU.
 
-LAPACK computes a few of many for less than all, which torch does not offer. SciPy has it; its
-routine is called as it is, since SciPy's function around it takes a twentieth of the time that
-matrices of order 256 do.
+LAPACK computes a few for less than all, which torch does not offer. SciPy has it; its routine is
+called as it is, since SciPy's function around it takes a twentieth of the time that matrices of
+order 256 do.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.arguments import whole
 from trnsci.core.arrays import array_of
+from trnsci.core.errors import FlagError
 
-__all__ = ["few_pairs"]
+__all__ = ["few_pairs", "largest_magnitude", "places_of"]
 
 _ROUTINES = {
     torch.float32: "ssyevr",
@@ -51,6 +53,30 @@ def few_pairs(a: Tensor, first: int, last: int) -> tuple[Tensor, Tensor] | None:
     if failed or found != count:
         return None
     return torch.from_numpy(w[:count]), torch.from_numpy(v)
+
+
+def places_of(
+    function: str, n: int, k: int | None, which: str, subset: tuple[int, int] | None
+) -> tuple[int, int]:
+    """Return the first and the last place of the values that are wanted."""
+    if subset is not None:
+        if k is not None:
+            raise FlagError(f"{function}: k must be None where subset is given")
+        if not isinstance(subset, (tuple, list)) or len(subset) != 2:
+            raise FlagError(f"{function}: subset must be two places, got {subset!r}")
+        first, last = (whole(function, "subset", place, 0, n - 1, FlagError) for place in subset)
+        if last < first:
+            raise FlagError(f"{function}: subset must ascend, got {tuple(subset)}")
+        return first, last
+    count = whole(function, "k", k, 1, n, FlagError)
+    return (0, count - 1) if which == "smallest" else (n - count, n - 1)
+
+
+def largest_magnitude(w: Tensor, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return k pairs of largest magnitude, values ascending."""
+    places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
+    columns = places.unsqueeze(-2).expand(*v.shape[:-1], k)
+    return w.gather(-1, places), v.gather(-1, columns)
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from math import frexp
+from math import frexp, isfinite
 from typing import Literal, NamedTuple, overload
 
 import torch
@@ -35,9 +35,16 @@ from trnsolver._arguments import (
     square_matrix,
 )
 from trnsolver._cuda_look import all_finite, begun_look
-from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
+from trnsolver._dispatch import (
+    BY_COLUMNS,
+    at_once,
+    eigh_by_columns,
+    kernels_wanted,
+    run_cholesky,
+    run_eigh,
+)
 from trnsolver._eigen_quality import EighInfo, frobenius_norm, judged_again
-from trnsolver._few_pairs import few_pairs
+from trnsolver._few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._implicit import differentiated
 from trnsolver._informed_pairs import InformedPairs
 from trnsolver._spectra import Pairs, approximate_pairs
@@ -150,6 +157,14 @@ def eigh(
         >>> w
         tensor([1., 3.])
     """
+    if tol is None and k is None and subset is None and max_sweeps is None and at_once(A):
+        try:
+            found = torch.linalg.eigh(A) if A.numel() < BY_COLUMNS else eigh_by_columns(A)
+        except RuntimeError:
+            pass
+        else:
+            if isfinite(sum(found[0].tolist())) and method == "auto" and which in _WHICH:
+                return tuple.__new__(Eigenpairs, found)
     work = square_matrix("eigh", "A", A)
     if which not in _WHICH:
         chosen("eigh", "which", which, _WHICH)
@@ -157,7 +172,7 @@ def eigh(
         whole("eigh", "max_sweeps", max_sweeps, 1, error=FlagError)
     everything = k is None and subset is None
     n = work.shape[-1]
-    first, last = (0, n - 1) if everything else _places("eigh", n, k, which, subset)
+    first, last = (0, n - 1) if everything else places_of("eigh", n, k, which, subset)
     if tol is not None:
         if subset is not None:
             raise FlagError("eigh: subset must be None where tol is given; k and which say it")
@@ -167,7 +182,7 @@ def eigh(
     if everything:
         w, v = _exact("eigh", work, max_sweeps)
     elif which == "magnitude" and k is not None:
-        w, v = _largest_magnitude(*_exact("eigh", work, max_sweeps), k)
+        w, v = largest_magnitude(*_exact("eigh", work, max_sweeps), k)
     else:
         w, v = _part(work, first, last, max_sweeps)
     if work is A:
@@ -290,29 +305,6 @@ def _part(
     return w[..., first : last + 1], v[..., first : last + 1]
 
 
-def _largest_magnitude(w: Tensor, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
-    columns = places.unsqueeze(-2).expand(*v.shape[:-1], k)
-    return w.gather(-1, places), v.gather(-1, columns)
-
-
-def _places(
-    function: str, n: int, k: int | None, which: str, subset: tuple[int, int] | None
-) -> tuple[int, int]:
-    """Return the first and the last place of the values that are wanted."""
-    if subset is not None:
-        if k is not None:
-            raise FlagError(f"{function}: k must be None where subset is given")
-        if not isinstance(subset, (tuple, list)) or len(subset) != 2:
-            raise FlagError(f"{function}: subset must be two places, got {subset!r}")
-        first, last = (whole(function, "subset", place, 0, n - 1, FlagError) for place in subset)
-        if last < first:
-            raise FlagError(f"{function}: subset must ascend, got {tuple(subset)}")
-        return first, last
-    count = whole(function, "k", k, 1, n, FlagError)
-    return (0, count - 1) if which == "smallest" else (n - count, n - 1)
-
-
 @in_full_precision
 def _approximate(
     A: Tensor,
@@ -358,7 +350,7 @@ def _approximate(
         if k is None:
             return exact(a)
         if which == "magnitude":
-            return _largest_magnitude(*exact(a), k)
+            return largest_magnitude(*exact(a), k)
         return _part(a, *places, None, known_finite=True)
 
     w, v, info = approximate_pairs(a, tol, k, which, method, exact, wanted, size)

@@ -6,7 +6,7 @@ kinds are kept. All but ``schur`` take batches of matrices, of any dimensions, i
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isfinite
 from typing import NamedTuple
 
 import torch
@@ -33,7 +33,7 @@ from trnsolver._arguments import (
 )
 from trnsolver._batched_qr import positive_qr
 from trnsolver._cuda_look import all_finite, begun_look
-from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
+from trnsolver._dispatch import at_once, kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
 from trnsolver._schur import schur_form
 from trnsolver._small_qr import small_qr
 
@@ -134,6 +134,8 @@ def lu(A: Tensor) -> LUFactors:
                 [0., 1.]])
     """
     work = any_matrix("lu", "A", A)
+    if work is A and not kernels_wanted():
+        return tuple.__new__(LUFactors, torch.linalg.lu(A))
     return LUFactors(*_restored(run_lu(work), A))
 
 
@@ -203,6 +205,14 @@ def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
         NotFiniteError: A has a NaN or an infinity.
         ConvergenceError: The algorithm did not converge.
     """
+    if not full_matrices and at_once(A):
+        try:
+            found = torch.linalg.svd(A, full_matrices=False)
+        except RuntimeError:
+            pass
+        else:
+            if isfinite(sum(found[1].tolist())):
+                return tuple.__new__(SVDFactors, found)
     work = any_matrix("svd", "A", A)
     look = begun_look(work)
     try:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.eager import unchecked, untracked
+from trnsci.core.eager import readable, unchecked, untracked
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.finite import finite, only_finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
@@ -27,7 +27,14 @@ from trnsolver._arguments import (
     working,
 )
 from trnsolver._cuda_look import on_the_way
-from trnsolver._dispatch import kernels_wanted, run_eigh, run_msign, run_svd
+from trnsolver._dispatch import (
+    BY_COLUMNS,
+    eigh_by_columns,
+    kernels_wanted,
+    run_eigh,
+    run_msign,
+    run_svd,
+)
 from trnsolver._implicit import differentiated
 from trnsolver._polar import qdwh
 from trnsolver._sylvester import inverse_root, unitary_factor
@@ -58,7 +65,6 @@ class Polar(NamedTuple):
     P: Tensor
 
 
-@in_full_precision
 def inv_sqrt_spd(A: Tensor) -> Tensor:
     """Return ``A ** -0.5`` of symmetric (Hermitian) positive definite matrices.
 
@@ -72,6 +78,21 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
         NotFiniteError: A has a NaN or an infinity.
         ShapeError: A is not square.
     """
+    if readable(A) and A.ndim == 2 and not kernels_wanted():
+        # Asked no more than this, as a small one takes no longer than fifty questions.
+        try:
+            w, v = torch.linalg.eigh(A) if A.numel() < BY_COLUMNS else eigh_by_columns(A)
+        except RuntimeError:
+            pass  # the checks below have the words
+        else:
+            if _definite(w.tolist(), w.dtype):
+                return (v * w.rsqrt()) @ (v.mH if v.is_complex() else v.mT)
+    return _inv_sqrt_spd(A)
+
+
+@in_full_precision
+def _inv_sqrt_spd(A: Tensor) -> Tensor:
+    """Return the roots of matrices of any kind and place."""
     work = square_matrix("inv_sqrt_spd", "A", A)
     if work.numel() == 0:
         return A.clone()
@@ -145,10 +166,15 @@ def _definite_root(w: Tensor, v: Tensor) -> Tensor | None:
     arriving = on_the_way(w) if w.is_cuda else w.tolist
     x = (v * w.rsqrt()) @ (v.mH if v.is_complex() else v.mT)
     values = arriving()  # from a device they came while the products were launched
-    # They ascend, so that without NaN the ends say it all.
-    if _EPS[w.dtype] * len(values) * values[-1] <= values[0] > 0 and isfinite(sum(values)):
-        return x
-    return None
+    return x if _definite(values, w.dtype) else None
+
+
+def _definite(values: list[float], dtype: torch.dtype) -> bool:
+    """Return whether ascending eigenvalues are numbers, and above rounding."""
+    if not values:
+        return False
+    # Without NaN the ends say it all.
+    return _EPS[dtype] * len(values) * values[-1] <= values[0] > 0 and isfinite(sum(values))
 
 
 def _inverse_roots(w: Tensor, a: Tensor) -> Tensor:

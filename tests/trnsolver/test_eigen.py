@@ -101,6 +101,26 @@ def test_generalized_reads_lower_triangles_and_takes_batches():
     assert torch.allclose(got, want, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("n", [5, 192])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_nobody_reads_above_the_diagonal(n, dtype):
+    # From order 192 on LAPACK is given the rows of real matrices as columns.
+    z = random_tensor(n, n, dtype=dtype)
+    a = z + z.mH
+    spoilt = torch.where(torch.ones(n, n).triu(1) > 0, torch.nan, a)
+    for given in (spoilt, spoilt.mT.contiguous().mT):
+        w, v = trnsolver.eigh(given)
+        assert_pairs(a, w, v)
+        assert float((w - torch.linalg.eigvalsh(a)).abs().max()) <= unit(a) * float(a.norm())
+    definite = torch.where(torch.ones(n, n).triu(1) > 0, torch.nan, a @ a / n + torch.eye(n))
+    x = trnsolver.inv_sqrt_spd(definite)
+    assert float((x @ (a @ a / n + torch.eye(n)) @ x - torch.eye(n)).abs().max()) <= 1e-10
+    spoilt[-1, 0] = torch.inf
+    for function in (trnsolver.eigh, trnsolver.inv_sqrt_spd):
+        with pytest.raises(trnsolver.NotFiniteError, match="finite"):
+            function(spoilt)
+
+
 # -- with a tolerance ------------------------------------------------------------------------------
 
 DECAYING = with_values(np.concatenate([-np.logspace(0, -6, 20), np.logspace(0.3, -6, 200)]))

@@ -10,7 +10,15 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
-__all__ = ["readable", "settled", "transforms_off", "untracked", "untransformed", "unwatched"]
+__all__ = [
+    "bare_matrix",
+    "readable",
+    "settled",
+    "transforms_off",
+    "untracked",
+    "untransformed",
+    "unwatched",
+]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -72,6 +80,22 @@ def unchecked(tensor: Tensor) -> bool:
     if _traced() or type(tensor) not in _PLAIN:
         return True
     return _functorch_level() is not None or _dispatch_modes() > 0
+
+
+def bare_matrix(value: Any) -> bool:
+    """Return whether this is one eager matrix on a CPU whose values can be looked at.
+
+    It may be differentiated. This is ``unchecked`` and two questions in one call, since small
+    factorizations take no longer than fifty.
+    """
+    return (
+        not _traced()
+        and type(value) in _PLAIN
+        and value.is_cpu
+        and value.ndim == 2
+        and _functorch_level() is None
+        and not _dispatch_modes()
+    )
 
 
 def untracked(tensor: Tensor) -> bool:

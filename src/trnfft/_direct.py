@@ -23,6 +23,7 @@ from torch import Tensor
 
 from trnfft._library import LIBRARY
 from trnfft._precision import MODE, level
+from trnfft._single import vector_transform
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.environment import ENVIRON, STORED
 from trnsci.core.standing import Standing
@@ -81,6 +82,7 @@ def direct_along(
 
     def decorated(checked: Any) -> Any:
         default = checked.__defaults__[1]
+        of_vector = vector_transform(checked.__name__, function, single, forward)
 
         @wraps(checked)
         def transform(
@@ -101,7 +103,7 @@ def direct_along(
                     else:
                         wrap, x = wrapped[type(input)], input._native
                     if x.ndim == 1 and x.is_cpu:
-                        result = single(x, n, dim, norm, forward)
+                        result = of_vector(x, n, dim, norm)
                     elif n is None and dim is default and norm is None:
                         result = function(x)  # to read the defaults again takes torch longer
                     else:

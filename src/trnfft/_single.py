@@ -19,13 +19,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.compiler import is_compiling
+from torch.compiler import is_compiling, is_dynamo_compiling
 
 from trnfft._arguments import Norm
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import readable
+from trnsci.core.eager import readable, settled
 
-__all__ = ["scipy_fft", "scipy_is_faster", "single"]
+__all__ = ["SINGLE", "scipy_fft", "scipy_is_faster", "single", "vector_transform"]
+
+SINGLE = 192
+"""Points from which on SciPy can be the faster one; below, calling it costs more than it gains."""
 
 _DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 # How SciPy's routines number the scales of a forward transform: by nothing, 1/sqrt(n), 1/n.
@@ -33,6 +36,7 @@ _SCALES = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
 _AXES = (0,)
 _REAL_INPUT = frozenset({"rfft", "ihfft"})
 _HALF_SPECTRUM = frozenset({"irfft", "hfft"})
+_WHOLE_SPECTRUM = frozenset({"fft", "ifft"})
 _TO_COMPLEX = MappingProxyType({torch.float32: torch.complex64, torch.float64: torch.complex128})
 
 # Measured with MKL 2024.2 and SciPy 1.17 on one thread (benchmarks/bench_fft.py shows the ratios).
@@ -82,6 +86,44 @@ def single(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor 
     return torch.from_numpy(getattr(scipy, name)(array, n, -1, norm))
 
 
+def vector_transform(
+    name: str, function: Callable[..., Tensor], general: Callable[..., Tensor], forward: bool
+) -> Callable[[Tensor, Any, Any, Any], Tensor]:
+    """Return the transform ``name`` as a function of a CPU vector, a length, a dimension, a norm.
+
+    Vectors are float32, float64 or complex of these; a transform of reals gets no complex ones.
+    By defaults they are transformed by what ``single`` chooses, of which only that is asked here
+    which can be otherwise: all of it takes as long as a tenth of a transform of 4096 points.
+
+    Args:
+        name: The transform.
+        function: Torch's function for it.
+        general: What any arguments are given to, with the direction behind them.
+        forward: The direction.
+    """
+    half, scale = name in _HALF_SPECTRUM, 0 if forward else 2
+
+    def transform(x: Tensor, n: Any, dim: Any, norm: Any) -> Tensor:
+        if n is None and norm is None and dim == -1 and not is_dynamo_compiling():
+            size = 2 * (x.numel() - 1) if half else x.numel()
+            if not scipy_is_faster(name, size):
+                if size < _LONG or name not in _WHOLE_SPECTRUM or x.dtype.is_complex:
+                    return function(x)
+            elif (
+                (routines := _routines()) is not None
+                and (not half or x.dtype.is_complex)
+                and not (x.requires_grad and torch.is_grad_enabled())
+                and settled()
+            ):
+                routine, array = routines[name][0], array_of(x)
+                if half:
+                    return torch.from_numpy(routine(array, _AXES, size, forward, scale))
+                return torch.from_numpy(routine(array, _AXES, forward, scale))
+        return general(x, n, dim, norm, forward)
+
+    return transform
+
+
 @cache
 def _routines() -> dict[str, tuple[Callable[..., Any], bool]] | None:
     """Return SciPy's compiled routines and their directions, None where they are not as known.
@@ -114,7 +156,7 @@ def _routines() -> dict[str, tuple[Callable[..., Any], bool]] | None:
 @lru_cache(maxsize=4096)
 def scipy_is_faster(name: str, n: int) -> bool:
     """Return whether SciPy computes the transform ``name`` of n points faster than torch."""
-    if n < 192:
+    if n < SINGLE:
         return False
     odd = n
     while odd % 2 == 0:
@@ -125,14 +167,14 @@ def scipy_is_faster(name: str, n: int) -> bool:
         return _routines() is not None
     if factor == n:
         return not _PRIMES.start <= n < _PRIMES.stop
-    if name in ("fft", "ifft"):
+    if name in _WHOLE_SPECTRUM:
         if n >= _VERY_LONG:
             return False
         if n >= _LONG:
             return odd < _LARGE_ODD_PART and odd != 5 and n not in _QUICK
     # Of an even length with a large prime factor MKL transforms the halves, SciPy pads; of reals
     # the halves are half as long once more.
-    real = name not in ("fft", "ifft") and n <= 4 * factor
+    real = name not in _WHOLE_SPECTRUM and n <= 4 * factor
     return n % 2 == 1 or factor <= (_LARGE_REAL_FACTOR if real else _LARGE_FACTOR)
 
 
@@ -140,7 +182,7 @@ def _by_torch(name: str, x: Tensor, n: int | None, norm: Norm) -> Tensor | None:
     """Return the transform of a long real vector as that of a complex one, None of any other."""
     # Where MKL prepares complex transforms quickly it does not prepare real ones so, and the work
     # of the twice as large transform is the smaller part.
-    if name in ("fft", "ifft") and x.dtype in _TO_COMPLEX and x.shape[0] >= _LONG:
+    if name in _WHOLE_SPECTRUM and x.dtype in _TO_COMPLEX and x.shape[0] >= _LONG:
         function = torch.fft.fft if name == "fft" else torch.fft.ifft
         return function(x.to(_TO_COMPLEX[x.dtype]), n, -1, norm)
     return None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trnfft._arguments import Norm
-from trnfft._single import single
+from trnfft._single import SINGLE, single
 
 __all__ = [
     "c2c",
@@ -30,9 +30,6 @@ __all__ = [
     "r2c",
     "r2c_nd",
 ]
-
-# From this many points on SciPy can be the faster one; below, calling it costs more than it gains.
-SINGLE = 192
 
 
 def c2c(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
+from torch.autograd import forward_ad
 
+import trnfft
 from trnfft import _single
 from trnfft._single import scipy_is_faster, single
 
@@ -125,3 +128,64 @@ def test_long_real_vectors_are_transformed_as_complex_ones(name):
 def test_without_scipy_torch_computes(monkeypatch):
     monkeypatch.setattr(_single, "scipy_fft", lambda: None)
     assert single("fft", drawn(200), None, -1, None) is None
+
+
+# Of every choice one: torch, SciPy's routines, and for long reals torch with complex numbers.
+CHOICES = [2, 190, 191, 192, 600, 5003, 5998, 9998, 10_000, 10_240, 10_752, 20_011]
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+def test_defaults_are_computed_as_what_is_given(name):
+    """Whatever computes a vector by defaults computes it where the dimension is named as 0."""
+    function = getattr(trnfft, name)
+    for n in CHOICES:
+        for x in (natural(name, n), natural(name, n).to(torch.complex64).real.contiguous()):
+            for given in (x, x.conj()) if x.is_complex() else (x, x.clone().requires_grad_()):
+                got, want = function(given), function(given, None, 0)
+                assert got.requires_grad is want.requires_grad is given.requires_grad
+                assert torch.equal(plain(got), plain(want))
+
+
+def plain(result):
+    return result.to_torch_complex() if isinstance(result, trnfft.ComplexTensor) else result
+
+
+class Scipys:
+    """Routines that note their calls, and their results."""
+
+    def __init__(self, monkeypatch):
+        self.calls, found = [], _single._routines()
+
+        def noted(name):
+            routine, forward = found[name]
+            return lambda *args: (self.calls.append(name), routine(*args))[1], forward
+
+        routines = {name: noted(name) for name in ALWAYS}
+        monkeypatch.setattr(_single, "_routines", lambda: routines)
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+def test_scipy_computes_only_what_nobody_watches(name, monkeypatch):
+    scipys, function, x = Scipys(monkeypatch), getattr(trnfft, name), natural(name, 600)
+    function(x)
+    assert scipys.calls == [name]
+    tracked = x.clone().requires_grad_()
+    with torch.no_grad():
+        function(tracked)
+    assert scipys.calls == [name] * 2
+    function(tracked)
+    torch.func.vmap(function)(x[None])
+    with torch.autocast("cpu"):
+        function(x)
+    with FakeTensorMode():
+        function(torch.empty(x.shape, dtype=x.dtype))
+    with forward_ad.dual_level():
+        function(x)
+    function(natural(name, 190))
+    assert scipys.calls == [name] * 2
+
+
+def test_the_bins_of_reals_may_be_real(monkeypatch):
+    scipys, x = Scipys(monkeypatch), drawn(301)
+    torch.testing.assert_close(trnfft.irfft(x), torch.fft.irfft(x), rtol=1e-12, atol=1e-12)
+    assert not scipys.calls

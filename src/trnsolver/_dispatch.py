@@ -48,13 +48,13 @@ BY_COLUMNS = 192**2
 copy of ours: by a twenty-fifth in float32 at order 256, by a tenth at 512."""
 
 
-def at_once(a: Tensor) -> bool:
+def at_once(a: Tensor, right: Tensor | None = None) -> bool:
     """Return whether torch may be called with a matrix before anything else is asked.
 
     It is an eager one on a CPU, which can be looked at, and no kernel is wanted. What torch refuses
     is caught, and left to the checks that have the words.
     """
-    return bare_matrix(a) and not kernels_wanted()
+    return bare_matrix(a) and (right is None or type(right) is Tensor) and not kernels_wanted()
 
 
 def eigh_by_columns(a: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,14 @@ from trnsolver._arguments import (
     singular,
     square_matrix,
 )
-from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_solve, run_svd
+from trnsolver._dispatch import (
+    at_once,
+    kernels_wanted,
+    run_cholesky,
+    run_lu_solve,
+    run_solve,
+    run_svd,
+)
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [
@@ -91,7 +98,6 @@ def solve(
 ) -> AccurateSolution: ...
 
 
-@in_full_precision
 def solve(
     A: Tensor,
     B: Tensor,
@@ -130,6 +136,22 @@ def solve(
         >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.tensor([2.0, 8.0]))
         tensor([1., 2.])
     """
+    if target_forward_error is None and at_once(A, B) and B.ndim <= 2:
+        try:
+            found, failed = torch.linalg.solve_ex(A, B)
+        except RuntimeError:
+            pass
+        else:
+            if not failed.item():
+                return found
+    return _solve(A, B, target_forward_error, on_failure, certify)
+
+
+@in_full_precision
+def _solve(
+    A: Tensor, B: Tensor, target_forward_error: float | None, on_failure: OnFailure, certify: bool
+) -> Tensor | AccurateSolution:
+    """Return the solution where there is anything to ask, or to say."""
     work = square_matrix("solve", "A", A)
     right, vectors = right_side("solve", work, B)
     if target_forward_error is not None:

@@ -10,7 +10,6 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
-from trnblas import trsm
 from trnsci.core.eager import untracked
 from trnsci.core.errors import FlagError, LinAlgError
 from trnsci.core.finite import finite, only_finite
@@ -35,6 +34,7 @@ from trnsolver._dispatch import (
     run_solve,
     run_svd,
 )
+from trnsolver._factored import by_triangles, refined, with_factor
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [
@@ -49,8 +49,6 @@ __all__ = [
     "solve",
     "solve_spd",
 ]
-
-_STEPS = 5
 
 
 class LeastSquares(NamedTuple):
@@ -170,7 +168,6 @@ def _solve(
     return restored(found, A.dtype)
 
 
-@in_full_precision
 def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tensor:
     """Return X with ``A @ X = B`` for symmetric (Hermitian) positive definite A.
 
@@ -185,6 +182,19 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
         NotPositiveDefiniteError: A matrix is not positive definite.
         ShapeError: The shapes do not fit.
     """
+    if not iterative_refinement and at_once(A, B) and B.ndim == 2:
+        try:
+            factor, failed = torch.linalg.cholesky_ex(A)
+            if not failed.item():
+                return by_triangles(factor, B)
+        except RuntimeError:
+            pass
+    return _solve_spd(A, B, iterative_refinement)
+
+
+@in_full_precision
+def _solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool) -> Tensor:
+    """Return the solution where there is anything to ask, or to say."""
     work = square_matrix("solve_spd", "A", A)
     right, vectors = right_side("solve_spd", work, B)
     try:
@@ -192,9 +202,9 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
     except TorchLinAlgError as error:
         raise _definite_error("solve_spd", error) from None
     columns = columns_of(right, vectors)
-    found = _with_factor(factor, columns)
+    found = with_factor(factor, columns)
     if iterative_refinement:
-        found = _refined(work, factor, columns, found)
+        found = refined(work, factor, columns, found)
     return restored(found.squeeze(-1) if vectors else found, A.dtype)
 
 
@@ -235,7 +245,7 @@ def inv_spd(A: Tensor) -> Tensor:
     if untracked(work) and not kernels_wanted():
         return restored(torch.cholesky_inverse(factor), A.dtype)
     eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
-    return restored(_with_factor(factor, eye.expand_as(work)), A.dtype)
+    return restored(with_factor(factor, eye.expand_as(work)), A.dtype)
 
 
 @in_full_precision
@@ -345,30 +355,6 @@ def _svd_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor
     kept = s > rcond * s[..., :1]
     inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
     return vh.mH @ (inverse.unsqueeze(-1) * (u.mH @ columns)), kept.sum(-1), s
-
-
-def _with_factor(factor: Tensor, columns: Tensor) -> Tensor:
-    """Return the solution for a lower Cholesky factor."""
-    if not kernels_wanted():
-        if factor.ndim > 2 or columns.ndim > 2 or not factor.is_cpu:
-            return torch.cholesky_solve(columns, factor)
-        # The factor is as LAPACK wants it here, and is copied there.
-        forward = torch.linalg.solve_triangular(factor, columns, upper=False)
-        return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
-    batch = batch_shape(factor, columns)
-    columns = columns.expand(*batch, *columns.shape[-2:])
-    forward = trsm(1.0, factor, columns, uplo="lower")
-    return trsm(1.0, factor, forward, uplo="lower", trans=True)
-
-
-def _refined(a: Tensor, factor: Tensor, columns: Tensor, found: Tensor) -> Tensor:
-    """Return a solution after corrections by residuals in float64."""
-    wide_dtype = torch.complex128 if a.is_complex() else torch.float64
-    wide_a, wide_b, x = a.to(wide_dtype), columns.to(wide_dtype), found.to(wide_dtype)
-    wide_a = wide_a.tril() + wide_a.tril(-1).mH
-    for _ in range(_STEPS):
-        x = x + _with_factor(factor, (wide_b - wide_a @ x).to(a.dtype)).to(wide_dtype)
-    return x.to(a.dtype)
 
 
 def _cutoff(function: str, rcond: float | None) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from scipy import stats
 
+import trnrand
 from trnrand._counting import (
     _binomial_inverted,
     _btrs,
@@ -19,6 +20,7 @@ from trnrand._counting import (
     gamma_end,
     geometric_of,
     inverted,
+    inverted_by_number,
     poisson_hat,
     poissons,
 )
@@ -219,6 +221,25 @@ def test_inversion_ends_where_terms_are_nothing():
     halves = inverted(u.clone(), number(0.25), lambda k: number(0.25))
     # The sum of 0.25**k ends at 1/3: the first term below 1e-20 is the 34th.
     assert halves.tolist() == [33.0]
+    assert inverted_by_number(u.clone(), 0.25, lambda k: 0.25).tolist() == [33.0]
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e-9, 1.0, 2.5, 9.999])
+def test_numbers_are_inverted_as_tensors_are(mean, monkeypatch):
+    """To the bit, in several stretches, and whatever is left of the uniforms."""
+    monkeypatch.setattr("trnrand._counting._CHUNK", 7)
+    u = torch.rand(100, dtype=F64, generator=torch.Generator().manual_seed(1))
+    first = torch.exp(-number(mean))
+    got = inverted_by_number(u.clone(), float(first), lambda k: mean / k)
+    want = inverted(u.clone(), first.expand(100), lambda k: number(mean).expand(100) / k)
+    assert torch.equal(got, want)
+
+
+def test_equal_parameters_draw_the_same_as_numbers_and_as_tensors():
+    for law, options in ((trnrand.poisson, {"lam": 2.5}), (trnrand.binomial, {"n": 12, "p": 0.3})):
+        numbers = law(300, generator=trnrand.Generator(4), **options)
+        tensors = {name: torch.full((300,), x, dtype=F64) for name, x in options.items()}
+        assert torch.equal(numbers, law(generator=trnrand.Generator(4), **tensors))
 
 
 @pytest.mark.parametrize("p", [1.0, 0.7, 0.1, 1e-9])

@@ -41,16 +41,17 @@ def folded(name: str) -> Callable[..., tuple[Any, Any]]:
 
     def rule(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
         size = info.batch_size
-        flat = []
+        sizes, flat = (size, 0), []
         for arg, dim in zip(args, in_dims, strict=True):
             if isinstance(arg, Tensor):
                 front = arg.expand(size, *arg.shape) if dim is None else arg.movedim(dim, 0)
+                sizes = size, front.shape[1]
                 arg = front.flatten(0, 1)
             flat.append(arg)
         result = LIBRARY.operations[name](*flat)
         if isinstance(result, tuple):
-            return tuple(part.unflatten(0, (size, -1)) for part in result), (0,) * len(result)
-        return result.unflatten(0, (size, -1)), 0
+            return tuple(part.unflatten(0, sizes) for part in result), (0,) * len(result)
+        return result.unflatten(0, sizes), 0
 
     return rule
 

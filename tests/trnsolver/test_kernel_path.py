@@ -235,3 +235,11 @@ def test_explain_names_the_kernels_path():
     text = str(explain(trnsolver.cholesky, POSITIVE))
     assert "trnsolver.cholesky" in text
     assert "simulator" in text
+
+
+@pytest.mark.parametrize("name", ["eigh", "cholesky", "lu", "qr", "svd", "msign", "inv", "polar"])
+def test_vmap_over_no_matrices(name):
+    function = getattr(trnsolver, name)
+    found, want = (part(POSITIVE.expand(0, N, N)) for part in (torch.vmap(function), function))
+    for got, like in zip(found, want, strict=True) if isinstance(want, tuple) else [(found, want)]:
+        assert (got.shape, got.dtype) == (like.shape, like.dtype)

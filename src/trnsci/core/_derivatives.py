@@ -160,9 +160,18 @@ def pushed_forward(
 
 
 def each_entry(
-    operation: Callable[..., Any], size: int, in_dims: Sequence[Any], args: Sequence[Any]
+    operation: Any, size: int, in_dims: Sequence[Any], args: Sequence[Any]
 ) -> tuple[Any, Any]:
-    """Return the results for the entries of a batch, one after the other, stacked in front."""
+    """Return the results for the entries of a batch, one after the other, stacked in front.
+
+    Args:
+        operation: The ``Operation``, which knows the shapes of results where there is no entry.
+        size: How many entries there are.
+        in_dims: Where each argument has its batch; None for those that entries share.
+        args: The arguments.
+    """
+    if not size:
+        return _no_entries(operation, in_dims, args)
     results = [
         operation(
             *(
@@ -177,6 +186,29 @@ def each_entry(
             results[0]
         )
     return torch.stack(results), 0
+
+
+def _no_entries(operation: Any, in_dims: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the results of a batch without entries, which depend on the arguments all the same."""
+    blanks, anchors = list(args), []
+    for place, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
+        if isinstance(arg, Tensor):
+            shape = list(arg.shape)
+            if isinstance(dim, int):
+                del shape[dim]
+                if _has_derivative(arg.dtype):
+                    anchors.append((arg.real if arg.is_complex() else arg).sum())
+            blanks[place] = torch.empty(shape, dtype=arg.dtype, device="meta")
+    device = next(arg.device for arg in args if isinstance(arg, Tensor))
+
+    def made(like: Tensor) -> Tensor:
+        found = torch.empty(0, *like.shape, dtype=like.dtype, device=device)
+        return found + total(anchors) if anchors and _has_derivative(like.dtype) else found
+
+    found = operation.shape_of_result(*blanks)
+    if isinstance(found, tuple):
+        return tuple(map(made, found)), (0,) * len(found)
+    return made(found), 0
 
 
 def total(tangents: Sequence[Tensor]) -> Tensor:

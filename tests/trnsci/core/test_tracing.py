@@ -161,3 +161,31 @@ def test_vmap_gives_each_entry_of_the_batch(library, operation, backend, launche
     assert ((got - want).abs() <= 1.01 * torch.finfo(torch.float32).eps * magnitudes).all()
     assert counts().launches[KERNEL] == launches
     assert capfd.readouterr().err == ""  # where torch says that it has no rule for an operator
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+def test_vmap_over_no_entries(library, operation, backend):
+    x, y = torch.empty(0, 3, 6, requires_grad=True), random_tensor(3, 6)
+    with library.backend(backend):
+        got = torch.vmap(lambda a, b: operation(a, b, 3.0), in_dims=(0, None))(x, y)
+        assert got.shape == (0, 3, 6)
+        assert got.dtype is x.dtype
+        (grad,) = torch.autograd.grad(got.sum(), x)
+        assert grad.shape == x.shape
+        slopes = torch.vmap(torch.func.grad(lambda a: operation(a, y, 3.0).sum()))(x.detach())
+        assert slopes.shape == x.shape
+    assert not counts().launches
+
+
+@pytest.mark.parametrize("backend", ["pytorch", "simulator"])
+def test_vmap_over_no_entries_of_several_results(library, make_operation, backend):
+    def places(x: torch.Tensor, alpha: float) -> tuple[torch.Tensor, torch.Tensor]:
+        return alpha * x, x.argmax(0)
+
+    operation = make_operation(reference=places)
+    with library.backend(backend):
+        got = torch.vmap(lambda a: operation(a, 3.0), in_dims=1)(torch.empty(3, 0, 6))
+    assert [(part.shape, part.dtype) for part in got] == [
+        ((0, 3, 6), torch.float32),
+        ((0, 6), torch.int64),
+    ]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trnsolver._library import LIBRARY
+from trnsolver._symmetric import symmetric_part
 
 __all__ = [
     "cg_backward",
@@ -74,7 +75,7 @@ def eigh_jvp(
     """Return the diagonal of M = V^T T V with the symmetric part of T, and V (M / E)."""
     w, v = result
     given = _given(tangents[0])
-    turned = v.mT @ (0.5 * (given + given.mT)) @ v
+    turned = v.mT @ symmetric_part(given) @ v
     return turned.diagonal(dim1=-2, dim2=-1), v @ (turned / _differences(w))
 
 
@@ -117,14 +118,14 @@ def cholesky_backward(grad: Tensor, needed: Needed, a: Tensor, *, result: Tensor
     """Return L^-T phi(L^T G) L^-1, symmetrized; phi takes the lower triangle, its diagonal once."""
     inner = _phi(result.mT @ grad)
     found = _times_inverse(_inverse_times(result.mT, inner, upper=True), result, upper=False)
-    return (0.5 * (found + found.mT),)
+    return (symmetric_part(found),)
 
 
 def cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
     """Return L phi(L^-1 T L^-T)."""
     inner = _inverse_times(result, _given(tangents[0]), upper=False)
     inner = _times_inverse(inner, result.mT, upper=True)
-    return result @ _phi(0.5 * (inner + inner.mT))
+    return result @ _phi(symmetric_part(inner))
 
 
 def qr_backward(

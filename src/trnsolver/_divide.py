@@ -19,6 +19,7 @@ from torch import Tensor
 
 from trnsci.core.errors import ConvergenceError
 from trnsolver._refine import pair_correction
+from trnsolver._symmetric import symmetric_part
 
 __all__ = ["Kernels", "divided_eigh"]
 
@@ -114,7 +115,7 @@ def _sign(x: Tensor, kernels: Kernels) -> Tensor:
         square = kernels.product(x, x, True)
         inner = third * square + fifth * kernels.product(square, square, True)
         x = first * x + kernels.product(inner, x, True)
-        x = 0.5 * (x + x.mT)
+        x = symmetric_part(x)
     return x
 
 

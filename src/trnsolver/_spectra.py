@@ -13,6 +13,7 @@ from trnrand import Generator, normal
 from trnsolver._arguments import TorchLinAlgError
 from trnsolver._eigen_quality import EighInfo, judged, rounding_of
 from trnsolver._polar import qdwh
+from trnsolver._symmetric import symmetric_part
 
 __all__ = ["Pairs", "approximate_pairs"]
 
@@ -150,7 +151,7 @@ def _turned_within(a: Tensor, v: Tensor, w: Tensor, limit: float, exact: Exact) 
         if last - first > 1:
             basis = torch.linalg.qr(part).Q
             inner = basis.mH @ (a @ basis)
-            part = basis @ exact(0.5 * (inner + inner.mH))[1]
+            part = basis @ exact(symmetric_part(inner))[1]
         parts.append(part)
     return torch.cat(parts, -1)
 
@@ -176,7 +177,7 @@ def _chebyshev(a: Tensor, k: int, which: str, tol: float) -> tuple[Tensor, Tenso
     for rounds in range(1, _MOST_ROUNDS + 1):
         image = a @ v
         inner = v.mH @ image
-        w, turn = torch.linalg.eigh(0.5 * (inner + inner.mH))
+        w, turn = torch.linalg.eigh(symmetric_part(inner))
         v, image = v @ turn, image @ turn
         if which == "magnitude":
             places = w.abs().argsort(descending=True)
@@ -247,7 +248,7 @@ def _randomized(a: Tensor, k: int) -> tuple[Tensor, Tensor, int]:
     for _ in range(2):
         q = torch.linalg.qr(a @ q).Q
     inner = q.mH @ (a @ q)
-    w, turn = torch.linalg.eigh(0.5 * (inner + inner.mH))
+    w, turn = torch.linalg.eigh(symmetric_part(inner))
     places = w.abs().argsort(descending=True)[:k].sort().values
     return w[places], q @ turn[:, places], 2
 
@@ -284,7 +285,7 @@ def _divided(a: Tensor, exact: Exact, depth: int = 0) -> Pairs:
     values, vectors = [], []
     for basis in (bottom, top):
         inner = basis.mH @ a @ basis
-        w, v = _divided(0.5 * (inner + inner.mH), exact, depth + 1)
+        w, v = _divided(symmetric_part(inner), exact, depth + 1)
         values.append(w)
         vectors.append(basis @ v)
     w, v = torch.cat(values), torch.cat(vectors, -1)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsolver._symmetric import symmetric_part
+
 __all__ = ["inverse_root", "sylvester", "unitary_factor"]
 
 
@@ -80,13 +82,13 @@ class _InverseRoot(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
         square = x @ x
-        return -square @ sylvester(x, 0.5 * (grad + grad.mH)) @ square, None
+        return -square @ sylvester(x, symmetric_part(grad)) @ square, None
 
     @staticmethod
     def jvp(ctx: Any, of_a: Tensor, of_x: Tensor | None) -> Tensor:
         (x,) = ctx.saved_tensors
         square = x @ x
-        return sylvester(x, -square @ (0.5 * (of_a + of_a.mH)) @ square)
+        return sylvester(x, -square @ symmetric_part(of_a) @ square)
 
 
 class _UnitaryFactor(torch.autograd.Function):
@@ -125,7 +127,7 @@ class _UnitaryFactor(torch.autograd.Function):
 
 def _positive(a: Tensor, u: Tensor) -> Tensor:
     p = u.mH @ a
-    return 0.5 * (p + p.mH)
+    return symmetric_part(p)
 
 
 def _beside(a: Tensor, u: Tensor, value: Tensor, inside: Tensor) -> Tensor:

@@ -48,6 +48,7 @@ from trnsolver._few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._implicit import differentiated
 from trnsolver._informed_pairs import InformedPairs
 from trnsolver._spectra import Pairs, approximate_pairs
+from trnsolver._symmetric import symmetric_part
 
 __all__ = [
     "ApproximateEigenpairs",
@@ -257,7 +258,7 @@ def eigh_generalized(
         full = torch.complex(full.real, full.imag - torch.diag_embed(_imaginary_diagonal(full)))
     finite("eigh_generalized", "A", full)
     inner = _solved(factor, _solved(factor, full).mH)
-    w, v = eigh(0.5 * (inner + inner.mH), k=k, which=which, subset=subset)
+    w, v = eigh(symmetric_part(inner), k=k, which=which, subset=subset)
     if kernels_wanted() and not v.is_complex():
         v = trsm(1.0, factor, v, uplo="lower", trans=True)
     else:

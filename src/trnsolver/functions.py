@@ -38,6 +38,7 @@ from trnsolver._dispatch import (
 from trnsolver._implicit import differentiated
 from trnsolver._polar import qdwh
 from trnsolver._sylvester import inverse_root, unitary_factor
+from trnsolver._symmetric import symmetric_part
 
 __all__ = [
     "Polar",
@@ -231,7 +232,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
         tall = unitary_factor(work.mH if wide else work, unitary.mH if wide else unitary)
         unitary = tall.mH if wide else tall
     positive = unitary.mH @ work if right else work @ unitary.mH
-    positive = 0.5 * (positive + positive.mH)
+    positive = symmetric_part(positive)
     return Polar(restored(unitary, A.dtype), restored(positive, A.dtype))
 
 

@@ -14,6 +14,7 @@ from trnsci.core.errors import DTypeError, FlagError, NotPositiveDefiniteError, 
 from trnsci.core.iterations import IterationInfo, Reason
 from trnsolver._arguments import in_full_precision, working
 from trnsolver._informed_pairs import InformedPairs
+from trnsolver._symmetric import symmetric_part
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner
 
 __all__ = ["IteratedEigenpairs", "lobpcg"]
@@ -77,7 +78,7 @@ def lobpcg(
     w = torch.empty(0)
     for _ in range(maxiter + 1):
         inner = x.mH @ ax
-        w, turn = torch.linalg.eigh(sign * 0.5 * (inner + inner.mH))
+        w, turn = torch.linalg.eigh(sign * symmetric_part(inner))
         x, ax = x @ turn, ax @ turn
         r = ax - (x if b is None else b(x)) * (sign * w)
         scale = torch.linalg.vector_norm(ax, dim=0).max()
@@ -96,7 +97,7 @@ def lobpcg(
         image = a(space)
         matvecs += space.shape[-1]
         inner = space.mH @ image
-        _, turn = torch.linalg.eigh(sign * 0.5 * (inner + inner.mH))
+        _, turn = torch.linalg.eigh(sign * symmetric_part(inner))
         best = turn[:, :k]
         fresh = space @ best
         # The part of the step outside of the old vectors leads on.
@@ -153,7 +154,7 @@ def _orthonormal(v: Tensor, b: Block | None) -> Tensor:
     """Return a basis of what the columns span, orthonormal in B, without what is rounding."""
     for _ in range(2):
         gram = v.mH @ (v if b is None else b(v))
-        values, turn = torch.linalg.eigh(0.5 * (gram + gram.mH))
+        values, turn = torch.linalg.eigh(symmetric_part(gram))
         if b is not None and float(values[0]) < -1e-3 * float(values[-1].abs()):
             raise NotPositiveDefiniteError("lobpcg: B must be positive definite")
         kept = values > 10 * values.shape[0] * torch.finfo(values.dtype).eps * values[-1]

@@ -29,6 +29,7 @@ from trnsolver._arguments import (
     square_matrix,
 )
 from trnsolver._dispatch import run_eigh, run_qr, run_svd
+from trnsolver._symmetric import symmetric_part
 from trnsolver.eigen import Eigenpairs
 from trnsolver.factor import SVDFactors
 from trnsolver.operators import OperatorLike, as_operator
@@ -122,7 +123,7 @@ def eigh_randomized(
     q = _range(work, _sketch(work, block, seed), power_iterations)
     inner = gemm(1.0, q, gemm(1.0, work, q), transA="C")
     try:
-        w, v = run_eigh("eigh_randomized", 0.5 * (inner + inner.mH))
+        w, v = run_eigh("eigh_randomized", symmetric_part(inner))
     except TorchLinAlgError as error:
         raise spectral_error("eigh_randomized", work, error) from None
     if not only_finite(w):
@@ -159,7 +160,7 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     shift = shift.clamp_min(limits.tiny**0.5)  # for a matrix of zeros
     image = image + shift * sketch
     inner = sketch.mH @ image
-    factor, failed = torch.linalg.cholesky_ex(0.5 * (inner + inner.mH))
+    factor, failed = torch.linalg.cholesky_ex(symmetric_part(inner))
     if int(failed):
         raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite")
     root = torch.linalg.solve_triangular(factor.mH, image, upper=True, left=False)

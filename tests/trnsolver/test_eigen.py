@@ -121,6 +121,14 @@ def test_nobody_reads_above_the_diagonal(n, dtype):
             function(spoilt)
 
 
+def test_generalized_values_near_the_largest_number():
+    unit = torch.finfo(torch.float32).max
+    values = torch.tensor([0.25, 0.5, 0.75, 0.9]) * unit
+    w, v = trnsolver.eigh_generalized(torch.diag(values), torch.eye(4))
+    assert float((w / unit - values / unit).abs().max()) <= 1e-6
+    assert float((v.abs() - torch.eye(4)).abs().max()) <= 1e-6
+
+
 # -- with a tolerance ------------------------------------------------------------------------------
 
 DECAYING = with_values(np.concatenate([-np.logspace(0, -6, 20), np.logspace(0.3, -6, 200)]))

@@ -103,6 +103,22 @@ def test_polar(method, side, shape, dtype):
     assert torch.equal(p, p.mH) or method == "svd"
 
 
+@pytest.mark.parametrize("method", ["svd", "qdwh"])
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+def test_polar_factors_at_the_ends_of_the_numbers(method, side, dtype):
+    a = torch.eye(6, dtype=dtype) + 0.1 * random_tensor(6, 6, dtype=dtype)
+    info = torch.finfo(dtype)
+    want_u, want_p = scipy.linalg.polar(a.to(torch.complex128).numpy(), side)
+    # Twice the largest entry of P is no number, and the squares of small ones are zero.
+    for unit in (0.9 * info.max / np.linalg.norm(want_p, 2), info.tiny / info.eps):
+        assert unit < 1 or 2 * np.abs(want_p).max() > info.max / unit
+        u, p = trnsolver.polar(a * unit, side, method=method)
+        allowed = 20 * 6 * unit_roundoff(dtype)
+        assert np.abs(u.numpy() - want_u).max() <= allowed * np.linalg.cond(want_p)
+        assert np.abs(p.numpy() / unit - want_p).max() <= allowed * np.abs(want_p).max()
+
+
 @pytest.mark.parametrize("condition", [1e0, 1e6, 1e12])
 def test_qdwh_needs_few_steps_at_any_condition(condition):
     from trnsolver._polar import qdwh

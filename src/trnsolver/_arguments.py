@@ -31,6 +31,7 @@ __all__ = [
     "OnFailure",
     "TorchLinAlgError",
     "any_matrix",
+    "autocast_enabled",
     "batch_of",
     "batch_shape",
     "chosen",
@@ -57,7 +58,7 @@ TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[
 _NARROW = (torch.float16, torch.bfloat16)
 _FULL = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
 
-_autocast = torch._C._is_any_autocast_enabled
+autocast_enabled = torch._C._is_any_autocast_enabled
 
 
 def working(value: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        if not _autocast():
+        if not autocast_enabled():
             return function(*args, **options)
         device = next((arg.device.type for arg in args if isinstance(arg, Tensor)), None)
         if device is None or not torch.is_autocast_enabled(device):

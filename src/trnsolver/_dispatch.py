@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trnblas import trsm
-from trnsci.core.eager import bare_matrix, readable, unchecked
+from trnsci.core.eager import readable, unchecked
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import only_finite
 from trnsolver._arguments import batch_of, not_positive_definite
@@ -21,7 +21,6 @@ from trnsolver._library import LIBRARY
 
 __all__ = [
     "BY_COLUMNS",
-    "at_once",
     "eigh_by_columns",
     "kernels_wanted",
     "run_cholesky",
@@ -46,15 +45,6 @@ SWEEPS = 12
 BY_COLUMNS = 192**2
 """Numbers of a matrix from which on MKL is faster with an upper triangle, and then needs no turned
 copy of ours: by a twenty-fifth in float32 at order 256, by a tenth at 512."""
-
-
-def at_once(a: Tensor, right: Tensor | None = None) -> bool:
-    """Return whether torch may be called with a matrix before anything else is asked.
-
-    It is an eager one on a CPU, which can be looked at, and no kernel is wanted. What torch refuses
-    is caught, and left to the checks that have the words.
-    """
-    return bare_matrix(a) and (right is None or type(right) is Tensor) and not kernels_wanted()
 
 
 def eigh_by_columns(a: Tensor) -> tuple[Tensor, Tensor]:

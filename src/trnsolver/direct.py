@@ -10,13 +10,14 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import untracked
+from trnsci.core.eager import bare_matrix, untracked
 from trnsci.core.errors import FlagError, LinAlgError
 from trnsci.core.finite import finite, only_finite
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
     any_matrix,
+    autocast_enabled,
     batch_shape,
     columns_of,
     in_full_precision,
@@ -27,7 +28,6 @@ from trnsolver._arguments import (
     square_matrix,
 )
 from trnsolver._dispatch import (
-    at_once,
     kernels_wanted,
     run_cholesky,
     run_lu_solve,
@@ -134,8 +134,9 @@ def solve(
         >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.tensor([2.0, 8.0]))
         tensor([1., 2.])
     """
-    if target_forward_error is None and at_once(A, B) and B.ndim <= 2:
-        try:
+    plain = target_forward_error is None and type(B) is Tensor and B.ndim <= 2
+    if plain and bare_matrix(A) and not kernels_wanted() and not autocast_enabled():
+        try:  # what torch refuses is left to the checks, which have the words
             found, failed = torch.linalg.solve_ex(A, B)
         except RuntimeError:
             pass
@@ -182,8 +183,9 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
         NotPositiveDefiniteError: A matrix is not positive definite.
         ShapeError: The shapes do not fit.
     """
-    if not iterative_refinement and at_once(A, B) and B.ndim == 2:
-        try:
+    plain = not iterative_refinement and type(B) is Tensor and B.ndim == 2
+    if plain and bare_matrix(A) and not kernels_wanted() and not autocast_enabled():
+        try:  # what torch refuses is left to the checks, which have the words
             factor, failed = torch.linalg.cholesky_ex(A)
             if not failed.item():
                 return by_triangles(factor, B)

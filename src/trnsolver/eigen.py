@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnblas import trsm
 from trnsci.core.arguments import agree, whole
-from trnsci.core.eager import unchecked, untracked
+from trnsci.core.eager import bare_matrix, unchecked, untracked
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,
@@ -37,7 +37,6 @@ from trnsolver._arguments import (
 from trnsolver._cuda_look import all_finite, begun_look
 from trnsolver._dispatch import (
     BY_COLUMNS,
-    at_once,
     eigh_by_columns,
     kernels_wanted,
     run_cholesky,
@@ -158,8 +157,9 @@ def eigh(
         >>> w
         tensor([1., 3.])
     """
-    if tol is None and k is None and subset is None and max_sweeps is None and at_once(A):
-        try:
+    everything = k is None and subset is None
+    if everything and tol is max_sweeps is None and bare_matrix(A) and not kernels_wanted():
+        try:  # what torch refuses is left to the checks below, which have the words
             found = torch.linalg.eigh(A) if A.numel() < BY_COLUMNS else eigh_by_columns(A)
         except RuntimeError:
             pass
@@ -171,7 +171,6 @@ def eigh(
         chosen("eigh", "which", which, _WHICH)
     if max_sweeps is not None:
         whole("eigh", "max_sweeps", max_sweeps, 1, error=FlagError)
-    everything = k is None and subset is None
     n = work.shape[-1]
     first, last = (0, n - 1) if everything else places_of("eigh", n, k, which, subset)
     if tol is not None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import unchecked, untracked
+from trnsci.core.eager import bare_matrix, unchecked, untracked
 from trnsci.core.errors import (
     DerivativeError,
     LinAlgError,
@@ -33,7 +33,7 @@ from trnsolver._arguments import (
 )
 from trnsolver._batched_qr import positive_qr
 from trnsolver._cuda_look import all_finite, begun_look
-from trnsolver._dispatch import at_once, kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
+from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
 from trnsolver._schur import schur_form
 from trnsolver._small_qr import small_qr
 
@@ -205,8 +205,8 @@ def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
         NotFiniteError: A has a NaN or an infinity.
         ConvergenceError: The algorithm did not converge.
     """
-    if not full_matrices and at_once(A):
-        try:
+    if not full_matrices and bare_matrix(A) and not kernels_wanted():
+        try:  # what torch refuses is left to the checks below, which have the words
             found = torch.linalg.svd(A, full_matrices=False)
         except RuntimeError:
             pass

@@ -85,8 +85,8 @@ def unchecked(tensor: Tensor) -> bool:
 def bare_matrix(value: Any) -> bool:
     """Return whether this is one eager matrix on a CPU whose values can be looked at.
 
-    It may be differentiated, but not under autocast. These are many questions in one call, since
-    small factorizations take no longer than fifty.
+    It may be differentiated. These are many questions in one call, since small factorizations take
+    no longer than fifty.
     """
     return (
         not _traced()
@@ -95,7 +95,6 @@ def bare_matrix(value: Any) -> bool:
         and value.ndim == 2
         and _functorch_level() is None
         and not _dispatch_modes()
-        and not _autocast()
     )
 
 

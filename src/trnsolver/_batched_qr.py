@@ -1,8 +1,8 @@
 """QR factorizations of many small matrices on a CUDA device, in one launch.
 
 torch makes the columns of Q one matrix after the other. Here each matrix has a block of threads
-and its shared memory (see ``_cuda_qr``). Where it does not fit, or there is no kernel, the function
-here returns None and torch does the work.
+and its shared memory (see ``_cuda_qr``, and ``_cuda_gram_qr`` for one matrix alone). Where it does
+not fit, or there is no kernel, the functions here return None and torch does the work.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trnsci.core.cuda import wait_for
 from trnsolver import _derivatives as rules
+from trnsolver._cuda_gram_qr import MOST_COLUMNS, POSITIVE_QR
 from trnsolver._cuda_launch import (
     NoKernelError,
     fits,
@@ -30,6 +31,7 @@ from trnsolver._small_qr import independent
 __all__ = ["batched_qr", "positive_qr"]
 
 KERNEL = kernel_of("householder_qr", QR)
+POSITIVE_KERNEL = kernel_of("positive_qr", POSITIVE_QR)
 
 _FEW_COLUMNS = 32
 """Columns of a single matrix from which on twice the threads are quicker."""
@@ -65,22 +67,32 @@ def positive_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
     """
     m, n = a.shape
     threads = 512 if n < _FEW_COLUMNS else 1024  # it has a processor of its own
-    if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, threads)):
+    shared = positive_qr_bytes(m, n, a.dtype, threads)
+    if not suits(a) or not fits(a, shared):
         return None
     ends = told().ends
+    dense = a.detach().contiguous()
+    q, r = torch.empty_like(dense), dense.new_empty((n, n))
     try:
-        factors = _launched(a.detach().contiguous(), threads, ends)
+        launch(POSITIVE_KERNEL, dense, [dense, q, r, m, n, ends], 1, threads, shared)
     except NoKernelError:
         return None
     wait_for(a.get_device())
     independent(ends.tolist(), a.dtype)
-    return factors
+    return q, r
 
 
 class _Qr(torch.autograd.Function):
     @staticmethod
     def forward(a: Tensor) -> tuple[Tensor, Tensor]:
-        return _launched(a.detach().contiguous(), threads_for(a.shape[-1]), None)
+        dense = a.detach().contiguous()
+        m, n = dense.shape[-2:]
+        least, threads = min(m, n), threads_for(n)
+        q = dense.new_empty((*dense.shape[:-2], m, least))
+        r = dense.new_empty((*dense.shape[:-2], least, n))
+        shared = qr_bytes(m, n, dense.dtype, threads)
+        launch(KERNEL, dense, [dense, q, r, m, n], matrices_in(dense), threads, shared)
+        return q, r
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -92,17 +104,12 @@ class _Qr(torch.autograd.Function):
         return rules.qr_backward((grads[0], grads[1]), (True,), a, result=result)[0]
 
 
-def _launched(dense: Tensor, threads: int, ends: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return what the kernel is making; with ``ends`` R has a positive diagonal, from and to."""
-    m, n = dense.shape[-2:]
-    least = min(m, n)
-    q = dense.new_empty((*dense.shape[:-2], m, least))
-    r = dense.new_empty((*dense.shape[:-2], least, n))
-    shared = qr_bytes(m, n, dense.dtype, threads)
-    launch(KERNEL, dense, [dense, q, r, m, n, ends], matrices_in(dense), threads, shared)
-    return q, r
-
-
 def qr_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
     """Return the shared memory of one matrix, its reflections, and a number for each thread."""
     return dtype.itemsize * (n * (m | 1) + 3 * min(m, n) + threads)
+
+
+def positive_qr_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
+    """Return the shared memory of one matrix, with three for its columns if these are few."""
+    pitch = n | 1 if n <= MOST_COLUMNS else 1
+    return dtype.itemsize * (n * (m | 1) + 3 * n * pitch + threads)

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from trnsolver._cuda_jacobi import COMMON
 
-__all__ = ["QR"]
+__all__ = ["QR", "REFLECTIONS"]
 
-QR = (
+REFLECTIONS = (
     COMMON
     + """
 __device__ REAL warp_largest(REAL x) {
@@ -26,27 +26,27 @@ __device__ REAL warp_largest(REAL x) {
     return x;
 }
 
-extern "C" __global__ void householder_qr(
-    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n, double* ends) {
-    extern __shared__ double memory[];
-    int least = m < n ? m : n, row = m | 1;   // an odd distance, so that no two lanes share a bank
-    REAL* b = (REAL*)memory;                  // the columns of A, in a row each
-    REAL* room = b + n * row;
-    REAL* tau = room + blockDim.x;            // a reflection is 1 - tau v v^T with v = x * shrink
-    REAL* shrink = tau + least;               // below its 1
-    REAL* corner = shrink + least;            // the diagonal of R
-    const REAL* a = matrices + (long long)blockIdx.x * m * n;
-    lefts += (long long)blockIdx.x * m * least;
-    triangles += (long long)blockIdx.x * least * n;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-
+// The columns of an m x n matrix to b, as load_columns has them; returns what they were divided by.
+// Numbers of usual sizes are taken as they are; others are brought there by a power of two.
+__device__ REAL load_scaled(const REAL* a, int m, int n, REAL* b, int row, REAL* room) {
     REAL size = load_columns(a, m, n, b, row, room);
-    // Numbers of usual sizes are taken as they are; others are brought there by a power of two.
     REAL scale = size > (REAL)1e-10 && size < (REAL)1e10 ? 1 : power_below(size);
     if (scale != 1)
         for (int i = threadIdx.x; i < n * row; i += blockDim.x)
             if (i % row < m) b[i] /= scale;
     __syncthreads();
+    return scale;
+}
+
+// The factors of what load_scaled has left in b; room has three numbers for each reflection.
+__device__ void reflect(
+    REAL* b, int m, int n, int row, REAL scale, REAL* room,
+    REAL* lefts, REAL* triangles, double* ends) {
+    int least = m < n ? m : n;
+    REAL* tau = room;                         // a reflection is 1 - tau v v^T with v = x * shrink
+    REAL* shrink = tau + least;               // below its 1
+    REAL* corner = shrink + least;            // the diagonal of R
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
     for (int k = 0; k < least; ++k) {
         const REAL* __restrict__ x = b + k * row;
@@ -135,6 +135,24 @@ extern "C" __global__ void householder_qr(
     for (int i = warp; i < m; i += warps)
         for (int j = lane; j < least; j += 32)
             lefts[i * least + j] = ends && corner[j] < 0 ? -b[j * row + i] : b[j * row + i];
+}
+"""
+)
+
+QR = (
+    REFLECTIONS
+    + """
+extern "C" __global__ void householder_qr(
+    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n) {
+    extern __shared__ double memory[];
+    int least = m < n ? m : n, row = m | 1;   // an odd distance, so that no two lanes share a bank
+    REAL* b = (REAL*)memory;                  // the columns of A, in a row each
+    REAL* room = b + n * row;
+    REAL scale = load_scaled(matrices + (long long)blockIdx.x * m * n, m, n, b, row, room);
+    reflect(
+        b, m, n, row, scale, room + blockDim.x,
+        lefts + (long long)blockIdx.x * m * least, triangles + (long long)blockIdx.x * least * n, 0
+    );
 }
 """
 )

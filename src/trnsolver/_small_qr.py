@@ -19,12 +19,15 @@ from torch import Tensor
 from trnsci.core.arrays import array_of
 from trnsolver._arguments import not_positive_definite
 
-__all__ = ["independent", "small_qr"]
+__all__ = ["CERTAIN", "SHORT", "independent", "small_qr"]
 
-# Shapes of which reflections take longer, on a CPU: few columns, neither short nor very long.
-_COLUMNS, _SHORT, _LONG = 32, 4, 128
+SHORT = 4
+"""Rows for each column from which on Gram matrices are quicker than reflections."""
 
-_CERTAIN = 0.125
+# On a CPU they are for few columns that are not very long.
+_COLUMNS, _LONG = 32, 128
+
+CERTAIN = 0.125
 """Of the Gram matrix, how large rounding may be beside the smallest eigenvalue. Then columns are
 off by less than a quarter of 1 after the first time, and by rounding after the second."""
 
@@ -46,7 +49,7 @@ def small_qr(a: Tensor) -> tuple[Tensor, Tensor]:
         NotPositiveDefiniteError: Columns are dependent, to rounding.
     """
     m, n = a.shape
-    if n <= _COLUMNS and _SHORT * n <= m <= _LONG * n:
+    if n <= _COLUMNS and SHORT * n <= m <= _LONG * n:
         routines = _routines(a.dtype)
         found = None if routines is None else _by_gram_matrices(array_of(a).T, routines)
         if found is not None:
@@ -77,7 +80,7 @@ def _by_gram_matrices(rows: Any, routines: _Routines) -> tuple[Tensor, Tensor] |
     flat, turned = lower.ravel("K"), inverse.ravel("K")
     size, of_inverse = float(flat.dot(flat)), float(turned.dot(turned))
     # The squared norms bound the square of the condition number. NaN is not below anything.
-    if not (size > least and (m + n) * eps * size * of_inverse < _CERTAIN):
+    if not (size > least and (m + n) * eps * size * of_inverse < CERTAIN):
         return None
     rows = gemm(1.0, inverse, rows)
     second = potrf(gemm(1.0, rows, rows, 0.0, None, 0, 1), 1, 1, 1)[0]

@@ -42,13 +42,19 @@ static void wait_at(Barrier& b) {
     else while (b.passed == before) give_turn();
 }
 static void __syncthreads() { wait_at(of_block); }
+static void __syncwarp() { wait_at(of_warp[threadIdx.x / 32]); }
+template <class T> static T of_thread(T x, int other) {
+    exchanged[threadIdx.x] = x;
+    __syncwarp();
+    T found = (T)exchanged[other];
+    __syncwarp();
+    return found;
+}
 template <class T> static T __shfl_xor_sync(unsigned, T x, int lanes) {
-    int me = threadIdx.x;
-    exchanged[me] = x;
-    wait_at(of_warp[me / 32]);
-    T other = (T)exchanged[me ^ lanes];
-    wait_at(of_warp[me / 32]);
-    return other;
+    return of_thread(x, threadIdx.x ^ lanes);
+}
+template <class T> static T __shfl_sync(unsigned, T x, int lane) {
+    return of_thread(x, threadIdx.x / 32 * 32 + lane);
 }
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import CudaKernel
+from trnsci.core.cuda import CudaKernel, wait_for
 from trnsolver import _derivatives as rules
 from trnsolver._cuda_jacobi import EIGH, SVD
 from trnsolver._cuda_launch import (
@@ -24,13 +24,19 @@ from trnsolver._cuda_launch import (
     matrices_in,
     suits,
     threads_for,
+    told,
 )
+from trnsolver._cuda_small_eigh import MOST_ROWS, SMALL_EIGH
 from trnsolver._refine import pair_correction
 
 __all__ = ["batched_eigh", "batched_svd", "refined_pairs"]
 
 EIGH_KERNEL = kernel_of("jacobi_eigh", EIGH)
+SMALL_EIGH_KERNEL = kernel_of("small_eigh", SMALL_EIGH)
 SVD_KERNEL = kernel_of("jacobi_svd", SVD)
+
+_FEW_MATRICES = 256
+"""Matrices up to which each has a processor of a device, or half of it, for itself."""
 
 MOST_SWEEPS = 30
 """Sweeps after which torch is asked; orders that fit take eleven, graded ones twice that."""
@@ -39,17 +45,20 @@ MOST_SWEEPS = 30
 def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return eigenvalues, ascending, and eigenvectors of CUDA matrices, or None.
 
+    All results are finite: of numbers that are not, torch is to say so.
+
     Args:
         a: (..., n, n) in float32 or float64, of which the lower triangles count.
     """
-    n = a.shape[-1]
-    if not suits(a) or not fits(a, _eigh_bytes(n, a.dtype)):
+    if not suits(a) or not fits(a, _eigh_block(a)[2]):
         return None
     return _found(_Eigh, a)
 
 
 def batched_svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the thin factors U, s, descending, and Vh of CUDA matrices, or None.
+
+    All results are finite, as those of ``batched_eigh``.
 
     Args:
         a: (..., m, n) in float32 or float64; wide ones are turned.
@@ -58,7 +67,7 @@ def batched_svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         turned = batched_svd(a.mT)
         return None if turned is None else (turned[2].mT, turned[1], turned[0].mT)
     m, n = a.shape[-2:]
-    if not suits(a) or not fits(a, _svd_bytes(m, n, a.dtype)):
+    if not suits(a) or not fits(a, svd_bytes(m, n, a.dtype, _svd_threads(a))):
         return None
     return _found(_Svd, a)
 
@@ -77,8 +86,9 @@ class _Eigh(torch.autograd.Function):
         dense = a.detach().contiguous()
         n = a.shape[-1]
         w, v = dense.new_empty(dense.shape[:-1]), torch.empty_like(dense)
-        _launch(EIGH_KERNEL, dense, (dense, w, v), (n,), n, _eigh_bytes(n, a.dtype))
-        if a.dtype is torch.float32:
+        kernel, threads, shared = _eigh_block(a)
+        _launch(kernel, dense, (dense, w, v), (n,), threads, shared)
+        if a.dtype is torch.float32 and n > MOST_ROWS:
             return refined_pairs(dense, w, v)
         return w, v
 
@@ -99,10 +109,9 @@ class _Svd(torch.autograd.Function):
         m, n = a.shape[-2:]
         u, s = torch.empty_like(dense), dense.new_empty((*a.shape[:-2], n))
         vh = dense.new_empty((*a.shape[:-2], n, n))
-        _launch(SVD_KERNEL, dense, (dense, u, s, vh), (m, n), n, _svd_bytes(m, n, a.dtype))
-        # A singular value of zero has no left vector yet; torch finds one.
-        if bool((s[..., -1:] <= torch.finfo(a.dtype).tiny).any()):
-            raise NoKernelError
+        threads = _svd_threads(a)
+        shared = svd_bytes(m, n, a.dtype, threads)
+        _launch(SVD_KERNEL, dense, (dense, u, s, vh), (m, n), threads, shared)
         return u, s, vh
 
     @staticmethod
@@ -131,16 +140,47 @@ def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return ordered.to(w.dtype), exact.to(v.dtype)
 
 
-def _eigh_bytes(n: int, dtype: torch.dtype) -> int:
+def _eigh_block(a: Tensor) -> tuple[CudaKernel, int, int]:
+    """Return the kernel for matrices, the threads of a block and its shared memory."""
+    n = a.shape[-1]
+    if n > MOST_ROWS:
+        threads = threads_for(n)
+        return EIGH_KERNEL, threads, eigh_bytes(n, a.dtype, threads)
+    threads = small_eigh_threads(n, matrices_in(a))
+    return SMALL_EIGH_KERNEL, threads, small_eigh_bytes(n, a.dtype, threads)
+
+
+def eigh_bytes(n: int, dtype: torch.dtype, threads: int) -> int:
     """Return the shared memory of one matrix, its vectors, angles and pairs."""
     count = n + n % 2
-    return dtype.itemsize * (count * (count + 1) + count * n + count + threads_for(n)) + 4 * (
-        count + 1
-    )
+    return dtype.itemsize * (count * (count + 1) + count * n + count + threads) + 4 * (count + 1)
 
 
-def _svd_bytes(m: int, n: int, dtype: torch.dtype) -> int:
-    return dtype.itemsize * (n * m + n * n + n + threads_for(n)) + 4 * (n + 1)
+def small_eigh_threads(n: int, matrices: int) -> int:
+    """Return the threads of a block: one for every two pairs, more where processors are idle."""
+    half = (n + 1) // 2
+    least = -(-half * (half + 1) // 64)  # warps
+    few = matrices <= _FEW_MATRICES
+    return 32 * (max(least, (half + 1) // 2, min(8, half)) if few else least)
+
+
+def small_eigh_bytes(n: int, dtype: torch.dtype, threads: int) -> int:
+    """Return the shared memory of two matrices, the vectors, and places for these."""
+    count = n + n % 2
+    return dtype.itemsize * (3 * count * (count + 1) + max(threads, n)) + 4 * count
+
+
+def _svd_threads(a: Tensor) -> int:
+    """Return the threads of a block: a warp for each pair of columns where there are few."""
+    n = a.shape[-1]
+    if n > MOST_ROWS or (n > 32 and matrices_in(a) > _FEW_MATRICES):
+        return threads_for(n)
+    return 32 * max(1, n // 2)
+
+
+def svd_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
+    """Return the shared memory of one matrix, its right vectors, and lengths of columns."""
+    return dtype.itemsize * (n * m + n * n + n + threads) + 4 * (n + 1)
 
 
 def _launch(
@@ -148,17 +188,18 @@ def _launch(
     a: Tensor,
     tensors: tuple[Tensor, ...],
     extents: tuple[int, ...],
-    n: int,
+    threads: int,
     shared_bytes: int,
 ) -> None:
-    """Run a kernel on every matrix of a batch.
+    """Run a kernel on every matrix of a batch, and wait for its end.
 
     Raises:
-        NoKernelError: Some matrix did not converge, or there is no kernel.
+        NoKernelError: Some matrix did not converge, or is none of numbers, or there is no kernel.
     """
-    count = matrices_in(a)
-    sweeps = torch.empty(count, dtype=torch.int32, device=a.device)
-    arguments: list[Tensor | int | None] = [*tensors, sweeps, *extents, MOST_SWEEPS]
-    launch(kernel, a, arguments, count, threads_for(n), shared_bytes)
-    if bool((sweeps > MOST_SWEEPS).any()):
+    troubled = told().troubled
+    troubled.zero_()
+    arguments: list[Tensor | int | None] = [*tensors, troubled, None, *extents, MOST_SWEEPS]
+    launch(kernel, a, arguments, matrices_in(a), threads, shared_bytes)
+    wait_for(a.get_device())
+    if troubled.item():
         raise NoKernelError

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from trnsci.core.cuda import wait_for
 from trnsolver import _derivatives as rules
-from trnsolver._cuda_gram_qr import MOST_COLUMNS, POSITIVE_QR
+from trnsolver._cuda_gram_qr import FACTOR_GRAM, MOST_COLUMNS, POSITIVE_QR
 from trnsolver._cuda_launch import (
     NoKernelError,
     fits,
@@ -28,11 +28,13 @@ from trnsolver._cuda_launch import (
 from trnsolver._cuda_qr import QR
 from trnsolver._small_qr import independent
 
-__all__ = ["batched_qr", "positive_qr"]
+__all__ = ["batched_qr", "positive_qr", "tall_qr"]
 
 KERNEL = kernel_of("householder_qr", QR)
 POSITIVE_KERNEL = kernel_of("positive_qr", POSITIVE_QR)
+GRAM_KERNEL = kernel_of("factor_gram", FACTOR_GRAM)
 
+_GRAM_THREADS = MOST_COLUMNS
 _FEW_COLUMNS = 32
 """Columns of a single matrix from which on twice the threads are quicker."""
 
@@ -82,6 +84,37 @@ def positive_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
     return q, r
 
 
+def tall_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return what ``positive_qr`` does, by products; None too where columns are near dependent.
+
+    Args:
+        a: (m, n) in float32 or float64, m >= n, which nobody differentiates.
+    """
+    n = a.shape[-1]
+    if n > MOST_COLUMNS or not suits(a) or not fits(a, gram_bytes(n, a.dtype)):
+        return None
+    dense, troubled = a.detach(), told().troubled
+    troubled.zero_()
+    try:
+        first, inverse = _factored(dense.mT @ dense, troubled, again=False)
+        once = dense @ inverse.mT
+        second, inverse = _factored(once.mT @ once, troubled, again=True)
+    except NoKernelError:
+        return None
+    factors = once @ inverse.mT, second.mT @ first.mT
+    wait_for(a.get_device())
+    return None if troubled.item() else factors
+
+
+def _factored(gram: Tensor, troubled: Tensor, *, again: bool) -> tuple[Tensor, Tensor]:
+    """Return Cholesky's factor of a Gram matrix and its inverse, which are being made."""
+    n = gram.shape[-1]
+    lower, inverse = torch.empty_like(gram), torch.empty_like(gram)
+    arguments: list[Tensor | int | None] = [gram, lower, inverse, troubled, n, int(again)]
+    launch(GRAM_KERNEL, gram, arguments, 1, _GRAM_THREADS, gram_bytes(n, gram.dtype))
+    return lower, inverse
+
+
 class _Qr(torch.autograd.Function):
     @staticmethod
     def forward(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,3 +146,8 @@ def positive_qr_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
     """Return the shared memory of one matrix, with three for its columns if these are few."""
     pitch = n | 1 if n <= MOST_COLUMNS else 1
     return dtype.itemsize * (n * (m | 1) + 3 * n * pitch + threads)
+
+
+def gram_bytes(n: int, dtype: torch.dtype) -> int:
+    """Return the shared memory of a Gram matrix and an inverse, and a number for each thread."""
+    return dtype.itemsize * (2 * n * (n | 1) + _GRAM_THREADS)

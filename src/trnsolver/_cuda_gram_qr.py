@@ -1,21 +1,93 @@
-"""QR factors of one small matrix in CUDA C, with a positive diagonal: by Gram matrices if these do.
+"""QR factors of one matrix in CUDA C, with a positive diagonal: by Gram matrices where these do.
 
 Two Cholesky factorizations of Gram matrices take far fewer steps, one after the other, than
 reflections. They lose the square of the condition number, so the first one is asked for a bound of
-it; where columns may be too near to dependent, they are reflected, in the same launch.
+it. A small matrix is factored in one launch, which reflects columns that may be too near to
+dependent. Of a taller one torch makes the products, and only the Gram matrices are factored here.
 
 With ``A^T A = L L^T`` and ``X = L^-1`` the columns of Q are ``A X^T``, and R is ``L^T``.
 """
 
 from __future__ import annotations
 
+from trnsolver._cuda_jacobi import COMMON
 from trnsolver._cuda_qr import REFLECTIONS
 from trnsolver._small_qr import CERTAIN, SHORT
 
-__all__ = ["MOST_COLUMNS", "POSITIVE_QR"]
+__all__ = ["FACTOR_GRAM", "MOST_COLUMNS", "POSITIVE_QR"]
 
-MOST_COLUMNS = 32
-"""Columns up to which a warp factors a Gram matrix, a row for each of its lanes."""
+MOST_COLUMNS = 64
+"""Columns up to which a Gram matrix is factored by a thread for each of its rows."""
+
+_CHOLESKY = """
+// Cholesky's factor in place of the lower triangle of g, and its inverse to x, a row for each
+// thread. What is not definite becomes NaN, in the inverse too.
+__device__ void factor(REAL* g, REAL* x, int n, int pitch, REAL* room) {
+    int i = threadIdx.x;
+    for (int k = 0; k < n; ++k) {
+        REAL s = 0;
+        if (i >= k && i < n) {
+            s = g[i * pitch + k];
+            #pragma unroll 4
+            for (int j = 0; j < k; ++j) s -= g[i * pitch + j] * g[k * pitch + j];
+        }
+        if (i == k) *room = sqrt(s);
+        __syncthreads();
+        if (i >= k && i < n) g[i * pitch + k] = i == k ? *room : s / *room;
+        __syncthreads();
+    }
+    for (int l = i; l < n && i < n; ++l) {
+        REAL s = l == i;
+        #pragma unroll 4
+        for (int j = i; j < l; ++j) s -= g[l * pitch + j] * x[j * pitch + i];
+        x[l * pitch + i] = s / g[l * pitch + l];
+    }
+    __syncthreads();
+}
+
+// The sum of the squares of a lower triangle, for all threads.
+__device__ REAL squares(const REAL* x, int n, int pitch, REAL* room) {
+    REAL sum = 0;
+    for (int j = 0; threadIdx.x < n && j <= threadIdx.x; ++j)
+        sum += x[threadIdx.x * pitch + j] * x[threadIdx.x * pitch + j];
+    return sum_of_all(sum, room);
+}
+"""
+
+FACTOR_GRAM = (
+    COMMON
+    + _CHOLESKY
+    + """
+// The factor of a Gram matrix and its inverse, whole matrices. Trouble is a condition number far
+// from that of orthogonal columns; with again, columns that are not orthogonal to a quarter.
+extern "C" __global__ void factor_gram(
+    const REAL* gram, REAL* lower, REAL* inverse, int* troubled, int n, int again) {
+    extern __shared__ double memory[];
+    int pitch = n | 1;
+    REAL* g = (REAL*)memory;
+    REAL* x = g + n * pitch;
+    REAL* room = x + n * pitch;
+    REAL off = 0;
+    for (int l = threadIdx.x; l < n * n; l += blockDim.x) {
+        int i = l / n, j = l % n;
+        REAL y = gram[l];
+        g[i * pitch + j] = y;
+        x[i * pitch + j] = 0;
+        off += (y - (i == j)) * (y - (i == j));
+    }
+    off = sum_of_all(off, room);
+    factor(g, x, n, pitch, room);
+    REAL size = squares(g, n, pitch, room), of_inverse = squares(x, n, pitch, room);
+    int fine = again ? off < (REAL)0.0625 : size * of_inverse < (REAL)16 * n * n;
+    if (threadIdx.x == 0 && !fine) *troubled = 1;
+    for (int l = threadIdx.x; l < n * n; l += blockDim.x) {
+        int i = l / n, j = l % n;
+        lower[l] = j <= i ? g[i * pitch + j] : 0;
+        inverse[l] = x[i * pitch + j];
+    }
+}
+"""
+)
 
 POSITIVE_QR = (
     REFLECTIONS
@@ -24,6 +96,7 @@ POSITIVE_QR = (
 #define SHORT {SHORT}
 #define CERTAIN {CERTAIN}
 """
+    + _CHOLESKY
     + """
 // The lower triangle of the Gram matrix of n columns, a sum for each warp.
 __device__ void find_gram(const REAL* b, int m, int n, int row, REAL* g, int pitch) {
@@ -39,39 +112,6 @@ __device__ void find_gram(const REAL* b, int m, int n, int row, REAL* g, int pit
         if (lane == 0) g[i * pitch + j] = sum;
     }
     __syncthreads();
-}
-
-// Cholesky's factor in place of g, and its inverse to x, by one warp. What is not definite
-// becomes NaN, in the inverse too.
-__device__ void factor(REAL* g, REAL* x, int n, int pitch) {
-    int lane = threadIdx.x;
-    for (int k = 0; k < n; ++k) {
-        REAL s = 0;
-        if (lane >= k && lane < n) {
-            s = g[lane * pitch + k];
-            #pragma unroll 4
-            for (int j = 0; j < k; ++j) s -= g[lane * pitch + j] * g[k * pitch + j];
-        }
-        REAL corner = sqrt(__shfl_sync(0xffffffffu, s, k));
-        if (lane >= k && lane < n) g[lane * pitch + k] = lane == k ? corner : s / corner;
-        __syncwarp();
-    }
-    if (lane < n)
-        for (int i = lane; i < n; ++i) {
-            REAL s = i == lane;
-            #pragma unroll 4
-            for (int j = lane; j < i; ++j) s -= g[i * pitch + j] * x[j * pitch + lane];
-            x[i * pitch + lane] = s / g[i * pitch + i];
-        }
-    __syncwarp();
-}
-
-// The sum of the squares of a lower triangle, for all lanes of a warp.
-__device__ REAL squares(const REAL* x, int n, int pitch) {
-    REAL sum = 0;
-    for (int i = threadIdx.x; i < n; i += 32)
-        for (int j = 0; j <= i; ++j) sum += x[i * pitch + j] * x[i * pitch + j];
-    return warp_sum(sum);
 }
 
 // Columns of Q in place of those of A, a row for each thread, the last column first.
@@ -99,23 +139,18 @@ extern "C" __global__ void positive_qr(
     bool begins = n <= MOST_COLUMNS && m >= SHORT * n;
     if (begins) {
         find_gram(b, m, n, row, first, pitch);
-        if (threadIdx.x < 32) {
-            factor(first, inverse, n, pitch);
-            // The squared norms bound the square of the condition number. NaN is below nothing.
-            REAL size = squares(first, n, pitch), of_inverse = squares(inverse, n, pitch);
-            REAL lost = (m + n) * (REAL)EPS * size * of_inverse;
-            if (threadIdx.x == 0) *room = size > (REAL)LEAST && lost < (REAL)CERTAIN;
-        }
-        __syncthreads();
+        factor(first, inverse, n, pitch, room);
+        // The squared norms bound the square of the condition number. NaN is below nothing.
+        REAL size = squares(first, n, pitch, room), of_inverse = squares(inverse, n, pitch, room);
+        begins = size > (REAL)LEAST && (m + n) * (REAL)EPS * size * of_inverse < (REAL)CERTAIN;
     }
-    if (!begins || !*room) {
+    if (!begins) {
         reflect(b, m, n, row, scale, first, left, triangle, ends);
         return;
     }
     apply(b, m, n, row, inverse, pitch);
     find_gram(b, m, n, row, second, pitch);
-    if (threadIdx.x < 32) factor(second, inverse, n, pitch);
-    __syncthreads();
+    factor(second, inverse, n, pitch, room);
     apply(b, m, n, row, inverse, pitch);
     for (int l = threadIdx.x; l < m * n; l += blockDim.x) left[l] = b[l % n * row + l / n];
     for (int l = threadIdx.x; l < n * n; l += blockDim.x) {

@@ -8,30 +8,42 @@ Rotations are applied as x - s (y + r x) and y + s (x - r y) with r = s / (1 + c
 x and y is small when the angle is, and so is its rounding error. Cosines rounded to the working
 precision would instead leave an error of one unit in every one of a thousand rounds.
 
-``REAL`` stands for the type, ``EPS`` for its precision, ``LEAST`` for what is nothing beside 1.
+``REAL`` stands for the type, ``EPS`` for its precision, ``LEAST`` for what is nothing beside 1, and
+``TINY`` for its least normal number. A matrix that did not converge, or was none of numbers, sets
+``troubled``. Kernels tell their sweeps if they are given a place for them.
 """
 
 from __future__ import annotations
 
-__all__ = ["COMMON", "EIGH", "SVD"]
+__all__ = ["COMMON", "EIGH", "PAIRS", "SVD"]
 
 COMMON = """
+// To a few units in the last place, in a fraction of the time.
+__device__ float quick_quotient(float a, float b) { return __fdividef(a, b); }
+__device__ double quick_quotient(double a, double b) { return a / b; }
+__device__ float quick_rsqrt(float x) { return rsqrtf(x); }
+__device__ double quick_rsqrt(double x) { return rsqrt(x); }
+
 // The pair of players i of round r, of an even number of players.
 __device__ void players(int i, int r, int count, int* p, int* q) {
-    int last = count - 1;
-    *p = i ? (r + i) % last : last;
-    *q = (r - i + last) % last;
+    int last = count - 1, a = r + i, b = r - i;
+    *p = i == 0 ? last : a < last ? a : a - last;
+    *q = b < 0 ? b + last : b;
 }
 
-// Tangent, sine and s / (1 + c) of the rotation that makes f / 2 zero, e apart on the diagonal.
+// Tangent, sine and s / (1 + c) of the rotation that makes f / 2 zero, e apart on the diagonal. A
+// step of Newton's method for f t^2 + 2 e t = f, and one for c, leave rounding alone.
 __device__ void rotation(REAL e, REAL f, REAL least, REAL* t, REAL* s, REAL* r) {
     *t = *s = *r = 0;
     if (!(fabs(f) > least)) return;
-    *t = f / (fabs(e) + sqrt(e * e + f * f));
-    if (e < 0) *t = -*t;
-    REAL c = 1 / sqrt(1 + *t * *t);
+    REAL size = e * e + f * f, over = quick_rsqrt(size), far = fabs(e);
+    REAL x = quick_quotient(f, far + size * over);
+    x -= (REAL)0.5 * over * fma(x, fma(f, x, 2 * far), -f);
+    *t = e < 0 ? -x : x;
+    REAL c = quick_rsqrt(1 + x * x);
+    c *= (REAL)1.5 - (REAL)0.5 * (1 + x * x) * c * c;
     *s = *t * c;
-    *r = *s / (1 + c);
+    *r = quick_quotient(*s, 1 + c);
 }
 
 __device__ void rotate(REAL* x, REAL* y, REAL s, REAL r) {
@@ -58,6 +70,18 @@ __device__ REAL largest(REAL mine, REAL* room) {
 __device__ REAL warp_sum(REAL x) {
     for (int k = 16; k; k /= 2) x += __shfl_xor_sync(0xffffffffu, x, k);
     return x;
+}
+
+// The sum of what the threads have, for all of them; room has one value for each warp.
+__device__ REAL sum_of_all(REAL mine, REAL* room) {
+    int warps = blockDim.x / 32;
+    mine = warp_sum(mine);
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = mine;
+    __syncthreads();
+    REAL all = 0;
+    for (int k = 0; k < warps; ++k) all += room[k];
+    __syncthreads();
+    return all;
 }
 
 // The columns of an m x n matrix to rows of shared memory, so far apart; returns the largest
@@ -88,11 +112,65 @@ __device__ REAL power_below(REAL size) {
 }
 """
 
-EIGH = (
+PAIRS = (
     COMMON
     + """
+// A symmetric matrix of even order, of which the lower triangle is read, divided by a power of two,
+// which is returned, and the identity. Of an odd order there are a row and a column of zeros more.
+// Numbers up to small are rounding errors of the matrix.
+__device__ REAL load_symmetric(
+    const REAL* a, int n, REAL* d, int row, REAL* v, int pitch, REAL* room, REAL* small) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    int count = n + n % 2;
+    REAL size = 0, sum = 0;
+    for (int i = warp; i < count; i += warps)
+        for (int j = lane; j < count; j += 32) {
+            REAL x = i < n && j < n ? (i > j ? a[i * n + j] : a[j * n + i]) : 0;
+            d[i * row + j] = x;
+            if (j < n) v[i * pitch + j] = i == j;
+            if (size == size && !(fabs(x) <= size)) size = fabs(x);   // NaN stays
+        }
+    REAL scale = power_below(largest(size, room));
+    for (int i = warp; i < n; i += warps)
+        for (int j = lane; j < n; j += 32) {
+            REAL x = d[i * row + j] / scale;
+            d[i * row + j] = x;
+            sum += x * x;
+        }
+    *small = 4 * (REAL)EPS * sqrt(sum_of_all(sum, room) / n);
+    return scale;
+}
+
+// Values and vectors in ascending order. Each value goes after all that are smaller; not a number
+// takes any place.
+__device__ void store_pairs(
+    const REAL* diagonal, int step, const REAL* v, int pitch, int n, REAL scale, int* place,
+    REAL* values, REAL* vectors) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        REAL x = diagonal[i * step];
+        int rank = 0;
+        for (int j = 0; j < n; ++j) {
+            REAL y = diagonal[j * step];
+            rank += y < x || (y == x && j < i);
+        }
+        place[i] = scale == scale && !isinf(scale) ? rank : i;
+        values[place[i]] = x * scale;
+    }
+    __syncthreads();
+    for (int l = warp; l < n; l += warps)
+        for (int i = lane; i < n; i += 32)
+            vectors[l * n + place[i]] = v[i * pitch + l] * (scale / scale);
+}
+"""
+)
+
+EIGH = (
+    PAIRS
+    + """
 extern "C" __global__ void jacobi_eigh(
-    const REAL* matrices, REAL* values, REAL* vectors, int* sweeps, int n, int most) {
+    const REAL* matrices, REAL* values, REAL* vectors, int* troubled, int* sweeps, int n, int most)
+{
     extern __shared__ double memory[];
     int count = n + n % 2, half = count / 2, row = count + 1;
     REAL* d = (REAL*)memory;        // count rows; an odd order has a row of zeros that meets nobody
@@ -103,33 +181,11 @@ extern "C" __global__ void jacobi_eigh(
     int* p = (int*)(room + blockDim.x);
     int* q = p + half;
     int* going = q + half;
-    const REAL* a = matrices + (long long)blockIdx.x * n * n;
-    values += (long long)blockIdx.x * n;
-    vectors += (long long)blockIdx.x * n * n;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
-    REAL size = 0;
-    for (int i = warp; i < count; i += warps)
-        for (int j = lane; j < count; j += 32) {
-            REAL x = i < n && j < n ? (i > j ? a[i * n + j] : a[j * n + i]) : 0;
-            d[i * row + j] = x;
-            if (j < n) v[i * n + j] = i == j;
-            if (size == size && !(fabs(x) <= size)) size = fabs(x);   // NaN stays
-        }
-    REAL scale = power_below(largest(size, room));
-    REAL sum = 0;
-    for (int i = warp; i < n; i += warps)
-        for (int j = lane; j < n; j += 32) {
-            REAL x = d[i * row + j] / scale;
-            d[i * row + j] = x;
-            sum += x * x;
-        }
-    room[threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0)
-        for (int k = 1; k < blockDim.x; ++k) room[0] += room[k];
-    __syncthreads();
-    REAL small = 4 * (REAL)EPS * sqrt(room[0] / n);
+    REAL small;
+    REAL scale = load_symmetric(
+        matrices + (long long)blockIdx.x * n * n, n, d, row, v, n, room, &small);
     int sweep = 0, on = scale == scale && !isinf(scale);
     while (on && sweep < most) {
         if (threadIdx.x == 0) *going = 0;
@@ -187,21 +243,11 @@ extern "C" __global__ void jacobi_eigh(
         on = *going;
         __syncthreads();
     }
-    if (threadIdx.x == 0) sweeps[blockIdx.x] = on ? most + 1 : sweep;
-    // Each eigenvalue goes after all that are smaller; not a number takes any place.
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        REAL x = d[i * row + i];
-        int rank = 0;
-        for (int j = 0; j < n; ++j) {
-            REAL y = d[j * row + j];
-            rank += y < x || (y == x && j < i);
-        }
-        p[i] = scale == scale && !isinf(scale) ? rank : i;
-        values[p[i]] = x * scale;
-    }
-    __syncthreads();
-    for (int l = warp; l < n; l += warps)
-        for (int i = lane; i < n; i += 32) vectors[l * n + p[i]] = v[i * n + l] * (scale / scale);
+    if (threadIdx.x == 0 && (on || !sweep)) *troubled = 1;
+    if (threadIdx.x == 0 && sweeps) sweeps[blockIdx.x] = on ? most + 1 : sweep;
+    store_pairs(
+        d, row + 1, v, n, n, scale, p,
+        values + (long long)blockIdx.x * n, vectors + (long long)blockIdx.x * n * n);
 }
 """
 )
@@ -210,8 +256,8 @@ SVD = (
     COMMON
     + """
 extern "C" __global__ void jacobi_svd(
-    const REAL* matrices, REAL* left, REAL* values, REAL* right, int* sweeps, int m, int n,
-    int most) {
+    const REAL* matrices, REAL* left, REAL* values, REAL* right, int* troubled, int* sweeps,
+    int m, int n, int most) {
     extern __shared__ double memory[];
     int count = n + n % 2, half = count / 2;
     REAL* b = (REAL*)memory;      // the columns of A, in a row each
@@ -251,8 +297,8 @@ extern "C" __global__ void jacobi_svd(
                 yy = warp_sum(yy);
                 xy = warp_sum(xy);
                 // Orthogonal to rounding, whatever their lengths.
-                REAL limit = (REAL)EPS * sqrt(xx) * sqrt(yy);
-                if (!(fabs(xy) > limit)) continue;
+                REAL limit = (REAL)EPS * (xx * quick_rsqrt(xx)) * (yy * quick_rsqrt(yy));
+                if (!(fabs(xy) > limit)) continue;   // of a column of zeros the limit is no number
                 if (lane == 0 && fabs(xy) > m * limit) *going = 1;
                 // Angles depend on quotients alone: lengths far below 1 are brought to its size.
                 REAL unit = xx > yy ? xx : yy, t, s, r;
@@ -266,7 +312,8 @@ extern "C" __global__ void jacobi_svd(
         on = *going;
         __syncthreads();
     }
-    if (threadIdx.x == 0) sweeps[blockIdx.x] = on ? most + 1 : sweep;
+    if (threadIdx.x == 0 && (on || !sweep)) *troubled = 1;
+    if (threadIdx.x == 0 && sweeps) sweeps[blockIdx.x] = on ? most + 1 : sweep;
     for (int i = warp; i < n; i += warps) {
         REAL sum = 0;
         for (int l = lane; l < m; l += 32) sum += b[i * m + l] * b[i * m + l];
@@ -279,6 +326,7 @@ extern "C" __global__ void jacobi_svd(
         for (int j = 0; j < n; ++j) rank += norm[j] > norm[i] || (norm[j] == norm[i] && j < i);
         place[i] = scale == scale && !isinf(scale) ? rank : i;
         values[place[i]] = norm[i] * scale;
+        if (!(norm[i] * scale > (REAL)TINY)) *troubled = 1;   // it has no left vector yet
     }
     __syncthreads();
     for (int l = warp; l < m; l += warps)

@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 _TYPES = {
-    torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f"),
-    torch.float64: ("double", "2.220446049250313e-16", "1e-150"),
+    torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f", "1.17549435e-38f"),
+    torch.float64: ("double", "2.220446049250313e-16", "1e-150", "2.2250738585072014e-308"),
 }
 
 _MOST_ROOMS = 16
@@ -69,6 +69,7 @@ class Told(threading.local):
 
     def __init__(self) -> None:
         self.ends = torch.zeros(2, dtype=torch.float64, pin_memory=True)
+        self.troubled = torch.zeros(1, dtype=torch.int32, pin_memory=True)
         self._room: dict[tuple[str, torch.dtype, int], tuple[Tensor, Any]] = {}
 
     def room(self, purpose: str, dtype: torch.dtype, count: int) -> tuple[Tensor, Any]:
@@ -127,5 +128,5 @@ def launch(
 
 def source_of(kernel: str, dtype: torch.dtype) -> str:
     """Return the text of a kernel for a dtype."""
-    real, eps, least = _TYPES[dtype]
-    return f"#define REAL {real}\n#define EPS {eps}\n#define LEAST {least}\n{kernel}"
+    names = zip(("REAL", "EPS", "LEAST", "TINY"), _TYPES[dtype], strict=True)
+    return "".join(f"#define {name} {value}\n" for name, value in names) + kernel

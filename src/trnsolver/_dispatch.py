@@ -31,14 +31,16 @@ __all__ = [
     "run_qr",
     "run_solve",
     "run_svd",
+    "small_factors",
+    "small_pairs",
 ]
 
 kernels_wanted = LIBRARY.kernels_wanted
 
-# Up to order 32 torch has batched routines of its own, three times as fast on an H200. Above, it
-# takes one matrix after the other, and four of them longer than our kernels all. Of QR it has no
-# batches at any order: columns of Q are made one matrix after the other.
-_TORCH_HAS_BATCHES, _MANY = 32, 4
+# On an H200 our kernels take less time for one small matrix than torch's. Of larger ones it takes
+# one after the other, and four of them longer than our kernels all. Of QR it has no batches at any
+# order: columns of Q are made one matrix after the other.
+_SMALL, _MANY = 64, 4
 SWEEPS = 12
 """Sweeps of Jacobi rotations that a kernel does at most: twice what order 256 needs."""
 
@@ -71,15 +73,28 @@ def run_cholesky(function: str, a: Tensor) -> Tensor:
     return factor
 
 
+def small_pairs(a: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return finite eigenpairs of small matrices on a CUDA device, or None."""
+    if kernels_wanted() or not _small_on_cuda(a):
+        return None
+    return batched_eigh(a)
+
+
+def small_factors(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return finite thin factors of small matrices on a CUDA device, or None."""
+    if kernels_wanted() or not _small_on_cuda(a):
+        return None
+    return batched_svd(a)
+
+
 def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[Tensor, Tensor]:
     """Return eigenvalues, ascending, and eigenvectors; the lower triangle is read."""
     if not kernels_wanted():
-        if _many_on_cuda(a):
-            found = batched_eigh(a)
-            if found is not None:
-                return found
-        w, v = torch.linalg.eigh(a)
-        return w, v
+        found = small_pairs(a)
+        if found is None:
+            w, v = torch.linalg.eigh(a)
+            found = w, v
+        return found
     from trnsolver._operations import EIGH
 
     w, v = EIGH(batch_of(a), SWEEPS if max_sweeps is None else max_sweeps)
@@ -157,8 +172,8 @@ def run_svd(
                 vh.reshape(*batch, *vh.shape[1:]),
             )
         SVD.refuse("the kernel computes thin factors")
-    elif not full_matrices and _many_on_cuda(a):
-        found = batched_svd(a)
+    elif not full_matrices:
+        found = small_factors(a)
         if found is not None:
             return found
     u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
@@ -170,11 +185,12 @@ def _any(failed: Tensor) -> bool:
     return bool(failed.item() if failed.ndim == 0 else failed.any())
 
 
-def _many_on_cuda(a: Tensor) -> bool:
-    """Return whether torch would leave most of a device idle: a batch of small matrices."""
-    if not a.is_cuda or a.ndim == 2 or min(a.shape[-2:]) <= _TORCH_HAS_BATCHES:
+def _small_on_cuda(a: Tensor) -> bool:
+    """Return whether torch would leave most of a device idle: small matrices, or many of them."""
+    if not a.is_cuda:
         return False
-    return a.numel() >= _MANY * a.shape[-1] * a.shape[-2]
+    m, n = a.shape[-2:]
+    return (m <= _SMALL and n <= _SMALL) or a.numel() >= _MANY * m * n
 
 
 def run_msign(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:

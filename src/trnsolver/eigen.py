@@ -41,6 +41,7 @@ from trnsolver._dispatch import (
     kernels_wanted,
     run_cholesky,
     run_eigh,
+    small_pairs,
 )
 from trnsolver._eigen_quality import EighInfo, frobenius_norm, judged_again
 from trnsolver._few_pairs import few_pairs, largest_magnitude, places_of
@@ -276,6 +277,9 @@ def _solved(factor: Tensor, right: Tensor) -> Tensor:
 
 
 def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
+    found = small_pairs(a)
+    if found is not None:
+        return found
     look = begun_look(a)
     try:
         w, v = run_eigh(function, a, max_sweeps)

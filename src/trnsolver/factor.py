@@ -31,9 +31,16 @@ from trnsolver._arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._batched_qr import positive_qr
+from trnsolver._batched_qr import positive_qr, tall_qr
 from trnsolver._cuda_look import all_finite, begun_look
-from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
+from trnsolver._dispatch import (
+    kernels_wanted,
+    run_cholesky,
+    run_lu,
+    run_qr,
+    run_svd,
+    small_factors,
+)
 from trnsolver._schur import schur_form
 from trnsolver._small_qr import small_qr
 
@@ -176,8 +183,8 @@ def cholqr2(A: Tensor) -> QRFactors:
         )
     if kernels_wanted():
         return QRFactors(*_restored(run_qr(work), A))
-    if 0 < m * n <= _FEW and work.ndim == 2 and work.dtype in _REAL and untracked(work):
-        found = small_qr(work) if work.is_cpu else positive_qr(work)
+    if work.ndim == 2 and work.dtype in _REAL and untracked(work):
+        found = _of_one(work)
         if found is not None:
             return QRFactors(*(found if work is A else _restored(found, A)))
     once, first, failed = _cholqr(work)
@@ -191,6 +198,13 @@ def cholqr2(A: Tensor) -> QRFactors:
             reason = "columns are dependent, to rounding"
             raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
     return QRFactors(restored(q, A.dtype), restored(second @ first, A.dtype))
+
+
+def _of_one(a: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the factors of one matrix where that takes less than torch's operations, or None."""
+    if 0 < a.numel() <= _FEW:
+        return small_qr(a) if a.is_cpu else positive_qr(a)
+    return tall_qr(a) if a.is_cuda else None
 
 
 def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
@@ -214,6 +228,9 @@ def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
             if isfinite(sum(found[1].tolist())):
                 return tuple.__new__(SVDFactors, found)
     work = any_matrix("svd", "A", A)
+    few = None if full_matrices else small_factors(work)
+    if few is not None:
+        return SVDFactors(*_restored(few, A))
     look = begun_look(work)
     try:
         factors = run_svd("svd", work, full_matrices)

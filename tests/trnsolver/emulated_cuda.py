@@ -22,7 +22,8 @@ _HEAD = r"""
 #include <cstdlib>
 #include <cstring>
 #include <vector>
-using std::fabs; using std::frexp; using std::isinf; using std::ldexp; using std::sqrt;
+using std::fabs; using std::fma; using std::frexp; using std::isinf; using std::ldexp;
+using std::sqrt;
 #define __device__ static
 #define __global__
 struct Index { int x; };
@@ -53,6 +54,13 @@ template <class T> static T of_thread(T x, int other) {
 template <class T> static T __shfl_xor_sync(unsigned, T x, int lanes) {
     return of_thread(x, threadIdx.x ^ lanes);
 }
+static int __any_sync(unsigned mask, int x) {
+    for (int k = 16; k; k /= 2) x |= __shfl_xor_sync(mask, x, k);
+    return x;
+}
+static float __fdividef(float a, float b) { return a / b; }
+static float rsqrtf(float x) { return 1 / sqrt(x); }
+static double rsqrt(double x) { return 1 / sqrt(x); }
 template <class T> static T __shfl_sync(unsigned, T x, int lane) {
     return of_thread(x, threadIdx.x / 32 * 32 + lane);
 }
@@ -111,6 +119,7 @@ def compiled(source: str, call: str, folder: Path) -> Any:
 
 def launch(library: Any, blocks: int, threads: int, shared_bytes: int, *given: Any) -> None:
     """Run a kernel on NumPy arrays and integers."""
+    assert threads % 32 == 0, "lanes that are not there cannot take part in an exchange"
     pointers = (ctypes.c_void_p * len(given))(
         *(x.ctypes.data if isinstance(x, np.ndarray) else x for x in given)
     )

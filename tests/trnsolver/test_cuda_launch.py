@@ -1,16 +1,21 @@
 """What is said where a CUDA kernel cannot be had, shown without a device."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from trnsolver import _batched_jacobi, _batched_qr, _cuda_launch
+from trnsolver._cuda_small_eigh import MOST_ROWS
 
 KERNELS = {
     "householder_qr": _batched_qr.KERNEL,
+    "factor_gram": _batched_qr.GRAM_KERNEL,
     "jacobi_eigh": _batched_jacobi.EIGH_KERNEL,
     "jacobi_svd": _batched_jacobi.SVD_KERNEL,
+    "positive_qr": _batched_qr.POSITIVE_KERNEL,
+    "small_eigh": _batched_jacobi.SMALL_EIGH_KERNEL,
 }
 
 
@@ -44,9 +49,20 @@ def test_a_kernel_that_does_not_compile_is_said_once(failing, name, dtype):
     "call", [_batched_qr.batched_qr, _batched_jacobi.batched_eigh, _batched_jacobi.batched_svd]
 )
 def test_torch_is_asked_instead(failing, call, monkeypatch):
+    flags = SimpleNamespace(troubled=torch.zeros(1, dtype=torch.int32))
+    monkeypatch.setattr(_batched_jacobi, "told", lambda: flags)  # memory is pinned for a device
     for module in (_batched_qr, _batched_jacobi):
         monkeypatch.setattr(module, "suits", lambda a: True)
         monkeypatch.setattr(module, "fits", lambda a, shared_bytes: True)
     with pytest.warns(RuntimeWarning, match="cannot be compiled") as said:
         assert call(torch.eye(3).expand(4, 3, 3)) is None
     assert [one.filename for one in said] == [__file__]
+
+
+@pytest.mark.parametrize("matrices", [1, 256, 257])
+def test_small_eigenproblems_have_whole_warps_and_a_thread_for_every_two_pairs(matrices):
+    for n in range(1, MOST_ROWS + 1):
+        pairs = (n + 1) // 2
+        threads = _batched_jacobi.small_eigh_threads(n, matrices)
+        assert threads % 32 == 0
+        assert pairs * (pairs + 1) // 2 <= threads <= 1024

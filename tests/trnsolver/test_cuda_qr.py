@@ -1,10 +1,12 @@
 """Batches of small QR factorizations on a CUDA device, against torch in float64."""
 
+import math
+
 import pytest
 import torch
 
 import trnsolver
-from trnsolver._batched_qr import batched_qr
+from trnsolver._batched_qr import batched_qr, tall_qr
 
 from .cuda_numbers import normal
 
@@ -79,7 +81,7 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (512, 16), (60, 60), (3000, 4)])
+@pytest.mark.parametrize("shape", [(1, 1), (512, 16), (60, 60), (3000, 4), (5000, 10), (2048, 64)])
 def test_cholqr2_has_a_positive_diagonal_and_refuses_dependent_columns(shape, dtype):
     a = normal(*shape, dtype=dtype)
     q, r = trnsolver.cholqr2(a)
@@ -89,6 +91,18 @@ def test_cholqr2_has_a_positive_diagonal_and_refuses_dependent_columns(shape, dt
         a[:, -1] = bad
         with pytest.raises(trnsolver.NotPositiveDefiniteError):
             trnsolver.cholqr2(a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("condition", [1, 20, 1e3])
+def test_cholqr2_of_tall_matrices_at_every_condition(condition, dtype):
+    a = torch.linalg.qr(normal(3000, 40)).Q * torch.logspace(0, -math.log10(condition), 40).cuda()
+    a = (a @ torch.linalg.qr(normal(40, 40)).Q).to(dtype)
+    found = tall_qr(a)
+    assert (found is None) == (condition == 1e3)
+    q, r = trnsolver.cholqr2(a)
+    assert_factors(a, q, r)
+    assert (r.diagonal() > 0).all()
 
 
 def test_what_does_not_fit_is_left_to_torch():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from trnsolver._batched_qr import positive_qr_bytes, qr_bytes
-from trnsolver._cuda_gram_qr import POSITIVE_QR
+from trnsolver._batched_qr import gram_bytes, positive_qr_bytes, qr_bytes
+from trnsolver._cuda_gram_qr import FACTOR_GRAM, POSITIVE_QR
 from trnsolver._cuda_launch import source_of, threads_for
 from trnsolver._cuda_qr import QR
 
@@ -118,6 +118,38 @@ def test_what_makes_columns_dependent_is_told(positive_kernel, bad, shape):
     given[:, 2] = bad
     *_, ends = positive_qr(positive_kernel, given)
     assert not ends[0] > 0
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 33, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_factors_of_gram_matrices(dtype, n, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("factor_gram")
+    given = PARTS.replace("(long)arguments[3]", "(int*)arguments[3]") + ", (long)arguments[5]"
+    made = emulated_cuda.compiled(source_of(FACTOR_GRAM, dtype), f"factor_gram({given})", folder)
+
+    def factor(gram, *, again):
+        gram = np.ascontiguousarray(gram, dtype=str(dtype).removeprefix("torch."))
+        lower, inverse = np.full_like(gram, 7), np.full_like(gram, 7)
+        troubled = np.zeros(1, np.int32)
+        arguments = (gram, lower, inverse, troubled, n, again)
+        emulated_cuda.launch(made, 1, 64, gram_bytes(n, dtype), *arguments)
+        return lower, inverse, bool(troubled[0])
+
+    rng = np.random.default_rng(n)
+    a = rng.standard_normal((40 * n, n))
+    lower, inverse, troubled = factor(a.T @ a, again=False)
+    bound = 20 * n * np.finfo(lower.dtype).eps
+    want = np.linalg.cholesky(a.T @ a)
+    assert not troubled
+    assert np.array_equal(lower, np.tril(lower))
+    assert np.linalg.norm(lower - want) <= bound * np.linalg.norm(want)
+    assert np.linalg.norm(inverse.astype(np.float64) @ lower - np.eye(n)) <= bound
+    near = np.eye(n) + 0.01 * np.diag(rng.standard_normal(n))
+    assert not factor(near, again=True)[2]
+    assert factor(np.eye(n) * 1.3, again=True)[2]
+    graded = np.diag(np.logspace(0, -8, n)) if n > 1 else -np.eye(1)
+    for bad in (graded, -np.eye(n), np.full((n, n), np.nan), np.zeros((n, n))):
+        assert factor(bad, again=False)[2]
 
 
 @pytest.mark.parametrize("name", ["zeros", "rank one", "graded", "kahan", "identity", "equal"])

@@ -87,7 +87,7 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
             pass  # the checks below have the words
         else:
             if _definite(w.tolist(), w.dtype):
-                return (v * w.rsqrt()) @ (v.mH if v.is_complex() else v.mT)
+                return (v * w.rsqrt_()) @ (v.mH if v.is_complex() else v.mT)
     return _inv_sqrt_spd(A)
 
 

@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
+import trnsolver
 from trnsolver._batched_jacobi import batched_eigh, batched_svd
 
 from .cuda_numbers import normal
@@ -103,6 +105,21 @@ def test_gradients():
     assert torch.autograd.gradcheck(loss, a)
     b = normal(2, 5, 4).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: batched_svd(x)[1], b)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@pytest.mark.parametrize(
+    "values", [lambda x: trnsolver.eigh(x + x.mT)[0], lambda x: trnsolver.svd(x)[1]]
+)
+def test_derivatives_of_one_small_matrix(values):
+    a, tangent = normal(6, 6), normal(6, 6, seed=1)
+    assert torch.autograd.gradgradcheck(values, a.clone().requires_grad_())
+    step = 1e-6
+    slope = (values(a + step * tangent) - values(a - step * tangent)) / (2 * step)
+    with forward_ad.dual_level():
+        along = forward_ad.unpack_dual(values(forward_ad.make_dual(a, tangent))).tangent
+    for found in (along, torch.func.jvp(values, (a,), (tangent,))[1]):
+        assert (found - slope).abs().max() <= 1e-8 * slope.abs().max()
 
 
 def test_what_does_not_fit_is_left_to_torch():

@@ -37,10 +37,13 @@ __all__ = [
 
 kernels_wanted = LIBRARY.kernels_wanted
 
-# On an H200 our kernels take less time for one small matrix than torch's. Of larger ones it takes
-# one after the other, and four of them longer than our kernels all. Of QR it has no batches at any
-# order: columns of Q are made one matrix after the other.
-_SMALL, _MANY = 64, 4
+# On an H200 our kernels take less time than torch's for matrices up to these orders, with the look
+# that torch's need. Of larger ones it takes one after the other, and four of them longer than our
+# kernels all. Of QR it has no batches at any order: columns of Q are made one matrix after the
+# other.
+_EIGH_ORDERS = {torch.float32: 64, torch.float64: 32}
+_SVD_ORDER = 64
+_MANY = 4
 SWEEPS = 12
 """Sweeps of Jacobi rotations that a kernel does at most: twice what order 256 needs."""
 
@@ -75,14 +78,14 @@ def run_cholesky(function: str, a: Tensor) -> Tensor:
 
 def small_pairs(a: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return finite eigenpairs of small matrices on a CUDA device, or None."""
-    if kernels_wanted() or not _small_on_cuda(a):
+    if kernels_wanted() or not a.is_cuda or not _is_ours(a, _EIGH_ORDERS.get(a.dtype, 0)):
         return None
     return batched_eigh(a)
 
 
 def small_factors(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return finite thin factors of small matrices on a CUDA device, or None."""
-    if kernels_wanted() or not _small_on_cuda(a):
+    if kernels_wanted() or not a.is_cuda or not _is_ours(a, _SVD_ORDER):
         return None
     return batched_svd(a)
 
@@ -185,12 +188,10 @@ def _any(failed: Tensor) -> bool:
     return bool(failed.item() if failed.ndim == 0 else failed.any())
 
 
-def _small_on_cuda(a: Tensor) -> bool:
-    """Return whether torch would leave most of a device idle: small matrices, or many of them."""
-    if not a.is_cuda:
-        return False
+def _is_ours(a: Tensor, order: int) -> bool:
+    """Return whether torch would take longer for matrices on a CUDA device: small ones, or many."""
     m, n = a.shape[-2:]
-    return (m <= _SMALL and n <= _SMALL) or a.numel() >= _MANY * m * n
+    return max(m, n) <= order or a.numel() >= _MANY * m * n
 
 
 def run_msign(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from trnsolver import _batched_jacobi, _batched_qr, _cuda_launch
+from trnsolver import _batched_jacobi, _batched_qr, _cuda_launch, _dispatch
 from trnsolver._cuda_small_eigh import MOST_ROWS
 
 KERNELS = {
@@ -66,3 +66,20 @@ def test_small_eigenproblems_have_whole_warps_and_a_thread_for_every_two_pairs(m
         threads = _batched_jacobi.small_eigh_threads(n, matrices)
         assert threads % 32 == 0
         assert pairs * (pairs + 1) // 2 <= threads <= 1024
+
+
+@pytest.mark.parametrize(
+    ("shape", "order", "ours"),
+    [
+        ((64, 64), 64, True),
+        ((65, 64), 64, False),
+        ((3, 65, 64), 64, False),
+        ((4, 65, 64), 64, True),
+        ((2, 2, 65, 64), 64, True),
+        ((7, 32, 5), 32, True),
+        ((33, 33), 32, False),
+        ((0, 65, 65), 64, False),
+    ],
+)
+def test_which_matrices_go_to_kernels(shape, order, ours):
+    assert _dispatch._is_ours(torch.empty(shape), order) == ours

@@ -81,8 +81,8 @@ def judged(
     complex_ = a.is_complex()
     if not k:
         largest = norm = off = 0.0
-    elif not complex_ and readable(a, v):
-        largest, norm, off = _looked_at(array_of(a), array_of(w), array_of(v))
+    elif not complex_ and readable(a, v) and (blas := _blas(a.dtype)) is not None:
+        largest, norm, off = _looked_at(array_of(a), array_of(w), array_of(v), blas.symm)
     else:
         # What was found may have derivatives; how good it is has none.
         largest, norm, off = _measured(a.detach(), w.detach(), v.detach())
@@ -105,19 +105,18 @@ def rounding_of(a: Tensor) -> float:
 
 def frobenius_norm(a: Tensor) -> float:
     """Return the root of the sum of squares, which may overflow or have a NaN."""
-    if readable(a) and not a.is_complex():
+    if readable(a) and not a.is_complex() and (blas := _blas(a.dtype)) is not None:
         flat = array_of(a).ravel("K")
-        return math.sqrt(_blas(flat.dtype.char).dot(flat, flat)) if len(flat) else 0.0
+        return math.sqrt(blas.dot(flat, flat)) if len(flat) else 0.0
     return float(torch.linalg.vector_norm(a.detach()))
 
 
-def _looked_at(a: Any, w: Any, v: Any) -> tuple[float, float, float]:
+def _looked_at(a: Any, w: Any, v: Any, symm: Any) -> tuple[float, float, float]:
     """Return the largest residual, value and entry of ``V^T V - I`` of real arrays."""
     # BLAS has matrices by columns, where the lower triangle of ours is the upper one. Arguments by
     # place: the factor, both matrices, a factor and what it is of, no side, the triangle, in place.
     turned = not a.flags.f_contiguous
     with np.errstate(all="ignore"):  # pairs of a way that failed may be no numbers
-        symm = _blas(a.dtype.char).symm
         left = symm(1.0, a.T if turned else a, v, -1.0, v * w, 0, not turned, 1)
         left *= left
         largest = math.sqrt(left.sum(0).max())
@@ -134,10 +133,13 @@ class _Blas(NamedTuple):
 
 
 @cache
-def _blas(kind: str) -> _Blas:
-    from scipy.linalg import blas
-
-    return {"f": _Blas(blas.sdot, blas.ssymm), "d": _Blas(blas.ddot, blas.dsymm)}[kind]
+def _blas(dtype: torch.dtype) -> _Blas | None:
+    try:
+        from scipy.linalg import blas
+    except ImportError:
+        return None
+    single = dtype is torch.float32
+    return _Blas(blas.sdot, blas.ssymm) if single else _Blas(blas.ddot, blas.dsymm)
 
 
 def _measured(a: Tensor, w: Tensor, v: Tensor) -> tuple[float, float, float]:

@@ -97,3 +97,19 @@ def test_the_size_of_a_matrix(dtype):
     assert _eigen_quality.frobenius_norm(a[:0, :0]) == 0
     big = torch.finfo(dtype).max
     assert _eigen_quality.frobenius_norm(torch.full_like(a, big)) == float("inf")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_without_scipy_pairs_are_judged_by_torch(monkeypatch, dtype):
+    a = symmetric(16, dtype)
+    want = trnsolver.eigh(a, 1e-3, k=3)
+    for module, name in ((_eigen_quality, "_blas"), (_few_pairs, "_routine")):
+        monkeypatch.setattr(module, name, lambda dtype: None)
+    w, v = found = trnsolver.eigh(a, 1e-3, k=3)
+    rounding = 100 * unit_roundoff(dtype)
+    assert float((w - want[0]).abs().max()) <= rounding * float(w.abs().max())
+    assert float((a @ v - v * w).norm()) <= rounding * float(a.norm())
+    for name in ("backward_error", "forward_error", "orthogonality"):
+        assert getattr(found.info, name) == pytest.approx(
+            getattr(want.info, name), rel=1, abs=rounding * float(a.norm())
+        )

@@ -7,7 +7,7 @@ import torch
 from trnsolver import _batched_jacobi as module
 from trnsolver._cuda_jacobi import EIGH, SVD
 from trnsolver._cuda_launch import source_of, threads_for
-from trnsolver._cuda_small_eigh import MOST_ROWS, SMALL_EIGH
+from trnsolver._cuda_small_eigh import SMALL_EIGH
 
 from . import emulated_cuda
 from .kernels.harness_solver import (
@@ -58,8 +58,6 @@ def eigh(request, kernels):
     def run(a):
         batch, n, _ = a.shape
         if kernel == "small":
-            if n > MOST_ROWS:
-                pytest.skip("the other kernel's")
             threads = module.small_eigh_threads(n, 1 if number == "few" else 1000)
             size = module.small_eigh_bytes(n, dtype, threads)
         else:

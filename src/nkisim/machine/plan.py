@@ -461,11 +461,8 @@ class Plan:
 
 def _same_columns(a: NkiTensor, b: NkiTensor) -> bool:
     """Tell whether two tiles cover the same columns, on whatever partitions."""
-    return (a.free_byte_offset, a.shape[1:], a.strides[1:]) == (
-        b.free_byte_offset,
-        b.shape[1:],
-        b.strides[1:],
-    )
+    first, second = ((t.free_byte_offset, t.shape[1:], t.strides[1:]) for t in (a, b))
+    return first == second
 
 
 def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> Plan:

@@ -157,7 +157,10 @@ def eigh_bytes(n: int, dtype: torch.dtype, threads: int) -> int:
 
 
 def small_eigh_threads(n: int, matrices: int) -> int:
-    """Return the threads of a block: one for every two pairs, more where processors are idle."""
+    """Return the threads of a block: one for every two pairs, more where processors are idle.
+
+    They are as many as rows, or more.
+    """
     half = (n + 1) // 2
     least = -(-half * (half + 1) // 64)  # warps
     few = matrices <= _FEW_MATRICES
@@ -167,7 +170,7 @@ def small_eigh_threads(n: int, matrices: int) -> int:
 def small_eigh_bytes(n: int, dtype: torch.dtype, threads: int) -> int:
     """Return the shared memory of two matrices, the vectors, and places for these."""
     count = n + n % 2
-    return dtype.itemsize * (3 * count * (count + 1) + max(threads, n)) + 4 * count
+    return dtype.itemsize * (3 * count * (count + 1) + threads) + 4 * count
 
 
 def _svd_threads(a: Tensor) -> int:

@@ -50,7 +50,7 @@ extern "C" __global__ void small_eigh(
     REAL* next = d + count * row;
     REAL* v = next + count * row;     // an eigenvector in each row
     REAL* room = v + count * row;
-    int* place = (int*)(room + (blockDim.x > n ? blockDim.x : n));
+    int* place = (int*)(room + blockDim.x);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     const unsigned all = 0xffffffffu;
 

@@ -11,6 +11,7 @@ import nkisim
 import nkisim.collectives
 import nkisim.isa
 import nkisim.language
+from nkisim.diagnostics import NkiCallError
 from nkisim.spec import INSTRUCTIONS
 
 RECORDED = json.loads(
@@ -105,3 +106,22 @@ def test_no_function_is_left_without_a_meaning():
     ]
     files = [file for found in sources for file in found]
     assert [f.name for f in files if "NotImplementedError" in f.read_text()] == []
+
+
+@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+def test_calls_that_do_not_fit_name_what_does_not(name):
+    function, parameters = getattr(nkisim.isa, name), INSTRUCTIONS[name].signature.parameters
+    required = [p.name for p in parameters.values() if p.default is p.empty]
+    given = dict.fromkeys(required, object())
+    for one in required:
+        others = {p: value for p, value in given.items() if p != one}
+        with pytest.raises(NkiCallError, match=rf"{name} is called without {one}\b"):
+            function(**others)
+    with pytest.raises(NkiCallError, match=f"{name} has no argument fraction="):
+        function(**given, fraction=1)
+    many = len(parameters) + 2
+    with pytest.raises(NkiCallError, match=rf"{name} takes {many - 2} arguments, not {many}"):
+        function(*[None] * many)
+    if required:
+        with pytest.raises(TypeError, match=rf"{name}\(\) got multiple values for argument"):
+            function(None, **given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from nkisim.memory import NkiTensor
 from nkisim.spec import enums, rules
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
 from nkisim.spec.ops import Op
-from nkisim.spec.signatures import Removed, reject_call
+from nkisim.spec.signatures import Removed, open_function, reject_call
 
 __all__ = ["instruction"]
 
@@ -97,8 +97,7 @@ def _callable(declared: Instruction) -> Callable[..., None]:
             )
     # Generated code binds the arguments, builds the plan's key and runs it at the speed of a plain
     # call.
-    source = f"""
-def {declared.name}({names}):
+    body = f"""
     core = CORE.get()
     if core is None:
         current_core("nisa.{declared.name}")
@@ -109,23 +108,14 @@ def {declared.name}({names}):
     if not core.plain or plan.quick is None or not plan.quick(core, {names}):
         plan.run(core, ({names},))
 """
-    exec(compile(source, __file__, "exec"), scope)
-    execute: Any = scope[declared.name]
-    execute.__defaults__ = tuple(defaults.values())
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
-    def call(*args: Any, **kwargs: Any) -> None:
-        try:
-            execute(*args, **kwargs)
-        except TypeError as error:
-            try:
-                declared.signature.bind(*args, **kwargs)
-            except TypeError:
-                reject_call(
-                    declared.name, declared.signature, args, kwargs, declared.removed, error, tiles
-                )
-            raise
+    def refuse(given: Any, more: Any, unknown: Any) -> NoReturn:
+        reject_call(
+            declared.name, declared.signature, given, more, unknown, declared.removed, tiles
+        )
 
+    call = open_function(declared.name, declared.signature, body, scope, refuse)
     functools.update_wrapper(call, declared.body)
     del call.__wrapped__  # type: ignore[attr-defined]
     call.__signature__ = declared.signature  # type: ignore[attr-defined]

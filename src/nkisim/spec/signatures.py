@@ -13,10 +13,13 @@ from nkisim.diagnostics import NkiCallError, Rule, flag
 from nkisim.intents import argument_meant
 from nkisim.spec import rules
 
-__all__ = ["Removed", "call_text", "checked_call", "reject_call"]
+__all__ = ["Removed", "call_text", "checked_call", "open_function", "reject_call"]
 
 Removed = Mapping[str, tuple[Rule, str]]
 """Keywords that earlier releases had: the rule they break and the remedy."""
+
+Refuse = Callable[[Mapping[str, Any], tuple[Any, ...], Mapping[str, Any]], NoReturn]
+"""What explains a call that does not fit; the same arguments as in ``reject_call``."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,31 +35,86 @@ def call_text(name: str, signature: inspect.Signature) -> str:
     return f"{name}({', '.join(parts)})"
 
 
+class _Missing:
+    """Stands for an argument that was not given."""
+
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+MISSING: Any = _Missing()
+"""The default of parameters that have none, in functions that take any arguments."""
+
+
+def open_function(
+    name: str, signature: inspect.Signature, body: str, scope: dict[str, Any], refuse: Refuse
+) -> Callable[..., Any]:
+    """Return a function of a signature that calls which do not fit reach as well.
+
+    Python refuses these before anything of the function runs, and to call one function through
+    another that catches the refusal takes as long as a small instruction. So required parameters
+    have a default that nobody passes, and all else that may be given is taken and refused here.
+    Only an argument that is given twice is Python's to refuse.
+
+    Args:
+        name: Its name.
+        signature: Of parameters that can be given by position and by name.
+        body: Source of what it does, indented by four.
+        scope: Names that the body uses.
+        refuse: Is called with the arguments by name, those too many, and those of unknown names.
+    """
+    parameters = signature.parameters.values()
+    listed = ", ".join(f"{p.name}=_default_{p.name}" for p in parameters)
+    lacking = "".join(f" or {p.name} is _MISSING" for p in parameters if p.default is p.empty)
+    named = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
+    source = (
+        f"def {name}({listed}{', ' if listed else ''}*_more, **_unknown):\n"
+        f"    if _more or _unknown{lacking}:\n"
+        f"        _refuse({{{named}}}, _more, _unknown)\n"
+        f"{body}"
+    )
+    defaults = {
+        f"_default_{p.name}": MISSING if p.default is p.empty else p.default for p in parameters
+    }
+    names = {**scope, **defaults, "_MISSING": MISSING, "_refuse": refuse}
+    exec(compile(source, __file__, "exec"), names)
+    made: Callable[..., Any] = names[name]
+    return made
+
+
 def reject_call(
     name: str,
     signature: inspect.Signature,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    given: Mapping[str, Any],
+    more: tuple[Any, ...],
+    unknown: Mapping[str, Any],
     removed: Removed,
-    error: TypeError,
     tiles: Collection[str] = (),
     misfit: Rule | None = None,
 ) -> NoReturn:
     """Explain a call that does not fit: a removed keyword, a missing destination, or a slip.
 
-    ``tiles`` names the parameters that are tensors and nothing else.
+    Args:
+        name: What was called.
+        signature: Of that.
+        given: The arguments by parameter; MISSING, or the default, for those that were not given.
+        more: Arguments beyond the last parameter.
+        unknown: Arguments whose names are no parameters.
+        removed: Names that earlier releases had.
+        tiles: The parameters that are tensors and nothing else.
+        misfit: The rule that missing arguments break, if it is not the general one.
     """
     accepted = list(signature.parameters)
     written = call_text(name, signature)
-    for keyword in kwargs:
-        if keyword in accepted:
-            continue
+    defaults = {p.name: p.default for p in signature.parameters.values()}
+    passed = [p for p, x in given.items() if x is not MISSING and x is not defaults[p]]
+    for keyword in unknown:
         if keyword in removed:
             rule, remedy = removed[keyword]
             message = f"{name} has no argument {keyword}= in NKI 0.3.0"
         else:
             rule, message = rules.BAD_CALL, f"{name} has no argument {keyword}="
-            meant = argument_meant(keyword, [p for p in accepted if p not in kwargs])
+            meant = argument_meant(keyword, [p for p in accepted if p not in passed])
             near = [meant] if meant else difflib.get_close_matches(keyword, accepted, 1)
             remedy = f"did you mean {near[0]}=? " if near else ""
             if keyword.startswith("transpose") and name == "nc_matmul":
@@ -72,33 +130,28 @@ def reject_call(
             fix=remedy,
             error=NkiCallError,
         )
-    missing = [
-        p.name
-        for i, p in enumerate(signature.parameters.values())
-        if p.default is p.empty and p.name not in kwargs and i >= len(args)
-    ]
+    missing = [p for p, x in given.items() if x is MISSING]
+    without = f"is called without {', '.join(missing)}"
     # Without its destination a call of Beta 1 ends one tile short, or begins with something else.
-    begins_with_tile = bool(args) and hasattr(args[0], "dtype")
-    shifted = bool(tiles) and (
-        "dst" in missing or (bool(args) and not begins_with_tile) or set(missing) <= set(tiles)
-    )
-    if "dst" in tiles and missing and shifted and args + tuple(kwargs):
+    first = given[accepted[0]] if accepted else MISSING
+    shifted = first is MISSING or not hasattr(first, "dtype") or set(missing) <= set(tiles)
+    if "dst" in tiles and missing and passed and shifted:
         flag(
             rules.NO_DESTINATION,
-            f"{name} is called without {', '.join(missing)}: instructions return nothing, dst "
-            f"comes first",
+            f"{name} {without}: instructions return nothing, dst comes first",
             instruction=name,
             operand="dst",
-            seen=f"{len(args)} positional arguments",
+            seen=", ".join(passed),
             allowed=f"{written}",
             fix="allocate dst with nl.ndarray and pass it as the first argument",
             error=NkiCallError,
         )
+    many = f"takes {len(accepted)} arguments, not {len(accepted) + len(more)}"
     flag(
         misfit or rules.BAD_CALL,
-        f"{name}: {error}",
+        f"{name} {without if missing else many}",
         instruction=name,
-        seen=f"{len(args)} positional arguments and {sorted(kwargs)}",
+        seen=", ".join(passed) or "no arguments",
         allowed=f"{written}",
         fix=f"call {written}",
         error=NkiCallError,
@@ -118,17 +171,13 @@ def checked_call(
     def decorate(function: F) -> F:
         signature = inspect.signature(function)
 
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except TypeError as error:
-                try:
-                    signature.bind(*args, **kwargs)
-                except TypeError:
-                    reject_call(name, signature, args, kwargs, known, error, misfit=misfit)
-                raise
+        def refuse(given: Any, more: Any, unknown: Any) -> NoReturn:
+            reject_call(name, signature, given, more, unknown, known, misfit=misfit)
 
-        return call  # type: ignore[return-value]
+        names = ", ".join(signature.parameters)
+        body = f"    return _function({names})\n"
+        called = function.__name__
+        call = open_function(called, signature, body, {"_function": function}, refuse)
+        return functools.wraps(function)(call)  # type: ignore[return-value]
 
     return decorate

@@ -238,7 +238,7 @@ class HostBoundary:
 
     def _exported(self, tensor: NkiTensor) -> np.ndarray:
         """Return a result's elements; a tensor that nothing else uses gives its memory away."""
-        hidden = tensor.storage.unwritten(*tensor.region)
+        hidden = tensor.storage.unwritten(tensor.region)
         alone = tensor.whole and not tensor.alloc.is_argument and is_hbm(tensor.buffer)
         if hidden is None and alone and id(tensor.alloc) not in self._given_away:
             self._given_away.add(id(tensor.alloc))

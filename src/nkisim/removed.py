@@ -8,7 +8,16 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
 
-from nkisim.diagnostics import RECORDER, NkiCallError, NkiValidationError, Rule, declare, flag
+from nkisim.diagnostics import (
+    RECORDER,
+    NkiCallError,
+    NkiValidationError,
+    Place,
+    Rule,
+    declare,
+    flag,
+    raised_at,
+)
 from nkisim.intents import METHODS, intent_of
 
 __all__ = [
@@ -16,8 +25,8 @@ __all__ = [
     "NkiRemovedError",
     "NoOperators",
     "hide_modules",
-    "missing_method",
     "missing_name",
+    "report_missing",
 ]
 
 BAD_CALL = declare(
@@ -185,24 +194,25 @@ def _meant(home: str, name: str) -> str:
     return f"look at dir({short.get(home, home)})"
 
 
-def missing_method(name: str) -> NoReturn:
-    """Refuse a method that tensors do not have; those of other releases with the remedy."""
-    remedy = _METHODS.get(name)
-    if remedy is None and RECORDER.get() is not None and not name.startswith("_"):
-        instead = METHODS.get(name, "a function of nki.language, or an instruction with a dst=")
-        remedy = f"write {instead}"
-    if remedy is None:
-        raise AttributeError(f"'NkiTensor' object has no attribute {name!r}")
-    _refuse(BAD_CALL, f"NkiTensor.{name}", name, remedy)
+def report_missing(error: AttributeError) -> None:
+    """Flag a name that a kernel asked a tensor for and that no tensor has; leave others alone."""
+    place, name = raised_at(error), error.name
+    asked = isinstance(error.obj, NoOperators) and not isinstance(error, NkiRemovedError)
+    if asked and place is not None and name is not None and not name.startswith("_"):
+        remedy = "write a function of nki.language, or an instruction with a dst="
+        _refuse(BAD_CALL, f"NkiTensor.{name}", name, remedy, place)
 
 
-def _refuse(rule: Rule, full_name: str, name: str, remedy: str) -> NoReturn:
+def _refuse(
+    rule: Rule, full_name: str, name: str, remedy: str, place: Place | None = None
+) -> NoReturn:
     flag(
         rule,
         f"{full_name} does not exist in NKI 0.3.0",
         operand=name,
         seen=full_name,
         fix=remedy,
+        place=place,
         error=NkiRemovedError,
     )
     raise AssertionError("unreachable: the rules of removed names always raise")
@@ -233,10 +243,28 @@ def _refuse_number(tensor: Any, what: str, fix: str) -> NoReturn:
     _refuse_operator(TENSOR_OPERATOR, message, tensor, fix.format(tensor.name))
 
 
+class _NoMethod:
+    """A method of other releases, or of other libraries' tensors: to ask for it is refused.
+
+    A ``__getattr__`` would serve all names, but slow down every attribute that tensors do have.
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self.name, self.remedy = name, remedy
+
+    def __get__(self, tensor: Any, owner: type) -> NoReturn:
+        if tensor is None or (RECORDER.get() is None and self.name not in _METHODS):
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}")
+        _refuse(BAD_CALL, f"NkiTensor.{self.name}", self.name, self.remedy)
+
+
 class NoOperators:
     """Base class of tensors: operators and functions of NumPy are refused, with the remedy."""
 
     __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [n for n in super().__dir__() if type(vars(NoOperators).get(n)) is not _NoMethod]
 
     __add__ = __radd__ = _operator("+", "add")
     __sub__ = __rsub__ = _operator("-", "subtract")
@@ -290,3 +318,7 @@ class NoOperators:
 
     def __iter__(self) -> Any:
         _refuse_number(self, "a sequence", "loop over range({}.shape[0]) and index")
+
+
+for _name, _remedy in ({n: f"write {r}" for n, r in METHODS.items()} | _METHODS).items():
+    setattr(NoOperators, _name, _NoMethod(_name, _remedy))

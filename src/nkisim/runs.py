@@ -40,6 +40,7 @@ from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.options import SimOptions
 from nkisim.parts import rebuilt
+from nkisim.removed import report_missing
 from nkisim.suggestions import complete
 
 __all__ = ["LAUNCH_GRID", "RUNS", "run"]
@@ -185,6 +186,9 @@ def _execute(kernel: Runnable, core: Core, positional: list[Any], named: dict[st
         return kernel.function(*positional, **named)
     except UnboundLocalError as error:
         report_unbound(error)
+        raise
+    except AttributeError as error:
+        report_missing(error)
         raise
     finally:
         CORE.reset(token)

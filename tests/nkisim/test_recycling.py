@@ -33,7 +33,7 @@ def test_a_dead_storage_leaves_its_memory_to_the_next():
 
 def test_memory_with_a_living_view_is_not_used_again(own_pool):
     storage = Storage.fresh(128, SIZE // 128)
-    view = storage.view(8, (4, 4), (16, 4), np.dtype(np.float32))
+    view = np.ndarray((4, 4), np.float32, storage.data, 8, (16, 4))
     view[...] = 7
     del storage
     assert not own_pool.free.get(SIZE)

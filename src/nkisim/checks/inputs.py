@@ -82,7 +82,7 @@ class InputCoverage:
             found.starts = None
         elif found.starts is not None:
             found.starts.add(tensor.start)
-            found.read.add(*tensor.region)
+            found.read.add(tensor.start, tensor.runs)
             if len(found.starts) > _MOST_STARTS:
                 found.starts = None
 
@@ -170,7 +170,7 @@ def _has_floor(node: ast.AST) -> bool:
 
 def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], place: Place) -> None:
     """Flag an input that is read in equal steps from its beginning, but not to its end."""
-    missing = read.missing(*tensor.region)
+    missing = read.missing(tensor.region)
     if missing is None:
         return
     axes = [axis for axis in range(missing.ndim) if not _is_uniform(missing, axis)]

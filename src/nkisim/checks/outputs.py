@@ -113,7 +113,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             place=made,
         )
     confirm_garbage(tensor, f"{name} `{tensor.alloc.name}`" if tensor.alloc.name else name)
-    hidden = tensor.storage.unwritten(*tensor.region)
+    hidden = tensor.storage.unwritten(tensor.region)
     if hidden is not None:
         lonely = core.num_programs == 1 and core.asked == {"program_id"} and not hidden.all()
         fix = "cover the tensor with stores, tails included, or fill it first"

@@ -21,6 +21,7 @@ __all__ = [
     "caught_by_own",
     "is_own_file",
     "loops_around",
+    "raised_at",
     "user_line",
     "user_locals",
     "user_place",
@@ -57,7 +58,16 @@ class Place:
 def user_place() -> Place:
     """Return the innermost line outside this package, with its loop indices."""
     frame = _user_frame()
-    return Place(frame.f_code.co_filename, frame.f_lineno, _loop_indices(frame))
+    return Place(frame.f_code.co_filename, frame.f_lineno, _loop_indices(frame, frame.f_lineno))
+
+
+def raised_at(error: BaseException) -> Place | None:
+    """Return the innermost line that an exception passed, None if it is one of this package."""
+    *_, last = _steps(error.__traceback__)
+    frame = last.tb_frame
+    if _is_own(frame):
+        return None
+    return Place(frame.f_code.co_filename, last.tb_lineno, _loop_indices(frame, last.tb_lineno))
 
 
 def user_line(own: int = 1) -> tuple[str, int]:
@@ -179,11 +189,11 @@ def loops_around(frame: FrameType | None) -> Iterator[tuple[str, int, str, int]]
         frame = frame.f_back
 
 
-def _loop_indices(frame: FrameType) -> tuple[tuple[str, int], ...]:
-    """Read the integer targets of the ``for`` loops that enclose the frame's line."""
+def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
+    """Read the integer targets of the ``for`` loops that enclose a line of the frame's code."""
     indices = []
     for _, first, last, name in _loops_of(frame.f_code.co_filename):
-        if first <= frame.f_lineno <= last:
+        if first <= line <= last:
             value = frame.f_locals.get(name)
             if isinstance(value, int):
                 indices.append((name, value))

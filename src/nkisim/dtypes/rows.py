@@ -8,7 +8,7 @@ numba: callers ask ``repays`` first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -29,6 +29,7 @@ __all__ = [
     "row_deviations",
     "row_extremes",
     "row_sums",
+    "row_transposer",
     "steps_of_rows",
     "transpose_rows",
     "widened_rows",
@@ -244,9 +245,13 @@ def row_deviations(x: Array) -> Array | None:
 def transpose_rows(out: Array, x: Array) -> None:
     """Write the transpose of ``x`` to ``out``, bit for bit; they share no memory."""
     unsigned = UNSIGNED[x.itemsize]
-    if x.dtype is not unsigned:
-        out, x = out.view(unsigned), x.view(unsigned)
-    _compiled("transposing", 8 * x.itemsize)(out, x)
+    row_transposer(x.itemsize)(out.view(unsigned), x.view(unsigned))
+
+
+def row_transposer(itemsize: int) -> Callable[[Array, Array], None]:
+    """Return what writes the transpose of its second argument to its first, of such integers."""
+    found: Callable[[Array, Array], None] = _compiled("transposing", 8 * itemsize)
+    return found
 
 
 @cache

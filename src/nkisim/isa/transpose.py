@@ -9,7 +9,14 @@ import numpy as np
 
 from nkisim.compiled import repays
 from nkisim.diagnostics import declare, flag
-from nkisim.dtypes import NUMBA_ELEMENTS, decode, encode, suits_numba, transpose_rows
+from nkisim.dtypes import (
+    NUMBA_ELEMENTS,
+    decode,
+    encode,
+    row_transposer,
+    suits_numba,
+    transpose_rows,
+)
 from nkisim.isa.elementwise import same_bits_or_fp32
 from nkisim.isa.matmul_rules import (
     RESULT_BUFFER,
@@ -139,13 +146,16 @@ def _turning(call: Call) -> Callable[..., Any] | None:
     if call.generation.number == 2 or not all(map(_has_dense_rows, (data, dst))):
         return None
 
-    size = data.size
+    size, itemsize, transpose = data.size, data.itemsize, None
 
     def turn(x: Any, out: Any) -> None:
-        if repays(size):
-            transpose_rows(out, x)
-        else:
-            out[...] = x.T
+        nonlocal transpose
+        if transpose is None:
+            if not repays(size):
+                out[...] = x.T
+                return
+            transpose = row_transposer(itemsize)
+        transpose(out, x)
 
     return turn
 

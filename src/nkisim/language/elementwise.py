@@ -218,7 +218,7 @@ def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
     """Return 0 where ``x`` is 1 and 1 where it is 0: an exclusive or with 1."""
     tile = need_tile("logical_not", "x", x)
     other = (tile.array != 0) & (tile.array != 1)
-    if other.any() and tile.storage.unwritten(*tile.region) is None:
+    if other.any() and tile.storage.unwritten(tile.region) is None:
         flag(
             rules.NOT_BOOLEAN,
             f"nl.logical_not: {int(other.sum())} values are neither 0 nor 1",

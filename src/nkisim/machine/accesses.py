@@ -9,6 +9,7 @@ import numpy as np
 from nkisim.machine.core import CORE, Garbage
 from nkisim.machine.written import report_unwritten, with_sentinel
 from nkisim.memory import NkiTensor, is_on_chip
+from nkisim.memory.marks import runs_of
 
 __all__ = [
     "commit",
@@ -101,7 +102,7 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
     storage = tensor.storage
     if not storage.complete:
         if where is None:
-            storage.mark_written(*tensor.region)
+            storage.mark_written(tensor.start, tensor.runs)
         else:
             storage.mark_written_where(where, tensor.start, tensor.strides, tensor.itemsize)
     storage.version += 1
@@ -117,7 +118,8 @@ def note_written_somewhere(tensor: NkiTensor) -> None:
     """Note a write whose place is not known, so that nothing of the tensor counts as unwritten."""
     alloc = tensor.alloc
     rows = alloc.shape[0] if is_on_chip(alloc.region) else 1
-    alloc.storage.mark_written(alloc.start, (rows, alloc.row_bytes), (alloc.pitch, 1), 1)
+    runs = runs_of(alloc.start, (rows, alloc.row_bytes), (alloc.pitch, 1), 1)
+    alloc.storage.mark_written(alloc.start, runs)
     alloc.storage.version += 1
     alloc.written = True
 

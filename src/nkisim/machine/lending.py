@@ -13,7 +13,6 @@ from collections.abc import Callable
 import numpy as np
 
 from nkisim.memory import NkiTensor, is_on_chip
-from nkisim.memory.marks import runs_of
 from nkisim.recycling import LEAST_LENT
 
 __all__ = ["copied", "make_lender"]
@@ -30,7 +29,7 @@ def make_lender(src: NkiTensor, dst: NkiTensor) -> Callable[[NkiTensor, NkiTenso
     It answers False where the copy has to be made at once: of an argument that was written to, or
     into a tile of which somebody may have seen other bytes.
     """
-    of, to = (runs_of(*tensor.region) for tensor in (src, dst))
+    of, to = src.runs, dst.runs
     nbytes = to.nbytes
     if not (src.alloc.is_argument and is_on_chip(dst.buffer) and nbytes >= LEAST_LENT):
         return None

@@ -12,6 +12,7 @@ import numpy as np
 
 from nkisim.compiled import matrix_unit, panels, repays
 from nkisim.compiled.matrix_unit import Packed
+from nkisim.compiled.panels import HEIGHT, WIDTH
 from nkisim.dtypes import DType, bfloat16, decode, float32
 from nkisim.memory import NkiTensor
 from nkisim.spec.call import Call
@@ -105,7 +106,8 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
         if not repays(share) or not panels.agrees(depth, rows, columns):
             return False
-        return _multiply(stationary, moving, None, None, depth, dst.array, add)
+        out = dst._array if dst._array is not None else dst.array
+        return _multiply(stationary, moving, None, None, depth, out, add)
 
     return multiply
 
@@ -123,19 +125,19 @@ def _multiply(
     to, of = moving.storage, stationary.storage
     if of is to and stationary.start == moving.start:
         return False  # BLAS has another routine for a matrix and itself
-    key = (moving.start, moving.layout, depth, panels.WIDTH)
+    key = (moving.start, moving.layout, depth, WIDTH)
     second = to.decoded(key)
     if second is None:
         stored = _packable(moving, right)
         # In bfloat16 they take half the room, and are widened in the nearest cache.
         elements = panels.packed_elements(*stored.shape)
         second = to.new_decoded(key, (elements,), stored.dtype)
-        if not panels.pack(stored, second, panels.WIDTH):
+        if not panels.pack(stored, second, WIDTH):
             second = _NOTHING  # which NaN a sum becomes is BLAS's to say
             to.keep_decoded(key, second)
     if not second.size:
         return False
-    key = (stationary.start, stationary.layout, depth, panels.HEIGHT)
+    key = (stationary.start, stationary.layout, depth, HEIGHT)
     first = of.decoded(key)
     if first is None or type(first) is int:
         stored = _packable(stationary, left)
@@ -145,7 +147,7 @@ def _multiply(
             of.keep_decoded(key, uses if done else _NOTHING)
             return done
         first = of.new_decoded(key, (panels.packed_elements(*stored.shape),))
-        panels.pack(stored, first, panels.HEIGHT)
+        panels.pack(stored, first, HEIGHT)
     if not first.size:
         return False
     panels.multiply(first, second, depth, out, add)

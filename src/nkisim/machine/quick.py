@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import Rule
+from nkisim.dtypes import UNSIGNED
 from nkisim.machine.lending import copied, make_lender
 from nkisim.machine.transfer import Convert, make_narrower, make_widener, unconverted
 from nkisim.memory import MemoryRegion, NkiTensor
@@ -93,7 +94,7 @@ def make_quick(
         stored[name] = f"{name}.array"
         array = f"{name}._array if {name}._array is not None else {name}.array"
         if not converts:
-            array = f"{name}.bits"
+            array = _bits(value, name, scope)
         elif value.ndim != 2:
             array = f"{name}.array.reshape{(value.shape[0], value.free_size)}"
         arguments.append(f"({array})" if widen is unconverted else f"_widen_{name}({array})")
@@ -104,7 +105,7 @@ def make_quick(
     given = "".join(f"{argument}, " for argument in arguments)
     shaped = "" if dst.ndim == 2 else f".reshape({dst.shape})"
     if not converts:
-        compute = f"_function({given}out={result}.bits)"
+        compute = f"_function({given}out={_bits(dst, result, scope)})"
         if function is copied:
             scope["_lend"] = make_lender(call["src"], dst)
             if scope["_lend"] is not None:
@@ -137,7 +138,7 @@ def make_quick(
         "    if _life.first_use < 0:\n        _life.first_use = _clock\n"
         f"    if _core.values:\n        {compute}\n"
         + ("" if dst.trusted else f"    else:\n        {result}.check_bounds()\n")
-        + f"    if not _to.complete:\n        _to.mark_written(*{result}.region)\n"
+        + f"    if not _to.complete:\n        {_marked(result)}\n"
         "    _to.version += 1\n    _alloc.written = True\n"
         + (f"    _to.psum.write(_alloc, {result}.region)\n" if psum else "")
         + "    return True\n"
@@ -175,7 +176,7 @@ def _make_sum(
         "    if not _goes_on:\n"
         "        _alloc.written = True\n"
         "        if _alloc.life.first_use < 0:\n            _alloc.life.first_use = _clock\n"
-        "        if not _to.complete:\n            _to.mark_written(*_region)\n"
+        f"        if not _to.complete:\n            {_marked(result)}\n"
         "        _state.open(_alloc, _region)\n"
         "    return True\n"
     )
@@ -183,6 +184,25 @@ def _make_sum(
     exec(_compiled(source), scope)
     made: Quick = scope["quick"]
     return made
+
+
+def _bits(tensor: NkiTensor, name: str, scope: dict[str, Any]) -> str:
+    """Return the expression for a tensor's elements as integers, as quick as for its layout."""
+    if not tensor.trusted:
+        return f"{name}.bits"
+    scope |= {
+        "_ndarray": np.ndarray,
+        f"_shape_{name}": tensor.shape,
+        f"_kind_{name}": UNSIGNED[tensor.itemsize],
+        f"_strides_{name}": tensor.strides,
+    }
+    where = f"{name}.storage.data, {name}.start, _strides_{name}"
+    return f"_ndarray(_shape_{name}, _kind_{name}, {where})"
+
+
+def _marked(result: str) -> str:
+    """Return the statement that notes a result as written, in the storage ``_to``."""
+    return f"_to.mark_written({result}.start, {result}.form.runs or {result}.runs)"
 
 
 @lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ import numpy as np
 
 from nkisim.diagnostics import Place, Rule, declare, flag, user_line, user_place
 from nkisim.dtypes import UNSIGNED
-from nkisim.memory.marks import Runs, runs_of
+from nkisim.memory.marks import Runs
 from nkisim.memory.tensor import NkiTensor
 
 __all__ = ["SharedAccess"]
@@ -123,7 +123,7 @@ class SharedAccess:
         """Note a read, and flag it if the other core's write is not ordered before it."""
         if not tensor.size:
             return
-        grains = self._suit(runs_of(*tensor.region))
+        grains = self._suit(tensor.runs)
         mine = _Access(core, epoch, user_line())
         if self._writes is not None:
             stamps = self._view(self._writes, tensor, grains)
@@ -142,7 +142,7 @@ class SharedAccess:
         """Note a write that was made, and flag it if the other core's accesses are not ordered."""
         if not tensor.size or (where is not None and not where.any()):
             return
-        grains = self._suit(runs_of(*tensor.region) if where is None else _elements_of(tensor))
+        grains = self._suit(tensor.runs if where is None else _elements_of(tensor))
         if self._writes is None:
             self._writes = self._fresh()
         chosen: Any = ... if where is None else where

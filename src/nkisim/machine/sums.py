@@ -60,7 +60,7 @@ def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) ->
 
 def _keep_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
     """Note the garbage that is added to; it stays in the sum."""
-    origins = dst.storage.garbage(*dst.region)
+    origins = dst.storage.garbage(dst.region)
     if origins is not None:
         core.garbage.append(Garbage(core.clock, "dst", np.where(adds, origins, 0)))
 
@@ -125,7 +125,7 @@ def _flag_interrupted(name: str, dst: NkiTensor, how: str) -> None:
 
 
 def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
-    hidden = dst.storage.unwritten(*dst.region)
+    hidden = dst.storage.unwritten(dst.region)
     if hidden is not None:
         # The sum that follows overwrites dst, so the sentinel may stand in the memory itself.
         if core.values:
@@ -157,7 +157,7 @@ def note_sum(dst: NkiTensor) -> None:
     storage.version += 1
     dst.alloc.written = True
     if not storage.complete:
-        storage.mark_written(*dst.region)
+        storage.mark_written(dst.start, dst.runs)
     assert storage.psum is not None
     if dst.region is not storage.psum.current:
         storage.psum.open(dst.alloc, dst.region)

@@ -77,9 +77,9 @@ def report_unwritten(
     read that ``decides``, such as that of an index, is a consequence: garbage is an error there.
     """
     storage = tensor.storage
-    if storage.sound(*tensor.region):
+    if storage.sound(tensor.region):
         return _SOUND
-    unwritten, origins = storage.unwritten(*tensor.region), storage.garbage(*tensor.region)
+    unwritten, origins = storage.unwritten(tensor.region), storage.garbage(tensor.region)
     if origins is not None and part is not None:
         origins = np.where(part, origins, 0).astype(np.uint8)
     if decides and origins is not None:
@@ -147,13 +147,13 @@ def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
     twin = core.memory.twin_of(tensor.alloc)
     if twin is None:
         return False
-    missing = twin.storage.unwritten(*tensor.region)
+    missing = twin.storage.unwritten(tensor.region)
     return missing is None or not (missing & hidden).any()
 
 
 def confirm_garbage(tensor: View, what: str) -> None:
     """Make findings errors whose garbage has reached a tensor, which ``what`` names."""
-    origins = tensor.storage.garbage(*tensor.region)
+    origins = tensor.storage.garbage(tensor.region)
     if origins is not None:
         count = np.count_nonzero(origins)
         _confirm(origins, f"{what}   {count} of {tensor.size} elements come from this read")

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from nkisim.dtypes import DType
+from nkisim.memory.marks import Runs
 from nkisim.memory.psum import Region
 
 __all__ = ["Form", "layout_id"]
@@ -26,6 +27,7 @@ class Form:
     Attributes:
         shape, dtype, start, strides, itemsize, region, whole: As of the tensors that have it.
         layout: Number of the layout; -1 until a tensor of the form was asked for it.
+        runs: How such a tensor lies in memory; None until one was asked for it.
         views: Forms of slices of such a tile, by their bounds.
     """
 
@@ -34,6 +36,7 @@ class Form:
         "itemsize",
         "layout",
         "region",
+        "runs",
         "shape",
         "start",
         "strides",
@@ -59,4 +62,5 @@ class Form:
         self.region: Region = (start, shape, strides, itemsize)
         self.whole = whole
         self.layout = -1
+        self.runs: Runs | None = None
         self.views: dict[tuple[Any, ...], Form] = {}

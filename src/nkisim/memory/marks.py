@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from nkisim.memory.psum import Region
 
 __all__ = ["MOST_ORIGINS", "Grains", "Marks", "Runs", "runs_of"]
 
 _MOST_LATER = 64
 """Views that wait to be marked."""
+
+_BYTE = np.dtype(np.uint8)
+_NO_BYTES = np.empty(0, _BYTE)
 
 MOST_ORIGINS = 254
 """The highest number of a finding that a mark can hold."""
@@ -37,12 +41,12 @@ class Grains:
 
     __slots__ = ("_dtype", "_first", "_grain", "_marks", "_size")
 
-    def __init__(self, nbytes: int, first: int = 0, dtype: type = np.uint8) -> None:
+    def __init__(self, nbytes: int, first: int = 0, dtype: Any = _BYTE) -> None:
         self._size = nbytes
         self._grain = 0
         self._first = first
         self._dtype = np.dtype(dtype)
-        self._marks: np.ndarray = np.empty(0, dtype)
+        self._marks: np.ndarray = _NO_BYTES
 
     @property
     def marks(self) -> np.ndarray:
@@ -53,7 +57,10 @@ class Grains:
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray:
         """Return the marks of a view; the last dimension is along its dense runs."""
-        unit, extents, steps, *_ = runs_of(start, shape, strides, itemsize)
+        return self._of(start, runs_of(start, shape, strides, itemsize))
+
+    def _of(self, start: int, runs: Runs) -> np.ndarray:
+        unit, extents, steps, *_ = runs
         if not unit:
             return np.empty(0, self._dtype)
         grain = self._suit(unit)
@@ -101,7 +108,7 @@ class Marks(Grains):
 
     def __init__(self, nbytes: int, *, written: bool = False) -> None:
         super().__init__(nbytes, int(written))
-        self._later: list[tuple[int, tuple[int, ...], tuple[int, ...], int]] = []
+        self._later: list[tuple[int, Runs]] = []
 
     @property
     def missing_bytes(self) -> int:
@@ -113,44 +120,33 @@ class Marks(Grains):
             return 0 if self._first else self._size
         return self._size - int(np.count_nonzero(self._marks == 1)) * self._grain
 
-    def add(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> None:
+    def add(self, start: int, runs: Runs) -> None:
         """Mark every element of a view."""
-        self._later.append((start, shape, strides, itemsize))
+        self._later.append((start, runs))
         if len(self._later) == _MOST_LATER:
             self._mark()
 
     def _mark(self) -> None:
-        for view in self._later:
-            super().of_runs(*view)[...] = 1
-        self._later.clear()
+        later, self._later = self._later, []
+        for start, runs in later:
+            self._of(start, runs)[...] = 1
+
+    def _suit(self, unit: int) -> int:
+        self._mark()
+        return super()._suit(unit)
 
     def _fill_all(self) -> bool:
         """Tell whether views were written that lie side by side, in equal runs, and fill all."""
-        first, *others = self._later
-        unit, extents, steps, nbytes, _ = runs_of(*first)
-        if len(extents) != 2 or any(view[1:] != first[1:] for view in others):
+        lines = self._later[0][1].lines
+        if lines is None:
             return False
-        run, pitch = extents[1] * unit, steps[0] * unit
-        starts = sorted({view[0] for view in self._later})
-        apart = all(b - a >= run for a, b in pairwise(starts))
-        together = starts[-1] + run - starts[0] <= pitch
-        return apart and together and len(starts) * nbytes == self._size
-
-    def of_runs(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> np.ndarray:
-        """Return the marks of a view; the last dimension is along its dense runs."""
-        self._mark()
-        return super().of_runs(start, shape, strides, itemsize)
-
-    def of_elements(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> np.ndarray:
-        """Return the marks of a view, those of an element along the last dimension."""
-        self._mark()
-        return super().of_elements(start, shape, strides, itemsize)
+        starts = []
+        for start, runs in self._later:
+            if runs.lines != lines:
+                return False
+            starts.append(start)
+        rows, run, pitch = lines
+        return rows * pitch == self._size and sorted(starts) == list(range(0, pitch, run))
 
     def add_where(
         self, mask: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
@@ -166,28 +162,22 @@ class Marks(Grains):
         marks = self.of_elements(start, origins.shape, strides, itemsize)
         marks[where] = (origins[where] + 1)[:, None]
 
-    def garbage(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> np.ndarray | None:
+    def garbage(self, region: Region) -> np.ndarray | None:
         """Return where the garbage in a view is from, by element and 0 for none, or None."""
-        if self.of_runs(start, shape, strides, itemsize).max(initial=0) <= 1:
+        if self.of_runs(*region).max(initial=0) <= 1:
             return None
-        marks = self.of_elements(start, shape, strides, itemsize).max(axis=-1)
+        marks = self.of_elements(*region).max(axis=-1)
         return np.asarray(np.where(marks > 1, marks - 1, 0), np.uint8)
 
-    def sound(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> bool:
+    def sound(self, region: Region) -> bool:
         """Tell whether every element of a view was written, and none with garbage."""
-        return bool((self.of_runs(start, shape, strides, itemsize) == 1).all())
+        return bool((self.of_runs(*region) == 1).all())
 
-    def missing(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> np.ndarray | None:
+    def missing(self, region: Region) -> np.ndarray | None:
         """Return a mask of the elements of a view with unmarked bytes, None if there are none."""
-        if self.of_runs(start, shape, strides, itemsize).all():
+        if self.of_runs(*region).all():
             return None
-        return np.asarray(~self.of_elements(start, shape, strides, itemsize).all(axis=-1))
+        return np.asarray(~self.of_elements(*region).all(axis=-1))
 
 
 class Runs(NamedTuple):
@@ -198,6 +188,7 @@ class Runs(NamedTuple):
         extents, steps: Of the view in grains; the last dimension is along its runs.
         nbytes: Bytes of all elements.
         dense: Whether it is a single run.
+        lines: Of a view with one dimension of runs, their number, bytes, and distance; else None.
     """
 
     unit: int
@@ -205,6 +196,7 @@ class Runs(NamedTuple):
     steps: tuple[int, ...]
     nbytes: int
     dense: bool
+    lines: tuple[int, int, int] | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -219,4 +211,5 @@ def runs_of(start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsi
         return Runs(0, (), (), 0, True)
     unit = math.gcd(run, start, *strides[:outer])
     steps = (*(stride // unit for stride in strides[:outer]), 1)
-    return Runs(unit, (*shape[:outer], run // unit), steps, nbytes, not outer)
+    lines = (shape[0], run, strides[0]) if outer == 1 else None
+    return Runs(unit, (*shape[:outer], run // unit), steps, nbytes, not outer, lines)

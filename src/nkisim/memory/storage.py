@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nkisim.memory.marks import Marks, runs_of
-from nkisim.memory.psum import AccumulationState
+from nkisim.memory.marks import Marks, Runs
+from nkisim.memory.psum import AccumulationState, Region
 from nkisim.recycling import LEAST, LEAST_LENT, Buffer, Bytes, give_back, is_kept, take
 
 __all__ = ["Sharing", "Storage"]
@@ -89,34 +89,26 @@ class Storage(Bytes):
         kind = _Recycled if is_kept(nbytes) else Storage
         return kind(take(nbytes), pitch, psum, written)
 
-    def view(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
-    ) -> np.ndarray:
-        """Return the array that lies at ``start`` with byte ``strides``; shares memory."""
-        return np.ndarray(shape, dtype, self.data, start, strides)
-
     @property
     def stays(self) -> bool:
         """Whether ``data`` is the array that it will always be."""
         return self.room is None and (self.version > 0 or self.data.size < LEAST_LENT)
 
-    def mark_written(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> None:
+    def mark_written(self, start: int, runs: Runs) -> None:
         """Note that every element of a view was written."""
         if self.complete:
             return
-        _, _, _, nbytes, dense = runs_of(start, shape, strides, itemsize)
-        if dense and nbytes == self.data.size:
+        if runs.dense and runs.nbytes == self.data.size:
             self.complete = True
             self._written = None
             return
-        if self._written is None:
-            self._written = Marks(self.data.size)
-        self._written.add(start, shape, strides, itemsize)
-        self._pending -= nbytes
+        marks = self._written
+        if marks is None:
+            marks = self._written = Marks(self.data.size)
+        marks.add(start, runs)
+        self._pending -= runs.nbytes
         if self._pending <= 0:
-            self._pending = self._written.missing_bytes
+            self._pending = marks.missing_bytes
             if self._pending == 0:
                 self.complete = True
                 self._written = None
@@ -141,31 +133,25 @@ class Storage(Bytes):
         self._pending = self._written.missing_bytes
         self.complete = False
 
-    def sound(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> bool:
+    def sound(self, region: Region) -> bool:
         """Tell whether every element of a view was written, and none with garbage."""
-        if self.complete or 0 in shape:
+        if self.complete or 0 in region[1]:
             return True
-        return self._written is not None and self._written.sound(start, shape, strides, itemsize)
+        return self._written is not None and self._written.sound(region)
 
-    def garbage(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> np.ndarray | None:
+    def garbage(self, region: Region) -> np.ndarray | None:
         """Return where the garbage in a view is from, by element and 0 for none, or None."""
         if self.complete or self._written is None:
             return None
-        return self._written.garbage(start, shape, strides, itemsize)
+        return self._written.garbage(region)
 
-    def unwritten(
-        self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
-    ) -> np.ndarray | None:
+    def unwritten(self, region: Region) -> np.ndarray | None:
         """Return a mask of the elements with unwritten bytes, or None."""
-        if self.complete or 0 in shape:
+        if self.complete or 0 in region[1]:
             return None
         if self._written is None:
-            return np.ones(shape, bool)
-        return self._written.missing(start, shape, strides, itemsize)
+            return np.ones(region[1], bool)
+        return self._written.missing(region)
 
     def decoded(self, key: Hashable) -> Any:
         """Return what is kept for a view, in float32 or otherwise, None if a write came since."""

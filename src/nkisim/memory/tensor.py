@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,13 +31,13 @@ from nkisim.memory.indexing import Index, index_view
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.requests import is_tuple_of_ints
 from nkisim.memory.view import View
-from nkisim.removed import NoOperators, missing_method
+from nkisim.removed import NoOperators
 
 __all__ = ["NkiTensor"]
 
 _KEPT_SLICES = 256
 
-_NO_SLICES: dict[tuple[Any, ...], NkiTensor] = {}
+_NO_SLICES: dict[Form, NkiTensor] = {}
 """What a tensor has that was never sliced; stays empty."""
 
 
@@ -71,7 +71,7 @@ class NkiTensor(NoOperators, View):
         self.trusted = trusted
         self._array = None
         self._layout = form.layout
-        self._slices: dict[tuple[Any, ...], NkiTensor] = _NO_SLICES
+        self._slices: dict[Form, NkiTensor] = _NO_SLICES
 
     # -- other views -------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class NkiTensor(NoOperators, View):
         # Loops over tiles take the same slices again and again; a view never changes.
         first, last, left, right = rows.start, rows.stop, columns.start, columns.stop
         # 8.0 and True would find what 8 and 1 have left, but are no indices.
-        if not (
+        if not (type(first) is type(last) is type(left) is type(right) is int) and not (
             (type(left) is int or left is None)
             and (type(right) is int or right is None)
             and (type(first) is int or first is None)
@@ -101,17 +101,17 @@ class NkiTensor(NoOperators, View):
         ):
             return self._view(index)
         key = (first, last, plane, left, right)
-        view = self._slices.get(key)
-        if view is None:
-            form = self.form.views.get(key)
+        form = self.form.views.get(key)
+        if form is None:
+            form = self._sliced(*key)
             if form is None:
-                form = self._sliced(*key)
-                if form is None:
-                    return self._view(index)
+                return self._view(index)
+        view = self._slices.get(form)
+        if view is None:
             view = NkiTensor(self.alloc, form)
             if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
                 self._slices = {}
-            self._slices[key] = view
+            self._slices[form] = view
         return view
 
     def _sliced(
@@ -143,8 +143,9 @@ class NkiTensor(NoOperators, View):
             return None
         start += top * strides[0] + begin * strides[1]
         form = Form((bottom - top, end - begin), self.dtype, start, strides, self.itemsize)
-        if len(self.form.views) < _KEPT_SLICES:
-            self.form.views[first, last, plane, left, right] = form
+        if len(self.form.views) == _KEPT_SLICES:
+            self.form.views.clear()
+        self.form.views[first, last, plane, left, right] = form
         return form
 
     def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
@@ -259,11 +260,6 @@ class NkiTensor(NoOperators, View):
             (rows, *self.shape[1:]), self.start, (indirect.stride, *self.strides[1:]), trusted=False
         )
 
-    if not TYPE_CHECKING:  # type checkers shall know misspelt attributes
-
-        def __getattr__(self, name: str) -> NoReturn:
-            missing_method(name)
-
     # -- Python protocol ---------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
@@ -287,5 +283,5 @@ class NkiTensor(NoOperators, View):
         values = self.array
         if self.dtype.kind == "float" and values.dtype != np.float32:
             values = decode(values, self.dtype)
-        hidden = self.storage.unwritten(*self.region)
+        hidden = self.storage.unwritten(self.region)
         return f"{head},\n{values if hidden is None else np.ma.array(values, mask=hidden)})"

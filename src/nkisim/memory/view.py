@@ -13,6 +13,7 @@ from nkisim.memory import rules
 from nkisim.memory.allocation import Allocation
 from nkisim.memory.form import Form, layout_id
 from nkisim.memory.indirect import Indirection
+from nkisim.memory.marks import Runs, runs_of
 from nkisim.memory.psum import Region
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.storage import Storage
@@ -114,8 +115,8 @@ class View(NKIObject):
         """The elements in storage form; shares memory."""
         if self._array is None:
             self.check_bounds()
-            storage_dtype = self.alloc.storage_dtype(self.dtype)
-            found = self.storage.view(self.start, self.shape, self.strides, storage_dtype)
+            kind = self.alloc.storage_dtype(self.dtype)
+            found = np.ndarray(self.shape, kind, self.storage.data, self.start, self.strides)
             if not self.storage.stays:
                 return found
             self._array = found
@@ -149,6 +150,14 @@ class View(NKIObject):
             )
             self.form.layout = self._layout
         return self._layout
+
+    @property
+    def runs(self) -> Runs:
+        """How it lies in memory, in dense runs."""
+        form = self.form
+        if form.runs is None:
+            form.runs = runs_of(*form.region)
+        return form.runs
 
     @property
     def start_partition(self) -> int:

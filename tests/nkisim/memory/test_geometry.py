@@ -100,7 +100,7 @@ def test_runs_are_the_bytes_of_a_view(view):
 
 
 def test_a_view_without_elements_has_no_runs():
-    assert runs_of(8, (2, 0), (16, 4), 4) == (0, (), (), 0, True)
+    assert runs_of(8, (2, 0), (16, 4), 4) == (0, (), (), 0, True, None)
 
 
 @pytest.mark.parametrize(

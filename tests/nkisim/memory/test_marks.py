@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nkisim.memory.marks import Marks
+from nkisim.memory.marks import Marks, runs_of
 
 SIZE = 96
 
@@ -42,11 +42,11 @@ def test_equal_to_a_map_of_every_byte(writes, read):
             mask = np.random.default_rng(seed).random(shape) < 0.5
             marks.add_where(mask, start, strides, itemsize)
         else:
-            marks.add(start, shape, strides, itemsize)
+            marks.add(start, runs_of(*view))
         strided(every, *view)[mask] = 1
         assert marks.missing_bytes == SIZE - int(every.sum())
     hidden = ~strided(every, *read).all(axis=-1)
-    found = marks.missing(*read)
+    found = marks.missing(read)
     if hidden.any():
         np.testing.assert_array_equal(found, hidden)
     else:
@@ -57,7 +57,8 @@ def test_long_runs_take_few_marks():
     marks = Marks(1 << 20)
     for row in range(0, 1024, 128):
         for column in range(0, 1024, 512):
-            marks.add(row * 1024 + column, (128, 512), (1024, 1), 1)
+            start = row * 1024 + column
+            marks.add(start, runs_of(start, (128, 512), (1024, 1), 1))
     assert marks.missing_bytes == 0
     assert marks._marks.size == 2048
 
@@ -71,9 +72,9 @@ def test_before_a_view_came_all_is_missing_or_nothing():
 def test_what_was_written_is_known_when_somebody_asks(writes, read):
     marks, every = Marks(SIZE), np.zeros(SIZE, np.uint8)
     for view in writes:
-        marks.add(*view)
+        marks.add(view[0], runs_of(*view))
         strided(every, *view)[...] = 1
-    assert marks.sound(*read) == bool(strided(every, *read).all())
+    assert marks.sound(read) == bool(strided(every, *read).all())
     assert marks.missing_bytes == SIZE - int(every.sum())
 
 
@@ -86,7 +87,7 @@ def test_parts_side_by_side_are_as_many_bytes_as_they_are(starts, rows):
     marks, every = Marks(size), np.zeros(size, np.uint8)
     for start in starts:
         view = start, (rows, 4, 2), (24, 2, 1), 1
-        marks.add(*view)
+        marks.add(view[0], runs_of(*view))
         strided(every, *view)[...] = 1
     assert marks.missing_bytes == size - int(every.sum())
-    assert marks.sound(0, (size,), (1,), 1) == bool(every.all())
+    assert marks.sound((0, (size,), (1,), 1)) == bool(every.all())

@@ -2,11 +2,16 @@
 
 import pytest
 
+from nkisim.memory.marks import runs_of
 from nkisim.memory.storage import Storage
 
 # Two rows of 16 bytes; views of them in float32, as byte start, shape and byte strides.
 HALF, OTHER_HALF = (0, (2, 2), (16, 4)), (8, (2, 2), (16, 4))
 WHOLE = (0, (2, 4), (16, 4))
+
+
+def mark(storage, view):
+    storage.mark_written(view[0], runs_of(*view, 4))
 
 
 @pytest.fixture
@@ -17,21 +22,21 @@ def storage():
 def test_bytes_written_twice_count_once(storage):
     """After two writes of one half as many bytes came as there are, and half are missing."""
     for _ in range(3):
-        storage.mark_written(*HALF, 4)
+        mark(storage, HALF)
         assert not storage.complete
-    storage.mark_written(*OTHER_HALF, 4)
+    mark(storage, OTHER_HALF)
     assert storage.complete
 
 
 def test_parts_make_a_whole(storage):
-    storage.mark_written(*OTHER_HALF, 4)
+    mark(storage, OTHER_HALF)
     assert not storage.complete
-    storage.mark_written(*HALF, 4)
+    mark(storage, HALF)
     assert storage.complete
 
 
 def test_one_dense_write_is_enough(storage):
-    storage.mark_written(*WHOLE, 4)
+    mark(storage, WHOLE)
     assert storage.complete
 
 

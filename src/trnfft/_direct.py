@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from trnfft._host import host_transform
 from trnfft._library import LIBRARY
 from trnfft._precision import MODE, level
 from trnfft._single import vector_transform
@@ -82,7 +83,8 @@ def direct_along(
 
     def decorated(checked: Any) -> Any:
         default = checked.__defaults__[1]
-        of_vector = vector_transform(checked.__name__, function, single, forward)
+        on_host = host_transform(checked.__name__, function)
+        of_vector = vector_transform(checked.__name__, on_host, single, forward)
 
         @wraps(checked)
         def transform(
@@ -102,12 +104,16 @@ def direct_along(
                         wrap, x = wrapped[input.dtype], input
                     else:
                         wrap, x = wrapped[type(input)], input._native
-                    if x.ndim == 1 and x.is_cpu:
-                        result = of_vector(x, n, dim, norm)
-                    elif n is None and dim is default and norm is None:
-                        result = function(x)  # to read the defaults again takes torch longer
+                    if not x.is_cpu:
+                        compute = function
+                    elif x.ndim == 1:
+                        compute = of_vector
                     else:
-                        result = function(x, n, dim, norm)
+                        compute = on_host
+                    if n is None and dim is default and norm is None:
+                        result = compute(x)  # to read the defaults again takes torch longer
+                    else:
+                        result = compute(x, n, dim, norm)
                     if not wrap:
                         return result
                     made = _new(ComplexTensor)
@@ -132,6 +138,7 @@ def direct_over(function: Callable[..., Tensor], wrapped: Mapping[Any, bool]) ->
 
     def decorated(checked: Any) -> Any:
         default = checked.__defaults__[1]
+        on_host = host_transform(checked.__name__, function)
 
         @wraps(checked)
         def transform(
@@ -151,10 +158,11 @@ def direct_over(function: Callable[..., Tensor], wrapped: Mapping[Any, bool]) ->
                         wrap, x = wrapped[input.dtype], input
                     else:
                         wrap, x = wrapped[type(input)], input._native
+                    compute = on_host if x.is_cpu else function
                     if s is None and dim is default and norm is None:
-                        result = function(x)
+                        result = compute(x)
                     else:
-                        result = function(x, s, dim, norm)
+                        result = compute(x, s, dim, norm)
                     if not wrap:
                         return result
                     made = _new(ComplexTensor)

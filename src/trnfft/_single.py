@@ -88,7 +88,7 @@ def single(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor 
 
 def vector_transform(
     name: str, function: Callable[..., Tensor], general: Callable[..., Tensor], forward: bool
-) -> Callable[[Tensor, Any, Any, Any], Tensor]:
+) -> Callable[..., Tensor]:
     """Return the transform ``name`` as a function of a CPU vector, a length, a dimension, a norm.
 
     Vectors are float32, float64 or complex of these; a transform of reals gets no complex ones.
@@ -97,13 +97,13 @@ def vector_transform(
 
     Args:
         name: The transform.
-        function: Torch's function for it.
+        function: What computes it where SciPy does not.
         general: What any arguments are given to, with the direction behind them.
         forward: The direction.
     """
     half, scale = name in _HALF_SPECTRUM, 0 if forward else 2
 
-    def transform(x: Tensor, n: Any, dim: Any, norm: Any) -> Tensor:
+    def transform(x: Tensor, n: Any = None, dim: Any = -1, norm: Any = None) -> Tensor:
         if n is None and norm is None and dim == -1 and not is_dynamo_compiling():
             size = 2 * (x.numel() - 1) if half else x.numel()
             if not scipy_is_faster(name, size):

@@ -1,20 +1,22 @@
 """Fourier transforms on native tensors, by torch.
 
 Three forms, each forward or inverse: complex to complex, real to half a spectrum, half a spectrum
-to real. In one dimension SciPy computes a single transform where it is faster.
+to real. On a CPU SciPy computes the transform of one vector where it is faster, and what torch has
+to compute again and again a descriptor that is kept.
 
 Arguments that torch refuses are handed to torch, so that it raises the error it always raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trnfft._arguments import Norm
+from trnfft._host import host_transform
 from trnfft._single import SINGLE, single
 
 __all__ = [
@@ -34,44 +36,32 @@ __all__ = [
 
 def c2c(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:
     """Return the discrete Fourier transform of ``x``, real or complex, along ``dim``."""
-    if type(x) is Tensor and x.ndim == 1 and x.shape[0] >= SINGLE:
-        result = single("fft" if forward else "ifft", x, n, dim, norm)
-        if result is not None:
-            return result
-    return (torch.fft.fft if forward else torch.fft.ifft)(x, n, dim, norm)
+    return _along("fft" if forward else "ifft", x, n, dim, norm, SINGLE)
 
 
 def r2c(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:
     """Return the first ``n // 2 + 1`` bins of the transform of a real ``x`` along ``dim``."""
-    if type(x) is Tensor and x.ndim == 1 and x.shape[0] >= SINGLE:
-        result = single("rfft" if forward else "ihfft", x, n, dim, norm)
-        if result is not None:
-            return result
-    return (torch.fft.rfft if forward else ihfft)(x, n, dim, norm)
+    return _along("rfft" if forward else "ihfft", x, n, dim, norm, SINGLE)
 
 
 def c2r(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:
     """Return the n real points of which ``x`` has the first ``n // 2 + 1`` bins along ``dim``."""
-    if type(x) is Tensor and x.ndim == 1 and 2 * x.shape[0] >= SINGLE:
-        result = single("hfft" if forward else "irfft", x, n, dim, norm)
-        if result is not None:
-            return result
-    return (torch.fft.hfft if forward else torch.fft.irfft)(x, n, dim, norm)
+    return _along("hfft" if forward else "irfft", x, n, dim, norm, SINGLE // 2)
 
 
 def c2c_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Tensor:
     """Return the transform of ``x``, real or complex, along several dimensions."""
-    return (torch.fft.fftn if forward else torch.fft.ifftn)(x, s, dims, norm)
+    return _over("fftn" if forward else "ifftn", x, s, dims, norm)
 
 
 def r2c_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Tensor:
     """Return the transform of a real ``x``, with half the bins along the last of the dimensions."""
-    return (torch.fft.rfftn if forward else ihfftn)(x, s, dims, norm)
+    return _over("rfftn" if forward else "ihfftn", x, s, dims, norm)
 
 
 def c2r_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Tensor:
     """Return the real tensor of which ``x`` has half the bins along the last of the dimensions."""
-    return (hfftn if forward else torch.fft.irfftn)(x, s, dims, norm)
+    return _over("hfftn" if forward else "irfftn", x, s, dims, norm)
 
 
 def ihfft(*args: Any) -> Tensor:
@@ -96,3 +86,28 @@ hfft2: Any = torch.fft.hfft2
 hfftn: Any = torch.fft.hfftn
 _ihfft2: Any = torch.fft.ihfft2
 _ihfftn: Any = torch.fft.ihfftn
+
+_TORCHS: dict[str, Callable[..., Tensor]] = {
+    **{name: getattr(torch.fft, name) for name in ("fft", "ifft", "rfft", "irfft", "hfft")},
+    **{name: getattr(torch.fft, name) for name in ("fftn", "ifftn", "rfftn", "irfftn", "hfftn")},
+    "ihfft": ihfft,
+    "ihfftn": ihfftn,
+}
+_ON_HOST = {name: host_transform(name, function) for name, function in _TORCHS.items()}
+
+
+def _along(name: str, x: Tensor, n: int | None, dim: int, norm: Norm, single_from: int) -> Tensor:
+    """Return a transform along one dimension; vectors from so many entries on may be SciPy's."""
+    if type(x) is Tensor and x.is_cpu:
+        if x.ndim == 1 and x.shape[0] >= single_from:
+            result = single(name, x, n, dim, norm)
+            if result is not None:
+                return result
+        return _ON_HOST[name](x, n, dim, norm)
+    return _TORCHS[name](x, n, dim, norm)
+
+
+def _over(name: str, x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Tensor:
+    """Return a transform along several dimensions."""
+    transforms = _ON_HOST if type(x) is Tensor and x.is_cpu else _TORCHS
+    return transforms[name](x, s, dims, norm)

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from trnfft import _torch
 from trnfft._arguments import Norm
 from trnfft._complex_arguments import NATIVE
 from trnfft._dispatch import c2c, c2r, kernels_wanted, short_time
@@ -104,9 +105,9 @@ def stft(
         if kernels_wanted() and not complex_window:
             bins = short_time(flat, window, hop_length, onesided, normalized)
         else:
-            transform = torch.fft.rfft if onesided else torch.fft.fft
+            transform = _torch.r2c if onesided else _torch.c2c
             frames = flat.unfold(-1, n_fft, hop_length) * window
-            bins = (transform(frames, norm="ortho") if normalized else transform(frames)).mT
+            bins = transform(frames, n_fft, -1, "ortho" if normalized else None, True).mT
     else:
         bins = torch.stft(
             flat,

@@ -1,8 +1,7 @@
 """A drop-in for ``torch.fft``: the same names, arguments, results and errors.
 
 Tensors are native, real or complex, and so are results. Replace ``import torch.fft`` by ``from
-trnfft import torch_fft`` and nothing else changes, but that single transforms of one dimension are
-faster on a CPU.
+trnfft import torch_fft`` and nothing else changes, but that transforms on a CPU are faster.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 from trnfft import nd
 from trnfft._arguments import Dims, Norm
 from trnfft._dispatch import c2c, c2r, kernels_wanted, r2c
+from trnfft._host import host_transform
 from trnfft.complex_tensor import ComplexTensor
 
 __all__ = [
@@ -98,6 +98,7 @@ def _one(name: str, transform: Any, forward: bool) -> OneDimension:
 def _several(name: str, default: Dims = None) -> Dimensions:
     """Return the function ``name`` of ``torch.fft``; ``default`` is that of ``dim``."""
     reference = getattr(torch.fft, name)
+    on_host = host_transform(name, reference)
 
     def function(
         input: Tensor,
@@ -110,6 +111,8 @@ def _several(name: str, default: Dims = None) -> Dimensions:
         if out is None and kernels_wanted():
             result = getattr(nd, name)(input, s, dim, norm)
             return result.to_torch_complex() if isinstance(result, ComplexTensor) else result
+        if out is None and type(input) is Tensor and input.is_cpu:
+            return on_host(input, s, dim, norm)
         return reference(input, s, dim, norm, out=out)
 
     return _named(function, name)

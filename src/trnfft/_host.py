@@ -1,0 +1,136 @@
+"""Transforms of CPU tensors by torch, or in its place by a descriptor that is kept.
+
+Which of the two computes makes no difference to a result, so all that torch is to transform on a
+CPU passes here. A transform leaves torch only where nobody watches it: gradients, ``vmap``,
+compilation, tracing, modes and autocast have to see torch's function. It also stays there for
+lengths that cut or pad, for other dimensions than the last ones, and for strided input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from trnfft._descriptors import MAY_KEEP, Form, kept_for
+from trnsci.core.eager import settled
+
+__all__ = ["host_transform"]
+
+# The transforms that have a descriptor; those of rank 0 are over all dimensions.
+_FORMS = {
+    "fft": Form("fft", True, None, 1),
+    "ifft": Form("ifft", False, None, 1),
+    "rfft": Form("rfft", True, 1, 1),
+    "irfft": Form("irfft", False, 0, 1),
+    "fft2": Form("fftn", True, None, 2),
+    "ifft2": Form("ifftn", False, None, 2),
+    "rfft2": Form("rfftn", True, 1, 2),
+    "fftn": Form("fftn", True, None, 0),
+    "ifftn": Form("ifftn", False, None, 0),
+    "rfftn": Form("rfftn", True, 1, 0),
+}
+_USUAL = {"n": None, "2": (-2, -1), "t": -1}
+_NORMS = {None: None, "backward": None, "ortho": "ortho", "forward": "forward"}
+
+# torch shows neither in public. Each costs 50 ns, in calls of four microseconds.
+_function_modes = torch._C._len_torch_function_stack
+_traced = torch._C._is_tracing
+_threads = torch.get_num_threads
+
+
+def host_transform(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the transform ``name`` of CPU tensors that are of no subclass.
+
+    Args:
+        name: The transform, with the arguments of ``torch.fft``; left out where they are defaults.
+        function: What computes it by torch.
+    """
+    if name not in _FORMS or not MAY_KEEP:
+        return function
+    form, usual = _FORMS[name], _USUAL[name[-1]]
+    given = _given_one if usual == -1 else _given_several
+    of_complex = form.halved != 1
+
+    def transform(x: Tensor, n: Any = None, dim: Any = usual, norm: Any = None) -> Tensor:
+        default = n is None and dim is usual and norm is None
+        # In one frame: each question takes a percent of a short transform.
+        if not (
+            is_dynamo_compiling()
+            or _function_modes()  # would see the questions below
+            or not x.is_contiguous()
+            or (x.requires_grad and torch.is_grad_enabled())
+            or (of_complex and x.is_conj())
+            or x.is_neg()
+            or _traced()
+            or not settled()
+        ):
+            asked = form if default and form.rank else given(form, x, n, dim, norm)
+            if asked is not None:
+                kept = kept_for(asked, x.dtype, x.shape, _threads())
+                descriptor = kept.descriptor
+                if descriptor is not None:
+                    result = descriptor.of(x)
+                    if result is not None:
+                        return result
+                elif kept.open:
+                    kept.attempt()
+        return function(x) if default else function(x, n, dim, norm)
+
+    return transform
+
+
+def _given_one(form: Form, x: Tensor, n: Any, dim: Any, norm: Any) -> Form | None:
+    """Return the form of a transform along one dimension, None where it has none."""
+    ndim = x.ndim
+    if type(dim) is not int or ndim == 0 or dim not in (-1, ndim - 1):
+        return None
+    if n is not None:
+        last = x.shape[-1]
+        if type(n) is not int or last != (n // 2 + 1 if form.halved == 0 else n):
+            return None
+        if form.halved != 0 or n == 2 * (last - 1):
+            n = None
+    return _formed(form, 1, n, norm)
+
+
+def _given_several(form: Form, x: Tensor, s: Any, dim: Any, norm: Any) -> Form | None:
+    """Return the form of a transform along several dimensions, None where it has none."""
+    ndim = x.ndim
+    if dim is not None:
+        if not _whole(dim):
+            return None
+        rank = len(dim)
+        if [d if d >= 0 else d + ndim for d in dim] != [*range(ndim - rank, ndim)]:
+            return None
+    elif form.rank:
+        return None  # torch refuses it where the default is two
+    else:
+        rank = ndim if s is None else -1
+    if s is not None:
+        if not _whole(s):
+            return None
+        rank = len(s) if rank < 0 else rank
+        if len(s) != rank or rank > ndim or (*s,) != x.shape[ndim - rank :]:
+            return None
+    return _formed(form, rank, None, norm) if rank else None
+
+
+def _whole(given: Any) -> bool:
+    """Return whether these are several plain integers."""
+    return isinstance(given, (tuple, list)) and all(type(entry) is int for entry in given)
+
+
+def _formed(form: Form, rank: int, n: int | None, norm: Any) -> Form | None:
+    if norm is not None and (type(norm) is not str or norm not in _NORMS):
+        return None
+    return _made(form.name, rank, n, _NORMS[norm])
+
+
+@lru_cache(maxsize=256)
+def _made(name: str, rank: int, n: int | None, norm: str | None) -> Form:
+    return _FORMS[name]._replace(rank=rank, n=n, norm=norm)

@@ -8,6 +8,7 @@ that torch would refuse are handed to torch, so that it raises the error it alwa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -119,7 +120,7 @@ def linear(x: Value, weight: Value, bias: Value | None) -> Value:
     """Return ``x @ weight.mT + bias`` over the last dimension of a complex x, by an operation."""
     from trnfft._operations import COMPLEX_LINEAR
 
-    rows = as_parts(x.reshape(-1, x.shape[-1]))
+    rows = as_parts(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]))
     added = None if bias is None else as_parts(bias)
     result = COMPLEX_LINEAR(rows, as_parts(weight), added)
     return as_spectrum(result.reshape(*x.shape[:-1], weight.shape[0], 2))
@@ -170,7 +171,7 @@ def _along(x: Value, n: int | None, dim: int, norm: Norm, kind: str) -> Value:
     from trnfft._operations import TRANSFORM
 
     moved = x.movedim(dim, -1)
-    flat = moved.reshape(-1, moved.shape[-1])
+    flat = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
     size = flat.shape[-1] if n is None else n
     parts = TRANSFORM(as_parts(flat), x.is_complex(), kind, size, norm or "backward")
     result = parts if kind in ("irfft", "hfft") else as_spectrum(parts)
@@ -199,8 +200,8 @@ def _together(x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm, kind:
 
     last = tuple(range(-len(dims), 0))
     moved = x.movedim(tuple(dims), last)
-    flat = moved.reshape(-1, *moved.shape[-len(dims) :])
+    batch = moved.shape[: -len(dims)]
+    flat = moved.reshape(math.prod(batch), *moved.shape[-len(dims) :])
     parts = TRANSFORM_ND(as_parts(flat), x.is_complex(), kind, list(s), norm or "backward")
     result = parts if kind in ("irfftn", "hfftn") else as_spectrum(parts)
-    shape = (*moved.shape[: -len(dims)], *result.shape[1:])
-    return result.reshape(shape).movedim(last, tuple(dims))
+    return result.reshape(*batch, *result.shape[1:]).movedim(last, tuple(dims))

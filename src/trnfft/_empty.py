@@ -6,8 +6,26 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch._C import _functorch
+from torch.compiler import is_dynamo_compiling
 
-__all__ = ["empty_like", "empty_result"]
+__all__ = ["empty_like", "empty_result", "is_empty"]
+
+
+def is_empty(x: Tensor) -> bool:
+    """Return whether a tensor has no entries, or ``vmap`` goes over a batch of no tensors.
+
+    In such a batch every tensor has the shape of one that is there, and nothing can be computed.
+    """
+    if x.numel() == 0:
+        return True
+    if is_dynamo_compiling():
+        return False  # what is traced is not looked into
+    while isinstance(x, Tensor) and _functorch.is_functorch_wrapped_tensor(x):
+        x = _functorch.get_unwrapped(x)
+        if x.numel() == 0:
+            return True
+    return False
 
 
 def empty_result(
@@ -29,7 +47,7 @@ def empty_result(
         shape[dim] = size
     if halved:
         shape[dims[-1]] = sizes[-1] // 2 + 1
-    if 0 not in shape:
+    if x.numel() == 0 and 0 not in shape:
         return None
     return empty_like(x, shape, real)
 

@@ -32,7 +32,7 @@ def overlap_added(
     samples = n_fft + hop_length * (count - 1)
     stop = samples - dropped if length is None else min(dropped + length, samples)
     kept = slice(dropped, max(stop, dropped))
-    flat = frames.reshape(-1, count, n_fft)
+    flat = frames.reshape(math.prod(frames.shape[:-2]), count, n_fft)
     # For a complex window this is the sum of w^2 and not of |w|^2, as in torch.
     squares = (window * window).expand(1, count, n_fft)
     envelope = _added(squares, samples, hop_length)[:, kept]
@@ -53,7 +53,7 @@ def overlapped(blocks: Tensor, step: int) -> Tensor:
     """Return blocks of shape (..., count, length) added up, each ``step`` behind the last one."""
     count, length = blocks.shape[-2:]
     samples = length + step * (count - 1)
-    flat = blocks.reshape(-1, count, length)
+    flat = blocks.reshape(math.prod(blocks.shape[:-2]), count, length)
     return _added(flat, samples, step).reshape(*blocks.shape[:-2], samples)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from trnfft._angles import roots
 from trnfft._arguments import Norm
 from trnfft._complex_arguments import NATIVE
+from trnfft._empty import is_empty
 from trnfft._single import scipy_fft
 from trnfft._tables import keepable
 from trnsci.core.arrays import array_of
@@ -40,7 +41,7 @@ def trigonometric(
         )
         return torch.complex(*parts)
     x = _resized(x.movedim(dim, -1), n)
-    if not x.numel():
+    if is_empty(x):
         return x.movedim(-1, dim)
     if orthogonalize:
         x = _scaled_points(x, sine, type)

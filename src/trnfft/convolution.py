@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnfft._arguments import Dims, axis
 from trnfft._dispatch import c2c_nd, c2r_nd, r2c_nd
-from trnfft._empty import empty_like
+from trnfft._empty import empty_like, is_empty
 from trnfft._kinds import Opened, Spectrum, closed, closed_real, opened
 from trnfft._overlap import block_length, overlapped, resized
 from trnfft.complex_tensor import ComplexTensor
@@ -108,7 +108,7 @@ def _computed(
 def _convolved(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
     """Return the full convolution along ``dims``."""
     full = _full_shape(a, b, dims)
-    if a.numel() == 0 or b.numel() == 0:
+    if is_empty(a) or is_empty(b):
         real = not a.is_complex()
         return empty_like(a, full, real) + empty_like(b, full, real)
     # Along a dimension of one element a convolution is a product, which broadcasting does.
@@ -142,7 +142,7 @@ def _convolved_by_blocks(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
     if a.numel() < b.numel():
         a, b = b, a
     full = _full_shape(a, b, dims)
-    if 0 in full:
+    if 0 in full or is_empty(a) or is_empty(b):
         return _convolved(a, b, dims)
     along = [d for d in dims if a.shape[d] != 1 and b.shape[d] != 1]
     sizes = [block_length(a.shape[d], b.shape[d], not a.is_complex()) for d in along]

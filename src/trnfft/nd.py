@@ -15,7 +15,7 @@ from trnfft import _torch
 from trnfft._arguments import Dims, Norm, axes
 from trnfft._direct import FOLLOWING, HALVED, REAL, direct_over
 from trnfft._dispatch import c2c_nd, c2r_nd, r2c_nd
-from trnfft._empty import empty_result
+from trnfft._empty import empty_result, is_empty
 from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
 from trnsci.core.errors import ShapeError
 
@@ -237,7 +237,7 @@ def _computed(
     sizes, dims = axes(function, x, s, dim, norm, bins=transform is c2r_nd)
     if not dims and transform is not c2c_nd:
         raise ShapeError(f"{function}: dim must name at least one dimension, got none")
-    if x.numel() == 0:
+    if is_empty(x):
         result = empty_result(x, sizes, dims, transform is r2c_nd, transform is c2r_nd)
         if result is not None:
             return result

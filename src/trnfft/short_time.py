@@ -7,6 +7,7 @@ accepted and kept.
 
 from __future__ import annotations
 
+import math
 from typing import Literal, TypeAlias
 
 import torch
@@ -16,7 +17,7 @@ from trnfft import _torch
 from trnfft._arguments import Norm
 from trnfft._complex_arguments import NATIVE
 from trnfft._dispatch import c2c, c2r, kernels_wanted, short_time
-from trnfft._empty import empty_like
+from trnfft._empty import empty_like, is_empty
 from trnfft._interleaved import as_parts
 from trnfft._kinds import (
     Opened,
@@ -89,14 +90,14 @@ def stft(
     elif onesided and (x.is_complex() or complex_window):
         raise DTypeError("stft: onesided bins need a real signal and window, got a complex one")
     _check_signal(x, n_fft, center, pad_mode, align_to_window)
-    if x.numel() == 0:
+    if is_empty(x):
         pad = n_fft // 2 if center else 0
         shape = (
             n_fft // 2 + 1 if onesided else n_fft,
             1 + (x.shape[-1] + 2 * pad - n_fft) // hop_length,
         )
         return _returned(empty_like(x, (*x.shape[:-1], *shape), False), held, return_complex)
-    flat = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    flat = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if align_to_window is None:
         if center:
             flat = torch.nn.functional.pad(flat, (n_fft // 2, n_fft // 2), mode=pad_mode)
@@ -178,6 +179,11 @@ def istft(
     _check_bins(bins, n_fft, onesided)
     if length is not None and whole("istft", "length", length) < 0:
         raise ShapeError(f"istft: length must not be negative, got {length}")
+    if is_empty(bins):
+        pad = n_fft // 2 if center else 0
+        samples = n_fft + hop_length * (bins.shape[-1] - 1) - 2 * pad if length is None else length
+        signal = empty_like(bins, (*bins.shape[:-2], max(samples, 0)), not return_complex)
+        return closed(signal, held) if return_complex else closed_real(signal, held)
     norm: Norm = "ortho" if normalized else "backward"
     frames = bins.mT
     if onesided:

@@ -18,7 +18,7 @@ from trnfft import _torch
 from trnfft._arguments import Norm, along
 from trnfft._direct import COMPLEX, FOLLOWING, HALVED, REAL, direct_along
 from trnfft._dispatch import c2c, c2r, r2c
-from trnfft._empty import empty_result
+from trnfft._empty import empty_result, is_empty
 from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
 
 __all__ = ["fft", "hfft", "ifft", "ihfft", "irfft", "rfft"]
@@ -175,7 +175,7 @@ def _computed(
 ) -> Tensor:
     """Return the transform of a tensor whose other arguments are still to be checked."""
     size, dim = along(function, x, n, dim, norm, bins=transform is c2r)
-    if x.numel() == 0:
+    if is_empty(x):
         result = empty_result(x, [size], [dim], transform is r2c, transform is c2r)
         if result is not None:
             return result

@@ -23,7 +23,7 @@ from torch.compiler import is_compiling, is_dynamo_compiling
 
 from trnfft._arguments import Norm
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import readable, settled
+from trnsci.core.eager import readable, recorded, settled
 
 __all__ = ["SINGLE", "scipy_fft", "scipy_is_faster", "single", "vector_transform"]
 
@@ -105,6 +105,8 @@ def vector_transform(
 
     def transform(x: Tensor, n: Any = None, dim: Any = -1, norm: Any = None) -> Tensor:
         if n is None and norm is None and dim == -1 and not is_dynamo_compiling():
+            if recorded():
+                return function(x)  # numbers of points are tensors there
             size = 2 * (x.numel() - 1) if half else x.numel()
             if not scipy_is_faster(name, size):
                 if size < _LONG or name not in _WHOLE_SPECTRUM or x.dtype.is_complex:

@@ -117,7 +117,8 @@ def _roots(like: Tensor, count: int, order: int) -> Tensor:
     """Return ``exp(-2 pi i k / order)`` for k below ``count``, rounded once from float64."""
     dtype = NATIVE[like.dtype]
     if keepable(like):
-        return _ROOTS((count, order), like.device, dtype)[0]
+        # To torch.jit.trace numbers of points are tensors.
+        return _ROOTS((int(count), int(order)), like.device, dtype)[0]
     angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / order)
     return torch.polar(torch.ones_like(angle), angle).to(dtype)
 

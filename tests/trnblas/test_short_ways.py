@@ -198,3 +198,13 @@ def test_a_rank_k_update_on_cuda_is_a_product_and_its_mirror(alpha, trans, mirro
     assert (got is seen[0]) is mirrors
     assert torch.equal(got, got.mT) or mirrors
     assert _quick._mirrored_product(alpha, INTEGERS, trans) is None
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("function", [trnblas.symm, trnblas.trmm])
+def test_what_is_recorded_is_no_constant(function):
+    """A result of SciPy would be one to ``torch.jit.trace``."""
+    x, other = torch.eye(6), torch.arange(36.0).reshape(6, 6)
+    recorded = torch.jit.trace(lambda x: function(1.0, x, x), x, check_trace=False)
+    torch.testing.assert_close(recorded(other), function(1.0, other, other))

@@ -179,3 +179,12 @@ def test_roots_are_kept_and_not_poisoned(type):
     assert torch.equal(first, again)
     want = array(x) @ oracle.trigonometric_matrix(False, type, n).T
     assert_near(again, want, 2 * n, factor=2)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # its length is a constant
+@pytest.mark.parametrize("type", [1, 2, 3, 4])
+def test_what_is_recorded_is_no_constant(type):
+    recorded = torch.jit.trace(lambda x: trnfft.dct(x, type), randn(8), check_trace=False)
+    other = randn(8).sin()
+    torch.testing.assert_close(recorded(other), trnfft.dct(other, type))

@@ -255,7 +255,7 @@ class TestWhatIsLeftToTorch:
         for _ in range(3):
             assert same(compiled(self.x), torch.fft.fft(self.x))
 
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
     def test_tracing(self):
         traced = torch.jit.trace(lambda x: trnfft.fft(x), self.x, check_trace=False)
         other = random_tensor(4, 8, dtype=torch.complex64, seed=1)

@@ -185,6 +185,14 @@ def test_scipy_computes_only_what_nobody_watches(name, monkeypatch):
     assert scipys.calls == [name] * 2
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_what_is_recorded_is_no_constant():
+    """A result of SciPy would be one to ``torch.jit.trace``."""
+    recorded = torch.jit.trace(lambda x: plain(trnfft.fft(x)), drawn(600), check_trace=False)
+    other = drawn(600).sin()
+    torch.testing.assert_close(recorded(other), torch.fft.fft(other), rtol=1e-12, atol=1e-12)
+
+
 def test_the_bins_of_reals_may_be_real(monkeypatch):
     scipys, x = Scipys(monkeypatch), drawn(301)
     torch.testing.assert_close(trnfft.irfft(x), torch.fft.irfft(x), rtol=1e-12, atol=1e-12)

@@ -13,6 +13,7 @@ from torch.nn import Parameter
 __all__ = [
     "bare_matrix",
     "readable",
+    "recorded",
     "settled",
     "transforms_off",
     "untracked",
@@ -29,13 +30,16 @@ _traced = torch.compiler.is_dynamo_compiling
 _functorch_level = torch._C._functorch.maybe_current_level
 _dispatch_modes = torch._C._len_torch_dispatch_stack
 _autocast = torch._C._is_any_autocast_enabled
+recorded = torch._C._is_tracing
+"""Whether ``torch.jit.trace`` records: a result from elsewhere is a constant to it."""
 
 
 def readable(a: Tensor, b: Tensor | None = None) -> bool:
     """Return whether these are eager CPU tensors whose operations nobody differentiates or traces.
 
     Only then may an operation leave torch: gradients of both modes, ``vmap`` and the other
-    transforms of ``torch.func``, ``torch.compile`` and fake tensors all need to see it.
+    transforms of ``torch.func``, ``torch.compile``, ``torch.jit.trace`` and fake tensors all need
+    to see it.
     """
     if _traced():
         return False
@@ -55,6 +59,7 @@ def readable(a: Tensor, b: Tensor | None = None) -> bool:
         and not _dispatch_modes()
         and forward_ad._current_level < 0
         and not _autocast()
+        and not recorded()
     )
 
 
@@ -65,6 +70,7 @@ def settled() -> bool:
         and not _dispatch_modes()
         and forward_ad._current_level < 0
         and not _autocast()
+        and not recorded()
     )
 
 
@@ -79,7 +85,7 @@ def unchecked(tensor: Tensor) -> bool:
     """Return whether the values of a tensor cannot be looked at: traced, fake or transformed."""
     if _traced() or type(tensor) not in _PLAIN:
         return True
-    return _functorch_level() is not None or _dispatch_modes() > 0
+    return _functorch_level() is not None or _dispatch_modes() > 0 or recorded()
 
 
 def bare_matrix(value: Any) -> bool:
@@ -95,6 +101,7 @@ def bare_matrix(value: Any) -> bool:
         and value.ndim == 2
         and _functorch_level() is None
         and not _dispatch_modes()
+        and not recorded()
     )
 
 
@@ -125,4 +132,9 @@ def transforms_off() -> AbstractContextManager[Any]:
 
 
 def _untransformed() -> bool:
-    return _functorch_level() is None and not _dispatch_modes() and forward_ad._current_level < 0
+    return (
+        _functorch_level() is None
+        and not _dispatch_modes()
+        and forward_ad._current_level < 0
+        and not recorded()
+    )

@@ -11,7 +11,15 @@ from torch.autograd import forward_ad
 from torch.func import grad, vmap
 from torch.nn import Parameter
 
-from trnsci.core.eager import readable, unchecked, untracked, unwatched
+from trnsci.core.eager import (
+    bare_matrix,
+    readable,
+    settled,
+    unchecked,
+    untracked,
+    untransformed,
+    unwatched,
+)
 
 X = torch.ones(2)
 
@@ -79,6 +87,22 @@ def test_inside_of_a_transform_nothing_is_read(transform):
 
     transform(seen)(X)
     assert found == [False] * 4
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_a_recorded_call_reads_nothing():
+    found, matrix = [], torch.ones(2, 2)
+
+    def seen(x):
+        found.extend(asked(X))
+        found.extend((settled(), untransformed(X), bare_matrix(matrix)))
+        return 2 * x
+
+    seen(X)
+    assert found == [True] * 7
+    found.clear()
+    torch.jit.trace(seen, X, check_trace=False)
+    assert found == [False] * 7
 
 
 @pytest.mark.parametrize("question", [readable, unwatched, untracked, lambda x: not unchecked(x)])

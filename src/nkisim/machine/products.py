@@ -21,6 +21,9 @@ __all__ = ["multiply_on_unit", "multiply_panels", "panels_of_call"]
 
 Array = np.ndarray
 
+Key = tuple[int, int, int, int]
+"""Start and layout of an operand, its rows, and the width of its panels: what packed ones go by."""
+
 # Smaller products are done by BLAS before the matrix unit is set up.
 _UNIT_PRODUCTS = 1 << 15
 
@@ -82,7 +85,9 @@ def multiply_panels(
         return False  # BLAS takes float32 as it is
     if not repays(out.size // 4) or not panels.agrees(depth, *out.shape):
         return False
-    return _multiply(stationary, moving, left, right, depth, out, add)
+    first_key = (stationary.start, stationary.layout, depth, HEIGHT)
+    second_key = (moving.start, moving.layout, depth, WIDTH)
+    return _multiply(stationary, moving, left, right, first_key, second_key, out, add)
 
 
 def panels_of_call(call: Call) -> Callable[..., bool] | None:
@@ -102,12 +107,15 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     if not dense or factors[1].shape[0] != depth or result.size * depth < _PANEL_PRODUCTS:
         return None
     share = result.size // 4
+    first_layout, second_layout = (tensor.layout for tensor in factors)
 
     def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
         if not repays(share) or not panels.agrees(depth, rows, columns):
             return False
+        first_key = (stationary.start, first_layout, depth, HEIGHT)
+        second_key = (moving.start, second_layout, depth, WIDTH)
         out = dst._array if dst._array is not None else dst.array
-        return _multiply(stationary, moving, None, None, depth, out, add)
+        return _multiply(stationary, moving, None, None, first_key, second_key, out, add)
 
     return multiply
 
@@ -117,7 +125,8 @@ def _multiply(
     moving: NkiTensor,
     left: Array | None,
     right: Array | None,
-    depth: int,
+    first_key: Key,
+    second_key: Key,
     out: Array,
     add: bool,
 ) -> bool:
@@ -125,32 +134,30 @@ def _multiply(
     to, of = moving.storage, stationary.storage
     if of is to and stationary.start == moving.start:
         return False  # BLAS has another routine for a matrix and itself
-    key = (moving.start, moving.layout, depth, WIDTH)
-    second = to.decoded(key)
+    second = to.decoded(second_key)
     if second is None:
         stored = _packable(moving, right)
         # In bfloat16 they take half the room, and are widened in the nearest cache.
         elements = panels.packed_elements(*stored.shape)
-        second = to.new_decoded(key, (elements,), stored.dtype)
+        second = to.new_decoded(second_key, (elements,), stored.dtype)
         if not panels.pack(stored, second, WIDTH):
             second = _NOTHING  # which NaN a sum becomes is BLAS's to say
-            to.keep_decoded(key, second)
+            to.keep_decoded(second_key, second)
     if not second.size:
         return False
-    key = (stationary.start, stationary.layout, depth, HEIGHT)
-    first = of.decoded(key)
+    first = of.decoded(first_key)
     if first is None or type(first) is int:
         stored = _packable(stationary, left)
         uses = (first or 0) + 1
         if uses <= _USES:
             done = panels.pack_and_multiply(stored, second, out, add)
-            of.keep_decoded(key, uses if done else _NOTHING)
+            of.keep_decoded(first_key, uses if done else _NOTHING)
             return done
-        first = of.new_decoded(key, (panels.packed_elements(*stored.shape),))
+        first = of.new_decoded(first_key, (panels.packed_elements(*stored.shape),))
         panels.pack(stored, first, HEIGHT)
     if not first.size:
         return False
-    panels.multiply(first, second, depth, out, add)
+    panels.multiply(first, second, first_key[2], out, add)
     return True
 
 

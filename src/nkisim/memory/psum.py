@@ -70,7 +70,7 @@ class AccumulationState:
         who = ref(owner)
         if (who, region) in self._opened:
             return True
-        if not any(self._touch(known, region) for known in self._ever_opened.get(who, ())):
+        if not [g for g in self._ever_opened.get(who, ()) if self._touch(g, region)]:
             return False
         mask: np.ndarray = self._view(who, region) == _OPENED * _SPREAD[region[3]]
         if mask.all():
@@ -109,11 +109,11 @@ class AccumulationState:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self.current = None
         if self._opened:
-            self._evicted.update(group for group in self._opened if self._touch(group[1], region))
+            self._evicted.update([g for g in self._opened if self._touch(g[1], region)])
 
     def _interrupt(self, region: Region) -> None:
         """Note that the groups which ``region`` touches no longer hold what their matmuls left."""
-        self._interrupted.update(group for group in self._opened if self._touch(group[1], region))
+        self._interrupted.update([g for g in self._opened if self._touch(g[1], region)])
 
     def interrupted(self, owner: Any, region: Region) -> bool:
         """Tell whether something else wrote part of ``region`` since its last matmul."""
@@ -158,22 +158,18 @@ class AccumulationState:
         """Tell whether two regions may share bytes; generous for odd strides."""
         if a == b:
             return True
-        pitch = self._pitch
-        (a_rows, a_bytes), (b_rows, b_bytes) = _box(a, pitch), _box(b, pitch)
-        return _meet(a_rows, b_rows) and _meet(a_bytes, b_bytes)
+        top, bottom, left, right = _box(a, self._pitch)
+        first, last, begin, end = _box(b, self._pitch)
+        return top < last and first < bottom and left < end and begin < right
 
 
 @lru_cache(maxsize=4096)
-def _box(region: Region, pitch: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the first and last rows and bytes in a row that a region may reach, ends excluded."""
+def _box(region: Region, pitch: int) -> tuple[int, int, int, int]:
+    """Return the first and last row, and byte in a row, that a region may reach, ends excluded."""
     start, shape, strides, itemsize = region
     row, byte = divmod(start, pitch)
     rows, columns = [row, row + 1], [byte, byte + itemsize]
     for extent, stride in zip(shape, strides, strict=True):
         span, unit = (columns, 1) if abs(stride) < pitch else (rows, pitch)
         span[stride > 0] += (extent - 1) * (stride // unit)
-    return (rows[0], rows[1]), (columns[0], columns[1])
-
-
-def _meet(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    return a[0] < b[1] and b[0] < a[1]
+    return rows[0], rows[1], columns[0], columns[1]

@@ -109,9 +109,10 @@ class NkiTensor(NoOperators, View):
         view = self._slices.get(form)
         if view is None:
             view = NkiTensor(self.alloc, form)
-            if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
-                self._slices = {}
-            self._slices[form] = view
+            if self.storage.complete:  # what is written part by part sees each part once
+                if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
+                    self._slices = {}
+                self._slices[form] = view
         return view
 
     def _sliced(

@@ -17,7 +17,7 @@ from torch import Tensor
 from trnsci.core.cuda import CudaKernel, LaunchesOfThread, PreparedLaunch, current_stream
 from trnsci.core.eager import untracked
 
-__all__ = ["mirror_in_place", "norm"]
+__all__ = ["mirror_in_place", "norm", "suits"]
 
 _THREADS = 256
 # Elements for each thread, and the most blocks: enough of both to keep the memory busy.
@@ -100,7 +100,7 @@ _MIRROR_KERNEL = CudaKernel("trnblas", "mirror", _mirror_of)
 
 def norm(x: Tensor) -> Tensor | None:
     """Return the 2-norm of float32 numbers, squared and summed in float64, in one launch."""
-    if x.dtype is not torch.float32 or not _suits(x):
+    if x.dtype is not torch.float32 or not suits(x):
         return None
     device = x.get_device()
     stream = current_stream(device)
@@ -114,7 +114,7 @@ def norm(x: Tensor) -> Tensor | None:
 def mirror_in_place(matrices: Tensor) -> bool:
     """Copy the upper triangle of fresh square matrices to the lower one; return whether it did."""
     word = _WORDS.get(matrices.element_size())
-    if word is None or not _suits(matrices):
+    if word is None or not suits(matrices):
         return False
     order = matrices.shape[-1]
     count = matrices.numel() // (order * order) if order else 0
@@ -152,7 +152,7 @@ _NORMS = LaunchesOfThread(
 )
 
 
-def _suits(tensor: Tensor) -> bool:
+def suits(tensor: Tensor) -> bool:
     """Return whether the memory is that of the tensor, and nobody needs to see what becomes of it.
 
     On another device than the current one a launch fails, and torch does the work.

@@ -5,7 +5,7 @@ import torch
 
 import trnblas
 from oracles import blas as oracle
-from trnblas import _cublas, _cuda
+from trnblas import _cublas, _cuda, _symmetry
 
 from .agreement import FLOATING, ROUNDOFF, array, assert_agrees
 from .cases import CASES, unchanged
@@ -113,6 +113,41 @@ def test_rank_k_updates_are_exactly_symmetric_on_cuda(n, dtype):
         moduli = operand.to(torch.complex128).abs()
         bound = 40 * ROUNDOFF[dtype] * (moduli @ moduli.mT)
         assert ((got.to(torch.complex128) - want).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [64, 1000, 1024])
+def test_products_that_come_symmetric_are_not_copied(monkeypatch, n, dtype):
+    """Found out by a trial for each way to lie in memory; the second call launches one kernel."""
+    copies = []
+    mirror = _cuda.mirror_in_place
+    monkeypatch.setattr(_cuda, "mirror_in_place", lambda x: copies.append(1) or mirror(x))
+    generator = torch.Generator("cuda").manual_seed(n)
+    wide = torch.randn(n, n + 3, device="cuda", dtype=dtype, generator=generator)
+    for a in (wide, wide[:, 1 : n + 1], wide[:, :n].contiguous(), wide[:, :n].mT):
+        for trans in (False, True):
+            for alpha in (1.0, 0.5):
+                got = trnblas.syrk(alpha, a, trans=trans)
+                assert torch.equal(got, got.mT)
+                assert torch.equal(got, trnblas.syrk(alpha, a, trans=trans))
+    before, a = len(copies), wide[:, :n].contiguous()
+    state = torch.cuda.get_rng_state()
+    assert torch.equal(trnblas.syrk(1.0, a), torch.mm(a, a.mT))
+    assert len(copies) == before, "cuBLAS gave triangles that differ"
+    assert torch.equal(torch.cuda.get_rng_state(), state)
+
+
+def test_a_product_of_unknown_symmetry_is_copied_in_a_graph():
+    a = torch.randn(77, 91, device="cuda")
+    trnblas.syrk(1.0, torch.randn(40, 40, device="cuda"))
+    _symmetry._known.clear()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = trnblas.syrk(1.0, a)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(got, got.mT)
+    assert not _symmetry._known
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])

@@ -1,0 +1,78 @@
+"""Whether products of a matrix and its own transpose come out symmetric on a CUDA device.
+
+Both triangles are computed by one kernel. Where it adds up the products of an element in the order
+in which it adds up those of the mirrored one, both have the same bits, and to copy a triangle to
+the other, a launch more, would change nothing. Which kernel that is cuBLAS decides by the sizes,
+strides, alignment and precision of a call. So a random matrix is multiplied for each of these
+before the copy is left out for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["comes_symmetric"]
+
+_MOST_ELEMENTS = 1 << 24  # of a matrix that is worth a trial
+_MOST_KNOWN = 4096
+_ALIGNMENT = 128
+
+_known: dict[Hashable, bool] = {}
+# How torch multiplies float32, and with which library: both may change between calls.
+_precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
+_library: Any = getattr(torch._C, "_get_blas_preferred_backend", None)
+# Of shorter types torch has more such settings.
+_DTYPES = frozenset(
+    {torch.float32, torch.float64, torch.complex64, torch.complex128}
+    if _precision is not None and _library is not None
+    else ()
+)
+
+
+def comes_symmetric(A: Tensor, kind: Hashable, multiply: Callable[[Tensor], Tensor]) -> bool:
+    """Return whether ``multiply(A)`` has equal triangles, which depends on how ``A`` lies only.
+
+    Args:
+        A: A matrix.
+        kind: Equal for functions that compute alike.
+        multiply: Computes a product of a matrix and its transpose.
+    """
+    if A.dtype not in _DTYPES or not 0 < A.numel() <= _MOST_ELEMENTS:
+        return False
+    if A.is_conj() or A.is_neg():
+        return False  # a trial has no such matrix
+    start = A.data_ptr() % _ALIGNMENT
+    key = (
+        kind,
+        A.dtype,
+        A.device,
+        A.shape,
+        A.stride(),
+        start,
+        _precision("cuda", "matmul"),
+        _library(),
+    )
+    known = _known.get(key)
+    if known is None:
+        if A.is_cuda and torch.cuda.is_current_stream_capturing():
+            return False  # a trial waits for the device, which a graph cannot
+        if len(_known) == _MOST_KNOWN:
+            _known.clear()
+        known = _known[key] = _try(A, start, multiply)
+    return known
+
+
+def _try(like: Tensor, start: int, multiply: Callable[[Tensor], Tensor]) -> bool:
+    """Multiply a random matrix that lies in memory as another does, and compare the triangles."""
+    extents = zip(like.shape, like.stride(), strict=True)
+    last = sum((extent - 1) * stride for extent, stride in extents)
+    generator = torch.Generator(like.device).manual_seed(0)
+    room = like.new_empty(last + 1 + _ALIGNMENT)  # an allocation is aligned by more than that
+    room.normal_(generator=generator)
+    shifted = room.as_strided(like.shape, like.stride(), start // like.element_size())
+    product = multiply(shifted)
+    return torch.equal(product, product.mT)

@@ -1,0 +1,92 @@
+"""When the copy of a triangle is left out, seen without a device: tensors on the CPU stand for it.
+
+Whether products of cuBLAS come out symmetric is for ``test_cuda``.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from trnblas import _symmetry
+from trnblas._symmetry import comes_symmetric
+
+from .agreement import draw
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch):
+    monkeypatch.setattr(_symmetry, "_known", {})
+
+
+class Product:
+    """``A A'``, with an error in one element unless it is told otherwise; counts its calls."""
+
+    def __init__(self, wrong=True):
+        self.wrong, self.seen = wrong, []
+
+    def __call__(self, a):
+        self.seen.append(a)
+        product = a @ a.mT
+        product = product.triu() + product.triu(1).mT
+        product[1, 0] += self.wrong
+        return product
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+def test_a_random_matrix_tells(wrong, dtype):
+    multiply = Product(wrong)
+    a = torch.zeros(5, 7, dtype=dtype)  # whose product would be symmetric in any case
+    assert [comes_symmetric(a, "kind", multiply) for _ in range(3)] == 3 * [not wrong]
+    (tried,) = multiply.seen
+    assert len(set(tried.flatten().tolist())) == a.numel()
+
+
+def test_each_way_to_lie_in_memory_is_tried():
+    multiply = Product(False)
+    wide = draw((6, 40), torch.float32, 1)
+    ways = [wide, wide[:, 1:], wide[:, ::2], wide[:5], wide.mT.contiguous().mT, wide.double()]
+    for a in ways:
+        before = len(multiply.seen)
+        assert comes_symmetric(a, "kind", multiply)
+        tried = multiply.seen[before]
+        assert (tried.shape, tried.stride(), tried.dtype) == (a.shape, a.stride(), a.dtype)
+        assert tried.data_ptr() % 64 == a.data_ptr() % 64
+        assert comes_symmetric(a, "kind", multiply)
+        assert len(multiply.seen) == before + 1
+    assert comes_symmetric(wide, "other kind", multiply)
+    assert len(multiply.seen) == len(ways) + 1
+
+
+def test_settings_of_torch_are_part_of_the_question(monkeypatch):
+    multiply = Product(False)
+    a = draw((4, 4), torch.float32, 2)
+    for precision in ("ieee", "tf32", "ieee"):
+        monkeypatch.setattr(_symmetry, "_precision", lambda *_, p=precision: p)
+        comes_symmetric(a, "kind", multiply)
+    assert len(multiply.seen) == 2
+
+
+def test_what_is_not_tried(monkeypatch):
+    multiply = Product(False)
+    z = draw((4, 4), torch.complex64, 3)
+    for a in (z.conj(), z[:, :0], z[:0], z.real.half(), z.real.bfloat16()):
+        assert not comes_symmetric(a, "kind", multiply)
+    monkeypatch.setattr(_symmetry, "_MOST_ELEMENTS", 15)
+    assert not comes_symmetric(z, "kind", multiply)
+    assert not multiply.seen
+
+
+def test_not_more_is_kept_than_fits(monkeypatch):
+    monkeypatch.setattr(_symmetry, "_MOST_KNOWN", 3)
+    multiply = Product(False)
+    for n in range(2, 9):
+        assert comes_symmetric(torch.ones(n, 2), "kind", multiply)
+    assert len(_symmetry._known) == 1
+
+
+def test_torchs_numbers_are_left_alone():
+    state = torch.get_rng_state()
+    comes_symmetric(torch.ones(4, 4), "kind", Product())
+    assert torch.equal(torch.get_rng_state(), state)

@@ -28,7 +28,17 @@ from weakref import finalize
 import torch
 from torch import Tensor
 
-__all__ = ["KEPT", "LARGEST", "LONGEST", "MAY_KEEP", "Descriptor", "Form", "Kept", "kept_for"]
+__all__ = [
+    "CALLS",
+    "KEPT",
+    "LARGEST",
+    "LONGEST",
+    "MAY_KEEP",
+    "Descriptor",
+    "Form",
+    "Kept",
+    "kept_for",
+]
 
 _PATH = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
 
@@ -36,7 +46,9 @@ KEPT = 64
 """Transforms that are remembered, least recently used ones forgotten first."""
 MAY_KEEP = torch._C.has_mkl and os.path.exists(_PATH)
 """Whether torch computes by MKL, in the one library in which it can be looked for."""
-LARGEST = 1 << 18
+CALLS = 8
+"""Transforms that torch computes before one is prepared, which takes as long as so many."""
+LARGEST = 1 << 20
 """Entries of an input above which to describe a transform takes no time beside computing it."""
 LONGEST = 1 << 16
 """Points of a dimension above which nothing is kept; the tables of a prime take 80 bytes each."""
@@ -161,12 +173,12 @@ class Kept:
         open: Whether that may change.
     """
 
-    __slots__ = ("_called", "_of", "descriptor", "open")
+    __slots__ = ("_calls", "_of", "descriptor", "open")
 
     def __init__(self, form: Form, dtype: torch.dtype, shape: torch.Size) -> None:
         self.descriptor: Descriptor | None = None
         self._of = form, dtype, shape
-        self._called = False
+        self._calls = 0
         self.open = (
             len(shape) >= form.rank >= 1
             and dtype.is_complex is (form.halved != 1)
@@ -177,12 +189,9 @@ class Kept:
         )
 
     def attempt(self) -> None:
-        """Prepare and try a descriptor, the second time that this is called.
-
-        What comes once is not worth it: the trial takes as long as several transforms.
-        """
-        if not self._called:
-            self._called = True
+        """Prepare and try a descriptor, after so many calls that it cannot have been in vain."""
+        self._calls += 1
+        if self._calls < CALLS:
             return
         # Two threads may both get here. Then one descriptor is dropped, and freed.
         self.open = False
@@ -210,21 +219,22 @@ def _agrees(descriptor: Descriptor, form: Form, dtype: torch.dtype, shape: Seque
     drawn = torch.empty(*shape, 2 if dtype.is_complex else 1, dtype=dtype.to_real(), device="cpu")
     drawn.uniform_(-1.0, 1.0, generator=generator)
     x = torch.view_as_complex(drawn) if dtype.is_complex else drawn[..., 0]
-    before = _bits(x)
+    before = x.clone()
     got = descriptor.of(x)
-    if got is None or _bits(x) != before:
+    if got is None or not _same(x, before):
         return False
     want = form.by_torch(x)
-    return (
-        got.dtype is want.dtype
-        and got.shape == want.shape
-        and got.stride() == want.stride()
-        and _bits(got) == _bits(want)
-    )
+    return got.stride() == want.stride() and _same(got, want)
 
 
-def _bits(tensor: Tensor) -> bytes:
-    return tensor.numpy().tobytes()
+def _same(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors have one shape, one dtype and the same bits."""
+    return a.dtype is b.dtype and torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return real.view(torch.int32 if real.dtype is torch.float32 else torch.int64)
 
 
 def _created(library: Any, dtype: torch.dtype, real: bool, points: Sequence[int]) -> Any:

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
-from trnfft._descriptors import MAY_KEEP, Form, kept_for
+from trnfft._descriptors import MAY_KEEP, kept_for
+from trnfft._kept import Form
 from trnsci.core.eager import settled
 
 __all__ = ["host_transform"]
@@ -70,9 +71,9 @@ def host_transform(name: str, function: Callable[..., Tensor]) -> Callable[..., 
             asked = form if default and form.rank else given(form, x, n, dim, norm)
             if asked is not None:
                 kept = kept_for(asked, x.dtype, x.shape, _threads())
-                descriptor = kept.descriptor
-                if descriptor is not None:
-                    result = descriptor.of(x)
+                prepared = kept.prepared
+                if prepared is not None:
+                    result = prepared.of(x)
                     if result is not None:
                         return result
                 elif kept.open:

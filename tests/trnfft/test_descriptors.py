@@ -16,16 +16,8 @@ from torch.utils.data import DataLoader
 
 import trnfft
 from trnfft import ComplexTensor, _descriptors, _host, torch_fft
-from trnfft._descriptors import (
-    CALLS,
-    KEPT,
-    LARGEST,
-    LONGEST,
-    MAY_KEEP,
-    Descriptor,
-    Form,
-    kept_for,
-)
+from trnfft._descriptors import MAY_KEEP, Descriptor, kept_for
+from trnfft._kept import CALLS, KEPT, LARGEST, LONGEST, Form
 from trnsci.core.testing import random_tensor
 
 pytestmark = pytest.mark.skipif(not MAY_KEEP, reason="torch computes by MKL on x86-64 Linux only")
@@ -367,10 +359,10 @@ def test_what_seldom_comes_is_not_prepared(computed):
         trnfft.rfft(x)
     kept = entry("rfft", x)
     assert kept.open
-    assert kept.descriptor is None
+    assert kept.prepared is None
     trnfft.rfft(x)
     assert not kept.open
-    assert kept.descriptor is not None
+    assert kept.prepared is not None
     assert len(computed) == 1
 
 
@@ -421,7 +413,7 @@ class Transformed(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         x = random_tensor(4, 8, dtype=torch.complex64, seed=index)
-        return x, trnfft.fft(x), entry("fft", x).descriptor is not None
+        return x, trnfft.fft(x), entry("fft", x).prepared is not None
 
 
 def test_a_forked_worker_computes_by_what_its_parent_kept():
@@ -476,7 +468,7 @@ def test_the_least_recently_used_descriptor_is_freed(library, computed):
     first, other = random_tensor(3, 8), random_tensor(4, 8)
     known("rfft", first)
     known("rfft", other)
-    held, dropped = entry("rfft", other).descriptor, weakref.ref(entry("rfft", first).descriptor)
+    held, dropped = entry("rfft", other).prepared, weakref.ref(entry("rfft", first).prepared)
     for batch in range(5, 5 + KEPT):
         trnfft.rfft(random_tensor(batch, 8))
     assert kept_for.cache_info().currsize == KEPT
@@ -495,7 +487,7 @@ class TestWhereAnythingDiffers:
     def check(self):
         assert same(known("rfft", self.x), torch.fft.rfft(self.x))
         kept = entry("rfft", self.x)
-        assert kept.descriptor is None
+        assert kept.prepared is None
         assert not kept.open
 
     def test_in_its_results(self, monkeypatch):
@@ -546,7 +538,7 @@ class TestWhereAnythingDiffers:
     def test_later(self, library):
         """A computation that fails is torch's."""
         known("rfft", self.x)
-        entry("rfft", self.x).descriptor.compute = lambda *args: 1
+        entry("rfft", self.x).prepared.compute = lambda *args: 1
         assert same(native(trnfft.rfft(self.x)), torch.fft.rfft(self.x))
 
 

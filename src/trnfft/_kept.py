@@ -29,6 +29,9 @@ LARGEST = 1 << 20
 LONGEST = 1 << 16
 """Points of a dimension above which nothing is kept; the tables of a prime take 80 bytes each."""
 
+_REALS = frozenset({torch.float32, torch.float64})
+_COMPLEXES = frozenset({torch.complex64, torch.complex128})
+
 
 class Form(NamedTuple):
     """A transform over the last dimensions of contiguous tensors, of whatever shape and dtype.
@@ -125,7 +128,7 @@ class Kept:
         self.open = (
             prepare is not None
             and len(shape) >= form.rank >= 1
-            and dtype.is_complex is (form.halved != 1)
+            and dtype in (_REALS if form.halved == 1 else _COMPLEXES)
             and 0 < math.prod(shape) <= LARGEST
             and min(points := form.points(shape)) > 0
             and max(points) <= LONGEST

@@ -276,6 +276,15 @@ class TestWhatIsLeftToTorch:
         with pytest.raises((RuntimeError, ValueError)):
             trnfft.irfft(torch.zeros(4, 1, dtype=torch.complex64))
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
+    def test_dtypes_that_mkl_does_not_have(self, dtype):
+        x = torch.ones(4, 8, dtype=dtype)
+        assert not entry("rfft2", x).open
+        assert not entry("fft2", x).open
+        if not dtype.is_floating_point:
+            got = repeated(torch_fft.rfft2, x)
+            assert same(got, torch.fft.rfft2(x))
+
     def test_reals_that_become_complex(self):
         for _ in range(CALLS + 1):
             got = native(trnfft.fft(self.x.real.contiguous()))

@@ -106,7 +106,7 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     dense = result.strides[1] == result.itemsize
     if not dense or factors[1].shape[0] != depth or result.size * depth < _PANEL_PRODUCTS:
         return None
-    share = result.size // 4
+    share, steps = result.size // 4, result.strides
     first_layout, second_layout = (tensor.layout for tensor in factors)
 
     def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
@@ -114,7 +114,9 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
             return False
         first_key = (stationary.start, first_layout, depth, HEIGHT)
         second_key = (moving.start, second_layout, depth, WIDTH)
-        out = dst._array if dst._array is not None else dst.array
+        out = dst._array
+        if out is None:
+            out = np.ndarray((rows, columns), np.float32, dst.storage.data, dst.start, steps)
         return _multiply(stationary, moving, None, None, first_key, second_key, out, add)
 
     return multiply

@@ -25,6 +25,7 @@ Region = tuple[int, tuple[int, ...], tuple[int, ...], int]
 
 Owner = ref[Any]
 Group = tuple[Owner, Region]
+Box = tuple[int, int, int, int]
 
 _NEVER, _OTHER, _OPENED = 0, 1, 2
 _SPREAD = {1: 0x01, 2: 0x0101, 4: 0x01010101}
@@ -58,8 +59,8 @@ class AccumulationState:
         self._pitch = pitch
         self._bytes: dict[Owner, np.ndarray] = {}
         self._replay: list[tuple[Owner, Region, int]] = []
-        self._opened: set[Group] = set()
-        self._ever_opened: dict[Owner, set[Region]] = defaultdict(set)
+        self._opened: dict[Group, Box] = {}
+        self._ever_opened: dict[Owner, dict[Region, Box]] = defaultdict(dict)
         self._evicted: set[Group] = set()
         self._interrupted: set[Group] = set()
         self._room = 64
@@ -70,7 +71,8 @@ class AccumulationState:
         who = ref(owner)
         if (who, region) in self._opened:
             return True
-        if not [g for g in self._ever_opened.get(who, ()) if self._touch(g, region)]:
+        known = self._ever_opened.get(who)
+        if known is None or not _meeting(known, _box(region, self._pitch)):
             return False
         mask: np.ndarray = self._view(who, region) == _OPENED * _SPREAD[region[3]]
         if mask.all():
@@ -86,10 +88,12 @@ class AccumulationState:
                 self._forget_the_dead()
             self._interrupt(region)
             self._replay.append((*group, _OPENED))
-            self._opened.add(group)
-            self._ever_opened[group[0]].add(region)
-        self._interrupted.discard(group)
-        self._evicted.discard(group)
+            box = _box(region, self._pitch)
+            self._opened[group] = self._ever_opened[group[0]][region] = box
+        if self._interrupted:
+            self._interrupted.discard(group)
+        if self._evicted:
+            self._evicted.discard(group)
 
     def write(self, owner: Any, region: Region) -> None:
         """Note that another engine wrote ``region``; it closes its owner's groups there."""
@@ -102,18 +106,18 @@ class AccumulationState:
         self._replay.append((who, region, _OTHER))
         self._interrupt(region)
         closed = {group for group in self._interrupted if group[0] == who}
-        self._opened -= closed
+        self._opened = {g: box for g, box in self._opened.items() if g not in closed}
         self._evicted -= closed
 
     def read(self, region: Region) -> None:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self.current = None
         if self._opened:
-            self._evicted.update([g for g in self._opened if self._touch(g[1], region)])
+            self._evicted.update(_meeting(self._opened, _box(region, self._pitch)))
 
     def _interrupt(self, region: Region) -> None:
         """Note that the groups which ``region`` touches no longer hold what their matmuls left."""
-        self._interrupted.update([g for g in self._opened if self._touch(g[1], region)])
+        self._interrupted.update(_meeting(self._opened, _box(region, self._pitch)))
 
     def interrupted(self, owner: Any, region: Region) -> bool:
         """Tell whether something else wrote part of ``region`` since its last matmul."""
@@ -133,7 +137,8 @@ class AccumulationState:
     def _forget_the_dead(self) -> None:
         """Drop the groups of tensors that no longer exist."""
         dead = {who for who in self._ever_opened if who() is None}
-        for groups in (self._opened, self._evicted, self._interrupted):
+        self._opened = {g: box for g, box in self._opened.items() if g[0] not in dead}
+        for groups in (self._evicted, self._interrupted):
             groups -= {group for group in groups if group[0] in dead}
         for who in dead:
             del self._ever_opened[who]
@@ -154,17 +159,19 @@ class AccumulationState:
             self._bytes[who] = np.zeros(self._size, np.uint8)
         return self._bytes[who]
 
-    def _touch(self, a: Region, b: Region) -> bool:
-        """Tell whether two regions may share bytes; generous for odd strides."""
-        if a == b:
-            return True
-        top, bottom, left, right = _box(a, self._pitch)
-        first, last, begin, end = _box(b, self._pitch)
-        return top < last and first < bottom and left < end and begin < right
+
+def _meeting(known: dict[Any, Box], box: Box) -> list[Any]:
+    """Return what may share bytes with a box; generous for odd strides."""
+    top, bottom, left, right = box
+    return [
+        region
+        for region, (first, last, begin, end) in known.items()
+        if first < bottom and top < last and begin < right and left < end
+    ]
 
 
 @lru_cache(maxsize=4096)
-def _box(region: Region, pitch: int) -> tuple[int, int, int, int]:
+def _box(region: Region, pitch: int) -> Box:
     """Return the first and last row, and byte in a row, that a region may reach, ends excluded."""
     start, shape, strides, itemsize = region
     row, byte = divmod(start, pitch)

@@ -20,7 +20,7 @@ import numpy as np
 
 from nkisim.memory.marks import Marks, Runs
 from nkisim.memory.psum import AccumulationState, Region
-from nkisim.recycling import LEAST, LEAST_LENT, Buffer, Bytes, give_back, is_kept, take
+from nkisim.recycling import LEAST_LENT, Buffer, Bytes, give_back, is_kept, take
 
 __all__ = ["Sharing", "Storage"]
 
@@ -84,8 +84,6 @@ class Storage(Bytes):
     ) -> Storage:
         """Return a storage of ``partitions`` rows; what is in it is anything."""
         nbytes = partitions * pitch
-        if nbytes < LEAST:
-            return Storage(np.empty(nbytes, np.uint8), pitch, psum, written)
         kind = _Recycled if is_kept(nbytes) else Storage
         return kind(take(nbytes), pitch, psum, written)
 

@@ -114,9 +114,9 @@ def _given_several(form: Form, x: Tensor, s: Any, dim: Any, norm: Any) -> Form |
         if not _whole(s):
             return None
         rank = len(s) if rank < 0 else rank
-        if len(s) != rank or rank > ndim or (*s,) != x.shape[ndim - rank :]:
+        if (*s,) != x.shape[ndim - rank :]:
             return None
-    return _formed(form, rank, None, norm) if rank else None
+    return _formed(form, rank, None, norm)
 
 
 def _whole(given: Any) -> bool:

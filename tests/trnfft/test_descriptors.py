@@ -21,6 +21,8 @@ from trnfft._descriptors import MAY_KEEP, Descriptor, kept_for
 from trnfft._kept import CALLS, KEPT, LARGEST, LONGEST, Form
 from trnsci.core.testing import random_tensor
 
+from . import test_direct
+
 pytestmark = pytest.mark.skipif(not MAY_KEEP, reason="torch computes by MKL on x86-64 Linux only")
 
 OF_COMPLEX = ("fft", "ifft", "irfft", "fft2", "ifft2", "fftn", "ifftn")
@@ -577,3 +579,18 @@ def test_bits_are_torchs_for_any_shape(name, computed):
                 assert same(got, getattr(torch.fft, name)(moved)), (shape, dtype, offset)
             assert computed, shape
             computed.clear()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", [trnfft, torch_fft])
+@pytest.mark.parametrize("name", test_direct.CALLS)
+def test_the_last_of_many_calls_is_as_the_first(name, module):
+    function = getattr(module, name)
+    for kind, x in test_direct.INPUTS.items():
+        if module is torch_fft and isinstance(x, ComplexTensor):
+            continue  # which torch does not know
+        for args in test_direct.CALLS[name]:
+            first = test_direct.outcome(function, x, *args)
+            for _ in range(CALLS):
+                last = test_direct.outcome(function, x, *args)
+            assert first == last, (kind, args)

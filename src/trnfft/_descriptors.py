@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import finalize
 
 import torch
@@ -26,7 +26,7 @@ from torch import Tensor
 
 from trnfft._kept import KEPT, Form, Kept
 
-__all__ = ["MAY_KEEP", "Descriptor", "kept_for"]
+__all__ = ["MAY_KEEP", "Descriptor", "TwoDescriptors", "kept_for"]
 
 _PATH = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
 
@@ -42,6 +42,18 @@ _COMPLEX, _REAL, _COMPLEX_COMPLEX, _NOT_INPLACE = 32, 33, 39, 44
 _SINGLE = frozenset({torch.float32, torch.complex64})
 _empty_like = torch.empty_like
 _Long, _Pointer = ctypes.c_long, ctypes.c_void_p
+
+
+class _Layout(NamedTuple):
+    """Where entries are: from one transform to the next, and along each dimension of one."""
+
+    distance: int
+    strides: Sequence[int]
+
+
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    """Return the strides of a contiguous tensor."""
+    return [*accumulate(reversed(shape[1:]), mul, initial=1)][::-1]
 
 
 class Descriptor:
@@ -63,35 +75,12 @@ class Descriptor:
             RuntimeError: MKL refuses it.
         """
         self.compute = library.DftiComputeForward if form.forward else library.DftiComputeBackward
-        points, sides = form.points(shape), form.sides(shape)
-        batch = shape[: len(shape) - form.rank]
-        created = _created(library, dtype, form.halved is not None, points)
-        self.handle = created.value
-        # At the end of the process its memory goes anyway.
-        finalize(self, library.DftiFreeDescriptor, ctypes.byref(created)).atexit = False
-
-        def put(what: int, value: Any) -> None:
-            _succeeds(library.DftiSetValue(created, what, value))
-
-        # In the order and with the values of torch; what it leaves at its default is left here.
-        put(_PLACEMENT, _NOT_INPLACE)
-        put(_NUMBER_OF_TRANSFORMS, _Long(math.prod(batch)))
-        for side, distance in zip(sides, (_INPUT_DISTANCE, _OUTPUT_DISTANCE), strict=True):
-            put(distance, _Long(math.prod(side)))
-        for side, strides in zip(sides, (_INPUT_STRIDES, _OUTPUT_STRIDES), strict=True):
-            steps = [*accumulate(reversed(side[1:]), mul, initial=1)][::-1]
-            put(strides, (_Long * (form.rank + 1))(0, *steps))
-        if form.halved is not None:
-            put(_CONJUGATE_EVEN_STORAGE, _COMPLEX_COMPLEX)
-        scale = form.scale(math.prod(points))
-        if scale != 1.0:
-            put(_FORWARD_SCALE if form.forward else _BACKWARD_SCALE, ctypes.c_double(scale))
-        _succeeds(library.DftiCommitDescriptor(created))
-
-        # One entry in memory, which results do not inherit.
-        self.like = torch.empty((), dtype=form.result_dtype(dtype), device="cpu").expand(
-            *batch, *sides[1]
-        )
+        batch, sides = shape[: len(shape) - form.rank], form.sides(shape)
+        layouts = [_Layout(math.prod(side), _contiguous(side)) for side in sides]
+        committed = partial(_committed, self, library, dtype, form)
+        real, count = form.halved is not None, math.prod(batch)
+        self.handle = committed(real, form.points(shape), count, layouts)
+        self.like = _like((*batch, *sides[1]), form.result_dtype(dtype))
 
     def of(self, x: Tensor) -> Tensor | None:
         """Return the transform of a contiguous tensor of the shape and dtype, None on failure."""
@@ -102,6 +91,48 @@ class Descriptor:
         return result
 
 
+class TwoDescriptors:
+    """A transform of half a spectrum over several dimensions: over all but the last, then that.
+
+    So torch computes it: MKL's transform over several dimensions differs where the bins are not
+    those of reals. The result of the first step has its last dimension in front.
+    """
+
+    __slots__ = ("__weakref__", "_between", "_like", "compute", "handles")
+
+    def __init__(self, library: Any, form: Form, dtype: torch.dtype, shape: Sequence[int]) -> None:
+        """Describe and commit both transforms.
+
+        Raises:
+            RuntimeError: MKL refuses one, or there is a batch, of which torch makes copies.
+        """
+        self.compute = library.DftiComputeForward if form.forward else library.DftiComputeBackward
+        batch = shape[: len(shape) - form.rank]
+        if math.prod(batch) != 1:
+            raise RuntimeError("a batch of spectra is transformed in copies")
+        *others, last = form.points(shape)
+        bins, rows = shape[-1], math.prod(others)
+        steps = _contiguous(others)
+        columns, turned = _Layout(1, [bins * step for step in steps]), _Layout(rows, steps)
+        across, along = _Layout(1, [rows]), _Layout(last, [1])
+        committed = partial(_committed, self, library, dtype, form)
+        self.handles = (
+            committed(False, others, bins, [columns, turned]),
+            committed(True, [last], rows, [across, along]),
+        )
+        self._between = _like((bins, *others), dtype)
+        self._like = _like((*batch, *others, last), form.result_dtype(dtype))
+
+    def of(self, x: Tensor) -> Tensor | None:
+        """Return the transform of a contiguous tensor of the shape and dtype, None on failure."""
+        between, result = _empty_like(self._between), _empty_like(self._like)
+        source, middle = x.data_ptr(), between.data_ptr()
+        first, second = self.handles
+        if source == 0 or self.compute(first, source, middle):
+            return None
+        return None if self.compute(second, middle, result.data_ptr()) else result
+
+
 @lru_cache(maxsize=KEPT)
 def kept_for(form: Form, dtype: torch.dtype, shape: torch.Size, threads: int) -> Kept:
     """Return what is known of transforms; ``threads`` are those that MKL is to use.
@@ -109,8 +140,61 @@ def kept_for(form: Form, dtype: torch.dtype, shape: torch.Size, threads: int) ->
     MKL decides by their number how to compute when a descriptor is committed.
     """
     library = _library()
-    prepare = None if library is None else partial(Descriptor, library, form, dtype, shape)
-    return Kept(form, dtype, shape, prepare)
+    if library is None:
+        return Kept(form, dtype, shape, None)
+    kind = TwoDescriptors if form.halved == 0 and form.rank > 1 else Descriptor
+    return Kept(form, dtype, shape, partial(kind, library, form, dtype, shape))
+
+
+def _like(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Return a tensor of one entry in memory, whose ``empty_like`` has a shape."""
+    return torch.empty((), dtype=dtype, device="cpu").expand(shape)
+
+
+def _committed(
+    owner: object,
+    library: Any,
+    dtype: torch.dtype,
+    form: Form,
+    real: bool,
+    points: Sequence[int],
+    count: int,
+    layouts: Sequence[_Layout],
+) -> int:
+    """Return the handle of a descriptor, which is freed with its owner.
+
+    Args:
+        owner: What has it.
+        library: MKL's functions.
+        dtype: Of the input.
+        form: The direction and the norm.
+        real: Whether one side is real.
+        points: Of a transform.
+        count: Of transforms.
+        layouts: Of the input and the output.
+    """
+    created = _created(library, dtype, real, points)
+    # At the end of the process its memory goes anyway.
+    finalize(owner, library.DftiFreeDescriptor, ctypes.byref(created)).atexit = False
+
+    def put(what: int, value: Any) -> None:
+        _succeeds(library.DftiSetValue(created, what, value))
+
+    # In the order and with the values of torch; what it leaves at its default is left here.
+    put(_PLACEMENT, _NOT_INPLACE)
+    put(_NUMBER_OF_TRANSFORMS, _Long(count))
+    for layout, distance in zip(layouts, (_INPUT_DISTANCE, _OUTPUT_DISTANCE), strict=True):
+        put(distance, _Long(layout.distance))
+    for layout, strides in zip(layouts, (_INPUT_STRIDES, _OUTPUT_STRIDES), strict=True):
+        put(strides, (_Long * (len(points) + 1))(0, *layout.strides))
+    if real:
+        put(_CONJUGATE_EVEN_STORAGE, _COMPLEX_COMPLEX)
+    scale = form.scale(math.prod(points))
+    if scale != 1.0:
+        put(_FORWARD_SCALE if form.forward else _BACKWARD_SCALE, ctypes.c_double(scale))
+    _succeeds(library.DftiCommitDescriptor(created))
+    handle: int = created.value
+    return handle
 
 
 def _created(library: Any, dtype: torch.dtype, real: bool, points: Sequence[int]) -> Any:

@@ -34,6 +34,8 @@ _FORMS = {
     "fftn": Form("fftn", True, None, 0),
     "ifftn": Form("ifftn", False, None, 0),
     "rfftn": Form("rfftn", True, 1, 0),
+    "irfft2": Form("irfftn", False, 0, 2),
+    "irfftn": Form("irfftn", False, 0, 0),
 }
 _USUAL = {"n": None, "2": (-2, -1), "t": -1}
 _NORMS = {None: None, "backward": None, "ortho": "ortho", "forward": "forward"}
@@ -114,7 +116,10 @@ def _given_several(form: Form, x: Tensor, s: Any, dim: Any, norm: Any) -> Form |
         if not _whole(s):
             return None
         rank = len(s) if rank < 0 else rank
-        if (*s,) != x.shape[ndim - rank :]:
+        points: tuple[int, ...] = x.shape[ndim - rank :]
+        if form.halved == 0 and points:
+            points = (*points[:-1], 2 * (points[-1] - 1))
+        if (*s,) != points:
             return None
     return _formed(form, rank, None, norm)
 

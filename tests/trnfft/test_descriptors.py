@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 import trnfft
 from trnfft import ComplexTensor, _descriptors, _host, torch_fft
-from trnfft._descriptors import MAY_KEEP, Descriptor, kept_for
+from trnfft._descriptors import MAY_KEEP, Descriptor, TwoDescriptors, kept_for
 from trnfft._kept import CALLS, KEPT, LARGEST, LONGEST, Form
 from trnsci.core.testing import random_tensor
 
@@ -45,13 +45,13 @@ def nothing_is_kept():
 @pytest.fixture
 def computed(monkeypatch):
     """The shapes that descriptors computed."""
-    shapes, of = [], Descriptor.of
+    shapes = []
 
-    def noted(descriptor, x):
-        shapes.append(tuple(x.shape))
-        return of(descriptor, x)
+    def noting(of):
+        return lambda descriptor, x: (shapes.append(tuple(x.shape)), of(descriptor, x))[1]
 
-    monkeypatch.setattr(Descriptor, "of", noted)
+    for kind in (Descriptor, TwoDescriptors):
+        monkeypatch.setattr(kind, "of", noting(kind.of))
     return shapes
 
 
@@ -110,6 +110,18 @@ def test_bits_are_torchs_by_any_norm(name, norm, computed):
     assert_kept(computed, name, drawn(name, (3, 4, 6)), None, *usual(name), norm)
 
 
+@pytest.mark.parametrize("dtype", WIDTHS)
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+def test_bits_are_torchs_of_half_a_spectrum_over_several_dimensions(norm, dtype, computed):
+    for shape in ((2, 2), (1, 5), (7, 3), (16, 17), (1, 6, 4)):
+        assert_kept(computed, "irfft2", drawn("irfft2", shape, dtype), None, (-2, -1), norm)
+    kept_for.cache_clear()  # which knows some of these already
+    for shape in (*IMAGES, (3, 4, 2, 5)):
+        assert_kept(computed, "irfftn", drawn("irfftn", shape, dtype), None, None, norm)
+    known("irfft2", drawn("irfft2", (3, 4, 6), dtype))
+    assert not computed  # of a batch torch makes copies
+
+
 def usual(name):
     return {"n": (None,), "2": ((-2, -1),)}.get(name[-1], (-1,))
 
@@ -129,6 +141,9 @@ def usual(name):
         ("fftn", ((4, 6),)),
         ("fftn", (None, (-2, -1), "forward")),
         ("rfftn", ((6,), (2,))),
+        ("irfftn", ((3, 4, 10),)),
+        ("irfftn", (None, (0, 1, 2))),
+        ("irfftn", ((10,), (-1,))),
     ],
 )
 def test_arguments_that_say_what_holds_change_nothing(name, args, computed):
@@ -148,6 +163,8 @@ def test_arguments_that_say_what_holds_change_nothing(name, args, computed):
         ("fft2", (None, (0, 1))),
         ("fft2", (None, (2, 1))),
         ("fftn", ((-1, 6),)),
+        ("irfftn", ((3, 4, 6),)),
+        ("irfftn", ((3, 4, 11),)),
         ("fftn", (None, (0, 2))),
         ("fftn", (None, ())),
     ],
@@ -554,6 +571,18 @@ class TestWhereAnythingDiffers:
     def test_and_where_torch_has_no_mkl(self, monkeypatch):
         monkeypatch.setattr(_host, "MAY_KEEP", False)
         assert _host.host_transform("rfft", torch.fft.rfft) is torch.fft.rfft
+
+    def test_in_a_second_step(self, library):
+        x, calls = random_tensor(4, 5, dtype=torch.complex64), []
+        compute = _descriptors._library().DftiComputeBackward
+
+        def second_fails(*args):
+            calls.append(args)
+            return compute(*args) if len(calls) % 2 else 1
+
+        library(DftiComputeBackward=second_fails)
+        assert same(known("irfft2", x), torch.fft.irfft2(x))
+        assert len(calls) == 2
 
     def test_later(self, library):
         """A computation that fails is torch's."""

@@ -9,6 +9,7 @@ a byte, with all of them if it is such a tile. The check may miss an overflow, i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -88,16 +89,18 @@ def check_capacity(core: Core, place: Place) -> None:
         psum = region is MemoryRegion.psum
         limit = core.generation.psum_bytes if psum else core.generation.sbuf_usable_bytes
         _check_peak(tiles, region, rule, unit, limit, core)
-        _check_addresses([a for a in tiles if a.address is not None])
-        placed = sum(a.address is not None for a in tiles)
-        if 0 < placed < len(tiles):
+        placed = [a for a in tiles if a.address is not None]
+        if not placed:
+            continue
+        _check_addresses(placed)
+        if len(placed) < len(tiles):
             example = next(a for a in tiles if a.address is None)
             flag(
                 ADDRESSES_MIXED,
-                f"{placed} of {len(tiles)} tensors in {region.value} have explicit addresses, "
+                f"{len(placed)} of {len(tiles)} tensors in {region.value} have explicit addresses, "
                 f"the rest do not",
                 operand=example.label,
-                seen=f"{placed} placed, {len(tiles) - placed} automatic",
+                seen=f"{len(placed)} placed, {len(tiles) - len(placed)} automatic",
                 fix="place all long-lived tiles explicitly, or none",
                 place=Place(*example.line),
             )
@@ -107,8 +110,8 @@ def _check_registers(core: Core, place: Place) -> None:
     """Report more registers at a time than a sequencer has."""
     if len(core.register_spans) <= _REGISTERS:
         return
-    first, last = np.array(core.register_spans).T
-    peak, moment = _peak(first, last, np.ones(len(first), int))
+    first, last = zip(*core.register_spans, strict=True)
+    peak, moment = _peak(first, last, [1] * len(first))
     if peak > _REGISTERS:
         flag(
             REGISTER_PRESSURE,
@@ -129,17 +132,22 @@ def _check_peak(
     tiles: list[Lifetime], region: MemoryRegion, rule: Rule, unit: int, limit: int, core: Core
 ) -> None:
     """Sweep over the live ranges and report the highest need if it is too high."""
-    needs: dict[tuple[tuple[int, ...], DType], tuple[int, int]] = {}
+    known: dict[tuple[tuple[int, ...], DType], tuple[int, int]] = {}
     quarters = core.generation.partitions // _QUADRANT
+    needs = []
     for tile in tiles:
-        if (tile.shape, tile.dtype) not in needs:
+        kind = tile.shape, tile.dtype
+        found = known.get(kind)
+        if found is None:
             rows = min(-(-tile.shape[0] // _QUADRANT), quarters)
-            needs[tile.shape, tile.dtype] = rows, _device_bytes(tile, unit)
-    rows, nbytes = np.array([needs[tile.shape, tile.dtype] for tile in tiles]).T
-    if nbytes.sum() <= limit:
+            found = known[kind] = rows, _device_bytes(tile, unit)
+        needs.append(found)
+    if sum([nbytes for _, nbytes in needs]) <= limit:
         return
-    first, last = np.array([(tile.first_use, tile.last_use) for tile in tiles]).T
-    peak, moment = max(_peak(first, last, np.take(shares, rows) * nbytes) for shares in _SHARES)
+    first, last = [tile.first_use for tile in tiles], [tile.last_use for tile in tiles]
+    peak, moment = max(
+        _peak(first, last, [shares[rows] * nbytes for rows, nbytes in needs]) for shares in _SHARES
+    )
     if peak <= limit * quarters:
         return
     together = sorted(
@@ -174,12 +182,13 @@ def _check_peak(
     )
 
 
-def _peak(first: np.ndarray, last: np.ndarray, shares: np.ndarray) -> tuple[int, int]:
+def _peak(first: Sequence[int], last: Sequence[int], shares: Sequence[int]) -> tuple[int, int]:
     """Return the most that is live at a time, and when."""
+    begin, end, share = np.array((first, last, shares))
     # What an instruction begins to use is live beside what it uses for the last time.
-    times = np.concatenate([2 * first, 2 * last + 1])
-    order = np.argsort(times, kind="stable")
-    live = np.concatenate([shares, -shares])[order].cumsum()
+    times = np.concatenate((2 * begin, 2 * end + 1))
+    order = times.argsort(kind="stable")
+    live = np.concatenate((share, -share))[order].cumsum()
     at = int(live.argmax())
     return int(live[at]), int(times[order[at]]) // 2
 

@@ -22,7 +22,7 @@ from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH
 from nkisim.compiled.tile_layout import LINE
 from nkisim.compiled.tile_product import call, copy_block, room
 
-__all__ = ["packing", "packing_product", "product"]
+__all__ = ["packing", "packing_product", "product", "product_of_bytes"]
 
 _LANES = 16  # float32 in a register
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
@@ -101,10 +101,17 @@ def _widen_line(context: Any, source: Any, target: Any) -> Any:
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _multiply_panels(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> None:
-    rows, columns = out.shape
-    step, size = out.strides[0], moving.itemsize
-    begin = types.int64(out.ctypes.data)
+def _multiply_panels(
+    stationary: Any,
+    moving: Any,
+    depth: int,
+    begin: int,
+    step: int,
+    rows: int,
+    columns: int,
+    add: bool,
+) -> None:
+    size = moving.itemsize
     left, right = types.int64(stationary.ctypes.data), types.int64(moving.ctypes.data)
     edge, near = room(), _panel_room()
     # A panel of the moving operand stays in the nearest cache while all stationary ones pass.
@@ -122,13 +129,15 @@ def _multiply_panels(stationary: Any, moving: Any, depth: int, out: Any, add: bo
                 _sum_block(a, b, depth, corner, step, add)
                 continue
             if add:
-                copy_block(out, corner, step, edge, 4 * WIDTH, height, width)
+                copy_block(stationary, corner, step, edge, 4 * WIDTH, height, width)
             _sum_block(a, b, depth, edge, 4 * WIDTH, add)
-            copy_block(out, edge, 4 * WIDTH, corner, step, height, width)
+            copy_block(stationary, edge, 4 * WIDTH, corner, step, height, width)
 
 
 def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> None:
-    _multiply_panels(stationary, moving, depth, out, add)
+    rows, columns = out.shape
+    begin = types.int64(out.ctypes.data)
+    _multiply_panels(stationary, moving, depth, begin, out.strides[0], rows, columns, add)
 
 
 @cache
@@ -182,13 +191,22 @@ _low_line, _wide_line = _line_packing(HEIGHT), _line_packing(WIDTH)
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def _pack(pack_line: Any, width: int, x: Any, packed: Any) -> bool:
-    depth, columns = x.shape
-    size, step = x.itemsize, x.strides[0]
-    source, target = types.int64(x.ctypes.data), types.int64(packed.ctypes.data)
+def _pack(
+    pack_line: Any,
+    width: int,
+    like: Any,
+    size: int,
+    source: int,
+    step: int,
+    depth: int,
+    columns: int,
+    packed: Any,
+) -> bool:
+    """Pack elements like others, of a size, that lie from an address on."""
+    target = types.int64(packed.ctypes.data)
     line = packed.itemsize * width
     edge = room()
-    to = pointer_to(x, edge)
+    to = pointer_to(like, edge)
     for i in range(WIDTH):
         to[i] = 0
     special = 0
@@ -197,19 +215,25 @@ def _pack(pack_line: Any, width: int, x: Any, packed: Any) -> bool:
         for k in range(depth):
             here = source + k * step + n * size
             if some < WIDTH:
-                copy_block(x, here, step, edge, size, 1, some)
+                copy_block(like, here, step, edge, size, 1, some)
                 here = edge
             place = target + packed.itemsize * n * depth + k * line
-            special |= pack_line(x, packed, here, place, line * depth)
+            special |= pack_line(like, packed, here, place, line * depth)
     return special == 0
 
 
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _pack_array(pack_line: Any, width: int, x: Any, packed: Any) -> bool:
+    source, (depth, columns) = types.int64(x.ctypes.data), x.shape
+    return _pack(pack_line, width, x, x.itemsize, source, x.strides[0], depth, columns, packed)
+
+
 def _pack_stationary(x: Any, packed: Any) -> bool:
-    return _pack(_low_line, HEIGHT, x, packed)
+    return _pack_array(_low_line, HEIGHT, x, packed)
 
 
 def _pack_moving(x: Any, packed: Any) -> bool:
-    return _pack(_wide_line, WIDTH, x, packed)
+    return _pack_array(_wide_line, WIDTH, x, packed)
 
 
 @cache
@@ -227,11 +251,12 @@ def packing(width: int, bits: int, packed_bits: int) -> Any:
 
 
 def _pack_and_multiply(x: Any, moving: Any, out: Any, add: bool) -> bool:
-    depth, columns = x.shape
-    packed = np.empty(depth * ((columns + WIDTH - 1) // WIDTH * WIDTH), np.float32)
-    finite = _pack(_low_line, HEIGHT, x, packed)
+    depth, (rows, columns) = x.shape[0], out.shape
+    packed = np.empty(depth * ((rows + WIDTH - 1) // WIDTH * WIDTH), np.float32)
+    finite = _pack_array(_low_line, HEIGHT, x, packed)
     if finite:
-        _multiply_panels(packed, moving, depth, out, add)
+        begin = types.int64(out.ctypes.data)
+        _multiply_panels(packed, moving, depth, begin, out.strides[0], rows, columns, add)
     return finite
 
 
@@ -246,3 +271,41 @@ def packing_product(bits: int, moving_bits: int) -> Any:
     memory = types.Array(other, 1, "C", readonly=True)
     out = types.Array(types.float32, 2, "A", aligned=False)
     return compiled_loop(_pack_and_multiply, types.boolean(matrix, memory, out, types.boolean))
+
+
+def _multiply_bytes(
+    block: Any,
+    start: int,
+    step: int,
+    depth: int,
+    moving: Any,
+    out: Any,
+    out_start: int,
+    out_step: int,
+    rows: int,
+    columns: int,
+    add: bool,
+) -> bool:
+    packed = np.empty(depth * ((rows + WIDTH - 1) // WIDTH * WIDTH), np.float32)
+    source = types.int64(block.ctypes.data) + start
+    finite = _pack(_low_line, HEIGHT, types.uint16, 2, source, step, depth, rows, packed)
+    if finite:
+        begin = types.int64(out.ctypes.data) + out_start
+        _multiply_panels(packed, moving, depth, begin, out_step, rows, columns, add)
+    return finite
+
+
+@cache
+def product_of_bytes() -> Any:
+    """Return what packs a stationary operand of bfloat16 and multiplies it.
+
+    It takes the block of bytes in which the operand lies, its first byte, the bytes from row to row
+    and its rows; the moving operand, packed as bfloat16; then block, first byte and step of the
+    result, its rows and columns; and whether to add. It returns whether the operand is finite.
+    """
+    block, other = (types.Array(types.uint8, 1, "C", readonly=only) for only in (False, True))
+    moving = types.Array(types.uint16, 1, "C", readonly=True)
+    whole = types.int64
+    place = whole, whole, whole
+    signature = types.boolean(other, *place, moving, block, *place, whole, types.boolean)
+    return compiled_loop(_multiply_bytes, signature)

@@ -23,7 +23,16 @@ import numpy as np
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH, packed_elements
 from nkisim.compiled.processor import compiles_for
 
-__all__ = ["HEIGHT", "WIDTH", "agrees", "multiply", "pack", "pack_and_multiply", "packed_elements"]
+__all__ = [
+    "HEIGHT",
+    "WIDTH",
+    "agrees",
+    "bytes_multiplier",
+    "multiply",
+    "pack",
+    "pack_and_multiply",
+    "packed_elements",
+]
 
 Array = np.ndarray
 
@@ -77,6 +86,14 @@ def multiply(stationary: Array, moving: Array, depth: int, out: Array, add: bool
 def pack_and_multiply(x: Array, moving: Array, out: Array, add: bool) -> bool:
     """Multiply with a stationary operand that is not packed; False if it has infinity or NaN."""
     return bool(_packing_product(8 * x.itemsize, 8 * moving.itemsize)(x, moving, out, add))
+
+
+@cache
+def bytes_multiplier() -> Any:
+    """Return ``product_of_bytes``: what multiplies without arrays of its operands."""
+    from nkisim.compiled.panel_product import product_of_bytes
+
+    return product_of_bytes()
 
 
 @cache

@@ -8,14 +8,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numba
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from nkisim.compiled.addresses import address_of_row
+from nkisim.compiled.addresses import address_of_row, pointer_to
 from nkisim.compiled.loops import compiled_loop
 
-__all__ = ["columns_of", "transposing"]
+__all__ = ["columns_of", "transposing", "transposing_bytes"]
 
 # Interleaving two registers of this width is one instruction on x86 and on Arm.
 _REGISTER_BITS = 128
@@ -59,19 +60,25 @@ def _turn(
     return types.void(like, *[types.int64] * 4), build
 
 
-def _transpose(out: Any, x: Any) -> None:
-    rows, columns = x.shape
-    size = x.itemsize
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _turn_all(
+    like: Any, size: int, to: int, to_step: int, of: int, of_step: int, rows: int, columns: int
+) -> None:
+    """Transpose elements like others, of a size, from one address to another."""
     side = _REGISTER_BITS // (8 * size)
     whole_rows, whole_columns = rows - rows % side, columns - columns % side
-    step, out_step = x.strides[0], out.strides[0]
     for j in range(0, whole_columns, side):
-        to = address_of_row(out, j)
         for i in range(0, whole_rows, side):
-            _turn(x, address_of_row(x, i) + j * size, step, to + i * size, out_step)
+            _turn(like, of + i * of_step + j * size, of_step, to + j * to_step + i * size, to_step)
     for i in range(rows):
+        line = pointer_to(like, of + i * of_step)
         for j in range(0 if i >= whole_rows else whole_columns, columns):
-            out[j, i] = x[i, j]
+            pointer_to(like, to + j * to_step)[i] = line[j]
+
+
+def _transpose(out: Any, x: Any) -> None:
+    to, of = address_of_row(out, 0), address_of_row(x, 0)
+    _turn_all(x, x.itemsize, to, out.strides[0], of, x.strides[0], x.shape[0], x.shape[1])
 
 
 @cache
@@ -83,3 +90,37 @@ def transposing(bits: int) -> Any:
     """
     tile = types.Array(getattr(types, f"uint{bits}"), 2, "A")
     return compiled_loop(_transpose, types.void(tile, tile))
+
+
+def _transpose_bytes(
+    size: int,
+    out: Any,
+    out_start: int,
+    out_step: int,
+    x: Any,
+    start: int,
+    step: int,
+    rows: int,
+    columns: int,
+) -> None:
+    to, of = address_of_row(out, out_start), address_of_row(x, start)
+    if size == 1:
+        _turn_all(types.uint8, 1, to, out_step, of, step, rows, columns)
+    elif size == 2:
+        _turn_all(types.uint16, 2, to, out_step, of, step, rows, columns)
+    else:
+        _turn_all(types.uint32, 4, to, out_step, of, step, rows, columns)
+
+
+@cache
+def transposing_bytes() -> Any:
+    """Return what transposes elements in one block of bytes into another.
+
+    It takes the size of an element, 1, 2 or 4; then of the result and of the operand the block, the
+    first byte and the bytes from row to row; then rows and columns of the operand. To make arrays
+    of both would take Python as long as a small transpose.
+    """
+    block, other = (types.Array(types.uint8, 1, "C", readonly=only) for only in (False, True))
+    place = types.int64, types.int64
+    signature = types.void(types.int64, block, *place, other, *place, *place)
+    return compiled_loop(_transpose_bytes, signature)

@@ -8,7 +8,7 @@ numba: callers ask ``repays`` first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -22,6 +22,7 @@ from nkisim.dtypes.formats import UNSIGNED, bfloat16
 __all__ = [
     "Step",
     "blocks_of_rows",
+    "bytes_transposer",
     "combine_rows",
     "compiled_exponential",
     "compiled_operations",
@@ -29,7 +30,6 @@ __all__ = [
     "row_deviations",
     "row_extremes",
     "row_sums",
-    "row_transposer",
     "steps_of_rows",
     "transpose_rows",
     "widened_rows",
@@ -245,13 +245,12 @@ def row_deviations(x: Array) -> Array | None:
 def transpose_rows(out: Array, x: Array) -> None:
     """Write the transpose of ``x`` to ``out``, bit for bit; they share no memory."""
     unsigned = UNSIGNED[x.itemsize]
-    row_transposer(x.itemsize)(out.view(unsigned), x.view(unsigned))
+    _compiled("transposing", 8 * x.itemsize)(out.view(unsigned), x.view(unsigned))
 
 
-def row_transposer(itemsize: int) -> Callable[[Array, Array], None]:
-    """Return what writes the transpose of its second argument to its first, of such integers."""
-    found: Callable[[Array, Array], None] = _compiled("transposing", 8 * itemsize)
-    return found
+def bytes_transposer() -> Any:
+    """Return ``transposing_bytes``: what transposes without arrays of its operands."""
+    return _compiled("transposing_bytes")
 
 
 @cache

@@ -11,9 +11,10 @@ from nkisim.compiled import repays
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import (
     NUMBA_ELEMENTS,
+    UNSIGNED,
+    bytes_transposer,
     decode,
     encode,
-    row_transposer,
     suits_numba,
     transpose_rows,
 )
@@ -146,16 +147,14 @@ def _turning(call: Call) -> Callable[..., Any] | None:
     if call.generation.number == 2 or not all(map(_has_dense_rows, (data, dst))):
         return None
 
-    size, itemsize, transpose = data.size, data.itemsize, None
+    size, shape, step, out_step = data.itemsize, data.shape, data.strides[0], dst.strides[0]
 
-    def turn(x: Any, out: Any) -> None:
-        nonlocal transpose
-        if transpose is None:
-            if not repays(size):
-                out[...] = x.T
-                return
-            transpose = row_transposer(itemsize)
-        transpose(out, x)
+    def turn(x: Any, start: int, out: Any, out_start: int) -> None:
+        if repays(shape[0] * shape[1]):
+            bytes_transposer()(size, out, out_start, out_step, x, start, step, *shape)
+        else:
+            turned = np.ndarray(shape[::-1], UNSIGNED[size], out, out_start, (out_step, size))
+            turned[...] = np.ndarray(shape, turned.dtype, x, start, (step, size)).T
 
     return turn
 
@@ -180,6 +179,7 @@ def _turning(call: Call) -> Callable[..., Any] | None:
     raw_results=("dst",),
     stateful=True,
     function=_turning,
+    on_bytes=True,
     spread="transpose",
     cost=stream(over="data"),
     source="nki.isa.nc_transpose, 0.3.0",

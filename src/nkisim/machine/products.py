@@ -85,9 +85,11 @@ def multiply_panels(
         return False  # BLAS takes float32 as it is
     if not repays(out.size // 4) or not panels.agrees(depth, *out.shape):
         return False
-    first_key = (stationary.start, stationary.layout, depth, HEIGHT)
-    second_key = (moving.start, moving.layout, depth, WIDTH)
-    return _multiply(stationary, moving, left, right, first_key, second_key, out, add)
+    second = _packed_moving(stationary, moving, right, (moving.start, moving.layout, depth, WIDTH))
+    if second is None:
+        return False
+    key = (stationary.start, stationary.layout, depth, HEIGHT)
+    return _multiply(stationary, left, key, second, out, add)
 
 
 def panels_of_call(call: Call) -> Callable[..., bool] | None:
@@ -107,59 +109,78 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     if not dense or factors[1].shape[0] != depth or result.size * depth < _PANEL_PRODUCTS:
         return None
     share, steps = result.size // 4, result.strides
-    first_layout, second_layout = (tensor.layout for tensor in factors)
+    (first_layout, second_layout), step = (x.layout for x in factors), factors[0].strides[0]
+    as_bytes = factors[0].strides[1] == 2 and all(x.dtype is bfloat16 for x in factors)
 
     def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
         if not repays(share) or not panels.agrees(depth, rows, columns):
             return False
-        first_key = (stationary.start, first_layout, depth, HEIGHT)
-        second_key = (moving.start, second_layout, depth, WIDTH)
-        out = dst._array
-        if out is None:
-            out = np.ndarray((rows, columns), np.float32, dst.storage.data, dst.start, steps)
-        return _multiply(stationary, moving, None, None, first_key, second_key, out, add)
+        key = (moving.start, second_layout, depth, WIDTH)
+        second = _packed_moving(stationary, moving, None, key)
+        if second is None:
+            return False
+        key = (stationary.start, first_layout, depth, HEIGHT)
+        of, to = stationary.storage, dst.storage
+        uses = of.decoded(key)
+        if as_bytes and (uses is None or (type(uses) is int and uses < _USES)):
+            done: bool = panels.bytes_multiplier()(
+                of.data,
+                stationary.start,
+                step,
+                depth,
+                second,
+                to.data,
+                dst.start,
+                steps[0],
+                rows,
+                columns,
+                add,
+            )
+            of.keep_decoded(key, (uses or 0) + 1 if done else _NOTHING)
+            return done
+        out = np.ndarray((rows, columns), np.float32, to.data, dst.start, steps)
+        return _multiply(stationary, None, key, second, out, add)
 
     return multiply
 
 
-def _multiply(
-    stationary: NkiTensor,
-    moving: NkiTensor,
-    left: Array | None,
-    right: Array | None,
-    first_key: Key,
-    second_key: Key,
-    out: Array,
-    add: bool,
-) -> bool:
-    """Multiply; operands that are None are as they lie in memory."""
-    to, of = moving.storage, stationary.storage
-    if of is to and stationary.start == moving.start:
-        return False  # BLAS has another routine for a matrix and itself
-    second = to.decoded(second_key)
-    if second is None:
-        stored = _packable(moving, right)
+def _packed_moving(
+    stationary: NkiTensor, moving: NkiTensor, stored: Array | None, key: Key
+) -> Array | None:
+    """Return a moving operand in panels, None where BLAS is to multiply."""
+    storage = moving.storage
+    if stationary.storage is storage and stationary.start == moving.start:
+        return None  # BLAS has another routine for a matrix and itself
+    packed: Array | None = storage.decoded(key)
+    if packed is None:
+        stored = _packable(moving, stored)
         # In bfloat16 they take half the room, and are widened in the nearest cache.
         elements = panels.packed_elements(*stored.shape)
-        second = to.new_decoded(second_key, (elements,), stored.dtype)
-        if not panels.pack(stored, second, WIDTH):
-            second = _NOTHING  # which NaN a sum becomes is BLAS's to say
-            to.keep_decoded(second_key, second)
-    if not second.size:
-        return False
-    first = of.decoded(first_key)
+        packed = storage.new_decoded(key, (elements,), stored.dtype)
+        if not panels.pack(stored, packed, WIDTH):
+            packed = _NOTHING  # which NaN a sum becomes is BLAS's to say
+            storage.keep_decoded(key, packed)
+    return packed if packed.size else None
+
+
+def _multiply(
+    stationary: NkiTensor, stored: Array | None, key: Key, second: Array, out: Array, add: bool
+) -> bool:
+    """Multiply by a packed operand; a stationary one that is None is as it lies in memory."""
+    storage = stationary.storage
+    first = storage.decoded(key)
     if first is None or type(first) is int:
-        stored = _packable(stationary, left)
+        stored = _packable(stationary, stored)
         uses = (first or 0) + 1
         if uses <= _USES:
             done = panels.pack_and_multiply(stored, second, out, add)
-            of.keep_decoded(first_key, uses if done else _NOTHING)
+            storage.keep_decoded(key, uses if done else _NOTHING)
             return done
-        first = of.new_decoded(first_key, (panels.packed_elements(*stored.shape),))
+        first = storage.new_decoded(key, (panels.packed_elements(*stored.shape),))
         panels.pack(stored, first, HEIGHT)
     if not first.size:
         return False
-    panels.multiply(first, second, first_key[2], out, add)
+    panels.multiply(first, second, key[2], out, add)
     return True
 
 

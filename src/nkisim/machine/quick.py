@@ -104,7 +104,12 @@ def make_quick(
     scope["_narrow"] = narrow
     given = "".join(f"{argument}, " for argument in arguments)
     shaped = "" if dst.ndim == 2 else f".reshape({dst.shape})"
-    if not converts:
+    if instruction.on_bytes:
+        (read,) = (n for n in instruction.operands if n != result)
+        compute = f"_function({read}.storage.data, {read}.start, _to.data, {result}.start)"
+        if not dst.trusted:
+            checks.append(f"    {result}.check_bounds()\n")
+    elif not converts:
         compute = f"_function({given}out={_bits(dst, result, scope)})"
         if function is copied:
             scope["_lend"] = make_lender(call["src"], dst)

@@ -46,6 +46,7 @@ def both_ways(monkeypatch, kernel, *arguments):
         del products[before:]  # the trial
         return found
 
+    multiplier = panels.bytes_multiplier
     for way in (None, numba):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "numba", way)
@@ -54,8 +55,7 @@ def both_ways(monkeypatch, kernel, *arguments):
             patch.setattr(panels, "agrees", agreed)
             for name in ("multiply", "pack_and_multiply"):
                 patch.setattr(panels, name, counted(getattr(panels, name)))
-            of_bytes = counted(panels.bytes_multiplier())
-            patch.setattr(panels, "bytes_multiplier", lambda found=of_bytes: found)
+            patch.setattr(panels, "bytes_multiplier", lambda: counted(multiplier()))
             results.append(nkisim.simulate(kernel)(*arguments))
     return *results, sum(products)
 

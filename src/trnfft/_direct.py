@@ -3,7 +3,8 @@
 To look at arguments takes as long as a short transform. So torch gets them as they are, while no
 kernel and no other precision is wanted, and for the inputs in the tables below, of which it makes
 what is to be made of them. Arguments that torch refuses go the way that looks, whose errors name
-them; so does every other input.
+them; so does every other input. On a CPU what stands in for torch gets them: SciPy for one vector,
+and a descriptor that is kept, whose bits are torch's.
 
 A CUDA device begins a transform in ten microseconds, of which Python is to take no more than a
 twentieth. Hence all that is asked is asked in one frame, in which a result is also wrapped, without

@@ -67,7 +67,7 @@ class Storage(Bytes):
     ) -> None:
         self.data = data
         self.room = None
-        self.pitch = max(pitch, 1)
+        self.pitch = pitch or 1
         size = data.size
         self.complete = written or size == 0
         self.version = 0

@@ -27,9 +27,7 @@ _precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
 _library: Any = getattr(torch._C, "_get_blas_preferred_backend", None)
 # Of shorter types torch has more such settings.
 _DTYPES = frozenset(
-    {torch.float32, torch.float64, torch.complex64, torch.complex128}
-    if _precision is not None and _library is not None
-    else ()
+    {torch.float32, torch.float64} if _precision is not None and _library is not None else ()
 )
 
 
@@ -41,21 +39,12 @@ def comes_symmetric(A: Tensor, kind: Hashable, multiply: Callable[[Tensor], Tens
         kind: Equal for functions that compute alike.
         multiply: Computes a product of a matrix and its transpose.
     """
-    if A.dtype not in _DTYPES or not 0 < A.numel() <= _MOST_ELEMENTS:
-        return False
-    if A.is_conj() or A.is_neg():
-        return False  # a trial has no such matrix
+    dtype = A.dtype
+    if dtype not in _DTYPES or not 0 < A.numel() <= _MOST_ELEMENTS or A.is_neg():
+        return False  # a trial has no matrix whose signs are to be turned
     start = A.data_ptr() % _ALIGNMENT
-    key = (
-        kind,
-        A.dtype,
-        A.device,
-        A.shape,
-        A.stride(),
-        start,
-        _precision("cuda", "matmul"),
-        _library(),
-    )
+    rounding = _precision("cuda", "matmul") if dtype is torch.float32 else None
+    key = (kind, dtype, A.get_device(), A.shape, A.stride(), start, rounding, _library())
     known = _known.get(key)
     if known is None:
         if A.is_cuda and torch.cuda.is_current_stream_capturing():

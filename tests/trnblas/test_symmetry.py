@@ -34,7 +34,7 @@ class Product:
 
 
 @pytest.mark.parametrize("wrong", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_random_matrix_tells(wrong, dtype):
     multiply = Product(wrong)
     a = torch.zeros(5, 7, dtype=dtype)  # whose product would be symmetric in any case
@@ -71,10 +71,10 @@ def test_settings_of_torch_are_part_of_the_question(monkeypatch):
 def test_what_is_not_tried(monkeypatch):
     multiply = Product(False)
     z = draw((4, 4), torch.complex64, 3)
-    for a in (z.conj(), z[:, :0], z[:0], z.real.half(), z.real.bfloat16()):
+    for a in (z, z.conj().imag, z.real[:, :0], z.real[:0], z.real.half(), z.real.bfloat16()):
         assert not comes_symmetric(a, "kind", multiply)
     monkeypatch.setattr(_symmetry, "_MOST_ELEMENTS", 15)
-    assert not comes_symmetric(z, "kind", multiply)
+    assert not comes_symmetric(z.real, "kind", multiply)
     assert not multiply.seen
 
 

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from trnfft._host import host_transform
+from trnfft._eager import host_transform
 from trnfft._library import LIBRARY
 from trnfft._precision import MODE, level
 from trnfft._single import vector_transform

@@ -3,7 +3,7 @@
 On x86-64 torch calls MKL and prepares a new descriptor for every call, which for most lengths takes
 several times as long as the transform; SciPy keeps what it prepares. MKL is the faster one where it
 has a quick way to prepare: long complex transforms and lengths with a large odd part. Without MKL
-torch runs the code that SciPy runs, and the choice matters little. What is not SciPy's ``_host``
+torch runs the code that SciPy runs, and the choice matters little. What is not SciPy's ``_eager``
 computes, where descriptors are kept too.
 
 The choice depends on the length alone and not on measurements in this process: which of the two

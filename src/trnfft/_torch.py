@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trnfft._arguments import Norm
-from trnfft._host import host_transform
+from trnfft._eager import host_transform
 from trnfft._single import SINGLE, single
 
 __all__ = [

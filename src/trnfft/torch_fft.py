@@ -15,7 +15,7 @@ from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 from trnfft import nd
 from trnfft._arguments import Dims, Norm
 from trnfft._dispatch import c2c, c2r, kernels_wanted, r2c
-from trnfft._host import host_transform
+from trnfft._eager import host_transform
 from trnfft.complex_tensor import ComplexTensor
 
 __all__ = [

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader
 
 import trnfft
-from trnfft import ComplexTensor, _descriptors, _host, torch_fft
+from trnfft import ComplexTensor, _descriptors, _eager, torch_fft
 from trnfft._descriptors import MAY_KEEP, Descriptor, TwoDescriptors, kept_for
 from trnfft._kept import CALLS, KEPT, LARGEST, LONGEST, Form
 from trnsci.core.testing import random_tensor
@@ -77,7 +77,7 @@ def repeated(function, *args):
 
 def entry(name, x):
     """What is known of a transform by defaults."""
-    return kept_for(_host._FORMS[name], x.dtype, x.shape, torch.get_num_threads())
+    return kept_for(_eager._FORMS[name], x.dtype, x.shape, torch.get_num_threads())
 
 
 def same(got, want):
@@ -569,8 +569,8 @@ class TestWhereAnythingDiffers:
         self.check()
 
     def test_and_where_torch_has_no_mkl(self, monkeypatch):
-        monkeypatch.setattr(_host, "MAY_KEEP", False)
-        assert _host.host_transform("rfft", torch.fft.rfft) is torch.fft.rfft
+        monkeypatch.setattr(_eager, "MAY_KEEP", False)
+        assert _eager.host_transform("rfft", torch.fft.rfft) is torch.fft.rfft
 
     def test_in_a_second_step(self, library):
         x, calls = random_tensor(4, 5, dtype=torch.complex64), []

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from trnfft._kept import KEPT, Form, Kept
+from trnfft._shortcuts import new_on, outline
 
 __all__ = ["MAY_KEEP", "Descriptor", "TwoDescriptors", "kept_for"]
 
@@ -40,7 +41,8 @@ _INPUT_STRIDES, _OUTPUT_STRIDES, _INPUT_DISTANCE, _OUTPUT_DISTANCE = 12, 13, 14,
 _COMPLEX, _REAL, _COMPLEX_COMPLEX, _NOT_INPLACE = 32, 33, 39, 44
 
 _SINGLE = frozenset({torch.float32, torch.complex64})
-_empty_like = torch.empty_like
+_new = new_on("cpu")
+_threads = torch.get_num_threads
 _Long, _Pointer = ctypes.c_long, ctypes.c_void_p
 
 
@@ -63,10 +65,9 @@ class Descriptor:
         compute: MKL's function that computes it: of the handle and the addresses of contiguous
             input and output; returns zero where it did.
         handle: What MKL knows it by.
-        like: A tensor of the shape, dtype and device of its results.
     """
 
-    __slots__ = ("__weakref__", "compute", "handle", "like")
+    __slots__ = ("__weakref__", "_result", "_threads", "compute", "handle")
 
     def __init__(self, library: Any, form: Form, dtype: torch.dtype, shape: Sequence[int]) -> None:
         """Describe and commit a transform.
@@ -80,11 +81,14 @@ class Descriptor:
         committed = partial(_committed, self, library, dtype, form)
         real, count = form.halved is not None, math.prod(batch)
         self.handle = committed(real, form.points(shape), count, layouts)
-        self.like = _like((*batch, *sides[1]), form.result_dtype(dtype))
+        self._result = outline((*batch, *sides[1]), form.result_dtype(dtype))
+        self._threads = _threads()
 
     def of(self, x: Tensor) -> Tensor | None:
         """Return the transform of a contiguous tensor of the shape and dtype, None on failure."""
-        result = _empty_like(self.like)
+        if _threads() != self._threads:
+            return None
+        result = _new(*self._result)
         source = x.data_ptr()
         if source == 0 or self.compute(self.handle, source, result.data_ptr()):
             return None
@@ -98,7 +102,7 @@ class TwoDescriptors:
     those of reals. The result of the first step has its last dimension in front.
     """
 
-    __slots__ = ("__weakref__", "_between", "_like", "compute", "handles")
+    __slots__ = ("__weakref__", "_between", "_result", "_threads", "compute", "handles")
 
     def __init__(self, library: Any, form: Form, dtype: torch.dtype, shape: Sequence[int]) -> None:
         """Describe and commit both transforms.
@@ -120,12 +124,15 @@ class TwoDescriptors:
             committed(False, others, bins, [columns, turned]),
             committed(True, [last], rows, [across, along]),
         )
-        self._between = _like((bins, *others), dtype)
-        self._like = _like((*batch, *others, last), form.result_dtype(dtype))
+        self._between = outline((bins, *others), dtype)
+        self._result = outline((*batch, *others, last), form.result_dtype(dtype))
+        self._threads = _threads()
 
     def of(self, x: Tensor) -> Tensor | None:
         """Return the transform of a contiguous tensor of the shape and dtype, None on failure."""
-        between, result = _empty_like(self._between), _empty_like(self._like)
+        if _threads() != self._threads:
+            return None
+        between, result = _new(*self._between), _new(*self._result)
         source, middle = x.data_ptr(), between.data_ptr()
         first, second = self.handles
         if source == 0 or self.compute(first, source, middle):
@@ -144,11 +151,6 @@ def kept_for(form: Form, dtype: torch.dtype, shape: torch.Size, threads: int) ->
         return Kept(form, dtype, shape, None)
     kind = TwoDescriptors if form.halved == 0 and form.rank > 1 else Descriptor
     return Kept(form, dtype, shape, partial(kind, library, form, dtype, shape))
-
-
-def _like(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Return a tensor of one entry in memory, whose ``empty_like`` has a shape."""
-    return torch.empty((), dtype=dtype, device="cpu").expand(shape)
 
 
 def _committed(

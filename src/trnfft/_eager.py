@@ -1,9 +1,12 @@
 """Transforms of CPU tensors by torch, or in its place by a descriptor that is kept.
 
 Which of the two computes makes no difference to a result, so all that torch is to transform on a
-CPU passes here. A transform leaves torch only where nobody watches it: gradients, ``vmap``,
-compilation, tracing, modes and autocast have to see torch's function. It also stays there for
-lengths that cut or pad, for other dimensions than the last ones, and for strided input.
+CPU passes here. A transform leaves torch only where nobody watches it: gradients,
+``vmap``, compilation, tracing, modes and autocast have to see torch's function. It also stays there
+for lengths that cut or pad, for other dimensions than the last ones, and for strided input.
+
+To ask for all of that takes two microseconds, and to find what is kept another one. A call like the
+last one is therefore recognised by one question, which torch answers for the code that it compiles.
 """
 
 from __future__ import annotations
@@ -14,15 +17,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
 from trnfft._descriptors import MAY_KEEP, kept_for
 from trnfft._kept import Form
+from trnfft._shortcuts import never, recogniser
 from trnsci.core.eager import settled
 
-__all__ = ["host_transform"]
+__all__ = ["forget", "host_transform"]
 
-# The transforms that have a descriptor; those of rank 0 are over all dimensions.
+# The transforms that can be kept; those of rank 0 are over all dimensions.
 _FORMS = {
     "fft": Form("fft", True, None, 1),
     "ifft": Form("ifft", False, None, 1),
@@ -40,6 +45,11 @@ _FORMS = {
 _USUAL = {"n": None, "2": (-2, -1), "t": -1}
 _NORMS = {None: None, "backward": None, "ortho": "ortho", "forward": "forward"}
 
+# Of each transform the last call that something kept computed: its arguments, what recognises its
+# input, what computes it.
+_NONE: tuple[Any, Any, Any, Any, Any] = object(), None, None, never, None
+_LATEST: list[list[tuple[Any, Any, Any, Any, Any]]] = []
+
 # torch does not show this in public.
 _function_modes = torch._C._len_torch_function_stack
 _threads = torch.get_num_threads
@@ -52,23 +62,48 @@ def host_transform(name: str, function: Callable[..., Tensor]) -> Callable[..., 
         name: The transform, with the arguments of ``torch.fft``; left out where they are defaults.
         function: What computes it by torch.
     """
-    if name not in _FORMS or not MAY_KEEP:
+    return _transform(name, function) if MAY_KEEP else function
+
+
+def forget() -> None:
+    """Forget all transforms, and free what is kept for them."""
+    for latest in _LATEST:
+        latest[0] = _NONE
+    kept_for.cache_clear()
+
+
+def _transform(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a transform by what is kept, else by a function."""
+    if name not in _FORMS:
         return function
     form, usual = _FORMS[name], _USUAL[name[-1]]
     given = _given_one if usual == -1 else _given_several
     of_complex = form.halved != 1
+    latest = [_NONE]
+    _LATEST.append(latest)
 
     def transform(x: Tensor, n: Any = None, dim: Any = usual, norm: Any = None) -> Tensor:
-        default = n is None and dim is usual and norm is None
         # In one frame: each question takes a percent of a short transform.
-        if not (
-            is_dynamo_compiling()
-            or _function_modes()  # would see the questions below
-            or not x.is_contiguous()
-            or (x.requires_grad and torch.is_grad_enabled())
-            or (of_complex and x.is_conj())
-            or x.is_neg()
-            or not settled()
+        default = n is None and dim is usual and norm is None
+        if is_dynamo_compiling() or _function_modes():  # would see the questions below
+            return function(x) if default else function(x, n, dim, norm)
+        known_n, known_dim, known_norm, recognises, of = latest[0]
+        if (
+            n is known_n
+            and dim is known_dim
+            and norm is known_norm
+            and recognises(x)
+            and forward_ad._current_level < 0
+        ):
+            result = of(x)
+            if result is not None:
+                return result
+        if (
+            x.is_contiguous()
+            and not (x.requires_grad and torch.is_grad_enabled())
+            and not (of_complex and x.is_conj())
+            and not x.is_neg()
+            and settled()
         ):
             asked = form if default and form.rank else given(form, x, n, dim, norm)
             if asked is not None:
@@ -77,6 +112,10 @@ def host_transform(name: str, function: Callable[..., Tensor]) -> Callable[..., 
                 if prepared is not None:
                     result = prepared.of(x)
                     if result is not None:
+                        if not (isinstance(n, list) or isinstance(dim, list)):
+                            if not kept.recognises(x):
+                                kept.recognises = recogniser(x)
+                            latest[0] = n, dim, norm, kept.recognises, prepared.of
                         return result
                 elif kept.open:
                     kept.attempt()

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from trnfft._shortcuts import never
+
 __all__ = ["CALLS", "KEPT", "LARGEST", "LONGEST", "Form", "Kept", "Prepared"]
 
 KEPT = 64
@@ -90,7 +92,7 @@ class Prepared(Protocol):
     """A transform of contiguous tensors of one shape and dtype that needs only to be computed."""
 
     def of(self, x: Tensor) -> Tensor | None:
-        """Return the transform of a tensor, None on failure."""
+        """Return the transform of a tensor, None on failure or in another place."""
         ...
 
 
@@ -100,9 +102,10 @@ class Kept:
     Attributes:
         prepared: What computes them, once it has been tried; None while torch does.
         open: Whether that may change.
+        recognises: What tells the last input that it computed, and others like it.
     """
 
-    __slots__ = ("_calls", "_of", "_prepare", "open", "prepared")
+    __slots__ = ("_calls", "_of", "_prepare", "open", "prepared", "recognises")
 
     def __init__(
         self,
@@ -122,6 +125,7 @@ class Kept:
             device: Where they are tried.
         """
         self.prepared: Prepared | None = None
+        self.recognises: Callable[[Tensor], bool] = never
         self._of = form, dtype, shape, device
         self._prepare = prepare
         self._calls = 0

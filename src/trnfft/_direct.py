@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from trnfft._eager import host_transform
+from trnfft._eager import device_transform, host_transform
 from trnfft._library import LIBRARY
 from trnfft._precision import MODE, level
 from trnfft._single import vector_transform
@@ -85,6 +85,7 @@ def direct_along(
     def decorated(checked: Any) -> Any:
         default = checked.__defaults__[1]
         on_host = host_transform(checked.__name__, function)
+        on_device = device_transform(checked.__name__, function)
         of_vector = vector_transform(checked.__name__, on_host, single, forward)
 
         @wraps(checked)
@@ -106,7 +107,7 @@ def direct_along(
                     else:
                         wrap, x = wrapped[type(input)], input._native
                     if not x.is_cpu:
-                        compute = function
+                        compute = on_device if x.is_cuda else function
                     elif x.ndim == 1:
                         compute = of_vector
                     else:
@@ -140,6 +141,7 @@ def direct_over(function: Callable[..., Tensor], wrapped: Mapping[Any, bool]) ->
     def decorated(checked: Any) -> Any:
         default = checked.__defaults__[1]
         on_host = host_transform(checked.__name__, function)
+        on_device = device_transform(checked.__name__, function)
 
         @wraps(checked)
         def transform(
@@ -159,7 +161,7 @@ def direct_over(function: Callable[..., Tensor], wrapped: Mapping[Any, bool]) ->
                         wrap, x = wrapped[input.dtype], input
                     else:
                         wrap, x = wrapped[type(input)], input._native
-                    compute = on_host if x.is_cpu else function
+                    compute = on_host if x.is_cpu else on_device if x.is_cuda else function
                     if s is None and dim is default and norm is None:
                         result = compute(x)
                     else:

@@ -1,7 +1,7 @@
-"""Transforms of CPU tensors by torch, or in its place by a descriptor that is kept.
+"""Transforms by torch, or in its place by what is kept: a descriptor of MKL, a plan of cuFFT.
 
-Which of the two computes makes no difference to a result, so all that torch is to transform on a
-CPU passes here. A transform leaves torch only where nobody watches it: gradients,
+Which of them computes makes no difference to a result, so all that torch is to transform on a CPU
+or a CUDA device passes here. A transform leaves torch only where nobody watches it: gradients,
 ``vmap``, compilation, tracing, modes and autocast have to see torch's function. It also stays there
 for lengths that cut or pad, for other dimensions than the last ones, and for strided input.
 
@@ -21,11 +21,12 @@ from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
 from trnfft._descriptors import MAY_KEEP, kept_for
-from trnfft._kept import Form
+from trnfft._device_plans import MAY_PLAN, place_of, planned_for
+from trnfft._kept import Form, Kept
 from trnfft._shortcuts import never, recogniser
 from trnsci.core.eager import settled
 
-__all__ = ["forget", "host_transform"]
+__all__ = ["device_transform", "forget", "host_transform"]
 
 # The transforms that can be kept; those of rank 0 are over all dimensions.
 _FORMS = {
@@ -62,7 +63,17 @@ def host_transform(name: str, function: Callable[..., Tensor]) -> Callable[..., 
         name: The transform, with the arguments of ``torch.fft``; left out where they are defaults.
         function: What computes it by torch.
     """
-    return _transform(name, function) if MAY_KEEP else function
+    return _transform(name, function, False) if MAY_KEEP else function
+
+
+def device_transform(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the transform ``name`` of CUDA tensors that are of no subclass.
+
+    Args:
+        name: The transform, with the arguments of ``torch.fft``; left out where they are defaults.
+        function: What computes it by torch.
+    """
+    return _transform(name, function, True) if MAY_PLAN else function
 
 
 def forget() -> None:
@@ -70,15 +81,19 @@ def forget() -> None:
     for latest in _LATEST:
         latest[0] = _NONE
     kept_for.cache_clear()
+    planned_for.cache_clear()
 
 
-def _transform(name: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a transform by what is kept, else by a function."""
+def _transform(
+    name: str, function: Callable[..., Tensor], on_device: bool
+) -> Callable[..., Tensor]:
+    """Return a transform by what is kept, on a CUDA device or a CPU, else by a function."""
     if name not in _FORMS:
         return function
     form, usual = _FORMS[name], _USUAL[name[-1]]
     given = _given_one if usual == -1 else _given_several
     of_complex = form.halved != 1
+    look_up: Callable[..., Kept] = planned_for if on_device else kept_for
     latest = [_NONE]
     _LATEST.append(latest)
 
@@ -106,8 +121,9 @@ def _transform(name: str, function: Callable[..., Tensor]) -> Callable[..., Tens
             and settled()
         ):
             asked = form if default and form.rank else given(form, x, n, dim, norm)
-            if asked is not None:
-                kept = kept_for(asked, x.dtype, x.shape, _threads())
+            place = None if asked is None else place_of(x) if on_device else _threads()
+            if place is not None:
+                kept = look_up(asked, x.dtype, x.shape, place)
                 prepared = kept.prepared
                 if prepared is not None:
                     result = prepared.of(x)

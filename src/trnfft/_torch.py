@@ -1,8 +1,8 @@
 """Fourier transforms on native tensors, by torch.
 
 Three forms, each forward or inverse: complex to complex, real to half a spectrum, half a spectrum
-to real. On a CPU SciPy computes the transform of one vector where it is faster, and what torch has
-to compute again and again a descriptor that is kept.
+to real. On a CPU SciPy computes the transform of one vector where it is faster. What torch has to
+compute again and again, a descriptor or a plan that is kept computes in its place.
 
 Arguments that torch refuses are handed to torch, so that it raises the error it always raises.
 """
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trnfft._arguments import Norm
-from trnfft._eager import host_transform
+from trnfft._eager import device_transform, host_transform
 from trnfft._single import SINGLE, single
 
 __all__ = [
@@ -94,20 +94,27 @@ _TORCHS: dict[str, Callable[..., Tensor]] = {
     "ihfftn": ihfftn,
 }
 _ON_HOST = {name: host_transform(name, function) for name, function in _TORCHS.items()}
+_ON_DEVICE = {name: device_transform(name, function) for name, function in _TORCHS.items()}
 
 
 def _along(name: str, x: Tensor, n: int | None, dim: int, norm: Norm, single_from: int) -> Tensor:
     """Return a transform along one dimension; vectors from so many entries on may be SciPy's."""
-    if type(x) is Tensor and x.is_cpu:
-        if x.ndim == 1 and x.shape[0] >= single_from:
-            result = single(name, x, n, dim, norm)
-            if result is not None:
-                return result
-        return _ON_HOST[name](x, n, dim, norm)
-    return _TORCHS[name](x, n, dim, norm)
+    if type(x) is Tensor and x.is_cpu and x.ndim == 1 and x.shape[0] >= single_from:
+        result = single(name, x, n, dim, norm)
+        if result is not None:
+            return result
+    return _transforms_of(x)[name](x, n, dim, norm)
 
 
 def _over(name: str, x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Tensor:
     """Return a transform along several dimensions."""
-    transforms = _ON_HOST if type(x) is Tensor and x.is_cpu else _TORCHS
-    return transforms[name](x, s, dims, norm)
+    return _transforms_of(x)[name](x, s, dims, norm)
+
+
+def _transforms_of(x: Tensor) -> dict[str, Callable[..., Tensor]]:
+    """Return what computes the transforms of a tensor, by name."""
+    if type(x) is not Tensor:
+        return _TORCHS
+    if x.is_cpu:
+        return _ON_HOST
+    return _ON_DEVICE if x.is_cuda else _TORCHS

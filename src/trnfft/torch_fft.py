@@ -15,7 +15,7 @@ from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 from trnfft import nd
 from trnfft._arguments import Dims, Norm
 from trnfft._dispatch import c2c, c2r, kernels_wanted, r2c
-from trnfft._eager import host_transform
+from trnfft._eager import device_transform, host_transform
 from trnfft.complex_tensor import ComplexTensor
 
 __all__ = [
@@ -98,7 +98,7 @@ def _one(name: str, transform: Any, forward: bool) -> OneDimension:
 def _several(name: str, default: Dims = None) -> Dimensions:
     """Return the function ``name`` of ``torch.fft``; ``default`` is that of ``dim``."""
     reference = getattr(torch.fft, name)
-    on_host = host_transform(name, reference)
+    on_host, on_device = host_transform(name, reference), device_transform(name, reference)
 
     def function(
         input: Tensor,
@@ -111,8 +111,11 @@ def _several(name: str, default: Dims = None) -> Dimensions:
         if out is None and kernels_wanted():
             result = getattr(nd, name)(input, s, dim, norm)
             return result.to_torch_complex() if isinstance(result, ComplexTensor) else result
-        if out is None and type(input) is Tensor and input.is_cpu:
-            return on_host(input, s, dim, norm)
+        if out is None and type(input) is Tensor:
+            if input.is_cpu:
+                return on_host(input, s, dim, norm)
+            if input.is_cuda:
+                return on_device(input, s, dim, norm)
         return reference(input, s, dim, norm, out=out)
 
     return _named(function, name)

@@ -17,7 +17,7 @@ from torch import Tensor
 from trnblas import _cublas, _cuda, _scipy
 from trnblas._arguments import Scalar
 from trnblas._flags import LEFT, UNIT, UPPER
-from trnblas._symmetry import comes_symmetric
+from trnblas._symmetry import comes_symmetric, is_known
 from trnblas._triangles import mirrored
 
 __all__ = [
@@ -184,11 +184,7 @@ def quick_rank_k(
 
 def _mirrored_product(alpha: float, A: Tensor, trans: bool) -> Tensor | None:
     """Return ``syrk`` on CUDA, as a product; unless it is symmetric, one triangle is copied."""
-    if A.dtype not in _FIELDS:
-        return None
-    found = _cublas.syrk(alpha, A, trans)
-    if found is not None:
-        return found
+    kind = trans, alpha == 1.0
 
     def multiply(A: Tensor) -> Tensor:
         left, right = (A.mT, A) if trans else (A, A.mT)
@@ -196,9 +192,16 @@ def _mirrored_product(alpha: float, A: Tensor, trans: bool) -> Tensor | None:
             return torch.mm(left, right)
         return torch.addmm(A.new_empty(()), left, right, alpha=alpha, beta=0)
 
+    if is_known(A, kind):
+        return multiply(A)
+    if A.dtype not in _FIELDS:
+        return None
+    found = _cublas.syrk(alpha, A, trans)
+    if found is not None:
+        return found
     product = multiply(A)
     untouched = product.dtype is A.dtype and _cuda.suits(product)
-    if untouched and comes_symmetric(A, (trans, alpha == 1.0), multiply):
+    if untouched and comes_symmetric(A, kind, multiply):
         return product
     return product if _cuda.mirror_in_place(product) else mirrored(product, True)
 

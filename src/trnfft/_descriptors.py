@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from trnfft._kept import KEPT, Form, Kept
-from trnfft._shortcuts import new_on, outline
+from trnsci.core.shortcuts import new_on, outline
 
 __all__ = ["MAY_KEEP", "Descriptor", "TwoDescriptors", "kept_for"]
 

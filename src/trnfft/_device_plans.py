@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from trnfft._kept import KEPT, Form, Kept, Prepared
-from trnfft._shortcuts import new_on, outline
+from trnsci.core.shortcuts import new_on, outline
 
 __all__ = ["AREA", "MAY_PLAN", "Place", "Plan", "TwoPlans", "place_of", "planned_for"]
 

@@ -23,8 +23,8 @@ from torch.compiler import is_dynamo_compiling
 from trnfft._descriptors import MAY_KEEP, kept_for
 from trnfft._device_plans import MAY_PLAN, place_of, planned_for
 from trnfft._kept import Form, Kept
-from trnfft._shortcuts import never, recogniser
 from trnsci.core.eager import settled
+from trnsci.core.shortcuts import never, recogniser
 
 __all__ = ["device_transform", "forget", "host_transform"]
 

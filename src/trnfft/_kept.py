@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from trnfft._shortcuts import never
+from trnsci.core.shortcuts import never
 
 __all__ = ["CALLS", "KEPT", "LARGEST", "LONGEST", "Form", "Kept", "Prepared"]
 

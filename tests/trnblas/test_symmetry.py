@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from trnblas import _symmetry
-from trnblas._symmetry import comes_symmetric
+from trnblas._symmetry import comes_symmetric, is_known
+from trnsci.core.shortcuts import never
 
 from .agreement import draw
 
@@ -17,6 +18,7 @@ from .agreement import draw
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
     monkeypatch.setattr(_symmetry, "_known", {})
+    monkeypatch.setattr(_symmetry, "_latest", [(never, None)])
 
 
 class Product:
@@ -90,3 +92,27 @@ def test_torchs_numbers_are_left_alone():
     state = torch.get_rng_state()
     comes_symmetric(torch.ones(4, 4), "kind", Product())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_last_one_is_known_again(monkeypatch):
+    a = draw((4, 6), torch.float32, 4)
+    assert not is_known(a, "kind")
+    assert comes_symmetric(a, "kind", Product(False))
+    assert is_known(a, "kind")
+    assert is_known(a.clone(), "kind") == (a.clone().data_ptr() % 128 == a.data_ptr() % 128)
+    assert not is_known(a, "other kind")
+    for other in (a[:3], a.double(), a.mT, a.clone().requires_grad_(), torch._neg_view(a)):
+        assert not is_known(other, "kind")
+    with torch.autograd.forward_ad.dual_level():
+        assert not is_known(a, "kind")
+    with torch.autocast("cpu"):
+        assert not is_known(a, "kind")
+    torch.func.vmap(lambda _: [] if is_known(a, "kind") else torch.zeros(()))(torch.zeros(2))
+    monkeypatch.setattr(_symmetry, "_precision", lambda *_: "other")
+    assert not is_known(a, "kind")
+
+
+def test_what_came_otherwise_is_not_known():
+    a = draw((4, 6), torch.float32, 5)
+    assert not comes_symmetric(a, "kind", Product())
+    assert not is_known(a, "kind")

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from trnfft import _device_plans, _eager, _kept, _shortcuts
+from trnfft import _device_plans, _eager, _kept
 from trnfft._device_plans import AREA, planned_for
 from trnfft._kept import CALLS, KEPT, LARGEST, LONGEST
+from trnsci.core import shortcuts
 from trnsci.core.testing import random_tensor
 
 LIBRARY = _device_plans._library.__wrapped__
@@ -137,7 +138,7 @@ def library(monkeypatch):
     made = Library()
     monkeypatch.setattr(_device_plans, "_library", lambda: made)
     monkeypatch.setattr(_device_plans, "_on", lambda device: torch.device("cpu"))
-    monkeypatch.setattr(_device_plans, "_new", _shortcuts.new_on("cpu"))
+    monkeypatch.setattr(_device_plans, "_new", shortcuts.new_on("cpu"))
     monkeypatch.setattr(_device_plans, "_several_devices", lambda: False)
     monkeypatch.setattr(_device_plans, "_current_stream", lambda device: 0)
     monkeypatch.setattr(_device_plans, "_captured", None)  # not to be asked of the default stream

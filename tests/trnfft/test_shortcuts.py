@@ -9,9 +9,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trnfft
-from trnfft import _eager, _shortcuts
+from trnfft import _eager
 from trnfft._kept import CALLS
-from trnfft._shortcuts import new_on, outline, recogniser
+from trnsci.core import shortcuts
+from trnsci.core.shortcuts import new_on, outline, recogniser
 from trnsci.core.testing import random_tensor
 
 
@@ -25,10 +26,10 @@ class Watching(TorchDispatchMode):
 @pytest.fixture
 def without(monkeypatch):
     """A torch that has none of the functions."""
-    monkeypatch.setattr(_shortcuts, "_guards", None)
-    _shortcuts._tells_apart.cache_clear()
+    monkeypatch.setattr(shortcuts, "_guards", None)
+    shortcuts._tells_apart.cache_clear()
     yield
-    _shortcuts._tells_apart.cache_clear()
+    shortcuts._tells_apart.cache_clear()
 
 
 class TestRecognition:
@@ -86,8 +87,8 @@ class TestRecognition:
             guards = SimpleNamespace(
                 TensorGuards=lambda *args, a=answer, **kw: SimpleNamespace(check=lambda x: a)
             )
-            monkeypatch.setattr(_shortcuts, "_guards", guards)
-            _shortcuts._tells_apart.cache_clear()
+            monkeypatch.setattr(shortcuts, "_guards", guards)
+            shortcuts._tells_apart.cache_clear()
             assert not recogniser(self.x)(self.x)
 
 

@@ -172,6 +172,14 @@ class TestTheLastCall:
         x.requires_grad_()
         assert trnfft.fft(x).requires_grad
 
+    def test_gradients_that_were_not_wanted_before(self):
+        x = random_tensor(4, 8, dtype=torch.complex64).requires_grad_()
+        for context in (torch.no_grad(), torch.inference_mode()):
+            for name, args in (("fft", ()), ("ifft2", (None, (0, 1)))):
+                with context:
+                    self.check(name, x, *args)
+                assert getattr(trnfft, name)(x, *args).requires_grad
+
     def test_inputs_in_turn(self):
         inputs = [random_tensor(n, 8, dtype=torch.complex64) for n in (3, 4, 5)]
         for _ in range(CALLS + 2):

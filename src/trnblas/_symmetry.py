@@ -10,7 +10,7 @@ before the copy is left out for the first time.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,10 +25,11 @@ _MOST_ELEMENTS = 1 << 24  # of a matrix that is worth a trial
 _MOST_KNOWN = 4096
 _ALIGNMENT = 128
 
-# What recognises matrices whose product comes symmetric; None for the others.
-_known: dict[Hashable, Callable[[Tensor], bool] | None] = {}
+# What recognises matrices whose product comes symmetric; False for the others.
+_known: dict[Hashable, Callable[[Tensor], bool] | Literal[False]] = {}
 # The last product that came symmetric: what recognises its matrix, and the rest of its key.
 _latest: list[tuple[Callable[[Tensor], bool], Hashable]] = [(never, None)]
+
 # How torch multiplies float32, and with which library: both may change between calls.
 _precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
 _library: Any = getattr(torch._C, "_get_blas_preferred_backend", None)
@@ -69,14 +70,14 @@ def comes_symmetric(A: Tensor, kind: Hashable, multiply: Callable[[Tensor], Tens
         return False  # a trial has no matrix whose signs are to be turned
     rest = (kind, *_circumstances(A))
     key = (dtype, A.get_device(), A.shape, A.stride(), rest)
-    if key not in _known:
+    recognises = _known.get(key)
+    if recognises is None:
         if A.is_cuda and torch.cuda.is_current_stream_capturing():
             return False  # a trial waits for the device, which a graph cannot
         if len(_known) == _MOST_KNOWN:
             _known.clear()
-        _known[key] = recogniser(A) if _try(A, multiply) else None
-    recognises = _known[key]
-    if recognises is None:
+        recognises = _known[key] = recogniser(A) if _try(A, multiply) else False
+    if recognises is False:
         return False
     _latest[0] = recognises, rest
     return True

@@ -99,7 +99,8 @@ def test_the_last_one_is_known_again(monkeypatch):
     assert not is_known(a, "kind")
     assert comes_symmetric(a, "kind", Product(False))
     assert is_known(a, "kind")
-    assert is_known(a.clone(), "kind") == (a.clone().data_ptr() % 128 == a.data_ptr() % 128)
+    other = a.clone()
+    assert is_known(other, "kind") == (other.data_ptr() % 128 == a.data_ptr() % 128)
     assert not is_known(a, "other kind")
     for other in (a[:3], a.double(), a.mT, a.clone().requires_grad_(), torch._neg_view(a)):
         assert not is_known(other, "kind")
@@ -115,4 +116,12 @@ def test_the_last_one_is_known_again(monkeypatch):
 def test_what_came_otherwise_is_not_known():
     a = draw((4, 6), torch.float32, 5)
     assert not comes_symmetric(a, "kind", Product())
+    assert not is_known(a, "kind")
+
+
+def test_a_torch_that_recognises_nothing_is_tried_once(monkeypatch):
+    monkeypatch.setattr(_symmetry, "recogniser", lambda x: never)
+    multiply, a = Product(False), draw((4, 6), torch.float32, 6)
+    assert all(comes_symmetric(a, "kind", multiply) for _ in range(3))
+    assert len(multiply.seen) == 1
     assert not is_known(a, "kind")

@@ -128,9 +128,8 @@ def _transform(
                 if prepared is not None:
                     result = prepared.of(x)
                     if result is not None:
-                        # A leaf is recognised whether or not gradients are wanted, a list though
-                        # its entries have changed.
-                        if not (x.requires_grad or isinstance(n, list) or isinstance(dim, list)):
+                        # A list would be recognised though its entries have changed.
+                        if not (isinstance(n, list) or isinstance(dim, list)):
                             if not kept.recognises(x):
                                 kept.recognises = recogniser(x)
                             latest[0] = n, dim, norm, kept.recognises, prepared.of

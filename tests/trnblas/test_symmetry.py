@@ -113,6 +113,14 @@ def test_the_last_one_is_known_again(monkeypatch):
     assert not is_known(a, "kind")
 
 
+def test_what_can_be_differentiated_is_not_known():
+    leaf = draw((4, 6), torch.float32, 4).requires_grad_()
+    with torch.no_grad():
+        assert comes_symmetric(leaf, "kind", Product(False))
+        assert not is_known(leaf, "kind")
+    assert not is_known(leaf, "kind")
+
+
 def test_what_came_otherwise_is_not_known():
     a = draw((4, 6), torch.float32, 5)
     assert not comes_symmetric(a, "kind", Product())

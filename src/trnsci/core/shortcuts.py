@@ -54,11 +54,14 @@ def recogniser(x: Tensor) -> Callable[[Tensor], bool]:
     """Return what tells tensors like this one, in circumstances like these, from all others.
 
     That is the question by which torch knows whether what it compiled for a tensor fits another
-    one: of one type, device, dtype, shape and strides, both differentiated or not, with nothing
-    left for later, under the same transforms, dispatch modes, tracing and autocast. It takes as
-    long as to ask a tensor two questions.
+    one: of one type, device, dtype, shape and strides, neither differentiated, with nothing left
+    for later, under the same transforms, dispatch modes, tracing and autocast. It takes as long as
+    to ask a tensor two questions.
+
+    Not asked are modes that see functions, levels of forward gradients, and whether gradients are
+    wanted: of a tensor that can be differentiated it recognises nothing.
     """
-    if not _tells_apart():
+    if x.requires_grad or not _tells_apart():
         return never
     sizes, strides = [[*x.shape]], [[*x.stride()]]
     found = _guards.TensorGuards(x, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
@@ -91,12 +94,12 @@ def _tells_apart() -> bool:
             seen.append(guard.check(x))
         with torch.inference_mode():
             seen.append(guard.check(x))
-
-        def watched(y: Tensor) -> Tensor:
+        # As vmap does, which would first load all that it may need.
+        torch._C._functorch._vmap_increment_nesting(1, "error")
+        try:
             seen.append(guard.check(x))
-            return y
-
-        torch.func.vmap(watched)(x)
+        finally:
+            torch._C._functorch._vmap_decrement_nesting()
         return guard.check(x) is True and guard.check(x.clone()) is True and not any(seen)
     except Exception:  # whatever another torch makes of it
         return False

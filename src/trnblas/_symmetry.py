@@ -33,6 +33,8 @@ _latest: list[tuple[Callable[[Tensor], bool], Hashable]] = [(never, None)]
 # How torch multiplies float32, and with which library: both may change between calls.
 _precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
 _library: Any = getattr(torch._C, "_get_blas_preferred_backend", None)
+# Which torch does not show in public either.
+_dispatch_modes = torch._C._len_torch_dispatch_stack
 # Of shorter types torch has more such settings.
 _DTYPES = frozenset(
     {torch.float32, torch.float64} if _precision is not None and _library is not None else ()
@@ -45,7 +47,7 @@ def is_known(A: Tensor, kind: Hashable) -> bool:
     To find that out takes a third of the time of all questions. A matrix that others watch, or that
     leaves something for later, is never known.
     """
-    if _traced() or forward_ad._current_level >= 0:
+    if _traced() or forward_ad._current_level >= 0 or _dispatch_modes():
         return False
     recognises, rest = _latest[0]
     return recognises(A) and (kind, *_circumstances(A)) == rest

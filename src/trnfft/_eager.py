@@ -51,8 +51,9 @@ _NORMS = {None: None, "backward": None, "ortho": "ortho", "forward": "forward"}
 _NONE: tuple[Any, Any, Any, Any, Any] = object(), None, None, never, None
 _LATEST: list[list[tuple[Any, Any, Any, Any, Any]]] = []
 
-# torch does not show this in public.
+# torch does not show these in public.
 _function_modes = torch._C._len_torch_function_stack
+_dispatch_modes = torch._C._len_torch_dispatch_stack
 _threads = torch.get_num_threads
 
 
@@ -108,6 +109,7 @@ def _transform(
             and dim is known_dim
             and norm is known_norm
             and recognises(x)
+            and not _dispatch_modes()
             and forward_ad._current_level < 0
         ):
             result = of(x)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from trnblas import _symmetry
 from trnblas._symmetry import comes_symmetric, is_known
@@ -106,8 +107,9 @@ def test_the_last_one_is_known_again(monkeypatch):
         assert not is_known(other, "kind")
     with torch.autograd.forward_ad.dual_level():
         assert not is_known(a, "kind")
-    with torch.autocast("cpu"):
-        assert not is_known(a, "kind")
+    for context in (torch.autocast("cpu"), FakeTensorMode()):
+        with context:
+            assert not is_known(a, "kind")
     torch.func.vmap(lambda _: [] if is_known(a, "kind") else torch.zeros(()))(torch.zeros(2))
     monkeypatch.setattr(_symmetry, "_precision", lambda *_: "other")
     assert not is_known(a, "kind")

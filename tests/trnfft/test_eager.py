@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import trnfft
 from trnfft import _eager
@@ -78,6 +80,18 @@ class TestTheLastCall:
                 with context:
                     self.check(name, x, *args)
                 assert getattr(trnfft, name)(x, *args).requires_grad
+
+    def test_modes_of_torch_itself(self):
+        x = random_tensor(4, 8, dtype=torch.complex64)
+        self.check("fft", x)
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            assert isinstance(trnfft.fft(x), FakeTensor)
+            assert isinstance(trnfft.fft(mode.from_tensor(x)), FakeTensor)
+        recorded = make_fx(lambda y: trnfft.fft(y))(x)
+        other = random_tensor(4, 8, dtype=torch.complex64, seed=1)
+        assert torch.equal(recorded(other), torch.fft.fft(other))
+        functional = torch.func.functionalize(trnfft.fft)
+        assert torch.equal(functional(x), torch.fft.fft(x))
 
     def test_inputs_in_turn(self):
         inputs = [random_tensor(n, 8, dtype=torch.complex64) for n in (3, 4, 5)]

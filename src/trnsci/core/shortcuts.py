@@ -55,11 +55,12 @@ def recogniser(x: Tensor) -> Callable[[Tensor], bool]:
 
     That is the question by which torch knows whether what it compiled for a tensor fits another
     one: of one type, device, dtype, shape and strides, neither differentiated, with nothing left
-    for later, under the same transforms, dispatch modes, tracing and autocast. It takes as long as
-    to ask a tensor two questions.
+    for later, under the same transforms, tracing and autocast. It takes as long as to ask a tensor
+    two questions.
 
-    Not asked are modes that see functions, levels of forward gradients, and whether gradients are
-    wanted: of a tensor that can be differentiated it recognises nothing.
+    Not asked are modes that see functions or operations, of which it overlooks those of fake
+    tensors and of tracing, levels of forward gradients, and whether gradients are wanted: of a
+    tensor that can be differentiated it recognises nothing.
     """
     if x.requires_grad or not _tells_apart():
         return never

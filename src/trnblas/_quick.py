@@ -185,25 +185,26 @@ def quick_rank_k(
 def _mirrored_product(alpha: float, A: Tensor, trans: bool) -> Tensor | None:
     """Return ``syrk`` on CUDA, as a product; unless it is symmetric, one triangle is copied."""
     kind = trans, alpha == 1.0
-
-    def multiply(A: Tensor) -> Tensor:
-        left, right = (A.mT, A) if trans else (A, A.mT)
-        if alpha == 1.0:
-            return torch.mm(left, right)
-        return torch.addmm(A.new_empty(()), left, right, alpha=alpha, beta=0)
-
     if is_known(A, kind):
-        return multiply(A)
+        return _own_product(alpha, A, trans)
     if A.dtype not in _FIELDS:
         return None
     found = _cublas.syrk(alpha, A, trans)
     if found is not None:
         return found
-    product = multiply(A)
+    product = _own_product(alpha, A, trans)
     untouched = product.dtype is A.dtype and _cuda.suits(product)
-    if untouched and comes_symmetric(A, kind, multiply):
+    if untouched and comes_symmetric(A, kind, lambda other: _own_product(alpha, other, trans)):
         return product
     return product if _cuda.mirror_in_place(product) else mirrored(product, True)
+
+
+def _own_product(alpha: float, A: Tensor, trans: bool) -> Tensor:
+    """Return the product of a matrix and its own transpose."""
+    left, right = (A.mT, A) if trans else (A, A.mT)
+    if alpha == 1.0:
+        return torch.mm(left, right)
+    return torch.addmm(A.new_empty(()), left, right, alpha=alpha, beta=0)
 
 
 def quick_triangular(

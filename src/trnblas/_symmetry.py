@@ -28,7 +28,8 @@ _ALIGNMENT = 128
 # What recognises matrices whose product comes symmetric; False for the others.
 _known: dict[Hashable, Callable[[Tensor], bool] | Literal[False]] = {}
 # The last product that came symmetric: what recognises its matrix, and the rest of its key.
-_latest: list[tuple[Callable[[Tensor], bool], Hashable]] = [(never, None)]
+_NONE: tuple[Callable[[Tensor], bool], Any, int, str, int] = never, None, 0, "", 0
+_latest = [_NONE]
 
 # How torch multiplies float32, and with which library: both may change between calls.
 _precision: Any = getattr(torch._C, "_get_fp32_precision_getter", None)
@@ -49,14 +50,15 @@ def is_known(A: Tensor, kind: Hashable) -> bool:
     """
     if _traced() or forward_ad._current_level >= 0 or _dispatch_modes():
         return False
-    recognises, rest = _latest[0]
-    return recognises(A) and (kind, *_circumstances(A)) == rest
-
-
-def _circumstances(A: Tensor) -> tuple[Hashable, ...]:
-    """Return what beside shape, strides, dtype and device decides how a matrix is multiplied."""
-    rounding = _precision("cuda", "matmul") if A.dtype is torch.float32 else None
-    return A.data_ptr() % _ALIGNMENT, rounding, _library()
+    recognises, known_kind, start, rounding, library = _latest[0]
+    # In one frame: after a wait for the device a frame takes Python a microsecond.
+    return (
+        kind == known_kind
+        and recognises(A)
+        and A.data_ptr() % _ALIGNMENT == start
+        and _precision("cuda", "matmul") == rounding
+        and int(_library()) == library
+    )
 
 
 def comes_symmetric(A: Tensor, kind: Hashable, multiply: Callable[[Tensor], Tensor]) -> bool:
@@ -70,8 +72,9 @@ def comes_symmetric(A: Tensor, kind: Hashable, multiply: Callable[[Tensor], Tens
     dtype = A.dtype
     if dtype not in _DTYPES or not 0 < A.numel() <= _MOST_ELEMENTS or A.is_neg():
         return False  # a trial has no matrix whose signs are to be turned
-    rest = (kind, *_circumstances(A))
-    key = (dtype, A.get_device(), A.shape, A.stride(), rest)
+    start, rounding = A.data_ptr() % _ALIGNMENT, _precision("cuda", "matmul")
+    library = int(_library())
+    key = (kind, dtype, A.get_device(), A.shape, A.stride(), start, rounding, library)
     recognises = _known.get(key)
     if recognises is None:
         if A.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -81,7 +84,7 @@ def comes_symmetric(A: Tensor, kind: Hashable, multiply: Callable[[Tensor], Tens
         recognises = _known[key] = recogniser(A) if _try(A, multiply) else False
     if recognises is False:
         return False
-    _latest[0] = recognises, rest
+    _latest[0] = recognises, kind, start, rounding, library
     return True
 
 

@@ -19,7 +19,7 @@ from .agreement import draw
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch):
     monkeypatch.setattr(_symmetry, "_known", {})
-    monkeypatch.setattr(_symmetry, "_latest", [(never, None)])
+    monkeypatch.setattr(_symmetry, "_latest", [_symmetry._NONE])
 
 
 class Product:

@@ -14,6 +14,7 @@ from nkisim.arch import GEN3
 from nkisim.memory import CoreMemory
 from nkisim.memory.marks import runs_of
 from nkisim.memory.psum import AccumulationState
+from nkisim.memory.tensor import _NO_SLICES
 from nkisim.memory.view import _fits
 
 ROWS, COLUMNS, PITCH = 3, 5, 20
@@ -266,6 +267,18 @@ def test_many_different_slices():
         for left, right in itertools.combinations(range(0, 64, 2), 2):
             part = view[2:7, left:right]
             assert (part.shape, part.start) == ((5, right - left), 512 + 4 * left)
+
+
+def test_equal_tiles_have_slices_of_their_own():
+    """Tiles that were written keep their slices; those that are being written need not."""
+    assert not _NO_SLICES
+    tiles = [tensor((4, 6)), tensor((4, 6)), tensor((4, 6))]
+    for tile in tiles[:2]:
+        tile.storage.mark_written(tile.start, tile.runs)
+    for tile in tiles:
+        assert tile[1:3, 0:4].alloc is tile.alloc
+        assert (tile[1:3, 0:4] is tile[1:3, 0:4]) is tile.storage.complete
+    assert not _NO_SLICES
 
 
 @pytest.mark.parametrize(

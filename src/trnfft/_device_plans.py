@@ -30,7 +30,7 @@ from torch import Tensor
 from trnfft._kept import KEPT, Form, Kept, Prepared
 from trnsci.core.shortcuts import new_on, outline
 
-__all__ = ["AREA", "MAY_PLAN", "Place", "Plan", "TwoPlans", "place_of", "planned_for"]
+__all__ = ["AREA", "AREAS", "MAY_PLAN", "Place", "Plan", "TwoPlans", "place_of", "planned_for"]
 
 _PATH = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cuda.so")
 
@@ -38,6 +38,8 @@ MAY_PLAN = torch.version.cuda is not None and os.path.exists(_PATH)
 """Whether torch computes by cuFFT, which is looked for among what its library is linked with."""
 AREA = 1 << 23
 """Bytes of the work area of a place; plans that need more are torch's, most need none."""
+AREAS = 4
+"""Places that have one, so that threads that are gone hold little; in others torch computes."""
 
 # Of cufft.h: the most dimensions of a plan, the signs of angles. Of library_types.h: dtypes.
 _DIMENSIONS = 3
@@ -126,7 +128,7 @@ class Plan:
         """Make a plan, on the current device.
 
         Raises:
-            RuntimeError: cuFFT refuses it, or it needs too large a work area.
+            RuntimeError: cuFFT refuses it, or there is no work area for it.
         """
         points, batch, given, result, shape, forward, scale, layouts, turned, copied = transforms
         self._device, self._stream, self._thread = place
@@ -286,9 +288,15 @@ def _planned(
 
 
 def _area(place: Place) -> Tensor:
-    """Return the work area of a place, which is there as long as a plan needs it."""
+    """Return the work area of a place, which is there as long as a plan needs it.
+
+    Raises:
+        RuntimeError: As many other places have one as may have.
+    """
     area = _AREAS.get(place)
     if area is None:
+        if len(_AREAS) >= AREAS:
+            raise RuntimeError(f"{AREAS} places have a work area")
         area = _AREAS[place] = torch.empty(AREA, dtype=torch.uint8, device=_on(place[0]))
     return area
 

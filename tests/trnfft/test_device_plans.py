@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from trnfft import _device_plans, _eager, _kept
-from trnfft._device_plans import AREA, planned_for
+from trnfft._device_plans import AREA, AREAS, planned_for
 from trnfft._kept import CALLS, KEPT, LARGEST, LONGEST
 from trnsci.core import shortcuts
 from trnsci.core.testing import random_tensor
@@ -292,6 +292,17 @@ class TestWorkAreas:
         _eager.forget()
         gc.collect()
         assert area() is None
+
+    def test_there_are_few(self, library, monkeypatch):
+        library.area = 64
+        x = random_tensor(4, 8, dtype=torch.complex64)
+        monkeypatch.setattr(_device_plans, "_captured", lambda: False)
+        for stream in range(1, AREAS + 3):
+            monkeypatch.setattr(_device_plans, "_current_stream", lambda device, s=stream: s)
+            assert torch.equal(known("fft", x), torch.fft.fft(x))
+            assert (entry("fft", x, (0, stream)).prepared is not None) is (stream <= AREAS)
+        assert len(_device_plans._AREAS) == AREAS
+        assert library.destroyed == [*library.plans][AREAS:]
 
     def test_large_ones_are_left_to_torch(self, library):
         library.area = AREA + 1

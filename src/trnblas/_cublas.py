@@ -18,7 +18,7 @@ from torch import Tensor
 from trnblas import _cuda
 from trnsci.core.eager import untracked
 
-__all__ = ["syrk"]
+__all__ = ["ORDER", "syrk"]
 
 _ROUTINES: dict[torch.dtype, tuple[str, Any]] = {
     torch.float32: ("cublasSsyrk_v2", ctypes.c_float * 1),
@@ -28,7 +28,7 @@ _ROUTINES: dict[torch.dtype, tuple[str, Any]] = {
 }
 _handle: Any = torch.cuda.current_blas_handle
 # Where it is the faster one on an H200: from this order and this many products per element on.
-_ORDER, _DEPTH = 1536, 512
+ORDER, _DEPTH = 1536, 512
 _LOWER = 0  # of matrices by columns, which is the upper triangle of ours by rows
 
 
@@ -37,7 +37,7 @@ def syrk(alpha: float, A: Tensor, transposed: bool) -> Tensor | None:
     if A.ndim != 2 or A.dtype not in _ROUTINES:
         return None
     depth, order = A.shape if transposed else A.shape[::-1]
-    if order < _ORDER or depth < _DEPTH:
+    if order < ORDER or depth < _DEPTH:
         return None
     if not A.is_contiguous():
         A, transposed = A.mT, not transposed

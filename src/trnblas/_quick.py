@@ -174,7 +174,11 @@ def quick_rank_k(
         if uplo not in UPPER:
             return None
         if A.is_cuda:
-            return _mirrored_product(alpha, A, trans)
+            if rows >= _cublas.ORDER or columns >= _cublas.ORDER:
+                found = _cublas.syrk(alpha, A, trans) if A.dtype in _FIELDS else None
+                if found is not None:
+                    return found
+            return _symmetric_product(alpha, A, trans)
         if not 0 < (columns if trans else rows) <= _scipy.NUMPY_SYRK or rows * columns == 0:
             return None
         return _scipy.small_syrk(alpha, A, trans)
@@ -182,17 +186,15 @@ def quick_rank_k(
         return None
 
 
-def _mirrored_product(alpha: float, A: Tensor, trans: bool) -> Tensor | None:
+def _symmetric_product(alpha: float, A: Tensor, trans: bool) -> Tensor | None:
     """Return ``syrk`` on CUDA, as a product; unless it is symmetric, one triangle is copied."""
+    # The device multiplies while the questions are asked.
+    product = _own_product(alpha, A, trans)
     kind = trans, alpha == 1.0
     if is_known(A, kind):
-        return _own_product(alpha, A, trans)
+        return product
     if A.dtype not in _FIELDS:
         return None
-    found = _cublas.syrk(alpha, A, trans)
-    if found is not None:
-        return found
-    product = _own_product(alpha, A, trans)
     untouched = product.dtype is A.dtype and _cuda.suits(product)
     if untouched and comes_symmetric(A, kind, lambda other: _own_product(alpha, other, trans)):
         return product

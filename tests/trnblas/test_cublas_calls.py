@@ -57,7 +57,7 @@ def library(monkeypatch):
         product.copy_(product.triu() + product.triu(1).mT)
         return True
 
-    monkeypatch.setattr(_cublas, "_ORDER", ORDER)
+    monkeypatch.setattr(_cublas, "ORDER", ORDER)
     monkeypatch.setattr(_cublas, "_DEPTH", DEPTH)
     monkeypatch.setattr(_cublas, "_library", lambda: made)
     monkeypatch.setattr(_cublas, "_handle", lambda: 99)

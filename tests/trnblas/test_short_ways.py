@@ -193,14 +193,14 @@ def test_a_rank_k_update_on_cuda_is_a_product_and_its_mirror(alpha, trans, mirro
     seen = []
     monkeypatch.setattr(_quick._cuda, "mirror_in_place", lambda c: seen.append(c) or mirrors)
     monkeypatch.setattr(_quick, "comes_symmetric", lambda *_: False)
-    got = _quick._mirrored_product(alpha, A[:3], trans)
+    got = _quick._symmetric_product(alpha, A[:3], trans)
     want = alpha * (A[:3].mT @ A[:3] if trans else A[:3] @ A[:3].mT)
     torch.testing.assert_close(got, want, rtol=0, atol=64 * 2.0**-53 * 8)
     assert (got is seen[0]) is mirrors
     assert torch.equal(got, got.mT) or mirrors
-    assert _quick._mirrored_product(alpha, INTEGERS, trans) is None
+    assert _quick._symmetric_product(alpha, INTEGERS, trans) is None
     monkeypatch.setattr(_quick, "comes_symmetric", lambda *_: True)
-    found = _quick._mirrored_product(alpha, A[:3], trans)
+    found = _quick._symmetric_product(alpha, A[:3], trans)
     assert len(seen) == 1
     assert torch.allclose(found, got.triu() + got.triu(1).mT)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import mul
@@ -24,10 +24,20 @@ from weakref import finalize
 import torch
 from torch import Tensor
 
-from trnfft._kept import KEPT, Form, Kept
+from trnfft._kept import CALLS, KEPT, LONGEST, REALS, Form, Kept, Prepared
 from trnsci.core.shortcuts import new_on, outline
 
-__all__ = ["MAY_KEEP", "Descriptor", "TwoDescriptors", "kept_for"]
+__all__ = [
+    "LONG_KEPT",
+    "MAY_KEEP",
+    "TABLE_BYTES",
+    "Conjugated",
+    "Descriptor",
+    "Mirrored",
+    "TwoDescriptors",
+    "kept_for",
+    "long_kept_for",
+]
 
 _PATH = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
 
@@ -41,6 +51,14 @@ _INPUT_STRIDES, _OUTPUT_STRIDES, _INPUT_DISTANCE, _OUTPUT_DISTANCE = 12, 13, 14,
 _COMPLEX, _REAL, _COMPLEX_COMPLEX, _NOT_INPLACE = 32, 33, 39, 44
 
 _SINGLE = frozenset({torch.float32, torch.complex64})
+_REVERSED = {None: "forward", "ortho": "ortho", "forward": None}
+
+LONG_KEPT = 4
+"""Transforms of long vectors that are remembered."""
+TABLE_BYTES = 64 << 20
+"""Memory that a descriptor of a vector may take."""
+# Up to this prime factor tables take 16 bytes a point in double precision, above up to 80.
+_SMOOTH = 1000
 _new = new_on("cpu")
 _threads = torch.get_num_threads
 _Long, _Pointer = ctypes.c_long, ctypes.c_void_p
@@ -69,8 +87,22 @@ class Descriptor:
 
     __slots__ = ("__weakref__", "_result", "_threads", "compute", "handle")
 
-    def __init__(self, library: Any, form: Form, dtype: torch.dtype, shape: Sequence[int]) -> None:
+    def __init__(
+        self,
+        library: Any,
+        form: Form,
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        room: Sequence[int] | None = None,
+    ) -> None:
         """Describe and commit a transform.
+
+        Args:
+            library: MKL's functions.
+            form: What is transformed, and how.
+            dtype: Of the input.
+            shape: Of the input.
+            room: Shape of the results, where they are to have more room than they need.
 
         Raises:
             RuntimeError: MKL refuses it.
@@ -81,7 +113,7 @@ class Descriptor:
         committed = partial(_committed, self, library, dtype, form)
         real, count = form.halved is not None, math.prod(batch)
         self.handle = committed(real, form.points(shape), count, layouts)
-        self._result = outline((*batch, *sides[1]), form.result_dtype(dtype))
+        self._result = outline(room or (*batch, *sides[1]), form.result_dtype(dtype))
         self._threads = _threads()
 
     def of(self, x: Tensor) -> Tensor | None:
@@ -140,17 +172,113 @@ class TwoDescriptors:
         return None if self.compute(second, middle, result.data_ptr()) else result
 
 
-@lru_cache(maxsize=KEPT)
-def kept_for(form: Form, dtype: torch.dtype, shape: torch.Size, threads: int) -> Kept:
-    """Return what is known of transforms; ``threads`` are those that MKL is to use.
+class Conjugated:
+    """A transform of the other direction, as torch has them of half a spectrum: of its conjugate.
+
+    Those are ``hfft``, as ``irfft`` of the conjugate, and ``ihfft``, as the conjugate of ``rfft``.
+    """
+
+    __slots__ = ("__weakref__", "_half_given", "inner")
+
+    def __init__(self, library: Any, form: Form, dtype: torch.dtype, shape: Sequence[int]) -> None:
+        """Describe and commit the transform that has a descriptor.
+
+        Raises:
+            RuntimeError: MKL refuses it.
+        """
+        self._half_given = form.halved == 0
+        self.inner = Descriptor(library, _reversed(form), dtype, shape)
+
+    def of(self, x: Tensor) -> Tensor | None:
+        """Return the transform of a contiguous tensor of the shape and dtype, None on failure."""
+        if self._half_given:
+            return self.inner.of(x.conj_physical())
+        found = self.inner.of(x)
+        return None if found is None else found.conj_physical_()
+
+
+class Mirrored:
+    """The whole spectrum of a real vector: half of it is computed, and mirrored."""
+
+    __slots__ = ("__weakref__", "_backward", "_half", "_points", "inner")
+
+    def __init__(self, library: Any, form: Form, dtype: torch.dtype, shape: Sequence[int]) -> None:
+        """Describe and commit the transform to half a spectrum, in room for a whole one.
+
+        Raises:
+            RuntimeError: MKL refuses it.
+        """
+        self._backward = not form.forward
+        half = (form if form.forward else _reversed(form))._replace(halved=1, mirrored=False)
+        self._points, self._half = shape[0], shape[0] // 2 + 1
+        self.inner = Descriptor(library, half, dtype, shape, room=shape)
+
+    def of(self, x: Tensor) -> Tensor | None:
+        """Return the transform of a contiguous tensor of the shape and dtype, None on failure.
+
+        The conjugation of a backward one is left for later, as torch leaves it.
+        """
+        found = self.inner.of(x)
+        if found is None:
+            return None
+        image = found[1 : (self._points + 1) // 2].flip(0)
+        torch.conj_physical(image, out=found[self._half :])
+        return found.conj() if self._backward else found
+
+
+def kept_anew(form: Form, dtype: torch.dtype, shape: torch.Size, threads: int) -> Kept:
+    """Return what is to be known of transforms; ``threads`` are those that MKL is to use.
 
     MKL decides by their number how to compute when a descriptor is committed.
     """
     library = _library()
     if library is None:
         return Kept(form, dtype, shape, None)
-    kind = TwoDescriptors if form.halved == 0 and form.rank > 1 else Descriptor
-    return Kept(form, dtype, shape, partial(kind, library, form, dtype, shape))
+    kind: Callable[..., Prepared] = Descriptor
+    if form.halved == 0 and form.rank > 1:
+        kind = TwoDescriptors
+    elif form.halved == (0 if form.forward else 1):
+        kind = Conjugated
+    calls, longest = CALLS, LONGEST
+    if len(shape) == 1 and form.rank == 1:
+        if dtype in REALS and form.halved is None:
+            kind, form = Mirrored, form._replace(mirrored=True)
+        points = form.points(shape)[0]
+        # When torch has described them as often as takes as long as to prepare them.
+        calls = 2 if points >= 4096 else CALLS
+        if points > LONGEST and _table_bytes(points, dtype) <= TABLE_BYTES:
+            longest = points
+    prepare = partial(kind, library, form, dtype, shape)
+    return Kept(form, dtype, shape, prepare, calls, longest)
+
+
+kept_for = lru_cache(maxsize=KEPT)(kept_anew)
+"""What is known of transforms, by the arguments of ``kept_anew``."""
+long_kept_for = lru_cache(maxsize=LONG_KEPT)(kept_anew)
+"""The same for vectors of more than ``LONGEST`` entries."""
+
+
+def _reversed(form: Form) -> Form:
+    """Return the form of the other direction with the same scale."""
+    return form._replace(forward=not form.forward, norm=_REVERSED[form.norm])
+
+
+def _table_bytes(points: int, dtype: torch.dtype) -> int:
+    """Return how much memory a descriptor of a long vector takes, at most."""
+    each = 16 if _largest_factor(points) <= _SMOOTH else 80
+    return points * each // (2 if dtype in _SINGLE else 1)
+
+
+def _largest_factor(n: int) -> int:
+    """Return the largest prime factor of a positive number, 1 of 1."""
+    divisor, largest = 2, 1
+    while divisor * divisor <= n:
+        if n % divisor == 0:
+            n //= divisor
+            largest = divisor
+        else:
+            divisor += 1
+    return max(n, largest)
 
 
 def _committed(

@@ -256,7 +256,7 @@ def planned_for(form: Form, dtype: torch.dtype, shape: torch.Size, place: Place)
     prepare = None
     if library is not None and form.rank <= _DIMENSIONS:
         prepare = partial(_planned, library, form, dtype, shape, place)
-    return Kept(form, dtype, shape, prepare, _on(place[0]))
+    return Kept(form, dtype, shape, prepare)
 
 
 def _planned(

@@ -3,8 +3,8 @@
 To look at arguments takes as long as a short transform. So torch gets them as they are, while no
 kernel and no other precision is wanted, and for the inputs in the tables below, of which it makes
 what is to be made of them. Arguments that torch refuses go the way that looks, whose errors name
-them; so does every other input. On a CPU what stands in for torch gets them: SciPy for one vector,
-and a descriptor that is kept, whose bits are torch's.
+them; so does every other input. On a CPU what stands in for torch gets them: a descriptor that is
+kept, whose bits are torch's, and where there is no MKL SciPy for one vector.
 
 A CUDA device begins a transform in ten microseconds, of which Python is to take no more than a
 twentieth. Hence all that is asked is asked in one frame, in which a result is also wrapped, without
@@ -25,7 +25,7 @@ from torch import Tensor
 from trnfft._eager import device_transform, host_transform
 from trnfft._library import LIBRARY
 from trnfft._precision import MODE, level
-from trnfft._single import vector_transform
+from trnfft._vectors import vector_transform
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.environment import ENVIRON, STORED
 from trnsci.core.standing import Standing
@@ -67,26 +67,19 @@ def _as_given() -> bool:
     return not LIBRARY.kernels_wanted() and level() != "double"
 
 
-def direct_along(
-    function: Callable[..., Tensor],
-    wrapped: Mapping[Any, bool],
-    single: Callable[..., Tensor],
-    forward: bool = True,
-) -> Callable[[F], F]:
+def direct_along(function: Callable[..., Tensor], wrapped: Mapping[Any, bool]) -> Callable[[F], F]:
     """Return what lets torch begin a transform along one dimension.
 
     Args:
         function: Torch's function.
         wrapped: The inputs that it takes, and whether their results are wrapped.
-        single: What computes the transform of one vector on a CPU, forward or not.
-        forward: Of this.
     """
 
     def decorated(checked: Any) -> Any:
         default = checked.__defaults__[1]
         on_host = host_transform(checked.__name__, function)
         on_device = device_transform(checked.__name__, function)
-        of_vector = vector_transform(checked.__name__, on_host, single, forward)
+        of_vector = vector_transform(checked.__name__, function)
 
         @wraps(checked)
         def transform(

@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 
-from trnfft._descriptors import MAY_KEEP, kept_for
+from trnfft._descriptors import MAY_KEEP, kept_for, long_kept_for
 from trnfft._device_plans import MAY_PLAN, place_of, planned_for
-from trnfft._kept import Form, Kept
+from trnfft._kept import LONGEST, Form, Kept
 from trnsci.core.eager import settled
 from trnsci.core.shortcuts import never, recogniser
 
@@ -42,6 +42,11 @@ _FORMS = {
     "rfftn": Form("rfftn", True, 1, 0),
     "irfft2": Form("irfftn", False, 0, 2),
     "irfftn": Form("irfftn", False, 0, 0),
+}
+_HOST_FORMS = {
+    **_FORMS,
+    "hfft": Form("hfft", True, 0, 1),
+    "ihfft": Form("ihfft", False, 1, 1),
 }
 _USUAL = {"n": None, "2": (-2, -1), "t": -1}
 _NORMS = {None: None, "backward": None, "ortho": "ortho", "forward": "forward"}
@@ -82,6 +87,7 @@ def forget() -> None:
     for latest in _LATEST:
         latest[0] = _NONE
     kept_for.cache_clear()
+    long_kept_for.cache_clear()
     planned_for.cache_clear()
 
 
@@ -89,9 +95,10 @@ def _transform(
     name: str, function: Callable[..., Tensor], on_device: bool
 ) -> Callable[..., Tensor]:
     """Return a transform by what is kept, on a CUDA device or a CPU, else by a function."""
-    if name not in _FORMS:
+    forms = _FORMS if on_device else _HOST_FORMS
+    if name not in forms:
         return function
-    form, usual = _FORMS[name], _USUAL[name[-1]]
+    form, usual = forms[name], _USUAL[name[-1]]
     given = _given_one if usual == -1 else _given_several
     of_complex = form.halved != 1
     look_up: Callable[..., Kept] = planned_for if on_device else kept_for
@@ -125,7 +132,8 @@ def _transform(
             asked = form if default and form.rank else given(form, x, n, dim, norm)
             place = None if asked is None else place_of(x) if on_device else _threads()
             if place is not None:
-                kept = look_up(asked, x.dtype, x.shape, place)
+                long = not on_device and x.ndim == 1 and x.numel() > LONGEST
+                kept = (long_kept_for if long else look_up)(asked, x.dtype, x.shape, place)
                 prepared = kept.prepared
                 if prepared is not None:
                     result = prepared.of(x)
@@ -137,7 +145,9 @@ def _transform(
                             latest[0] = n, dim, norm, kept.recognises, prepared.of
                         return result
                 elif kept.open:
-                    kept.attempt()
+                    result = kept.attempt(x)
+                    if result is not None:
+                        return result
         return function(x) if default else function(x, n, dim, norm)
 
     return transform
@@ -195,4 +205,4 @@ def _formed(form: Form, rank: int, n: int | None, norm: Any) -> Form | None:
 
 @lru_cache(maxsize=256)
 def _made(name: str, rank: int, n: int | None, norm: str | None) -> Form:
-    return _FORMS[name]._replace(rank=rank, n=n, norm=norm)
+    return _HOST_FORMS[name]._replace(rank=rank, n=n, norm=norm)

@@ -1,8 +1,8 @@
 """Fourier transforms on native tensors, by torch.
 
 Three forms, each forward or inverse: complex to complex, real to half a spectrum, half a spectrum
-to real. On a CPU SciPy computes the transform of one vector where it is faster. What torch has to
-compute again and again, a descriptor or a plan that is kept computes in its place.
+to real. What torch has to compute again and again, a descriptor or a plan that is kept computes in
+its place. On a CPU without MKL SciPy computes the transform of one vector.
 
 Arguments that torch refuses are handed to torch, so that it raises the error it always raises.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trnfft._arguments import Norm
 from trnfft._eager import device_transform, host_transform
-from trnfft._single import SINGLE, single
+from trnfft._vectors import vector_transform
 
 __all__ = [
     "c2c",
@@ -36,17 +36,17 @@ __all__ = [
 
 def c2c(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:
     """Return the discrete Fourier transform of ``x``, real or complex, along ``dim``."""
-    return _along("fft" if forward else "ifft", x, n, dim, norm, SINGLE)
+    return _along("fft" if forward else "ifft", x, n, dim, norm)
 
 
 def r2c(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:
     """Return the first ``n // 2 + 1`` bins of the transform of a real ``x`` along ``dim``."""
-    return _along("rfft" if forward else "ihfft", x, n, dim, norm, SINGLE)
+    return _along("rfft" if forward else "ihfft", x, n, dim, norm)
 
 
 def c2r(x: Tensor, n: int | None, dim: int, norm: Norm, forward: bool) -> Tensor:
     """Return the n real points of which ``x`` has the first ``n // 2 + 1`` bins along ``dim``."""
-    return _along("hfft" if forward else "irfft", x, n, dim, norm, SINGLE // 2)
+    return _along("hfft" if forward else "irfft", x, n, dim, norm)
 
 
 def c2c_nd(x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Tensor:
@@ -94,15 +94,18 @@ _TORCHS: dict[str, Callable[..., Tensor]] = {
     "ihfftn": ihfftn,
 }
 _ON_HOST = {name: host_transform(name, function) for name, function in _TORCHS.items()}
+_OF_VECTORS = {
+    name: vector_transform(name, function)
+    for name, function in _TORCHS.items()
+    if not name.endswith("n")
+}
 _ON_DEVICE = {name: device_transform(name, function) for name, function in _TORCHS.items()}
 
 
-def _along(name: str, x: Tensor, n: int | None, dim: int, norm: Norm, single_from: int) -> Tensor:
-    """Return a transform along one dimension; vectors from so many entries on may be SciPy's."""
-    if type(x) is Tensor and x.is_cpu and x.ndim == 1 and x.shape[0] >= single_from:
-        result = single(name, x, n, dim, norm)
-        if result is not None:
-            return result
+def _along(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor:
+    """Return a transform along one dimension."""
+    if type(x) is Tensor and x.is_cpu and x.ndim == 1:
+        return _OF_VECTORS[name](x, n, dim, norm)
     return _transforms_of(x)[name](x, n, dim, norm)
 
 

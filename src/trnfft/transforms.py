@@ -28,7 +28,7 @@ _LAST = -1
 Transform: TypeAlias = Callable[[Tensor, int | None, int, Norm, bool], Tensor]
 
 
-@direct_along(torch.fft.fft, FOLLOWING, _torch.c2c)
+@direct_along(torch.fft.fft, FOLLOWING)
 def fft(
     input: Spectrum,
     n: int | None = None,
@@ -60,7 +60,7 @@ def fft(
     return complex_of("fft", input, out, _computed, c2c, n, dim, norm, True)
 
 
-@direct_along(torch.fft.ifft, COMPLEX, _torch.c2c, forward=False)
+@direct_along(torch.fft.ifft, COMPLEX)
 def ifft(
     input: Spectrum,
     n: int | None = None,
@@ -76,7 +76,7 @@ def ifft(
     return complex_of("ifft", input, out, _computed, c2c, n, dim, norm, False)
 
 
-@direct_along(torch.fft.rfft, HALVED, _torch.r2c)
+@direct_along(torch.fft.rfft, HALVED)
 def rfft(
     input: Tensor,
     n: int | None = None,
@@ -96,7 +96,7 @@ def rfft(
     return halved_of("rfft", input, out, _computed, r2c, n, dim, norm, True)
 
 
-@direct_along(torch.fft.irfft, REAL, _torch.c2r, forward=False)
+@direct_along(torch.fft.irfft, REAL)
 def irfft(
     input: Spectrum,
     n: int | None = None,
@@ -124,7 +124,7 @@ def irfft(
     return real_of("irfft", input, out, _computed, c2r, n, dim, norm, False)
 
 
-@direct_along(torch.fft.hfft, REAL, _torch.c2r)
+@direct_along(torch.fft.hfft, REAL)
 def hfft(
     input: Spectrum,
     n: int | None = None,
@@ -144,7 +144,7 @@ def hfft(
     return real_of("hfft", input, out, _computed, c2r, n, dim, norm, True)
 
 
-@direct_along(_torch.ihfft, HALVED, _torch.r2c, forward=False)
+@direct_along(_torch.ihfft, HALVED)
 def ihfft(
     input: Tensor,
     n: int | None = None,

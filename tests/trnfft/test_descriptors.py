@@ -2,104 +2,45 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import re
-import threading
-import weakref
 
 import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
-from torch.utils.data import DataLoader
 
 import trnfft
-from trnfft import ComplexTensor, _descriptors, _eager, torch_fft
-from trnfft._descriptors import MAY_KEEP, Descriptor, TwoDescriptors, kept_for
-from trnfft._kept import CALLS, KEPT, LARGEST, LONGEST, Form
+from trnfft import ComplexTensor, torch_fft
+from trnfft._descriptors import MAY_KEEP, kept_for
+from trnfft._kept import CALLS, LARGEST, LONGEST
 from trnsci.core.testing import random_tensor
 
 from . import test_direct
+from .keeping import (
+    OF_COMPLEX,
+    OF_REAL,
+    WIDTHS,
+    assert_kept,
+    drawn,
+    entry,
+    known,
+    native,
+    repeated,
+    same,
+    torchs,
+    usual,
+)
 
-pytestmark = pytest.mark.skipif(not MAY_KEEP, reason="torch computes by MKL on x86-64 Linux only")
+pytestmark = [
+    pytest.mark.skipif(not MAY_KEEP, reason="torch computes by MKL on x86-64 Linux only"),
+    pytest.mark.usefixtures("nothing_is_kept"),
+]
 
-OF_COMPLEX = ("fft", "ifft", "irfft", "fft2", "ifft2", "fftn", "ifftn")
-OF_REAL = ("rfft", "rfft2", "rfftn")
-REALS = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-WIDTHS = tuple(REALS)
-VECTORS = ((2,), (7,), (64,), (83,))  # longer ones can be SciPy's
+VECTORS = ((2,), (7,), (64,), (83,), (200,))
 BATCHES = ((1, 2), (5, 2), (3, 7), (2, 3, 8), (6, 15), (4, 1, 64), (3, 101))
 IMAGES = ((2, 2), (1, 5), (7, 3), (3, 4, 6), (2, 1, 5, 8), (16, 17))
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_kept():
-    """Transforms as in a fresh process."""
-    _eager.forget()
-    yield
-    _eager.forget()
-
-
-@pytest.fixture
-def computed(monkeypatch):
-    """The shapes that descriptors computed."""
-    shapes = []
-
-    def noting(of):
-        def noted(descriptor, x):
-            result = of(descriptor, x)
-            if result is not None:
-                shapes.append(tuple(x.shape))
-            return result
-
-        return noted
-
-    for kind in (Descriptor, TwoDescriptors):
-        monkeypatch.setattr(kind, "of", noting(kind.of))
-    return shapes
-
-
-def drawn(name, shape, dtype=torch.complex64, seed=0):
-    return random_tensor(*shape, dtype=REALS[dtype] if name in OF_REAL else dtype, seed=seed)
-
-
-def native(result):
-    return result.to_torch_complex() if isinstance(result, ComplexTensor) else result
-
-
-def known(name, x, *args):
-    """The result of a call that is known by the calls before."""
-    return native(repeated(getattr(trnfft, name), x, *args))
-
-
-def repeated(function, *args):
-    """The result of the first call of which a descriptor may be used."""
-    for _ in range(CALLS):
-        function(*args)
-    return function(*args)
-
-
-def entry(name, x):
-    """What is known of a transform by defaults."""
-    return kept_for(_eager._FORMS[name], x.dtype, x.shape, torch.get_num_threads())
-
-
-def same(got, want):
-    """Whether two results have one dtype, shape, layout and the same bits."""
-    form = (got.dtype, got.shape, got.stride(), got.is_conj())
-    return form == (want.dtype, want.shape, want.stride(), want.is_conj()) and (
-        got.numpy().tobytes() == want.numpy().tobytes()
-    )
-
-
-def assert_kept(computed, name, x, *args):
-    got = known(name, x, *args)
-    # Once in its trial, and the call after it.
-    assert computed == [tuple(x.shape)] * 2, (name, x.shape, args)
-    assert same(got, getattr(torch.fft, name)(x, *args)), (name, x.shape, args)
-    computed.clear()
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
@@ -126,10 +67,6 @@ def test_bits_are_torchs_of_half_a_spectrum_over_several_dimensions(norm, dtype,
         assert_kept(computed, "irfftn", drawn("irfftn", shape, dtype), None, None, norm)
     known("irfft2", drawn("irfft2", (3, 4, 6), dtype))
     assert not computed  # of a batch torch makes copies
-
-
-def usual(name):
-    return {"n": (None,), "2": ((-2, -1),)}.get(name[-1], (-1,))
 
 
 @pytest.mark.parametrize(
@@ -395,209 +332,6 @@ class TestWhoTakesThisWay:
         assert len(computed) == 9
 
 
-def test_what_seldom_comes_is_not_prepared(computed):
-    x = random_tensor(4, 8)
-    for _ in range(CALLS - 1):
-        trnfft.rfft(x)
-    kept = entry("rfft", x)
-    assert kept.open
-    assert kept.prepared is None
-    trnfft.rfft(x)
-    assert not kept.open
-    assert kept.prepared is not None
-    assert len(computed) == 1
-
-
-def test_a_trial_draws_no_numbers_of_the_user():
-    before = torch.get_rng_state()
-    known("rfft", random_tensor(4, 8))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_numbers_of_threads_have_descriptors_of_their_own(computed):
-    before = torch.get_num_threads()
-    x = random_tensor(16, 256)
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            assert_kept(computed, "rfft", x)
-    finally:
-        torch.set_num_threads(before)
-    assert kept_for.cache_info().currsize == 2
-
-
-def test_threads_share_a_descriptor():
-    inputs = [random_tensor(16, 64, dtype=torch.complex64, seed=seed) for seed in range(4)]
-    wanted = [torch.fft.fft2(x) for x in inputs]
-    start, wrong = threading.Barrier(len(inputs)), []
-
-    def work(x, want):
-        start.wait()
-        for _ in range(50):
-            if not same(trnfft.fft2(x), want):
-                wrong.append(x)
-
-    workers = [
-        threading.Thread(target=work, args=pair) for pair in zip(inputs, wanted, strict=True)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not wrong
-
-
-class Transformed(torch.utils.data.Dataset):
-    """Transforms that are computed where they are asked for."""
-
-    def __len__(self):
-        return 3
-
-    def __getitem__(self, index):
-        x = random_tensor(4, 8, dtype=torch.complex64, seed=index)
-        return x, trnfft.fft(x), entry("fft", x).prepared is not None
-
-
-def test_a_forked_worker_computes_by_what_its_parent_kept():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # as many as a worker has
-    try:
-        known("fft", random_tensor(4, 8, dtype=torch.complex64))
-        loader = DataLoader(
-            Transformed(), batch_size=None, num_workers=1, multiprocessing_context="fork"
-        )
-        for x, result, kept in loader:
-            assert kept
-            assert torch.equal(result, torch.fft.fft(x))
-    finally:
-        torch.set_num_threads(before)
-
-
-class Library:
-    """MKL's functions, with some of them in another way."""
-
-    def __init__(self, **others):
-        self.others, self.found = others, _descriptors._library()
-
-    def __getattr__(self, name):
-        return self.others.get(name) or getattr(self.found, name)
-
-    def __getitem__(self, name):
-        return self.others.get(name) or self.found[name]
-
-
-@pytest.fixture
-def library(monkeypatch):
-    """What puts functions in place of MKL's."""
-
-    def put(**others):
-        changed = Library(**others)
-        monkeypatch.setattr(_descriptors, "_library", lambda: changed)
-        return changed
-
-    return put
-
-
-def test_the_least_recently_used_descriptor_is_freed(library, computed):
-    freed = []
-    free = _descriptors._library().DftiFreeDescriptor
-
-    def noted(reference):
-        freed.append(reference)
-        return free(reference)
-
-    library(DftiFreeDescriptor=noted)
-    first, other = random_tensor(3, 8), random_tensor(4, 8)
-    known("rfft", first)
-    known("rfft", other)
-    held, dropped = entry("rfft", other).prepared, weakref.ref(entry("rfft", first).prepared)
-    for batch in range(5, 5 + KEPT):
-        trnfft.rfft(random_tensor(batch, 8))
-    assert kept_for.cache_info().currsize == KEPT
-    assert dropped() is None
-    assert len(freed) == 1  # and the one that is in use is not
-    assert same(held.of(other), torch.fft.rfft(other))
-    del held
-    assert len(freed) == 1  # nor is the one of the last call
-    known("rfft", random_tensor(2, 8))
-    assert len(freed) == 2
-
-
-class TestWhereAnythingDiffers:
-    """A descriptor that does not agree with torch is not used."""
-
-    x = random_tensor(4, 8)
-
-    def check(self):
-        assert same(known("rfft", self.x), torch.fft.rfft(self.x))
-        kept = entry("rfft", self.x)
-        assert kept.prepared is None
-        assert not kept.open
-
-    def test_in_its_results(self, monkeypatch):
-        monkeypatch.setattr(Form, "scale", lambda form, points: 1.0 + 2.0**-20)
-        self.check()
-
-    def test_in_the_last_bit_of_one_of_them(self, library):
-        compute = _descriptors._library().DftiComputeForward
-
-        def inexact(handle, source, target):
-            status = compute(handle, source, target)
-            last = ctypes.cast(target + 8 * 4 * 5 - 4, ctypes.POINTER(ctypes.c_uint32))
-            last[0] ^= 1
-            return status
-
-        library(DftiComputeForward=inexact)
-        self.check()
-
-    def test_in_its_input(self, library):
-        compute = _descriptors._library().DftiComputeForward
-
-        def destructive(handle, source, target):
-            status = compute(handle, source, target)
-            ctypes.memset(source, 0, 4)
-            return status
-
-        library(DftiComputeForward=destructive)
-        self.check()
-
-    @pytest.mark.parametrize(
-        "function",
-        ["DftiCreateDescriptor_s_1d", "DftiSetValue", "DftiCommitDescriptor", "DftiComputeForward"],
-    )
-    def test_because_mkl_refuses(self, function, library):
-        library(**{function: lambda *args: 1})
-        self.check()
-
-    def test_and_where_there_is_no_library(self, monkeypatch):
-        monkeypatch.setattr(_descriptors, "_PATH", "nowhere.so")
-        assert _descriptors._library.__wrapped__() is None
-        monkeypatch.setattr(_descriptors, "_library", lambda: None)
-        self.check()
-
-    def test_and_where_torch_has_no_mkl(self, monkeypatch):
-        monkeypatch.setattr(_eager, "MAY_KEEP", False)
-        assert _eager.host_transform("rfft", torch.fft.rfft) is torch.fft.rfft
-
-    def test_in_a_second_step(self, library):
-        x, calls = random_tensor(4, 5, dtype=torch.complex64), []
-        compute = _descriptors._library().DftiComputeBackward
-
-        def second_fails(*args):
-            calls.append(args)
-            return compute(*args) if len(calls) % 2 else 1
-
-        library(DftiComputeBackward=second_fails)
-        assert same(known("irfft2", x), torch.fft.irfft2(x))
-        assert len(calls) == 2
-
-    def test_later(self, library):
-        """A computation that fails is torch's."""
-        known("rfft", self.x)
-        entry("rfft", self.x).prepared.compute = lambda *args: 1
-        assert same(native(trnfft.rfft(self.x)), torch.fft.rfft(self.x))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*OF_COMPLEX, *OF_REAL])
 def test_bits_are_torchs_for_any_shape(name, computed):
@@ -612,7 +346,7 @@ def test_bits_are_torchs_for_any_shape(name, computed):
             for offset in (0, 1, 3):
                 moved = room[offset : offset + size].view(shape).copy_(x)
                 got = known(name, moved)
-                assert same(got, getattr(torch.fft, name)(moved)), (shape, dtype, offset)
+                assert same(got, torchs(name, moved)), (shape, dtype, offset)
             assert computed, shape
             computed.clear()
 

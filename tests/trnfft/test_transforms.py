@@ -9,7 +9,6 @@ import torch
 import trnfft
 from oracles import fourier as oracle
 from trnfft import ComplexTensor
-from trnfft._single import scipy_is_faster
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 from .agreement import COMPLEX, DTYPES, array, assert_near, bound, randn
@@ -215,19 +214,6 @@ def test_strided_conjugated_and_detached_vectors(n):
     with torch.no_grad():
         got = trnfft.fft(tracked)
     assert not got.requires_grad
-
-
-def test_which_lengths_go_to_scipy():
-    assert not scipy_is_faster("fft", 64)
-    assert scipy_is_faster("fft", 4096)
-    assert scipy_is_faster("fft", 65537)
-    assert not scipy_is_faster("fft", 44100)
-    assert not scipy_is_faster("ifft", 1 << 20)
-    assert scipy_is_faster("rfft", 44100)
-    assert not scipy_is_faster("rfft", 8191)
-    assert scipy_is_faster("irfft", 256)
-    assert not scipy_is_faster("irfft", 128)
-    assert not scipy_is_faster("irfft", 8 * 1009)
 
 
 BAD = [

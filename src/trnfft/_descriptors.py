@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from trnfft._kept import CALLS, KEPT, LONGEST, REALS, Form, Kept, Prepared
+from trnsci.core.errors import KernelError
 from trnsci.core.shortcuts import new_on, outline
 
 __all__ = [
@@ -105,7 +106,7 @@ class Descriptor:
             room: Shape of the results, where they are to have more room than they need.
 
         Raises:
-            RuntimeError: MKL refuses it.
+            KernelError: MKL refuses it.
         """
         self.compute = library.DftiComputeForward if form.forward else library.DftiComputeBackward
         batch, sides = shape[: len(shape) - form.rank], form.sides(shape)
@@ -140,12 +141,12 @@ class TwoDescriptors:
         """Describe and commit both transforms.
 
         Raises:
-            RuntimeError: MKL refuses one, or there is a batch, of which torch makes copies.
+            KernelError: MKL refuses one, or there is a batch, of which torch makes copies.
         """
         self.compute = library.DftiComputeForward if form.forward else library.DftiComputeBackward
         batch = shape[: len(shape) - form.rank]
         if math.prod(batch) != 1:
-            raise RuntimeError("a batch of spectra is transformed in copies")
+            raise KernelError("a batch of spectra is transformed in copies")
         *others, last = form.points(shape)
         bins, rows = shape[-1], math.prod(others)
         steps = _contiguous(others)
@@ -184,7 +185,7 @@ class Conjugated:
         """Describe and commit the transform that has a descriptor.
 
         Raises:
-            RuntimeError: MKL refuses it.
+            KernelError: MKL refuses it.
         """
         self._half_given = form.halved == 0
         self.inner = Descriptor(library, _reversed(form), dtype, shape)
@@ -206,7 +207,7 @@ class Mirrored:
         """Describe and commit the transform to half a spectrum, in room for a whole one.
 
         Raises:
-            RuntimeError: MKL refuses it.
+            KernelError: MKL refuses it.
         """
         self._backward = not form.forward
         half = (form if form.forward else _reversed(form))._replace(halved=1, mirrored=False)
@@ -343,7 +344,7 @@ def _created(library: Any, dtype: torch.dtype, real: bool, points: Sequence[int]
 
 def _succeeds(status: int) -> None:
     if status:
-        raise RuntimeError(f"MKL refused a descriptor, status {status}")
+        raise KernelError(f"MKL refused a descriptor, status {status}")
 
 
 @cache

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from trnfft._kept import KEPT, Form, Kept, Prepared
+from trnsci.core.errors import KernelError
 from trnsci.core.shortcuts import new_on, outline
 
 __all__ = ["AREA", "AREAS", "MAY_PLAN", "Place", "Plan", "TwoPlans", "place_of", "planned_for"]
@@ -128,7 +129,7 @@ class Plan:
         """Make a plan, on the current device.
 
         Raises:
-            RuntimeError: cuFFT refuses it, or there is no work area for it.
+            KernelError: cuFFT refuses it, or there is no work area for it.
         """
         points, batch, given, result, shape, forward, scale, layouts, turned, copied = transforms
         self._device, self._stream, self._thread = place
@@ -159,7 +160,7 @@ class Plan:
         _succeeds(library.cufftSetStream(handle, _Pointer(self._stream)))
         self._area = None
         if size.value > AREA:
-            raise RuntimeError(f"a plan needs a work area of {size.value} bytes")
+            raise KernelError(f"a plan needs a work area of {size.value} bytes")
         if size.value:
             self._area = _area(place)
             _succeeds(library.cufftSetWorkArea(handle, _Pointer(self._area.data_ptr())))
@@ -209,7 +210,7 @@ class TwoPlans:
         """Make both plans.
 
         Raises:
-            RuntimeError: cuFFT refuses one.
+            KernelError: cuFFT refuses one.
         """
         *others, last = form.points(shape)
         lengths, rows, bins = tuple(others), math.prod(others), last // 2 + 1
@@ -265,10 +266,10 @@ def _planned(
     """Return plans for a transform, made as torch makes them.
 
     Raises:
-        RuntimeError: cuFFT refuses it, or the user watches for who waits for the device.
+        KernelError: cuFFT refuses it, or the user watches for who waits for the device.
     """
     if _waiting_is_watched():
-        raise RuntimeError("to try a plan is to wait for the device")
+        raise KernelError("to try a plan is to wait for the device")
     batch = tuple(shape[: len(shape) - form.rank])
     if form.halved is not None and form.rank > 1 and not batch:
         return TwoPlans(library, form, dtype, shape, place)
@@ -291,12 +292,12 @@ def _area(place: Place) -> Tensor:
     """Return the work area of a place, which is there as long as a plan needs it.
 
     Raises:
-        RuntimeError: As many other places have one as may have.
+        KernelError: As many other places have one as may have.
     """
     area = _AREAS.get(place)
     if area is None:
         if len(_AREAS) >= AREAS:
-            raise RuntimeError(f"{AREAS} places have a work area")
+            raise KernelError(f"{AREAS} places have a work area")
         area = _AREAS[place] = torch.empty(AREA, dtype=torch.uint8, device=_on(place[0]))
     return area
 
@@ -311,7 +312,7 @@ def _longs(values: Sequence[int]) -> Any:
 
 def _succeeds(status: int) -> None:
     if status:
-        raise RuntimeError(f"cuFFT refused a plan, status {status}")
+        raise KernelError(f"cuFFT refused a plan, status {status}")
 
 
 def _destroy(library: Any, handle: Any, device: int) -> None:

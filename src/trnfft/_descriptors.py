@@ -58,6 +58,8 @@ LONG_KEPT = 4
 """Transforms of long vectors that are remembered."""
 TABLE_BYTES = 64 << 20
 """Memory that a descriptor of a vector may take."""
+# Points of reals below which to mirror half a spectrum takes longer than to describe a transform.
+_LEAST_MIRRORED = 512
 # Up to this prime factor tables take 16 bytes a point in double precision, above up to 80.
 _SMOOTH = 1000
 _new = new_on("cpu")
@@ -242,9 +244,9 @@ def kept_anew(form: Form, dtype: torch.dtype, shape: torch.Size, threads: int) -
         kind = Conjugated
     calls, longest = CALLS, LONGEST
     if len(shape) == 1 and form.rank == 1:
-        if dtype in REALS and form.halved is None:
-            kind, form = Mirrored, form._replace(mirrored=True)
         points = form.points(shape)[0]
+        if dtype in REALS and form.halved is None and points >= _LEAST_MIRRORED:
+            kind, form = Mirrored, form._replace(mirrored=True)
         # When torch has described them as often as takes as long as to prepare them.
         calls = 2 if points >= 4096 else CALLS
         if points > LONGEST and _table_bytes(points, dtype) <= TABLE_BYTES:

@@ -175,6 +175,12 @@ def test_when_a_vector_is_prepared(n, calls, computed):
     assert len(computed) == 1
 
 
+def test_short_spectra_of_reals_are_torchs(computed):
+    for n in (511, 512):
+        assert_torchs("fft", random_tensor(n), calls=(9,))
+    assert {*computed} == {(512,)}
+
+
 class TestLongVectors:
     """Their tables take much memory, so there are few of them."""
 

@@ -70,11 +70,11 @@ def test_bits_are_torchs_by_any_norm(name, norm):
 @pytest.mark.parametrize("name", NAMES)
 def test_bits_are_torchs_of_any_length(name, threads):
     generator = torch.Generator().manual_seed(len(name))
-    drawn = torch.randint(2, 20_000, (12,), generator=generator).tolist()
+    drawn = torch.randint(2, 20_000, (6,), generator=generator).tolist()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for n in (*drawn, 44_100, LONGEST, LONGEST + 2, 1 << 17):
+        for n in (*drawn, 44_100, LONGEST + 2):
             for dtype in taken(name):
                 assert_torchs(name, vector(name, n, dtype), calls=(1, 2, 3))
     finally:

@@ -62,6 +62,15 @@ def test_what_another_engine_wrote_is_not_open():
     np.testing.assert_array_equal(state.opened(owner, columns(0, 8)), [[0, 0] + [1] * 6] * 2)
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_writes_of_any_element_close_what_they_cover(size):
+    """Another engine sees the bytes of float32 as elements of another size."""
+    state, owner = AccumulationState(128, 64), Owner()
+    state.open(owner, columns(0, 8))
+    state.write(owner, (0, (2, 16 // size), (64, size), size))
+    np.testing.assert_array_equal(state.opened(owner, columns(2, 6)), [[0, 0, 1, 1]] * 2)
+
+
 @pytest.mark.parametrize("target", ["gen2", "gen3", "gen4"])
 @pytest.mark.parametrize("mode", ["none", "flag"])
 def test_a_long_contraction(target, mode):

@@ -33,6 +33,8 @@ _Loops = tuple[tuple[int, int, int, str], ...]
 """Line of the header, first and last line of the body, and target of loops."""
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+_USERS: set[str] = set()
+"""Files outside of this package whose code has asked for tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,14 @@ def user_line(own: int = 1) -> tuple[str, int]:
     ``own`` is how many of the nearest frames, this one included, surely are of this package.
     """
     frame = sys._getframe(own)  # every allocation asks, so no call more than needed
-    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+    file = frame.f_code.co_filename
+    if file not in _USERS:
+        while file.startswith(_PACKAGE) and frame.f_back is not None:
+            frame = frame.f_back
+            file = frame.f_code.co_filename
+        if not file.startswith(_PACKAGE):
+            _USERS.add(file)
+    return file, frame.f_lineno
 
 
 def _user_frame() -> FrameType:

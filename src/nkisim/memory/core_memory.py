@@ -24,6 +24,8 @@ from nkisim.recycling import LEAST, LEAST_LENT, placeholder
 
 __all__ = ["CoreMemory", "SharedHbm"]
 
+_empty, _BYTE = np.empty, np.dtype(np.uint8)
+
 _FORMS: dict[tuple[int, bool], dict[tuple[tuple[int, ...], DType, MemoryRegion], Form]] = {}
 """Forms of the tiles allocated so far, by generation and by whether types are kept precisely."""
 
@@ -61,10 +63,7 @@ class SharedHbm:
         return known
 
     def keep_private(self, memory: CoreMemory, made: Allocation) -> None:
-        """Note a tensor of one core, of which the other has one of its own.
-
-        It is kept to the end of the run: the other core may ask when this one has ended.
-        """
+        """Keep a tensor of one core to the end of the run: the other has one, and may ask."""
         self._private.setdefault(id(memory), []).append(made)
 
     def twin_of(self, made: Allocation) -> Allocation | None:
@@ -141,7 +140,7 @@ class CoreMemory:
                 pitch = form.strides[0]
                 nbytes = shape[0] * pitch
                 if region is MemoryRegion.sbuf and nbytes < LEAST:  # where every step is felt
-                    storage = Storage(np.empty(nbytes, np.uint8), pitch)
+                    storage = Storage(_empty(nbytes, _BYTE), pitch)
                 else:
                     storage = self._storage(shape[0], pitch, region)
                 return NkiTensor(Allocation(storage, life, pitch, 0, self.precise), form)

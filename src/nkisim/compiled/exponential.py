@@ -9,7 +9,7 @@ Importing this module imports numba. A function is compiled when it is first ask
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from nkisim.compiled.bfloat16 import FLOAT, constant, spread
 from nkisim.compiled.codes import FULL
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import TILE, load_elements, store_elements
-from nkisim.compiled.statistics import total_of_row
+from nkisim.compiled.statistics import LEAST_PART, add_part, divide_row
 from nkisim.compiled.tile_product import call
 
 __all__ = ["exponentials"]
@@ -63,12 +63,8 @@ def _polynomial(builder: Any, coefficients: tuple[float, ...], x: Any) -> Any:
     return value
 
 
-def _exp(builder: Any, x: Any) -> Any:
-    """Emit the exponential function of 16 elements."""
-    nan = builder.fcmp_unordered("uno", x, x)
-    above = builder.fcmp_ordered(">=", x, _number(_MOST))
-    below = builder.fcmp_ordered("<=", x, _number(_LEAST))
-    x = builder.select(builder.or_(nan, builder.or_(above, below)), _number(0), x)
+def _quotient(builder: Any, x: Any) -> Any:
+    """Emit the exponential function of 16 elements that are neither NaN nor beyond the bounds."""
     power = builder.fmul(x, _number(_LOG2_E))
     power = builder.fsub(builder.fadd(power, _number(_TO_INTEGER)), _number(_TO_INTEGER))
     rest = x
@@ -80,10 +76,37 @@ def _exp(builder: Any, x: Any) -> Any:
     every = ir.Constant(_I16, -1)
     rounding = ir.Constant(_I32, _CURRENT_ROUNDING)
     name = "llvm.x86.avx512.mask.scalef.ps.512"
-    value = call(builder, name, _VECTOR, value, power, value, every, rounding)
+    return call(builder, name, _VECTOR, value, power, value, every, rounding)
+
+
+def _exp(builder: Any, x: Any) -> Any:
+    """Emit the exponential function of 16 elements."""
+    nan = builder.fcmp_unordered("uno", x, x)
+    above = builder.fcmp_ordered(">=", x, _number(_MOST))
+    below = builder.fcmp_ordered("<=", x, _number(_LEAST))
+    beyond = builder.or_(nan, builder.or_(above, below))
+    value = _quotient(builder, builder.select(beyond, _number(0), x))
     value = builder.select(above, _number(np.inf), value)
     value = builder.select(below, _number(0), value)
     return builder.select(nan, _number(np.nan), value)
+
+
+def _exponentials(builder: Any, parts: list[Any]) -> list[Any]:
+    """Emit the exponential function of several vectors; mostly all of their elements are usual."""
+    bounds = (("<", _MOST), (">", _LEAST))
+    usual = [builder.fcmp_ordered(sign, x, _number(y)) for x in parts for sign, y in bounds]
+    every = builder.bitcast(reduce(builder.and_, usual), _I16)
+    found = []
+    with builder.if_else(builder.icmp_signed("==", every, ir.Constant(_I16, -1))) as ways:
+        for way, function in zip(ways, (_quotient, _exp), strict=True):
+            with way:
+                values = [function(builder, x) for x in parts]
+                found.append((values, builder.block))
+    results = [builder.phi(_VECTOR) for _ in parts]
+    for values, block in found:
+        for result, value in zip(results, values, strict=True):
+            result.add_incoming(value, block)
+    return results
 
 
 def _shuffled(builder: Any, a: Any, b: Any, first: int, count: int) -> Any:
@@ -114,8 +137,8 @@ def _step(lanes: int) -> Any:
             parts = []
             for first in range(0, lanes, _LANES):
                 part = _shuffled(builder, loaded, loaded, first, _LANES)
-                part = builder.fadd(builder.fmul(part, scale), bias)
-                parts.append(_exp(builder, part))
+                parts.append(builder.fadd(builder.fmul(part, scale), bias))
+            parts = _exponentials(builder, parts)
             while len(parts) > 1:
                 width = parts[0].type.count
                 pairs = zip(parts[::2], parts[1::2], strict=True)
@@ -137,22 +160,31 @@ _MANY, _SOME = _STEPS
 def _find_exponentials(
     out: Any, out_kind: int, width: int, x: Any, x_kind: int, scale: Any, bias: Any, totals: Any
 ) -> None:
-    ends, left_sums = np.empty(64, np.int64), np.empty(64, np.float32)
-    is_right = np.empty(64, np.bool_)
+    ends, joins = np.empty((2, width // LEAST_PART + 1), np.int64)
+    parts = divide_row(width, ends, joins)
+    sums = np.empty(64, np.float32)
     room = np.empty((1, width), np.float32)
     copy = address_of_row(room, 0)
-    whole = width - width % _MANY
     for row in range(out.shape[0]):
         to, of = address_of_row(out, row), address_of_row(x, row)
         factor = scale[row if scale.size > 1 else 0]
         term = bias[row if bias.size > 1 else 0]
-        for i in range(0, whole, _MANY):
-            _many(to, out_kind, of, x_kind, copy, i, factor, term)
-        for i in range(whole, width, _SOME):
-            _some(to, out_kind, of, x_kind, copy, i, factor, term)
+        first = done = count = 0
+        for part in range(parts):
+            end = ends[part]
+            while done < end:
+                if done + _MANY <= width:
+                    _many(to, out_kind, of, x_kind, copy, done, factor, term)
+                    done += _MANY
+                else:
+                    _some(to, out_kind, of, x_kind, copy, done, factor, term)
+                    done += _SOME
+            # A processor adds this part while it computes the next.
+            if totals.size:
+                count = add_part(copy, FULL, first, end, joins[part], sums, count)
+                first = end
         if totals.size:
-            total = total_of_row(copy, FULL, width, ends, left_sums, is_right)
-            totals[row] = np.float32(0) + total
+            totals[row] = np.float32(0) + sums[0]
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any
 
 import numba
 
-__all__ = ["compiled_loop", "compiled_ufunc"]
+__all__ = ["compiled_loop", "compiled_ufunc", "direct"]
 
 
 def compiled_loop(function: Callable[..., Any], signature: Any = None, **options: Any) -> Any:
@@ -23,6 +23,15 @@ def compiled_loop(function: Callable[..., Any], signature: Any = None, **options
     return _kept_if_possible(
         lambda kept: numba.njit(signature, cache=kept, nogil=True, **options)(function)
     )
+
+
+def direct(loop: Any) -> Any:
+    """Return a compiled loop without its look at the types of the arguments, which takes a while.
+
+    Whoever calls it makes sure of them: of arrays it only asks whether elements have the size.
+    """
+    (signature,) = loop.signatures
+    return loop.overloads[signature].entry_point
 
 
 def compiled_ufunc(function: Callable[..., Any], signature: str) -> Any:

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import pointer_to
 from nkisim.compiled.bfloat16 import FLOAT, constant, spread, widen
-from nkisim.compiled.loops import compiled_loop
+from nkisim.compiled.loops import compiled_loop, direct
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH
 from nkisim.compiled.tile_layout import LINE
 from nkisim.compiled.tile_product import call, copy_block, room
@@ -308,4 +308,4 @@ def product_of_bytes() -> Any:
     whole = types.int64
     place = whole, whole, whole
     signature = types.boolean(other, *place, moving, block, *place, whole, types.boolean)
-    return compiled_loop(_multiply_bytes, signature)
+    return direct(compiled_loop(_multiply_bytes, signature))

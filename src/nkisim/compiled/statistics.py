@@ -24,10 +24,11 @@ from nkisim.compiled.bfloat16 import FLOAT
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import TILE, load_elements
 
-__all__ = ["deviations", "sums", "total_of_row"]
+__all__ = ["LEAST_PART", "add_part", "deviations", "divide_row", "sums"]
 
 _SUMS = 8  # interleaved sums of NumPy
 _TOGETHER = 128  # numbers that it adds without halving them
+LEAST_PART = _TOGETHER // 2  # numbers that a half of more has at least
 _LANES = 2 * _SUMS
 _I64 = ir.IntType(64)
 
@@ -81,41 +82,62 @@ def _sum(context: Any, row: Any, kind: Any, first: Any, end: Any) -> Any:
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def total_of_row(row: int, kind: int, width: int, ends: Any, left_sums: Any, is_right: Any) -> Any:
-    """Return the sum of a row: of its left half, of its right half, and then of both.
+def divide_row(width: int, ends: Any, joins: Any) -> int:
+    """Find the parts of a row that are added up one by one; returns how many there are.
 
-    The arrays hold, for each half in a half that is being added up, where its parent ends, the sum
-    of the left half and whether this is the right one. A function that calls itself would do
-    without, but numba cannot keep it.
+    Args:
+        width: Elements of the row.
+        ends: Takes the column at which each part ends.
+        joins: Takes how many halves are whole with it, whose sum is to be joined with that of the
+            half before.
     """
-    depth, first, end = 0, 0, width
+    found, depth, first, end = 0, 0, 0, width
+    outer = np.empty(64, np.int64)  # as often as any width can be halved
+    is_right = np.empty(64, np.bool_)
     while True:
         while end - first > _TOGETHER:
             depth += 1
-            ends[depth] = end
+            outer[depth] = end
             is_right[depth] = False
             half = (end - first) // 2
             end = first + half - half % _SUMS
-        total = _sum(row, kind, first, end)
+        ends[found], joins[found] = end, 0
         while depth and is_right[depth]:
-            total = left_sums[depth] + total
+            joins[found] += 1
             depth -= 1
+        found += 1
         if not depth:
-            return total
-        left_sums[depth] = total
+            return found
         is_right[depth] = True
-        first, end = end, ends[depth]
+        first, end = end, outer[depth]
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def add_part(row: int, kind: int, first: int, end: int, joins: int, sums: Any, count: int) -> int:
+    """Add up a part of a row, join what is whole with it, and put it on a stack of ``count`` sums.
+
+    Returns how many sums there are then.
+    """
+    total = _sum(row, kind, first, end)
+    for _ in range(joins):
+        count -= 1
+        total = sums[count] + total
+    sums[count] = total
+    return count + 1
 
 
 def _find_sums(x: Any, kind: int, width: int, out: Any) -> int:
-    # As many as any width can be halved.
-    ends, left_sums = np.empty(64, np.int64), np.empty(64, np.float32)
-    is_right = np.empty(64, np.bool_)
+    ends, joins = np.empty((2, width // LEAST_PART + 1), np.int64)
+    parts = divide_row(width, ends, joins)
+    totals = np.empty(64, np.float32)
     unsure = 0
     for row in range(x.shape[0]):
-        total = total_of_row(address_of_row(x, row), kind, width, ends, left_sums, is_right)
+        of, first, count = address_of_row(x, row), 0, 0
+        for part in range(parts):
+            count = add_part(of, kind, first, ends[part], joins[part], totals, count)
+            first = ends[part]
         # NumPy adds to 0 at last, which makes -0 positive.
-        out[row] = np.float32(0) + total
+        out[row] = np.float32(0) + totals[0]
         unsure += np.isnan(out[row])
     return unsure
 

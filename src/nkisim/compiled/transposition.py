@@ -14,7 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import address_of_row, pointer_to
-from nkisim.compiled.loops import compiled_loop
+from nkisim.compiled.loops import compiled_loop, direct
 
 __all__ = ["columns_of", "transposing", "transposing_bytes"]
 
@@ -123,4 +123,4 @@ def transposing_bytes() -> Any:
     block, other = (types.Array(types.uint8, 1, "C", readonly=only) for only in (False, True))
     place = types.int64, types.int64
     signature = types.void(types.int64, block, *place, other, *place, *place)
-    return compiled_loop(_transpose_bytes, signature)
+    return direct(compiled_loop(_transpose_bytes, signature))

@@ -111,18 +111,22 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     share, steps = result.size // 4, result.strides
     (first_layout, second_layout), step = (x.layout for x in factors), factors[0].strides[0]
     as_bytes = factors[0].strides[1] == 2 and all(x.dtype is bfloat16 for x in factors)
+    agreed = False
 
     def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
-        if not repays(share) or not panels.agrees(depth, rows, columns):
+        nonlocal agreed
+        if not repays(share):
             return False
+        if not agreed:
+            agreed = panels.agrees(depth, rows, columns)
+            if not agreed:
+                return False
         key = (moving.start, second_layout, depth, WIDTH)
         second = _packed_moving(stationary, moving, None, key)
         if second is None:
             return False
-        key = (stationary.start, first_layout, depth, HEIGHT)
         of, to = stationary.storage, dst.storage
-        uses = of.decoded(key)
-        if as_bytes and (uses is None or (type(uses) is int and uses < _USES)):
+        if as_bytes:  # to pack it takes less than to remember how often it was used
             done: bool = panels.bytes_multiplier()(
                 of.data,
                 stationary.start,
@@ -136,8 +140,8 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
                 columns,
                 add,
             )
-            of.keep_decoded(key, (uses or 0) + 1 if done else _NOTHING)
             return done
+        key = (stationary.start, first_layout, depth, HEIGHT)
         out = np.ndarray((rows, columns), np.float32, to.data, dst.start, steps)
         return _multiply(stationary, None, key, second, out, add)
 

@@ -289,7 +289,7 @@ def assert_exponentials(x, out_type, scale=1, bias=0):
 
 
 @pytest.mark.usefixtures("exponential")
-@pytest.mark.parametrize("width", [16, 48, 64, 80, 128, 2048])
+@pytest.mark.parametrize("width", [16, 48, 64, 80, 128, 144, 272, 2000, 2048])
 @pytest.mark.parametrize("types", [(F32, F32), (F32, BF16), (BF16, F32), (BF16, BF16)])
 def test_exponentials_and_their_sums_have_the_bits_of_numpy(width, types):
     rng = np.random.default_rng(width)

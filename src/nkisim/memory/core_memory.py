@@ -24,7 +24,7 @@ from nkisim.recycling import LEAST, LEAST_LENT, placeholder
 
 __all__ = ["CoreMemory", "SharedHbm"]
 
-_empty, _BYTE = np.empty, np.dtype(np.uint8)
+_empty, _BYTE, _SBUF = np.empty, np.dtype(np.uint8), MemoryRegion.sbuf  # at hand, for speed
 
 _FORMS: dict[tuple[int, bool], dict[tuple[tuple[int, ...], DType, MemoryRegion], Form]] = {}
 """Forms of the tiles allocated so far, by generation and by whether types are kept precisely."""
@@ -139,7 +139,7 @@ class CoreMemory:
                 self.log.append(life)
                 pitch = form.strides[0]
                 nbytes = shape[0] * pitch
-                if region is MemoryRegion.sbuf and nbytes < LEAST:  # where every step is felt
+                if region is _SBUF and nbytes < LEAST:  # where every step is felt
                     storage = Storage(_empty(nbytes, _BYTE), pitch)
                 else:
                     storage = self._storage(shape[0], pitch, region)
@@ -172,7 +172,7 @@ class CoreMemory:
 
     def _storage(self, partitions: int, pitch: int, region: MemoryRegion) -> Storage:
         """Return the storage of an on-chip tile that lies alone."""
-        psum = region is MemoryRegion.psum
+        psum = region is not _SBUF
         if self.values:
             return Storage.fresh(partitions, pitch, psum=psum)
         return Storage(placeholder(partitions * pitch), pitch, psum=psum)

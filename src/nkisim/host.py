@@ -279,7 +279,7 @@ def kernel_name(function: Callable[..., Any]) -> str:
 
 def definition_place(function: Callable[..., Any]) -> Place:
     """Return the place where a kernel is defined."""
-    written = inspect.unwrap(function)
+    written = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
     code = getattr(written, "__code__", None) or getattr(type(written).__call__, "__code__", None)
     return Place("<unknown>", 0) if code is None else Place(code.co_filename, code.co_firstlineno)
 

@@ -11,9 +11,14 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 from nkisim.objects import NKIObject
 
 __all__ = ["parts_of", "rebuilt"]
+
+_WHOLE = frozenset({np.ndarray, bool, int, float, str, type(None)})
+"""What most arguments are, and has no parts."""
 
 
 def parts_of(value: Any) -> list[tuple[str, Any]]:
@@ -49,6 +54,8 @@ def rebuilt(
         name: What to call ``value``.
         memo: Twins by the ``id`` of the original; one for calls whose twins belong together.
     """
+    if type(value) in _WHOLE:
+        return convert(name, value)
     memo = {} if memo is None else memo
     if id(value) in memo:
         return memo[id(value)]

@@ -79,15 +79,15 @@ _SHARES = ((0, 1, 2, 3, 4), (0, 0, 2, 4, 4))
 def check_capacity(core: Core, place: Place) -> None:
     """Check the live ranges of a finished run of a kernel that is defined at ``place``."""
     _check_registers(core, place)
-    for region, rule, unit in (
-        (MemoryRegion.sbuf, SBUF_OVERFLOW, 1),
-        (MemoryRegion.psum, PSUM_OVERFLOW, core.generation.psum_bank_bytes),
+    used = [a for a in core.memory.log if a.first_use >= 0]
+    target = core.generation
+    for region, rule, unit, limit in (
+        (MemoryRegion.sbuf, SBUF_OVERFLOW, 1, target.sbuf_usable_bytes),
+        (MemoryRegion.psum, PSUM_OVERFLOW, target.psum_bank_bytes, target.psum_bytes),
     ):
-        tiles = [a for a in core.memory.log if a.region is region and a.first_use >= 0]
+        tiles = [a for a in used if a.region is region]
         if not tiles:
             continue
-        psum = region is MemoryRegion.psum
-        limit = core.generation.psum_bytes if psum else core.generation.sbuf_usable_bytes
         _check_peak(tiles, region, rule, unit, limit, core)
         placed = [a for a in tiles if a.address is not None]
         if not placed:
@@ -145,9 +145,9 @@ def _check_peak(
     if sum([nbytes for _, nbytes in needs]) <= limit:
         return
     first, last = [tile.first_use for tile in tiles], [tile.last_use for tile in tiles]
-    peak, moment = max(
-        _peak(first, last, [shares[rows] * nbytes for rows, nbytes in needs]) for shares in _SHARES
-    )
+    # Both ways to count tell the same of tiles on all partitions, which most are.
+    ways = {tuple(shares[rows] * nbytes for rows, nbytes in needs) for shares in _SHARES}
+    peak, moment = max(_peak(first, last, shares) for shares in ways)
     if peak <= limit * quarters:
         return
     together = sorted(

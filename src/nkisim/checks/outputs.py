@@ -84,6 +84,7 @@ def _check_tensors(name: str, result: Any, core: Core, place: Place) -> None:
     """Check a returned tensor, or those inside of what was returned in its place."""
     if isinstance(result, NkiTensor):
         _check_tensor(name, result, core, place)
+        return
     for way, part in parts_of(result):
         _check_tensors(name + way, part, core, place)
 

@@ -17,7 +17,7 @@ from trntensor._paths import Minimize, Path, find_paths, reordered, steps_of
 
 __all__ = ["fitted"]
 
-_ROUNDS = 4
+_ROUNDS = 6
 
 
 class _Cut(NamedTuple):

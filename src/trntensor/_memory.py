@@ -136,7 +136,7 @@ def find_slices(
     """Return what is to be cut so that no more than ``limit`` bytes are allocated at a time.
 
     Parts are halved, one index at a time, the one first that costs the fewest flops for each byte
-    that it saves.
+    that it saves; then doubled again where cuts that came later have made that possible.
 
     Returns:
         The slices, and the bytes that they take; these are beyond the limit where the result alone,
@@ -170,10 +170,18 @@ def find_slices(
         if need > limit:
             tried = cuts(set(where)) or cuts(parts)
         if not tried:
-            return tuple((x, parts[x]) for x in sizes if parts[x] < sizes[x]), need
+            break
         better = [entry for entry in tried if entry[1] < need] or tried
         label = min(better)[2]
         parts[label] = -(-parts[label] // 2)
+    while need <= limit:
+        whole = [{**parts, x: min(2 * parts[x], sizes[x])} for x in sizes if parts[x] < sizes[x]]
+        fit = [joined for joined in whole if total(joined) <= limit]
+        if not fit:
+            break
+        parts = min(fit, key=work)
+        need = total(parts)
+    return tuple((x, parts[x]) for x in sizes if parts[x] < sizes[x]), need
 
 
 def slice_count(sizes: Mapping[str, int], parts: Mapping[str, int]) -> int:

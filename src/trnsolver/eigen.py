@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from math import frexp, isfinite
+from math import isfinite
 from typing import Literal, NamedTuple, overload
 
 import torch
@@ -30,6 +30,7 @@ from trnsolver._arguments import (
     finite_below,
     in_full_precision,
     not_positive_definite,
+    power_below,
     restored,
     spectral_error,
     square_matrix,
@@ -337,7 +338,7 @@ def _approximate(
         # Squares are no numbers any more, or a triangle that nobody reads is none.
         finite_below("eigh", "A", a)
         a = a.tril()
-        unit = _power_below(a)
+        unit = power_below(a)
         a = a / unit
         size = frobenius_norm(a)
     if kernels_wanted():
@@ -369,12 +370,6 @@ def _approximate(
             raise AccuracyError(message)
         warnings.warn(message, AccuracyWarning, stacklevel=callers_level("trnsolver"))
     return ApproximateEigenpairs(w, v, info)
-
-
-def _power_below(a: Tensor) -> float:
-    """Return the power of two below the largest number, 1 for zeros."""
-    peak = float(a.detach().abs().max()) if a.numel() else 0.0
-    return 2.0 ** (frexp(peak)[1] - 1) if peak > 0 else 1.0
 
 
 def _on_kernels(method: str) -> str:

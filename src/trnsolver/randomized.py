@@ -24,6 +24,7 @@ from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
     in_full_precision,
+    power_below,
     restored,
     spectral_error,
     square_matrix,
@@ -155,6 +156,8 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     sketch = run_qr(_sketch(like.new_empty(order, order), k, seed))[0]
     image = product(sketch)
     finite("nystrom", "A", image)  # or what an operator made of it
+    unit = power_below(image)  # the shift, roots and squares are for numbers around 1
+    image = image / unit
     limits = torch.finfo(image.dtype)
     shift = limits.eps * torch.linalg.matrix_norm(image) * order**0.5
     shift = shift.clamp_min(limits.tiny**0.5)  # for a matrix of zeros
@@ -165,7 +168,7 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
         raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite")
     root = torch.linalg.solve_triangular(factor.mH, image, upper=True, left=False)
     u, s, _ = run_svd("nystrom", root)
-    return Nystrom(u, (s * s - shift).clamp_min(0))
+    return Nystrom(u, (s * s - shift).clamp_min(0) * unit)
 
 
 @in_full_precision
@@ -201,7 +204,8 @@ def hutch_plus_plus(
     g = signs(samples)
     g = g - q @ (q.mH @ g)
     each = (g.conj() * product(g)).sum(0).real.double()
-    error = float(each.std() / samples**0.5) if samples > 1 else float("nan")
+    unit = power_below(each)
+    error = float((each / unit).std()) * unit / samples**0.5 if samples > 1 else float("nan")
     return Trace(float(exact) + float(each.mean()), error, 2 * rank + samples)
 
 

@@ -1,5 +1,7 @@
 """Randomized methods: error bounds in expectation, and the same numbers for the same seed."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +62,26 @@ def test_nystrom():
     assert float(torch.linalg.matrix_norm(FALLING - product, 2)) <= 10 * min(tails)
     with pytest.raises(trnsolver.NotPositiveDefiniteError):
         trnsolver.nystrom(-FALLING, k)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("share", [-0.95, -0.5, 0.5, 0.9])
+def test_results_scale_with_the_matrix(dtype, share):
+    """By a power of two, which is exact, between the smallest and the largest numbers."""
+    limits = torch.finfo(dtype)
+    edge = limits.max if share > 0 else 1 / limits.tiny
+    scale = 2.0 ** round(share * math.log2(edge))
+    a = FALLING.to(dtype)
+    for call in (trnsolver.rsvd, trnsolver.eigh_randomized, trnsolver.nystrom):
+        for one, many in zip(call(a, 6), call(a * scale, 6), strict=True):
+            size = scale if one.ndim == 1 else 1
+            if size == 1:  # vectors up to their sign
+                many = many * (one * many).sum(-2 if one.shape[0] == 40 else -1, True).sign()
+            bound = 1e3 * limits.eps * float(one.abs().max())
+            assert float((many / size - one).abs().max()) <= bound, call
+    one, many = (trnsolver.hutch_plus_plus(x, 30) for x in (a, a * scale))
+    assert many.value / scale == pytest.approx(one.value, rel=1e3 * limits.eps)
+    assert many.standard_error / scale == pytest.approx(one.standard_error, rel=1e4 * limits.eps)
 
 
 def test_traces():

@@ -225,7 +225,7 @@ def _minres_steps(
     ratio = run.norms[-1] / beta
     old, epsilon, dbar, cs, sn = 0.0, 0.0, 0.0, -1.0, 0.0
     w, w2 = 0 * r, 0 * r
-    first, squares = run.iterations, 0.0
+    first, size = run.iterations, 0.0
     smallest = 4 * (torch.finfo if isinstance(r, Tensor) else np.finfo)(r.dtype).eps
     while run.iterations < watch.limit:
         v = y / beta
@@ -245,8 +245,8 @@ def _minres_steps(
         old_epsilon, delta = epsilon, cs * dbar + sn * alpha
         gbar, epsilon, dbar = sn * dbar - cs * alpha, sn * beta, -cs * beta
         # The matrix maps the residual to nothing: of a singular one this is the best x there is.
-        squares += alpha**2 + beta**2 + old**2
-        if math.hypot(gbar, dbar) <= smallest * math.sqrt(squares):
+        size = math.hypot(size, alpha, beta, old if run.iterations > first else 0.0)
+        if math.hypot(gbar, dbar) <= smallest * size:
             run.reason = "stagnated"
             return True
         gamma = math.hypot(gbar, beta) or _TINY

@@ -61,7 +61,7 @@ def small_qr(a: Tensor) -> tuple[Tensor, Tensor]:
 
 def independent(sizes: list[float], dtype: torch.dtype) -> None:
     """Raise where R has a diagonal of these sizes, and a Gram matrix not definite to rounding."""
-    least = min(sizes) ** 2 / max(sizes) ** 2 if sum(sizes) > 0 else 0.0  # NaN is not above 0
+    least = (min(sizes) / max(sizes)) ** 2 if sum(sizes) > 0 else 0.0  # NaN is not above 0
     if not least > torch.finfo(dtype).eps:
         reason = f"the squared diagonal of R falls to {least:.1g} of its largest"
         raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)

@@ -12,7 +12,7 @@ from trnrand import Generator, normal
 from trnsci.core.arguments import floating, whole
 from trnsci.core.errors import DTypeError, FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.iterations import IterationInfo, Reason
-from trnsolver._arguments import in_full_precision, working
+from trnsolver._arguments import in_full_precision, power_below, working
 from trnsolver._informed_pairs import InformedPairs
 from trnsolver._symmetric import symmetric_part
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner
@@ -67,22 +67,28 @@ def lobpcg(
         raise ShapeError(f"lobpcg: X must have at most n / 3 columns, got shape {tuple(x.shape)}")
     whole("lobpcg", "maxiter", maxiter, 0, error=FlagError)
     goal = torch.finfo(x.dtype).eps ** 0.5 if tol is None else tol
-    a, b = _block("A", A, x), None if B is None else _block("B", B, x)
+    product, b = _block("A", A, x), None if B is None else _block("B", B, x)
     precondition = as_preconditioner("lobpcg", M, x[:, 0])
     sign = -1.0 if largest else 1.0
     residuals: list[float] = []
     reason: Reason = "limit"
     x = _orthonormal(x, b)
     p = x[:, :0]
-    ax, matvecs = a(x), k
+    ax, matvecs = product(x), k
+    unit = power_below(ax)  # squares of its numbers are numbers again
+
+    def a(v: Tensor) -> Tensor:
+        return product(v) / unit
+
+    ax = ax / unit
     w = torch.empty(0)
     for _ in range(maxiter + 1):
         inner = x.mH @ ax
         w, turn = torch.linalg.eigh(sign * symmetric_part(inner))
         x, ax = x @ turn, ax @ turn
         r = ax - (x if b is None else b(x)) * (sign * w)
-        scale = torch.linalg.vector_norm(ax, dim=0).max()
-        residuals.append(float(torch.linalg.vector_norm(r, dim=0).max() / scale.clamp_min(1e-300)))
+        left, scale = (float(torch.linalg.vector_norm(v, dim=0).max()) for v in (r, ax))
+        residuals.append(left / scale if scale else left)
         if residuals[-1] <= goal:
             reason = "converged"
             break
@@ -103,7 +109,7 @@ def lobpcg(
         # The part of the step outside of the old vectors leads on.
         p = fresh - x @ (x.mH @ (fresh if b is None else b(fresh)))
         x, ax = fresh, image @ best
-    w = sign * w
+    w = sign * w * unit
     order = w.argsort()
     info = IterationInfo(reason == "converged", reason, tuple(residuals), matvecs)
     return IteratedEigenpairs(w[order], x[:, order], info)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from math import frexp, prod
+from math import prod
 from typing import Literal, ParamSpec, TypeAlias, TypeVar
 
 import torch
@@ -39,7 +39,6 @@ __all__ = [
     "finite_below",
     "in_full_precision",
     "not_positive_definite",
-    "power_below",
     "restored",
     "right_side",
     "singular",
@@ -200,9 +199,3 @@ def spectral_error(function: str, value: Tensor, error: Exception) -> Exception:
 
 def _reason(error: BaseException | str) -> str:
     return str(error).partition("\n")[0]
-
-
-def power_below(a: Tensor) -> float:
-    """Return the power of two below the largest number, 1 for zeros."""
-    peak = float(a.detach().abs().max()) if a.numel() else 0.0
-    return 2.0 ** (frexp(peak)[1] - 1) if peak > 0 else 1.0

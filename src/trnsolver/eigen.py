@@ -22,7 +22,7 @@ from trnsci.core.errors import (
     ShapeError,
 )
 from trnsci.core.fallback import callers_level
-from trnsci.core.finite import finite
+from trnsci.core.finite import finite, power_below
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
@@ -30,7 +30,6 @@ from trnsolver._arguments import (
     finite_below,
     in_full_precision,
     not_positive_definite,
-    power_below,
     restored,
     spectral_error,
     square_matrix,

@@ -11,8 +11,9 @@ from torch import Tensor
 from trnrand import Generator, normal
 from trnsci.core.arguments import floating, whole
 from trnsci.core.errors import DTypeError, FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.finite import power_below
 from trnsci.core.iterations import IterationInfo, Reason
-from trnsolver._arguments import in_full_precision, power_below, working
+from trnsolver._arguments import in_full_precision, working
 from trnsolver._informed_pairs import InformedPairs
 from trnsolver._symmetric import symmetric_part
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner

@@ -19,12 +19,11 @@ from trnsci.core.errors import (
     NotPositiveDefiniteError,
     ShapeError,
 )
-from trnsci.core.finite import finite, only_finite
+from trnsci.core.finite import finite, only_finite, power_below
 from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
     in_full_precision,
-    power_below,
     restored,
     spectral_error,
     square_matrix,

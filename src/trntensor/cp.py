@@ -9,6 +9,7 @@ a sweep, however many modes there are, and no Khatri-Rao product is formed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log2
 from typing import Literal, overload
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trnsci.core.finite import finite
+from trnsci.core.finite import finite, power_below
 from trntensor._subscripts import LETTERS
 from trntensor._unfolding import (
     check_parts,
@@ -135,11 +136,15 @@ def cp_decompose(
             raise FlagError(
                 f"{function}: batch goes with rank, max_iter, init and seed, and with nothing else"
             )
+        units = tensor.new_tensor([power_below(x) for x in tensor])
+        tensor = tensor / units.reshape(-1, *[1] * (tensor.ndim - 1))
         starts = [_start(x, rank, init, seed) for x in tensor]
         begun = [torch.stack(column) for column in zip(*starts, strict=True)]
         sweeps = torch.func.vmap(lambda x, *f: _fixed_sweeps(x, list(f), max_iter))
         *found, weights = sweeps(tensor, *begun)
-        return list(found), weights
+        return list(found), weights * units[:, None]
+    unit = power_below(known)  # squares are formed
+    tensor, known = tensor / unit, known / unit
     best: tuple[list[Tensor], Tensor, ConvergenceReport] | None = None
     for start in range(max(restarts, 1)):
         if start == 0 and factors is not None:
@@ -150,7 +155,13 @@ def cp_decompose(
         if best is None or tried[2].error < best[2].error:
             best = tried
     assert best is not None
-    return best if return_report else best[:2]
+    found, weights, report = best
+    if nonneg:  # weights stay 1, so each factor gets a part
+        parts = [(round(log2(unit)) + mode) // len(found) for mode in range(len(found))]
+        found = [(f * 2.0**part).clamp(min=_FLOOR) for f, part in zip(found, parts, strict=True)]
+    else:
+        weights = weights * unit
+    return (found, weights, report) if return_report else (found, weights)
 
 
 def cp_reconstruct(factors: Sequence[Tensor], weights: Tensor) -> Tensor:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import log2
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ShapeError
-from trnsci.core.finite import finite
+from trnsci.core.finite import finite, power_below
 from trntensor._unfolding import check_parts, check_tensor, split
 from trntensor.contraction import einsum
 
@@ -50,7 +51,11 @@ def tt_decompose(
         if eps:
             raise ShapeError(f"{function}: batch goes with max_rank, and without eps")
         return list(torch.func.vmap(lambda x: tuple(_cut(x, max_rank, 0.0)))(tensor))
-    return _cut(tensor, max_rank, eps)
+    if not eps:
+        return _cut(tensor, max_rank, 0.0)
+    unit = power_below(tensor)  # an error is the root of squares
+    *cores, last = _cut(tensor / unit, max_rank, eps)
+    return [*cores, last * unit]
 
 
 def _cut(x: Tensor, max_rank: int | None, eps: float) -> list[Tensor]:
@@ -107,7 +112,7 @@ def tt_round(
         finite(function, f"cores[{number}]", core)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
-    found = list(cores)
+    found, exponent = _around_one(cores)
     for k in range(len(found) - 1, 0, -1):
         first, size, last = found[k].shape
         q, r = torch.linalg.qr(found[k].reshape(first, size * last).mH)
@@ -123,6 +128,7 @@ def tt_round(
         basis = split(matrix, max_rank, max(allowed, floor))[0]
         found[k] = basis.reshape(first, size, -1)
         found[k + 1] = einsum("ij,ik,jnm->knm", matrix, basis.conj().resolve_conj(), found[k + 1])
+    found[-1] = _times_power(found[-1], exponent)
     return found
 
 
@@ -151,7 +157,22 @@ def tt_norm(cores: Sequence[Tensor]) -> Tensor:
     Raises:
         ShapeError: The cores do not fit each other.
     """
-    return tt_inner(cores, cores).real.clamp(min=0).sqrt()
+    _check_cores("tt_norm", cores)
+    scaled, exponent = _around_one(cores)
+    return _times_power(tt_inner(scaled, scaled).real.clamp(min=0).sqrt(), exponent)
+
+
+def _around_one(cores: Sequence[Tensor]) -> tuple[list[Tensor], int]:
+    """Return cores whose squares are numbers again, and the power of two that they lack."""
+    units = [power_below(core) for core in cores]
+    scaled = [core / unit for core, unit in zip(cores, units, strict=True)]
+    return scaled, round(sum(map(log2, units)))
+
+
+def _times_power(x: Tensor, exponent: int) -> Tensor:
+    """Return a tensor times a power of two, which itself may be no number."""
+    half = exponent // 2
+    return x * 2.0**half * 2.0 ** (exponent - half)
 
 
 def _check_cores(function: str, cores: Sequence[Tensor]) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ParameterError, ShapeError
-from trnsci.core.finite import finite
+from trnsci.core.finite import finite, power_below
 from trntensor._subscripts import LETTERS
 from trntensor._unfolding import check_parts, check_tensor, split, unfolded
 from trntensor.contraction import einsum
@@ -92,6 +92,8 @@ def tucker_decompose(
         core, *factors = many(tensor)
         return core, list(factors)
     sizes = None if ranks is None else _checked_ranks(function, tensor.shape, ranks)
+    unit = power_below(tensor)  # squares are formed
+    tensor = tensor / unit
     norm = float(torch.linalg.vector_norm(tensor.detach(), dtype=_wide(tensor)))
     sweeps = Sweeps(tol)
     cut = sizes is not None and sizes != tuple(tensor.shape)
@@ -110,6 +112,7 @@ def tucker_decompose(
         sweeps.reason = "max_iter"
         if sweeps.ended(_error(norm, core)):
             break
+    core = core * unit
     return (core, factors, sweeps.report()) if return_report else (core, factors)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import pairwise
 
@@ -412,3 +413,39 @@ def test_missing_values_may_be_no_numbers():
 def test_what_is_no_tensor_is_named(call, words):
     with pytest.raises(DTypeError, match=re.escape(words)):
         call(random_tensor(1, 2, 1), random_tensor(2, 2))
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+NOISY = tt.cp_reconstruct(
+    [random_tensor(n, 3, dtype=torch.float64, seed=n) for n in (8, 9, 7)],
+    torch.ones(3, dtype=torch.float64),
+) + 0.01 * random_tensor(8, 9, 7, dtype=torch.float64, seed=1)
+KNOWN = torch.arange(NOISY.numel()).reshape(NOISY.shape) % 7 > 0
+MODELS = {
+    "cp": lambda x: tt.cp_reconstruct(*tt.cp_decompose(x, 3)),
+    "cp, random": lambda x: tt.cp_reconstruct(*tt.cp_decompose(x, 3, init="random")),
+    "cp, masked": lambda x: tt.cp_reconstruct(*tt.cp_decompose(x, 3, mask=KNOWN)),
+    "cp, batch": lambda x: tt.cp_decompose(torch.stack([x, 3 * x]), 3, batch=True)[1],
+    "cp, not negative": lambda x: tt.cp_reconstruct(*tt.cp_decompose(x.abs(), 3, nonneg=True)),
+    "tucker": lambda x: tt.tucker_reconstruct(*tt.tucker_decompose(x, (3, 3, 3))),
+    "tucker, eps": lambda x: tt.tucker_reconstruct(*tt.tucker_decompose(x, eps=0.3)),
+    "train": lambda x: tt.tt_reconstruct(tt.tt_decompose(x, max_rank=3)),
+    "train, eps": lambda x: tt.tt_reconstruct(tt.tt_decompose(x, eps=0.3)),
+    "train, round": lambda x: tt.tt_reconstruct(tt.tt_round(tt.tt_decompose(x), eps=0.3)),
+    "norm of a train": lambda x: tt.tt_norm(tt.tt_decompose(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_models_scale_with_the_tensor(name, dtype):
+    model, x = MODELS[name], NOISY.to(dtype)
+    want = model(x)
+    exponents = math.log2(torch.finfo(dtype).max)
+    for share in (-0.9, -0.6, -0.3, 0.3, 0.6, 0.9):
+        exponent = round(share * exponents)
+        if name == "cp, not negative" and exponent < -60:
+            continue  # factors are at least 1e-10, their products 1e-30
+        found = model(x * 2.0**exponent).double() / 2.0**exponent
+        assert float((found - want).abs().max()) <= 1e-3 * float(want.abs().max()), exponent

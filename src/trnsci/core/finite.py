@@ -1,12 +1,13 @@
-"""Whether tensors hold numbers only: neither NaN nor infinity.
+"""Whether tensors hold numbers only, neither NaN nor infinity, and how large these are.
 
 Where values cannot be looked at, such as in ``torch.compile``, ``vmap`` and with fake tensors, they
-are taken for finite.
+are taken for finite, and for numbers around 1.
 """
 
 from __future__ import annotations
 
 from cmath import isfinite
+from math import frexp
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from trnsci.core.eager import unchecked, unwatched
 from trnsci.core.errors import NotFiniteError
 
-__all__ = ["finite", "only_finite"]
+__all__ = ["finite", "only_finite", "power_below"]
 
 _CARRIED = 1 << 16
 """Numbers that are looked at on the host for less than it takes to launch a sum of them."""
@@ -50,6 +51,17 @@ def only_finite(value: Tensor) -> bool:
         return True
     plain = _on_host(value.detach() if value.requires_grad else value)
     return isfinite(plain.sum().item()) or bool(torch.isfinite(plain).all())
+
+
+def power_below(value: Tensor) -> float:
+    """Return the power of two below the largest number, 1 for zeros.
+
+    To divide by it rounds nothing, and squares of what is left neither overflow nor vanish.
+    """
+    if not value.numel() or unchecked(value):
+        return 1.0
+    peak = float(value.detach().abs().max())
+    return 2.0 ** (frexp(peak)[1] - 1) if peak > 0 else 1.0
 
 
 def _on_host(value: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ Inner products are float64 numbers, vectors stay in the dtype of the right-hand 
 
 from __future__ import annotations
 
+from math import hypot
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ __all__ = ["conjugate_gradients", "finished", "minimal_residuals"]
 
 _TINY_NORM = 1e-15
 _TINY_CURVATURE = 1e-30
+"""Curvature at which there is nothing left to gain, beside that of the first direction below 1."""
 
 # A restart from the true residual is worth it while it gains at least this factor.
 _GAIN = 0.5
@@ -111,12 +114,14 @@ def _one_direction(
     def dot(a: Tensor, b: Tensor) -> float:
         return float(total(dots(a, b)))
 
-    size, z = float(scale), M(r)
+    size, z, least = float(scale), M(r), 0.0
     p, rho = z.clone(), dot(r, z)
     for step in range(1, limit + 1):
         q = A(p)
         curvature = dot(p, q)
-        if abs(curvature) < _TINY_CURVATURE:
+        if step == 1:
+            least = _TINY_CURVATURE * min(1.0, abs(curvature))
+        if abs(curvature) <= least:
             if step == 1:
                 residuals.append(residuals[-1])
             return x, r, step - 1, "breakdown"
@@ -146,12 +151,14 @@ def _directions(
 ) -> tuple[Tensor, Tensor, int, str]:
     """Return x and r after conjugate steps until the recurrence meets the tolerance."""
     z = M(r)
-    p, rho = z, total(dots(r, z))
+    p, rho, least = z, total(dots(r, z)), torch.empty(0)
     for step in range(1, limit + 1):
         q = A(p)
         curvature = total(dots(p, q))
+        if step == 1:
+            least = _TINY_CURVATURE * curvature.abs().clamp(max=1.0)
         # Columns that are solved stand still: nothing is left to divide.
-        alive = curvature.abs() >= _TINY_CURVATURE
+        alive = curvature.abs() > least
         if not bool(alive.any()):
             if step == 1:
                 residuals.append(residuals[-1])
@@ -193,7 +200,7 @@ def minimal_residuals(
     old, delta_bar, epsilon, phi = 0.0, 0.0, 0.0, beta
     cosine, sine = -1.0, 0.0
     w, w2 = torch.zeros_like(b), torch.zeros_like(b)
-    iterations, squares, smallest = 0, 0.0, 4 * torch.finfo(b.dtype).eps
+    iterations, extent, smallest = 0, 0.0, 4 * torch.finfo(b.dtype).eps
     for iterations in range(1, max_iter + 1):
         v = y / beta
         y = A(v)
@@ -213,12 +220,12 @@ def minimal_residuals(
         gamma_bar = sine * delta_bar - cosine * alpha
         epsilon, delta_bar = sine * beta, -cosine * beta
         # A maps the residual to nothing: of a singular system this is the best x there is.
-        squares += alpha**2 + beta**2 + old**2
-        if (gamma_bar**2 + delta_bar**2) ** 0.5 <= smallest * squares**0.5:
+        extent = hypot(extent, alpha, beta, old if iterations > 1 else 0.0)
+        if hypot(gamma_bar, delta_bar) <= smallest * extent:
             residuals.append(residuals[-1])
             reason = "stagnated"
             break
-        gamma = max((gamma_bar**2 + beta**2) ** 0.5, torch.finfo(torch.float64).tiny)
+        gamma = max(hypot(gamma_bar, beta), torch.finfo(torch.float64).tiny)
         cosine, sine = gamma_bar / gamma, beta / gamma
         step, phi = cosine * phi, sine * phi
         w1, w2 = w2, w

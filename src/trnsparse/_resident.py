@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.eager import untracked
+from trnsci.core.finite import power_below
 from trnsci.core.iterations import Solution
 from trnsci.core.operation import Operation
 from trnsparse._block_products import block_product
@@ -99,12 +100,15 @@ BSR_CG = Operation(
 
 def resident_cg(A: BSRMatrix, b: Tensor, x: Tensor, tol: float, most: int) -> Solution:
     """Return the solution of a positive definite system in blocks, found on the device."""
-    right, start = (v.unsqueeze(-1) if v.ndim == 1 else v for v in (b, x))
-    operands = A.blocks, A.block_row_ptrs, A.block_col_indices
+    # The kernel squares numbers in float32, so they are brought to the size of 1.
+    size, unit = power_below(A.blocks), power_below(b)
+    given = b / unit, x * (size / unit)
+    right, start = (v.unsqueeze(-1) if v.ndim == 1 else v for v in given)
+    operands = A.blocks / size, A.block_row_ptrs, A.block_col_indices
     found, steps, squares = BSR_CG(*operands, right, start, float(tol), int(most))
     sizes = torch.linalg.vector_norm(right.double(), dim=0)
     relative = squares.double().sqrt() / torch.where(sizes == 0, torch.inf, sizes)
     residual, iterations = float(relative.max()), int(steps.max())
     reason: Any = "limit" if iterations >= most else "stagnated"
-    solved = found.squeeze(-1) if b.ndim == 1 else found
+    solved = (found.squeeze(-1) if b.ndim == 1 else found) * (unit / size)
     return finished(solved, iterations, residual, tol, reason, [residual], iterations + 2)

@@ -149,6 +149,26 @@ def test_several_right_hand_sides_share_products():
     assert found.info.matvecs <= max(each) + 3
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("method", [ts.cg, ts.minres])
+def test_solutions_scale_with_the_matrix_and_the_right_side(method, dtype):
+    dense, b = spd_dense(N).to(dtype), torch.linspace(1, 2, N, dtype=dtype)
+    want = method(ts.from_dense(dense), b, tol=1e-5).x
+    bound = 1e-3 * float(want.abs().max())
+    far = 100 if dtype is torch.float32 else 400
+    for exponent in (-far, -far // 4, far // 4, far):
+        scaled = ts.from_dense(dense * 2.0**exponent)
+        found = method(scaled, b, tol=1e-5)
+        assert found.info.converged, exponent
+        assert float((found.x * 2.0**exponent - want).abs().max()) <= bound, exponent
+        if method is ts.cg:
+            columns = method(scaled, torch.stack([b, 3 * b], -1), tol=1e-5).x
+            assert float((columns[:, 1] * 2.0**exponent - 3 * want).abs().max()) <= 3 * bound
+    small = method(ts.from_dense(dense), b * 1e-13, tol=1e-5)
+    assert small.info.converged
+    assert float((small.x * 1e13 - want).abs().max()) <= bound
+
+
 def test_minres_solves_indefinite_systems():
     dense = torch.diag(torch.cat([torch.linspace(-3, -1, 10), torch.linspace(1, 4, 10)]).double())
     b = random_dense(20, 1, 1.0, 6)[:, 0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import log2
 
 import torch
 from torch import Tensor
@@ -112,7 +111,7 @@ def tt_round(
         finite(function, f"cores[{number}]", core)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
-    found, exponent = _around_one(cores)
+    found, units = _around_one(cores)
     for k in range(len(found) - 1, 0, -1):
         first, size, last = found[k].shape
         q, r = torch.linalg.qr(found[k].reshape(first, size * last).mH)
@@ -128,7 +127,7 @@ def tt_round(
         basis = split(matrix, max_rank, max(allowed, floor))[0]
         found[k] = basis.reshape(first, size, -1)
         found[k + 1] = einsum("ij,ik,jnm->knm", matrix, basis.conj().resolve_conj(), found[k + 1])
-    found[-1] = _times_power(found[-1], exponent)
+    found[-1] = _sized(found[-1], units)
     return found
 
 
@@ -158,21 +157,24 @@ def tt_norm(cores: Sequence[Tensor]) -> Tensor:
         ShapeError: The cores do not fit each other.
     """
     _check_cores("tt_norm", cores)
-    scaled, exponent = _around_one(cores)
-    return _times_power(tt_inner(scaled, scaled).real.clamp(min=0).sqrt(), exponent)
+    scaled, units = _around_one(cores)
+    return _sized(tt_inner(scaled, scaled).real.clamp(min=0).sqrt(), units)
 
 
-def _around_one(cores: Sequence[Tensor]) -> tuple[list[Tensor], int]:
-    """Return cores whose squares are numbers again, and the power of two that they lack."""
-    units = [power_below(core) for core in cores]
-    scaled = [core / unit for core, unit in zip(cores, units, strict=True)]
-    return scaled, round(sum(map(log2, units)))
+def _around_one(cores: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return cores whose squares are numbers again, and the powers of two they were divided by."""
+    units = []
+    for core in cores:
+        peak = core.detach().abs().amax() if core.numel() else core.real.new_ones(())
+        units.append(torch.where(peak > 0, peak, 1).log2().floor().exp2())
+    return [core / unit for core, unit in zip(cores, units, strict=True)], units
 
 
-def _times_power(x: Tensor, exponent: int) -> Tensor:
-    """Return a tensor times a power of two, which itself may be no number."""
-    half = exponent // 2
-    return x * 2.0**half * 2.0 ** (exponent - half)
+def _sized(x: Tensor, units: Sequence[Tensor]) -> Tensor:
+    """Return what was computed of cores around one, times what these were divided by."""
+    for unit in units:
+        x = x * unit
+    return x
 
 
 def _check_cores(function: str, cores: Sequence[Tensor]) -> None:

@@ -17,19 +17,29 @@ def nothing_is_kept():
 
 
 @pytest.fixture
-def computed(monkeypatch):
+def noting(monkeypatch):
+    """Returns a list to which some classes add the shape of everything that they compute."""
+
+    def noted_by(*kinds):
+        shapes = []
+
+        def noted(of):
+            def computed(kept, x):
+                result = of(kept, x)
+                if result is not None:
+                    shapes.append(tuple(x.shape))
+                return result
+
+            return computed
+
+        for kind in kinds:
+            monkeypatch.setattr(kind, "of", noted(kind.of))
+        return shapes
+
+    return noted_by
+
+
+@pytest.fixture
+def computed(noting):
     """The shapes that descriptors computed."""
-    shapes = []
-
-    def noting(of):
-        def noted(descriptor, x):
-            result = of(descriptor, x)
-            if result is not None:
-                shapes.append(tuple(x.shape))
-            return result
-
-        return noted
-
-    for kind in (Descriptor, TwoDescriptors):
-        monkeypatch.setattr(kind, "of", noting(kind.of))
-    return shapes
+    return noting(Descriptor, TwoDescriptors)

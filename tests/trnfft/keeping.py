@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 
 import trnfft
@@ -48,10 +50,10 @@ def torchs(name, x, *args):
 
 
 def same(got, want):
-    """Whether two results have one dtype, shape, layout and the same bits."""
-    form = (got.dtype, got.shape, got.stride(), got.is_conj())
-    return form == (want.dtype, want.shape, want.stride(), want.is_conj()) and (
-        got.numpy().tobytes() == want.numpy().tobytes()
+    """Whether two results have one dtype, shape, layout, device and the same bits."""
+    form = (got.dtype, got.shape, got.stride(), got.is_conj(), got.device)
+    return form == (want.dtype, want.shape, want.stride(), want.is_conj(), want.device) and (
+        got.cpu().numpy().tobytes() == want.cpu().numpy().tobytes()
     )
 
 
@@ -65,3 +67,25 @@ def assert_kept(computed, name, x, *args):
 
 def usual(name):
     return {"n": (None,), "2": ((-2, -1),)}.get(name[-1], (-1,))
+
+
+def wrong_in_threads(function, inputs, wanted, times=50):
+    """Return the inputs whose results, computed by as many threads at a time, are not those."""
+    start, wrong = threading.Barrier(len(inputs)), []
+
+    def work(x, want):
+        if x.is_cuda:
+            torch.cuda.synchronize()  # torch warns of a transform that is the first in a thread
+        start.wait()
+        for _ in range(times):
+            if not same(function(x), want):
+                wrong.append(x)
+
+    workers = [
+        threading.Thread(target=work, args=pair) for pair in zip(inputs, wanted, strict=True)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return wrong

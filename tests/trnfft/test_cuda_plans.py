@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from itertools import product
 
 import pytest
@@ -16,9 +15,12 @@ from trnfft._device_plans import AREA, Plan, TwoPlans
 from trnfft._kept import CALLS, KEPT, LONGEST
 from trnsci.core.testing import random_tensor
 
+from .keeping import known, native, repeated, same, wrong_in_threads
+
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.usefixtures("nothing_is_kept"),
 ]
 
 OF_COMPLEX = ("fft", "ifft", "irfft", "fft2", "ifft2", "irfft2", "fftn", "ifftn", "irfftn")
@@ -30,61 +32,15 @@ IMAGES = ((2, 2), (1, 5), (5, 1), (7, 3), (3, 4, 6), (2, 1, 5, 8), (16, 17), (64
 VOLUMES = ((2, 2, 2), (3, 4, 5), (2, 3, 4, 6), (1, 7, 11), (16, 16, 16))
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_kept():
-    """Transforms as in a fresh process."""
-    _eager.forget()
-    yield
-    _eager.forget()
-
-
 @pytest.fixture
-def computed(monkeypatch):
+def computed(noting):
     """The shapes that plans computed."""
-    shapes = []
-
-    def watched(kind):
-        of = kind.of
-
-        def noted(plan, x):
-            result = of(plan, x)
-            if result is not None:
-                shapes.append(tuple(x.shape))
-            return result
-
-        monkeypatch.setattr(kind, "of", noted)
-
-    watched(Plan)
-    watched(TwoPlans)
-    return shapes
+    return noting(Plan, TwoPlans)
 
 
 def drawn(name, shape, dtype=torch.complex64, seed=0):
     dtype = REALS[dtype] if name in OF_REAL else dtype
     return random_tensor(*shape, dtype=dtype, seed=seed).cuda()
-
-
-def native(result):
-    return result.to_torch_complex() if isinstance(result, ComplexTensor) else result
-
-
-def repeated(function, *args):
-    """The result of the first call by which a plan may compute."""
-    for _ in range(CALLS):
-        function(*args)
-    return function(*args)
-
-
-def known(name, x, *args):
-    return native(repeated(getattr(trnfft, name), x, *args))
-
-
-def same(got, want):
-    """Whether two results have one dtype, shape, layout, device and the same bits."""
-    form = (got.dtype, got.shape, got.stride(), got.is_conj(), got.device)
-    return form == (want.dtype, want.shape, want.stride(), want.is_conj(), want.device) and (
-        got.cpu().numpy().tobytes() == want.cpu().numpy().tobytes()
-    )
 
 
 def plans():
@@ -174,23 +130,7 @@ class TestPlaces:
     def test_threads(self, computed):
         inputs = [drawn("fft2", (16, 64), seed=seed) for seed in range(4)]
         wanted = [torch.fft.fft2(x) for x in inputs]
-        start, wrong = threading.Barrier(4), []
-
-        def work(x, want):
-            torch.cuda.synchronize()  # torch warns of a transform that is the first in a thread
-            start.wait()
-            for _ in range(50):
-                if not same(trnfft.fft2(x), want):
-                    wrong.append(x)
-
-        workers = [
-            threading.Thread(target=work, args=pair) for pair in zip(inputs, wanted, strict=True)
-        ]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert not wrong
+        assert not wrong_in_threads(trnfft.fft2, inputs, wanted)
         assert len(computed) >= 4 * 40
 
     def test_graphs(self, computed):
@@ -265,7 +205,7 @@ class TestWhatIsLeftToTorch:
     """Each input comes often enough to be known."""
 
     @pytest.fixture(autouse=True)
-    def known_to_a_plan(self, computed):
+    def known_to_a_plan(self, nothing_is_kept, computed):
         self.x = drawn("fft", (4, 8))
         known("fft", self.x)
         assert computed

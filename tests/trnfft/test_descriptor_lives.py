@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import threading
 import weakref
 
 import pytest
@@ -17,7 +16,7 @@ from trnfft._descriptors import MAY_KEEP, kept_for
 from trnfft._kept import CALLS, KEPT, Form
 from trnsci.core.testing import random_tensor
 
-from .keeping import assert_kept, entry, known, native, same
+from .keeping import assert_kept, entry, known, native, same, wrong_in_threads
 
 pytestmark = [
     pytest.mark.skipif(not MAY_KEEP, reason="torch computes by MKL on x86-64 Linux only"),
@@ -59,22 +58,7 @@ def test_numbers_of_threads_have_descriptors_of_their_own(computed):
 def test_threads_share_a_descriptor():
     inputs = [random_tensor(16, 64, dtype=torch.complex64, seed=seed) for seed in range(4)]
     wanted = [torch.fft.fft2(x) for x in inputs]
-    start, wrong = threading.Barrier(len(inputs)), []
-
-    def work(x, want):
-        start.wait()
-        for _ in range(50):
-            if not same(trnfft.fft2(x), want):
-                wrong.append(x)
-
-    workers = [
-        threading.Thread(target=work, args=pair) for pair in zip(inputs, wanted, strict=True)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not wrong
+    assert not wrong_in_threads(trnfft.fft2, inputs, wanted)
 
 
 class Transformed(torch.utils.data.Dataset):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import frexp, isfinite, nan, prod
+from math import isfinite, nan, prod
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
+from trnsci.core.finite import power_below
 from trnsci.core.iterations import IterationInfo, Solution
 from trnsolver import _krylov
 from trnsolver._arrays import has_arrays, on_arrays
@@ -90,7 +91,7 @@ def _scaled_run(
         return Run(torch.zeros_like(side), [0.0], 0, 0, "converged")
     if not isfinite(peak):
         return Run(start, [nan], 0, 0, "diverged")
-    unit = 2.0 ** (frexp(peak)[1] - 1)
+    unit = power_below(side)
 
     def tell(progress: Progress) -> None:
         assert callback is not None

@@ -162,7 +162,10 @@ def tt_norm(cores: Sequence[Tensor]) -> Tensor:
 
 
 def _around_one(cores: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return cores whose squares are numbers again, and the powers of two they were divided by."""
+    """Return cores whose squares are numbers again, and the powers of two they were divided by.
+
+    What ``power_below`` says, but as tensors: nothing waits for a number from the device.
+    """
     units = []
     for core in cores:
         peak = core.detach().abs().amax() if core.numel() else core.real.new_ones(())

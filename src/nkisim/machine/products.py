@@ -111,16 +111,10 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     share, steps = result.size // 4, result.strides
     (first_layout, second_layout), step = (x.layout for x in factors), factors[0].strides[0]
     as_bytes = factors[0].strides[1] == 2 and all(x.dtype is bfloat16 for x in factors)
-    agreed = False
 
     def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
-        nonlocal agreed
-        if not repays(share):
+        if not repays(share) or not panels.agrees(depth, rows, columns):
             return False
-        if not agreed:
-            agreed = panels.agrees(depth, rows, columns)
-            if not agreed:
-                return False
         key = (moving.start, second_layout, depth, WIDTH)
         second = _packed_moving(stationary, moving, None, key)
         if second is None:

@@ -158,7 +158,7 @@ EXAMPLES = {
     ),
     "exponential": Example(
         "nisa.exponential(dst=dst, src=data, max_value=largest)",
-        {"data": A, "largest": "np.float32([[4], [8]])"},
+        {"data": "np.float32([[0, 1, 2, 4], [1, 2, 3, 5]])", "largest": "np.float32([[4], [5]])"},
         {"dst": LIKE_A},
         target="gen4",
     ),

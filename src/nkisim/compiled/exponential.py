@@ -1,8 +1,6 @@
 """exp of the rows of a tile, with what comes before and after it, in one pass over the memory.
 
-NumPy computes exp of float32 by a quotient of two polynomials on the remainder of a division by
-log 2; on processors with AVX-512 these are its operations, in its order, so the bits are its own.
-Callers make sure of that before they use it. Sums of rows are NumPy's too.
+The bits are NumPy's, those of the sums of rows too.
 
 Importing this module imports numba. A function is compiled when it is first asked for.
 """
@@ -18,8 +16,18 @@ from numba import types
 from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import address_of_row
-from nkisim.compiled.bfloat16 import FLOAT, constant, spread
+from nkisim.compiled.bfloat16 import spread
 from nkisim.compiled.codes import FULL
+from nkisim.compiled.exponential_formulas import (
+    LANES,
+    LEAST,
+    MOST,
+    PLAIN_NAN,
+    VECTOR,
+    exp_between,
+    exp_of_nan,
+    number,
+)
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import TILE, load_elements, store_elements
 from nkisim.compiled.statistics import LEAST_PART, add_part, divide_row
@@ -27,82 +35,34 @@ from nkisim.compiled.tile_product import call
 
 __all__ = ["exponentials"]
 
-_LANES = 16  # float32 in a register
-_STEPS = (64, 16)  # elements in registers at a time
-_I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
-_VECTOR = ir.VectorType(FLOAT, _LANES)
-
-_LEAST, _MOST = -103.97208404541015625, 88.72283935546875  # beyond them exp is 0 and infinite
-_TO_INTEGER = float.fromhex("0x1.8p+23")  # adding and subtracting it rounds to an integer
-_LOG2_E = 1.442695040888963407359924681001892137
-_LOG_2 = (-6.93145752e-1, -1.42860677e-6)  # negative, in two parts
-_NUMERATOR = (
-    5.082762527590693718096e-04,
-    6.757896990527504603057e-03,
-    5.114512081637298353406e-02,
-    2.473615434895520810817e-01,
-    7.257664613233124478488e-01,
-    9.999999999980870924916e-01,
-)
-_DENOMINATOR = (2.159509375685829852307e-02, -2.742335390411667452936e-01, 1.0)
-_CURRENT_ROUNDING = 4
-
-
-def _number(value: float) -> ir.Constant:
-    return constant(FLOAT, _LANES, float(np.float32(value)))
-
-
-def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    return call(builder, "llvm.fma.v16f32", _VECTOR, a, b, c)
-
-
-def _polynomial(builder: Any, coefficients: tuple[float, ...], x: Any) -> Any:
-    value = _number(coefficients[0])
-    for coefficient in coefficients[1:]:
-        value = _fused(builder, value, x, _number(coefficient))
-    return value
-
-
-def _quotient(builder: Any, x: Any) -> Any:
-    """Emit the exponential function of 16 elements that are neither NaN nor beyond the bounds."""
-    power = builder.fmul(x, _number(_LOG2_E))
-    power = builder.fsub(builder.fadd(power, _number(_TO_INTEGER)), _number(_TO_INTEGER))
-    rest = x
-    for part in _LOG_2:
-        rest = _fused(builder, power, _number(part), rest)
-    value = builder.fdiv(
-        _polynomial(builder, _NUMERATOR, rest), _polynomial(builder, _DENOMINATOR, rest)
-    )
-    every = ir.Constant(_I16, -1)
-    rounding = ir.Constant(_I32, _CURRENT_ROUNDING)
-    name = "llvm.x86.avx512.mask.scalef.ps.512"
-    return call(builder, name, _VECTOR, value, power, value, every, rounding)
+_STEPS = (4 * LANES, 16)  # elements in registers at a time
+_I1, _I32, _I64 = (ir.IntType(bits) for bits in (1, 32, 64))
 
 
 def _exp(builder: Any, x: Any) -> Any:
-    """Emit the exponential function of 16 elements."""
+    """Emit the exponential function of a vector."""
     nan = builder.fcmp_unordered("uno", x, x)
-    above = builder.fcmp_ordered(">=", x, _number(_MOST))
-    below = builder.fcmp_ordered("<=", x, _number(_LEAST))
+    above = builder.fcmp_ordered(">=", x, number(MOST))
+    below = builder.fcmp_ordered("<=", x, number(LEAST))
     beyond = builder.or_(nan, builder.or_(above, below))
-    value = _quotient(builder, builder.select(beyond, _number(0), x))
-    value = builder.select(above, _number(np.inf), value)
-    value = builder.select(below, _number(0), value)
-    return builder.select(nan, _number(np.nan), value)
+    value = exp_between(builder, builder.select(beyond, number(0), x))
+    value = builder.select(above, number(np.inf), value)
+    value = builder.select(below, number(0), value)
+    return builder.select(nan, exp_of_nan(builder, x), value)
 
 
 def _exponentials(builder: Any, parts: list[Any]) -> list[Any]:
     """Emit the exponential function of several vectors; mostly all of their elements are usual."""
-    bounds = (("<", _MOST), (">", _LEAST))
-    usual = [builder.fcmp_ordered(sign, x, _number(y)) for x in parts for sign, y in bounds]
-    every = builder.bitcast(reduce(builder.and_, usual), _I16)
+    sizes = (call(builder, f"llvm.fabs.v{LANES}f32", VECTOR, x) for x in parts)
+    usual = [builder.fcmp_ordered("<", size, number(min(MOST, -LEAST))) for size in sizes]
+    every = call(builder, f"llvm.vector.reduce.and.v{LANES}i1", _I1, reduce(builder.and_, usual))
     found = []
-    with builder.if_else(builder.icmp_signed("==", every, ir.Constant(_I16, -1))) as ways:
-        for way, function in zip(ways, (_quotient, _exp), strict=True):
+    with builder.if_else(every) as ways:
+        for way, function in zip(ways, (exp_between, _exp), strict=True):
             with way:
                 values = [function(builder, x) for x in parts]
                 found.append((values, builder.block))
-    results = [builder.phi(_VECTOR) for _ in parts]
+    results = [builder.phi(VECTOR) for _ in parts]
     for values, block in found:
         for result, value in zip(results, values, strict=True):
             result.add_incoming(value, block)
@@ -132,11 +92,11 @@ def _step(lanes: int) -> Any:
     ) -> Any:
         def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             out, out_kind, x, x_kind, copy, column, *numbers = arguments
-            scale, bias = (spread(builder, number, _LANES) for number in numbers)
+            scale, bias = (spread(builder, value, LANES) for value in numbers)
             loaded = load_elements(builder, x, x_kind, column, lanes)
             parts = []
-            for first in range(0, lanes, _LANES):
-                part = _shuffled(builder, loaded, loaded, first, _LANES)
+            for first in range(0, lanes, LANES):
+                part = _shuffled(builder, loaded, loaded, first, LANES)
                 parts.append(builder.fadd(builder.fmul(part, scale), bias))
             parts = _exponentials(builder, parts)
             while len(parts) > 1:
@@ -145,7 +105,7 @@ def _step(lanes: int) -> Any:
                 parts = [_shuffled(builder, a, b, 0, 2 * width) for a, b in pairs]
             (values,) = parts
             for to, kind in ((copy, ir.Constant(_I64, FULL)), (out, out_kind)):
-                store_elements(builder, to, kind, column, values, lanes, quiet=True)
+                store_elements(builder, to, kind, column, values, lanes, quiet=PLAIN_NAN)
             return context.get_dummy_value()
 
         return types.void(*6 * [types.int64], types.float32, types.float32), build
@@ -158,14 +118,22 @@ _MANY, _SOME = _STEPS
 
 
 def _find_exponentials(
-    out: Any, out_kind: int, width: int, x: Any, x_kind: int, scale: Any, bias: Any, totals: Any
-) -> None:
+    begin: int,
+    out: Any,
+    out_kind: int,
+    width: int,
+    x: Any,
+    x_kind: int,
+    scale: Any,
+    bias: Any,
+    totals: Any,
+    room: Any,
+) -> int:
     ends, joins = np.empty((2, width // LEAST_PART + 1), np.int64)
     parts = divide_row(width, ends, joins)
     sums = np.empty(64, np.float32)
-    room = np.empty((1, width), np.float32)
     copy = address_of_row(room, 0)
-    for row in range(out.shape[0]):
+    for row in range(begin, out.shape[0]):
         to, of = address_of_row(out, row), address_of_row(x, row)
         factor = scale[row if scale.size > 1 else 0]
         term = bias[row if bias.size > 1 else 0]
@@ -185,16 +153,23 @@ def _find_exponentials(
                 first = end
         if totals.size:
             totals[row] = np.float32(0) + sums[0]
+            if not PLAIN_NAN and np.isnan(totals[row]):
+                return row
+    return int(out.shape[0])
 
 
 @cache
 def exponentials() -> Any:
     """Return what writes ``exp(x * scale + bias)`` to ``out``, and the sums of its rows.
 
-    It takes ``out`` with its kind, the width of a row in elements, a multiple of 16, ``x`` with its
-    kind, ``scale`` and ``bias`` with one number or one for each row, and an array for the sums,
-    which may be empty.
+    It takes the row to begin with, ``out`` with its kind, the width of a row in elements, a
+    multiple of 16, ``x`` with its kind, ``scale`` and ``bias`` with one number or one for each row,
+    an array for the sums, which may be empty, and one for a row of results in float32. It returns
+    the row it came to: behind the last one, or one whose results are in that array, as there are
+    different NaNs, and which of several their sum becomes is NumPy's to say.
     """
     number, column = types.int64, types.Array(types.float32, 1, "C")
-    signature = types.void(TILE, number, number, TILE, number, column, column, column)
+    tiles = number, TILE, number, number, TILE, number
+    room = types.Array(types.float32, 2, "C")
+    signature = number(*tiles, column, column, column, room)
     return compiled_loop(_find_exponentials, signature)

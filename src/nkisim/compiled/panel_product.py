@@ -19,12 +19,14 @@ from nkisim.compiled.addresses import pointer_to
 from nkisim.compiled.bfloat16 import FLOAT, constant, spread, widen
 from nkisim.compiled.loops import compiled_loop, direct
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH
+from nkisim.compiled.processor import float_lanes
 from nkisim.compiled.tile_layout import LINE
 from nkisim.compiled.tile_product import call, copy_block, room
 
 __all__ = ["packing", "packing_product", "product", "product_of_bytes"]
 
-_LANES = 16  # float32 in a register
+_LANES = float_lanes()
+_PIECES = (WIDTH,) if _LANES == 16 else (12, 12, 8)  # columns whose sums fill the registers
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(FLOAT, _LANES)
 
@@ -35,32 +37,42 @@ def _place(builder: Any, address: Any, kind: Any, index: int = 0) -> Any:
     return builder.gep(first, [ir.Constant(_I64, index)])
 
 
+def _factors(builder: Any, row: Any) -> Any:
+    """Emit the numbers in a row of a stationary panel, each spread over a vector."""
+    if _LANES == 16:  # multiplies by a number in memory
+        for i in range(HEIGHT):
+            number = builder.load(_place(builder, row, FLOAT, i), align=4)
+            yield spread(builder, number, _LANES)
+        return
+    for first in range(HEIGHT // _LANES):  # by an element of a register
+        numbers = builder.load(_place(builder, row, _VECTOR, first), align=4)
+        for lane in range(_LANES):
+            yield builder.shuffle_vector(numbers, numbers, constant(_I32, _LANES, lane))
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def _sum_block(
     context: Any, stationary: Any, moving: Any, depth: Any, out: Any, step: Any, add: Any
 ) -> Any:
     """Write or add the product of two panels to a block whose rows are ``step`` bytes apart."""
-    vectors = range(WIDTH // _LANES)
 
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def sum_piece(builder: Any, arguments: Any, vectors: range) -> None:
         stationary, moving, depth, out, step, add = arguments
         zeros = ir.Constant(_VECTOR, [0.0] * _LANES)
         # LLVM keeps them in registers.
         sums = [[cgutils.alloca_once_value(builder, zeros) for _ in vectors] for _ in range(HEIGHT)]
         with cgutils.for_range(builder, depth) as loop:
             row = builder.add(moving, builder.mul(loop.index, ir.Constant(_I64, 4 * WIDTH)))
-            factors = [builder.load(_place(builder, row, _VECTOR, j), align=4) for j in vectors]
+            columns = [builder.load(_place(builder, row, _VECTOR, j), align=4) for j in vectors]
             row = builder.add(stationary, builder.mul(loop.index, ir.Constant(_I64, 4 * HEIGHT)))
-            for i, line in enumerate(sums):
-                number = builder.load(_place(builder, row, FLOAT, i), align=4)
-                number = spread(builder, number, _LANES)
-                for factor, total in zip(factors, line, strict=True):
+            for factor, line in zip(_factors(builder, row), sums, strict=True):
+                for column, total in zip(columns, line, strict=True):
                     old = builder.load(total)
-                    new = call(builder, "llvm.fma.v16f32", _VECTOR, number, factor, old)
+                    new = call(builder, f"llvm.fma.v{_LANES}f32", _VECTOR, factor, column, old)
                     builder.store(new, total)
         for i, line in enumerate(sums):
             row = builder.add(out, builder.mul(step, ir.Constant(_I64, i)))
-            for j, total in enumerate(line):
+            for j, total in zip(vectors, line, strict=True):
                 place, value = _place(builder, row, _VECTOR, j), builder.load(total)
                 with builder.if_else(add) as (then, otherwise):
                     with then:
@@ -68,6 +80,13 @@ def _sum_block(
                         builder.store(builder.fadd(value_there, value), place, align=4)
                     with otherwise:
                         builder.store(value, place, align=4)
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = 0
+        for width in _PIECES:
+            count = width // _LANES
+            sum_piece(builder, arguments, range(first, first + count))
+            first += count
         return context.get_dummy_value()
 
     return types.void(*5 * [types.int64], types.boolean), build
@@ -180,7 +199,8 @@ def _line_packing(width: int) -> Any:
             exponent = constant(_I32, WIDTH, 0x7F80_0000)
             bits = builder.and_(builder.bitcast(values, exponent.type), exponent)
             flags = builder.icmp_signed("==", bits, exponent)
-            return builder.zext(builder.bitcast(flags, ir.IntType(WIDTH)), _I64)
+            found = call(builder, f"llvm.vector.reduce.or.v{WIDTH}i1", ir.IntType(1), flags)
+            return builder.zext(found, _I64)
 
         return types.int64(like, other, *3 * [types.int64]), build
 

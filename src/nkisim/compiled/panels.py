@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH, packed_elements
-from nkisim.compiled.processor import compiles_for
+from nkisim.compiled.processor import float_lanes
 
 __all__ = [
     "HEIGHT",
@@ -36,15 +36,12 @@ __all__ = [
 
 Array = np.ndarray
 
-# Registers of fewer or smaller vectors hold no such block.
-_FEATURES = {"+avx512f", "+avx512bw"}
-
 
 @lru_cache(maxsize=4096)
 def agrees(depth: int, rows: int, columns: int) -> bool:
     """Whether products of this size have the bits that BLAS gives them; numba must be loaded."""
     # BLAS has other routines for vectors.
-    if min(rows, columns) < 2 or depth > MOST_ROWS or not compiles_for(_FEATURES):
+    if min(rows, columns) < 2 or depth > MOST_ROWS or not float_lanes():
         return False
     rng = np.random.default_rng(0)
     stored, values = [], []

@@ -5,7 +5,7 @@ Importing this module imports no numba.
 
 from __future__ import annotations
 
-__all__ = ["compiles_for"]
+__all__ = ["compiles_for", "float_lanes"]
 
 
 def compiles_for(features: set[str]) -> bool:
@@ -20,3 +20,13 @@ def compiles_for(features: set[str]) -> bool:
     if config.DISABLE_JIT or config.CPU_NAME is not None or config.CPU_FEATURES is not None:
         return False
     return set(get_host_cpu_features().split(",")) >= features
+
+
+def float_lanes() -> int:
+    """Return how many float32 a register has that numba compiles for: 16, 4, or 0 for other sizes.
+
+    With AVX-512 or NEON there are 32 such registers, and one instruction multiplies and adds.
+    """
+    if compiles_for({"+avx512f", "+avx512bw"}):
+        return 16
+    return 4 if compiles_for({"+neon"}) else 0

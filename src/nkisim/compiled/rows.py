@@ -2,7 +2,7 @@
 
 A tile is given as the uint16 view of an array with dense rows that may be apart, and its kind: one
 compiled function serves every mixture of types. What does not change within a tile, kinds and
-operations, is looked up once per step of 64 elements, which a processor predicts; the 64 elements
+operations, is looked up once per step of some elements, which a processor predicts; these elements
 stay in registers from load to store. So an operand may be the result.
 
 Importing this module imports numba. A function is compiled when it is first asked for.
@@ -24,6 +24,8 @@ from nkisim.compiled.addresses import address_of_row, pointer_to
 from nkisim.compiled.bfloat16 import FLOAT, constant, lanes_of, round_off, widen
 from nkisim.compiled.codes import HALF, NOTHING
 from nkisim.compiled.loops import compiled_loop
+from nkisim.compiled.processor import float_lanes
+from nkisim.compiled.tile_product import call
 
 __all__ = [
     "TILE",
@@ -36,7 +38,8 @@ __all__ = [
 TILE = types.Array(types.uint16, 2, "A")
 
 _SIGN = 1 << 31
-_STEPS = (64, 8, 1)  # elements in registers at a time
+_ON_ARM = float_lanes() == 4
+_STEPS = (32 if _ON_ARM else 64, 8, 1)  # elements in registers at a time
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
 
 
@@ -114,6 +117,10 @@ def _results(builder: Any, a: Any, b: Any, *, exchanged: bool) -> list[Callable[
     """Return what emits ``a <op> b`` for every operation, in the order of their codes."""
 
     def picked(comparison: str) -> Any:
+        if _ON_ARM:  # an instruction that NumPy uses too, to which -0 is less than 0
+            name = "maximum" if comparison == ">" else "minimum"
+            lanes = f"v{a.type.count}" if isinstance(a.type, ir.VectorType) else ""
+            return call(builder, f"llvm.{name}.{lanes}f32", a.type, a, b)
         # Of two zeros the second and of two NaNs the first, as NumPy's vector kernels have it.
         first = builder.or_(
             builder.fcmp_ordered(comparison, a, b), builder.fcmp_unordered("uno", a, a)

@@ -1,6 +1,11 @@
 """Number formats: what is stored, how it is rounded, and what it becomes in float32."""
 
-from nkisim.dtypes.arithmetic import BFLOAT16_OPERATIONS, bfloat16_arithmetic
+from nkisim.dtypes.arithmetic import (
+    BFLOAT16_OPERATIONS,
+    BFLOAT16_SMALL,
+    bfloat16_arithmetic,
+    takes_bfloat16,
+)
 from nkisim.dtypes.convert import (
     NUMBA_ELEMENTS,
     TORCH_ELEMENTS,
@@ -53,6 +58,7 @@ from nkisim.dtypes.rows import (
 
 __all__ = [
     "BFLOAT16_OPERATIONS",
+    "BFLOAT16_SMALL",
     "DTYPES",
     "NUMBA_ELEMENTS",
     "TORCH_ELEMENTS",
@@ -90,6 +96,7 @@ __all__ = [
     "row_sums",
     "steps_of_rows",
     "suits_numba",
+    "takes_bfloat16",
     "tfloat32",
     "torch_loaded",
     "transpose_rows",

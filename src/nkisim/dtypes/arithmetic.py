@@ -1,7 +1,8 @@
 """Arithmetic on stored bfloat16 arrays, where that gives the bits of the way over float32.
 
-torch, when the process has it loaded anyway, computes such operations in float32 and rounds once,
-which is what the engines do, in a single pass over the memory.
+Operations are computed in float32 and rounded once, which is what the engines do, in a single pass
+over the memory: on large arrays by torch, when the process has it loaded anyway, on small ones by
+the loops that ml_dtypes adds to NumPy's ufuncs, for these cost one call instead of four.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from nkisim.compiled.codes import OPERATIONS
 from nkisim.dtypes.convert import TORCH_SERIAL_ELEMENTS, suits_torch
 from nkisim.dtypes.formats import bfloat16
 
-__all__ = ["BFLOAT16_OPERATIONS", "bfloat16_arithmetic"]
+__all__ = ["BFLOAT16_OPERATIONS", "BFLOAT16_SMALL", "bfloat16_arithmetic", "takes_bfloat16"]
 
 BFLOAT16_OPERATIONS = OPERATIONS
 """Operations that have such a kernel."""
+
+BFLOAT16_SMALL = 4096
+"""Elements from which on NumPy is as fast in float32, conversions included."""
 
 _NAN_ABOVE = {"int16": 0x7F80, "uint16": 0xFF80}
 """Bit patterns above these, read as the integer type, are NaN of one sign."""
@@ -57,17 +61,37 @@ def _torch_agrees(name: str) -> bool:
 
     It picks its instructions by processor, and some flush subnormals or exchange zeros.
     """
+    a, b, expected = _trial(getattr(np, name))
+    out = np.empty_like(a)
+    _compute_with_torch(name, a, b, out)
+    number = ~np.isnan(expected)
+    return out[number].tobytes() == expected[number].tobytes()
+
+
+@cache
+def takes_bfloat16(ufunc: Any) -> bool:
+    """Tell whether a ufunc gives, for bfloat16, the bits that float32 and one rounding give.
+
+    For two NaNs it may give another one of them, as it may in float32.
+    """
+    if ufunc not in (np.add, np.subtract, np.multiply):
+        return False
+    a, b, expected = _trial(ufunc)
+    with np.errstate(all="ignore"):
+        found = ufunc(a, b)
+        certain = ~(np.isnan(a) & np.isnan(b))
+    same: bool = found[certain].tobytes() == expected[certain].tobytes()
+    return found.dtype == bfloat16.numpy and same
+
+
+def _trial(ufunc: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return two arrays of bfloat16 for a trial of an operation, and what it should give."""
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 65536, (2, 1 << 17), dtype=np.uint16)
     # Subnormals, ties and cancellations are rare among random patterns: let some pairs be close.
     bits[1, ::3] = bits[0, ::3] ^ rng.integers(0, 64, bits[0, ::3].shape, dtype=np.uint16)
     bits[:, ::5] &= 0x80FF
     a, b = bits.view(bfloat16.numpy)
-    function = getattr(np, name)
     with np.errstate(all="ignore"):
-        wide = function(a.astype(np.float32), b.astype(np.float32))
-        expected = wide.astype(bfloat16.numpy)
-    number = ~np.isnan(wide)
-    out = np.empty_like(a)
-    _compute_with_torch(name, a, b, out)
-    return np.array_equal(out.view(np.uint16)[number], expected.view(np.uint16)[number])
+        wide = ufunc(a.astype(np.float32), b.astype(np.float32))
+        return a, b, wide.astype(bfloat16.numpy)

@@ -257,13 +257,28 @@ def _round_to_integer(values: Float32Array, dtype: DType) -> Array:
     return out
 
 
+# Casting a signalling NaN raises the "invalid" flag where the processor has an instruction for it.
+@np.errstate(invalid="ignore")
 def _widen_float16(stored: Array) -> Float32Array:
     if suits_torch(stored) and _torch_agrees():
         values = _torch_from_float16(stored)
-        # torch makes signalling NaNs quiet, NumPy does not.
-        if not _has_nan(values):
+    else:
+        values = np.asarray(stored.astype(_F32))
+        if _cast_keeps_nans():
             return values
-    return np.asarray(stored.astype(_F32))
+    if stored.size and _has_nan(values):
+        nan = np.isnan(values)
+        bits = stored[nan].view(np.uint16).astype(_U32)
+        moved = (bits & 0x03FF) << 13 | (bits & 0x8000) << 16 | 0x7F80_0000
+        values.view(_U32)[nan] = moved
+    return values
+
+
+@cache
+def _cast_keeps_nans() -> bool:
+    """Whether NumPy widens signalling NaNs as they are; instructions for it make them quiet."""
+    signalling = np.array([0x7C01], np.uint16).view(float16.numpy)
+    return bool(signalling.astype(_F32).view(_U32)[0] == 0x7F80_2000)
 
 
 def _has_nan(values: Float32Array) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.compiled.codes import CODES, COLUMN, FULL, HALF, NOTHING, OPERATIONS
-from nkisim.compiled.processor import compiles_for
+from nkisim.compiled.processor import float_lanes
 from nkisim.dtypes.convert import decode, encode, suits_numba
 from nkisim.dtypes.formats import UNSIGNED, bfloat16
 
@@ -203,18 +203,25 @@ def exponential_rows(
 
 
 def _exponentials(out: Array, x: Array, scale: Any, bias: Any, sums: Array) -> None:
-    columns = (np.ascontiguousarray(number, _F32).reshape(-1) for number in (scale, bias))
-    _compiled("exponentials")(*_tile(out), out.shape[1], *_tile(x), *columns, sums)
+    columns = [np.ascontiguousarray(number, _F32).reshape(-1) for number in (scale, bias)]
+    width = out.shape[1]
+    room = np.empty((1, width), _F32)
+    operands = *_tile(out), width, *_tile(x), *columns, sums, room
+    run = _compiled("exponentials")
+    row = run(0, *operands)
+    while row < len(out):
+        sums[row] = np.add.reduce(room[0])
+        row = run(row + 1, *operands)
 
 
 @cache
 def compiled_exponential() -> bool:
     """Whether compiled exponentials have the bits of NumPy's, which picks them by processor."""
-    if not compiles_for({"+avx512f", "+avx512bw"}):
+    if not float_lanes():
         return False
-    # Every upper half of a float32, each with another lower half.
-    upper = np.arange(1 << 16, dtype=np.uint32)
-    x = (upper << 16 | upper * 0x9E37 & 0xFFFF).view(_F32).reshape(64, -1)
+    # Every upper half of a float32, each with some lower halves.
+    number = np.arange(1 << 20, dtype=np.uint32)
+    x = (number << 12 | number * 0x9E37 & 0x0FFF).view(_F32).reshape(512, -1)
     out = np.empty_like(x)
     _exponentials(out, x, 1.0, 0.0, _NONE)
     with np.errstate(all="ignore"):

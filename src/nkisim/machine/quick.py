@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import Rule
-from nkisim.dtypes import UNSIGNED
+from nkisim.dtypes import BFLOAT16_SMALL, UNSIGNED, bfloat16, takes_bfloat16
 from nkisim.machine.lending import copied, make_lender
 from nkisim.machine.transfer import Convert, make_narrower, make_widener, unconverted
 from nkisim.memory import MemoryRegion, NkiTensor
@@ -60,6 +60,7 @@ def make_quick(
         return None
     converts = arithmetic == "fp32"
     dst = call[result]
+    as_stored = converts and _computes_as_stored(instruction, call, dst, function)
     scope: dict[str, Any] = {"__name__": __name__, "_function": function}
     checks, notes, arguments = [], [], []
     stored = {name: name for name in instruction.parameters}
@@ -76,7 +77,7 @@ def make_quick(
                 stored[name] = f"_float32({name})"
             continue
         widen: Convert = unconverted
-        if converts:
+        if converts and not as_stored:
             widen = make_widener(value, name, instruction.name, inexact=inexact)
         scope[f"_widen_{name}"] = widen
         if not value.trusted:
@@ -99,7 +100,7 @@ def make_quick(
             array = f"{name}.array.reshape{(value.shape[0], value.free_size)}"
         arguments.append(f"({array})" if widen is unconverted else f"_widen_{name}({array})")
     narrow: Convert = unconverted
-    if converts:
+    if converts and not as_stored:
         narrow = make_narrower(dst, result, instruction.name, inexact=inexact)
     scope["_narrow"] = narrow
     given = "".join(f"{argument}, " for argument in arguments)
@@ -122,7 +123,8 @@ def make_quick(
         compute = f"{result}.array[...] = _narrow(_function({given}out=None)){shaped}"
     # One pass over stored elements is worth more than a conversion, NumPy in float32 worth more.
     widened = any(scope.get(f"_widen_{name}", unconverted) is not unconverted for name in stored)
-    if shortcut is not None and (function is None or widened or narrow is not unconverted):
+    narrowed = narrow is not unconverted
+    if shortcut is not None and (function is None or as_stored or widened or narrowed):
         scope |= {"_suits": shortcut.suits, "_short": shortcut.compute, "_float32": np.float32}
         if function is None:
             checks.append("    if _core.values and not _suits():\n        return False\n")
@@ -151,6 +153,19 @@ def make_quick(
     exec(_compiled(source), scope)
     made: Quick = scope["quick"]
     return made
+
+
+def _computes_as_stored(
+    instruction: Instruction, call: Call, dst: NkiTensor, function: Callable[..., Any] | None
+) -> bool:
+    """Tell whether a function on a small tile may have bfloat16 elements as they are."""
+    if dst.size >= BFLOAT16_SMALL or not isinstance(function, np.ufunc):
+        return False
+    operands = [call[name] for name in instruction.operands]
+    return takes_bfloat16(function) and all(
+        isinstance(x, NkiTensor) and x.alloc.storage_dtype(x.dtype) == bfloat16.numpy
+        for x in operands
+    )
 
 
 def _make_sum(

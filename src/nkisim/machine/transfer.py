@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.diagnostics import Rule, flag
-from nkisim.dtypes import UNSIGNED, DType, decode, encode
+from nkisim.dtypes import NUMBA_ELEMENTS, UNSIGNED, DType, bfloat16, decode, encode
 from nkisim.machine.accesses import (
     commit,
     commit_where,
@@ -45,7 +45,7 @@ Convert = Callable[[np.ndarray], np.ndarray]
 Loader = Callable[[Any], Any]
 Storer = Callable[[Any, Any], None]
 
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT32, _BFLOAT16 = np.dtype(np.float32), bfloat16.numpy
 _EXACT = 2.0**24
 _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
@@ -82,6 +82,8 @@ def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rul
             return values
 
         return widen_integers
+    if dtype is bfloat16:
+        return lambda stored: stored.astype(_FLOAT32)
     return lambda stored: decode(stored, dtype)
 
 
@@ -106,6 +108,8 @@ def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Ru
             return stored
 
         return narrow_to_floats
+    if dtype is bfloat16 and tensor.size < NUMBA_ELEMENTS:  # runs have NumPy's warnings off
+        return lambda values: values.astype(_BFLOAT16)
     return lambda values: encode(values, dtype)
 
 

@@ -19,7 +19,7 @@ from nkisim.compiled.panels import (
     pack_and_multiply,
     packed_elements,
 )
-from nkisim.compiled.processor import compiles_for
+from nkisim.compiled.processor import float_lanes
 
 BFLOAT16 = ml_dtypes.bfloat16
 SIZES = [
@@ -41,7 +41,7 @@ def registers():
     """Asked for when a test runs, not at its import: the answer takes seconds to compile."""
     import numba  # noqa: F401, which the loops need
 
-    if not compiles_for(panels._FEATURES):
+    if not float_lanes():
         pytest.skip("this processor has not the registers for a block of sums")
 
 

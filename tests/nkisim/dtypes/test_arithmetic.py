@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from nkisim.dtypes import BFLOAT16_OPERATIONS, bfloat16_arithmetic
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from nkisim.dtypes import (
+    BFLOAT16_OPERATIONS,
+    BFLOAT16_SMALL,
+    bfloat16_arithmetic,
+    takes_bfloat16,
+)
 
 BF16 = ml_dtypes.bfloat16
 pytestmark = pytest.mark.usefixtures("quiet_numpy")
@@ -75,3 +83,33 @@ def test_small_and_strided_arrays_and_a_process_without_torch_are_refused(monkey
     assert not bfloat16_arithmetic("add", turned, turned, np.empty(turned.shape, BF16))
     monkeypatch.setitem(sys.modules, "torch", None)
     assert not bfloat16_arithmetic("add", large, large, np.empty_like(large))
+
+
+def test_which_ufuncs_take_bfloat16():
+    """A maximum in float32 is the processor's, one of bfloat16 that of ml_dtypes."""
+    names = {name for name in BFLOAT16_OPERATIONS if takes_bfloat16(getattr(np, name))}
+    assert names == {"add", "subtract", "multiply"}
+
+
+@pytest.mark.parametrize("name", BFLOAT16_OPERATIONS)
+@pytest.mark.parametrize("shift", [0, 1, 127, 4099, 32640, 32768])
+@pytest.mark.parametrize("width", [8, 512])
+def test_small_tiles_are_computed_as_through_float32(name, shift, width):
+    every = np.arange(65536, dtype=np.uint16).view(BF16).reshape(-1, width)
+    other = np.roll(every.reshape(-1), shift).reshape(every.shape)
+
+    def kernel(x, y):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        height = min(128, (BFLOAT16_SMALL - 1) // width)
+        for i in range(0, x.shape[0], height):
+            rows = slice(i, min(i + height, x.shape[0]))
+            a, b = nl.load(x[rows, 0:width]), nl.load(y[rows, 0:width])
+            nisa.tensor_tensor(dst=a, data1=a, data2=b, op=getattr(nl, name))
+            nl.store(out[rows, 0:width], a)
+        return out
+
+    got = nkisim.simulate(kernel)(every, other)
+    want = through_float32(name, every, other)
+    one_number = ~(np.isnan(every) & np.isnan(other))
+    assert got[one_number].tobytes() == want[one_number].tobytes()
+    assert np.isnan(got[~one_number].astype(np.float32)).all()

@@ -247,7 +247,8 @@ def test_transpose_mode_moves_every_bit_pattern(target, name):
     width = np.dtype(HOST[name]).itemsize
     bits = np.random.default_rng(0).integers(0, 2 ** (8 * width), (50, 70)).astype(f"u{width}")
     data = bits.view(HOST[name])
-    assert not np.isfinite(data.astype(np.float32)).all()
+    with np.errstate(invalid="ignore"):  # some processors signal NaNs
+        assert not np.isfinite(data).all()
     got = nkisim.simulate(transposed_by_matmul, target=target)(data, np.eye(50, dtype=np.float32))
     np.testing.assert_array_equal(got.view(bits.dtype), oracle.transpose(bits))
 

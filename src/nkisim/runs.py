@@ -339,5 +339,5 @@ def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
             operand=allocation.life.label,
             seen=f"{allocation.dtype} {allocation.shape}",
             fix="create it on both cores, unconditionally",
-            place=Place(*allocation.line),
+            place=Place(*allocation.life.line),
         )

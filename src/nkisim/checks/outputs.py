@@ -90,7 +90,7 @@ def _check_tensors(name: str, result: Any, core: Core, place: Place) -> None:
 
 
 def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> None:
-    made = Place(*tensor.alloc.line) if tensor.alloc.line[1] else place
+    made = Place(*tensor.alloc.life.line) if tensor.alloc.life.line[1] else place
     if is_on_chip(tensor.buffer) or not tensor.whole:
         flag(
             OUTPUT_KIND,

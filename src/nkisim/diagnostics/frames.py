@@ -10,27 +10,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from nkisim.diagnostics.syntax import parsed
 
 __all__ = [
     "Place",
+    "Spot",
     "assigned_name",
     "caught_by_own",
     "is_own_file",
+    "line_of",
     "loops_around",
     "raised_at",
     "user_line",
     "user_locals",
     "user_place",
+    "user_spot",
     "user_stacklevel",
     "users_traceback",
 ]
 
 _Loops = tuple[tuple[int, int, int, str], ...]
 """Line of the header, first and last line of the body, and target of loops."""
+
+Spot = tuple[CodeType, int]
+"""Code, and the instruction of it that was running."""
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 _USERS: set[str] = set()
@@ -72,20 +78,33 @@ def raised_at(error: BaseException) -> Place | None:
     return Place(frame.f_code.co_filename, last.tb_lineno, _loop_indices(frame, last.tb_lineno))
 
 
-def user_line(own: int = 1) -> tuple[str, int]:
-    """Return file and line of the innermost line outside this package; cheaper than a place.
+def user_line() -> tuple[str, int]:
+    """Return file and line of the innermost line outside this package; cheaper than a place."""
+    return line_of(user_spot(2))
+
+
+def user_spot(own: int = 1) -> Spot:
+    """Return where the innermost code outside this package is; a line is found only if needed.
 
     ``own`` is how many of the nearest frames, this one included, surely are of this package.
     """
     frame = sys._getframe(own)  # every allocation asks, so no call more than needed
-    file = frame.f_code.co_filename
-    if file not in _USERS:
-        while file.startswith(_PACKAGE) and frame.f_back is not None:
+    code = frame.f_code
+    if code.co_filename not in _USERS:
+        while code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
             frame = frame.f_back
-            file = frame.f_code.co_filename
-        if not file.startswith(_PACKAGE):
-            _USERS.add(file)
-    return file, frame.f_lineno
+            code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            _USERS.add(code.co_filename)
+    return code, frame.f_lasti
+
+
+def line_of(spot: Spot) -> tuple[str, int]:
+    """Return file and line of a spot."""
+    code, instruction = spot
+    ranges = code.co_lines()
+    found = (line for first, end, line in ranges if first <= instruction < end)
+    return code.co_filename, next(found, None) or code.co_firstlineno
 
 
 def _user_frame() -> FrameType:

@@ -107,7 +107,7 @@ def _flag_lost(name: str, core: Core, dst: NkiTensor) -> None:
         seen="accumulate=False on a tile that no instruction has read since its last matmul",
         fix="pass accumulate=(k > 0), so that only the first step overwrites",
         notes=(
-            f"dst   {dst.describe()}, made at {dst.alloc.line[0]}:{dst.alloc.line[1]}",
+            f"dst   {dst.describe()}, made at {dst.alloc.life.line[0]}:{dst.alloc.life.line[1]}",
             *(f"lost  {site}" for site in first),
         ),
     )

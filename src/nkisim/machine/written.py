@@ -102,6 +102,7 @@ def _flag_unwritten(
     """Flag a read of elements that nobody wrote; return the number of the finding."""
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
+    file, line = tensor.alloc.life.line
     if _is_the_others(tensor, hidden):
         flag(
             PRIVATE_EXCHANGE,
@@ -112,10 +113,7 @@ def _flag_unwritten(
             seen=f"{tensor.describe()}, first such element {first}",
             allowed="nl.shared_hbm",
             fix="allocate it with buffer=nl.shared_hbm, and keep the barrier",
-            notes=(
-                f"{operand}   made at {tensor.alloc.line[0]}:{tensor.alloc.line[1]}, once by each "
-                "core",
-            ),
+            notes=(f"{operand}   made at {file}:{line}, once by each core",),
         )
         return 0
     finding = flag(
@@ -127,10 +125,7 @@ def _flag_unwritten(
         seen=f"first unwritten element {first}",
         fix="write the whole tile first (a load, or nisa.memset), or read only the part that was "
         "written",
-        notes=(
-            f"{operand}   {tensor.describe()}, made at "
-            f"{tensor.alloc.line[0]}:{tensor.alloc.line[1]}",
-        ),
+        notes=(f"{operand}   {tensor.describe()}, made at {file}:{line}",),
         severity=None if decides else "warning",
     )
     if finding.picture is None:

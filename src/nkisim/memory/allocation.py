@@ -76,11 +76,6 @@ class Allocation:
         return self.life.name
 
     @property
-    def line(self) -> tuple[str, int]:
-        """File and line that made it."""
-        return self.life.line
-
-    @property
     def pitch(self) -> int:
         """Bytes from one partition to the next in the storage; everything in HBM."""
         return self.storage.pitch

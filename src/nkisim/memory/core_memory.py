@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.arch import Generation
-from nkisim.diagnostics import flag, user_line
+from nkisim.diagnostics import Spot, flag, line_of, user_spot
 from nkisim.dtypes import DType
 from nkisim.memory import rules
 from nkisim.memory.allocation import Allocation, wide
@@ -58,7 +58,7 @@ class SharedHbm:
                 seen=f"{made.dtype} {made.shape}",
                 allowed=f"{known.dtype} {known.shape}",
                 fix="create shared tensors in the same order with the same shapes on both cores",
-                notes=(f"the other core made it at {known.line[0]}:{known.line[1]}",),
+                notes=(f"the other core made it at {known.life.line[0]}:{known.life.line[1]}",),
             )
         return known
 
@@ -74,7 +74,7 @@ class SharedHbm:
                 continue
             for other, theirs in self._private.items():
                 twin = theirs[number] if other != memory and number < len(theirs) else None
-                if twin is not None and (twin.line, twin.shape) == (made.line, made.shape):
+                if twin and (twin.life.made, twin.shape) == (made.life.made, made.shape):
                     return twin
         return None
 
@@ -109,7 +109,7 @@ class CoreMemory:
         self._shared = shared
         self.log: list[Lifetime] = []
         self._arenas: dict[MemoryRegion, Storage] = {}
-        self._names: dict[str, tuple[str, int]] = {}
+        self._names: dict[str, Spot] = {}
         self._forms = _FORMS.setdefault((generation.number, precise), {})
 
     def allocate(
@@ -127,15 +127,15 @@ class CoreMemory:
         Raises:
             NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
         """
-        # The frames of user_line, of this method, of a function of nkisim and of its wrapper.
-        line = user_line(4)
+        # The frames of user_spot, of this method, of a function of nkisim and of its wrapper.
+        made = user_spot(4)
         if address is None and type(dtype) is DType and is_tuple_of_ints(shape):
             form = self._forms.get((shape, dtype, region))
             if form is not None:
                 # A tile like one that was allocated before, which broke no rule.
                 if name:
-                    self._remember_name(name, line, where)
-                life = Lifetime(region, shape, dtype, name, None, line)
+                    self._remember_name(name, made, where)
+                life = Lifetime(region, shape, dtype, name, None, made)
                 self.log.append(life)
                 pitch = form.strides[0]
                 nbytes = shape[0] * pitch
@@ -148,11 +148,11 @@ class CoreMemory:
         extents = whole_shape(shape, where)
         found = require_dtype(dtype, where)
         if name:
-            self._remember_name(name, line, where)
+            self._remember_name(name, made, where)
         if is_on_chip(region):
-            allocation = self._on_chip(extents, found, region, name, address, where, line)
+            allocation = self._on_chip(extents, found, region, name, address, where, made)
         else:
-            allocation = self._in_hbm(extents, found, region, name, line)
+            allocation = self._in_hbm(extents, found, region, name, made)
             if self._shared is not None and region is MemoryRegion.shared_hbm:
                 allocation = self._shared.allocate(
                     self.shared_count, allocation, values=self.values
@@ -226,11 +226,11 @@ class CoreMemory:
         dtype: DType,
         region: MemoryRegion,
         name: str,
-        line: tuple[str, int],
+        made: Spot,
     ) -> Allocation:
         itemsize = dtype.itemsize if self.precise else wide(dtype).itemsize
         nbytes = math.prod(shape) * itemsize
-        life = Lifetime(region, shape, dtype, name, None, line)
+        life = Lifetime(region, shape, dtype, name, None, made)
         return Allocation(Storage.fresh(1, nbytes), life, nbytes, 0, self.precise)
 
     def _on_chip(
@@ -241,7 +241,7 @@ class CoreMemory:
         name: str,
         address: Address | None,
         where: str,
-        line: tuple[str, int],
+        made: Spot,
     ) -> Allocation:
         generation = self.generation
         if len(shape) < 2:
@@ -287,7 +287,7 @@ class CoreMemory:
                 arena = self._arena(region)
                 start = address[0] * arena.pitch + address[1]
         storage = self._storage(shape[0], row_bytes, region) if arena is None else arena
-        life = Lifetime(region, shape, dtype, name, address, line)
+        life = Lifetime(region, shape, dtype, name, address, made)
         return Allocation(storage, life, row_bytes, start, self.precise)
 
     def _check_address(
@@ -335,15 +335,15 @@ class CoreMemory:
             self._arenas[region] = Storage.fresh(generation.partitions, pitch, psum=psum)
         return self._arenas[region]
 
-    def _remember_name(self, name: str, line: tuple[str, int], where: str) -> None:
-        known = self._names.setdefault(name, line)
-        if known is not line:
+    def _remember_name(self, name: str, made: Spot, where: str) -> None:
+        known = self._names.setdefault(name, made)
+        if known is not made:
             flag(
                 rules.DUPLICATE_NAME,
                 f"{where}: the name {name!r} is used twice",
                 instruction=where,
                 operand=name,
-                seen=f"first at {known[0]}:{known[1]}",
+                seen="first at {}:{}".format(*line_of(known)),
                 fix="make names unique, for instance with the loop index",
             )
 

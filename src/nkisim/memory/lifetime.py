@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nkisim.diagnostics import assigned_name
+from nkisim.diagnostics import Spot, assigned_name, line_of
 from nkisim.dtypes import DType
 from nkisim.memory.region import MemoryRegion
 
@@ -20,7 +20,7 @@ class Lifetime:
 
     Attributes:
         region, shape, dtype, name, address: What was allocated.
-        line: File and line that made it.
+        made: What made it: the spot, or file and line.
         first_use, last_use: Numbers of the first instruction that wrote it and of the last that
             used it, or -1.
     """
@@ -30,9 +30,15 @@ class Lifetime:
     dtype: DType
     name: str
     address: Address | None
-    line: tuple[str, int]
+    made: Spot | tuple[str, int]
     first_use: int = -1
     last_use: int = -1
+
+    @property
+    def line(self) -> tuple[str, int]:
+        """File and line that made it."""
+        code, number = self.made
+        return (code, number) if isinstance(code, str) else line_of((code, number))
 
     @property
     def label(self) -> str:

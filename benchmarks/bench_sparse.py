@@ -7,10 +7,11 @@
     python benchmarks/bench_sparse.py --record      also append to benchmarks/results/
 
 The rival of a row is the faster of both libraries on the same data, torch.sparse with its usual
-int64 indices and with the int32 that MKL reads. Goals: conversions 1.2 times the rival, products
-1.05 times; blocks of 128 and attention over blocks a third of torch's time. Solvers have no goal,
-and are there to compare. Calls of a few microseconds are judged by what we add to them. Contenders
-take turns, so that noise is shared; on one thread of a CPU it is the time of that thread.
+int64 indices and with the int32 that MKL reads; without MKL it has no product of blocks. Goals:
+conversions 1.2 times the rival, products 1.05 times; blocks of 128 and attention over blocks a
+third of its time. Solvers have no goal, and are there to compare. Calls of a few microseconds are
+judged by what we add to them. Contenders take turns, so that noise is shared; on one thread of a
+CPU it is the time of that thread.
 """
 
 from __future__ import annotations
@@ -176,10 +177,16 @@ def blocks(device: str) -> Iterator[Problem]:
         A = ts.BSRMatrix(data, columns, pointers, (grid * 128, grid * 128)).to(device)
         T = A.to_torch_sparse()
         B = torch.randn(grid * 128, width, device=device)
+        rivals: dict[str, Call] = {}
+        if device == "cuda" or torch.backends.mkl.is_available():
+            rivals["torch"] = lambda T=T, B=B: T @ B
+        if device == "cpu":
+            S, array = A.to_scipy(), B.numpy()
+            rivals["scipy"] = lambda S=S, b=array: S @ b
         yield Problem(
             f"bsr spmm {grid} x {grid} blocks, {density:.0%}, {width}",
             lambda A=A, B=B: A @ B,
-            {"torch": lambda T=T, B=B: T @ B},
+            rivals,
             1 / 3,
         )
 

@@ -12,12 +12,11 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.arrays import array_of
 from trnsci.core.eager import readable
 from trnsparse._conversions import united
+from trnsparse._cpu import NATIVE
 from trnsparse._index import counted, group_sums, keys_of, loops
 from trnsparse._patterns import Pattern
 
 __all__ = ["added", "expanded_product", "intersection", "numeric_product"]
-
-_NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
@@ -45,7 +44,7 @@ def numeric_product(
     a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern
 ) -> tuple[Tensor, Pattern] | None:
     """Return a product by SciPy's loop, or None where torch must see it."""
-    if a.ndim > 1 or b.ndim > 1 or a.dtype not in _NATIVE:
+    if a.ndim > 1 or b.ndim > 1 or a.dtype not in NATIVE:
         return None
     if not readable(a, b) or not readable(of_a.indices, of_b.indices):
         return None

@@ -12,15 +12,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from trnsci.core.eager import readable, untracked
+from trnsparse._cpu import blocks_by_mkl, blocks_by_scipy
+from trnsparse._layouts import as_torch_bsr
 from trnsparse._patterns import Pattern
-from trnsparse._torch import as_torch_bsr
 
 __all__ = ["block_product", "cut", "sampled_blocks"]
 
 _NARROW = (torch.float16, torch.bfloat16)
-
-# Below this block size a batched product is all overhead, and MKL's own loop over blocks is faster.
-_SMALL_BLOCK = 16
 
 # Multiplications of one block that take twenty times as long as to call for them.
 _LARGE_PRODUCT = 1 << 20
@@ -51,7 +49,7 @@ def block_product(blocks: Tensor, pattern: Pattern, b: Tensor, rows: int) -> Ten
         flat = block_product(blocks, pattern, wide.reshape(b.shape[-2], -1), rows)
         return flat.reshape(rows, *wide.shape[1:]).movedim(0, -2)
     if blocks.ndim == 3 and untracked(blocks) and untracked(b):
-        if size < _SMALL_BLOCK and b.is_cpu and not b.shape[0] % size and b.is_floating_point():
+        if b.is_cpu and blocks_by_mkl(blocks, b):
             return (as_torch_bsr(blocks, pattern) @ b)[:rows]
         return _summed(blocks, pattern, cut(b, size))[:rows]
     if blocks.ndim == 3 and untracked(blocks.detach()) and untracked(b.detach()):
@@ -67,18 +65,14 @@ def sampled_blocks(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
 
 def _summed(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:
     """Return the product with a right-hand side in blocks, as rows."""
-    if _one_by_one(blocks, right):
-        return _added(blocks, pattern, right)
+    if blocks.ndim == 3 and readable(blocks, right):
+        if (found := blocks_by_scipy(blocks, pattern, right)) is not None:
+            return found
+        if blocks.shape[-1] * blocks.shape[-2] * right.shape[-1] >= _LARGE_PRODUCT:
+            return _added(blocks, pattern, right)
     terms = blocks @ right.index_select(-3, pattern.indices)
     zeros = terms.new_zeros(*terms.shape[:-3], pattern.rows, *terms.shape[-2:])
     return zeros.index_add(-3, pattern.row_indices, terms).flatten(-3, -2)
-
-
-def _one_by_one(blocks: Tensor, right: Tensor) -> bool:
-    """Return whether products of single blocks are large enough to be called one by one."""
-    if blocks.ndim != 3 or not readable(blocks, right):
-        return False
-    return blocks.shape[-1] * blocks.shape[-2] * right.shape[-1] >= _LARGE_PRODUCT
 
 
 def _added(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:

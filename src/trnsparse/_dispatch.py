@@ -12,15 +12,11 @@ from functools import partial
 from torch import Tensor
 
 from trnsparse._block_products import block_product
+from trnsparse._cpu import product_by_rule
 from trnsparse._library import LIBRARY
 from trnsparse._patterns import Pattern
 from trnsparse._screened import screened_product
-from trnsparse._torch import (
-    csr_product,
-    is_usual,
-    product_by_rule,
-    sampled_product,
-)
+from trnsparse._torch import csr_product, is_usual, sampled_product
 
 __all__ = [
     "kernels_wanted",

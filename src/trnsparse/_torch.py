@@ -1,4 +1,4 @@
-"""Products with a pattern by rows: the best kernel that torch, or SciPy on a CPU, has for each.
+"""Products with a pattern by rows, seen by whoever transforms or differentiates them.
 
 A product is computed by a kernel where nobody transforms it, as one node of autograd's graph where
 somebody differentiates it, and by gathering and scattering where torch must see every step: under
@@ -10,39 +10,24 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast
-from trnsci.core.arrays import array_of
 from trnsci.core.eager import readable, settled, untracked
-from trnsparse._index import loops
-from trnsparse._patterns import REAL, Pattern, quieten
+from trnsparse._cpu import NATIVE, product_by_rule
+from trnsparse._layouts import as_torch_csr
+from trnsparse._patterns import REAL, Pattern
 
 __all__ = [
-    "as_torch_bsr",
-    "as_torch_csc",
-    "as_torch_csr",
     "csr_product",
     "is_usual",
     "product_again",
-    "product_by_rule",
     "sampled_product",
     "usual_product",
 ]
 
 _NARROW = (torch.float16, torch.bfloat16)
-_NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-
-# Measured on one core of an x86-64 with AVX-512. MKL, behind torch, is the faster one, but for few
-# multiplications, where the way to it is the longer one, and where most rows are empty.
-_FEW_ENTRIES = 2_048
-_FEW_PRODUCTS = 16_384
-_MOSTLY_EMPTY = 4
-
-# MKL writes its result; what torch has in its place adds to memory, which must be cleared first.
-_WRITES = torch._C.has_mkl
 
 
 def csr_product(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
@@ -250,7 +235,7 @@ def _by_kernel(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
 def _on_cpu(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
     """Return a product on a CPU, by the kernel of the measured rule."""
     dtype, entries, rows = values.dtype, pattern.entries, pattern.rows
-    if dtype not in _NATIVE:
+    if dtype not in NATIVE:
         if dtype in _NARROW:
             return _on_cpu(values.float(), pattern, b.float()).to(dtype)
         wide = b if b.ndim == 2 else b.unsqueeze(-1)
@@ -262,34 +247,6 @@ def _on_cpu(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
     return product_by_rule(values, pattern, b)
 
 
-def product_by_rule(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
-    """Return a product in a dtype that both libraries have, by the faster of their kernels."""
-    if b.ndim == 1:
-        return torch.mv(pattern.as_torch(values), b)
-    width = b.shape[1]
-    if _scipy_is_faster(pattern.rows, pattern.entries, width) and loops() is not None:
-        return _by_scipy(values, pattern, b, width)
-    if width and _WRITES:
-        # torch.mm clears the result before, which takes as long as a product with short rows.
-        return b.new_empty(pattern.rows, width).addmm_(pattern.as_torch(values), b, beta=0)
-    return torch.mm(pattern.as_torch(values), b) if width else b.new_zeros(pattern.rows, 0)
-
-
-def _scipy_is_faster(rows: int, entries: int, width: int) -> bool:
-    if entries <= _FEW_ENTRIES and entries * width <= _FEW_PRODUCTS:
-        return True
-    return _MOSTLY_EMPTY * entries <= rows and torch.get_num_threads() == 1
-
-
-def _by_scipy(values: Tensor, pattern: Pattern, b: Tensor, width: int) -> Tensor:
-    data, right = pattern.as_array(values), array_of(b.contiguous())
-    result = np.zeros((pattern.rows, width), data.dtype)
-    loops().csr_matvecs(
-        *pattern.shape, width, *pattern.arrays, data, right.reshape(-1), result.reshape(-1)
-    )
-    return torch.from_numpy(result)
-
-
 def _sampled_by_kernel(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
     if c.dtype not in (torch.float32, torch.float64) or not (pattern.entries and c.shape[1]):
         if c.dtype in _NARROW:
@@ -298,25 +255,3 @@ def _sampled_by_kernel(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
     mask = as_torch_csr(c.new_zeros(pattern.entries), pattern)
     found: Tensor = torch.sparse.sampled_addmm(mask, c, d.mT, beta=0.0)
     return found.values()
-
-
-def as_torch_csr(values: Tensor, pattern: Pattern, narrow: bool = True) -> Tensor:
-    """Return the torch.sparse_csr tensor on the memory of ``values``, without checks."""
-    quieten()
-    pointers, indices = pattern.narrow if narrow else (pattern.pointers, pattern.indices)
-    return torch.sparse_csr_tensor(pointers, indices, values, pattern.shape, check_invariants=False)
-
-
-def as_torch_csc(values: Tensor, by_columns: Pattern) -> Tensor:
-    """Return the torch.sparse_csc tensor on the memory of ``values``, without checks."""
-    quieten()
-    places, shape = (by_columns.pointers, by_columns.indices), (by_columns.columns, by_columns.rows)
-    return torch.sparse_csc_tensor(*places, values, shape, check_invariants=False)
-
-
-def as_torch_bsr(blocks: Tensor, pattern: Pattern, narrow: bool = True) -> Tensor:
-    """Return the torch.sparse_bsr tensor on the memory of ``blocks``, without checks."""
-    quieten()
-    pointers, indices = pattern.narrow if narrow else (pattern.pointers, pattern.indices)
-    shape = tuple(size * blocks.shape[-1] for size in pattern.shape)
-    return torch.sparse_bsr_tensor(pointers, indices, blocks, shape, check_invariants=False)

@@ -14,13 +14,12 @@ from torch import Tensor
 from trnsci.core.arguments import agree
 from trnsci.core.arrays import array_of, tensor_of
 from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
+from trnsparse._cpu import NATIVE, Triangle
 from trnsparse._patterns import Pattern
-from trnsparse._torch import as_torch_csr, sampled_product
+from trnsparse._torch import sampled_product
 from trnsparse.formats import CSRMatrix, SparseMatrix
 
 __all__ = ["SparseLU", "splu", "spsolve", "sptrsv"]
-
-_NATIVE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 class _Inverse(Protocol):
@@ -76,7 +75,7 @@ class SparseLU:
 
         self.matrix = _square("splu", A)
         self.shape = A.shape
-        if A.dtype not in _NATIVE:
+        if A.dtype not in NATIVE:
             raise DTypeError(f"splu: takes float32, float64 and complex matrices, got {A.dtype}")
         self._factors: Any = None
         self.nnz = 0
@@ -137,7 +136,7 @@ def sptrsv(
         DTypeError: There is no substitution in the dtype.
     """
     csr = _square("sptrsv", A).sum_duplicates()
-    if A.dtype not in _NATIVE:
+    if A.dtype not in NATIVE:
         raise DTypeError(f"sptrsv: takes float32, float64 and complex matrices, got {A.dtype}")
     rows, columns = csr.pattern.row_indices, csr.col_indices
     read = rows >= columns if lower else rows <= columns
@@ -149,35 +148,7 @@ def sptrsv(
     triangle = csr.with_values(torch.where(read, csr.values, 0.0)) if not read.all() else csr
     if trans:
         triangle, lower = triangle.transpose(), not lower
-    return _solved("sptrsv", triangle, _Triangle(triangle, lower, unit), b)
-
-
-class _Triangle:
-    """A triangle to substitute with."""
-
-    def __init__(self, matrix: CSRMatrix, lower: bool, unit: bool) -> None:
-        values = matrix.values.detach().resolve_conj()
-        if unit:  # what is stored there may be zero, and is not read
-            diagonal = matrix.pattern.row_indices == matrix.col_indices
-            values = values.masked_fill(diagonal, 1.0)
-        self.values, self.pattern = values, matrix.pattern
-        self.lower, self.unit = lower, unit
-
-    def apply(self, b: Tensor, adjoint: bool) -> Tensor:
-        """Return the solution for a matrix of right-hand sides, outside of autograd's graph."""
-        if not b.numel():
-            return b.clone()
-        values = self.values.conj().resolve_conj() if adjoint else self.values
-        solve: Any = torch.triangular_solve
-        right = b.detach().resolve_conj().contiguous()
-        found: Tensor = solve(
-            right,
-            as_torch_csr(values, self.pattern),
-            upper=not self.lower,
-            transpose=adjoint,
-            unitriangular=self.unit,
-        ).solution
-        return found
+    return _solved("sptrsv", triangle, Triangle(triangle.values, triangle.pattern, lower, unit), b)
 
 
 class _Solve(torch.autograd.Function):

@@ -14,8 +14,8 @@ from trnsci.core.errors import ShapeError
 from trnsparse._blocking import blocked, unblocked
 from trnsparse._dense import above, check_threshold, no_zeros, nonzero_blocks
 from trnsparse._dispatch import run_bsr_spmm
+from trnsparse._layouts import as_torch_bsr
 from trnsparse._patterns import Pattern, pattern_of
-from trnsparse._torch import as_torch_bsr
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from trnsci.core.arrays import array_of
 from trnsparse._conversions import turned
+from trnsparse._layouts import as_torch_csc
 from trnsparse._patterns import Pattern, pattern_of
-from trnsparse._torch import as_torch_csc
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix

@@ -17,8 +17,9 @@ from trnsparse._conversions import turned, united, written_out
 from trnsparse._dense import nonzero_entries
 from trnsparse._dispatch import kernels_wanted, run_often
 from trnsparse._index import counted, expanded, group_sums
+from trnsparse._layouts import as_torch_csr
 from trnsparse._patterns import Pattern, pattern_of
-from trnsparse._torch import as_torch_csr, product_again, usual_product
+from trnsparse._torch import product_again, usual_product
 from trnsparse.formats._base import SparseMatrix, format_named
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats._selection import select

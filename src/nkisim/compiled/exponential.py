@@ -51,28 +51,26 @@ def _exp(builder: Any, x: Any) -> Any:
     return builder.select(nan, exp_of_nan(builder, x), value)
 
 
-def _exponentials(builder: Any, parts: list[Any]) -> list[Any]:
-    """Emit the exponential function of several vectors; mostly all of their elements are usual."""
+def _are_usual(builder: Any, parts: list[Any]) -> Any:
+    """Emit whether all elements of several vectors lie between the bounds."""
     sizes = (call(builder, f"llvm.fabs.v{LANES}f32", VECTOR, x) for x in parts)
     usual = [builder.fcmp_ordered("<", size, number(min(MOST, -LEAST))) for size in sizes]
-    every = call(builder, f"llvm.vector.reduce.and.v{LANES}i1", _I1, reduce(builder.and_, usual))
-    found = []
-    with builder.if_else(every) as ways:
-        for way, function in zip(ways, (exp_between, _exp), strict=True):
-            with way:
-                values = [function(builder, x) for x in parts]
-                found.append((values, builder.block))
-    results = [builder.phi(VECTOR) for _ in parts]
-    for values, block in found:
-        for result, value in zip(results, values, strict=True):
-            result.add_incoming(value, block)
-    return results
+    return call(builder, f"llvm.vector.reduce.and.v{LANES}i1", _I1, reduce(builder.and_, usual))
 
 
 def _shuffled(builder: Any, a: Any, b: Any, first: int, count: int) -> Any:
     """Return elements that follow each other in two vectors, counted through."""
     order = ir.Constant(ir.VectorType(_I32, count), list(range(first, first + count)))
     return builder.shuffle_vector(a, b, order)
+
+
+def _joined(builder: Any, parts: list[Any]) -> Any:
+    """Return the elements of several vectors, a power of two, as one."""
+    while len(parts) > 1:
+        width = parts[0].type.count
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [_shuffled(builder, a, b, 0, 2 * width) for a, b in pairs]
+    return parts[0]
 
 
 def _step(lanes: int) -> Any:
@@ -98,14 +96,14 @@ def _step(lanes: int) -> Any:
             for first in range(0, lanes, LANES):
                 part = _shuffled(builder, loaded, loaded, first, LANES)
                 parts.append(builder.fadd(builder.fmul(part, scale), bias))
-            parts = _exponentials(builder, parts)
-            while len(parts) > 1:
-                width = parts[0].type.count
-                pairs = zip(parts[::2], parts[1::2], strict=True)
-                parts = [_shuffled(builder, a, b, 0, 2 * width) for a, b in pairs]
-            (values,) = parts
-            for to, kind in ((copy, ir.Constant(_I64, FULL)), (out, out_kind)):
-                store_elements(builder, to, kind, column, values, lanes, quiet=PLAIN_NAN)
+            # Mostly all are usual; then there is no NaN among the results either.
+            with builder.if_else(_are_usual(builder, parts)) as ways:
+                for way, function in zip(ways, (exp_between, _exp), strict=True):
+                    with way:
+                        values = _joined(builder, [function(builder, x) for x in parts])
+                        quiet = PLAIN_NAN or function is exp_between
+                        for to, kind in ((copy, ir.Constant(_I64, FULL)), (out, out_kind)):
+                            store_elements(builder, to, kind, column, values, lanes, quiet=quiet)
             return context.get_dummy_value()
 
         return types.void(*6 * [types.int64], types.float32, types.float32), build

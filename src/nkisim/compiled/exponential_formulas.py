@@ -133,14 +133,14 @@ def _from_table(builder: Any, x: Any) -> Any:
     rest = builder.fsub(scaled, builder.fsub(shifted, same(_TO_INTEGER_64)))
     count = builder.bitcast(shifted, whole)  # in its lower bits
     roots = _table(builder)
-    found = ir.Constant(whole, ir.Undefined)
-    which = builder.and_(count, constant(_I64, LANES, _ROOTS - 1))
-    for lane in range(LANES):
+    power = ir.Constant(lanes, ir.Undefined)
+    for lane in range(LANES):  # in the registers of integers, which have nothing else to do
         at = ir.Constant(_I32, lane)
-        place = builder.gep(roots, [ir.Constant(_I64, 0), builder.extract_element(which, at)])
-        found = builder.insert_element(found, builder.load(place), at)
-    pattern = builder.add(found, builder.shl(count, constant(_I64, LANES, 47)))
-    power = builder.bitcast(pattern, lanes)
+        number_of_root = builder.extract_element(count, at)
+        which = builder.and_(number_of_root, ir.Constant(_I64, _ROOTS - 1))
+        root = builder.load(builder.gep(roots, [ir.Constant(_I64, 0), which]))
+        pattern = builder.add(root, builder.shl(number_of_root, ir.Constant(_I64, 47)))
+        power = builder.insert_element(power, builder.bitcast(pattern, _DOUBLE), at)
     third, second, first = (same(c) for c in _CUBIC)
     value = _fused(builder, first, rest, same(1.0))
     upper = _fused(builder, third, rest, second)

@@ -27,6 +27,7 @@ __all__ = ["packing", "packing_product", "product", "product_of_bytes"]
 
 _LANES = float_lanes()
 _PIECES = (WIDTH,) if _LANES == 16 else (12, 12, 8)  # columns whose sums fill the registers
+_AHEAD = 8  # rows of an operand that are on their way from memory at a time
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _VECTOR = ir.VectorType(FLOAT, _LANES)
 
@@ -106,6 +107,19 @@ def _panel_room(context: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def _fetch(context: Any, address: Any) -> Any:
+    """Ask for the memory at an address, which need not be any, ahead of time."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        to_read_often = (ir.Constant(_I32, number) for number in (0, 3, 1))
+        call(builder, "llvm.prefetch.p0", ir.VoidType(), place, *to_read_often)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def _widen_line(context: Any, source: Any, target: Any) -> Any:
     """Write a line of stored bfloat16 as float32."""
 
@@ -139,6 +153,7 @@ def _multiply_panels(
         if size == 2:
             for k in range(depth):
                 _widen_line(b + 2 * WIDTH * k, near + 4 * WIDTH * k)
+                _fetch(b + 2 * WIDTH * (k + depth))
             b = near
         for m in range(0, rows, HEIGHT):
             corner = begin + m * step + 4 * n
@@ -234,6 +249,7 @@ def _pack(
         some = columns - n
         for k in range(depth):
             here = source + k * step + n * size
+            _fetch(here + _AHEAD * step)
             if some < WIDTH:
                 copy_block(like, here, step, edge, size, 1, some)
                 here = edge

@@ -14,6 +14,7 @@ from trnblas import trsm
 from trnsci.core.eager import readable, unchecked
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import only_finite
+from trnsci.core.lapack import lower_factor
 from trnsolver._arguments import batch_of, not_positive_definite
 from trnsolver._batched_jacobi import batched_eigh, batched_svd
 from trnsolver._batched_qr import batched_qr
@@ -60,20 +61,23 @@ def eigh_by_columns(a: Tensor) -> tuple[Tensor, Tensor]:
     return torch.linalg.eigh(a.mT, UPLO="U")
 
 
-def run_cholesky(function: str, a: Tensor) -> Tensor:
+def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
     """Return lower factors; the lower triangle is read."""
     if not kernels_wanted():
         if unchecked(a):
             return torch.linalg.cholesky(a)
-        factor, failed = torch.linalg.cholesky_ex(a)
-        # Asked here, which takes half of the time that torch needs to look; it has the words.
-        return torch.linalg.cholesky(a) if _any(failed) else factor
-    from trnsolver._operations import CHOLESKY
+        factor, failed = lower_factor(a)
+        # Asked here, which takes half of the time that torch needs to look.
+        if not _any(failed):
+            return factor
+        torch.linalg.cholesky(a)  # which has the words, but perhaps none for NaN
+    else:
+        from trnsolver._operations import CHOLESKY
 
-    factor = CHOLESKY(batch_of(a)).reshape(a.shape)
-    if not only_finite(factor.diagonal(dim1=-2, dim2=-1)):
-        raise not_positive_definite(function, "A", "the factor has no real diagonal")
-    return factor
+        factor = CHOLESKY(batch_of(a)).reshape(a.shape)
+        if only_finite(factor.diagonal(dim1=-2, dim2=-1)):
+            return factor
+    raise not_positive_definite(function, name, "the factor has no real diagonal")
 
 
 def small_pairs(a: Tensor) -> tuple[Tensor, Tensor] | None:

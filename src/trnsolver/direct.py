@@ -13,6 +13,7 @@ from torch import Tensor
 from trnsci.core.eager import bare_matrix, untracked
 from trnsci.core.errors import FlagError, LinAlgError
 from trnsci.core.finite import finite, only_finite
+from trnsci.core.lapack import lower_factor
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
@@ -186,7 +187,7 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
     plain = not iterative_refinement and type(B) is Tensor and B.ndim == 2
     if plain and bare_matrix(A) and not kernels_wanted() and not autocast_enabled():
         try:  # what torch refuses is left to the checks, which have the words
-            factor, failed = torch.linalg.cholesky_ex(A)
+            factor, failed = lower_factor(A)
             if not failed.item():
                 return by_triangles(factor, B)
         except RuntimeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from cmath import isfinite
 from typing import NamedTuple
 
 import torch
@@ -79,7 +79,7 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
         NotFiniteError: A has a NaN or an infinity.
         ShapeError: A is not square.
     """
-    if readable(A) and A.ndim == 2 and not kernels_wanted():
+    if readable(A) and A.ndim == 2 and not kernels_wanted() and isfinite(A.sum().item()):
         # Asked no more than this, as a small one takes no longer than fifty questions.
         try:
             w, v = torch.linalg.eigh(A) if A.numel() < BY_COLUMNS else eigh_by_columns(A)
@@ -103,6 +103,8 @@ def _inv_sqrt_spd(A: Tensor) -> Tensor:
         w, v = run_eigh("inv_sqrt_spd", work.detach() if tracked else work)
     except TorchLinAlgError as error:
         raise spectral_error("inv_sqrt_spd", work, error) from None
+    if work.is_cpu:  # eigenvalues may be numbers all the same
+        finite_below("inv_sqrt_spd", "A", work)
     x = _definite_root(w, v) if w.ndim == 1 and (plain or not unchecked(w)) else None
     if x is None:
         x = (v * _inverse_roots(w, work).unsqueeze(-2)) @ v.mH

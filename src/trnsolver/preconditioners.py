@@ -16,6 +16,7 @@ from trnsci.core.errors import (
     ShapeError,
     SingularMatrixError,
 )
+from trnsci.core.lapack import lower_factor
 from trnsolver._arguments import square_matrix, working
 from trnsolver.operators import Preconditioner
 
@@ -60,7 +61,7 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
     factors = []
     for place, first in enumerate(range(0, n, size)):
         block = work[..., first : first + size, first : first + size]
-        factor, failed = torch.linalg.cholesky_ex(block)
+        factor, failed = lower_factor(block)
         if bool(failed.any()):
             raise NotPositiveDefiniteError(
                 f"{name}: block {place}, from row {first} on, must be positive definite"

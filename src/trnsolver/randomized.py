@@ -20,6 +20,7 @@ from trnsci.core.errors import (
     ShapeError,
 )
 from trnsci.core.finite import finite, only_finite, power_below
+from trnsci.core.lapack import lower_factor
 from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
@@ -162,7 +163,7 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     shift = shift.clamp_min(limits.tiny**0.5)  # for a matrix of zeros
     image = image + shift * sketch
     inner = sketch.mH @ image
-    factor, failed = torch.linalg.cholesky_ex(symmetric_part(inner))
+    factor, failed = lower_factor(symmetric_part(inner))
     if int(failed):
         raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite")
     root = torch.linalg.solve_triangular(factor.mH, image, upper=True, left=False)

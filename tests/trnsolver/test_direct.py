@@ -146,8 +146,44 @@ def test_singular_matrices_are_named(call):
 def test_matrices_that_are_not_positive_definite_are_named(call):
     with pytest.raises(trnsolver.NotPositiveDefiniteError, match="positive definite"):
         call(INDEFINITE)
-    with pytest.raises(trnsolver.LinAlgError):
-        call(NAN)
+    for bad in (NAN, torch.tensor([[2.0, 1.0], [1.0, float("nan")]])):
+        with pytest.raises(trnsolver.LinAlgError):
+            call(bad)
+
+
+def test_the_operand_that_is_not_positive_definite_is_named():
+    with pytest.raises(trnsolver.NotPositiveDefiniteError, match="B must be"):
+        trnsolver.eigh_generalized(torch.eye(2), INDEFINITE)
+    with pytest.raises(trnsolver.NotPositiveDefiniteError, match="B must be"):
+        trnsolver.eigh_generalized(torch.eye(2), NAN)
+    with pytest.raises(trnsolver.NotPositiveDefiniteError, match="block 1"):
+        trnsolver.block_jacobi_preconditioner(torch.block_diag(torch.eye(2), NAN), 2)
+
+
+@pytest.mark.parametrize("call", [trnsolver.eigh, trnsolver.eigvalsh, trnsolver.inv_sqrt_spd])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
+@pytest.mark.parametrize("place", [(0, 0), (1, 0), (1, 1)])
+def test_a_nan_in_a_small_block_does_not_end_as_a_number(call, dtype, place):
+    block = torch.tensor([[4.0, 1.0], [1.0, 3.0]], dtype=dtype)
+    block[place] = block[place[::-1]] = float("nan")
+    for rest in (0, 1, 30):
+        for a in (
+            torch.block_diag(block, torch.eye(rest)),
+            torch.block_diag(torch.eye(rest), block),
+        ):
+            with pytest.raises(trnsolver.NotFiniteError, match="A must be finite"):
+                call(a)
+            with pytest.raises(trnsolver.NotFiniteError, match="A must be finite"):
+                call(torch.stack([torch.eye(rest + 2, dtype=dtype), a]))
+
+
+def test_a_nan_that_is_not_read_does_not_matter():
+    a = torch.tensor([[2.0, float("nan")], [1.0, 2.0]])
+    full = torch.tensor([[2.0, 1.0], [1.0, 2.0]])
+    assert torch.equal(trnsolver.eigvalsh(a), trnsolver.eigvalsh(full))
+    assert torch.equal(trnsolver.eigh(a).eigenvalues, trnsolver.eigh(full).eigenvalues)
+    assert torch.equal(trnsolver.inv_sqrt_spd(a), trnsolver.inv_sqrt_spd(full))
+    assert torch.equal(trnsolver.cholesky(a), trnsolver.cholesky(full))
 
 
 @pytest.mark.parametrize(

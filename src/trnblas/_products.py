@@ -11,6 +11,7 @@ from trnblas._accumulation import accumulated, scaled, vanished
 from trnblas._arguments import Number, Scalar
 from trnsci.core.arguments import broadcast
 from trnsci.core.eager import untracked
+from trnsci.core.products import addmm, baddbmm, bmm, matmul, mm
 
 __all__ = ["matrix_product", "vector_product", "written_product"]
 
@@ -18,7 +19,7 @@ __all__ = ["matrix_product", "vector_product", "written_product"]
 def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None) -> Tensor:
     """Return ``alpha * A @ B + beta * C`` for matrices or batches whose shapes fit."""
     if (type(alpha) is not float and isinstance(alpha, Tensor)) or isinstance(beta, Tensor):
-        return accumulated(scaled(alpha, torch.matmul(A, B)), beta, C)
+        return accumulated(scaled(alpha, matmul(A, B)), beta, C)
     if alpha == 0:
         zeros = vanished((*_batch(A, B), A.shape[-2], B.shape[-1]), A, B)
         return accumulated(zeros, beta, C)
@@ -50,7 +51,7 @@ def written_product(
     memory = out.untyped_storage().data_ptr()
     if any(t.untyped_storage().data_ptr() == memory for t in others):
         return False
-    added = torch.addmm if A.ndim == 2 else torch.baddbmm
+    added = addmm if A.ndim == 2 else baddbmm
     start = A.new_empty(()) if C is None else C
     added(start, A, B, alpha=alpha, beta=beta, out=out)
     return True
@@ -78,11 +79,9 @@ def _batch(A: Tensor, B: Tensor) -> tuple[int, ...]:
 
 def _single(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
     if C is not None and beta != 0:
-        return torch.addmm(C, A, B, alpha=alpha, beta=beta)
+        return addmm(C, A, B, alpha=alpha, beta=beta)
     # beta=0 leaves the first argument unread; it is there because addmm has no form without it.
-    product = (
-        torch.mm(A, B) if alpha == 1 else torch.addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
-    )
+    product = mm(A, B) if alpha == 1 else addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
     return accumulated(product, 0, C)
 
 
@@ -94,7 +93,7 @@ def _batched(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None
     if A.ndim == B.ndim == 3 and A.shape[0] == B.shape[0]:
         return _stacked(alpha, A, B, beta, C)
     if alpha == 1 and C is None:
-        return torch.matmul(A, B)
+        return matmul(A, B)
     batch = _batch(A, B)
     rows, inner, columns = A.shape[-2], A.shape[-1], B.shape[-1]
     shape = (*batch, rows, columns)
@@ -111,9 +110,6 @@ def _batched(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None
 
 def _stacked(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
     if C is not None and beta != 0:
-        return torch.baddbmm(C, A, B, alpha=alpha, beta=beta)
-    if alpha == 1:
-        product = torch.bmm(A, B)
-    else:
-        product = torch.baddbmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+        return baddbmm(C, A, B, alpha=alpha, beta=beta)
+    product = bmm(A, B) if alpha == 1 else baddbmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
     return accumulated(product, 0, C)

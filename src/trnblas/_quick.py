@@ -19,6 +19,7 @@ from trnblas._arguments import Scalar
 from trnblas._flags import LEFT, UNIT, UPPER
 from trnblas._symmetry import comes_symmetric, is_known
 from trnblas._triangles import mirrored
+from trnsci.core.products import addmm, baddbmm, bmm, matmul, mm
 
 __all__ = [
     "quick_product",
@@ -63,11 +64,11 @@ def quick_product(
         plain: Callable[..., Tensor]
         added: Callable[..., Tensor]
         if dimensions == (2, 2):
-            plain, added = torch.mm, torch.addmm
+            plain, added = mm, addmm
         elif dimensions == (3, 3):
-            plain, added = torch.bmm, torch.baddbmm
+            plain, added = bmm, baddbmm
         elif dimensions in _SHARED and alpha == 1.0 and C is None:
-            return torch.matmul(A, B) if type(beta) is float and beta == 0.0 else None
+            return matmul(A, B) if type(beta) is float and beta == 0.0 else None
         else:
             return None
         if type(beta) is not float:
@@ -205,8 +206,8 @@ def _own_product(alpha: float, A: Tensor, trans: bool) -> Tensor:
     """Return the product of a matrix and its own transpose."""
     left, right = (A.mT, A) if trans else (A, A.mT)
     if alpha == 1.0:
-        return torch.mm(left, right)
-    return torch.addmm(A.new_empty(()), left, right, alpha=alpha, beta=0)
+        return mm(left, right)
+    return addmm(A.new_empty(()), left, right, alpha=alpha, beta=0)
 
 
 def quick_triangular(
@@ -225,10 +226,10 @@ def quick_triangular(
             return torch.mv(full, B)
         first, last = (full, B) if left else (B, full)
         if alpha == 1.0:
-            return torch.mm(first, last)
+            return mm(first, last)
         if A.dtype not in _FIELDS:
             return None
-        return torch.addmm(A.new_empty(()), first, last, alpha=alpha, beta=0)
+        return addmm(A.new_empty(()), first, last, alpha=alpha, beta=0)
     except _REFUSALS:
         return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnsci.core.products import matmul
+
 __all__ = ["mirrored", "one_triangle", "triangle_product", "triangular"]
 
 # Below this order, one product and a mask cost less than four products and their assembly.
@@ -36,12 +38,12 @@ def triangle_product(A: Tensor, B: Tensor, upper: bool) -> Tensor:
     """Return the chosen triangle of ``A @ B``, zeros elsewhere, for half of the work if large."""
     n = A.shape[-2]
     if n <= _LEAF:
-        return one_triangle(A @ B, upper)
+        return one_triangle(matmul(A, B), upper)
     half = n // 2
     first, last = slice(None, half), slice(half, None)
     # The block beside the diagonal blocks: above them, or below.
     rows, columns = (first, last) if upper else (last, first)
-    block = A[..., rows, :] @ B[..., :, columns]
+    block = matmul(A[..., rows, :], B[..., :, columns])
     zeros = torch.zeros_like(block).mT
     top = triangle_product(A[..., first, :], B[..., :, first], upper)
     bottom = triangle_product(A[..., last, :], B[..., :, last], upper)

@@ -21,6 +21,7 @@ from trnblas._triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
 from trnsci.core.arguments import agree, floating, square
 from trnsci.core.output import delivered
+from trnsci.core.products import matmul
 
 __all__ = [
     "gemv",
@@ -170,7 +171,7 @@ def trmv(
         if A.ndim == 2 and x.ndim == 1:
             product = torch.mv(full, x)
         else:
-            product = torch.matmul(full, x[..., None])[..., 0]
+            product = matmul(full, x[..., None])[..., 0]
     return delivered("trmv", product, out)
 
 

@@ -13,6 +13,7 @@ from trnsci.core.eager import readable, unchecked, untracked
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.finite import finite, only_finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
+from trnsci.core.products import matmul
 from trnsolver import _torch
 from trnsolver._arguments import (
     TorchLinAlgError,
@@ -330,8 +331,8 @@ def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) ->
     tall = x.shape[-2] > x.shape[-1]
     x = x.mH if tall else x
     for _ in range(steps):
-        gram = x @ x.mH
-        x = first * x + (third * gram + fifth * (gram @ gram)) @ x
+        gram = matmul(x, x.mH)
+        x = first * x + matmul(third * gram + fifth * matmul(gram, gram), x)
     return x.mH if tall else x
 
 
@@ -352,5 +353,5 @@ def _in_gram_form(
         step = first * eye + third * gram + fifth * (gram @ gram)
         product = step @ product
         gram = step @ gram @ step
-    x = product.to(given.dtype) @ given
+    x = matmul(product.to(given.dtype), given)
     return x.mH if tall else x

@@ -20,6 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trnsci.core.products import bmm, mm
+
 __all__ = [
     "Groups",
     "Unary",
@@ -217,11 +219,11 @@ def _matrix_call(
     if batch:
         left = _merged(a, (batch, rows, depth), sizes)
         right = _merged(b, (batch, depth, columns), sizes)
-        return _composed(torch.bmm, left, right)
+        return _composed(bmm, left, right)
     left = _merged(a, (rows, depth) if rows else (depth,), sizes)
     right = _merged(b, (depth, columns) if columns else (depth,), sizes)
     if rows and columns:
-        return _composed(torch.mm, left, right)
+        return _composed(mm, left, right)
     if rows:
         return _composed(torch.mv, left, right)
     if columns:
@@ -253,7 +255,7 @@ def _around_call(
     def call(x: Tensor, y: Tensor) -> Tensor:
         x = x if left is None else left(x)
         y = (y if right is None else right(y)).expand(shape[0], -1, -1)
-        product = torch.bmm(x.mT, y) if last else torch.bmm(y, x)
+        product = bmm(x.mT, y) if last else bmm(y, x)
         return product.reshape(full).permute(order)
 
     return call

@@ -15,8 +15,13 @@ from trnsci.core.eager import unwatched
 
 __all__ = ["moduli_sum", "two_norm"]
 
-# Squares added at a time: 16 of them in each lane of a vector register.
-_BLOCK = 256
+# Numbers whose norm is one call.
+_FEW = 256
+# Squares added at a time: 16 of them in each lane of a vector register, of 16 lanes or of 8.
+_LONG_REGISTERS = torch.backends.cpu.get_cpu_capability().startswith("AVX")
+_BLOCK = 256 if _LONG_REGISTERS else 128
+# Float32 numbers that are added in float64 for less than the calls that small blocks take.
+_WIDE = 0 if _LONG_REGISTERS else 2**14
 # Moduli taken at a time: they stay in a cache on their way to the sum, which is in pairs.
 _SPAN = 2**18
 # Norms between these cannot have lost anything to overflow or underflow of squares: with a norm of
@@ -72,8 +77,10 @@ def moduli_sum(x: Tensor) -> Tensor:
 def _blocked_norm(x: Tensor) -> Tensor:
     """Return the 2-norm of the norms of blocks; squares may overflow."""
     count = x.numel()
-    if count <= _BLOCK or not x.is_cpu:
+    if count <= _FEW or not x.is_cpu:
         return torch.linalg.vector_norm(x)
+    if count <= _WIDE and x.dtype is torch.float32:
+        return torch.linalg.vector_norm(x, dtype=torch.float64).to(torch.float32)
     flat = x.reshape(-1)
     whole = count - count % _BLOCK
     norms = torch.linalg.vector_norm(flat[:whole].view(-1, _BLOCK), dim=1)

@@ -12,6 +12,7 @@ from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 
 RE, IM = random_tensor(2, 4), random_tensor(2, 4, seed=1)
+MASK = random_tensor(2, 4, seed=6), random_tensor(2, 4, seed=7)
 MATRIX = random_tensor(4, 3, seed=2), random_tensor(4, 3, seed=3)
 WEIGHT = random_tensor(3, 4, seed=4), random_tensor(3, 4, seed=5)
 
@@ -56,6 +57,6 @@ class TestOperations(DerivativeContract):
         Sample(
             "complex_mask",
             lambda a, b, c, d: parts(trnfft.nki.complex_mask_apply(spectrum(a, b), spectrum(c, d))),
-            (RE, IM, IM, RE),
+            (*MASK, RE, IM),
         ),
     )

@@ -1,13 +1,14 @@
 """SciPy's transforms of one vector, for CPUs where torch has no MKL.
 
 There torch runs the code that SciPy runs, but makes its tables anew in every call, which SciPy
-keeps. Only of short vectors SciPy takes longer, for the way to it.
+keeps. Of short vectors SciPy takes longer, for the way to it; so it does up to some thousand points
+of lengths with small factors alone, whose tables are few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnfft._arguments import Norm
+from trnfft.lengths import next_fast_len
 from trnsci.core.arrays import array_of
 from trnsci.core.eager import readable
 
@@ -25,14 +27,17 @@ __all__ = [
     "PUBLIC_SINGLE",
     "REAL_INPUT",
     "SINGLE",
+    "SMOOTH_SINGLE",
     "scipy_fft",
     "single",
 ]
 
-SINGLE = 192
+SINGLE = 384
 """Points from which on SciPy is the faster one; below, calling it costs more than it gains."""
-PUBLIC_SINGLE = 512
-"""The same by SciPy's public functions."""
+SMOOTH_SINGLE = 4096
+"""The same of lengths with small prime factors alone."""
+PUBLIC_SINGLE = 1024
+"""The least of both by SciPy's public functions."""
 DTYPES = frozenset({torch.float32, torch.float64, torch.complex64, torch.complex128})
 """Of vectors that need not be converted."""
 REAL_INPUT = frozenset({"rfft", "ihfft"})
@@ -55,7 +60,7 @@ def single(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor 
     natural = 2 * (x.shape[0] - 1) if name in HALF_SPECTRUM else x.shape[0]
     size = natural if n is None else n
     # The length first: it usually decides, and is the cheapest to ask for.
-    if type(size) is not int or size < SINGLE:
+    if type(size) is not int or size < SINGLE or (size < SMOOTH_SINGLE and _is_smooth(size)):
         return None
     if dim not in (-1, 0) or norm not in _SCALES or x.dtype not in DTYPES or not readable(x):
         return None
@@ -77,6 +82,11 @@ def single(name: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor 
         elif x.shape[0] == size // 2 + 1 and x.is_complex():
             return torch.from_numpy(routine(array, _AXES, size, forward, scale))
     return torch.from_numpy(getattr(scipy, name)(array, n, -1, norm))
+
+
+@lru_cache(maxsize=SMOOTH_SINGLE)
+def _is_smooth(size: int) -> bool:
+    return next_fast_len(size) == size
 
 
 @cache

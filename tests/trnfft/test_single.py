@@ -8,7 +8,7 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
 from trnfft import _single, _torch, _vectors
-from trnfft._single import PUBLIC_SINGLE, SINGLE, single
+from trnfft._single import PUBLIC_SINGLE, SINGLE, SMOOTH_SINGLE, single
 
 ALWAYS = ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
 
@@ -26,9 +26,12 @@ def test_lengths_that_scipy_transforms(name, by_routines, monkeypatch):
     if not by_routines:
         monkeypatch.setattr(_single, "_routines", lambda: None)
     least = SINGLE if by_routines else PUBLIC_SINGLE
-    for n in (2, 64, least - 2, least, least + 2, 1009, 44100):
-        found = single(name, natural(name, n), None, -1, None)
-        assert (found is not None) is (n >= least), n
+    rough = [2 * p for p in (31, 191, 193, 509, 521)]
+    smooth = (2, 512, 1024, SMOOTH_SINGLE - 96, SMOOTH_SINGLE, 44100)
+    for lengths, first in ((rough, least), (smooth, SMOOTH_SINGLE)):
+        for n in lengths:
+            found = single(name, natural(name, n), None, -1, None)
+            assert (found is not None) is (n >= first), n
 
 
 def drawn(count, dtype=torch.float64):
@@ -48,22 +51,22 @@ def natural(name, n):
 def test_results_are_those_of_torch(name, norm, by_routines, monkeypatch):
     if not by_routines:
         monkeypatch.setattr(_single, "_routines", lambda: None)
-    x, function = natural(name, 600), getattr(torch.fft, name)
-    for given, n in ((x, None), (x, 600), (x, 900), (x[:150], 600)):
+    x, function = natural(name, 1042), getattr(torch.fft, name)
+    for given, n in ((x, None), (x, 1042), (x, 1082), (x[:150], 1042)):
         got = single(name, given, n, -1, norm)
         if n is None and name in ("irfft", "hfft"):
-            assert got.shape[0] == 600
+            assert got.shape[0] == 1042
         torch.testing.assert_close(got, function(given, n, -1, norm), rtol=1e-12, atol=1e-12)
 
 
 def test_what_is_left_to_torch():
-    x = drawn(200)
+    x = drawn(1042)
     assert single("fft", x, None, 0, None) is not None
     for args in (
-        ("fft", x[:191], None, -1, None),
+        ("fft", x[:383], None, -1, None),
         ("fft", x, 0, -1, None),
         ("fft", x, -1, -1, None),
-        ("fft", x, 200.0, -1, None),
+        ("fft", x, 1042.0, -1, None),
         ("fft", x, None, 1, None),
         ("fft", x, None, -2, None),
         ("fft", x, None, -1, "both"),
@@ -78,14 +81,14 @@ def test_what_is_left_to_torch():
 
 def test_without_scipy_torch_computes(monkeypatch):
     monkeypatch.setattr(_single, "scipy_fft", lambda: None)
-    assert single("fft", drawn(200), None, -1, None) is None
+    assert single("fft", drawn(1042), None, -1, None) is None
 
 
 @pytest.mark.parametrize("name", ALWAYS)
 def test_defaults_are_computed_as_what_is_given(name, without_mkl):
     """Whatever computes a vector by defaults computes it where the dimension is named as 0."""
     function = without_mkl(name)
-    for n in (2, 190, 192, 600, 5003, 10_240):
+    for n in (2, 190, 382, 386, 600, 5003, 10_240):
         for x in (natural(name, n), natural(name, n).to(torch.complex64).real.contiguous()):
             for given in (x, x.conj()) if x.is_complex() else (x, x.clone().requires_grad_()):
                 got, want = function(given), function(given, None, 0)
@@ -109,7 +112,7 @@ class Scipys:
 
 @pytest.mark.parametrize("name", ALWAYS)
 def test_scipy_computes_only_what_nobody_watches(name, without_mkl, monkeypatch):
-    scipys, function, x = Scipys(monkeypatch), without_mkl(name), natural(name, 600)
+    scipys, function, x = Scipys(monkeypatch), without_mkl(name), natural(name, 1042)
     function(x)
     assert scipys.calls == [name]
     tracked = x.clone().requires_grad_()
@@ -131,12 +134,12 @@ def test_scipy_computes_only_what_nobody_watches(name, without_mkl, monkeypatch)
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_what_is_recorded_is_no_constant(without_mkl):
     """A result of SciPy would be one to ``torch.jit.trace``."""
-    recorded = torch.jit.trace(without_mkl("fft"), drawn(600), check_trace=False)
-    other = drawn(600).sin()
+    recorded = torch.jit.trace(without_mkl("fft"), drawn(1042), check_trace=False)
+    other = drawn(1042).sin()
     torch.testing.assert_close(recorded(other), torch.fft.fft(other), rtol=1e-12, atol=1e-12)
 
 
 def test_the_bins_of_reals_may_be_real(without_mkl, monkeypatch):
-    scipys, function, x = Scipys(monkeypatch), without_mkl("irfft"), drawn(301)
+    scipys, function, x = Scipys(monkeypatch), without_mkl("irfft"), drawn(522)
     torch.testing.assert_close(function(x), torch.fft.irfft(x), rtol=1e-12, atol=1e-12)
     assert not scipys.calls

@@ -13,7 +13,7 @@ from nkisim.dtypes.convert import (
     encode,
     holds,
     suits_numba,
-    torch_loaded,
+    torch_helps,
 )
 from nkisim.dtypes.formats import (
     DTYPES,
@@ -98,7 +98,7 @@ __all__ = [
     "suits_numba",
     "takes_bfloat16",
     "tfloat32",
-    "torch_loaded",
+    "torch_helps",
     "transpose_rows",
     "uint8",
     "uint16",

@@ -9,7 +9,7 @@ becomes the quiet NaN of its sign, without payload. Integers are rounded and cla
 with 0 for NaN.
 
 In a process that has numba or torch loaded anyway, their vector kernels, several times as fast as
-NumPy's, do the 16-bit casts of large arrays; results are the same to the bit.
+NumPy's where they have any, do the 16-bit casts of large arrays; results are the same to the bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "holds",
     "suits_numba",
     "suits_torch",
-    "torch_loaded",
+    "torch_helps",
 ]
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
@@ -60,7 +60,8 @@ _F16_SMALLEST_NORMAL = np.uint32((-14 + 127) << 23)
 _THIRTEEN_BINADES = np.uint32(13 << 23)
 
 # NumPy's cast to float16 takes 3 ns an element, but 100 ns where it overflows or gets subnormal.
-# From this size on the cast by bit patterns, 3 ns always, is worth its dozen calls.
+# From this size on the cast by bit patterns, 3 ns always, is worth its dozen calls; not where the
+# processor has an instruction for it.
 _FLOAT16_ELEMENTS = 256
 
 # A compiled function costs a microsecond more to call than one of NumPy's.
@@ -178,7 +179,7 @@ def _round_to_bfloat16(values: Float32Array) -> Array:
 def _round_to_float16(values: Float32Array) -> Array:
     if suits_torch(values) and _torch_agrees() and not _has_nan(values):
         return _torch_to_float16(values)
-    if values.size < _FLOAT16_ELEMENTS:
+    if values.size < _FLOAT16_ELEMENTS or not _cast_keeps_nans():
         out = np.asarray(values.astype(float16.numpy))
     else:
         out = _float16_by_addition(values)
@@ -276,7 +277,7 @@ def _widen_float16(stored: Array) -> Float32Array:
 
 @cache
 def _cast_keeps_nans() -> bool:
-    """Whether NumPy widens signalling NaNs as they are; instructions for it make them quiet."""
+    """Whether NumPy widens signalling NaNs as they are; a processor's instruction does not."""
     signalling = np.array([0x7C01], np.uint16).view(float16.numpy)
     return bool(signalling.astype(_F32).view(_U32)[0] == 0x7F80_2000)
 
@@ -313,14 +314,24 @@ def suits_numba(array: Array) -> bool:
     return array.size >= NUMBA_ELEMENTS and repays(array.size)
 
 
-def torch_loaded() -> bool:
-    """Whether the process has torch loaded."""
-    return sys.modules.get("torch") is not None
+def torch_helps() -> bool:
+    """Whether the process has torch loaded, and torch has loops for this processor's vectors."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and _has_vectors(torch)
+
+
+@cache
+def _has_vectors(torch: Any) -> bool:
+    """Tell whether torch was compiled for more than the processors that all have in common.
+
+    On Arm it is not, and takes up to ten times as long as NumPy.
+    """
+    return str(torch.backends.cpu.get_cpu_capability()).startswith("AVX")
 
 
 def suits_torch(array: Array) -> bool:
-    """Whether torch is loaded and takes ``array`` as it is: large, dense and writable."""
-    if array.size < TORCH_ELEMENTS or not torch_loaded():
+    """Whether torch helps and takes ``array`` as it is: large, dense and writable."""
+    if array.size < TORCH_ELEMENTS or not torch_helps():
         return False
     # torch warns when it is given memory that must not be written, although nothing here writes.
     return array.flags.c_contiguous and array.flags.writeable

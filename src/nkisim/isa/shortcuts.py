@@ -21,7 +21,7 @@ from nkisim.dtypes import (
     combine_rows,
     decode,
     encode,
-    torch_loaded,
+    torch_helps,
 )
 from nkisim.memory import NkiTensor
 from nkisim.spec import OPS, Call
@@ -158,6 +158,6 @@ def stored(a: str, b: str, operator: str) -> MakeShortcut:
                 out[...] = encode(binary(decode(x, bfloat16), decode(y, bfloat16)), bfloat16)
             return (None,)
 
-        return Shortcut(lambda: torch_loaded() and not numba_loaded(), compute)
+        return Shortcut(lambda: torch_helps() and not numba_loaded(), compute)
 
     return make

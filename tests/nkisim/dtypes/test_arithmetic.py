@@ -14,6 +14,7 @@ from nkisim.dtypes import (
     BFLOAT16_OPERATIONS,
     BFLOAT16_SMALL,
     bfloat16_arithmetic,
+    convert,
     takes_bfloat16,
 )
 
@@ -31,6 +32,7 @@ def quiet_numpy():
 @pytest.fixture(autouse=True)
 def with_torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(convert, "_has_vectors", lambda torch: True)
 
 
 def through_float32(name, a, b):

@@ -28,7 +28,7 @@ __all__ = ["packing", "packing_product", "product", "product_of_bytes"]
 _LANES = float_lanes()
 _PIECES = (WIDTH,) if _LANES == 16 else (12, 12, 8)  # columns whose sums fill the registers
 _AHEAD = 8  # rows of an operand that are on their way from memory at a time
-_I32, _I64 = ir.IntType(32), ir.IntType(64)
+_I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
 _VECTOR = ir.VectorType(FLOAT, _LANES)
 
 
@@ -125,7 +125,7 @@ def _widen_line(context: Any, source: Any, target: Any) -> Any:
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source, target = arguments
-        stored = ir.VectorType(ir.IntType(16), WIDTH)
+        stored = ir.VectorType(_I16, WIDTH)
         values = widen(builder, builder.load(_place(builder, source, stored), align=2), WIDTH)
         builder.store(values, _place(builder, target, values.type), align=LINE)
         return context.get_dummy_value()
@@ -199,7 +199,7 @@ def _line_packing(width: int) -> Any:
     @intrinsic  # type: ignore[untyped-decorator]
     def pack_line(context: Any, like: Any, other: Any, source: Any, target: Any, apart: Any) -> Any:
         half, keeps = (kind.dtype.bitwidth == 16 for kind in (like, other))
-        stored = ir.VectorType(ir.IntType(16) if half else FLOAT, WIDTH)
+        stored = ir.VectorType(_I16 if half else FLOAT, WIDTH)
 
         def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             *_, source, target, apart = arguments
@@ -211,8 +211,8 @@ def _line_packing(width: int) -> Any:
                 piece = builder.shuffle_vector(copied, copied, order)
                 builder.store(piece, _place(builder, target, piece.type), align=2 if keeps else 4)
                 target = builder.add(target, apart)
-            exponent = constant(_I32, WIDTH, 0x7F80_0000)
-            bits = builder.and_(builder.bitcast(values, exponent.type), exponent)
+            exponent = constant(_I16, WIDTH, 0x7F80) if half else constant(_I32, WIDTH, 0x7F80_0000)
+            bits = builder.and_(builder.bitcast(line, exponent.type), exponent)
             flags = builder.icmp_signed("==", bits, exponent)
             found = call(builder, f"llvm.vector.reduce.or.v{WIDTH}i1", ir.IntType(1), flags)
             return builder.zext(found, _I64)

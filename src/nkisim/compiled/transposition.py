@@ -20,6 +20,7 @@ __all__ = ["columns_of", "transposing", "transposing_bytes"]
 
 # Interleaving two registers of this width is one instruction on x86 and on Arm.
 _REGISTER_BITS = 128
+_LINE = 64
 _I32 = ir.IntType(32)
 
 
@@ -67,9 +68,12 @@ def _turn_all(
     """Transpose elements like others, of a size, from one address to another."""
     side = _REGISTER_BITS // (8 * size)
     whole_rows, whole_columns = rows - rows % side, columns - columns % side
-    for j in range(0, whole_columns, side):
+    line = _LINE // size
+    for first in range(0, whole_columns, line):
         for i in range(0, whole_rows, side):
-            _turn(like, of + i * of_step + j * size, of_step, to + j * to_step + i * size, to_step)
+            for j in range(first, min(first + line, whole_columns), side):
+                here, there = of + i * of_step + j * size, to + j * to_step + i * size
+                _turn(like, here, of_step, there, to_step)
     for i in range(rows):
         line = pointer_to(like, of + i * of_step)
         for j in range(0 if i >= whole_rows else whole_columns, columns):

@@ -113,7 +113,7 @@ def _fetch(context: Any, address: Any) -> Any:
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
         to_read_often = (ir.Constant(_I32, number) for number in (0, 3, 1))
-        call(builder, "llvm.prefetch.p0", ir.VoidType(), place, *to_read_often)
+        call(builder, "llvm.prefetch", ir.VoidType(), place, *to_read_often)
         return context.get_dummy_value()
 
     return types.void(types.int64), build

@@ -1,8 +1,8 @@
 """Cholesky factors that are known to exist, whatever LAPACK makes of NaN.
 
 MKL reports a factor with a NaN on its diagonal as one that does not exist. OpenBLAS, which torch
-has on ARM processors, reports diagonals that are not above zero by asking whether they are at or
-below it, and NaN is neither.
+has on ARM processors, and cuSOLVER's routines for batches report diagonals that are not above zero
+by asking whether they are at or below it, and NaN is neither.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def lower_factor(a: Tensor) -> tuple[Tensor, Tensor]:
     There is none of a matrix with a NaN in the lower triangle, which is the one that is read.
     """
     factor, failed = torch.linalg.cholesky_ex(a)
-    if a.is_cpu and misses_nan():
+    if misses_nan() if a.is_cpu else a.ndim > 2:
         # A NaN in a row of the factor is in its diagonal as well, which subtracts its square.
         if a.ndim == 2 and not isnan(factor.trace().item()):
             return factor, failed

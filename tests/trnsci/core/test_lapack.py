@@ -7,6 +7,8 @@ import torch
 
 from trnsci.core import lapack
 
+without_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, without_cuda])]
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 
 
@@ -16,22 +18,24 @@ def library(request, monkeypatch):
         monkeypatch.setattr(lapack, "misses_nan", lambda: True)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_nan_in_the_lower_triangle_leaves_no_factor(dtype):
-    for n in (1, 2, 3, 40):
+def test_a_nan_in_the_lower_triangle_leaves_no_factor(dtype, device):
+    for n in (1, 2, 3, 40, 200):
         for row, column in {(0, 0), (n - 1, 0), (n // 2, n // 3), (n - 1, n - 1)}:
-            a = 2 * torch.eye(n, dtype=dtype)
+            a = 2 * torch.eye(n, dtype=dtype, device=device)
             a[row, column] = nan
             assert lapack.lower_factor(a)[1].item()
 
 
-def test_each_matrix_of_a_batch_is_judged_alone():
-    a = 2 * torch.eye(3).repeat(2, 2, 1, 1)
+@pytest.mark.parametrize("device", DEVICES)
+def test_each_matrix_of_a_batch_is_judged_alone(device):
+    a = 2 * torch.eye(3, device=device).repeat(2, 2, 1, 1)
     a[0, 1, 2, 2] = nan
-    a[1, 0] = -torch.eye(3)
+    a[1, 0] *= -1
     factor, failed = lapack.lower_factor(a)
     assert (failed != 0).tolist() == [[False, True], [True, False]]
-    assert torch.equal(factor[1, 1], 2**0.5 * torch.eye(3))
+    assert torch.equal(factor[1, 1].cpu(), 2**0.5 * torch.eye(3))
 
 
 def test_what_is_not_read_does_not_matter():

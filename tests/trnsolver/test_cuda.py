@@ -109,6 +109,23 @@ def test_what_is_not_finite_is_refused(call, bad, shape):
         call(a)  # the upper triangle is not read
 
 
+@pytest.mark.parametrize("shape", [(8, 8), (64, 32, 32), (3, 200, 200)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
+def test_a_nan_leaves_no_positive_definite_matrix(dtype, shape):
+    eye = torch.eye(shape[-1], dtype=dtype, device="cuda").expand(shape)
+    right = torch.ones(shape[:-1], dtype=dtype, device="cuda").unsqueeze(-1)
+    calls = (trnsolver.cholesky, trnsolver.inv_spd, lambda a: trnsolver.solve_spd(a, right))
+    for call in calls:
+        a = eye.clone()
+        a[..., 3, 5] = torch.nan
+        call(a)  # the upper triangle is not read
+        for place in ((5, 3), (7, 7)):
+            a = eye.clone()
+            a[(0,) * (a.ndim - 2) + place] = torch.nan
+            with pytest.raises(trnsolver.LinAlgError, match="positive"):
+                call(a)
+
+
 def test_inverse_roots():
     z = random_tensor(64, 64, dtype=torch.float64).cuda()
     a = z @ z.mT + torch.eye(64, device="cuda")

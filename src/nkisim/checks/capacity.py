@@ -184,13 +184,17 @@ def _check_peak(
 
 def _peak(first: Sequence[int], last: Sequence[int], shares: Sequence[int]) -> tuple[int, int]:
     """Return the most that is live at a time, and when."""
-    begin, end, share = np.array((first, last, shares))
-    # What an instruction begins to use is live beside what it uses for the last time.
-    times = np.concatenate((2 * begin, 2 * end + 1))
-    order = times.argsort(kind="stable")
-    live = np.concatenate((share, -share))[order].cumsum()
-    at = int(live.argmax())
-    return int(live[at]), int(times[order[at]]) // 2
+    ends = sorted(zip(last, shares, strict=True))
+    ended = live = most = moment = 0
+    for begin, share in sorted(zip(first, shares, strict=True)):
+        # What an instruction begins to use is live beside what it uses for the last time.
+        while ends[ended][0] < begin:
+            live -= ends[ended][1]
+            ended += 1
+        live += share
+        if live > most:
+            most, moment = live, begin
+    return most, moment
 
 
 def _check_addresses(placed: list[Lifetime]) -> None:

@@ -93,7 +93,7 @@ def test_which_ufuncs_take_bfloat16():
     assert names == {"add", "subtract", "multiply"}
 
 
-@pytest.mark.parametrize("name", BFLOAT16_OPERATIONS)
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply"])
 @pytest.mark.parametrize("shift", [0, 1, 127, 4099, 32640, 32768])
 @pytest.mark.parametrize("width", [8, 512])
 def test_small_tiles_are_computed_as_through_float32(name, shift, width):

@@ -21,7 +21,7 @@ def library(request, monkeypatch):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_nan_in_the_lower_triangle_leaves_no_factor(dtype, device):
-    for n in (1, 2, 3, 40, 200):
+    for n in (1, 2, 3, 40):
         for row, column in {(0, 0), (n - 1, 0), (n // 2, n // 3), (n - 1, n - 1)}:
             a = 2 * torch.eye(n, dtype=dtype, device=device)
             a[row, column] = nan

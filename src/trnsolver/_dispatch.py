@@ -14,11 +14,10 @@ from trnblas import trsm
 from trnsci.core.eager import readable, unchecked
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import only_finite
-from trnsci.core.lapack import lower_factor
 from trnsolver._arguments import batch_of, not_positive_definite
 from trnsolver._batched_jacobi import batched_eigh, batched_svd
 from trnsolver._batched_qr import batched_qr
-from trnsolver._cuda_look import begun_look
+from trnsolver._cholesky import lower_factor
 from trnsolver._library import LIBRARY
 
 __all__ = [
@@ -67,29 +66,16 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
     if not kernels_wanted():
         if unchecked(a):
             return torch.linalg.cholesky(a)
-        if (found := _factor(a)) is not None:
+        if (found := lower_factor(a)) is not None:
             return found
         torch.linalg.cholesky(a)  # which has the words, but perhaps none for NaN
     else:
         from trnsolver._operations import CHOLESKY
 
         factor = CHOLESKY(batch_of(a)).reshape(a.shape)
-        if only_finite(_diagonals(factor)):
+        if only_finite(factor.diagonal(dim1=-2, dim2=-1)):
             return factor
     raise not_positive_definite(function, name, "the factor has no real diagonal")
-
-
-def _factor(a: Tensor) -> Tensor | None:
-    """Return lower factors of eager matrices, None if one has none."""
-    look = begun_look(a) if a.ndim > 2 else None
-    factor, failed = lower_factor(a) if look is None else torch.linalg.cholesky_ex(a)
-    # Asked here, which takes half of the time that torch needs to look.
-    if _any(failed):
-        return None
-    # cuSOLVER reports no NaN of a batch; where it stood in the other triangle it does not matter.
-    if look is None or look.saw_only_numbers() or not _any(_diagonals(factor).isnan()):
-        return factor
-    return None
 
 
 def small_pairs(a: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -197,10 +183,6 @@ def run_svd(
             return found
     u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
     return u, s, vh
-
-
-def _diagonals(a: Tensor) -> Tensor:
-    return a.diagonal(dim1=-2, dim2=-1)
 
 
 def _any(failed: Tensor) -> bool:

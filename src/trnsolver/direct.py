@@ -13,7 +13,6 @@ from torch import Tensor
 from trnsci.core.eager import bare_matrix, untracked
 from trnsci.core.errors import FlagError, LinAlgError
 from trnsci.core.finite import finite, only_finite
-from trnsci.core.lapack import lower_factor
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
@@ -28,6 +27,7 @@ from trnsolver._arguments import (
     singular,
     square_matrix,
 )
+from trnsolver._cholesky import lower_factor
 from trnsolver._dispatch import (
     kernels_wanted,
     run_cholesky,
@@ -187,8 +187,7 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
     plain = not iterative_refinement and type(B) is Tensor and B.ndim == 2
     if plain and bare_matrix(A) and not kernels_wanted() and not autocast_enabled():
         try:  # what torch refuses is left to the checks, which have the words
-            factor, failed = lower_factor(A)
-            if not failed.item():
+            if (factor := lower_factor(A)) is not None:
                 return by_triangles(factor, B)
         except RuntimeError:
             pass

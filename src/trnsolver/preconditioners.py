@@ -16,8 +16,8 @@ from trnsci.core.errors import (
     ShapeError,
     SingularMatrixError,
 )
-from trnsci.core.lapack import lower_factor
 from trnsolver._arguments import square_matrix, working
+from trnsolver._cholesky import lower_factor
 from trnsolver.operators import Preconditioner
 
 __all__ = [
@@ -61,8 +61,8 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
     factors = []
     for place, first in enumerate(range(0, n, size)):
         block = work[..., first : first + size, first : first + size]
-        factor, failed = lower_factor(block)
-        if bool(failed.any()):
+        factor = lower_factor(block)
+        if factor is None:
             raise NotPositiveDefiniteError(
                 f"{name}: block {place}, from row {first} on, must be positive definite"
             )

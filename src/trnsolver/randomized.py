@@ -20,7 +20,6 @@ from trnsci.core.errors import (
     ShapeError,
 )
 from trnsci.core.finite import finite, only_finite, power_below
-from trnsci.core.lapack import lower_factor
 from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
@@ -29,6 +28,7 @@ from trnsolver._arguments import (
     spectral_error,
     square_matrix,
 )
+from trnsolver._cholesky import lower_factor
 from trnsolver._dispatch import run_eigh, run_qr, run_svd
 from trnsolver._symmetric import symmetric_part
 from trnsolver.eigen import Eigenpairs
@@ -163,8 +163,8 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     shift = shift.clamp_min(limits.tiny**0.5)  # for a matrix of zeros
     image = image + shift * sketch
     inner = sketch.mH @ image
-    factor, failed = lower_factor(symmetric_part(inner))
-    if int(failed):
+    factor = lower_factor(symmetric_part(inner))
+    if factor is None:
         raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite")
     root = torch.linalg.solve_triangular(factor.mH, image, upper=True, left=False)
     u, s, _ = run_svd("nystrom", root)

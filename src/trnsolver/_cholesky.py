@@ -13,6 +13,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from trnsolver._cuda_look import begun_look
+
 __all__ = ["lower_factor", "misses_nan"]
 
 
@@ -23,15 +25,25 @@ def misses_nan() -> bool:
     return not torch.linalg.cholesky_ex(one).info.item()
 
 
-def lower_factor(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Cholesky factors of eager matrices, and integers, not zero where there is none.
+def lower_factor(a: Tensor) -> Tensor | None:
+    """Return Cholesky factors of eager matrices, or None if one of them has none.
 
     There is none of a matrix with a NaN in the lower triangle, which is the one that is read.
     """
+    look = begun_look(a) if a.ndim > 2 else None
     factor, failed = torch.linalg.cholesky_ex(a)
-    if misses_nan() if a.is_cpu else a.ndim > 2:
-        # A NaN in a row of the factor is in its diagonal as well, which subtracts its square.
-        if a.ndim == 2 and not isnan(factor.trace().item()):
-            return factor, failed
-        failed = failed | factor.diagonal(dim1=-2, dim2=-1).isnan().any(-1)
-    return factor, failed
+    # Asked here, which takes half of the time that torch needs to look.
+    if failed.item() if failed.ndim == 0 else failed.any():
+        return None
+    if look is not None:
+        certain = look.saw_only_numbers()
+    else:
+        certain = not misses_nan() if a.is_cpu else a.ndim == 2
+    return factor if certain or not _has_nan(factor) else None
+
+
+def _has_nan(factor: Tensor) -> bool:
+    """Return whether a factor has a NaN, which is in the diagonal as well: it subtracts squares."""
+    if factor.ndim == 2:
+        return isnan(factor.trace().item())
+    return bool(factor.diagonal(dim1=-2, dim2=-1).isnan().any())

@@ -12,28 +12,12 @@ import numba
 from llvmlite import ir
 from numba.extending import intrinsic
 
-__all__ = ["FLOAT", "constant", "lanes_of", "round_off", "rounded", "spread", "widen", "widened"]
+from nkisim.compiled.vectors import FLOAT, constant, lanes_of
 
-FLOAT = ir.FloatType()
+__all__ = ["round_off", "rounded", "widen", "widened"]
+
 _U16 = ir.IntType(16)
 _U32 = ir.IntType(32)
-
-
-def lanes_of(kind: Any, lanes: int) -> Any:
-    """Return LLVM's type of ``lanes`` elements: a vector, or the type itself for one."""
-    return kind if lanes == 1 else ir.VectorType(kind, lanes)
-
-
-def constant(kind: Any, lanes: int, value: Any) -> ir.Constant:
-    """Return a constant that is the same in every lane."""
-    return ir.Constant(lanes_of(kind, lanes), value if lanes == 1 else [value] * lanes)
-
-
-def spread(builder: Any, value: Any, lanes: int) -> Any:
-    """Emit a vector that has a value in every lane."""
-    nothing = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
-    first = builder.insert_element(nothing, value, ir.Constant(_U32, 0))
-    return builder.shuffle_vector(first, nothing, constant(_U32, lanes, 0))
 
 
 def widen(builder: Any, stored: Any, lanes: int) -> Any:

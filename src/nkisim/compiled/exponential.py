@@ -16,7 +16,6 @@ from numba import types
 from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import address_of_row
-from nkisim.compiled.bfloat16 import spread
 from nkisim.compiled.codes import FULL
 from nkisim.compiled.exponential_formulas import (
     LANES,
@@ -31,7 +30,7 @@ from nkisim.compiled.exponential_formulas import (
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import TILE, load_elements, store_elements
 from nkisim.compiled.statistics import LEAST_PART, add_part, divide_row
-from nkisim.compiled.tile_product import call
+from nkisim.compiled.vectors import call, spread
 
 __all__ = ["exponentials"]
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from nkisim.compiled.bfloat16 import FLOAT, constant
 from nkisim.compiled.processor import float_lanes
-from nkisim.compiled.tile_product import call
+from nkisim.compiled.vectors import FLOAT, call, constant
 
 __all__ = ["LANES", "LEAST", "MOST", "PLAIN_NAN", "VECTOR", "exp_between", "exp_of_nan", "number"]
 

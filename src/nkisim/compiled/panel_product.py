@@ -16,12 +16,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import pointer_to
-from nkisim.compiled.bfloat16 import FLOAT, constant, spread, widen
+from nkisim.compiled.bfloat16 import widen
 from nkisim.compiled.loops import compiled_loop, direct
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH
 from nkisim.compiled.processor import float_lanes
 from nkisim.compiled.tile_layout import LINE
-from nkisim.compiled.tile_product import call, copy_block, room
+from nkisim.compiled.tile_product import copy_block, room
+from nkisim.compiled.vectors import FLOAT, call, constant, spread
 
 __all__ = ["packing", "packing_product", "product", "product_of_bytes"]
 

@@ -21,11 +21,11 @@ from numba import types
 from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import address_of_row, pointer_to
-from nkisim.compiled.bfloat16 import FLOAT, constant, lanes_of, round_off, widen
+from nkisim.compiled.bfloat16 import round_off, widen
 from nkisim.compiled.codes import HALF, NOTHING
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.processor import float_lanes
-from nkisim.compiled.tile_product import call
+from nkisim.compiled.vectors import FLOAT, call, lanes_of, spread
 
 __all__ = [
     "TILE",
@@ -80,15 +80,11 @@ def load_elements(builder: Any, address: Any, kind: Any, column: Any, lanes: int
     def full() -> Any:
         return builder.load(_pointer(builder, address, FLOAT, column, lanes), align=4)
 
-    def spread() -> Any:
+    def column_of() -> Any:
         value = builder.load(builder.inttoptr(address, FLOAT.as_pointer()), align=4)
-        if lanes == 1:
-            return value
-        nothing = ir.Constant(lanes_of(FLOAT, lanes), ir.Undefined)
-        value = builder.insert_element(nothing, value, ir.Constant(_I32, 0))
-        return builder.shuffle_vector(value, nothing, constant(_I32, lanes, 0))
+        return value if lanes == 1 else spread(builder, value, lanes)
 
-    return _choose(builder, kind, [half, full, spread])  # HALF, FULL, COLUMN
+    return _choose(builder, kind, [half, full, column_of])  # HALF, FULL, COLUMN
 
 
 def store_elements(

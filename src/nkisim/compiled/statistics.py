@@ -20,9 +20,9 @@ from numba import types
 from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import address_of_row
-from nkisim.compiled.bfloat16 import FLOAT
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.rows import TILE, load_elements
+from nkisim.compiled.vectors import FLOAT
 
 __all__ = ["LEAST_PART", "add_part", "deviations", "divide_row", "sums"]
 

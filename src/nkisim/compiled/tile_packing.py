@@ -16,8 +16,9 @@ from numba.extending import intrinsic
 from nkisim.compiled.addresses import pointer_to
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.tile_layout import BLOCK, DEPTH, LINE, SIDE, TILE
-from nkisim.compiled.tile_product import call, copy_block, room
+from nkisim.compiled.tile_product import copy_block, room
 from nkisim.compiled.transposition import columns_of
+from nkisim.compiled.vectors import call
 
 __all__ = ["packing"]
 

@@ -17,8 +17,9 @@ from numba.extending import intrinsic
 from nkisim.compiled.addresses import pointer_to
 from nkisim.compiled.loops import compiled_loop
 from nkisim.compiled.tile_layout import BLOCK, LINE, SIDE, TILE
+from nkisim.compiled.vectors import call
 
-__all__ = ["call", "copy_block", "product", "room"]
+__all__ = ["copy_block", "product", "room"]
 
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _POINTER = _I8.as_pointer()
@@ -28,12 +29,6 @@ _CONFIGURATION = bytearray(LINE)
 _CONFIGURATION[0] = 1
 _CONFIGURATION[16:32:2] = bytes(8 * [LINE])
 _CONFIGURATION[48:56] = bytes(8 * [SIDE])
-
-
-def call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
-    """Emit a call of LLVM's intrinsic of that name."""
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
 def _instruction(builder: Any, name: str, registers: Any, *arguments: Any) -> None:

@@ -179,7 +179,7 @@ def _round_to_bfloat16(values: Float32Array) -> Array:
 def _round_to_float16(values: Float32Array) -> Array:
     if suits_torch(values) and _torch_agrees() and not _has_nan(values):
         return _torch_to_float16(values)
-    if values.size < _FLOAT16_ELEMENTS or not _cast_keeps_nans():
+    if values.size < _FLOAT16_ELEMENTS or _casts_are_instructions():
         out = np.asarray(values.astype(float16.numpy))
     else:
         out = _float16_by_addition(values)
@@ -265,7 +265,7 @@ def _widen_float16(stored: Array) -> Float32Array:
         values = _torch_from_float16(stored)
     else:
         values = np.asarray(stored.astype(_F32))
-        if _cast_keeps_nans():
+        if not _casts_are_instructions():
             return values
     if stored.size and _has_nan(values):
         nan = np.isnan(values)
@@ -276,10 +276,10 @@ def _widen_float16(stored: Array) -> Float32Array:
 
 
 @cache
-def _cast_keeps_nans() -> bool:
-    """Whether NumPy widens signalling NaNs as they are; a processor's instruction does not."""
+def _casts_are_instructions() -> bool:
+    """Whether NumPy casts float16 by the processor's instructions, which make NaNs quiet."""
     signalling = np.array([0x7C01], np.uint16).view(float16.numpy)
-    return bool(signalling.astype(_F32).view(_U32)[0] == 0x7F80_2000)
+    return bool(signalling.astype(_F32).view(_U32)[0] != 0x7F80_2000)
 
 
 def _has_nan(values: Float32Array) -> bool:

@@ -112,7 +112,7 @@ def test_every_value_midpoint_and_neighbour_rounds_to_nearest_even(name, every):
 
 
 def test_float16_rounds_alike_in_small_and_in_large_arrays(monkeypatch):
-    monkeypatch.setattr(convert, "_cast_keeps_nans", lambda: True)  # as without an instruction
+    monkeypatch.setattr(convert, "_casts_are_instructions", lambda: False)
     bits = roundings("float16") + SPECIAL
     values = float32s(bits + [SIGN | b for b in bits])
     whole = encode(values, dtypes.float16)

@@ -80,7 +80,8 @@ def raised_at(error: BaseException) -> Place | None:
 
 def user_line() -> tuple[str, int]:
     """Return file and line of the innermost line outside this package; cheaper than a place."""
-    return line_of(user_spot(2))
+    frame = _user_frame()
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 def user_spot(own: int = 1) -> Spot:

@@ -90,7 +90,6 @@ def _check_tensors(name: str, result: Any, core: Core, place: Place) -> None:
 
 
 def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> None:
-    made = Place(*tensor.alloc.life.line) if tensor.alloc.life.line[1] else place
     if is_on_chip(tensor.buffer) or not tensor.whole:
         flag(
             OUTPUT_KIND,
@@ -101,7 +100,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             seen=tensor.describe(),
             allowed="a whole tensor in nl.shared_hbm",
             fix="copy it to a tensor in nl.shared_hbm and return that",
-            place=made,
+            place=_made(tensor, place),
         )
     elif tensor.buffer is not MemoryRegion.shared_hbm and not tensor.alloc.is_argument:
         flag(
@@ -111,7 +110,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             seen=tensor.describe(),
             allowed="shared_hbm",
             fix="allocate it with buffer=nl.shared_hbm",
-            place=made,
+            place=_made(tensor, place),
         )
     confirm_garbage(tensor, f"{name} `{tensor.alloc.name}`" if tensor.alloc.name else name)
     hidden = tensor.storage.unwritten(tensor.region)
@@ -128,8 +127,14 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             operand=name,
             seen=f"unwritten: {_ranges(hidden)}",
             fix=fix,
-            place=made,
+            place=_made(tensor, place),
         )
+
+
+def _made(tensor: NkiTensor, place: Place) -> Place:
+    """Return where a tensor was made, or a place for one that no line of the kernel made."""
+    line = tensor.alloc.life.line
+    return Place(*line) if line[1] else place
 
 
 def _ranges(hidden: np.ndarray) -> str:

@@ -11,8 +11,8 @@ instructions, and beside the NumPy or torch routine that computes the same resul
 as a process begins, with NumPy alone; after the simulator has loaded numba by itself, which it does
 when the work repays it; and with fast=True, which allows other rounding on a matrix unit.
 
-Routines are compared thread for thread: the simulator uses one, so np.matmul and torch get one. The
-ratios to np.matmul and to torch's attention with as many as they like are shown beside it.
+np.matmul, torch and the plain interpreter get one thread, and are shown with as many as they like
+beside that. The simulator has one of its own and a second for large tiles (NKISIM_THREADS=1: none).
 """
 
 from __future__ import annotations
@@ -41,19 +41,20 @@ BF16 = ml_dtypes.bfloat16
 ONE_THREAD = "np.matmul float32, one thread"
 ALL_THREADS = "np.matmul float32, all threads"
 
+REST = 0.15
+"""Seconds after which BLAS threads that had worked are asleep."""
+
 Row = tuple[str, str, str, str]
 
 
 def gemm_timings(size: int = 1024) -> dict[str, Timing]:
-    """Time the simulated GEMM beside np.matmul on float32 matrices, on one thread and on all.
-
-    One rival at a time: BLAS threads that have just worked wait actively and slow down the next.
-    """
+    """Time the simulated GEMM beside np.matmul on float32 matrices, on one thread and on all."""
     problem = gemm_problem(size, BF16)
     simulated, product = nkisim.simulate(gemm), problem.make_routine()
     found: dict[str, Timing] = {}
     for name, rival in ((ALL_THREADS, product), (ONE_THREAD, on_one_thread(product))):
-        found |= measure({"nkisim": lambda: simulated(*problem.arguments), name: rival})
+        contenders = {"nkisim": lambda: simulated(*problem.arguments), name: rival}
+        found |= measure(contenders, rest=REST)
         found[f"nkisim beside {name}"] = found["nkisim"]
     return found
 
@@ -167,6 +168,16 @@ def kernel_timings(
     return measure(contenders, rounds)
 
 
+def all_threads_timings(problem: Problem, rounds: int = 9) -> dict[str, Timing]:
+    """Time the simulator and a plain interpreter whose products may take all BLAS threads."""
+    simulated, plainly = nkisim.simulate(problem.kernel), interpreted(problem.kernel)
+    contenders: dict[str, Callable[[], object]] = {
+        "nkisim": lambda: simulated(*problem.arguments),
+        "plain": lambda: plainly(*problem.arguments),
+    }
+    return measure(contenders, rounds, rest=REST)
+
+
 def is_attention(problem: Problem) -> bool:
     """Tell whether a problem is the one with a goal of its own."""
     return problem.name.startswith("attention")
@@ -177,9 +188,13 @@ def kernel_rows(
     count: int,
     alone: dict[str, Timing],
     compiled: dict[str, Timing] | None,
+    all_threads: dict[str, Timing] | None,
     fast: dict[str, Timing] | None,
 ) -> list[Row]:
-    """Return the rows of one problem: with NumPy, with compiled loops, with other rounding."""
+    """Return the rows of one problem: with NumPy, with compiled loops, with other rounding.
+
+    The plain interpreter has one BLAS thread, and as many as it likes in ``all_threads``.
+    """
     goal = 1.5 if problem.narrow else None
     rows = [
         row(problem.name, count / alone["nkisim"].p50, "{:,.0f} instructions/s"),
@@ -188,6 +203,9 @@ def kernel_rows(
     if compiled is not None:
         value = ratio(compiled, "plain", "nkisim")
         rows.append(row("  the same once numba has loaded", value, "{:.2f}x", at_least=goal))
+    if all_threads is not None:
+        value = ratio(all_threads, "plain", "nkisim")
+        rows.append(row("  the same, plain with all BLAS threads", value, "{:.2f}x"))
     if fast is not None:
         value = ratio(fast, "plain", "nkisim")
         rows.append(row("  the same with fast=True", value, "{:.2f}x"))
@@ -371,17 +389,20 @@ def main() -> None:
     counts = [instruction_count(p) for p in chosen]
     alone = [kernel_timings(p) for p in chosen]
     compiled: list[dict[str, Timing] | None] = [None] * len(chosen)
-    fast = compiled.copy()
+    all_threads, fast = compiled.copy(), compiled.copy()
     if numba_comes_by_itself(chosen[0]):
         compiled = [kernel_timings(p) if p.narrow else None for p in chosen]
+        all_threads = [all_threads_timings(p) if p.narrow else None for p in chosen]
         with_torch = torch_is_installed()
         fast = [
             kernel_timings(p, torch_loaded=with_torch, fast=True) if p.narrow else None
             for p in chosen
         ]
-    for problem, count, *found in zip(chosen, counts, alone, compiled, fast, strict=True):
+    for problem, count, *found in zip(
+        chosen, counts, alone, compiled, all_threads, fast, strict=True
+    ):
         rows += kernel_rows(problem, count, *found)
-        for how, measured in zip(("", ", numba", ", fast"), found, strict=True):
+        for how, measured in zip(("", ", numba", ", all threads", ", fast"), found, strict=True):
             if measured is not None:
                 timings[problem.name + how] = measured
     show(rows + large)

@@ -56,6 +56,7 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
     calls: int = 1,
     finish: Callable[[], object] | None = None,
+    rest: float = 0.0,
 ) -> dict[str, Timing]:
     """Time every contender ``rounds`` times, in turns, after one turn to warm up.
 
@@ -65,11 +66,16 @@ def measure(
         clock: What tells the time.
         calls: How many calls a turn has.
         finish: Ends a turn, as waiting for a device does.
+        rest: Seconds before a turn, which then begins with a call to warm up: BLAS threads that
+            have just worked wait actively for a while, which whoever comes next would feel.
     """
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     turns = range(calls)
     for number in range(rounds + 1):
         for name, function in contenders.items():
+            if rest:
+                time.sleep(rest)
+                function()
             start = clock()
             for _ in turns:
                 function()

@@ -32,7 +32,8 @@ def no_hang() -> Iterator[None]:
 def no_thread_left() -> Iterator[None]:
     """Fails a test after which a thread of a run is still there."""
     yield
-    assert [t.name for t in threading.enumerate() if t.name.startswith("nkisim")] == []
+    left = {t.name for t in threading.enumerate() if t.name.startswith("nkisim")}
+    assert left <= {"nkisim helper"}  # which stays with the process
 
 
 def both(tile: Any) -> Any:

@@ -25,6 +25,8 @@ _VARIABLES = (
     "NKISIM_TARGET",
     "NKISIM_REPORT",
     "NKISIM_IGNORE",
+    "NKISIM_FAST",
+    "NKISIM_THREADS",
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache, reduce
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -28,6 +29,7 @@ from nkisim.compiled.exponential_formulas import (
     number,
 )
 from nkisim.compiled.loops import compiled_loop
+from nkisim.compiled.parts import part_of, parts_of_rows, rows_of_part, together
 from nkisim.compiled.rows import TILE, load_elements, store_elements
 from nkisim.compiled.statistics import LEAST_PART, add_part, divide_row
 from nkisim.compiled.vectors import call, spread
@@ -114,8 +116,55 @@ _many, _some = (_step(lanes) for lanes in _STEPS)
 _MANY, _SOME = _STEPS
 
 
+@numba.njit  # type: ignore[untyped-decorator]
+def _find_exponentials_of_rows(
+    number: int,
+    begins: Any,
+    out: Any,
+    out_kind: int,
+    width: int,
+    x: Any,
+    x_kind: int,
+    scale: Any,
+    bias: Any,
+    totals: Any,
+    room: Any,
+    ends: Any,
+    joins: Any,
+    pieces: int,
+    stacks: Any,
+) -> None:
+    copy, sums = address_of_row(room, number), stacks[number]
+    end_row = rows_of_part(number, out.shape[0]).stop
+    for row in range(begins[number], end_row):
+        to, of = address_of_row(out, row), address_of_row(x, row)
+        factor = scale[row if scale.size > 1 else 0]
+        term = bias[row if bias.size > 1 else 0]
+        first = done = count = 0
+        for piece in range(pieces):
+            end = ends[piece]
+            while done < end:
+                if done + _MANY <= width:
+                    _many(to, out_kind, of, x_kind, copy, done, factor, term)
+                    done += _MANY
+                else:
+                    _some(to, out_kind, of, x_kind, copy, done, factor, term)
+                    done += _SOME
+            # A processor adds this piece while it computes the next.
+            if totals.size:
+                count = add_part(copy, FULL, first, end, joins[piece], sums, count)
+                first = end
+        if totals.size:
+            totals[row] = np.float32(0) + sums[0]
+            if not PLAIN_NAN and np.isnan(totals[row]):
+                begins[number] = row
+                return
+    begins[number] = end_row
+
+
 def _find_exponentials(
-    begin: int,
+    helper: int,
+    begins: Any,
     out: Any,
     out_kind: int,
     width: int,
@@ -127,46 +176,34 @@ def _find_exponentials(
     room: Any,
 ) -> int:
     ends, joins = np.empty((2, width // LEAST_PART + 1), np.int64)
-    parts = divide_row(width, ends, joins)
-    sums = np.empty(64, np.float32)
-    copy = address_of_row(room, 0)
-    for row in range(begin, out.shape[0]):
-        to, of = address_of_row(out, row), address_of_row(x, row)
-        factor = scale[row if scale.size > 1 else 0]
-        term = bias[row if bias.size > 1 else 0]
-        first = done = count = 0
-        for part in range(parts):
-            end = ends[part]
-            while done < end:
-                if done + _MANY <= width:
-                    _many(to, out_kind, of, x_kind, copy, done, factor, term)
-                    done += _MANY
-                else:
-                    _some(to, out_kind, of, x_kind, copy, done, factor, term)
-                    done += _SOME
-            # A processor adds this part while it computes the next.
-            if totals.size:
-                count = add_part(copy, FULL, first, end, joins[part], sums, count)
-                first = end
-        if totals.size:
-            totals[row] = np.float32(0) + sums[0]
-            if not PLAIN_NAN and np.isnan(totals[row]):
-                return row
-    return int(out.shape[0])
+    pieces = divide_row(width, ends, joins)
+    parts = parts_of_rows(out.shape[0])
+    stacks = np.empty((parts, 64), np.float32)
+    operands = begins, out, out_kind, width, x, x_kind, scale, bias, totals, room
+    part = part_of(_find_exponentials_of_rows, (*operands, ends, joins, pieces, stacks))
+    together(helper, part, parts)
+    stopped = 0
+    for i in range(parts):
+        stopped += begins[i] < rows_of_part(i, out.shape[0]).stop
+    return stopped
 
 
 @cache
 def exponentials() -> Any:
     """Return what writes ``exp(x * scale + bias)`` to ``out``, and the sums of its rows.
 
-    It takes the row to begin with, ``out`` with its kind, the width of a row in elements, a
-    multiple of 16, ``x`` with its kind, ``scale`` and ``bias`` with one number or one for each row,
-    an array for the sums, which may be empty, and one for a row of results in float32. It returns
-    the row it came to: behind the last one, or one whose results are in that array, as there are
-    different NaNs, and which of several their sum becomes is NumPy's to say.
+    It takes a helper; the row to begin with for every part of ``ROWS``; ``out`` with its kind, the
+    width of a row in elements, a multiple of 16, ``x`` with its kind; ``scale`` and ``bias`` with
+    one number or one for each row; an array for the sums, which may be empty, and one with a row of
+    float32 for each part.
+
+    It returns how many parts stopped at a row whose sum is NaN. There are different NaNs, and which
+    of several their sum becomes is NumPy's to say: the row is then where the part would begin, and
+    its results are in the last array.
     """
     number, column = types.int64, types.Array(types.float32, 1, "C")
-    tiles = number, TILE, number, number, TILE, number
+    begins = types.Array(number, 1, "C")
+    tiles = TILE, number, number, TILE, number
     room = types.Array(types.float32, 2, "C")
-    signature = number(*tiles, column, column, column, room)
+    signature = number(number, begins, *tiles, column, column, column, room)
     return compiled_loop(_find_exponentials, signature)

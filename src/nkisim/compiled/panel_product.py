@@ -19,6 +19,7 @@ from nkisim.compiled.addresses import pointer_to
 from nkisim.compiled.bfloat16 import widen
 from nkisim.compiled.loops import compiled_loop, direct
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH
+from nkisim.compiled.parts import part_of, together
 from nkisim.compiled.processor import float_lanes
 from nkisim.compiled.tile_layout import LINE
 from nkisim.compiled.tile_product import copy_block, room
@@ -134,6 +135,44 @@ def _widen_line(context: Any, source: Any, target: Any) -> Any:
     return types.void(types.int64, types.int64), build
 
 
+@numba.njit  # type: ignore[untyped-decorator]
+def _multiply_panel(
+    number: int,
+    left: int,
+    right: int,
+    size: int,
+    depth: int,
+    begin: int,
+    step: int,
+    rows: int,
+    columns: int,
+    add: bool,
+) -> None:
+    """Multiply one panel of the moving operand with all of the stationary one.
+
+    It stays in the nearest cache while these pass.
+    """
+    edge, near = room(), _panel_room()
+    n = WIDTH * number
+    b = right + size * n * depth
+    if size == 2:
+        for k in range(depth):
+            _widen_line(b + 2 * WIDTH * k, near + 4 * WIDTH * k)
+            _fetch(b + 2 * WIDTH * (k + depth))
+        b = near
+    for m in range(0, rows, HEIGHT):
+        corner = begin + m * step + 4 * n
+        height, width = min(HEIGHT, rows - m), min(WIDTH, columns - n)
+        a = left + 4 * m * depth
+        if height == HEIGHT and width == WIDTH:
+            _sum_block(a, b, depth, corner, step, add)
+            continue
+        if add:
+            copy_block(types.float32, corner, step, edge, 4 * WIDTH, height, width)
+        _sum_block(a, b, depth, edge, 4 * WIDTH, add)
+        copy_block(types.float32, edge, 4 * WIDTH, corner, step, height, width)
+
+
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
 def _multiply_panels(
     stationary: Any,
@@ -144,49 +183,32 @@ def _multiply_panels(
     rows: int,
     columns: int,
     add: bool,
+    helper: int,
 ) -> None:
-    size = moving.itemsize
     left, right = types.int64(stationary.ctypes.data), types.int64(moving.ctypes.data)
-    edge, near = room(), _panel_room()
-    # A panel of the moving operand stays in the nearest cache while all stationary ones pass.
-    for n in range(0, columns, WIDTH):
-        b = right + size * n * depth
-        if size == 2:
-            for k in range(depth):
-                _widen_line(b + 2 * WIDTH * k, near + 4 * WIDTH * k)
-                _fetch(b + 2 * WIDTH * (k + depth))
-            b = near
-        for m in range(0, rows, HEIGHT):
-            corner = begin + m * step + 4 * n
-            height, width = min(HEIGHT, rows - m), min(WIDTH, columns - n)
-            a = left + 4 * m * depth
-            if height == HEIGHT and width == WIDTH:
-                _sum_block(a, b, depth, corner, step, add)
-                continue
-            if add:
-                copy_block(stationary, corner, step, edge, 4 * WIDTH, height, width)
-            _sum_block(a, b, depth, edge, 4 * WIDTH, add)
-            copy_block(stationary, edge, 4 * WIDTH, corner, step, height, width)
+    where = left, right, types.int64(moving.itemsize), depth, begin, step, rows, columns, add
+    together(helper, part_of(_multiply_panel, where), (columns + WIDTH - 1) // WIDTH)
 
 
-def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool) -> None:
+def _multiply(stationary: Any, moving: Any, depth: int, out: Any, add: bool, helper: int) -> None:
     rows, columns = out.shape
     begin = types.int64(out.ctypes.data)
-    _multiply_panels(stationary, moving, depth, begin, out.strides[0], rows, columns, add)
+    _multiply_panels(stationary, moving, depth, begin, out.strides[0], rows, columns, add, helper)
 
 
 @cache
 def product(bits: int) -> Any:
-    """Return what multiplies: ``(stationary, moving, depth, out, add)``.
+    """Return what multiplies: ``(stationary, moving, depth, out, add, helper)``.
 
-    It takes the memory of two packed operands, how many rows these have, at most ``MOST_ROWS``, and
-    the matrix that the product is written or added to, whose columns are dense. The stationary
-    operand is packed as float32, the moving one as float32 or, with 16 ``bits``, as bfloat16.
+    It takes the memory of two packed operands, how many rows these have, at most ``MOST_ROWS``, the
+    matrix that the product is written or added to, whose columns are dense, and who helps. The
+    stationary operand is packed as float32, the moving one as float32 or, with 16 ``bits``, as
+    bfloat16.
     """
     memory = types.Array(types.float32, 1, "C", readonly=True)
     other = types.Array(types.uint16 if bits == 16 else types.float32, 1, "C", readonly=True)
     out = types.Array(types.float32, 2, "A", aligned=False)
-    signature = types.void(memory, other, types.int64, out, types.boolean)
+    signature = types.void(memory, other, types.int64, out, types.boolean, types.int64)
     return compiled_loop(_multiply, signature)
 
 
@@ -287,19 +309,19 @@ def packing(width: int, bits: int, packed_bits: int) -> Any:
     return compiled_loop(function, types.boolean(matrix, memory))
 
 
-def _pack_and_multiply(x: Any, moving: Any, out: Any, add: bool) -> bool:
+def _pack_and_multiply(x: Any, moving: Any, out: Any, add: bool, helper: int) -> bool:
     depth, (rows, columns) = x.shape[0], out.shape
     packed = np.empty(depth * ((rows + WIDTH - 1) // WIDTH * WIDTH), np.float32)
     finite = _pack_array(_low_line, HEIGHT, x, packed)
     if finite:
         begin = types.int64(out.ctypes.data)
-        _multiply_panels(packed, moving, depth, begin, out.strides[0], rows, columns, add)
+        _multiply_panels(packed, moving, depth, begin, out.strides[0], rows, columns, add, helper)
     return finite
 
 
 @cache
 def packing_product(bits: int, moving_bits: int) -> Any:
-    """Return what packs a stationary operand and multiplies: ``(x, moving, out, add)``.
+    """Return what packs a stationary operand and multiplies: ``(x, moving, out, add, helper)``.
 
     It returns whether all elements of ``x`` are finite; if not, nothing was written.
     """
@@ -307,7 +329,9 @@ def packing_product(bits: int, moving_bits: int) -> Any:
     matrix = types.Array(element, 2, "A", readonly=True, aligned=False)
     memory = types.Array(other, 1, "C", readonly=True)
     out = types.Array(types.float32, 2, "A", aligned=False)
-    return compiled_loop(_pack_and_multiply, types.boolean(matrix, memory, out, types.boolean))
+    return compiled_loop(
+        _pack_and_multiply, types.boolean(matrix, memory, out, types.boolean, types.int64)
+    )
 
 
 def _multiply_bytes(
@@ -322,13 +346,14 @@ def _multiply_bytes(
     rows: int,
     columns: int,
     add: bool,
+    helper: int,
 ) -> bool:
     packed = np.empty(depth * ((rows + WIDTH - 1) // WIDTH * WIDTH), np.float32)
     source = types.int64(block.ctypes.data) + start
     finite = _pack(_low_line, HEIGHT, types.uint16, 2, source, step, depth, rows, packed)
     if finite:
         begin = types.int64(out.ctypes.data) + out_start
-        _multiply_panels(packed, moving, depth, begin, out_step, rows, columns, add)
+        _multiply_panels(packed, moving, depth, begin, out_step, rows, columns, add, helper)
     return finite
 
 
@@ -338,11 +363,12 @@ def product_of_bytes() -> Any:
 
     It takes the block of bytes in which the operand lies, its first byte, the bytes from row to row
     and its rows; the moving operand, packed as bfloat16; then block, first byte and step of the
-    result, its rows and columns; and whether to add. It returns whether the operand is finite.
+    result, its rows and columns; whether to add, and who helps. It returns whether the operand is
+    finite.
     """
     block, other = (types.Array(types.uint8, 1, "C", readonly=only) for only in (False, True))
     moving = types.Array(types.uint16, 1, "C", readonly=True)
     whole = types.int64
     place = whole, whole, whole
-    signature = types.boolean(other, *place, moving, block, *place, whole, types.boolean)
+    signature = types.boolean(other, *place, moving, block, *place, whole, types.boolean, whole)
     return direct(compiled_loop(_multiply_bytes, signature))

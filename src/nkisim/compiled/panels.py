@@ -8,7 +8,7 @@ packed once, from the type they are stored in, and kept for as long as they are 
 
 That BLAS does it that way for operands of a size is not taken for granted. Before the first product
 of a size both are asked for one; where they do not agree to the bit, BLAS remains. All types with
-fewer bits than float32 have products that are exact in it, so one trial is good for all.
+fewer bits than float32 have products that are exact in it, so one trial is good for all of them.
 
 Importing this module imports no numba. Ask ``agrees`` before calling anything else.
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.compiled.helper import helper_for
 from nkisim.compiled.panel_layout import HEIGHT, MOST_ROWS, WIDTH, packed_elements
 from nkisim.compiled.processor import float_lanes
 
@@ -32,14 +33,20 @@ __all__ = [
     "pack",
     "pack_and_multiply",
     "packed_elements",
+    "pass_like",
 ]
 
 Array = np.ndarray
 
+_AS_LONG = 16  # multiply-adds take as long as to add one element of a tile to another
+
 
 @lru_cache(maxsize=4096)
-def agrees(depth: int, rows: int, columns: int) -> bool:
-    """Whether products of this size have the bits that BLAS gives them; numba must be loaded."""
+def agrees(depth: int, rows: int, columns: int, narrow: bool = True) -> bool:
+    """Whether products of this size have the bits that BLAS gives them; numba must be loaded.
+
+    ``narrow`` tells whether elements have fewer bits than float32.
+    """
     # BLAS has other routines for vectors.
     if min(rows, columns) < 2 or depth > MOST_ROWS or not float_lanes():
         return False
@@ -49,15 +56,20 @@ def agrees(depth: int, rows: int, columns: int) -> bool:
         x = rng.standard_normal((depth, width), np.float32)
         # Zeros of either sign, products and sums that are subnormal, and such that overflow.
         x *= rng.choice(np.array([1, 1, 1, 0, -0.0, 2**-64, 2**64], np.float32), (1, width))
-        stored.append((x.view(np.uint32) >> 16).astype(np.uint16))
-        values.append((stored[-1].astype(np.uint32) << 16).view(np.float32))
-    moving = np.empty(packed_elements(depth, columns), np.uint16)
+        stored.append((x.view(np.uint32) >> 16).astype(np.uint16) if narrow else x)
+        values.append((stored[-1].astype(np.uint32) << 16).view(np.float32) if narrow else x)
+    moving = np.empty(packed_elements(depth, columns), stored[1].dtype)
     pack(stored[1], moving, WIDTH)
     out = np.empty((rows, columns), np.float32)
     pack_and_multiply(stored[0], moving, out, False)
     with np.errstate(all="ignore"):
         wanted = np.matmul(values[0].T, values[1])
     return out.tobytes() == wanted.tobytes()
+
+
+def pass_like(products: int) -> int:
+    """Return over how many elements a pass takes as long as so many multiply-adds."""
+    return products // _AS_LONG
 
 
 def pack(x: Array, packed: Array, width: int) -> bool:
@@ -77,12 +89,15 @@ def multiply(stationary: Array, moving: Array, depth: int, out: Array, add: bool
 
     ``out`` has dense columns; its rows may be apart.
     """
-    _product(8 * moving.itemsize)(stationary, moving, depth, out, add)
+    helper = helper_for(pass_like(depth * out.size))
+    _product(8 * moving.itemsize)(stationary, moving, depth, out, add, helper)
 
 
 def pack_and_multiply(x: Array, moving: Array, out: Array, add: bool) -> bool:
     """Multiply with a stationary operand that is not packed; False if it has infinity or NaN."""
-    return bool(_packing_product(8 * x.itemsize, 8 * moving.itemsize)(x, moving, out, add))
+    helper = helper_for(pass_like(len(x) * out.size))
+    run = _packing_product(8 * x.itemsize, 8 * moving.itemsize)
+    return bool(run(x, moving, out, add, helper))
 
 
 @cache

@@ -24,6 +24,7 @@ from nkisim.compiled.addresses import address_of_row, pointer_to
 from nkisim.compiled.bfloat16 import round_off, widen
 from nkisim.compiled.codes import HALF, NOTHING
 from nkisim.compiled.loops import compiled_loop
+from nkisim.compiled.parts import part_of, parts_of_rows, rows_of_part, together
 from nkisim.compiled.processor import float_lanes
 from nkisim.compiled.vectors import FLOAT, call, lanes_of, spread
 
@@ -198,7 +199,9 @@ _many, _some, _one = (_step(lanes) for lanes in _STEPS)
 _MANY, _SOME, _ = _STEPS
 
 
-def _combine(
+@numba.njit  # type: ignore[untyped-decorator]
+def _combine_rows(
+    number: int,
     out: Any,
     out_kind: int,
     width: int,
@@ -213,7 +216,7 @@ def _combine(
 ) -> None:
     whole = width - width % _MANY
     nearly = width - width % _SOME
-    for row in range(out.shape[0]):
+    for row in rows_of_part(number, out.shape[0]):
         to, of = address_of_row(out, row), address_of_row(x, row)
         with_a = address_of_row(a, row if a.shape[0] > 1 else 0)
         with_b = address_of_row(b, row if b.shape[0] > 1 else 0)
@@ -225,16 +228,34 @@ def _combine(
             _one(to, out_kind, of, x_kind, first, with_a, a_kind, second, with_b, b_kind, i)
 
 
+def _combine(
+    helper: int,
+    out: Any,
+    out_kind: int,
+    width: int,
+    x: Any,
+    x_kind: int,
+    first: int,
+    a: Any,
+    a_kind: int,
+    second: int,
+    b: Any,
+    b_kind: int,
+) -> None:
+    operands = out, out_kind, width, x, x_kind, first, a, a_kind, second, b, b_kind
+    together(helper, part_of(_combine_rows, operands), parts_of_rows(out.shape[0]))
+
+
 @cache
 def combining() -> Any:
     """Return what writes ``(x <first> a) <second> b`` to ``out``, rounded to float32 each time.
 
-    It takes the tiles, each with its kind, the two codes, and the width of a row in elements. A
-    number is a column of one row. Operands are as dense in their rows as ``out``.
+    It takes a helper, the tiles, each with its kind, the two codes, and the width of a row in
+    elements. A number is a column of one row. Operands are as dense in their rows as ``out``.
     """
     number = types.int64
     operand = (TILE, number)
-    signature = types.void(*operand, number, *operand, number, *operand, number, *operand)
+    signature = types.void(number, *operand, number, *operand, number, *operand, number, *operand)
     return compiled_loop(_combine, signature)
 
 

@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 
 from nkisim.compiled.addresses import address_of_row
 from nkisim.compiled.loops import compiled_loop
+from nkisim.compiled.parts import part_of, parts_of_rows, rows_of_part, together
 from nkisim.compiled.rows import TILE, load_elements
 from nkisim.compiled.vectors import FLOAT
 
@@ -190,10 +191,11 @@ def _deviating(squared: bool) -> Any:
 _added, _squared = _deviating(False), _deviating(True)
 
 
-def _find_deviations(x: Any, kind: int, width: int, out: Any) -> None:
+@numba.njit(error_model="numpy")  # type: ignore[untyped-decorator]
+def _find_deviations_of_rows(number: int, x: Any, kind: int, width: int, out: Any) -> None:
     count = width // 2
     half = width // 2 if width > 2 * _TOGETHER else width
-    for row in range(x.shape[0]):
+    for row in rows_of_part(number, x.shape[0]):
         of = address_of_row(x, row)
         even, odd = _added(of, kind, 0, half, 0.0, 0.0)
         if half < width:
@@ -207,13 +209,18 @@ def _find_deviations(x: Any, kind: int, width: int, out: Any) -> None:
         out[row, 0], out[row, 1], out[row, 2], out[row, 3] = even, spread, odd, odd_spread
 
 
+def _find_deviations(helper: int, x: Any, kind: int, width: int, out: Any) -> None:
+    part = part_of(_find_deviations_of_rows, (x, kind, width, out))
+    together(helper, part, parts_of_rows(x.shape[0]))
+
+
 @cache
 def deviations() -> Any:
     """Return what finds mean and summed squared deviation of even and of odd elements of rows.
 
-    It takes a tile, its kind, the width of a row in elements and a float64 array of four columns
-    for the results. The width is a multiple of 16 up to 256, or a multiple of 32 up to 512.
+    It takes a helper, a tile, its kind, the width of a row in elements and a float64 array of four
+    columns for the results. The width is a multiple of 16 up to 256, or of 32 up to 512.
     """
     found = types.Array(types.float64, 2, "C")
-    signature = types.void(TILE, types.int64, types.int64, found)
-    return compiled_loop(_find_deviations, signature, error_model="numpy")
+    signature = types.void(types.int64, TILE, types.int64, types.int64, found)
+    return compiled_loop(_find_deviations, signature)

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from nkisim.compiled.codes import CODES, COLUMN, FULL, HALF, NOTHING, OPERATIONS
+from nkisim.compiled.helper import helper_for
+from nkisim.compiled.helper_layout import ROWS
 from nkisim.compiled.processor import float_lanes
 from nkisim.dtypes.convert import decode, encode, suits_numba
 from nkisim.dtypes.formats import UNSIGNED, bfloat16
@@ -111,7 +113,7 @@ def _combine_compiled(out: Array, x: Array, steps: Sequence[Step]) -> None:
         operands += CODES[name, exchanged], *_operand(operand, width)
     for _ in range(2 - len(steps)):
         operands += NOTHING, tile, kind  # an operand that is never looked at
-    _compiled("combining")(target, target_kind, width, tile, kind, *operands)
+    _compiled("combining")(helper_for(out.size), target, target_kind, width, tile, kind, *operands)
 
 
 def _tile(array: Array) -> tuple[Array, int]:
@@ -205,13 +207,15 @@ def exponential_rows(
 def _exponentials(out: Array, x: Array, scale: Any, bias: Any, sums: Array) -> None:
     columns = [np.ascontiguousarray(number, _F32).reshape(-1) for number in (scale, bias)]
     width = out.shape[1]
-    room = np.empty((1, width), _F32)
-    operands = *_tile(out), width, *_tile(x), *columns, sums, room
-    run = _compiled("exponentials")
-    row = run(0, *operands)
-    while row < len(out):
-        sums[row] = np.add.reduce(room[0])
-        row = run(row + 1, *operands)
+    begins = np.arange(0, len(out), ROWS)
+    room = np.empty((len(begins), width), _F32)
+    operands = begins, *_tile(out), width, *_tile(x), *columns, sums, room
+    run, helper = _compiled("exponentials"), helper_for(4 * out.size)
+    while run(helper, *operands):
+        ends = np.minimum(np.arange(ROWS, len(out) + ROWS, ROWS), len(out))
+        for part in np.flatnonzero(begins < ends):
+            sums[begins[part]] = np.add.reduce(room[part])
+            begins[part] += 1
 
 
 @cache
@@ -245,7 +249,7 @@ def row_deviations(x: Array) -> Array | None:
         return None
     tile, kind = _tile(x)
     out = np.empty((len(x), 4), np.float64)
-    _compiled("deviations")(tile, kind, width, out)
+    _compiled("deviations")(helper_for(4 * x.size), tile, kind, width, out)
     return out if np.isfinite(out).all() else None
 
 

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 
 from nkisim.compiled import matrix_unit, panels, repays
+from nkisim.compiled.helper import helper_for
 from nkisim.compiled.matrix_unit import Packed
 from nkisim.compiled.panels import HEIGHT, WIDTH
 from nkisim.dtypes import DType, bfloat16, decode, float32
@@ -102,19 +103,24 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     plain = all(tensor.ndim == 2 and tensor.trusted for tensor in (result, *factors))
     if call["is_transpose"] or not plain or result.dtype is not float32:
         return None
-    if any(tensor.itemsize == 4 for tensor in factors):
+    narrow = all(tensor.itemsize < 4 for tensor in factors)
+    hinted = call["is_stationary_onezero"] or call["is_moving_onezero"]
+    if not narrow and (hinted or any(tensor.dtype is not float32 for tensor in factors)):
         return None
     depth, (rows, columns) = factors[0].shape[0], result.shape
     dense = result.strides[1] == result.itemsize
     if not dense or factors[1].shape[0] != depth or result.size * depth < _PANEL_PRODUCTS:
         return None
     share, steps = result.size // 4, result.strides
+    work = panels.pass_like(result.size * depth)
     (first_layout, second_layout), step = (x.layout for x in factors), factors[0].strides[0]
     as_bytes = factors[0].strides[1] == 2 and all(x.dtype is bfloat16 for x in factors)
 
     def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
-        if not repays(share) or not panels.agrees(depth, rows, columns):
+        if not repays(share) or not panels.agrees(depth, rows, columns, narrow):
             return False
+        if not narrow and not helper_for(work):
+            return False  # BLAS takes float32 as it is, but not with two threads
         key = (moving.start, second_layout, depth, WIDTH)
         second = _packed_moving(stationary, moving, None, key)
         if second is None:
@@ -133,6 +139,7 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
                 rows,
                 columns,
                 add,
+                helper_for(work),
             )
             return done
         key = (stationary.start, first_layout, depth, HEIGHT)
@@ -185,7 +192,8 @@ def _multiply(
 def _packable(tensor: NkiTensor, stored: Array | None) -> Array:
     """Return an operand as it can be packed."""
     if tensor.dtype is not bfloat16:
-        return decode(tensor.array if stored is None else stored, tensor.dtype)
+        wide = decode(tensor.array if stored is None else stored, tensor.dtype)
+        return wide if wide.strides[1] == 4 else wide.copy()
     bits = tensor.bits if stored is None else stored.view(np.uint16)
     return bits if bits.strides[1] == 2 else bits.copy()
 

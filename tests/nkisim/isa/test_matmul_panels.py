@@ -12,6 +12,7 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from comparing import assert_same_bits
 from nkisim.compiled import panels
+from nkisim.compiled.helper import helper_for
 
 BF16 = ml_dtypes.bfloat16
 NARROW = {
@@ -103,9 +104,71 @@ def test_every_way_to_accumulate_gives_the_same_bits(monkeypatch, accumulate):
     assert products == len(accumulate)
 
 
-def test_float32_is_for_blas(monkeypatch):
+def test_float32_is_for_blas_where_nobody_helps(monkeypatch):
     a, b = draw(5, (64, 32), np.float32), draw(6, (64, 48), np.float32)
     want, got, products = both_ways(monkeypatch, summed, a, b, (False,))
+    assert_same_bits(got, want)
+    assert products == 0
+
+
+@pytest.fixture
+def helped(monkeypatch):
+    """Every product is large enough for two threads, and there are two."""
+    monkeypatch.setattr("nkisim.compiled.helper._WORTH_WAKING", 1)
+    if not helper_for(1) or not panels.agrees(64, 33, 47, False):
+        pytest.skip("no second thread, or a BLAS that has another order for float32")
+
+
+@pytest.mark.usefixtures("helped")
+@pytest.mark.parametrize("accumulate", [(False,), (None, None), (False, True, None, True)])
+def test_float32_of_two_threads_gives_the_same_bits(monkeypatch, accumulate):
+    a, b = draw(5, (64, 33), np.float32), draw(6, (64, 47), np.float32)
+    want, got, products = both_ways(monkeypatch, summed, a, b, accumulate)
+    assert_same_bits(got, want)
+    assert products == len(accumulate)
+
+
+@pytest.mark.usefixtures("helped")
+def test_slices_and_strides_of_float32_give_the_same_bits(monkeypatch):
+    @nkisim.jit
+    def kernel(a, b):
+        left, right = load(a), load(b)
+        total = nl.ndarray((32, 40), dtype=nl.float32, buffer=nl.psum)
+        part = left[0:64, 8:40]
+        nisa.nc_matmul(dst=total, stationary=part, moving=right[0:64, 0:40], accumulate=False)
+        nisa.nc_matmul(dst=total, stationary=part, moving=right[0:64, 56:96], accumulate=True)
+        every_other = right.ap(pattern=[[96, 64], [2, 40]], offset=3)
+        nisa.nc_matmul(dst=total, stationary=part, moving=every_other, accumulate=True)
+        return store(total)
+
+    a, b = draw(11, (64, 64), np.float32), draw(12, (64, 96), np.float32)
+    want, got, products = both_ways(monkeypatch, kernel, a, b)
+    assert_same_bits(got, want)
+    assert products == 2  # BLAS has the one with other strides
+
+
+@pytest.mark.usefixtures("helped")
+@pytest.mark.filterwarnings("ignore::nkisim.NkiFindingWarning")
+@pytest.mark.parametrize("hint", ["is_stationary_onezero", "is_moving_onezero"])
+def test_float32_that_a_hint_rounds_is_for_blas(monkeypatch, hint):
+    @nkisim.jit
+    def kernel(a, b):
+        left, right = load(a), load(b)
+        total = nl.ndarray((33, 47), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=False, **{hint: True})
+        return store(total)
+
+    a, b = draw(5, (64, 33), np.float32), draw(6, (64, 47), np.float32)
+    want, got, products = both_ways(monkeypatch, kernel, a, b)
+    assert_same_bits(got, want)
+    assert products == 0
+
+
+@pytest.mark.usefixtures("helped")
+def test_narrow_types_that_are_kept_as_float32_are_for_blas(monkeypatch):
+    monkeypatch.setenv("NKI_PRECISE_FP", "0")
+    a, b = draw(5, (64, 33)), draw(6, (64, 47))
+    want, got, products = both_ways(monkeypatch, summed, a, b, (False, True))
     assert_same_bits(got, want)
     assert products == 0
 

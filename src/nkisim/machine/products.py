@@ -117,10 +117,12 @@ def panels_of_call(call: Call) -> Callable[..., bool] | None:
     as_bytes = factors[0].strides[1] == 2 and all(x.dtype is bfloat16 for x in factors)
 
     def multiply(dst: NkiTensor, stationary: NkiTensor, moving: NkiTensor, add: bool) -> bool:
-        if not repays(share) or not panels.agrees(depth, rows, columns, narrow):
+        if not repays(share):
             return False
         if not narrow and not helper_for(work):
             return False  # BLAS takes float32 as it is, but not with two threads
+        if not panels.agrees(depth, rows, columns, narrow):
+            return False
         key = (moving.start, second_layout, depth, WIDTH)
         second = _packed_moving(stationary, moving, None, key)
         if second is None:

@@ -216,14 +216,14 @@ class HostBoundary:
         return rebuilt(result, self._export) if self._core.values else None
 
     def _update_inputs(self, result: Any) -> None:
-        returned = {id(t.alloc) for t in tensors_of(result)}
+        returned = {id(t.life) for t in tensors_of(result)}
         for name, original, found in self._inputs:
-            if not found.alloc.written or original is None:
+            if found.life.first_use < 0 or original is None:
                 continue
             lost = isinstance(original, np.ndarray) and not original.flags.writeable
             if self._core.values and not lost:
                 _assign(original, found)
-            if id(found.alloc) not in returned:
+            if id(found.life) not in returned:
                 confirm_garbage(found, f"argument {name}, which the caller sees")
                 flag(
                     NOT_RETURNED,
@@ -239,9 +239,9 @@ class HostBoundary:
     def _exported(self, tensor: NkiTensor) -> np.ndarray:
         """Return a result's elements; a tensor that nothing else uses gives its memory away."""
         hidden = tensor.storage.unwritten(tensor.region)
-        alone = tensor.whole and not tensor.alloc.is_argument and is_hbm(tensor.buffer)
-        if hidden is None and alone and id(tensor.alloc) not in self._given_away:
-            self._given_away.add(id(tensor.alloc))
+        alone = tensor.whole and not tensor.origin.is_argument and is_hbm(tensor.buffer)
+        if hidden is None and alone and id(tensor.life) not in self._given_away:
+            self._given_away.add(id(tensor.life))
             return tensor.array
         return np.array(with_sentinel(tensor, hidden))
 

@@ -18,6 +18,8 @@ class NKIObject:
     only an ``__init__`` written out in the class replaces it.
     """
 
+    __slots__ = ()
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" not in cls.__dict__ and _inherited_init(cls) is NKIObject.__init__:

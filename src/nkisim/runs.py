@@ -223,7 +223,7 @@ def _settle(
     result: Any,
 ) -> None:
     """Decide what only another run can tell: one with other old elements, one with no turns."""
-    if tracker is None or any(tensor.alloc.written for _, tensor in host.arguments):
+    if tracker is None or any(tensor.life.first_use >= 0 for _, tensor in host.arguments):
         return  # another run would begin with what the first one left
     again = functools.partial(_run_again, kernel, options, args, kwargs)
     returned = tensors_of(result)
@@ -332,12 +332,12 @@ def _arguments_by_rank(
 
 def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
     """Flag shared tensors that only one core made."""
-    for allocation in shared.unmatched([core.memory.shared_count for core in cores]):
+    for tensor in shared.unmatched([core.memory.shared_count for core in cores]):
         flag(
             SHARED_ONCE,
-            f"shared_hbm tensor `{allocation.life.label}` is made by one core only",
-            operand=allocation.life.label,
-            seen=f"{allocation.dtype} {allocation.shape}",
+            f"shared_hbm tensor `{tensor.life.label}` is made by one core only",
+            operand=tensor.life.label,
+            seen=f"{tensor.dtype} {tensor.shape}",
             fix="create it on both cores, unconditionally",
-            place=Place(*allocation.life.line),
+            place=Place(*tensor.life.line),
         )

@@ -86,7 +86,7 @@ class Detectors:
             self._inputs.read(effect)
         if effect.tensor.indirect is not None:
             return  # where it reads is not known
-        if self._lost is not None and effect.tensor.alloc.life.address is not None:
+        if self._lost is not None and effect.tensor.life.address is not None:
             for site in self._history.sites(effect):
                 self._lost.used(site)
         if self._races is not None and effect.certain:

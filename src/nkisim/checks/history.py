@@ -149,7 +149,7 @@ class History:
                 core.clock,
                 0 if member is None else member.synchronised,
                 self.turns(core),
-                tuple(id(effect.tensor.alloc.life) for effect in step.writes),
+                tuple(id(effect.tensor.life) for effect in step.writes),
                 step.writes[0].tensor.size,
                 bool(step.reads) and not step.lasts,
                 any(is_indirect(effect) for effect in step.writes),

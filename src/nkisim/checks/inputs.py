@@ -73,11 +73,11 @@ class InputCoverage:
     def read(self, effect: Effect) -> None:
         """Note a read."""
         tensor = effect.tensor
-        if not tensor.alloc.is_argument or not tensor.size:
+        if not tensor.origin.is_argument or not tensor.size:
             return
-        found = self._inputs.get(id(tensor.alloc.life))
+        found = self._inputs.get(id(tensor.life))
         if found is None:
-            found = self._inputs[id(tensor.alloc.life)] = _Input(tensor.storage.data.size)
+            found = self._inputs[id(tensor.life)] = _Input(tensor.storage.data.size)
         if not effect.plain:
             found.starts = None
         elif found.starts is not None:
@@ -96,9 +96,9 @@ class InputCoverage:
         unused = _unused_parameters(kernel) if self._inputs else set()
         in_steps = _read_in_steps(kernel)
         for name, tensor in arguments:
-            if tensor.alloc.written or not tensor.size:
+            if tensor.life.first_use >= 0 or not tensor.size:
                 continue
-            found = self._inputs.get(id(tensor.alloc.life))
+            found = self._inputs.get(id(tensor.life))
             if found is None and name in unused:
                 flag(
                     UNREAD_INPUT,

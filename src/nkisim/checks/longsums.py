@@ -56,10 +56,10 @@ class LongSums:
         for effect in step.reads:
             same = effect.tensor.storage is dst.storage and effect.tensor.region == dst.region
             if same and effect.operand in step.adds_to:
-                found = self._sums.get((id(dst.alloc.life), site.key))
+                found = self._sums.get((id(dst.life), site.key))
                 if found is None:
                     new = _Sum(site, dst.shape, dst.dtype)
-                    self._sums[id(dst.alloc.life), site.key] = new
+                    self._sums[id(dst.life), site.key] = new
                 else:
                     found.terms += 1
                 return

@@ -78,7 +78,7 @@ class LostWork:
 
     def read(self, effect: Effect) -> None:
         """Note a read."""
-        self._use(id(effect.tensor.alloc.life))
+        self._use(id(effect.tensor.life))
 
     def used(self, site: Site) -> None:
         """Note that what a write left was read, through whatever tensor."""
@@ -96,14 +96,14 @@ class LostWork:
         site = self._history.site(number)
         if not site.works:
             for effect in step.writes:
-                self._pending.pop(id(effect.tensor.alloc.life), None)
+                self._pending.pop(id(effect.tensor.life), None)
             return
         if site.key not in self._useful:
             self._note_turns(site)
         loads = any(is_hbm(effect.tensor.buffer) for effect in step.reads)
         write = _Write(site, loads)
         for effect in step.writes:
-            life = effect.tensor.alloc.life
+            life = effect.tensor.life
             self._pending[id(life)] = _Pending(life, write, effect.operand)
 
     def _note_turns(self, site: Site) -> None:
@@ -121,7 +121,7 @@ class LostWork:
     def finish(self, returned: Collection[NkiTensor], arguments: Collection[NkiTensor]) -> None:
         """Flag what was never read in a run that came to its end."""
         for tensor in (*returned, *arguments):
-            self._use(id(tensor.alloc.life))
+            self._use(id(tensor.life))
         said: set[tuple[str, int, str]] = set()
         for life, write, operand in self._pending.values():
             key = write.site.key

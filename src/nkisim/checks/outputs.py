@@ -102,7 +102,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             fix="copy it to a tensor in nl.shared_hbm and return that",
             place=_made(tensor, place),
         )
-    elif tensor.buffer is not MemoryRegion.shared_hbm and not tensor.alloc.is_argument:
+    elif tensor.buffer is not MemoryRegion.shared_hbm and not tensor.origin.is_argument:
         flag(
             OUTPUT_BUFFER,
             f"{name} is in {tensor.buffer.value}",
@@ -112,7 +112,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             fix="allocate it with buffer=nl.shared_hbm",
             place=_made(tensor, place),
         )
-    confirm_garbage(tensor, f"{name} `{tensor.alloc.name}`" if tensor.alloc.name else name)
+    confirm_garbage(tensor, f"{name} `{tensor.life.name}`" if tensor.life.name else name)
     hidden = tensor.storage.unwritten(tensor.region)
     if hidden is not None:
         lonely = core.num_programs == 1 and core.asked == {"program_id"} and not hidden.all()
@@ -133,7 +133,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
 
 def _made(tensor: NkiTensor, place: Place) -> Place:
     """Return where a tensor was made, or a place for one that no line of the kernel made."""
-    line = tensor.alloc.life.line
+    line = tensor.life.line
     return Place(*line) if line[1] else place
 
 

@@ -113,7 +113,7 @@ class Overwritten:
         self, tensor: NkiTensor, first: int, second: int, lost: np.ndarray, before: np.ndarray
     ) -> None:
         sites = self._history.site(first), self._history.site(second)
-        life = tensor.alloc.life
+        life = tensor.life
         found = self._losses.get((sites[0].key, sites[1].key))
         if found is not None:
             found.elements += int(lost.sum())
@@ -124,7 +124,7 @@ class Overwritten:
 
     def finish(self, returned: Collection[NkiTensor]) -> None:
         """Flag what was destroyed."""
-        outputs = {id(tensor.alloc.life) for tensor in returned}
+        outputs = {id(tensor.life) for tensor in returned}
         for loss in self._losses.values():
             output = id(loss.life) in outputs
             if not output and self._lost.is_useful(loss.first):

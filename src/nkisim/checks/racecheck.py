@@ -72,7 +72,7 @@ class Races:
     def read(self, step: Step, effect: Effect) -> None:
         """Compare a read with who wrote there last."""
         tensor = effect.tensor
-        life = tensor.alloc.life
+        life = tensor.life
         turns = self._history.turns(step.core)
         scattered = id(life) in self._scattered
         if not (turns or life.address is not None or scattered):
@@ -125,7 +125,7 @@ class Races:
         self._scatters.clear()
         for effect in step.writes:
             if is_hbm(effect.tensor.buffer) and is_indirect(effect):
-                self._scattered.add(id(effect.tensor.alloc.life))
+                self._scattered.add(id(effect.tensor.life))
                 if effect.rows is not None and step.core.values:
                     _check_repeated(step, effect, effect.rows)
 
@@ -172,7 +172,7 @@ def _other_turn(theirs: tuple[Turn, ...], mine: tuple[Turn, ...]) -> Turn | None
 
 
 def _called(tensor: NkiTensor, operand: str) -> str:
-    return f"`{tensor.alloc.name}`" if tensor.alloc.name else operand
+    return f"`{tensor.life.name}`" if tensor.life.name else operand
 
 
 def _both(step: Step, effect: Effect, site: Site, does: str = "reads") -> tuple[str, ...]:
@@ -182,7 +182,7 @@ def _both(step: Step, effect: Effect, site: Site, does: str = "reads") -> tuple[
 
 
 def _report_alias(step: Step, effect: Effect, site: Site) -> None:
-    life = effect.tensor.alloc.life
+    life = effect.tensor.life
     flag(
         ALIASED_READ,
         f"{step.instruction} reads {_called(effect.tensor, effect.operand)} at address "

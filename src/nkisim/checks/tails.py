@@ -89,7 +89,7 @@ class StaleTails:
             tensor = effect.tensor
             if tensor.buffer is not MemoryRegion.sbuf or not effect.plain or tensor.indirect:
                 continue
-            life = id(tensor.alloc.life)
+            life = id(tensor.life)
             line = (life, self._history.site(number).key)
             earlier = self._loads.get(line)
             self._loads[line] = now = _Load(number, tensor.region)
@@ -111,7 +111,7 @@ class StaleTails:
 
     def read(self, step: Step, effect: Effect) -> None:
         """Look whether a read takes old elements beside new ones."""
-        stale = self._stale.get(id(effect.tensor.alloc.life))
+        stale = self._stale.get(id(effect.tensor.life))
         if stale is None or not effect.plain:
             return
         writers = set(self._history.touched(effect).writers())
@@ -128,7 +128,7 @@ class StaleTails:
                 place,
                 step.instruction,
                 effect.operand,
-                effect.tensor.alloc.life.name,
+                effect.tensor.life.name,
                 used,
                 filled,
                 effect.operand in ("stationary", "moving") and used[0] > filled[0],

@@ -104,14 +104,14 @@ def _static(name: str, tensor: NkiTensor) -> NkiTensor:
 
 def _read(at: Seat, tensor: NkiTensor, name: str, operand: str) -> Array:
     """Return the elements of a tensor, which was in use until now; other ranks will see them."""
-    tensor.alloc.life.read(at.core.clock)
+    tensor.life.last_use = at.core.clock
     with at.core.tracked(name, read=tensor):
         return prepare_read(tensor, name, operand, decides=True)
 
 
 def _write(at: Seat, tensor: NkiTensor, values: Array, where: Array | None = None) -> None:
     """Put elements into a tensor, which is in use from now on."""
-    tensor.alloc.life.written(at.core.clock)
+    tensor.life.written(at.core.clock)
     with at.core.tracked("collective", written=tensor):
         if where is None:
             commit(tensor, values.reshape(tensor.shape))

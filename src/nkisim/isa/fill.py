@@ -116,7 +116,7 @@ def memset(
 
 def stored_scalar(tensor: NkiTensor, value: Any) -> Any:
     """Return a number in the storage form of ``tensor``; integers saturate, NaN becomes 0."""
-    dtype, storage = tensor.dtype, tensor.alloc.storage_dtype(tensor.dtype)
+    dtype, storage = tensor.dtype, tensor.origin.storage_dtype(tensor.dtype)
     if storage == np.float32 and dtype != "tfloat32":
         return np.float32(value)
     if dtype.kind == "packed" or (dtype.is_integer and isinstance(value, (int, np.integer))):
@@ -199,6 +199,6 @@ def iota(
     wide = values.astype(np.float32)
     return (
         wide
-        if dst.alloc.storage_dtype(dst.dtype) == np.float32 and dst.dtype != "tfloat32"
+        if dst.origin.storage_dtype(dst.dtype) == np.float32 and dst.dtype != "tfloat32"
         else encode(wide, dst.dtype)
     )

@@ -184,7 +184,7 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
     element = _one_element(name, argument, tensor)
     core.begin(shared=element.buffer is MemoryRegion.shared_hbm)
     source = admit_static(core, element, name, argument)
-    source.alloc.life.read(core.clock)
+    source.life.last_use = core.clock
     with core.tracked(name, read=source):
         return prepare_read(source, name, argument, decides=True).reshape(-1)[0]
 
@@ -245,8 +245,8 @@ def register_store(dst: Any, src: Any) -> None:
     target = admit_static(core, _one_element("register_store", "dst", dst), "register_store", "dst")
     value = _register("register_store", "src", src).read()
     core.begin(shared=target.buffer is MemoryRegion.shared_hbm)
-    storage = target.alloc.storage_dtype(target.dtype)
+    storage = target.origin.storage_dtype(target.dtype)
     bits = np.array([value], np.int64)
     with core.tracked("register_store", written=target):
         commit(target, bits.astype(storage).reshape(target.shape))
-    target.alloc.life.written(core.clock)
+    target.life.written(core.clock)

@@ -418,6 +418,7 @@ def affine_select(
 ) -> Array:
     """Keep elements whose affine position compares true with 0, and fill the rest."""
     chosen = _affine_chosen(dst.shape[0], pattern, offset, channel_multiplier, cmp_op)
-    same_type = on_true_tile.dtype != np.float32 or dst.alloc.storage_dtype(dst.dtype) == np.float32
+    wide = dst.origin.storage_dtype(dst.dtype) == np.float32
+    same_type = wide or on_true_tile.dtype != np.float32
     fill = stored_scalar(dst, on_false_value) if same_type else np.float32(on_false_value)
     return np.where(chosen, on_true_tile, fill)

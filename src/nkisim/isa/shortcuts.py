@@ -42,7 +42,7 @@ def reads_rows(tensor: NkiTensor) -> bool:
     """Tell whether a tensor holds float32 or bfloat16 in dense rows, one per partition."""
     if tensor.indirect is not None or tensor.strides[0] < 0 or not tensor.dtype.is_float:
         return False
-    if tensor.alloc.storage_dtype(tensor.dtype) not in _ROW_TYPES:
+    if tensor.origin.storage_dtype(tensor.dtype) not in _ROW_TYPES:
         return False
     step = tensor.itemsize
     for extent, stride in zip(tensor.shape[:0:-1], tensor.strides[:0:-1], strict=True):
@@ -55,7 +55,7 @@ def reads_rows(tensor: NkiTensor) -> bool:
 def writes_rows(tensor: NkiTensor) -> bool:
     """Tell whether a result goes into such rows with no other rounding than to their type."""
     # Rows of stride 0 would be one row that is written several times.
-    rounded = tensor.dtype == "tfloat32" and tensor.alloc.precise
+    rounded = tensor.dtype == "tfloat32" and tensor.origin.precise
     return reads_rows(tensor) and not rounded and tensor.strides[0] >= tensor.itemsize
 
 

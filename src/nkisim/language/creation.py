@@ -143,7 +143,7 @@ def shared_constant(constant: Any) -> NkiTensor:
         )
     memory = current_core("nl.shared_constant").memory
     tensor = memory.argument(constant, MemoryRegion.shared_hbm, "")
-    tensor.alloc.is_argument = False
+    tensor.origin.is_argument = False
     return tensor
 
 
@@ -168,6 +168,6 @@ def shared_identity_matrix(n: int, dtype: Any = "uint8", dst: NkiTensor | None =
         else memory.allocate((n, n), kind, MemoryRegion.sbuf, where="nl.shared_identity_matrix")
     )
     identity = np.eye(n, dtype=np.float32)
-    storage = tile.alloc.storage_dtype(tile.dtype)
+    storage = tile.origin.storage_dtype(tile.dtype)
     commit(tile, identity if storage == np.float32 else encode(identity, tile.dtype))
     return tile

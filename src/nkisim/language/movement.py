@@ -105,7 +105,7 @@ def store(dst: Any, value: Any) -> None:
 def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
     """Return a new SBUF tile with the transpose of a two-dimensional HBM view."""
     source = _hbm_source("load_transpose2d", src)
-    if is_hbm(source.buffer) and not source.alloc.is_argument:
+    if is_hbm(source.buffer) and not source.origin.is_argument:
         flag(
             TRANSPOSED_LOAD_SOURCE,
             f"nl.load_transpose2d reads {source.describe()}, which the kernel allocated",

@@ -78,7 +78,7 @@ def note_read(tensor: NkiTensor, instruction: str) -> None:
     """Tell those who follow the reads of a storage."""
     storage = tensor.storage
     if storage.psum is not None:
-        storage.psum.read(tensor.region)
+        storage.psum.read(tensor.form.region)
     if storage.shared is not None:
         core, epoch = _sharer()
         storage.shared.read(tensor, core, epoch, instruction)
@@ -102,13 +102,13 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
     storage = tensor.storage
     if not storage.complete:
         if where is None:
-            storage.mark_written(tensor.start, tensor.runs)
+            storage.mark_written(tensor.form.start, tensor.runs)
         else:
-            storage.mark_written_where(where, tensor.start, tensor.strides, tensor.itemsize)
+            form = tensor.form
+            storage.mark_written_where(where, form.start, form.strides, form.itemsize)
     storage.version += 1
-    tensor.alloc.written = True
     if storage.psum is not None:
-        storage.psum.write(tensor.alloc, tensor.region)
+        storage.psum.write(tensor.owner, tensor.form.region)
     if storage.shared is not None:
         core, epoch = _sharer()
         storage.shared.write(tensor, core, epoch, where)
@@ -116,12 +116,11 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
 
 def note_written_somewhere(tensor: NkiTensor) -> None:
     """Note a write whose place is not known, so that nothing of the tensor counts as unwritten."""
-    alloc = tensor.alloc
-    rows = alloc.shape[0] if is_on_chip(alloc.region) else 1
-    runs = runs_of(alloc.start, (rows, alloc.row_bytes), (alloc.pitch, 1), 1)
-    alloc.storage.mark_written(alloc.start, runs)
-    alloc.storage.version += 1
-    alloc.written = True
+    storage, origin = tensor.storage, tensor.origin
+    rows = origin.form.shape[0] if is_on_chip(tensor.buffer) else 1
+    runs = runs_of(origin.form.start, (rows, origin.row_bytes), (storage.pitch, 1), 1)
+    storage.mark_written(origin.form.start, runs)
+    storage.version += 1
 
 
 def _sharer() -> tuple[int, int]:

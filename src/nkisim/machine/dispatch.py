@@ -86,7 +86,7 @@ def _callable(declared: Instruction) -> Callable[..., None]:
     for p in declared.parameters:
         if p in declared.operands:
             parts.append(
-                f"({p}._layout if type({p}) is NkiTensor and {p}._layout >= 0 "
+                f"(_layout if type({p}) is NkiTensor and (_layout := {p}.form.layout) >= 0 "
                 f"else _FLOAT if type({p}) is float and {p} != 0.0 else _operand_key({p}))"
             )
         elif p != "name":  # which is for people

@@ -86,7 +86,7 @@ def _offsets(
         return np.array([as_int(source)])
     name = f"{indirect.kind}_offset of {operand}"
     tile = admit_static(core, source, instruction, name)
-    tile.alloc.life.read(core.clock)
+    tile.life.last_use = core.clock
     if core.tracker is not None:
         core.tracker.names(tile)
     if not core.values:

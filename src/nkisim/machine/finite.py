@@ -64,7 +64,7 @@ def _report(instruction: str, result: np.ndarray, born: np.ndarray, source: str)
 
 def note_mask_fill(core: Core, arguments: Sequence[Any], result: Any, dst: NkiTensor) -> None:
     """Note that the lowest float32 numbers go into a type that makes them minus infinity."""
-    if core.mask_fills or dst.dtype not in ("bfloat16", "float16") or not dst.alloc.precise:
+    if core.mask_fills or dst.dtype not in ("bfloat16", "float16") or not dst.origin.precise:
         return
     lowest = min((a for a in arguments if isinstance(a, float) and np.isfinite(a)), default=0.0)
     if isinstance(result, np.ndarray) and result.dtype == np.float32 and result.size:

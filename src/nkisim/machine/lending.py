@@ -31,7 +31,7 @@ def make_lender(src: NkiTensor, dst: NkiTensor) -> Callable[[NkiTensor, NkiTenso
     """
     of, to = src.runs, dst.runs
     nbytes = to.nbytes
-    if not (src.alloc.is_argument and is_on_chip(dst.buffer) and nbytes >= LEAST_LENT):
+    if not (src.origin.is_argument and is_on_chip(dst.buffer) and nbytes >= LEAST_LENT):
         return None
     if not (of.dense and to.dense and src.trusted):
         return None

@@ -228,16 +228,16 @@ class Plan:
                 return
             arguments = admitted
         for index, _ in self.reads:
-            values[index].alloc.life.last_use = clock
+            values[index].life.last_use = clock
         for index, _ in self.writes:
             values[index].storage.own()
-            life = values[index].alloc.life
+            life = values[index].life
             life.last_use = clock
             if life.first_use < 0:
                 life.first_use = clock
         for index in self.lists:
             for tensor in values[index]:
-                tensor.alloc.life.last_use = clock
+                tensor.life.last_use = clock
         tracker, step = core.tracker, None
         if tracker is not None:
             step = self._step(core, arguments)

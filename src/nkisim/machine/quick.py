@@ -86,12 +86,12 @@ def make_quick(
             f"    _storage = {name}.storage\n"
             "    if not _storage.complete or (\n"
             f"        _storage is _to and {name} is not {result}\n"
-            f"        and {name}.region != {result}.region\n"
+            f"        and {name}.form.region != {result}.form.region\n"
             "    ):\n        return False\n"
         )
-        notes.append(f"    {name}.alloc.life.last_use = _clock\n")
+        notes.append(f"    {name}.life.last_use = _clock\n")
         if value.buffer is MemoryRegion.psum:
-            notes.append(f"    {name}.storage.psum.read({name}.region)\n")
+            notes.append(f"    {name}.storage.psum.read({name}.form.region)\n")
         stored[name] = f"{name}.array"
         array = f"{name}._array if {name}._array is not None else {name}.array"
         if not converts:
@@ -107,7 +107,9 @@ def make_quick(
     shaped = "" if dst.ndim == 2 else f".reshape({dst.shape})"
     if instruction.on_bytes:
         (read,) = (n for n in instruction.operands if n != result)
-        compute = f"_function({read}.storage.data, {read}.start, _to.data, {result}.start)"
+        compute = (
+            f"_function({read}.storage.data, {read}.form.start, _to.data, {result}.form.start)"
+        )
         if not dst.trusted:
             checks.append(f"    {result}.check_bounds()\n")
     elif not converts:
@@ -141,13 +143,13 @@ def make_quick(
         f"    _to = {result}.storage\n{''.join(checks)}"
         f"    _core.clock = _clock = _core.clock + 1\n{''.join(notes)}"
         "    if _to.room is not None:\n        _to.own()\n"
-        f"    _alloc = {result}.alloc\n    _life = _alloc.life\n    _life.last_use = _clock\n"
+        f"    _life = {result}.life\n    _life.last_use = _clock\n"
         "    if _life.first_use < 0:\n        _life.first_use = _clock\n"
         f"    if _core.values:\n        {compute}\n"
         + ("" if dst.trusted else f"    else:\n        {result}.check_bounds()\n")
         + f"    if not _to.complete:\n        {_marked(result)}\n"
-        "    _to.version += 1\n    _alloc.written = True\n"
-        + (f"    _to.psum.write(_alloc, {result}.region)\n" if psum else "")
+        "    _to.version += 1\n"
+        + (f"    _to.psum.write({result}.owner, {result}.form.region)\n" if psum else "")
         + "    return True\n"
     )
     exec(_compiled(source), scope)
@@ -163,7 +165,7 @@ def _computes_as_stored(
         return False
     operands = [call[name] for name in instruction.operands]
     return takes_bfloat16(function) and all(
-        isinstance(x, NkiTensor) and x.alloc.storage_dtype(x.dtype) == bfloat16.numpy
+        isinstance(x, NkiTensor) and x.origin.storage_dtype(x.dtype) == bfloat16.numpy
         for x in operands
     )
 
@@ -177,27 +179,26 @@ def _make_sum(
     source = (
         f"def quick(_core, {', '.join(instruction.parameters)}):\n"
         f"    if _core.fast or {incomplete}:\n        return False\n"
-        f"    _to, _alloc, _region = {result}.storage, {result}.alloc, {result}.region\n"
+        f"    _to, _owner, _region = {result}.storage, {result}.owner, {result}.form.region\n"
         "    _state = _to.psum\n"
-        "    _goes_on = _region is _state.current\n"
+        "    _goes_on = _state.goes_on(_owner, _region)\n"
         "    if accumulate is False:\n"
         "        _add = False\n"
-        "        if _state.unread(_alloc, _region):\n            return False\n"
+        "        if _state.unread(_owner, _region):\n            return False\n"
         "    elif _goes_on and _to.complete and (accumulate is True or accumulate is None):\n"
         "        _add = True\n"
-        "    elif accumulate is None and _state.opened(_alloc, _region) is False:\n"
+        "    elif accumulate is None and _state.opened(_owner, _region) is False:\n"
         "        _add = False\n"
         "    else:\n        return False\n"
         f"    if _core.values and not _function({result}, {', '.join(read)}, _add):\n"
         "        return False\n"
         "    _core.clock = _clock = _core.clock + 1\n"
-        + "".join(f"    {name}.alloc.life.last_use = _clock\n" for name in (result, *read))
+        + "".join(f"    {name}.life.last_use = _clock\n" for name in (result, *read))
         + "    _to.version += 1\n"
         "    if not _goes_on:\n"
-        "        _alloc.written = True\n"
-        "        if _alloc.life.first_use < 0:\n            _alloc.life.first_use = _clock\n"
+        f"        if {result}.life.first_use < 0:\n            {result}.life.first_use = _clock\n"
         f"        if not _to.complete:\n            {_marked(result)}\n"
-        "        _state.open(_alloc, _region)\n"
+        "        _state.open(_owner, _region)\n"
         "    return True\n"
     )
     scope: dict[str, Any] = {"__name__": __name__, "_function": function}
@@ -216,13 +217,13 @@ def _bits(tensor: NkiTensor, name: str, scope: dict[str, Any]) -> str:
         f"_kind_{name}": UNSIGNED[tensor.itemsize],
         f"_strides_{name}": tensor.strides,
     }
-    where = f"{name}.storage.data, {name}.start, _strides_{name}"
+    where = f"{name}.storage.data, {name}.form.start, _strides_{name}"
     return f"_ndarray(_shape_{name}, _kind_{name}, {where})"
 
 
 def _marked(result: str) -> str:
     """Return the statement that notes a result as written, in the storage ``_to``."""
-    return f"_to.mark_written({result}.start, {result}.form.runs or {result}.runs)"
+    return f"_to.mark_written({result}.form.start, {result}.form.runs or {result}.runs)"
 
 
 @lru_cache(maxsize=1024)

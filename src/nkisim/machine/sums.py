@@ -68,12 +68,12 @@ def _keep_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
 def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
     state = dst.storage.psum
     assert state is not None
-    owner, region = dst.alloc, dst.region
+    owner, region = dst.owner, dst.form.region
     if accumulate is not None and not accumulate:
         if state.unread(owner, region):
             _flag_lost(name, core, dst)
         return False
-    if region is state.current:
+    if state.goes_on(owner, region):
         return True
     if accumulate and state.interrupted(owner, region):
         _flag_interrupted(name, dst, "written by another engine or another matmul")
@@ -107,7 +107,7 @@ def _flag_lost(name: str, core: Core, dst: NkiTensor) -> None:
         seen="accumulate=False on a tile that no instruction has read since its last matmul",
         fix="pass accumulate=(k > 0), so that only the first step overwrites",
         notes=(
-            f"dst   {dst.describe()}, made at {dst.alloc.life.line[0]}:{dst.alloc.life.line[1]}",
+            f"dst   {dst.describe()}, made at {dst.life.line[0]}:{dst.life.line[1]}",
             *(f"lost  {site}" for site in first),
         ),
     )
@@ -155,9 +155,8 @@ def note_sum(dst: NkiTensor) -> None:
     """Note that a matmul wrote all of ``dst``."""
     storage = dst.storage
     storage.version += 1
-    dst.alloc.written = True
     if not storage.complete:
-        storage.mark_written(dst.start, dst.runs)
+        storage.mark_written(dst.form.start, dst.runs)
     assert storage.psum is not None
-    if dst.region is not storage.psum.current:
-        storage.psum.open(dst.alloc, dst.region)
+    if not storage.psum.goes_on(dst.owner, dst.form.region):
+        storage.psum.open(dst.owner, dst.form.region)

@@ -72,7 +72,7 @@ class Loaded(NamedTuple):
 def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:
     """Return what turns elements of this type from storage form into float32."""
     dtype = tensor.dtype
-    if tensor.alloc.storage_dtype(dtype) == _FLOAT32:
+    if tensor.origin.storage_dtype(dtype) == _FLOAT32:
         return unconverted
     if dtype.bits == 32 and dtype.is_integer:
 
@@ -231,8 +231,8 @@ def overlaps(a: NkiTensor, b: NkiTensor) -> bool:
 
 def _keeps_float32(tensor: NkiTensor) -> bool:
     """Tell whether float32 results go into storage unchanged."""
-    return tensor.alloc.storage_dtype(tensor.dtype) == _FLOAT32 and (
-        tensor.dtype != "tfloat32" or not tensor.alloc.precise
+    return tensor.origin.storage_dtype(tensor.dtype) == _FLOAT32 and (
+        tensor.dtype != "tfloat32" or not tensor.origin.precise
     )
 
 

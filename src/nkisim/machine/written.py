@@ -102,7 +102,7 @@ def _flag_unwritten(
     """Flag a read of elements that nobody wrote; return the number of the finding."""
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
-    file, line = tensor.alloc.life.line
+    file, line = tensor.life.line
     if _is_the_others(tensor, hidden):
         flag(
             PRIVATE_EXCHANGE,
@@ -139,7 +139,7 @@ def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
     core = CORE.get()
     if core is None or core.member is None or not core.member.synchronised:
         return False
-    twin = core.memory.twin_of(tensor.alloc)
+    twin = core.memory.twin_of(tensor)
     if twin is None:
         return False
     missing = twin.storage.unwritten(tensor.region)
@@ -163,7 +163,7 @@ def _confirm(origins: np.ndarray, consequence: str) -> None:
 
 def _called(tensor: View, operand: str) -> str:
     """Return how to name a tensor: by its own name, else by its role."""
-    return f"`{tensor.alloc.name}`" if tensor.alloc.name else operand
+    return f"`{tensor.life.name}`" if tensor.life.name else operand
 
 
 def with_sentinel(tensor: View, hidden: np.ndarray | None) -> np.ndarray:

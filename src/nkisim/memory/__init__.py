@@ -1,6 +1,5 @@
 """Device memory: tensors, access patterns, allocation, and what is known about each byte."""
 
-from nkisim.memory.allocation import Allocation
 from nkisim.memory.core_memory import CoreMemory, SharedHbm
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection
@@ -13,7 +12,6 @@ from nkisim.memory.tensor import NkiTensor
 
 __all__ = [
     "AccumulationState",
-    "Allocation",
     "CoreMemory",
     "DynSlice",
     "Indirection",

@@ -37,7 +37,7 @@ def pattern_geometry(
     tensor that is a finding, and counts as if the part were a tensor.
     """
     kind = view.dtype if dtype is None else require_dtype(dtype, "ap()")
-    if view.whole:
+    if view.form.whole:
         return _whole_pattern(view, pattern, int(offset), kind, dtype)
     flag(
         rules.NESTED_PATTERN,
@@ -48,13 +48,13 @@ def pattern_geometry(
     )
     shape, strides = _reinterpreted(view, kind)
     steps = [(int(step), int(count)) for step, count in pattern]
-    if is_on_chip(view.buffer):
+    if is_on_chip(view.form.buffer):
         _check_partition_step(view, steps, math.prod(shape[1:]), dtype)
         free = tuple(_bytes(step, shape[1:], strides[1:]) for step, _ in steps[1:])
         new_strides = (view.storage.pitch, *free)
     else:
         new_strides = tuple(_bytes(step, shape, strides) for step, _ in steps)
-    start = view.start + _bytes(int(offset), shape, strides)
+    start = view.form.start + _bytes(int(offset), shape, strides)
     return tuple(count for _, count in steps), kind, start, new_strides
 
 
@@ -62,18 +62,18 @@ def _whole_pattern(
     view: View, pattern: Sequence[Sequence[int]], offset: int, kind: DType, dtype: Any
 ) -> Geometry:
     """Return the geometry of a pattern on a whole tensor, as kernels make them by the thousand."""
-    alloc = view.alloc
-    itemsize = alloc.itemsize(kind)
-    row = alloc.row_bytes // itemsize
+    origin, pitch = view.life.origin, view.storage.pitch
+    itemsize = origin.itemsize(kind)
+    row = origin.row_bytes // itemsize
     steps = [(int(step), int(count)) for step, count in pattern]
     shape = tuple([count for _, count in steps])
-    if not is_on_chip(view.buffer):
+    if not is_on_chip(view.form.buffer):
         strides = tuple([step * itemsize for step, _ in steps])
-        return shape, kind, alloc.start + offset * itemsize, strides
+        return shape, kind, origin.form.start + offset * itemsize, strides
     _check_partition_step(view, steps, row, dtype)
     rows, rest = divmod(offset, max(row, 1))
-    start = alloc.start + rows * alloc.pitch + rest * itemsize
-    return shape, kind, start, (alloc.pitch, *[step * itemsize for step, _ in steps[1:]])
+    start = origin.form.start + rows * pitch + rest * itemsize
+    return shape, kind, start, (pitch, *[step * itemsize for step, _ in steps[1:]])
 
 
 def _bytes(step: int, shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -97,7 +97,7 @@ def _check_partition_step(view: View, steps: list[tuple[int, int]], row: int, dt
             fix=f"start the pattern with [{row}, 1]",
         )
     step, count = steps[0]
-    if step == row or count == 1 or (not view.whole and step == view.get_pattern()[0][0]):
+    if step == row or count == 1 or (not view.form.whole and step == view.get_pattern()[0][0]):
         return
     shown = [list(entry) for entry in steps]
     if dtype is not None and step == view.free_size:
@@ -137,7 +137,7 @@ def indirection(
         )
     if not 0 <= indirect_dim < len(view.shape):
         bad_offset(view, f"indirect_dim {indirect_dim} is not a dimension of {view.shape}")
-    stride, extent = view.strides[indirect_dim], view.shape[indirect_dim]
+    stride, extent = view.form.strides[indirect_dim], view.shape[indirect_dim]
     if scalar_offset is not None:
         if isinstance(scalar_offset, View):
             if scalar_offset.buffer is not MemoryRegion.sbuf or scalar_offset.size != 1:
@@ -151,7 +151,7 @@ def indirection(
         bad_offset(view, f"vector_offset is a {type(vector_offset).__name__}")
     if vector_offset.buffer is not MemoryRegion.sbuf or not vector_offset.dtype.is_integer:
         bad_offset(view, f"vector_offset is {vector_offset.describe()}, needs integers in SBUF")
-    if not is_hbm(view.buffer):
+    if not is_hbm(view.form.buffer):
         bad_offset(view, f"vector_offset indexes {view.describe()}, which is not in HBM")
     if indirect_dim != 0:
         bad_offset(view, f"vector_offset with indirect_dim {indirect_dim}")
@@ -184,7 +184,7 @@ def reshaped_strides(view: View, shape: Sequence[int]) -> tuple[tuple[int, ...],
             allowed=f"{view.size} elements, every extent given",
             fix="write every extent so that their product is the number of elements",
         )
-    fixed = is_on_chip(view.buffer) or (
+    fixed = is_on_chip(view.form.buffer) or (
         view.indirect is not None and view.indirect.kind == "vector"
     )
     if fixed and (not extents or extents[0] != view.shape[0]):
@@ -197,15 +197,15 @@ def reshaped_strides(view: View, shape: Sequence[int]) -> tuple[tuple[int, ...],
             allowed=f"({view.shape[0]}, ...)",
             fix="allocate with the wanted shape, or move the data with a DMA or a transpose",
         )
-    if not view.whole:
+    if not view.form.whole:
         flag(
             rules.RESHAPE_OF_SLICE,
             f"reshape of an indexed tensor {view.describe()}",
             operand=view.name,
             fix="reshape the base tensor, then slice it",
         )
-    void = np.empty(1, np.dtype((np.void, view.itemsize)))
-    template = np.lib.stride_tricks.as_strided(void, view.shape, view.strides)
+    void = np.empty(1, np.dtype((np.void, view.form.itemsize)))
+    template = np.lib.stride_tricks.as_strided(void, view.shape, view.form.strides)
     try:  # NumPy finds the strides of the new shape without copying
         return extents, np.reshape(template, extents, copy=False).strides
     except ValueError:
@@ -223,14 +223,14 @@ def reinterpreted_geometry(view: View, dtype: Any) -> Geometry:
     """Return the geometry of ``view.view(dtype)``."""
     kind = require_dtype(dtype, "view()")
     shape, strides = _reinterpreted(view, kind)
-    return shape, kind, view.start, strides
+    return shape, kind, view.form.start, strides
 
 
 def _reinterpreted(view: View, kind: DType) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return shape and strides of the same bytes as another type."""
-    shape, strides = view.shape, view.strides
-    old, new = view.itemsize, view.alloc.itemsize(kind)
-    if kind is not view.dtype and not view.alloc.precise and view.dtype.itemsize != old:
+    shape, strides = view.shape, view.form.strides
+    old, new = view.form.itemsize, view.life.origin.itemsize(kind)
+    if kind is not view.dtype and not view.life.origin.precise and view.dtype.itemsize != old:
         raise ValueError(
             f"view({kind}) of a {view.dtype} tensor needs real {view.dtype} bytes; "
             "run with NKI_PRECISE_FP=1"
@@ -239,14 +239,14 @@ def _reinterpreted(view: View, kind: DType) -> tuple[tuple[int, ...], tuple[int,
         return shape, strides
     row = shape[-1] * old if shape else old
     dense = not shape or strides[-1] == old or shape[-1] == 1
-    aligned = view.start % new == 0 and all(stride % new == 0 for stride in strides[:-1])
+    aligned = view.form.start % new == 0 and all(stride % new == 0 for stride in strides[:-1])
     if not dense or row % new or not aligned or not shape:
         flag(
             rules.VIEW_SIZE,
             f"view({kind}) of {view.describe()}: the last dimension holds {row} "
             f"{'contiguous ' if dense else 'strided '}bytes, one {kind} takes {new}",
             operand=view.name,
-            seen=f"{row} bytes, start byte {view.start}",
+            seen=f"{row} bytes, start byte {view.form.start}",
             allowed=f"contiguous, aligned and a multiple of {new}",
             fix="view the whole tensor first, then slice it",
         )

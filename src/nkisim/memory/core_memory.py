@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,21 +14,28 @@ from nkisim.arch import Generation
 from nkisim.diagnostics import Spot, flag, line_of, user_spot
 from nkisim.dtypes import DType
 from nkisim.memory import rules
-from nkisim.memory.allocation import Allocation, wide
 from nkisim.memory.form import Form
-from nkisim.memory.lifetime import Address, Lifetime
+from nkisim.memory.lifetime import Address, Lifetime, Origin, wide
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape
 from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
-from nkisim.recycling import LEAST, LEAST_LENT, placeholder
+from nkisim.memory.view import View
+from nkisim.recycling import LEAST, LEAST_LENT
 
 __all__ = ["CoreMemory", "SharedHbm"]
 
-_empty, _BYTE, _SBUF = np.empty, np.dtype(np.uint8), MemoryRegion.sbuf  # at hand, for speed
+# At hand, for speed.
+_empty, _BYTE, _SBUF, _getframe = np.empty, np.dtype(np.uint8), MemoryRegion.sbuf, sys._getframe
 
 _FORMS: dict[tuple[int, bool], dict[tuple[tuple[int, ...], DType, MemoryRegion], Form]] = {}
 """Forms of the tiles allocated so far, by generation and by whether types are kept precisely."""
+
+
+class _Placed:
+    """What dies with the last view of a tensor that shares its bytes with others."""
+
+    __slots__ = ("__weakref__",)
 
 
 class SharedHbm:
@@ -39,48 +47,50 @@ class SharedHbm:
 
     def __init__(self, follow: Callable[..., Sharing]) -> None:
         self.follow = follow
-        self._allocations: list[Allocation] = []
-        self._private: dict[int, list[Allocation]] = {}
+        self._tensors: list[NkiTensor] = []
+        self._private: dict[int, list[NkiTensor]] = {}
 
-    def allocate(self, number: int, made: Allocation, *, values: bool) -> Allocation:
+    def allocate(self, number: int, made: NkiTensor, *, values: bool) -> NkiTensor:
         """Return the ``number``-th shared tensor; the first core to ask makes it."""
-        if number == len(self._allocations):
-            self._allocations.append(made)
+        if number == len(self._tensors):
+            self._tensors.append(made)
             made.storage.shared = self.follow(made.storage.data.size, values=values)
             return made
-        known = self._allocations[number]
-        if (known.shape, known.dtype, known.name) != (made.shape, made.dtype, made.name):
+        known = self._tensors[number]
+        name, other = made.life.name, known.life.name
+        if (known.shape, known.dtype, other) != (made.shape, made.dtype, name):
             flag(
                 rules.SHARED_MISMATCH,
-                f"shared_hbm tensor {number} is {made.dtype} {made.shape} `{made.name}` here and "
-                f"{known.dtype} {known.shape} `{known.name}` on the other core",
-                operand=made.life.label,
+                f"shared_hbm tensor {number} is {made.dtype} {made.shape} `{name}` here and "
+                f"{known.dtype} {known.shape} `{other}` on the other core",
+                operand=made.name,
                 seen=f"{made.dtype} {made.shape}",
                 allowed=f"{known.dtype} {known.shape}",
                 fix="create shared tensors in the same order with the same shapes on both cores",
                 notes=(f"the other core made it at {known.life.line[0]}:{known.life.line[1]}",),
             )
-        return known
+        return NkiTensor(known.life, known.storage, known.owner, known.form)
 
-    def keep_private(self, memory: CoreMemory, made: Allocation) -> None:
+    def keep_private(self, memory: CoreMemory, made: NkiTensor) -> None:
         """Keep a tensor of one core to the end of the run: the other has one, and may ask."""
         self._private.setdefault(id(memory), []).append(made)
 
-    def twin_of(self, made: Allocation) -> Allocation | None:
+    def twin_of(self, view: View) -> NkiTensor | None:
         """Return the other core's own tensor of the same line and shape, None if there is none."""
+        place = (view.origin.made, view.origin.form.shape)
         for memory, kept in self._private.items():
-            number = next((i for i, found in enumerate(kept) if found is made), None)
+            number = next((i for i, made in enumerate(kept) if made.life is view.life), None)
             if number is None:
                 continue
             for other, theirs in self._private.items():
                 twin = theirs[number] if other != memory and number < len(theirs) else None
-                if twin and (twin.life.made, twin.shape) == (made.life.made, made.shape):
+                if twin is not None and (twin.origin.made, twin.shape) == place:
                     return twin
         return None
 
-    def unmatched(self, counts: list[int]) -> list[Allocation]:
+    def unmatched(self, counts: list[int]) -> list[NkiTensor]:
         """Return the tensors that not every core made."""
-        return self._allocations[min(counts) :]
+        return self._tensors[min(counts) :]
 
 
 class CoreMemory:
@@ -110,6 +120,8 @@ class CoreMemory:
         self.log: list[Lifetime] = []
         self._arenas: dict[MemoryRegion, Storage] = {}
         self._names: dict[str, Spot] = {}
+        self._latest: dict[int, Origin] = {}
+        self._origins: dict[tuple[Any, ...] | None, Origin] = {}
         self._forms = _FORMS.setdefault((generation.number, precise), {})
 
     def allocate(
@@ -127,65 +139,96 @@ class CoreMemory:
         Raises:
             NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
         """
-        # The frames of user_spot, of this method, of a function of nkisim and of its wrapper.
-        made = user_spot(4)
-        if address is None and type(dtype) is DType and is_tuple_of_ints(shape):
-            form = self._forms.get((shape, dtype, region))
-            if form is not None:
-                # A tile like one that was allocated before, which broke no rule.
-                if name:
-                    self._remember_name(name, made, where)
-                life = Lifetime(region, shape, dtype, name, None, made)
-                self.log.append(life)
-                pitch = form.strides[0]
-                nbytes = shape[0] * pitch
-                if region is _SBUF and nbytes < LEAST:  # where every step is felt
-                    storage = Storage(_empty(nbytes, _BYTE), pitch)
-                else:
-                    storage = self._storage(shape[0], pitch, region)
-                return NkiTensor(Allocation(storage, life, pitch, 0, self.precise), form)
-        region = require_region(region, where)
-        extents = whole_shape(shape, where)
-        found = require_dtype(dtype, where)
+        # This method's frame, one of a function of nkisim and one of its wrapper are nearer.
+        frame = _getframe(3)
+        spot = id(frame.f_code) + frame.f_lasti  # unique: a code object holds its instructions
+        origin = self._latest.get(spot)
+        if (
+            origin is None
+            or (form := origin.form).buffer is not region
+            or form.dtype is not dtype
+            # 8.0 and True are equal to integers, but none.
+            or not (form.shape is shape or (is_tuple_of_ints(shape) and form.shape == shape))
+            or name
+            or address is not None
+        ):
+            made, origin = user_spot(4), None
+            understood = type(dtype) is DType and type(region) is MemoryRegion
+            if understood and is_tuple_of_ints(shape) and is_tuple_of_ints(address or ()):
+                origin = self._known(shape, dtype, region, name, address, made, where)
+            if origin is None:
+                return self._new(shape, dtype, region, name, address, made, where)
+            form = origin.form
+            if not name and address is None and made[0] is frame.f_code:
+                self._latest[spot] = origin
+        life = Lifetime()  # as in _first_view, but here every step is felt
+        life.origin = origin
+        life.first_use = life.last_use = -1
+        self.log.append(life)
+        if origin.small:
+            storage = Storage(_empty(origin.small, _BYTE), origin.row_bytes)
+        elif address is None:
+            psum, rows = form.buffer is not _SBUF, form.shape[0]
+            storage = Storage.fresh(rows, origin.row_bytes, psum=psum, values=self.values)
+        else:
+            return NkiTensor(life, self._arenas[region], _Placed(), form)
+        return NkiTensor(life, storage, storage, form)
+
+    def _known(
+        self, shape: Any, dtype: Any, region: Any, name: str, address: Any, made: Spot, where: str
+    ) -> Origin | None:
+        """Return the origin of a tile that breaks no rule, None where that is not known yet."""
+        key = None if name else (shape, dtype, region, address, id(made[0]) + made[1])
+        origin = self._origins.get(key)
+        if origin is not None or address is not None:
+            return origin
+        form = self._forms.get((shape, dtype, region))
+        if form is None:
+            return None
         if name:
             self._remember_name(name, made, where)
+        pitch = form.strides[0]
+        nbytes = form.shape[0] * pitch
+        small = nbytes if region is _SBUF and nbytes < LEAST else 0
+        origin = Origin(form, name, None, made, pitch, self.precise, False, small)
+        if key is not None:
+            self._origins[key] = origin
+        return origin
+
+    def _new(
+        self, shape: Any, dtype: Any, region: Any, name: str, address: Any, made: Spot, where: str
+    ) -> NkiTensor:
+        """Return a new tensor of which nothing is known, or the rules that it breaks."""
+        region, extents = require_region(region, where), whole_shape(shape, where)
+        kind = require_dtype(dtype, where)
+        if name:
+            self._remember_name(name, made, where)
+        itemsize = self._itemsize(kind)
         if is_on_chip(region):
-            allocation = self._on_chip(extents, found, region, name, address, where, made)
+            storage, start, legal = self._place(extents, kind, region, address, where)
+            row_bytes = math.prod(extents[1:]) * itemsize
         else:
-            allocation = self._in_hbm(extents, found, region, name, made)
-            if self._shared is not None and region is MemoryRegion.shared_hbm:
-                allocation = self._shared.allocate(
-                    self.shared_count, allocation, values=self.values
-                )
-                self.shared_count += 1
-            elif self._shared is not None:
-                self._shared.keep_private(self, allocation)
-        self.log.append(allocation.life)
-        tensor = _whole(allocation)
-        if is_on_chip(region) and address is None and self._is_legal(extents, found, region):
-            self._forms[extents, found, region] = tensor.form
+            row_bytes = math.prod(extents) * itemsize
+            storage, start, legal = Storage.fresh(1, row_bytes), 0, False
+        form = _whole(extents, kind, region, itemsize, start, storage.pitch)
+        origin = Origin(form, name, address, made, row_bytes, self.precise)
+        placed = storage is self._arenas.get(region)
+        tensor = _first_view(origin, storage, _Placed() if placed else storage)
+        if legal and address is None:
+            self._forms[extents, kind, region] = form
+        elif legal and placed and not name:
+            self._origins[extents, kind, region, address, id(made[0]) + made[1]] = origin
+        if self._shared is not None and region is MemoryRegion.shared_hbm:
+            tensor = self._shared.allocate(self.shared_count, tensor, values=self.values)
+            self.shared_count += 1
+        elif self._shared is not None and not is_on_chip(region):
+            self._shared.keep_private(self, tensor)
+        self.log.append(tensor.life)
         return tensor
 
-    def twin_of(self, made: Allocation) -> Allocation | None:
+    def twin_of(self, view: View) -> NkiTensor | None:
         """Return the other core's own tensor in the place of this one, None if there is none."""
-        return None if self._shared is None else self._shared.twin_of(made)
-
-    def _storage(self, partitions: int, pitch: int, region: MemoryRegion) -> Storage:
-        """Return the storage of an on-chip tile that lies alone."""
-        psum = region is not _SBUF
-        if self.values:
-            return Storage.fresh(partitions, pitch, psum=psum)
-        return Storage(placeholder(partitions * pitch), pitch, psum=psum)
-
-    def _is_legal(self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion) -> bool:
-        """Tell whether an on-chip tile that could be allocated broke no rule either."""
-        nbytes = math.prod(shape[1:]) * dtype.itemsize
-        return 0 not in shape and len(shape) <= 5 and nbytes <= self._usable_bytes(region)
-
-    def _usable_bytes(self, region: MemoryRegion) -> int:
-        """Return the bytes that a kernel may use in one partition."""
-        psum = region is MemoryRegion.psum
-        return self.generation.psum_bytes if psum else self.generation.sbuf_usable_bytes
+        return None if self._shared is None else self._shared.twin_of(view)
 
     def argument(
         self,
@@ -200,49 +243,29 @@ class CoreMemory:
         What is ``lent`` may be copied at the first write only. Without values nothing is copied.
         """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
-        storage_dtype = found.numpy if self.precise else wide(found)
-        nbytes = array.size * storage_dtype.itemsize
+        kind = found.numpy if self.precise else wide(found)
+        nbytes = array.size * kind.itemsize
         storage = Storage.fresh(1, nbytes, written=True)
-        if lent and self.values and nbytes >= LEAST_LENT and array.dtype == storage_dtype:
+        if lent and self.values and nbytes >= LEAST_LENT and array.dtype == kind:
             storage.borrow(np.asarray(array).reshape(-1).view(np.uint8))
         elif self.values:
-            held = storage.data.view(storage_dtype).reshape(array.shape)
+            held = storage.data.view(kind).reshape(array.shape)
             np.copyto(held, array, casting="unsafe")
-        allocation = Allocation(
-            storage,
-            Lifetime(region, array.shape, found, name, None, ("", 0)),
-            nbytes,
-            precise=self.precise,
-            is_argument=True,
-        )
         if self._shared is not None:
             storage.shared = self._shared.follow(nbytes, written=True, values=self.values)
-        self.log.append(allocation.life)
-        return _whole(allocation)
+        form = _whole(array.shape, found, region, kind.itemsize)
+        origin = Origin(form, name, None, ("", 0), nbytes, self.precise, is_argument=True)
+        tensor = _first_view(origin, storage, storage)
+        self.log.append(tensor.life)
+        return tensor
 
-    def _in_hbm(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        region: MemoryRegion,
-        name: str,
-        made: Spot,
-    ) -> Allocation:
-        itemsize = dtype.itemsize if self.precise else wide(dtype).itemsize
-        nbytes = math.prod(shape) * itemsize
-        life = Lifetime(region, shape, dtype, name, None, made)
-        return Allocation(Storage.fresh(1, nbytes), life, nbytes, 0, self.precise)
+    def _itemsize(self, dtype: DType) -> int:
+        return dtype.itemsize if self.precise else wide(dtype).itemsize
 
-    def _on_chip(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        region: MemoryRegion,
-        name: str,
-        address: Address | None,
-        where: str,
-        made: Spot,
-    ) -> Allocation:
+    def _place(
+        self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, address: Any, where: str
+    ) -> tuple[Storage, int, bool]:
+        """Return the bytes of an on-chip tile, where it begins, and whether it breaks no rule."""
         generation = self.generation
         if len(shape) < 2:
             flag(
@@ -265,10 +288,10 @@ class CoreMemory:
                 fix="tile the first dimension by nl.tile_size.pmax and put the rest in the free "
                 "dimensions",
             )
-        elements = math.prod(shape[1:])
-        device_bytes = elements * dtype.itemsize
-        row_bytes = device_bytes if self.precise else elements * wide(dtype).itemsize
-        usable = self._usable_bytes(region)
+        elements, itemsize = math.prod(shape[1:]), self._itemsize(dtype)
+        device_bytes, row_bytes = elements * dtype.itemsize, elements * itemsize
+        usable = generation.sbuf_usable_bytes if region is _SBUF else generation.psum_bytes
+        legal = device_bytes <= usable and 0 not in shape and len(shape) <= 5
         if device_bytes > usable:
             flag(
                 rules.TILE_TOO_LARGE,
@@ -279,32 +302,27 @@ class CoreMemory:
                 allowed=f"at most {usable}",
                 fix="split the free dimension",
             )
-        arena, start = None, 0
         if address is not None:
-            self._check_address(shape, dtype, device_bytes, region, address, where)
+            legal &= self._address_is_legal(shape, dtype, device_bytes, region, address, where)
             # Widened elements do not fit the device's addresses; such a tensor has its own bytes.
             if row_bytes == device_bytes:
                 arena = self._arena(region)
-                start = address[0] * arena.pitch + address[1]
-        storage = self._storage(shape[0], row_bytes, region) if arena is None else arena
-        life = Lifetime(region, shape, dtype, name, address, made)
-        return Allocation(storage, life, row_bytes, start, self.precise)
+                return arena, address[0] * arena.pitch + address[1], legal
+        psum = region is not _SBUF
+        return Storage.fresh(shape[0], row_bytes, psum=psum, values=self.values), 0, legal
 
-    def _check_address(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        nbytes: int,
-        region: MemoryRegion,
-        address: Address,
-        where: str,
-    ) -> None:
+    def _address_is_legal(
+        self, shape: Any, dtype: DType, nbytes: int, region: MemoryRegion, address: Any, where: str
+    ) -> bool:
         generation = self.generation
         partition, offset = address
         psum = region is MemoryRegion.psum
         limit = generation.psum_bytes if psum else generation.sbuf_bytes
         end = (partition + shape[0], offset + nbytes)
-        if partition < 0 or offset < 0 or end[0] > generation.partitions or end[1] > limit:
+        grain = 4 if psum else dtype.itemsize
+        inside = min(address) >= 0 and end[0] <= generation.partitions and end[1] <= limit
+        aligned = partition % 32 == 0 and offset % grain == 0
+        if not inside:
             flag(
                 rules.ADDRESS_OUTSIDE,
                 f"address {address} with shape {shape} ends at partition {end[0]}, byte {end[1]}; "
@@ -314,8 +332,7 @@ class CoreMemory:
                 allowed=f"inside {generation.partitions} partitions of {limit} bytes",
                 fix="place the tensor inside the memory",
             )
-        grain = 4 if psum else dtype.itemsize
-        if partition % 32 or offset % grain:
+        if not aligned:
             flag(
                 rules.ADDRESS_MISALIGNED,
                 f"address {address} is misaligned for {dtype} in {region.value}",
@@ -325,6 +342,7 @@ class CoreMemory:
                 f"{grain}",
                 fix="align the address",
             )
+        return inside and aligned and is_tuple_of_ints(address)
 
     def _arena(self, region: MemoryRegion) -> Storage:
         """Return the storage that explicitly placed tensors of a memory share."""
@@ -348,16 +366,22 @@ class CoreMemory:
             )
 
 
-def _whole(allocation: Allocation) -> NkiTensor:
-    """Return the tensor that covers a whole allocation."""
-    shape, dtype = allocation.shape, allocation.dtype
-    itemsize = allocation.itemsize(dtype)
+def _first_view(origin: Origin, storage: Storage, owner: object) -> NkiTensor:
+    """Return the tensor that covers a whole allocation, whose life begins."""
+    life = Lifetime()
+    life.origin = origin
+    life.first_use = life.last_use = -1
+    return NkiTensor(life, storage, owner, origin.form)
+
+
+def _whole(
+    shape: Any, dtype: DType, region: MemoryRegion, itemsize: int, start: int = 0, pitch: int = 0
+) -> Form:
+    """Return the form of a tensor that covers a whole allocation."""
     strides = _dense_strides(shape, itemsize)
-    if is_on_chip(allocation.region):
-        strides = (allocation.storage.pitch, *strides[1:])
-    return NkiTensor(
-        allocation, Form(shape, dtype, allocation.start, strides, itemsize, whole=True)
-    )
+    if is_on_chip(region):
+        strides = (pitch, *strides[1:])
+    return Form(shape, dtype, region, start, strides, itemsize, whole=True)
 
 
 @lru_cache(maxsize=4096)

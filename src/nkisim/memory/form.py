@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from operator import attrgetter
 from typing import Any
 
 from nkisim.dtypes import DType
 from nkisim.memory.marks import Runs
 from nkisim.memory.psum import Region
+from nkisim.memory.region import MemoryRegion
 
-__all__ = ["Form", "layout_id"]
+__all__ = ["Form", "layout_id", "through"]
 
 _LAYOUTS: dict[tuple[Any, ...], int] = {}
 _NUMBERS = itertools.count()
@@ -21,17 +23,24 @@ def layout_id(key: tuple[Any, ...]) -> int:
     return _LAYOUTS.setdefault(key, next(_NUMBERS)) if known is None else known
 
 
+def through(path: str) -> Any:
+    """Return a property that stands for what is found along a path of attributes."""
+    return property(attrgetter(path))
+
+
 class Form:
     """What equal tiles have in common, so that a new one only needs its bytes.
 
     Attributes:
-        shape, dtype, start, strides, itemsize, region, whole: As of the tensors that have it.
+        shape, dtype, buffer, start, strides, itemsize, region, whole: As of the tensors that have
+            it.
         layout: Number of the layout; -1 until a tensor of the form was asked for it.
         runs: How such a tensor lies in memory; None until one was asked for it.
         views: Forms of slices of such a tile, by their bounds.
     """
 
     __slots__ = (
+        "buffer",
         "dtype",
         "itemsize",
         "layout",
@@ -48,6 +57,7 @@ class Form:
         self,
         shape: tuple[int, ...],
         dtype: DType,
+        buffer: MemoryRegion,
         start: int,
         strides: tuple[int, ...],
         itemsize: int,
@@ -56,6 +66,7 @@ class Form:
     ) -> None:
         self.shape = shape
         self.dtype = dtype
+        self.buffer = buffer
         self.start = start
         self.strides = strides
         self.itemsize = itemsize

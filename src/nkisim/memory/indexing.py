@@ -32,10 +32,10 @@ _FULL = slice(None)
 def index_view(tensor: View, index: Any) -> Selection:
     """Return byte start, shape and strides of ``tensor[index]``."""
     entries = index if type(index) is tuple else (index,)
-    shape, strides = tensor.shape, tensor.strides
+    shape, strides = tensor.shape, tensor.form.strides
     if len(entries) != len(shape) or any(entry is Ellipsis for entry in entries):
         entries = _expand(tensor, entries)
-    start = tensor.start
+    start = tensor.form.start
     new_shape: list[int] = []
     new_strides: list[int] = []
     kept_rows: tuple[int, int] | None = None
@@ -73,7 +73,7 @@ def index_view(tensor: View, index: Any) -> Selection:
         start += first * stride
         new_shape.append(count)
         new_strides.append(stride * step)
-    if is_on_chip(tensor.buffer):
+    if is_on_chip(tensor.form.buffer):
         _keep_two_dimensions(tensor, kept_rows, new_shape, new_strides)
     return start, tuple(new_shape), tuple(new_strides)
 
@@ -97,7 +97,7 @@ def _keep_two_dimensions(
             )
     if len(shape) < 2:
         shape.append(1)
-        strides.append(tensor.itemsize)
+        strides.append(tensor.form.itemsize)
 
 
 def _expand(tensor: View, entries: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,53 +1,99 @@
-"""When a tensor was in use: what is left of it after its bytes are gone."""
+"""Where a tensor is from and when it was in use: what is left of it after its bytes are gone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from nkisim.diagnostics import Spot, assigned_name, line_of
 from nkisim.dtypes import DType
-from nkisim.memory.region import MemoryRegion
+from nkisim.memory.form import Form, through
+from nkisim.memory.region import MemoryRegion, is_on_chip
 
-__all__ = ["Address", "Lifetime"]
+__all__ = ["Address", "Lifetime", "Origin", "wide"]
+
+_FLOAT32 = np.dtype(np.float32)
 
 Address = tuple[int, int]
 """Partition and byte offset of an explicitly placed tensor."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class Origin:
+    """What a kernel asked for, and where; tiles that one line makes alike have one in common.
+
+    Attributes:
+        form: Shape, type, memory and place in the storage.
+        name, address: Name and address that were asked for.
+        made: What made it: the spot, or file and line.
+        row_bytes: Bytes of the tensor in one partition; all of them in HBM.
+        precise: Whether narrow floats are kept in their own type, not as float32.
+        is_argument: True for arrays that the caller passed in.
+        small: Bytes of a tile in SBUF that is too small for recycled memory, else 0.
+    """
+
+    form: Form
+    name: str
+    address: Address | None
+    made: Spot | tuple[str, int]
+    row_bytes: int
+    precise: bool = True
+    is_argument: bool = False
+    small: int = 0
+
+    def storage_dtype(self, dtype: DType) -> np.dtype[Any]:
+        """Return the NumPy type that holds ``dtype`` here."""
+        return dtype.numpy if self.precise else wide(dtype)
+
+    def itemsize(self, dtype: DType) -> int:
+        """Return the bytes of one element of ``dtype`` here."""
+        return dtype.itemsize if self.precise else wide(dtype).itemsize
+
+    def elements(self, itemsize: int) -> int:
+        """Return how many elements of ``itemsize`` bytes the tensor holds."""
+        rows = self.form.shape[0] if is_on_chip(self.form.buffer) else 1
+        return rows * self.row_bytes // itemsize
+
+
+def wide(dtype: DType) -> np.dtype[Any]:
+    """Return the storage type when bfloat16 and float8 are kept as float32."""
+    return _FLOAT32 if dtype.kind == "float" and dtype.numpy != np.float16 else dtype.numpy
+
+
 class Lifetime:
     """The record of one allocation; runs keep these, and let the memory of dead tiles go.
 
     Attributes:
-        region, shape, dtype, name, address: What was allocated.
-        made: What made it: the spot, or file and line.
+        origin: What was allocated.
         first_use, last_use: Numbers of the first instruction that wrote it and of the last that
             used it, or -1.
+        region, shape, dtype, name, address: As was asked for.
     """
 
-    region: MemoryRegion
-    shape: tuple[int, ...]
-    dtype: DType
-    name: str
-    address: Address | None
-    made: Spot | tuple[str, int]
-    first_use: int = -1
-    last_use: int = -1
+    __slots__ = ("first_use", "last_use", "origin")
+
+    origin: Origin
+    first_use: int
+    last_use: int
+
+    region: MemoryRegion = through("origin.form.buffer")
+    shape: tuple[int, ...] = through("origin.form.shape")
+    dtype: DType = through("origin.form.dtype")
+    name: str = through("origin.name")
+    address: Address | None = through("origin.address")
 
     @property
     def line(self) -> tuple[str, int]:
         """File and line that made it."""
-        code, number = self.made
+        code, number = self.origin.made
         return (code, number) if isinstance(code, str) else line_of((code, number))
 
     @property
     def label(self) -> str:
         """The name it was given, else that of the variable it was assigned to, or "unnamed"."""
         return self.name or assigned_name(*self.line) or "unnamed"
-
-    def read(self, clock: int) -> None:
-        """Note a use."""
-        self.last_use = clock
 
     def written(self, clock: int) -> None:
         """Note a write."""

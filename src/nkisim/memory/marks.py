@@ -104,11 +104,12 @@ class Marks(Grains):
     marked when somebody asks, and not at all if they fill the block side by side.
     """
 
-    __slots__ = ("_later",)
+    __slots__ = ("_later", "_pending")
 
     def __init__(self, nbytes: int, *, written: bool = False) -> None:
         super().__init__(nbytes, int(written))
         self._later: list[tuple[int, Runs]] = []
+        self._pending = nbytes
 
     @property
     def missing_bytes(self) -> int:
@@ -120,11 +121,15 @@ class Marks(Grains):
             return 0 if self._first else self._size
         return self._size - int(np.count_nonzero(self._marks == 1)) * self._grain
 
-    def add(self, start: int, runs: Runs) -> None:
-        """Mark every element of a view."""
+    def add(self, start: int, runs: Runs) -> bool:
+        """Mark every element of a view; tell whether no byte is missing now."""
         self._later.append((start, runs))
         if len(self._later) == _MOST_LATER:
             self._mark()
+        self._pending -= runs.nbytes
+        if self._pending <= 0:
+            self._pending = self.missing_bytes
+        return self._pending == 0
 
     def _mark(self) -> None:
         later, self._later = self._later, []
@@ -161,6 +166,7 @@ class Marks(Grains):
         where = origins > 0
         marks = self.of_elements(start, origins.shape, strides, itemsize)
         marks[where] = (origins[where] + 1)[:, None]
+        self._pending = self.missing_bytes
 
     def garbage(self, region: Region) -> np.ndarray | None:
         """Return where the garbage in a view is from, by element and 0 for none, or None."""

@@ -34,11 +34,7 @@ _SPREAD = {1: 0x01, 2: 0x0101, 4: 0x01010101}
 class AccumulationState:
     """Who wrote which bytes of one PSUM storage: nobody, another engine, or a matmul.
 
-    Groups belong to an owner, the allocation through which their matmuls wrote.
-
-    Attributes:
-        current: The region of the last matmul, while nothing else touched the storage. Sums go on
-            there time and again, and to compare it is cheaper than to ask.
+    Groups belong to an owner, which stands for the allocation that their matmuls wrote to.
     """
 
     __slots__ = (
@@ -46,12 +42,12 @@ class AccumulationState:
         "_ever_opened",
         "_evicted",
         "_interrupted",
+        "_last",
         "_opened",
         "_pitch",
         "_replay",
         "_room",
         "_size",
-        "current",
     )
 
     def __init__(self, nbytes: int, pitch: int) -> None:
@@ -64,7 +60,12 @@ class AccumulationState:
         self._evicted: set[Group] = set()
         self._interrupted: set[Group] = set()
         self._room = 64
-        self.current: Region | None = None
+        self._last: Group | None = None
+
+    def goes_on(self, owner: Any, region: Region) -> bool:
+        """Tell whether the last matmul wrote ``region`` and nothing touched the storage since."""
+        last = self._last
+        return last is not None and last[1] is region and last[0] is ref(owner)
 
     def opened(self, owner: Any, region: Region) -> np.ndarray | bool:
         """Tell which elements of ``region`` a matmul of its owner has opened: all, none, a mask."""
@@ -81,8 +82,7 @@ class AccumulationState:
 
     def open(self, owner: Any, region: Region) -> None:
         """Note that a matmul wrote ``region``."""
-        self.current = region
-        group = (ref(owner), region)
+        self._last = group = (ref(owner), region)
         if group not in self._opened:
             if len(self._opened) > self._room:
                 self._forget_the_dead()
@@ -97,7 +97,7 @@ class AccumulationState:
 
     def write(self, owner: Any, region: Region) -> None:
         """Note that another engine wrote ``region``; it closes its owner's groups there."""
-        self.current = None
+        self._last = None
         if not self._ever_opened:
             return  # there is no group that it could interrupt
         who = ref(owner)
@@ -111,7 +111,7 @@ class AccumulationState:
 
     def read(self, region: Region) -> None:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
-        self.current = None
+        self._last = None
         if self._opened:
             self._evicted.update(_meeting(self._opened, _box(region, self._pitch)))
 

@@ -20,11 +20,15 @@ import numpy as np
 
 from nkisim.memory.marks import Marks, Runs
 from nkisim.memory.psum import AccumulationState, Region
-from nkisim.recycling import LEAST_LENT, Buffer, Bytes, give_back, is_kept, take
+from nkisim.recycling import LEAST_LENT, Buffer, Bytes, give_back, is_kept, placeholder, take
 
 __all__ = ["Sharing", "Storage"]
 
 _FLOAT32 = np.dtype(np.float32)
+
+_Decoded = tuple[Buffer | None, int, Any]
+_NOTHING_DECODED: dict[Hashable, _Decoded] = {}
+"""What a storage has before anything is kept for its views; stays empty."""
 
 
 class Sharing(Protocol):
@@ -51,8 +55,8 @@ class Storage(Bytes):
     """
 
     __slots__ = (
+        "__weakref__",
         "_decoded",
-        "_pending",
         "_written",
         "complete",
         "pitch",
@@ -62,30 +66,33 @@ class Storage(Bytes):
         "version",
     )
 
-    def __init__(
-        self, data: np.ndarray, pitch: int, psum: bool = False, written: bool = False
-    ) -> None:
+    def __init__(self, data: np.ndarray, pitch: int, written: bool = False) -> None:
         self.data = data
         self.room = None
-        self.pitch = pitch or 1
-        size = data.size
-        self.complete = written or size == 0
+        self.pitch = pitch
+        self.complete = written
         self.version = 0
         self.shared: Sharing | None = None
         self.shadow: Any = None
-        self.psum = AccumulationState(size, self.pitch) if psum else None
+        self.psum: AccumulationState | None = None
         self._written: Marks | None = None
-        self._pending = size
-        self._decoded: dict[Hashable, tuple[Buffer | None, int, Any]] = {}
+        self._decoded = _NOTHING_DECODED
 
-    @classmethod
+    @staticmethod
     def fresh(
-        cls, partitions: int, pitch: int, *, psum: bool = False, written: bool = False
+        rows: int, pitch: int, *, psum: bool = False, written: bool = False, values: bool = True
     ) -> Storage:
-        """Return a storage of ``partitions`` rows; what is in it is anything."""
-        nbytes = partitions * pitch
-        kind = _Recycled if is_kept(nbytes) else Storage
-        return kind(take(nbytes), pitch, psum, written)
+        """Return a storage of ``rows`` partitions; what is in it is anything.
+
+        Without ``values`` nobody will look at the bytes, which storages of a size then share.
+        """
+        nbytes = rows * pitch
+        kind = _Recycled if values and is_kept(nbytes) else Storage
+        data = take(nbytes) if values else placeholder(nbytes)
+        made = kind(data, pitch or 1, written or not nbytes)
+        if psum:
+            made.psum = AccumulationState(nbytes, made.pitch)
+        return made
 
     @property
     def stays(self) -> bool:
@@ -103,13 +110,9 @@ class Storage(Bytes):
         marks = self._written
         if marks is None:
             marks = self._written = Marks(self.data.size)
-        marks.add(start, runs)
-        self._pending -= runs.nbytes
-        if self._pending <= 0:
-            self._pending = marks.missing_bytes
-            if self._pending == 0:
-                self.complete = True
-                self._written = None
+        if marks.add(start, runs):
+            self.complete = True
+            self._written = None
 
     def mark_written_where(
         self, mask: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
@@ -128,7 +131,6 @@ class Storage(Bytes):
         if self._written is None:
             self._written = Marks(self.data.size, written=self.complete)
         self._written.add_garbage(origins, start, strides, itemsize)
-        self._pending = self._written.missing_bytes
         self.complete = False
 
     def sound(self, region: Region) -> bool:
@@ -168,12 +170,17 @@ class Storage(Bytes):
         buffer = Buffer(take(dtype.itemsize * math.prod(shape)))
         values = buffer.data.view(dtype).reshape(shape)
         # Tuples let go of what they hold from the end: the view first, then its memory.
-        self._decoded[key] = (buffer, self.version, values)
+        self._keep(key, (buffer, self.version, values))
         return values
 
     def keep_decoded(self, key: Hashable, values: Any) -> None:
         """Keep what was made of a view elsewhere until the next write."""
-        self._decoded[key] = (None, self.version, values)
+        self._keep(key, (None, self.version, values))
+
+    def _keep(self, key: Hashable, decoded: _Decoded) -> None:
+        if self._decoded is _NOTHING_DECODED:
+            self._decoded = {}
+        self._decoded[key] = decoded
 
 
 class _Recycled(Storage):

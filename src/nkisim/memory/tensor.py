@@ -25,11 +25,12 @@ from nkisim.memory.access import (
     reinterpreted_geometry,
     reshaped_strides,
 )
-from nkisim.memory.allocation import Allocation
 from nkisim.memory.form import Form
 from nkisim.memory.indexing import Index, index_view
 from nkisim.memory.indirect import Indirection
+from nkisim.memory.lifetime import Lifetime
 from nkisim.memory.requests import is_tuple_of_ints
+from nkisim.memory.storage import Storage
 from nkisim.memory.view import View
 from nkisim.removed import NoOperators
 
@@ -51,26 +52,22 @@ class NkiTensor(NoOperators, View):
 
     def __init__(
         self,
-        alloc: Allocation,
+        life: Lifetime,
+        storage: Storage,
+        owner: object,
         form: Form,
         indirect: Indirection | None = None,
         trusted: bool = True,
     ) -> None:
-        self.alloc = alloc
-        self.storage = alloc.storage
-        self.buffer = alloc.region
+        self.life = life
+        self.storage = storage
+        self.owner = owner
         self.form = form
         self.shape = form.shape
         self.dtype = form.dtype
-        self.itemsize = form.itemsize
-        self.start = form.start
-        self.strides = form.strides
-        self.region = form.region
-        self.whole = form.whole
         self.indirect = indirect
         self.trusted = trusted
         self._array = None
-        self._layout = form.layout
         self._slices: dict[Form, NkiTensor] = _NO_SLICES
 
     # -- other views -------------------------------------------------------------------------------
@@ -108,7 +105,7 @@ class NkiTensor(NoOperators, View):
                 return self._view(index)
         view = self._slices.get(form)
         if view is None:
-            view = NkiTensor(self.alloc, form)
+            view = NkiTensor(self.life, self.storage, self.owner, form)
             if self.storage.complete:  # what is written part by part sees each part once
                 if len(self._slices) % _KEPT_SLICES == 0:  # none yet, or as many as are kept
                     self._slices = {}
@@ -123,7 +120,8 @@ class NkiTensor(NoOperators, View):
         None where it is not certain that no rule breaks: for other indices than integers, or
         outside the tensor.
         """
-        shape, strides, start = self.shape, self.strides, self.start
+        form = self.form
+        shape, strides, start = form.shape, form.strides, form.start
         if self.indirect is not None or not self.trusted:
             return None
         if plane is not None and len(shape) == 3 and 0 <= plane < shape[1]:
@@ -143,11 +141,12 @@ class NkiTensor(NoOperators, View):
         if not (0 <= top < bottom <= shape[0] and 0 <= begin < end <= shape[1]):
             return None
         start += top * strides[0] + begin * strides[1]
-        form = Form((bottom - top, end - begin), self.dtype, start, strides, self.itemsize)
-        if len(self.form.views) == _KEPT_SLICES:
-            self.form.views.clear()
-        self.form.views[first, last, plane, left, right] = form
-        return form
+        extents = (bottom - top, end - begin)
+        if len(form.views) == _KEPT_SLICES:
+            form.views.clear()
+        view = Form(extents, form.dtype, form.buffer, start, strides, form.itemsize)
+        form.views[first, last, plane, left, right] = view
+        return view
 
     def _view(self, index: Index | tuple[Index, ...]) -> NkiTensor:
         indirect = self.indirect
@@ -183,8 +182,10 @@ class NkiTensor(NoOperators, View):
     ) -> NkiTensor:
         """Return another view of the same allocation, no more trusted than this one."""
         kind = self.dtype if dtype is None else dtype
-        form = Form(shape, kind, start, strides, self.alloc.itemsize(kind), whole=whole)
-        return NkiTensor(self.alloc, form, indirect, trusted and self.trusted)
+        itemsize = self.life.origin.itemsize(kind)
+        form = Form(shape, kind, self.form.buffer, start, strides, itemsize, whole=whole)
+        trusted = trusted and self.trusted
+        return NkiTensor(self.life, self.storage, self.owner, form, indirect, trusted)
 
     def __setitem__(self, index: Index | tuple[Index, ...], value: Any) -> None:
         """Copy ``value`` into a view; a finding, for the compiler has no such statement."""
@@ -226,40 +227,41 @@ class NkiTensor(NoOperators, View):
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Return the same elements under another shape; on chip the partition count stays."""
-        extents, strides = reshaped_strides(self, shape)
-        return self._derived(extents, self.start, strides, whole=self.whole, indirect=self.indirect)
+        form, (extents, strides) = self.form, reshaped_strides(self, shape)
+        return self._derived(extents, form.start, strides, whole=form.whole, indirect=self.indirect)
 
     def view(self, dtype: Any) -> NkiTensor:
         """Return the same bytes as another type; the last dimension absorbs the change of size."""
         shape, kind, start, strides = reinterpreted_geometry(self, dtype)
         return self._derived(
-            shape, start, strides, dtype=kind, whole=self.whole, indirect=self.indirect
+            shape, start, strides, dtype=kind, whole=self.form.whole, indirect=self.indirect
         )
 
     def with_axis(self, axis: int) -> NkiTensor:
         """Return the view with a dimension of extent 1 inserted."""
-        shape = (*self.shape[:axis], 1, *self.shape[axis:])
-        strides = (*self.strides[:axis], self.itemsize, *self.strides[axis:])
-        return self._derived(shape, self.start, strides, whole=self.whole, indirect=self.indirect)
+        form = self.form
+        shape = (*form.shape[:axis], 1, *form.shape[axis:])
+        strides = (*form.strides[:axis], form.itemsize, *form.strides[axis:])
+        return self._derived(shape, form.start, strides, whole=form.whole, indirect=self.indirect)
 
     def repeated(self, shape: tuple[int, ...]) -> NkiTensor:
         """Return a view that repeats extents of 1, with further dimensions behind the last."""
         repeated = [
             stride if old == new else 0
-            for old, stride, new in zip(self.shape, self.strides, shape, strict=False)
+            for old, stride, new in zip(self.shape, self.form.strides, shape, strict=False)
         ]
         strides = (*repeated, *(0,) * (len(shape) - len(repeated)))
-        return self._derived(shape, self.start, strides, indirect=self.indirect)
+        return self._derived(shape, self.form.start, strides, indirect=self.indirect)
 
     def settled(self, shift: int) -> NkiTensor:
         """Return the view ``shift`` bytes further, as one without a dynamic offset."""
-        return self._derived(self.shape, self.start + shift, self.strides, trusted=False)
+        return self._derived(self.shape, self.form.start + shift, self.form.strides, trusted=False)
 
     def table(self, indirect: Indirection, rows: int) -> NkiTensor:
         """Return all rows that a vector offset can select, as one view."""
-        return self._derived(
-            (rows, *self.shape[1:]), self.start, (indirect.stride, *self.strides[1:]), trusted=False
-        )
+        form = self.form
+        shape, strides = (rows, *form.shape[1:]), (indirect.stride, *form.strides[1:])
+        return self._derived(shape, form.start, strides, trusted=False)
 
     # -- Python protocol ---------------------------------------------------------------------------
 
@@ -276,13 +278,13 @@ class NkiTensor(NoOperators, View):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        head = f"NkiTensor(shape={self.shape}, dtype={self.dtype}, buffer={self.buffer.value}"
-        if self.alloc.name:
-            head += f", name={self.alloc.name!r}"
+        head = f"NkiTensor(shape={self.shape}, dtype={self.dtype}, buffer={self.form.buffer.value}"
+        if self.life.name:
+            head += f", name={self.life.name!r}"
         if self.indirect is not None:
             return head + ", indirect)"
         values = self.array
         if self.dtype.kind == "float" and values.dtype != np.float32:
             values = decode(values, self.dtype)
-        hidden = self.storage.unwritten(self.region)
+        hidden = self.storage.unwritten(self.form.region)
         return f"{head},\n{values if hidden is None else np.ma.array(values, mask=hidden)})"

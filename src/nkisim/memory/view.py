@@ -10,9 +10,9 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.dtypes import UNSIGNED, DType
 from nkisim.memory import rules
-from nkisim.memory.allocation import Allocation
-from nkisim.memory.form import Form, layout_id
+from nkisim.memory.form import Form, layout_id, through
 from nkisim.memory.indirect import Indirection
+from nkisim.memory.lifetime import Lifetime, Origin
 from nkisim.memory.marks import Runs, runs_of
 from nkisim.memory.psum import Region
 from nkisim.memory.region import MemoryRegion, is_on_chip
@@ -26,49 +26,50 @@ class View(NKIObject):
     """A part of an allocation, as kernels and instructions see it.
 
     Attributes:
+        life: What was allocated, and when it was used.
+        storage: The bytes, possibly shared with other explicitly placed tensors.
+        owner: Dies with the last view of the allocation: the storage, if that is its own.
+        form: What it has in common with tensors like it.
         shape: Extents; on chip the first one counts partitions.
         dtype: Element type.
-        buffer: Memory it lives in.
-        region: Byte start, shape, strides and item size: the footprint in the storage.
-        form: What it has in common with tensors like it.
-        whole: True when it covers its allocation as that was made, or in another shape.
         indirect: An offset that is read when an instruction uses the view, or None.
         trusted: False for what an access pattern made, until its extent was checked.
+        origin: What was asked for when it was allocated.
+        buffer: Memory it lives in.
+        start, strides, itemsize: Where it lies in the storage, in bytes.
+        region: Byte start, shape, strides and item size: the footprint in the storage.
+        whole: True when it covers its allocation as that was made, or in another shape.
     """
 
     __slots__ = (
         "_array",
-        "_layout",
-        "alloc",
-        "buffer",
         "dtype",
         "form",
         "indirect",
-        "itemsize",
-        "region",
+        "life",
+        "owner",
         "shape",
-        "start",
         "storage",
-        "strides",
         "trusted",
-        "whole",
     )
 
-    alloc: Allocation
+    life: Lifetime
     storage: Storage
-    buffer: MemoryRegion
+    owner: object
     form: Form
     shape: tuple[int, ...]
     dtype: DType
-    itemsize: int
-    start: int
-    strides: tuple[int, ...]
-    region: Region
-    whole: bool
     indirect: Indirection | None
     trusted: bool
     _array: np.ndarray | None
-    _layout: int
+
+    origin: Origin = through("life.origin")
+    buffer: MemoryRegion = through("form.buffer")
+    start: int = through("form.start")
+    strides: tuple[int, ...] = through("form.strides")
+    itemsize: int = through("form.itemsize")
+    region: Region = through("form.region")
+    whole: bool = through("form.whole")
 
     # -- what kernels read -------------------------------------------------------------------------
 
@@ -85,28 +86,28 @@ class View(NKIObject):
     @property
     def name(self) -> str:
         """Name given at allocation, else that of the variable, or ``"unnamed"``."""
-        return self.alloc.life.label
+        return self.life.label
 
     @property
     def offset(self) -> int:
         """Start of the access in elements from the beginning of the tensor it views."""
-        rows, rest = divmod(self.start - self.alloc.start, self.alloc.pitch)
-        return rows * self._row_elements + rest // self.itemsize
+        rows, rest = divmod(self.form.start - self.life.origin.form.start, self.storage.pitch)
+        return rows * self._row_elements + rest // self.form.itemsize
 
     def get_pattern(self) -> list[list[int]]:
         """Return the access pattern: one ``[step, count]`` in elements per dimension."""
-        pitch = self.alloc.pitch
+        pitch = self.storage.pitch
         pattern = []
-        for extent, stride in zip(self.shape, self.strides, strict=True):
-            rows, rest = divmod(stride, pitch) if is_on_chip(self.buffer) else (0, stride)
-            pattern.append([rows * self._row_elements + rest // self.itemsize, extent])
+        for extent, stride in zip(self.shape, self.form.strides, strict=True):
+            rows, rest = divmod(stride, pitch) if is_on_chip(self.form.buffer) else (0, stride)
+            pattern.append([rows * self._row_elements + rest // self.form.itemsize, extent])
         return pattern
 
     def describe(self) -> str:
         """Return dtype, shape, buffer and name in one line."""
-        label = self.alloc.life.label
+        label = self.life.label
         named = f" `{label}`" if label != "unnamed" else ""
-        return f"{self.dtype} {self.shape} in {self.buffer.value}{named}"
+        return f"{self.dtype} {self.shape} in {self.form.buffer.value}{named}"
 
     # -- what the machine reads --------------------------------------------------------------------
 
@@ -115,8 +116,9 @@ class View(NKIObject):
         """The elements in storage form; shares memory."""
         if self._array is None:
             self.check_bounds()
-            kind = self.alloc.storage_dtype(self.dtype)
-            found = np.ndarray(self.shape, kind, self.storage.data, self.start, self.strides)
+            kind = self.life.origin.storage_dtype(self.dtype)
+            form = self.form
+            found = np.ndarray(form.shape, kind, self.storage.data, form.start, form.strides)
             if not self.storage.stays:
                 return found
             self._array = found
@@ -127,29 +129,30 @@ class View(NKIObject):
         """The elements as unsigned integers of their size; shares memory."""
         if not self.trusted:
             self.check_bounds()
-        kind = UNSIGNED[self.itemsize]
-        return np.ndarray(self.shape, kind, self.storage.data, self.start, self.strides)
+        form = self.form
+        kind = UNSIGNED[form.itemsize]
+        return np.ndarray(form.shape, kind, self.storage.data, form.start, form.strides)
 
     @property
     def layout(self) -> int:
         """Number that is equal for tensors which every static check treats alike."""
-        if self._layout < 0:
-            psum_offset = self.free_byte_offset if self.buffer is MemoryRegion.psum else 0
-            self._layout = layout_id(
+        form = self.form
+        if form.layout < 0:
+            psum_offset = self.free_byte_offset if self.form.buffer is MemoryRegion.psum else 0
+            form.layout = layout_id(
                 (
                     self.shape,
                     self.dtype,
-                    self.buffer,
-                    self.strides,
+                    self.form.buffer,
+                    self.form.strides,
                     self.start_partition,
                     psum_offset,
                     None if self.indirect is None else self.indirect.layout,
-                    self.alloc.is_argument,
+                    self.life.origin.is_argument,
                     self.trusted,
                 )
             )
-            self.form.layout = self._layout
-        return self._layout
+        return form.layout
 
     @property
     def runs(self) -> Runs:
@@ -162,12 +165,12 @@ class View(NKIObject):
     @property
     def start_partition(self) -> int:
         """First partition touched; 0 in HBM."""
-        return self.start // self.storage.pitch if is_on_chip(self.buffer) else 0
+        return self.form.start // self.storage.pitch if is_on_chip(self.form.buffer) else 0
 
     @property
     def free_byte_offset(self) -> int:
         """First byte touched inside a partition."""
-        return self.start % self.storage.pitch
+        return self.form.start % self.storage.pitch
 
     @property
     def free_size(self) -> int:
@@ -177,21 +180,20 @@ class View(NKIObject):
     @property
     def _row_elements(self) -> int:
         """Elements of this dtype in one row of the allocation; everything for HBM."""
-        return self.alloc.row_bytes // self.itemsize
+        return self.life.origin.row_bytes // self.form.itemsize
 
     def fits(self) -> bool:
         """Tell whether every element lies inside the allocation, in its own rows on chip."""
-        alloc = self.alloc
-        rows = alloc.shape[0] if is_on_chip(self.buffer) else 0
-        offset = self.start - alloc.start
-        return _fits(
-            offset, self.shape, self.strides, self.itemsize, alloc.pitch, rows, alloc.row_bytes
-        )
+        origin, (start, shape, strides, itemsize) = self.life.origin, self.form.region
+        rows = origin.form.shape[0] if is_on_chip(self.form.buffer) else 0
+        offset, pitch = start - origin.form.start, self.storage.pitch
+        return _fits(offset, shape, strides, itemsize, pitch, rows, origin.row_bytes)
 
     def room(self, stride: int) -> int:
         """Return how many rows that lie ``stride`` bytes apart fit behind the start, in HBM."""
-        reach = _reach(self.shape[1:], self.strides[1:])[1] + self.itemsize
-        behind = self.alloc.start + self.alloc.row_bytes - self.start - reach
+        start, shape, strides, itemsize = self.form.region
+        origin, reach = self.life.origin, _reach(shape[1:], strides[1:])[1] + itemsize
+        behind = origin.form.start + origin.row_bytes - start - reach
         return max(behind // stride + 1, 0)
 
     def check_bounds(self) -> None:
@@ -199,7 +201,7 @@ class View(NKIObject):
         if self.trusted:
             return
         if not self.fits():
-            size, first = self.alloc.elements(self.itemsize), self.offset
+            size, first = self.life.origin.elements(self.form.itemsize), self.offset
             pattern = self.get_pattern()
             low, high = _reach([count for _, count in pattern], [step for step, _ in pattern])
             flag(

@@ -149,7 +149,7 @@ class Call:
                 tensor.shape,
                 str(tensor.dtype),
                 tensor.buffer.value,
-                tensor.alloc.shape,
+                tensor.life.shape,
                 tuple((step, count) for step, count in tensor.get_pattern()),
                 tensor.offset,
             )

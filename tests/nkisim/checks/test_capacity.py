@@ -12,8 +12,21 @@ from nkisim.arch import resolve_target
 from nkisim.checks import capacity
 from nkisim.diagnostics import RECORDER, Place, Recorder
 from nkisim.machine import Core
-from nkisim.memory import Lifetime, MemoryRegion
+from nkisim.memory import Lifetime
+from nkisim.memory.form import Form
+from nkisim.memory.lifetime import Origin
 from tiles import hbm, sbuf
+
+
+def lived(shape, dtype, first, last, *, name="", address=None, made=("", 1), kind=Lifetime):
+    """Return the record of a tile in SBUF that was in use from one instruction to another."""
+    row_bytes = shape[1] * dtype.itemsize
+    form = Form(shape, dtype, nl.sbuf, 0, (row_bytes, dtype.itemsize), dtype.itemsize)
+    life = kind()
+    life.origin = Origin(form, name, address, made, row_bytes)
+    life.first_use, life.last_use = first, last
+    return life
+
 
 # -- banks -----------------------------------------------------------------------------------------
 
@@ -90,10 +103,7 @@ def test_sbuf_overflows_when_more_is_live_than_there_is(drawn):
     unit = 1024
     lives = [(first, first + length, size * unit) for first, length, size in drawn]
     core = Core(resolve_target("gen3"), Recorder("check"))
-    core.memory.log[:] = [
-        Lifetime(MemoryRegion.sbuf, (128, size), nl.uint8, "", None, ("", 1), first, last)
-        for first, last, size in lives
-    ]
+    core.memory.log[:] = [lived((128, size), nl.uint8, first, last) for first, last, size in lives]
     token = RECORDER.set(core.recorder)
     try:
         capacity.check_capacity(core, Place("", 1))
@@ -148,15 +158,14 @@ lives = st.tuples(
 @given(st.lists(lives, max_size=25))
 def test_every_tile_that_begins_in_a_live_one_is_found(drawn):
     tiles = [
-        Lifetime(
-            MemoryRegion.sbuf,
+        lived(
             (rows, width),
             nl.uint8,
-            f"tile {number}",
-            (partition, byte),
-            ("kernel.py", number),
             first,
             first + length,
+            name=f"tile {number}",
+            address=(partition, byte),
+            made=("kernel.py", number),
         )
         for number, (partition, rows, byte, width, first, length) in enumerate(drawn)
     ]
@@ -180,7 +189,7 @@ def test_pairs_are_looked_for_where_tiles_are():
 
     def looks(count):
         tiles = [
-            Counted(MemoryRegion.sbuf, (128, 4), nl.float32, "", (0, 16 * i), ("", i), i, count)
+            lived((128, 4), nl.float32, i, count, address=(0, 16 * i), made=("", i), kind=Counted)
             for i in range(count)
         ]
         Counted.looks = 0

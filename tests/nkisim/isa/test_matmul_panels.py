@@ -254,7 +254,7 @@ def test_lives_reach_to_the_last_sum(monkeypatch):
         total = nl.ndarray((40, 48), dtype=nl.float32, buffer=nl.psum)
         for step in range(3):
             nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=step > 0)
-        lives.append([t.alloc.life.last_use for t in (left, right, total)])
+        lives.append([t.life.last_use for t in (left, right, total)])
         return store(total)
 
     lives = []

@@ -17,6 +17,7 @@ from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.schedule import _Task
 from nkisim.machine.spread import Target, spread_garbage
 from nkisim.machine.transfer import Partial
+from nkisim.memory import NkiTensor, Storage
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime
@@ -246,7 +247,9 @@ def test_records_of_a_run_do_not_change(record):
 
 
 @pytest.mark.parametrize(
-    "kind", [DynSlice, Indirection, Event, Lifetime, Accumulators, _Task, _Source], ids=str
+    "kind",
+    [DynSlice, Indirection, Event, Lifetime, NkiTensor, Storage, Accumulators, _Task, _Source],
+    ids=str,
 )
 def test_what_is_made_by_the_thousand_has_no_dictionary(kind):
     assert "__dict__" not in dir(kind)

@@ -17,7 +17,7 @@ ABOVE = np.nextafter(-EDGE, np.float32(0))
 
 def fills(arguments=(), result=None, dtype=nl.bfloat16, precise=True, before=()):
     core = SimpleNamespace(mask_fills=list(before))
-    dst = SimpleNamespace(dtype=dtype, alloc=SimpleNamespace(precise=precise))
+    dst = SimpleNamespace(dtype=dtype, origin=SimpleNamespace(precise=precise))
     note_mask_fill(core, arguments, result, dst)
     return len(core.mask_fills)
 

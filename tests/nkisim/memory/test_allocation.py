@@ -6,27 +6,18 @@ import pytest
 import nkisim
 import nkisim.language as nl
 from nkisim.arch import GEN2, GEN3, GEN4
-from nkisim.diagnostics import RECORDER, Recorder
+from nkisim.diagnostics import RECORDER
 from nkisim.memory import CoreMemory, MemoryRegion
 from nkisim.memory.core_memory import SharedHbm
 from nkisim.memory.requests import require_dtype, require_region, whole_shape
+
+from ..harness_recorders import EachTime
 
 # Bytes of a partition, and what of SBUF kernels may use.
 SBUF = {GEN2: (196_608, 180_224), GEN3: (229_376, 212_984), GEN4: (262_144, 245_752)}
 PSUM = 16_384
 
 each_generation = pytest.mark.parametrize("generation", SBUF, ids=str)
-
-
-class EachTime(Recorder):
-    """Takes down every finding, also those of one line that are alike."""
-
-    def __init__(self):
-        super().__init__("check")
-        self.heard = []
-
-    def add(self, finding):
-        self.heard.append((finding.rule.id, finding.message))
 
 
 @pytest.fixture
@@ -82,7 +73,7 @@ def test_bytes_of_a_partition(generation, buffer, dtype, findings):
 def test_the_device_bytes_count_where_floats_are_kept_wide(findings):
     memory = memory_of(GEN3, precise=False)
     tile = memory.allocate((2, PSUM // 2), nl.bfloat16, nl.psum)
-    assert (tile.itemsize, tile.strides, tile.alloc.row_bytes) == (4, (2 * PSUM, 4), 2 * PSUM)
+    assert (tile.itemsize, tile.strides, tile.origin.row_bytes) == (4, (2 * PSUM, 4), 2 * PSUM)
     assert findings() == []
     memory.allocate((2, PSUM // 2 + 1), nl.bfloat16, nl.psum)
     assert [rule for rule, _ in findings()] == ["M009"]
@@ -146,7 +137,7 @@ def test_an_address_lies_inside(generation, buffer, partition, rows, before_end,
         tile = place()
         assert tile.start == partition * limit + limit - before_end
         assert (tile.start_partition, tile.free_byte_offset) == address
-        assert tile.alloc.life.address == address
+        assert tile.life.address == address
         return
     finding = refused("M014", place)
     assert finding.message == (
@@ -260,10 +251,10 @@ def test_an_argument_is_a_copy_that_is_written(precise, values):
     assert (tensor.shape, tensor.dtype, tensor.name) == ((2, 3), nl.bfloat16, "x")
     assert tensor.itemsize == (2 if precise else 4)
     assert tensor.strides == (3 * tensor.itemsize, tensor.itemsize)
-    assert tensor.alloc.is_argument
-    assert tensor.alloc.precise is precise
+    assert tensor.origin.is_argument
+    assert tensor.origin.precise is precise
     assert tensor.storage.complete
-    assert tensor.storage.pitch == tensor.alloc.row_bytes == 6 * tensor.itemsize
+    assert tensor.storage.pitch == tensor.origin.row_bytes == 6 * tensor.itemsize
     assert tensor.whole
     assert [life.name for life in memory.log] == ["x"]
     if values:
@@ -278,13 +269,12 @@ def test_a_new_tensor_is_unwritten():
         for _ in range(2):
             tensor = memory_of().allocate((4, 6), nl.int16, buffer)
             assert not tensor.storage.complete
-            assert not tensor.alloc.is_argument
-            assert not tensor.alloc.written
-            assert (tensor.alloc.life.first_use, tensor.alloc.life.last_use) == (-1, -1)
+            assert not tensor.origin.is_argument
+            assert (tensor.life.first_use, tensor.life.last_use) == (-1, -1)
             assert (tensor.storage.psum is not None) == (buffer is nl.psum)
             assert tensor.strides == (12, 2)
-            assert tensor.alloc.elements(2) == 24
-            assert tensor.alloc.elements(1) == 48
+            assert tensor.origin.elements(2) == 24
+            assert tensor.origin.elements(1) == 48
 
 
 # What two cores share
@@ -309,9 +299,9 @@ def test_shared_tensors_are_matched_by_their_order():
     again = other.allocate((2, 3), nl.float32, nl.shared_hbm)
     assert again.storage is first.storage
     assert (one.shared_count, other.shared_count) == (2, 1)
-    assert shared.unmatched([2, 1]) == [second.alloc]
+    assert shared.unmatched([2, 1]) == [second]
     assert shared.unmatched([2, 2]) == []
-    assert shared.unmatched([2, 0]) == [first.alloc, second.alloc]
+    assert shared.unmatched([2, 0]) == [first, second]
 
 
 @pytest.mark.parametrize(
@@ -330,18 +320,16 @@ def test_shared_tensors_that_differ(shape, dtype, name):
 
 def test_a_twin_is_the_other_cores_tensor_of_the_same_line():
     _, memories = cores()
-    made = [
-        [m.allocate((2, n), nl.float32, nl.private_hbm).alloc for n in (3, 4)] for m in memories
-    ]
-    extra = memories[0].allocate((2, 3), nl.float32, nl.private_hbm).alloc
-    wider = memories[1].allocate((2, 9), nl.float32, nl.private_hbm).alloc
+    made = [[m.allocate((2, n), nl.float32, nl.private_hbm) for n in (3, 4)] for m in memories]
+    extra = memories[0].allocate((2, 3), nl.float32, nl.private_hbm)
+    wider = memories[1].allocate((2, 9), nl.float32, nl.private_hbm)
     for number in range(2):
         assert memories[0].twin_of(made[0][number]) is made[1][number]
         assert memories[1].twin_of(made[1][number]) is made[0][number]
     assert memories[0].twin_of(extra) is None
     assert memories[1].twin_of(wider) is None
     alone = memory_of()
-    assert alone.twin_of(alone.allocate((2, 3), nl.float32, nl.private_hbm).alloc) is None
+    assert alone.twin_of(alone.allocate((2, 3), nl.float32, nl.private_hbm)) is None
 
 
 def test_arguments_of_two_cores_are_followed():

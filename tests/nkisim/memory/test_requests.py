@@ -1,14 +1,12 @@
 """What counts as a shape, and how many bytes an element takes where floats are kept wide."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import nkisim.language as nl
-from nkisim.memory.allocation import Allocation
+from nkisim.memory.form import Form
+from nkisim.memory.lifetime import Origin
 from nkisim.memory.requests import is_tuple_of_ints
-from nkisim.memory.storage import Storage
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (128, 0, 7)])
@@ -28,8 +26,9 @@ def test_what_is_no_tuple_of_integers(shape):
     [(nl.bfloat16, 2, 4), (nl.float16, 2, 2), (nl.float8_e5m2, 1, 4), (nl.float32, 4, 4)],
 )
 def test_bfloat16_and_float8_take_four_bytes_where_they_are_kept_wide(dtype, own, wide):
-    life = SimpleNamespace(region=None)
     for precise, want in ((True, own), (False, wide)):
-        allocation = Allocation(Storage.fresh(2, 16), life, 16, 0, precise)
-        assert allocation.itemsize(dtype) == want
-        assert allocation.storage_dtype(dtype).itemsize == want
+        form = Form((2, 4), dtype, nl.sbuf, 0, (4 * want, want), want)
+        origin = Origin(form, "", None, ("kernel.py", 1), 4 * want, precise)
+        assert origin.itemsize(dtype) == want
+        assert origin.storage_dtype(dtype).itemsize == want
+        assert origin.elements(want) == 8

@@ -67,7 +67,7 @@ class Count:
     def _watch(self, event: Any) -> None:
         self.instructions[event.instruction] += 1
         for _, tensor in (*event.reads, *event.writes):
-            self._lives[id(tensor.alloc.life)] = tensor.alloc.life
+            self._lives[id(tensor.life)] = tensor.life
         if event.instruction == "dma_copy":
             for _, tensor in (*event.reads, *event.writes):
                 if tensor.buffer != sbuf:

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTED = frozenset({"_replace", "_asdict", "_fields", "_make", "_field_defaults"})
-"""Names of ``collections.namedtuple``, which are public in spite of the underscore."""
+DOCUMENTED = frozenset({"_replace", "_asdict", "_fields", "_make", "_field_defaults", "_exit"})
+"""Public in spite of the underscore: names of ``collections.namedtuple``, and ``os._exit``."""
 BUILTINS = frozenset({"exec", "eval", "compile"})
 FRAME_AND_COUNT = frozenset({"_getframe", "_current_frames", "getrefcount", "f_lasti"})
 MARK = "# private:"
@@ -87,7 +87,7 @@ def _uses(tree: ast.Module, own: set[str], ours: frozenset[str]) -> Iterator[tup
     foreign = _foreign_names(tree, ours)
     inner: set[ast.expr] = set()  # parts of an attribute chain that is reported as a whole
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and (node in inner or _hidden(ast.unparse(node))):
+        if isinstance(node, ast.Attribute) and (node in inner or _hidden(_chain(node))):
             inner.add(node.value)
         if node in inner:
             continue
@@ -108,8 +108,8 @@ def _uses(tree: ast.Module, own: set[str], ours: frozenset[str]) -> Iterator[tup
                 args=[base, ast.Constant(value=str(name)), *_],
             ) if _private(name) and not _is_self(base):
                 yield node.lineno, f"{ast.unparse(base)}.{name}"
-            case ast.Attribute(value=base, attr=name) if _hidden(ast.unparse(node)):
-                root = _root(base)
+            case ast.Attribute(value=base, attr=name) if _hidden(_chain(node)):
+                root = _chain(node).partition(".")[0]
                 if root in foreign or (_private(name) and name not in own and not _is_self(base)):
                     yield node.lineno, ast.unparse(node)
             case ast.Attribute(value=base, attr=name) if name in FRAME_AND_COUNT:
@@ -130,19 +130,16 @@ def _reason(lines: list[str], line: int) -> str:
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:
-    """Yield the private names that a module defines: functions, classes, variables, attributes."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield name
-            case ast.ClassDef(name=name):
-                yield name
-            case ast.Name(id=name, ctx=ast.Store()):
-                yield name
-            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
-                yield name
-            case ast.Assign(targets=[ast.Name(id="__slots__")], value=value):
-                yield from (n.value for n in ast.walk(value) if isinstance(n, ast.Constant))
+    """Yield the attributes that the classes of a module define: methods, variables, slots."""
+    for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        for node in ast.walk(kind):
+            match node:
+                case ast.FunctionDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                    yield name
+                case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                    yield name
+                case ast.Assign(targets=[ast.Name(id="__slots__")], value=value):
+                    yield from (n.value for n in ast.walk(value) if isinstance(n, ast.Constant))
 
 
 def _foreign_names(tree: ast.Module, ours: frozenset[str]) -> set[str]:
@@ -178,10 +175,13 @@ def _is_self(base: ast.expr) -> bool:
     return isinstance(base, ast.Name) and base.id in ("self", "cls")
 
 
-def _root(base: ast.expr) -> str | None:
-    while isinstance(base, (ast.Attribute, ast.Call)):
-        base = base.value if isinstance(base, ast.Attribute) else base.func
-    return base.id if isinstance(base, ast.Name) else None
+def _chain(node: ast.expr) -> str:
+    """Return the dotted name of an attribute; what is no name or attribute is left out."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    return ".".join([node.id if isinstance(node, ast.Name) else "", *names])
 
 
 def _package(file: Path) -> str:

@@ -9,15 +9,20 @@ has the derivatives of its reference, which is computed again for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch._functorch import autograd_function
 from torch.autograd import forward_ad
-from torch.autograd.function import _SingleLevelFunction
 
 from trnsci.core._autocast import without_autocast
+from trnsci.core.interop import (
+    SingleLevelFunction,
+    below_autograd,
+    single_level,
+    transform_level,
+    with_forward_mode,
+)
 from trnsci.core.setting import restored, snapshot
 
 __all__ = ["each_entry", "make_node", "pulled_back", "pushed_forward", "total"]
@@ -56,11 +61,7 @@ def make_node(
     def node_forward(*args: Any) -> Any:
         # An autograd function turns derivatives off in here, but those of transforms further
         # below are still to be taken.
-        with (
-            torch.enable_grad(),
-            forward_ad._set_fwd_grad_enabled(True),
-            torch._C._AutoDispatchBelowAutograd(),
-        ):
+        with torch.enable_grad(), with_forward_mode(True), below_autograd():
             return compute(*args)
 
     def node_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -94,7 +95,7 @@ def make_node(
 
     def node_jvp(ctx: Any, *tangents: Tensor | None) -> Any:
         # Without forward mode in here, the derivative of this derivative would be zero, unsaid.
-        with restored(ctx.settings), forward_ad._set_fwd_grad_enabled(True):
+        with restored(ctx.settings), with_forward_mode(True):
             args, results = ([_primal(arg) for arg in kept] for kept in _arguments(ctx))
             with without_autocast(args):
                 if jvp is not None:
@@ -109,12 +110,12 @@ def make_node(
         "jvp": staticmethod(node_jvp),
     }
     whole: Any = type(name, (torch.autograd.Function,), {**methods, "vmap": staticmethod(batched)})
-    level: Any = type(name, (_SingleLevelFunction,), methods)
+    level: Any = type(name, (SingleLevelFunction,), methods)
 
     def dispatched(*args: Any) -> Any:
-        if torch._C._functorch.maybe_current_level() is None:
+        if transform_level() is None:
             return whole.apply(*args)
-        with cast(Any, autograd_function).enable_single_level_autograd_function():
+        with single_level():
             return level.apply(*args)
 
     return whole.apply, dispatched

@@ -11,7 +11,6 @@ library.backend(...)`` holds for the current context, so that threads and tasks 
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -23,14 +22,13 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
-from trnsci.core.device import neuron_device, probed
-from trnsci.core.environment import ENVIRON, STORED, library_switch
+from trnsci.core.device import neuron_device
+from trnsci.core.environment import library_switch
 from trnsci.core.errors import BackendError, FlagError
-from trnsci.core.explanation import RUNNING, recording
+from trnsci.core.explanation import recording
+from trnsci.core.interop import constant_to_compile
 from trnsci.core.provider import has_aws_nki
 from trnsci.core.setting import Setting
-from trnsci.core.standing import Standing
-from trnsci.core.tracing import constant_to_compile
 
 if TYPE_CHECKING:
     from trnsci.core.operation import Operation
@@ -57,7 +55,6 @@ class Library:
         use_simulator: The variable that sends kernels to the simulator.
         require_nki: The variable that makes a call raise that no kernel computes.
         operations: The operations declared so far, by name.
-        at_rest: Whether only the environment can make a call want a kernel, as it stands.
     """
 
     def __init__(self, name: str) -> None:
@@ -66,7 +63,6 @@ class Library:
         self.require_nki = library_switch(name, "REQUIRE_NKI")
         self.operations: dict[str, Operation] = {}
         self._requested = Setting(f"{name}.backend", "auto")
-        self.at_rest = Standing(self.is_at_rest)
 
     def __repr__(self) -> str:
         return f"<{self.name}: backend {self.get_backend()!r}, path {self.path()!r}>"
@@ -122,30 +118,7 @@ class Library:
 
         That is so where kernels run, and while ``explain`` asks what the operation would do.
         """
-        # What holds on a machine without a NeuronCore while nobody chose anything: the questions
-        # below take half a microsecond, of transforms of six.
-        simulator = self.use_simulator
-        if (
-            self.at_rest.answer
-            and simulator.own not in STORED
-            and simulator.other not in STORED
-            and os.environ is ENVIRON
-        ):
-            return False
-        return self.path() != "pytorch" or (RUNNING.number > 0 and recording())
-
-    def is_at_rest(self) -> bool:
-        """Return whether only the environment can make a call want a kernel.
-
-        That is so while no explanation is made, nobody ever opened a block, and torch was chosen
-        for the process, or nothing where a device was looked for and not found.
-        """
-        requested = self._requested
-        if requested.scoped or RUNNING.number:
-            return False
-        return requested.default == "pytorch" or (
-            requested.default == "auto" and probed[:1] == [None]
-        )
+        return self.path() != "pytorch" or recording()
 
     def no_nki(self, function: str) -> BackendError:
         """Return the error that says how to get what ``"nki"`` needs."""

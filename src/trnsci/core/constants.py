@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnsci.core.interop import without_modes
+
 __all__ = ["Constants"]
 
 K = TypeVar("K", bound=Hashable)
@@ -64,9 +66,7 @@ class Constants(Generic[K]):
             self._bytes = 0
 
     def _made(self, key: K, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        from torch.utils._python_dispatch import _disable_current_modes
-
-        with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+        with without_modes(), torch.inference_mode(False), torch.no_grad():
             return tuple(
                 torch.tensor(array, device="cpu").to(device=device, dtype=dtype)
                 for array in self._make(key)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
-from trnsci.core.standing import asked_again
-
 __all__ = ["NeuronDevice", "forget_device", "neuron_device", "probed"]
 
 _NODES = "/dev/neuron[0-9]*"
@@ -38,14 +36,12 @@ def neuron_device() -> NeuronDevice | None:
     """
     if not probed:
         probed.append(_probe())
-        asked_again()
     return probed[0]
 
 
 def forget_device() -> None:
     """Make the next ``neuron_device`` probe again."""
     probed.clear()
-    asked_again()
 
 
 def _probe() -> NeuronDevice | None:

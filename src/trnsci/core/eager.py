@@ -28,13 +28,13 @@ def concrete(*tensors: Tensor) -> bool:
     """Return whether the values of these tensors can be read on the host.
 
     False while ``torch.compile``, ``torch.export``, ``torch.jit.trace``, fake tensors or a
-    transform of ``torch.func`` sees the operations, and for subclasses of ``Tensor``. The tensors
-    may require gradients and may be on any device.
+    transform of ``torch.func`` sees the operations, for subclasses of ``Tensor`` and for meta
+    tensors. The tensors may require gradients and may be on any device.
     """
     if torch.compiler.is_compiling():
         return False
     for tensor in tensors:
-        if type(tensor) not in _PLAIN:
+        if type(tensor) not in _PLAIN or tensor.is_meta:
             return False
     return transform_level() is None and not dispatch_modes() and not recorded()
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
-from trnsci.core.standing import asked_again
-
 __all__ = ["RUNNING", "Explanation", "Step", "explain", "note", "recording"]
 
 
@@ -84,7 +82,6 @@ class _Running:
     def add(self, change: int) -> None:
         with self._lock:
             self.number += change
-        asked_again()
 
 
 RUNNING = _Running()
@@ -109,15 +106,16 @@ def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Expla
         Exception: What the call itself raises about the shapes and dtypes of its operands.
     """
     import torch
-    from torch._subclasses import fake_tensor
-    from torch.utils._pytree import tree_map_only
 
-    mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+    from trnsci.core.interop import fake_tensor_mode, fake_tensor_module, pytree
+
+    fake_tensor = fake_tensor_module()
+    mode = fake_tensor_mode(allow_non_fake_inputs=True)
     explanation = Explanation(getattr(function, "__name__", repr(function)))
     token = _RECORDER.set(explanation)
     RUNNING.add(1)
     try:
-        args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        args, kwargs = pytree().tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
         with mode, torch.no_grad():
             function(*args, **kwargs)
     except (

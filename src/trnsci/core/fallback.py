@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 import warnings
 from threading import Lock
 
@@ -59,8 +59,8 @@ def callers_level(library: str) -> int:
     It is to be asked for in the function that warns.
     """
     inner = {library, "torch", "trnsci"}
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _package(frame.f_globals) in inner:
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_back is not None and _package(frame.f_globals) in inner:
         level, frame = level + 1, frame.f_back
     return level
 

@@ -24,8 +24,8 @@ from trnsci.core.counters import count_refusal
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.explanation import Step, note, recording
 from trnsci.core.fallback import report_fallback
+from trnsci.core.interop import constant_to_compile
 from trnsci.core.launch import Launcher
-from trnsci.core.tracing import constant_to_compile
 
 __all__ = ["Operation", "each_entry", "total"]
 

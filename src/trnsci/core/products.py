@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from trnsci.core.interop import has_bfloat16_products
+
 __all__ = ["addmm", "baddbmm", "bmm", "in_float32", "matmul", "mm"]
 
 Product: TypeAlias = Callable[..., Tensor]
@@ -25,9 +27,8 @@ def _without_routine() -> frozenset[torch.dtype]:
     """Return the dtypes whose products torch has no routine for on this CPU."""
     if torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return frozenset()
-    # oneDNN says that it has float16 on ARM, which is its slow reference.
-    known = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    if known and torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    # oneDNN reports float16 on ARM too, but computes it by its slow reference.
+    if has_bfloat16_products():
         return frozenset((torch.float16,))
     return frozenset((torch.float16, torch.bfloat16))
 

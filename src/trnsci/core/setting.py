@@ -19,8 +19,7 @@ from weakref import WeakSet
 
 from torch.compiler import is_compiling
 
-from trnsci.core.standing import asked_again, withdrawn
-from trnsci.core.tracing import constant_to_compile
+from trnsci.core.interop import constant_to_compile
 
 __all__ = ["Setting", "Snapshot", "restored", "snapshot"]
 
@@ -67,10 +66,6 @@ class Setting(Generic[T]):
             self._put(value)
         else:
             self.default = value
-            if is_compiling():
-                withdrawn()
-            else:
-                asked_again()
 
     @contextmanager
     def scope(self, value: T) -> Iterator[None]:
@@ -93,9 +88,7 @@ class Setting(Generic[T]):
     def _put(self, value: T | None) -> None:
         self._variable.set(value)
         self._traced.value = value
-        if not self.scoped:
-            self.scoped = True
-            asked_again()
+        self.scoped = True
 
     def _show_to_thread(self) -> bool:
         """Make what torch.compile reads that of the context, which may be one copied from another.

@@ -1,4 +1,4 @@
-"""Whose values may be read: plain tensors, and nothing that torch has to see."""
+"""When values may be read (``concrete``) and when an operation may leave torch (``inert``)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,12 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.func import grad, vmap
 from torch.nn import Parameter
 
-from trnsci.core.eager import (
-    bare_matrix,
-    readable,
-    settled,
-    unchecked,
-    untracked,
-    untransformed,
-    unwatched,
-)
+from trnsci.core.eager import concrete, inert
+from trnsci.core.interop import fake_tensor_mode
 
 X = torch.ones(2)
 
@@ -28,88 +20,80 @@ class Subclass(torch.Tensor):
     pass
 
 
-# For each tensor whether it is readable, unwatched and untracked, and can be looked at.
+def both(*tensors):
+    return concrete(*tensors), inert(*tensors)
+
+
 TENSORS = {
-    "plain": (X, (True, True, True, True)),
-    "parameter": (Parameter(X.clone(), requires_grad=False), (True, True, True, True)),
-    "differentiated": (X.clone().requires_grad_(), (False, True, False, True)),
-    "on another device": (X.to("meta"), (False, False, True, True)),
-    "of another class": (X.as_subclass(Subclass), (False, False, False, False)),
+    "plain": (X, (True, True)),
+    "parameter": (Parameter(X.clone(), requires_grad=False), (True, True)),
+    "differentiated": (X.clone().requires_grad_(), (True, False)),
+    "meta": (X.to("meta"), (False, False)),
+    "subclass": (X.as_subclass(Subclass), (False, False)),
 }
 
 
-def asked(tensor):
-    return readable(tensor), unwatched(tensor), untracked(tensor), not unchecked(tensor)
-
-
 @pytest.mark.parametrize("kind", TENSORS)
-def test_what_a_tensor_is_decides(kind):
+def test_kinds_of_tensors(kind):
     tensor, wanted = TENSORS[kind]
-    assert asked(tensor) == wanted
-    # One operand that may not be read is enough, be it the first or the second.
-    assert readable(X, tensor) is wanted[0]
-    assert readable(tensor, X) is wanted[0]
+    assert both(tensor) == both(X, tensor) == both(tensor, X) == wanted
 
 
-def test_gradients_that_are_off_do_not_matter():
+def test_gradients_do_not_count_while_they_are_off():
     x = X.clone().requires_grad_()
     with torch.no_grad():
-        assert readable(x)
-        assert readable(x, x)
-        assert readable(X, x)
-        assert untracked(x)
+        assert both(x) == both(X, x) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("surroundings", "wanted"),
     [
-        (nullcontext, (True, True, True, True)),
-        (FakeTensorMode, (False, False, False, False)),
-        (forward_ad.dual_level, (False, False, False, True)),
-        (lambda: torch.autocast("cpu", torch.bfloat16), (False, True, True, True)),
-        (torch.no_grad, (True, True, True, True)),
-        (torch.inference_mode, (True, True, True, True)),
+        (nullcontext, (True, True)),
+        (fake_tensor_mode, (False, False)),
+        (forward_ad.dual_level, (True, False)),
+        (lambda: torch.autocast("cpu", torch.bfloat16), (True, False)),
+        (torch.no_grad, (True, True)),
+        (torch.inference_mode, (True, True)),
     ],
 )
-def test_what_is_in_force_decides(surroundings, wanted):
+def test_contexts(surroundings, wanted):
     with surroundings():
-        found = asked(X)
-    assert found == wanted
+        found = both(X), both()
+    assert found == (wanted, wanted)
 
 
 @pytest.mark.parametrize("transform", [vmap, lambda f: grad(lambda x: f(x).sum())])
-def test_inside_of_a_transform_nothing_is_read(transform):
+def test_inside_a_transform_of_torch_func(transform):
     found = []
 
-    def seen(x):
-        found.extend(asked(X))
+    def call(x):
+        found.extend(both(X))
         return 2 * x
 
-    transform(seen)(X)
-    assert found == [False] * 4
+    transform(call)(X)
+    assert found == [False, False]
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
-def test_a_recorded_call_reads_nothing():
-    found, matrix = [], torch.ones(2, 2)
+def test_while_torch_jit_records():
+    found = []
 
-    def seen(x):
-        found.extend(asked(X))
-        found.extend((settled(), untransformed(X), bare_matrix(matrix)))
+    def call(x):
+        found.extend(both(X))
         return 2 * x
 
-    seen(X)
-    assert found == [True] * 7
+    call(X)
+    assert found == [True, True]
     found.clear()
-    torch.jit.trace(seen, X, check_trace=False)
-    assert found == [False] * 7
+    torch.jit.trace(call, X, check_trace=False)
+    assert found == [False, False]
 
 
-@pytest.mark.parametrize("question", [readable, unwatched, untracked, lambda x: not unchecked(x)])
-def test_a_compiled_call_reads_nothing(question):
-    torch._dynamo.reset()
+@pytest.mark.parametrize("predicate", [concrete, inert])
+def test_inside_a_compiled_call(predicate):
+    torch.compiler.reset()
     compiled = torch.compile(
-        lambda x: x + (1 if question(x) else 2), backend="eager", fullgraph=True
+        lambda x: x + (1 if predicate(x) else 2), backend="eager", fullgraph=True
     )
     assert compiled(torch.zeros(1)).item() == 2
-    torch._dynamo.reset()
+    torch.compiler.reset()

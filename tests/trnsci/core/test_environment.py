@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from trnsci.core.environment import flag_value, library_switch
+from trnsci.core.environment import library_switch
 
 OWN, UMBRELLA = "TRNTOY_USE_SIMULATOR", "TRNSCI_USE_SIMULATOR"
 
@@ -77,12 +77,6 @@ def test_a_mapping_put_in_the_place_of_the_environment_is_obeyed(
 def test_the_names_are_made_from_the_librarys():
     switch = library_switch("trnblas", "REQUIRE_NKI")
     assert (switch.name, switch.umbrella) == ("TRNBLAS_REQUIRE_NKI", "TRNSCI_REQUIRE_NKI")
-
-
-def test_bytes_mean_what_their_text_means():
-    assert flag_value("X", b"On") is True
-    with pytest.raises(ValueError, match="X: got 'nope'"):
-        flag_value("X", b"nope")
 
 
 def test_a_longer_name_is_another_variable(switch, monkeypatch):

@@ -24,13 +24,13 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 from trnsci.core.backend import Library
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError
+from trnsci.core.interop import fake_tensor_mode, version_of
 from trnsci.core.testing import BACKENDS, random_tensor, unit_roundoff
 
 __all__ = ["DerivativeContract", "OperationContract", "Sample"]
@@ -105,21 +105,21 @@ class OperationContract:
         """Leave the environment out of it, and compiled graphs of other tests."""
         for switch in (self.library.require_nki, self.library.use_simulator):
             monkeypatch.setenv(switch.name, "0")
-        torch._dynamo.reset()
+        torch.compiler.reset()
         yield
-        torch._dynamo.reset()
+        torch.compiler.reset()
 
     def test_every_operation_has_a_sample(self) -> None:
         missing = set(self.library.operations) - {sample.operation for sample in self.samples}
         assert not missing, f"operations without a sample: {sorted(missing)}"
 
     def test_the_result_is_that_of_torch_in_float64(self, sample: Sample, backend: str) -> None:
-        before = [(tensor.clone(), tensor._version) for tensor in sample.tensors]
+        before = [(tensor.clone(), version_of(tensor)) for tensor in sample.tensors]
         with self.running(backend):
             got = sample.call(*sample.tensors)
         self.assert_close(sample, got, self.result_of(sample))
         for tensor, (copy, version) in zip(sample.tensors, before, strict=True):
-            assert tensor._version == version, "an argument was written to"
+            assert version_of(tensor) == version, "an argument was written to"
             assert torch.equal(tensor, copy)
 
     @pytest.mark.parametrize("dtype", _DTYPES, ids=str)
@@ -147,7 +147,7 @@ class OperationContract:
         with self.library.backend(backend):
             real = _parts(sample.call(*sample.tensors))
             before = counts()
-            with FakeTensorMode() as mode:
+            with fake_tensor_mode() as mode:
                 fake = _parts(sample.call(*(mode.from_tensor(t) for t in sample.tensors)))
         assert not (counts() - before).launches
         assert [(f.shape, f.dtype) for f in fake] == [(r.shape, r.dtype) for r in real]

@@ -29,7 +29,8 @@ for folder in (ROOT / "tests", ROOT / "tools"):
         sys.path.append(str(folder))
 
 from instruction_pages import instruction_pages, rules_of  # noqa: E402
-from markdown_text import block, join, source_of, table  # noqa: E402
+from markdown_text import block, join, table  # noqa: E402
+from rule_examples import Example, example_of  # noqa: E402
 
 import kernels  # noqa: E402
 import nkisim  # noqa: E402
@@ -147,19 +148,19 @@ def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:
 
 
 def twin_sections(twin: kernels.Twin) -> list[str]:
-    """Return the bad kernel, what is said about it, and the good one."""
+    """Return the bad kernel, what is reported about it, and the good one, each as a whole file."""
     face = twin.name.partition("_")[2].replace("_", " ")
-    found = twin.rule + " is found here"
-    bad = [source_of(part) for part in (*twin.parts, twin.bad)]
+    bad = example_of((*twin.parts, twin.bad), decorated=not twin.on_host)
+    good = example_of((twin.good,), decorated=not twin.on_host)
     return [
         "## Example" + (f": {face}" if face else ""),
         "### Bad",
         *inputs_line(twin.bad, twin.inputs, twin.targets),
-        block("python", "\n\n\n".join(bad).replace("# here", f"# {found}")),
-        block("text", what_is_said(twin)),
+        block("python", bad.text.replace("# here", f"# {twin.rule} is found here")),
+        block("text", what_is_said(twin, bad)),
         "### Good",
         *(inputs_line(twin.good, twin.mended, ()) if twin.mended is not twin.inputs else []),
-        block("python", source_of(twin.good)),
+        block("python", good.text),
     ]
 
 
@@ -180,8 +181,8 @@ def described(value: Any) -> str:
     return f"{value.dtype} {value.shape}" if hasattr(value, "dtype") else f"`{value!r}`"
 
 
-def what_is_said(twin: kernels.Twin) -> str:
-    """Return the finding that the bad kernel brings, with paths relative to the repository."""
+def what_is_said(twin: kernels.Twin, example: Example) -> str:
+    """Return the finding that the bad kernel brings, with the lines of the file that is shown."""
     if twin.on_host:
         text = said_on_host(twin)
     else:
@@ -190,29 +191,14 @@ def what_is_said(twin: kernels.Twin) -> str:
         )
         report = checked(*twin.arguments(twin.inputs))
         text = next(str(f) for f in report if f.rule.id == twin.rule)
-    return places_of(twin, text).replace("  # here", "")
 
-
-def places_of(twin: kernels.Twin, text: str) -> str:
-    """Return a text with lines counted in the kernel as it is shown, not in its file."""
-    begins = {}
-    shown = 1
-    for part in (*twin.parts, twin.bad):
-        lines, first = inspect.getsourcelines(part)
-        source = source_of(part).splitlines()
-        head = first + len(lines) - len(source)
-        for i in range(len(source)):
-            begins.setdefault(head + i, shown + i)
-        shown += len(source) + 2
-    first_line = inspect.getsourcelines(twin.bad)[1]
-    begins.setdefault(first_line, begins[max(begins)] - len(source_of(twin.bad).splitlines()) + 1)
-
-    def short(match: re.Match[str]) -> str:
-        line = begins.get(int(match[1]))
+    def shown(match: re.Match[str]) -> str:
+        line = example.lines.get((match[1], int(match[2])))
         return f"kernel.py:{line}" if line else "kernel.py"
 
-    file = re.escape(twin.file)
-    return re.sub(rf"{file}(?::(\d+))", short, text).replace(f"{ROOT}/", "")
+    files = "|".join({re.escape(file) for file, _ in example.lines})
+    text = re.sub(rf"({files}):(\d+)", shown, text).replace(f"{ROOT}/", "")
+    return text.replace("  # here", "").replace("nkisim.jit", "nki.jit")
 
 
 def said_on_host(twin: kernels.Twin) -> str:
@@ -229,9 +215,9 @@ def rule_index() -> str:
     parts = [
         "# Rules",
         "Every rule that nkisim knows. A rule's id never changes its meaning. Each page has a "
-        "kernel that breaks the rule, what nkisim says about it, and the mended kernel.",
-        "In the examples `stored(tile)` copies an on-chip tile to a new tensor in `nl.shared_hbm` "
-        "and returns that.",
+        "kernel that breaks the rule, what nkisim reports about it, and the fixed kernel.",
+        "Each kernel is a whole file. Saved as `kernel.py`, it is checked by `nkisim check "
+        'kernel.py --shapes "a=f32[64,32]"`, with the arguments that the page names.',
     ]
     for letter, title in FAMILIES.items():
         rules = sorted((r for r in RULES.values() if r.id[0] == letter), key=lambda r: r.id)

@@ -1,0 +1,152 @@
+"""The kernel of a twin as a file of its own: imports, helpers, decorator, kernel.
+
+Twins in ``tests/kernels`` share imports and helpers. A page shows one of them, so what it uses is
+collected from its module, and from the test modules that this one imports from.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+INLINED = ("kernels", "tiles")
+"""Modules of the tests: what comes from them is shown, not imported."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A kernel as a file.
+
+    Attributes:
+        text: The file.
+        lines: Line numbers in the file, by file and line number of the tests.
+    """
+
+    text: str
+    lines: dict[tuple[str, int], int]
+
+
+def example_of(functions: Sequence[Callable[..., Any]], *, decorated: bool = True) -> Example:
+    """Return the file that shows functions, in their order.
+
+    Args:
+        functions: Functions and classes of the tests, the last of which is the kernel.
+        decorated: Whether the last one is a kernel; host code is not decorated.
+    """
+    collected = _Collected()
+    for function in functions:
+        collected.add(sys.modules[function.__module__], function.__name__)
+    return collected.file(functions[-1].__name__ if decorated else "")
+
+
+class _Collected:
+    """Top-level statements in the order in which they must run."""
+
+    def __init__(self) -> None:
+        self.imports: set[str] = set()
+        self.statements: list[tuple[ModuleType, ast.stmt]] = []
+        self._seen: set[tuple[str, str]] = set()
+
+    def add(self, module: ModuleType, name: str) -> None:
+        """Add the statement that binds a name, after what it uses itself."""
+        if (module.__name__, name) in self._seen or name not in _bound(module):
+            return
+        self._seen.add((module.__name__, name))
+        statement = _bound(module)[name]
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(INLINED):
+            self.add(sys.modules[str(statement.module)], name)
+            return
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            self.imports.add(_import_line(statement, name))
+            return
+        for used in _used(statement):
+            self.add(module, used)
+        if (module, statement) not in self.statements:
+            self.statements.append((module, statement))
+
+    def file(self, kernel: str) -> Example:
+        """Return the file, with ``@nki.jit`` on the kernel of this name."""
+        if kernel:
+            self.imports.add("import nki")
+        text = _sorted_imports(self.imports)
+        lines: dict[tuple[str, int], int] = {}
+        apart = False
+        for module, statement in self.statements:
+            before, apart = apart, isinstance(statement, (ast.FunctionDef, ast.ClassDef))
+            text += ["", ""] if before or apart else [""]
+            if isinstance(statement, ast.FunctionDef) and statement.name == kernel:
+                text.append("@nki.jit")
+            file = str(inspect.getsourcefile(module))
+            for number in range(statement.lineno, int(statement.end_lineno or 0) + 1):
+                text.append(_source(module)[number - 1].replace("nkisim.", "nki."))
+                lines[file, number] = len(text)
+        return Example("\n".join(text), lines)
+
+
+@cache
+def _source(module: ModuleType) -> list[str]:
+    return inspect.getsource(module).splitlines()
+
+
+@cache
+def _bound(module: ModuleType) -> dict[str, ast.stmt]:
+    """Return the top-level statement that binds each name of a module."""
+    found: dict[str, ast.stmt] = {}
+    for statement in ast.parse(inspect.getsource(module)).body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                found[name] = statement
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {
+                    (alias.asname or alias.name).partition(".")[0]: statement for alias in names
+                }
+            case ast.Assign() | ast.AnnAssign() | ast.Try():
+                stored = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
+                found |= {n.id: statement for n in stored if isinstance(n.ctx, ast.Store)}
+                if isinstance(statement, ast.Try):
+                    for inner in ast.walk(statement):
+                        if isinstance(inner, ast.Import):
+                            found |= {str(alias.asname): statement for alias in inner.names}
+    return found
+
+
+def _used(statement: ast.stmt) -> list[str]:
+    """Return the module-level names that a statement reads, its decorators left out."""
+    decorators = getattr(statement, "decorator_list", ())
+    hidden = {node for decorator in decorators for node in ast.walk(decorator)}
+    nodes = [node for node in ast.walk(statement) if node not in hidden]
+    local = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    if isinstance(statement, ast.FunctionDef):
+        local |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    local |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return [node.id for node in names if node.id not in local]
+
+
+def _import_line(statement: ast.Import | ast.ImportFrom, name: str) -> str:
+    """Return the import of one name; what the tests take from nkisim comes from ``nki``."""
+    for alias in statement.names:
+        if (alias.asname or alias.name).partition(".")[0] == name:
+            single = type(statement)(**{**vars(statement), "names": [alias]})
+            return (
+                ast.unparse(single)
+                .replace("nkisim.", "nki.")
+                .replace("import nkisim", "import nki")
+            )
+    raise AssertionError(name)
+
+
+def _sorted_imports(lines: set[str]) -> list[str]:
+    """Return import lines as isort orders them: standard library, other packages, ``nki``."""
+    groups: tuple[list[str], ...] = ([], [], [])
+    for line in sorted(lines):
+        root = line.split()[1].partition(".")[0]
+        groups[0 if root in sys.stdlib_module_names else 2 if root == "nki" else 1].append(line)
+    filled = [group for group in groups if group]
+    return [line for i, group in enumerate(filled) for line in ([""] if i else []) + group]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from typing import Any
 
 INLINED = ("kernels", "tiles")
 """Modules of the tests: what comes from them is shown, not imported."""
+DECLARATIONS = ("twin", "source_twin", "host_twin", "guard")
+"""Decorators of ``tests/kernels``."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,11 @@ class _Collected:
             if isinstance(statement, ast.FunctionDef) and statement.name == kernel:
                 text.append("@nki.jit")
             file = str(inspect.getsourcefile(module))
-            for number in range(statement.lineno, int(statement.end_lineno or 0) + 1):
-                text.append(_source(module)[number - 1].replace("nkisim.", "nki."))
+            kept = [d for d in getattr(statement, "decorator_list", ()) if not _declares(d)]
+            first = kept[0].lineno if kept else statement.lineno
+            for number in range(first, int(statement.end_lineno or 0) + 1):
+                line = _source(module)[number - 1].replace("nkisim.", "nki.")
+                text.append(re.sub(rf"@({'|'.join(DECLARATIONS)})\(.*", "@nki.jit", line))
                 lines[file, number] = len(text)
         return Example("\n".join(text), lines)
 
@@ -117,9 +123,14 @@ def _bound(module: ModuleType) -> dict[str, ast.stmt]:
 
 
 def _used(statement: ast.stmt) -> list[str]:
-    """Return the module-level names that a statement reads, its decorators left out."""
-    decorators = getattr(statement, "decorator_list", ())
-    hidden = {node for decorator in decorators for node in ast.walk(decorator)}
+    """Return the module-level names that a statement reads, declarations left out."""
+    hidden = {
+        node
+        for part in ast.walk(statement)
+        for decorator in getattr(part, "decorator_list", ())
+        if _declares(decorator)
+        for node in ast.walk(decorator)
+    }
     nodes = [node for node in ast.walk(statement) if node not in hidden]
     local = {node.arg for node in nodes if isinstance(node, ast.arg)}
     if isinstance(statement, ast.FunctionDef):
@@ -127,6 +138,12 @@ def _used(statement: ast.stmt) -> list[str]:
     names = [node for node in nodes if isinstance(node, ast.Name)]
     local |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
     return [node.id for node in names if node.id not in local]
+
+
+def _declares(decorator: ast.expr) -> bool:
+    """Return whether a decorator declares a twin; it is not part of the kernel."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(called, ast.Name) and called.id in DECLARATIONS
 
 
 def _import_line(statement: ast.Import | ast.ImportFrom, name: str) -> str:

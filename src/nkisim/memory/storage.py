@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nkisim.memory.marks import Marks, Runs
-from nkisim.memory.psum import AccumulationState, Region
+from nkisim.memory.marks import Marks, Region, Runs
+from nkisim.memory.psum import AccumulationState
 from nkisim.recycling import LEAST_LENT, Buffer, Bytes, give_back, is_kept, placeholder, take
 
 __all__ = ["Sharing", "Storage"]

@@ -8,7 +8,6 @@ invented.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -108,7 +107,7 @@ class LostWork:
 
     def _note_turns(self, site: Site) -> None:
         """Note which loops around a write have come to a second turn: those that are None now."""
-        around = {(file, line): value for file, line, _, value in loops_around(sys._getframe(1))}
+        around = {(file, line): value for file, line, _, value in loops_around()}
         seen = self._turns.setdefault(site.key, {})
         for loop, value in around.items():
             if seen.setdefault(loop, value) != value:

@@ -118,8 +118,8 @@ class View(NKIObject):
             kind = self.life.origin.storage_dtype(self.dtype)
             form = self.form
             found = np.ndarray(form.shape, kind, self.storage.data, form.start, form.strides)
-            if not self.storage.stays:
-                return found
+            if self.storage.borrowed:
+                return found  # the bytes become others at the first write
             self._array = found
         return self._array
 

@@ -72,8 +72,10 @@ def raised_at(error: BaseException) -> Place | None:
 
 def user_line() -> tuple[str, int]:
     """Return file and line of the innermost line outside this package; cheaper than a place."""
-    frame = _user_frame()
-    return frame.f_code.co_filename, frame.f_lineno
+    frame = inspect.currentframe()  # as _user_frame, but every allocation asks
+    while frame is not None and (file := frame.f_code.co_filename).startswith(_PACKAGE):
+        frame = frame.f_back
+    return ("", 0) if frame is None else (file, frame.f_lineno)
 
 
 def _user_frame() -> FrameType:

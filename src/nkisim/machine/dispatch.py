@@ -101,7 +101,8 @@ def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, 
         key: list[Any] = [declared.name]
         for i in operands:
             value = values[i]
-            key.append(value.layout if type(value) is NkiTensor else _operand_key(value))
+            known = type(value) is NkiTensor and value.form.layout >= 0
+            key.append(value.form.layout if known else _operand_key(value))
         for i, default, default_key in others:
             value = values[i]
             key.append(default_key if value is default else _static_key(value))

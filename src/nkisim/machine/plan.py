@@ -279,8 +279,12 @@ class Plan:
             for tensor in values[index]:
                 tensor.life.last_use = clock
         for index, _ in self.writes:
-            values[index].storage.own()
-            values[index].life.written(clock)
+            written = values[index]
+            if written.storage.borrowed:
+                written.storage.own()
+            written.life.last_use = clock
+            if written.life.first_use < 0:
+                written.life.first_use = clock
         tracker, step = core.tracker, None
         if tracker is not None:
             step = self._step(core, arguments)

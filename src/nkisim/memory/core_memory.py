@@ -148,26 +148,19 @@ class CoreMemory:
             return self._new(shape, dtype, region, name, address, made, where)
         if name:
             self._remember_name(name, made, where)
-        return self._tile(form, name, address, made)
-
-    def _tile(
-        self, form: Form, name: str, address: Address | None, made: tuple[str, int]
-    ) -> NkiTensor:
-        """Return a tile on chip that breaks no rule; equal ones of a line have one origin."""
+        # A tile on chip that breaks no rule; equal ones of a line have one origin.
         origin = None if name else self._origins.get((form, made))
         if origin is None:
             row_bytes = math.prod(form.shape[1:]) * form.itemsize
             origin = Origin(form, name, address, made, row_bytes, self.precise)
             if not name:
                 self._origins[form, made] = origin
+        life = Lifetime(origin)
+        self.log.append(life)
         if address is not None:
-            tensor = _first_view(origin, self._arena(form.buffer), _Placed())
-        else:
-            psum = form.buffer is not _SBUF
-            storage = Storage.fresh(form.shape[0], origin.row_bytes, psum=psum)
-            tensor = _first_view(origin, storage, storage)
-        self.log.append(tensor.life)
-        return tensor
+            return NkiTensor(life, self._arena(form.buffer), _Placed(), form)
+        storage = Storage.fresh(form.shape[0], origin.row_bytes, form.buffer is not _SBUF)
+        return NkiTensor(life, storage, storage, form)
 
     def _new(
         self,
@@ -227,7 +220,7 @@ class CoreMemory:
         nbytes = array.size * kind.itemsize
         if lent and self.values and array.dtype == kind:
             data = np.asarray(array).reshape(-1).view(np.uint8)
-            storage = Storage(data, nbytes, written=True, borrowed=True)
+            storage = Storage(data, nbytes or 1, written=True, borrowed=True)
         else:
             storage = Storage.fresh(1, nbytes, written=True)
             if self.values:

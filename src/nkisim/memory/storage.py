@@ -71,12 +71,12 @@ class Storage:
     )
 
     def __init__(
-        self, data: np.ndarray, pitch: int, *, written: bool = False, borrowed: bool = False
+        self, data: np.ndarray, pitch: int, written: bool = False, borrowed: bool = False
     ) -> None:
         self.data = data
         self.borrowed = borrowed
-        self.pitch = pitch or 1
-        self.complete = written or not data.size
+        self.pitch = pitch
+        self.complete = written
         self.version = 0
         self.shared: Sharing | None = None
         self.shadow: Any = None
@@ -85,11 +85,12 @@ class Storage:
         self._decoded = _NOTHING_DECODED
 
     @staticmethod
-    def fresh(rows: int, pitch: int, *, psum: bool = False, written: bool = False) -> Storage:
+    def fresh(rows: int, pitch: int, psum: bool = False, written: bool = False) -> Storage:
         """Return a storage of ``rows`` partitions; what is in it is anything."""
-        made = Storage(np.empty(rows * pitch, _BYTE), pitch, written=written)
+        nbytes = rows * pitch
+        made = Storage(np.empty(nbytes, _BYTE), pitch or 1, written or not nbytes)
         if psum:
-            made.psum = AccumulationState(rows * pitch, made.pitch)
+            made.psum = AccumulationState(nbytes, made.pitch)
         return made
 
     def own(self) -> None:

@@ -97,10 +97,12 @@ def test_executors_agree(sample: Sample, place: str):
 @pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
 def test_without_values_the_same_is_found(sample: Sample):
     for place in ("apart", "placed", "slices"):
-        assert said(run(sample, PLACES[place](), values=False)) == said(run(sample, PLACES[place]()))
+        assert said(run(sample, PLACES[place](), values=False)) == said(
+            run(sample, PLACES[place]())
+        )
 
 
-# -- sizes that decide between ways ------------------------------------------------------------------
+# -- sizes that decide between ways ----------------------------------------------------------------
 
 SIZES = [1, 1023, 1024, 1025, 4095, 4096, 4097, 16383, 16384, 16385, 65535, 65536, 65538]
 TYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "i32": np.int32}
@@ -157,4 +159,6 @@ def test_executors_agree_around_every_size(kind, size):
     for got, want in zip(outputs, report.outputs, strict=True):
         assert_same_bits(got, want)
     about_calls = [f.rule.id for f in report.findings if f.rule.id[0] not in "LW"]
-    assert [f.rule.id for f in simulation.report.findings if f.rule.id[0] not in "LW"] == about_calls
+    assert [
+        f.rule.id for f in simulation.report.findings if f.rule.id[0] not in "LW"
+    ] == about_calls

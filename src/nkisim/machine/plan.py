@@ -349,9 +349,9 @@ class Plan:
         """Compute and write the results; return those of the body."""
         arguments = list(tensors)
         watched = core.recorder.watches_values
-        if not watched and self.has_faster and self._apart(tensors):  # noqa: SIM102
-            if self._compute_faster(core, arguments, tensors):
-                return None
+        fast = not watched and self.has_faster and self._apart(tensors)
+        if fast and self._compute_faster(core, arguments, tensors):
+            return None
         for index, convert in self.numbers:
             arguments[index] = convert(arguments[index])
         for index, load in self.loads:

@@ -18,6 +18,7 @@ from nkisim.dtypes import DTYPES, DType, as_dtype
 from nkisim.machine import Core
 from nkisim.machine.written import confirm_garbage, with_sentinel
 from nkisim.memory import (
+    Lifetime,
     MemoryRegion,
     NkiTensor,
     is_hbm,
@@ -98,7 +99,7 @@ class HostBoundary:
         self._core = core
         self._region = region
         self._inputs: list[tuple[str, Any, NkiTensor]] = []
-        self._given_away: set[int] = set()
+        self._given_away: set[Lifetime] = set()
         self._torch_device: Any = None
         self._uses_torch = False
 
@@ -216,14 +217,14 @@ class HostBoundary:
         return rebuilt(result, self._export) if self._core.values else None
 
     def _update_inputs(self, result: Any) -> None:
-        returned = {id(t.life) for t in tensors_of(result)}
+        returned = {t.life for t in tensors_of(result)}
         for name, original, found in self._inputs:
             if found.life.first_use < 0 or original is None:
                 continue
             lost = isinstance(original, np.ndarray) and not original.flags.writeable
             if self._core.values and not lost:
                 _assign(original, found)
-            if id(found.life) not in returned:
+            if found.life not in returned:
                 confirm_garbage(found, f"argument {name}, which the caller sees")
                 flag(
                     NOT_RETURNED,
@@ -240,8 +241,8 @@ class HostBoundary:
         """Return a result's elements; a tensor that nothing else uses gives its memory away."""
         hidden = tensor.storage.unwritten(tensor.region)
         alone = tensor.whole and not tensor.origin.is_argument and is_hbm(tensor.buffer)
-        if hidden is None and alone and id(tensor.life) not in self._given_away:
-            self._given_away.add(id(tensor.life))
+        if hidden is None and alone and tensor.life not in self._given_away:
+            self._given_away.add(tensor.life)
             return tensor.array
         return np.array(with_sentinel(tensor, hidden))
 
@@ -302,7 +303,7 @@ def tensor_annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
     for name, value in raw.items():
         if isinstance(value, str):
             try:
-                value = eval(value, getattr(function, "__globals__", {}))
+                value = _evaluated(value, getattr(function, "__globals__", {}))
             except AnnotationError:
                 raise
             except Exception:
@@ -313,6 +314,12 @@ def tensor_annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
         if isinstance(value, TensorSpec):
             found[name] = value
     return found
+
+
+def _evaluated(annotation: str, names: dict[str, Any]) -> Any:
+    """Return what an annotation that is text stands for, whatever becomes of the others."""
+    holder = type("holder", (), {"__annotations__": {"only": annotation}})
+    return inspect.get_annotations(holder, globals=names, locals={}, eval_str=True)["only"]
 
 
 def _is_torch(value: Any) -> bool:

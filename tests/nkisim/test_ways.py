@@ -97,13 +97,10 @@ def filled(sample: Sample) -> Sample:
 
 
 @pytest.mark.parametrize("sample", [pytest.param(filled(s), id=s.name) for s in SAMPLES])
-def test_tiles_that_have_the_callers_bytes_give_the_same_bits(monkeypatch, sample):
+def test_arguments_that_have_the_callers_bytes_give_the_same_bits(monkeypatch, sample):
     want = on_way(monkeypatch, "without numba", sample)
     given = {n: t.values.copy() for n, t in sample.tiles.items() if t.values is not None}
     monkeypatch.setattr(sampling, "copies", list)  # the kernel gets the very arrays
-    for module in ("memory.core_memory", "memory.storage", "machine.lending"):
-        monkeypatch.setattr(f"nkisim.{module}.LEAST_LENT", 1)
-    monkeypatch.setattr("nkisim.machine.core._PLANS", {})
     for name, output in on_way(monkeypatch, "without numba", sample).items():
         assert_same_bits(output, want[name])
     for name, values in given.items():

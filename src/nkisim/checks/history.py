@@ -7,6 +7,7 @@ the views allow, so most tiles need one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 
 from nkisim.diagnostics import Place, user_place
 from nkisim.machine import Effect, Step
-from nkisim.memory import NkiTensor
+from nkisim.memory import Lifetime, NkiTensor
 from nkisim.memory.marks import Grains
 from nkisim.memory.storage import Storage
 from nkisim.spec.enums import engine as Engine
@@ -59,7 +60,7 @@ class Site(NamedTuple):
     clock: int
     epoch: int
     turns: tuple[Turn, ...]
-    owners: tuple[int, ...]
+    owners: tuple[Lifetime, ...]
     size: int
     works: bool
     indirect: bool
@@ -129,8 +130,8 @@ class History:
         self._sites: list[Site] = []
         self._lines: dict[tuple[str, int], Place] = {}
         self._entered = 0
-        self._turns: dict[int, list[Turn]] = {}
-        self._repeating: dict[int, int] = {}
+        self._turns: dict[Any, list[Turn]] = {}
+        self._repeating: Counter[Any] = Counter()
 
     def site(self, number: int) -> Site:
         """Return the write of a number."""
@@ -149,7 +150,7 @@ class History:
                 core.clock,
                 0 if member is None else member.synchronised,
                 self.turns(core),
-                tuple(id(effect.tensor.life) for effect in step.writes),
+                tuple(effect.tensor.life for effect in step.writes),
                 step.writes[0].tensor.size,
                 bool(step.reads) and not step.lasts,
                 any(is_indirect(effect) for effect in step.writes),
@@ -182,16 +183,16 @@ class History:
 
     def turns(self, core: Any) -> tuple[Turn, ...]:
         """Return the iterations of loops without an order that a core is in."""
-        return tuple(self._turns.get(id(core), ()))
+        return tuple(self._turns.get(core, ()))
 
     def repeats(self, core: Any) -> bool:
         """Tell whether a core is in a loop of the device, and not in its first iteration."""
-        return bool(self._repeating.get(id(core), 0))
+        return self._repeating[core] > 0
 
     def affine(self, core: Any, values: range) -> Iterator[int]:
         """Return the iterations of a loop without an order."""
         self._entered += 1
-        loop, turns = self._entered, self._turns.setdefault(id(core), [])
+        loop, turns = self._entered, self._turns.setdefault(core, [])
         depth = len(turns)
         try:
             for index in values:
@@ -199,6 +200,8 @@ class History:
                 yield index
         finally:
             del turns[depth:]
+            if not turns:
+                self._turns.pop(core, None)
 
     def dynamic(self, core: Any, values: range) -> Iterator[int]:
         """Return the iterations of a loop that the device runs."""
@@ -210,11 +213,13 @@ class History:
 
     @contextmanager
     def _repeated(self, core: Any, repeated: bool) -> Iterator[None]:
-        self._repeating[id(core)] = self._repeating.get(id(core), 0) + repeated
+        self._repeating[core] += repeated
         try:
             yield
         finally:
-            self._repeating[id(core)] -= repeated
+            self._repeating[core] -= repeated
+            if not self._repeating[core]:
+                del self._repeating[core]  # a core that is in no loop is not kept
 
 
 def is_indirect(effect: Effect) -> bool:

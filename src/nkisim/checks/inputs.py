@@ -22,7 +22,7 @@ import numpy as np
 from nkisim.checks.langcheck.source import definition_of
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.machine import Effect
-from nkisim.memory import NkiTensor
+from nkisim.memory import Lifetime, NkiTensor
 from nkisim.memory.marks import Marks
 
 __all__ = ["InputCoverage"]
@@ -68,16 +68,16 @@ class InputCoverage:
     """Follows which elements of the arguments are read."""
 
     def __init__(self) -> None:
-        self._inputs: dict[int, _Input] = {}
+        self._inputs: dict[Lifetime, _Input] = {}
 
     def read(self, effect: Effect) -> None:
         """Note a read."""
         tensor = effect.tensor
         if not tensor.origin.is_argument or not tensor.size:
             return
-        found = self._inputs.get(id(tensor.life))
+        found = self._inputs.get(tensor.life)
         if found is None:
-            found = self._inputs[id(tensor.life)] = _Input(tensor.storage.data.size)
+            found = self._inputs[tensor.life] = _Input(tensor.storage.data.size)
         if not effect.plain:
             found.starts = None
         elif found.starts is not None:
@@ -98,7 +98,7 @@ class InputCoverage:
         for name, tensor in arguments:
             if tensor.life.first_use >= 0 or not tensor.size:
                 continue
-            found = self._inputs.get(id(tensor.life))
+            found = self._inputs.get(tensor.life)
             if found is None and name in unused:
                 flag(
                     UNREAD_INPUT,
@@ -120,14 +120,12 @@ def _unused_parameters(kernel: Callable[..., Any]) -> set[str]:
     node = definition[1]
     names = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     described = {
-        id(part.value)
+        part.value
         for part in ast.walk(node)
         if isinstance(part, ast.Attribute) and part.attr in ("dtype", "ndim", "shape", "size")
     }
     return names - {
-        part.id
-        for part in ast.walk(node)
-        if isinstance(part, ast.Name) and id(part) not in described
+        part.id for part in ast.walk(node) if isinstance(part, ast.Name) and part not in described
     }
 
 

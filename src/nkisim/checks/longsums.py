@@ -12,6 +12,7 @@ from nkisim.checks.history import Site
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import DType
 from nkisim.machine import Step
+from nkisim.memory import Lifetime
 
 __all__ = ["LongSums"]
 
@@ -44,7 +45,7 @@ class LongSums:
     """Counts the terms of sums that are kept in a narrow type."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[int, tuple[str, int, str]], _Sum] = {}
+        self._sums: dict[tuple[Lifetime, tuple[str, int, str]], _Sum] = {}
 
     def written(self, step: Step, site: Site) -> None:
         """Note an instruction that adds to what it writes."""
@@ -56,10 +57,10 @@ class LongSums:
         for effect in step.reads:
             same = effect.tensor.storage is dst.storage and effect.tensor.region == dst.region
             if same and effect.operand in step.adds_to:
-                found = self._sums.get((id(dst.life), site.key))
+                found = self._sums.get((dst.life, site.key))
                 if found is None:
                     new = _Sum(site, dst.shape, dst.dtype)
-                    self._sums[id(dst.life), site.key] = new
+                    self._sums[dst.life, site.key] = new
                 else:
                     found.terms += 1
                 return

@@ -8,7 +8,6 @@ invented.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,7 +67,7 @@ class LostWork:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[Lifetime, _Pending] = {}
         self._useful: set[tuple[str, int, str]] = set()
         self._turns: dict[tuple[str, int, str], dict[tuple[str, int], int | None]] = {}
 
@@ -78,14 +77,14 @@ class LostWork:
 
     def read(self, effect: Effect) -> None:
         """Note a read."""
-        self._use(id(effect.tensor.life))
+        self._use(effect.tensor.life)
 
     def used(self, site: Site) -> None:
         """Note that what a write left was read, through whatever tensor."""
         for owner in site.owners:
             self._use(owner)
 
-    def _use(self, life: int) -> None:
+    def _use(self, life: Lifetime) -> None:
         found = self._pending.pop(life, None)
         if found is not None:
             found.write.used = True
@@ -96,7 +95,7 @@ class LostWork:
         site = self._history.site(number)
         if not site.works:
             for effect in step.writes:
-                self._pending.pop(id(effect.tensor.life), None)
+                self._pending.pop(effect.tensor.life, None)
             return
         if site.key not in self._useful:
             self._note_turns(site)
@@ -104,11 +103,11 @@ class LostWork:
         write = _Write(site, loads)
         for effect in step.writes:
             life = effect.tensor.life
-            self._pending[id(life)] = _Pending(life, write, effect.operand)
+            self._pending[life] = _Pending(life, write, effect.operand)
 
     def _note_turns(self, site: Site) -> None:
         """Note which loops around a write have come to a second turn: those that are None now."""
-        around = {(file, line): value for file, line, _, value in loops_around(sys._getframe(1))}
+        around = {(file, line): value for file, line, _, value in loops_around()}
         seen = self._turns.setdefault(site.key, {})
         for loop, value in around.items():
             if seen.setdefault(loop, value) != value:
@@ -121,7 +120,7 @@ class LostWork:
     def finish(self, returned: Collection[NkiTensor], arguments: Collection[NkiTensor]) -> None:
         """Flag what was never read in a run that came to its end."""
         for tensor in (*returned, *arguments):
-            self._use(id(tensor.life))
+            self._use(tensor.life)
         said: set[tuple[str, int, str]] = set()
         for life, write, operand in self._pending.values():
             key = write.site.key

@@ -124,9 +124,9 @@ class Overwritten:
 
     def finish(self, returned: Collection[NkiTensor]) -> None:
         """Flag what was destroyed."""
-        outputs = {id(tensor.life) for tensor in returned}
+        outputs = {tensor.life for tensor in returned}
         for loss in self._losses.values():
-            output = id(loss.life) in outputs
+            output = loss.life in outputs
             if not output and self._lost.is_useful(loss.first):
                 continue
             called = f"`{loss.life.name}`" if loss.life.name else f"the {loss.life.shape} tensor"

@@ -12,7 +12,7 @@ import numpy as np
 from nkisim.checks.history import History, Site, Turn, bits_of, is_indirect
 from nkisim.diagnostics import declare, flag, user_place
 from nkisim.machine import Effect, Step
-from nkisim.memory import NkiTensor, is_hbm
+from nkisim.memory import Lifetime, NkiTensor, is_hbm
 
 __all__ = ["Races"]
 
@@ -66,7 +66,7 @@ class Races:
 
     def __init__(self, history: History) -> None:
         self._history = history
-        self._scattered: set[int] = set()
+        self._scattered: set[Lifetime] = set()
         self._scatters: list[tuple[Effect, int, object]] = []
 
     def read(self, step: Step, effect: Effect) -> None:
@@ -74,13 +74,13 @@ class Races:
         tensor = effect.tensor
         life = tensor.life
         turns = self._history.turns(step.core)
-        scattered = id(life) in self._scattered
+        scattered = life in self._scattered
         if not (turns or life.address is not None or scattered):
             return
         sites = self._history.sites(effect)
         if life.address is not None:
             for site in sites:
-                if id(life) not in site.owners and not 0 <= life.first_use < site.clock:
+                if life not in site.owners and not 0 <= life.first_use < site.clock:
                     _report_alias(step, effect, site)
         for site in sites if turns else ():
             turn = _other_turn(site.turns, turns)
@@ -125,7 +125,7 @@ class Races:
         self._scatters.clear()
         for effect in step.writes:
             if is_hbm(effect.tensor.buffer) and is_indirect(effect):
-                self._scattered.add(id(effect.tensor.life))
+                self._scattered.add(effect.tensor.life)
                 if effect.rows is not None and step.core.values:
                     _check_repeated(step, effect, effect.rows)
 

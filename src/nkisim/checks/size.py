@@ -7,7 +7,6 @@ of the call stack, one in 61: a prime, so that no loop is in step with them.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from typing import NamedTuple
 
@@ -68,7 +67,7 @@ class Size:
 
     def _sample(self) -> None:
         self._samples += 1
-        for file, line, name, value in loops_around(sys._getframe(1)):
+        for file, line, name, value in loops_around():
             loop = _Loop(file, line, name)
             self._inside[loop] += 1
             self._values.setdefault(loop, set()).add(value)

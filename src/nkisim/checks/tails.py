@@ -16,7 +16,7 @@ import numpy as np
 from nkisim.checks.history import History
 from nkisim.diagnostics import Place, declare, flag, user_place
 from nkisim.machine import Effect, Step
-from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
+from nkisim.memory import Lifetime, MemoryRegion, NkiTensor, is_hbm
 
 __all__ = ["StaleTails"]
 
@@ -72,8 +72,8 @@ class StaleTails:
     def __init__(self, history: History, unsettled: bool) -> None:
         self._history = history
         self._unsettled = unsettled
-        self._loads: dict[tuple[int, tuple[str, int, str]], _Load] = {}
-        self._stale: dict[int, dict[int, _Load]] = {}
+        self._loads: dict[tuple[Lifetime, tuple[str, int, str]], _Load] = {}
+        self._stale: dict[Lifetime, dict[int, _Load]] = {}
         self._suspects: dict[tuple[str, int], _Suspect] = {}
 
     @property
@@ -89,7 +89,7 @@ class StaleTails:
             tensor = effect.tensor
             if tensor.buffer is not MemoryRegion.sbuf or not effect.plain or tensor.indirect:
                 continue
-            life = id(tensor.life)
+            life = tensor.life
             line = (life, self._history.site(number).key)
             earlier = self._loads.get(line)
             self._loads[line] = now = _Load(number, tensor.region)
@@ -111,7 +111,7 @@ class StaleTails:
 
     def read(self, step: Step, effect: Effect) -> None:
         """Look whether a read takes old elements beside new ones."""
-        stale = self._stale.get(id(effect.tensor.life))
+        stale = self._stale.get(effect.tensor.life)
         if stale is None or not effect.plain:
             return
         writers = set(self._history.touched(effect).writers())

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from nkisim.diagnostics.syntax import parsed
 
 __all__ = [
     "Place",
-    "Spot",
     "assigned_name",
     "caught_by_own",
     "is_own_file",
-    "line_of",
     "loops_around",
     "raised_at",
     "user_line",
     "user_locals",
     "user_place",
-    "user_spot",
     "user_stacklevel",
     "users_traceback",
 ]
@@ -35,12 +32,7 @@ __all__ = [
 _Loops = tuple[tuple[int, int, int, str], ...]
 """Line of the header, first and last line of the body, and target of loops."""
 
-Spot = tuple[CodeType, int]
-"""Code, and the instruction of it that was running."""
-
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
-_USERS: set[str] = set()
-"""Files outside of this package whose code has asked for tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,36 +72,15 @@ def raised_at(error: BaseException) -> Place | None:
 
 def user_line() -> tuple[str, int]:
     """Return file and line of the innermost line outside this package; cheaper than a place."""
-    frame = _user_frame()
-    return frame.f_code.co_filename, frame.f_lineno
-
-
-def user_spot(own: int = 1) -> Spot:
-    """Return where the innermost code outside this package is; a line is found only if needed.
-
-    ``own`` is how many of the nearest frames, this one included, surely are of this package.
-    """
-    frame = sys._getframe(own)  # every allocation asks, so no call more than needed
-    code = frame.f_code
-    if code.co_filename not in _USERS:
-        while code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
-            frame = frame.f_back
-            code = frame.f_code
-        if not code.co_filename.startswith(_PACKAGE):
-            _USERS.add(code.co_filename)
-    return code, frame.f_lasti
-
-
-def line_of(spot: Spot) -> tuple[str, int]:
-    """Return file and line of a spot."""
-    code, instruction = spot
-    ranges = code.co_lines()
-    found = (line for first, end, line in ranges if first <= instruction < end)
-    return code.co_filename, next(found, None) or code.co_firstlineno
+    frame = inspect.currentframe()  # as _user_frame, but every allocation asks
+    while frame is not None and (file := frame.f_code.co_filename).startswith(_PACKAGE):
+        frame = frame.f_back
+    return ("", 0) if frame is None else (file, frame.f_lineno)
 
 
 def _user_frame() -> FrameType:
-    frame = sys._getframe(2)
+    frame = inspect.currentframe()
+    assert frame is not None, "this Python does not show its frames"
     while _is_own(frame) and frame.f_back is not None:
         frame = frame.f_back
     return frame
@@ -148,8 +119,8 @@ def _assigned(source: str) -> dict[int, str]:
 
 def user_stacklevel() -> int:
     """Return the ``stacklevel`` with which the caller's warning stands at the user's line."""
-    frame: FrameType | None = sys._getframe(1)
-    level = 1
+    frame = inspect.currentframe()
+    level = 0
     while frame is not None and _is_own(frame):
         frame = frame.f_back
         level += 1
@@ -199,13 +170,12 @@ def _is_own(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_PACKAGE)
 
 
-def loops_around(frame: FrameType | None) -> Iterator[tuple[str, int, str, int]]:
-    """Return the loops that a call is in, innermost first: file, line of the header, name, value.
+def loops_around() -> Iterator[tuple[str, int, str, int]]:
+    """Return the loops that the user's code is in, innermost first: file, header, name, value.
 
     Goes up through the functions of the user, as far as they are called from each other.
     """
-    while frame is not None and _is_own(frame):
-        frame = frame.f_back
+    frame: FrameType | None = _user_frame()
     while frame is not None and not _is_own(frame):
         file = frame.f_code.co_filename
         for header, first, last, name in reversed(_loops_of(file)):

@@ -12,7 +12,7 @@ import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.isa import dma_rules as broken
-from nkisim.isa.elementwise import copying, same_bits_or_fp32
+from nkisim.isa.elementwise import same_bits_or_fp32
 from nkisim.machine import Partial, Rows, instruction
 from nkisim.memory import NkiTensor
 from nkisim.memory import rules as memory_rules
@@ -65,7 +65,6 @@ def _flag_skipped(dst: Any, where: Array, name: str) -> None:
     choose_engine=lambda call: Engine.dma,
     arithmetic=same_bits_or_fp32("dst", "src"),
     moves=True,
-    function=copying,
     spread="elements",
     cost=transfer(over="src"),
     removed={

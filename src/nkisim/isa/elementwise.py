@@ -16,7 +16,6 @@ from nkisim.diagnostics import flag
 from nkisim.dtypes import NUMBA_ELEMENTS
 from nkisim.isa.shortcuts import chained, either, stored
 from nkisim.machine import instruction
-from nkisim.machine.lending import copied
 from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
 from nkisim.spec.constraints import (
@@ -345,12 +344,6 @@ def same_bits_or_fp32(dst: str, src: str) -> Any:
     return arithmetic
 
 
-def copying(call: Call) -> Callable[..., None] | None:
-    """Return the copy of a tensor into one of its type and shape as one function."""
-    dst, src = call.operand("dst"), call.operand("src")
-    return copied if dst.dtype == src.dtype and dst.shape == src.shape else None
-
-
 @instruction(
     engines=(Engine.vector, Engine.scalar, Engine.gpsimd),
     operands={"dst": Out(ON_CHIP), "src": In(ON_CHIP)},
@@ -361,7 +354,6 @@ def copying(call: Call) -> Callable[..., None] | None:
     ),
     arithmetic=same_bits_or_fp32("dst", "src"),
     moves=True,
-    function=copying,
     rowwise=True,
     shortcut=chained("src"),
     spread="elements",

@@ -93,6 +93,7 @@ def commit(tensor: NkiTensor, stored: Any) -> None:
 
 def commit_where(tensor: NkiTensor, stored: np.ndarray, where: np.ndarray) -> None:
     """Put elements in storage form into a tensor where ``where`` is true; the others stay."""
+    tensor.storage.own()
     tensor.array[where] = stored[where] if stored.ndim else stored
     note_written(tensor, where)
 

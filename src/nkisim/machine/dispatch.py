@@ -62,52 +62,16 @@ def instruction(
 
 def _callable(declared: Instruction) -> Callable[..., None]:
     """Return the public function: bind, look up the plan, run it."""
-    names = ", ".join(declared.parameters)
-    defaults = {
-        p.name: p.default
-        for p in declared.signature.parameters.values()
-        if p.default is not p.empty
-    }
-    scope: dict[str, Any] = {
-        "CORE": CORE,
-        "NkiTensor": NkiTensor,
-        "Op": Op,
-        "_FALSE": _static_key(False),
-        "_FLOAT": _FLOAT,
-        "_TRUE": _static_key(True),
-        "_operand_key": _operand_key,
-        "_static_key": _static_key,
-        "__name__": __name__,  # frames of this module are not the user's
-        "current_core": current_core,
-        "declared": declared,
-        "make_plan": make_plan,
-    }
-    parts = [repr(declared.name)]
-    for p in declared.parameters:
-        if p in declared.operands:
-            parts.append(
-                f"(_layout if type({p}) is NkiTensor and (_layout := {p}.form.layout) >= 0 "
-                f"else _FLOAT if type({p}) is float and {p} != 0.0 else _operand_key({p}))"
-            )
-        elif p != "name":  # which is for people
-            scope |= {f"default_{p}": defaults.get(p), f"key_{p}": _static_key(defaults.get(p))}
-            parts.append(
-                f"(key_{p} if {p} is default_{p} else {p} if type({p}) is Op "
-                f"else _TRUE if {p} is True else _FALSE if {p} is False else _static_key({p}))"
-            )
-    # Generated code binds the arguments, builds the plan's key and runs it at the speed of a plain
-    # call.
-    body = f"""
-    core = CORE.get()
-    if core is None:
-        current_core("nisa.{declared.name}")
-    key = ({", ".join(parts)},)
-    plan = core.plans.get(key)
-    if plan is None:
-        plan = core.plans.add(key, make_plan(declared, ({names},), core))
-    if not core.plain or plan.quick is None or not plan.quick(core, {names}):
-        plan.run(core, ({names},))
-"""
+    key_of = _key_maker(declared)
+
+    def execute(*values: Any) -> None:
+        core = CORE.get() or current_core(f"nisa.{declared.name}")
+        key = key_of(values)
+        plan = core.plans.get(key)
+        if plan is None:
+            plan = core.plans.add(key, make_plan(declared, values, core))
+        plan.run(core, values)
+
     tiles = {p for p, operand in declared.operands.items() if not operand.scalar}
 
     def refuse(given: Any, more: Any, unknown: Any) -> NoReturn:
@@ -115,12 +79,36 @@ def _callable(declared: Instruction) -> Callable[..., None]:
             declared.name, declared.signature, given, more, unknown, declared.removed, tiles
         )
 
-    call = open_function(declared.name, declared.signature, body, scope, refuse)
+    call = open_function(declared.name, declared.signature, execute, refuse)
     functools.update_wrapper(call, declared.body)
     del call.__wrapped__  # type: ignore[attr-defined]
     call.__signature__ = declared.signature  # type: ignore[attr-defined]
     call.declaration = declared  # type: ignore[attr-defined]
     return call
+
+
+def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Return what makes the key of a plan from the arguments of a call."""
+    parameters = declared.signature.parameters.values()
+    operands = [i for i, p in enumerate(parameters) if p.name in declared.operands]
+    others = [
+        (i, p.default, _static_key(p.default))
+        for i, p in enumerate(parameters)
+        if p.name not in declared.operands and p.name != "name"  # which is for people
+    ]
+
+    def key_of(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        key: list[Any] = [declared.name]
+        for i in operands:
+            value = values[i]
+            known = type(value) is NkiTensor and value.form.layout >= 0
+            key.append(value.form.layout if known else _operand_key(value))
+        for i, default, default_key in others:
+            value = values[i]
+            key.append(default_key if value is default else _static_key(value))
+        return tuple(key)
+
+    return key_of
 
 
 _FLOAT, _ZERO = (float, False), (float, True)

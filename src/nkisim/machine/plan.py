@@ -3,17 +3,22 @@
 Legality depends on shapes, dtypes, buffers and the generation, not on values. The first call of a
 signature is checked and turned into a plan: what to read, what to compute, what to write and which
 findings every such call brings.
+
+Results are computed by the first of four ways that the call has, all to the same bits: a shortcut
+of the instruction on stored elements, blocks of rows, its function that writes into the
+destination, and its body. Only the body shows its results before they are rounded, so it alone is
+taken where somebody looks at values.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nkisim.diagnostics import flag, user_place
+from nkisim.diagnostics import user_place
 from nkisim.machine.accesses import (
     note_written,
     note_written_somewhere,
@@ -26,7 +31,7 @@ from nkisim.machine.door import Rows, admit
 from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
-from nkisim.machine.quick import Quick, make_quick
+from nkisim.machine.overlaps import check_overlaps
 from nkisim.machine.spread import Target, spread_garbage
 from nkisim.machine.sums import begin_sum, note_sum
 from nkisim.machine.tracking import Step
@@ -34,8 +39,9 @@ from nkisim.machine.transfer import (
     Loader,
     Storer,
     make_loader,
+    make_narrower,
     make_storer,
-    overlaps,
+    unconverted,
 )
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec import rules
@@ -46,6 +52,10 @@ from nkisim.spec.operands import Operand
 
 __all__ = ["Plan", "make_plan"]
 
+
+_FLOAT32 = np.dtype(np.float32)
+_EXACT = 1 << 24
+"""Integers up to this are exact in float32."""
 
 Note = Callable[[Any], object]
 """Notes the effect of a call on one operand."""
@@ -64,6 +74,20 @@ def _note_read(
         trace_read(tensor, instruction, operand, part, decides=decides)
 
 
+class Direct(NamedTuple):
+    """The function of an instruction for the calls of one signature.
+
+    Attributes:
+        function: Takes the elements that the call reads, and ``out``.
+        given: The arguments that it takes.
+        into: Whether it writes into the destination itself; else its result has to be rounded.
+    """
+
+    function: Callable[..., Any]
+    given: tuple[int, ...]
+    into: bool
+
+
 class Plan:
     """How to execute every call of one signature."""
 
@@ -72,18 +96,21 @@ class Plan:
         "admits",
         "blocks",
         "body",
-        "converters",
+        "direct",
         "dynamic",
         "engine",
         "follow",
+        "has_faster",
         "inexact",
         "instruction",
         "lists",
         "loads",
         "may_overlap",
+        "mended",
+        "multiply",
         "notes",
+        "numbers",
         "parts",
-        "quick",
         "reads",
         "shared",
         "shortcut",
@@ -106,7 +133,9 @@ class Plan:
         self.synchronises = instruction.synchronises
         self.shared = any(_is_shared(value) for value in call.values.values())
         self.follow = None if instruction.follow is None else instruction.follow(call)
-        self.converters = _converters(call)
+        number_of = instruction.parameters.index
+        self.mended = [(number_of(name), value) for name, value in call.mended.items()]
+        self.numbers: list[tuple[int, Callable[[Any], Any]]] = []
         self.adds_to = added_operands(call.values)
         self.skips = call.values.get("oob_mode") is OobMode.skip
         self.admits: list[tuple[int, str]] = []
@@ -140,7 +169,7 @@ class Plan:
                 self._add_list(index, name, operand, value, arithmetic)
             elif arithmetic != "copy" and isinstance(value, (int, float, np.number)):
                 convert: Callable[[Any], Any] = _as_bits if arithmetic == "bits" else np.float32
-                self.converters.append((index, convert))
+                self.numbers.append((index, convert))
         written = {call[name].buffer for _, name in self.writes}
         self.may_overlap = (
             len(self.writes) > 1
@@ -151,22 +180,39 @@ class Plan:
         if self.widened and self.watch is None:
             reads = [name for _, name in self.reads]
             self.blocks = make_blocks(instruction, call, reads, self.inexact)
-        self.quick: Quick | None = None
-        if self.is_plain:
-            result, at_once = self.writes[0][1], self.blocks is None
-            self.quick = make_quick(
-                instruction, call, result, self.inexact, self.shortcut, at_once=at_once
-            )
+        self.multiply: Callable[..., bool] | None = None
+        sums = any(operand.role == "sum" for operand in instruction.operands.values())
+        if sums and instruction.function is not None:
+            self.multiply = instruction.function(call)
+        self.direct = self._make_direct(call)
+        self.has_faster = any((self.shortcut, self.blocks, self.direct))
 
-    @property
-    def is_plain(self) -> bool:
-        """True when a call does nothing but compute its one result."""
-        return (
-            len(self.writes) == 1
-            and not (self.violations or self.dynamic or self.lists)
-            and self.watch is None
-            and self.follow is None
-        )
+    def _make_direct(self, call: Call) -> Direct | None:
+        """Return the instruction's function for a call, if it has one result and one function."""
+        instruction = self.instruction
+        if not self.widened or self.blocks is not None or self.watch is not None:
+            return None
+        if instruction.function is None or len(self.writes) > 1 or self.dynamic or self.lists:
+            return None
+        function = instruction.function(call)
+        if function is None:
+            return None
+        ((_, result),) = self.writes
+        dst, given, as_stored = call[result], [], True
+        for index, name in enumerate(instruction.parameters):
+            value = call[name]
+            if name not in instruction.operands or name == result or value is None:
+                continue
+            if isinstance(value, NkiTensor):
+                as_stored &= value.origin.storage_dtype(value.dtype) == _FLOAT32
+            elif not (type(value) is float or (type(value) is int and abs(value) <= _EXACT)):
+                return None
+            given.append(index)
+        narrow = make_narrower(dst, result, instruction.name, inexact=self.inexact)
+        if as_stored and narrow is unconverted:
+            # One pass over stored elements is worth more than a conversion, NumPy in float32 more.
+            self.shortcut = None
+        return Direct(function, tuple(given), narrow is unconverted and dst.ndim == 2)
 
     def _add_tensor(
         self, call: Call, index: int, name: str, operand: Operand, arithmetic: Arithmetic
@@ -214,7 +260,7 @@ class Plan:
         self.loads.append((index, lambda ts: [f(t) for f, t in zip(loads, ts, strict=True)]))
 
     def run(self, core: Core, values: tuple[Any, ...]) -> None:
-        """Execute a call of this signature, the general way."""
+        """Execute a call of this signature."""
         core.clock = clock = core.clock + 1
         if core.tick is not None:
             core.tick(self.shared)
@@ -222,34 +268,35 @@ class Plan:
             for violation in self.violations:
                 violation.flag()
         arguments: Sequence[Any] = values
-        if self.converters or self.admits:
+        if self.mended or self.admits:
             admitted = self._admitted(core, values)
             if admitted is None:  # out of bounds, and to be skipped
                 return
             arguments = admitted
         for index, _ in self.reads:
             values[index].life.last_use = clock
-        for index, _ in self.writes:
-            values[index].storage.own()
-            life = values[index].life
-            life.last_use = clock
-            if life.first_use < 0:
-                life.first_use = clock
         for index in self.lists:
             for tensor in values[index]:
                 tensor.life.last_use = clock
+        for index, _ in self.writes:
+            written = values[index]
+            if written.storage.borrowed:
+                written.storage.own()
+            written.life.last_use = clock
+            if written.life.first_use < 0:
+                written.life.first_use = clock
         tracker, step = core.tracker, None
         if tracker is not None:
             step = self._step(core, arguments)
             tracker.before(step)
         if self.may_overlap:
-            self._check_overlap(arguments)
+            check_overlaps(self.instruction, self.writes, self.streams, self.lists, arguments)
         if self.follow is not None:
             self.follow(core, arguments)
+        result = None
         if core.values or self.synchronises:
-            result = self._compute(core, list(arguments), arguments)
+            result = self._compute(core, arguments)
         else:
-            result = None
             self._note(core, arguments)
         if core.garbage:
             targets = [Target(arguments[i], self.parts.get(n)) for i, n in self.writes]
@@ -260,10 +307,10 @@ class Plan:
             self._emit(core, arguments)
 
     def _admitted(self, core: Core, values: tuple[Any, ...]) -> list[Any] | None:
-        """Return the arguments with numbers as the engines take them and operands resolved."""
+        """Return the arguments as every call of the signature has them, with operands resolved."""
         arguments = list(values)
-        for index, convert in self.converters:
-            arguments[index] = convert(arguments[index])
+        for index, value in self.mended:
+            arguments[index] = value
         instruction, skip = self.instruction.name, self.skips
         for index, name in self.admits:
             value = values[index]
@@ -298,43 +345,50 @@ class Plan:
             known = arguments[index].indirect is None
             (note if known else note_written_somewhere)(arguments[index])
 
-    def _compute(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> Any:
+    def _compute(self, core: Core, tensors: Sequence[Any]) -> Any:
         """Compute and write the results; return those of the body."""
+        arguments = list(tensors)
         watched = core.recorder.watches_values
-        if not watched:
-            shortcut = self.shortcut
-            if shortcut is not None and shortcut.suits() and self._apart(tensors):
-                self._take_shortcut(shortcut, core, arguments, tensors)
-                return None
-            if self.blocks is not None and self._apart(tensors):
-                self._compute_blocks(self.blocks, arguments, tensors)
-                return None
+        fast = not watched and self.has_faster and self._apart(tensors)
+        if fast and self._compute_faster(core, arguments, tensors):
+            return None
+        for index, convert in self.numbers:
+            arguments[index] = convert(arguments[index])
         for index, load in self.loads:
             arguments[index] = load(tensors[index])
         if self.watch is not None:
             self.watch(arguments)
         if self.sums is not None:
             index, accumulate = self.sums
-            arguments[accumulate] = begin_sum(
-                core, tensors[index], arguments[accumulate], self.instruction.name
-            )
+            adds = begin_sum(core, tensors[index], arguments[accumulate], self.instruction.name)
+            if not watched and self._multiply(core, tensors, adds):
+                note_sum(tensors[index])
+                return None
+            arguments[accumulate] = adds
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
         if watched and not core.garbage:
             self._watch(core, arguments, result, tensors)
-        stores = self.stores
-        if len(stores) == 1 and type(result) is not tuple:
-            index, store, note = stores[0]
-            if result is None:
-                note(tensors[index])
-            else:
-                store(tensors[index], result)
-            return result
-        for (index, store, note), part in zip(stores, result or (), strict=True):
+        if self.stores:
+            self._store(tensors, result if type(result) is tuple else (result,))
+        return result
+
+    def _store(self, tensors: Sequence[Any], results: tuple[Any, ...]) -> None:
+        """Write results; of those that are None, which are in memory already, only take note."""
+        for (index, store, note), part in zip(self.stores, results, strict=True):
             if part is None:
                 note(tensors[index])
             else:
                 store(tensors[index], part)
-        return result
+
+    def _multiply(self, core: Core, tensors: Sequence[Any], adds: Any) -> bool:
+        """Write or add a product by the instruction's function; False where the body has to."""
+        if self.multiply is None or core.fast or type(adds) is not bool:
+            return False
+        factors = [tensors[index] for index, _ in self.reads]
+        if not all(factor.storage.complete for factor in factors):
+            return False
+        ((dst, _),) = self.writes
+        return self.multiply(tensors[dst], *factors, adds)
 
     def _watch(self, core: Core, arguments: list[Any], result: Any, tensors: Sequence[Any]) -> None:
         """Look at the values of a result, before it is rounded into its destination."""
@@ -346,21 +400,40 @@ class Plan:
                 first = result[0] if type(result) is tuple else result
                 note_mask_fill(core, arguments, first, dst)
 
+    def _compute_faster(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> bool:
+        """Compute a result otherwise than by the body; False where only the body can."""
+        if self.shortcut is not None and self.shortcut.suits():
+            self._take_shortcut(self.shortcut, core, arguments, tensors)
+        elif self.blocks is not None:
+            self._compute_blocks(self.blocks, arguments, tensors)
+        elif self.direct is not None:
+            function, given, into = self.direct
+            for index, load in self.loads:
+                arguments[index] = load(tensors[index])
+            ((index, store, note),) = self.stores
+            target = tensors[index]
+            operands = [arguments[i] for i in given]
+            if into:
+                function(*operands, out=target.array)
+                note(target)
+            else:
+                store(target, function(*operands, out=None))
+        else:
+            return False
+        return True
+
     def _take_shortcut(
         self, shortcut: Shortcut, core: Core, arguments: list[Any], tensors: Sequence[Any]
     ) -> None:
         """Compute on stored elements."""
         name = self.instruction.name
+        for index, convert in self.numbers:
+            arguments[index] = convert(arguments[index])
         for index, operand in self.reads:
             arguments[index] = prepare_read(tensors[index], name, operand)
         for index, _ in self.writes:
             arguments[index] = tensors[index].array
-        results = shortcut.compute(core, arguments)
-        for (index, store, note), part in zip(self.stores, results, strict=True):
-            if part is None:
-                note(tensors[index])
-            else:
-                store(tensors[index], part)
+        self._store(tensors, shortcut.compute(core, arguments))
 
     def _apart(self, tensors: Sequence[Any]) -> bool:
         """Tell whether the result may be written while inputs are still being read."""
@@ -377,61 +450,17 @@ class Plan:
         name = self.instruction.name
         written = tensors[self.writes[0][0]]
         target = written.array
+        for index, convert in self.numbers:
+            arguments[index] = convert(arguments[index])
         inputs = [
             (index, widen, prepare_read(tensors[index], name, operand))
             for (index, operand), widen in zip(self.reads, blocks.widen, strict=True)
         ]
-        parts = arguments.copy()
         for rows in blocks.rows:
             for index, widen, stored in inputs:
-                parts[index] = widen(stored[rows])
-            target[rows] = blocks.narrow(self.body(*parts))
+                arguments[index] = widen(stored[rows])
+            target[rows] = blocks.narrow(self.body(*arguments))
         note_written(written)
-
-    def _check_overlap(self, tensors: Sequence[Any]) -> None:
-        if len(self.writes) > 1:
-            first, second = (tensors[index] for index, _ in self.writes[:2])
-            if first.storage is second.storage and overlaps(first, second):
-                flag(
-                    rules.RESULTS_OVERLAP,
-                    f"{self.instruction.name}: {self.writes[1][1]} overlaps {self.writes[0][1]}",
-                    instruction=self.instruction.name,
-                    operand=self.writes[1][1],
-                    seen=f"both in `{first.name}`",
-                    fix="give each result a tile of its own",
-                )
-        for index, name in self.writes:
-            written = tensors[index]
-            if type(written) is Rows:
-                continue
-            storage = written.storage
-            for other, source_name in self.streams:
-                source = tensors[other]
-                if source is not written and type(source) is not Rows and source.storage is storage:
-                    self._check_pair(name, written, source_name, source)
-            for listed in self.lists:
-                for i, source in enumerate(tensors[listed]):
-                    if type(source) is not Rows and source.storage is storage:
-                        self._check_pair(name, written, f"srcs[{i}]", source)
-
-    def _check_pair(self, name: str, written: Any, source_name: str, source: Any) -> None:
-        """Flag a source in the memory of a destination that shares bytes in another pattern."""
-        if source.region == written.region:
-            return
-        if self.instruction.reads_first and _same_columns(source, written):
-            return
-        if written.indirect is None and source.indirect is None and overlaps(written, source):
-            flag(
-                rules.OVERLAP,
-                f"{self.instruction.name} {name} overlaps {source_name} with a different "
-                f"access pattern",
-                instruction=self.instruction.name,
-                operand=name,
-                seen=f"{name} {written.get_pattern()} at {written.offset}, "
-                f"{source_name} {source.get_pattern()} at {source.offset}",
-                allowed="disjoint, or the identical pattern",
-                fix="write into a temporary tile",
-            )
 
     def _step(self, core: Core, arguments: Sequence[Any]) -> Step:
         """Return the call as trackers see it."""
@@ -459,12 +488,6 @@ class Plan:
             watcher(event)
 
 
-def _same_columns(a: NkiTensor, b: NkiTensor) -> bool:
-    """Tell whether two tiles cover the same columns, on whatever partitions."""
-    first, second = ((t.free_byte_offset, t.shape[1:], t.strides[1:]) for t in (a, b))
-    return first == second
-
-
 def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> Plan:
     """Check a call and return its plan.
 
@@ -475,16 +498,6 @@ def make_plan(instruction: Instruction, values: tuple[Any, ...], core: Core) -> 
     call = Call(instruction, arguments, core.generation)
     check_call(instruction, call)
     return Plan(instruction, call)
-
-
-def _converters(call: Call) -> list[tuple[int, Callable[[Any], Any]]]:
-    """Return what replaces mended arguments in every call of the signature."""
-    index = call.instruction.parameters.index
-    return [(index(name), functools.partial(_always, value)) for name, value in call.mended.items()]
-
-
-def _always(value: Any, given: Any) -> Any:
-    return value
 
 
 def _is_shared(value: Any) -> bool:

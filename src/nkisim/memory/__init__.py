@@ -4,7 +4,8 @@ from nkisim.memory.core_memory import CoreMemory, SharedHbm
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime
-from nkisim.memory.psum import AccumulationState, Region
+from nkisim.memory.marks import Region
+from nkisim.memory.psum import AccumulationState
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
 from nkisim.memory.requests import require_dtype
 from nkisim.memory.storage import Storage

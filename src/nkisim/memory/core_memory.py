@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.arch import Generation
-from nkisim.diagnostics import Spot, flag, line_of, user_spot
+from nkisim.diagnostics import flag, user_line
 from nkisim.dtypes import DType
 from nkisim.memory import rules
 from nkisim.memory.form import Form
@@ -21,19 +20,20 @@ from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_regi
 from nkisim.memory.storage import Sharing, Storage
 from nkisim.memory.tensor import NkiTensor
 from nkisim.memory.view import View
-from nkisim.recycling import LEAST, LEAST_LENT
 
 __all__ = ["CoreMemory", "SharedHbm"]
 
-# At hand, for speed.
-_empty, _BYTE, _SBUF, _getframe = np.empty, np.dtype(np.uint8), MemoryRegion.sbuf, sys._getframe
+_SBUF = MemoryRegion.sbuf
 
-_FORMS: dict[tuple[int, bool], dict[tuple[tuple[int, ...], DType, MemoryRegion], Form]] = {}
-"""Forms of the tiles allocated so far, by generation and by whether types are kept precisely."""
+Request = tuple[tuple[int, ...], DType, MemoryRegion, tuple[int, ...] | None]
+"""Shape, type, memory and address of a tile."""
+
+_FORMS: dict[tuple[int, bool], dict[Request, Form]] = {}
+"""Forms of tiles that break no rule, by generation and by whether types are kept precisely."""
 
 
 class _Placed:
-    """What dies with the last view of a tensor that shares its bytes with others."""
+    """The owner of a tensor that shares its bytes with others: dies with its last view."""
 
     __slots__ = ("__weakref__",)
 
@@ -48,7 +48,7 @@ class SharedHbm:
     def __init__(self, follow: Callable[..., Sharing]) -> None:
         self.follow = follow
         self._tensors: list[NkiTensor] = []
-        self._private: dict[int, list[NkiTensor]] = {}
+        self._private: dict[CoreMemory, list[NkiTensor]] = {}
 
     def allocate(self, number: int, made: NkiTensor, *, values: bool) -> NkiTensor:
         """Return the ``number``-th shared tensor; the first core to ask makes it."""
@@ -73,7 +73,7 @@ class SharedHbm:
 
     def keep_private(self, memory: CoreMemory, made: NkiTensor) -> None:
         """Keep a tensor of one core to the end of the run: the other has one, and may ask."""
-        self._private.setdefault(id(memory), []).append(made)
+        self._private.setdefault(memory, []).append(made)
 
     def twin_of(self, view: View) -> NkiTensor | None:
         """Return the other core's own tensor of the same line and shape, None if there is none."""
@@ -83,7 +83,7 @@ class SharedHbm:
             if number is None:
                 continue
             for other, theirs in self._private.items():
-                twin = theirs[number] if other != memory and number < len(theirs) else None
+                twin = theirs[number] if other is not memory and number < len(theirs) else None
                 if twin is not None and (twin.origin.made, twin.shape) == place:
                     return twin
         return None
@@ -99,7 +99,7 @@ class CoreMemory:
     Attributes:
         generation: Whose sizes they have.
         precise: Whether narrow floats are kept in their own type, not as float32.
-        values: False when no numbers are computed; tiles then share bytes that nobody looks at.
+        values: False when no numbers are computed.
         shared_count: How many of the tensors that two cores share this core has made.
         log: Every allocation, in order.
     """
@@ -119,9 +119,8 @@ class CoreMemory:
         self._shared = shared
         self.log: list[Lifetime] = []
         self._arenas: dict[MemoryRegion, Storage] = {}
-        self._names: dict[str, Spot] = {}
-        self._latest: dict[int, Origin] = {}
-        self._origins: dict[tuple[Any, ...] | None, Origin] = {}
+        self._names: dict[str, tuple[str, int]] = {}
+        self._origins: dict[tuple[Form, tuple[str, int]], Origin] = {}
         self._forms = _FORMS.setdefault((generation.number, precise), {})
 
     def allocate(
@@ -139,66 +138,41 @@ class CoreMemory:
         Raises:
             NkiValidationError: The shape, dtype, buffer or address cannot exist on the target.
         """
-        # This method's frame, one of a function of nkisim and one of its wrapper are nearer.
-        frame = _getframe(3)
-        spot = id(frame.f_code) + frame.f_lasti  # unique: a code object holds its instructions
-        origin = self._latest.get(spot)
-        if (
-            origin is None
-            or (form := origin.form).buffer is not region
-            or form.dtype is not dtype
-            # 8.0 and True are equal to integers, but none.
-            or not (form.shape is shape or (is_tuple_of_ints(shape) and form.shape == shape))
-            or name
-            or address is not None
-        ):
-            made, origin = user_spot(4), None
-            understood = type(dtype) is DType and type(region) is MemoryRegion
-            if understood and is_tuple_of_ints(shape) and is_tuple_of_ints(address or ()):
-                origin = self._known(shape, dtype, region, name, address, made, where)
-            if origin is None:
-                return self._new(shape, dtype, region, name, address, made, where)
-            form = origin.form
-            if not name and address is None and made[0] is frame.f_code:
-                self._latest[spot] = origin
-        life = Lifetime()  # as in _first_view, but here every step is felt
-        life.origin = origin
-        life.first_use = life.last_use = -1
-        self.log.append(life)
-        if origin.small:
-            storage = Storage(_empty(origin.small, _BYTE), origin.row_bytes)
-        elif address is None:
-            psum, rows = form.buffer is not _SBUF, form.shape[0]
-            storage = Storage.fresh(rows, origin.row_bytes, psum=psum, values=self.values)
-        else:
-            return NkiTensor(life, self._arenas[region], _Placed(), form)
-        return NkiTensor(life, storage, storage, form)
-
-    def _known(
-        self, shape: Any, dtype: Any, region: Any, name: str, address: Any, made: Spot, where: str
-    ) -> Origin | None:
-        """Return the origin of a tile that breaks no rule, None where that is not known yet."""
-        key = None if name else (shape, dtype, region, address, id(made[0]) + made[1])
-        origin = self._origins.get(key)
-        if origin is not None or address is not None:
-            return origin
-        form = self._forms.get((shape, dtype, region))
+        made = user_line()
+        form = None
+        known = type(dtype) is DType and type(region) is MemoryRegion and is_tuple_of_ints(shape)
+        if known and (address is None or is_tuple_of_ints(address)):
+            request: Any = (shape, dtype, region, address)
+            form = self._forms.get(request)
         if form is None:
-            return None
+            return self._new(shape, dtype, region, name, address, made, where)
         if name:
             self._remember_name(name, made, where)
-        pitch = form.strides[0]
-        nbytes = form.shape[0] * pitch
-        small = nbytes if region is _SBUF and nbytes < LEAST else 0
-        origin = Origin(form, name, None, made, pitch, self.precise, False, small)
-        if key is not None:
-            self._origins[key] = origin
-        return origin
+        # A tile on chip that breaks no rule; equal ones of a line have one origin.
+        origin = None if name else self._origins.get((form, made))
+        if origin is None:
+            row_bytes = math.prod(form.shape[1:]) * form.itemsize
+            origin = Origin(form, name, address, made, row_bytes, self.precise)
+            if not name:
+                self._origins[form, made] = origin
+        life = Lifetime(origin)
+        self.log.append(life)
+        if address is not None:
+            return NkiTensor(life, self._arena(form.buffer), _Placed(), form)
+        storage = Storage.fresh(form.shape[0], origin.row_bytes, form.buffer is not _SBUF)
+        return NkiTensor(life, storage, storage, form)
 
     def _new(
-        self, shape: Any, dtype: Any, region: Any, name: str, address: Any, made: Spot, where: str
+        self,
+        shape: Any,
+        dtype: Any,
+        region: Any,
+        name: str,
+        address: Any,
+        made: tuple[str, int],
+        where: str,
     ) -> NkiTensor:
-        """Return a new tensor of which nothing is known, or the rules that it breaks."""
+        """Return a new tensor of a form that is not known yet, or the rules that it breaks."""
         region, extents = require_region(region, where), whole_shape(shape, where)
         kind = require_dtype(dtype, where)
         if name:
@@ -214,10 +188,8 @@ class CoreMemory:
         origin = Origin(form, name, address, made, row_bytes, self.precise)
         placed = storage is self._arenas.get(region)
         tensor = _first_view(origin, storage, _Placed() if placed else storage)
-        if legal and address is None:
-            self._forms[extents, kind, region] = form
-        elif legal and placed and not name:
-            self._origins[extents, kind, region, address, id(made[0]) + made[1]] = origin
+        if legal and (placed or address is None):
+            self._forms[extents, kind, region, address] = form
         if self._shared is not None and region is MemoryRegion.shared_hbm:
             tensor = self._shared.allocate(self.shared_count, tensor, values=self.values)
             self.shared_count += 1
@@ -238,19 +210,22 @@ class CoreMemory:
         dtype: DType | None = None,
         lent: bool = False,
     ) -> NkiTensor:
-        """Return an HBM tensor with a copy of a host array; every byte counts as written.
+        """Return an HBM tensor with the elements of a host array; every byte counts as written.
 
-        What is ``lent`` may be copied at the first write only. Without values nothing is copied.
+        An array that is ``lent`` is copied at the first write only, if elements are stored as they
+        are there. Without values nothing is copied.
         """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         kind = found.numpy if self.precise else wide(found)
         nbytes = array.size * kind.itemsize
-        storage = Storage.fresh(1, nbytes, written=True)
-        if lent and self.values and nbytes >= LEAST_LENT and array.dtype == kind:
-            storage.borrow(np.asarray(array).reshape(-1).view(np.uint8))
-        elif self.values:
-            held = storage.data.view(kind).reshape(array.shape)
-            np.copyto(held, array, casting="unsafe")
+        if lent and self.values and array.dtype == kind:
+            data = np.asarray(array).reshape(-1).view(np.uint8)
+            storage = Storage(data, nbytes or 1, written=True, borrowed=True)
+        else:
+            storage = Storage.fresh(1, nbytes, written=True)
+            if self.values:
+                held = storage.data.view(kind).reshape(array.shape)
+                np.copyto(held, array, casting="unsafe")
         if self._shared is not None:
             storage.shared = self._shared.follow(nbytes, written=True, values=self.values)
         form = _whole(array.shape, found, region, kind.itemsize)
@@ -309,7 +284,7 @@ class CoreMemory:
                 arena = self._arena(region)
                 return arena, address[0] * arena.pitch + address[1], legal
         psum = region is not _SBUF
-        return Storage.fresh(shape[0], row_bytes, psum=psum, values=self.values), 0, legal
+        return Storage.fresh(shape[0], row_bytes, psum=psum), 0, legal
 
     def _address_is_legal(
         self, shape: Any, dtype: DType, nbytes: int, region: MemoryRegion, address: Any, where: str
@@ -353,25 +328,24 @@ class CoreMemory:
             self._arenas[region] = Storage.fresh(generation.partitions, pitch, psum=psum)
         return self._arenas[region]
 
-    def _remember_name(self, name: str, made: Spot, where: str) -> None:
-        known = self._names.setdefault(name, made)
-        if known is not made:
+    def _remember_name(self, name: str, made: tuple[str, int], where: str) -> None:
+        known = self._names.get(name)
+        if known is None:
+            self._names[name] = made
+        else:
             flag(
                 rules.DUPLICATE_NAME,
                 f"{where}: the name {name!r} is used twice",
                 instruction=where,
                 operand=name,
-                seen="first at {}:{}".format(*line_of(known)),
+                seen=f"first at {known[0]}:{known[1]}",
                 fix="make names unique, for instance with the loop index",
             )
 
 
 def _first_view(origin: Origin, storage: Storage, owner: object) -> NkiTensor:
     """Return the tensor that covers a whole allocation, whose life begins."""
-    life = Lifetime()
-    life.origin = origin
-    life.first_use = life.last_use = -1
-    return NkiTensor(life, storage, owner, origin.form)
+    return NkiTensor(Lifetime(origin), storage, owner, origin.form)
 
 
 def _whole(

@@ -7,8 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from nkisim.dtypes import DType
-from nkisim.memory.marks import Runs
-from nkisim.memory.psum import Region
+from nkisim.memory.marks import Region, Runs
 from nkisim.memory.region import MemoryRegion
 
 __all__ = ["Form", "layout_id", "through"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import Spot, assigned_name, line_of
+from nkisim.diagnostics import assigned_name
 from nkisim.dtypes import DType
 from nkisim.memory.form import Form, through
 from nkisim.memory.region import MemoryRegion, is_on_chip
@@ -27,21 +27,19 @@ class Origin:
     Attributes:
         form: Shape, type, memory and place in the storage.
         name, address: Name and address that were asked for.
-        made: What made it: the spot, or file and line.
+        made: File and line that made it; line 0 for arguments.
         row_bytes: Bytes of the tensor in one partition; all of them in HBM.
         precise: Whether narrow floats are kept in their own type, not as float32.
         is_argument: True for arrays that the caller passed in.
-        small: Bytes of a tile in SBUF that is too small for recycled memory, else 0.
     """
 
     form: Form
     name: str
     address: Address | None
-    made: Spot | tuple[str, int]
+    made: tuple[str, int]
     row_bytes: int
     precise: bool = True
     is_argument: bool = False
-    small: int = 0
 
     def storage_dtype(self, dtype: DType) -> np.dtype[Any]:
         """Return the NumPy type that holds ``dtype`` here."""
@@ -70,25 +68,22 @@ class Lifetime:
         first_use, last_use: Numbers of the first instruction that wrote it and of the last that
             used it, or -1.
         region, shape, dtype, name, address: As was asked for.
+        line: File and line that made it.
     """
 
     __slots__ = ("first_use", "last_use", "origin")
-
-    origin: Origin
-    first_use: int
-    last_use: int
 
     region: MemoryRegion = through("origin.form.buffer")
     shape: tuple[int, ...] = through("origin.form.shape")
     dtype: DType = through("origin.form.dtype")
     name: str = through("origin.name")
     address: Address | None = through("origin.address")
+    line: tuple[str, int] = through("origin.made")
 
-    @property
-    def line(self) -> tuple[str, int]:
-        """File and line that made it."""
-        code, number = self.origin.made
-        return (code, number) if isinstance(code, str) else line_of((code, number))
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.first_use = -1
+        self.last_use = -1
 
     @property
     def label(self) -> str:

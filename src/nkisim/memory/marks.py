@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nkisim.memory.psum import Region
+__all__ = ["MOST_ORIGINS", "Grains", "Marks", "Region", "Runs", "runs_of"]
 
-__all__ = ["MOST_ORIGINS", "Grains", "Marks", "Runs", "runs_of"]
+Region = tuple[int, tuple[int, ...], tuple[int, ...], int]
+"""Byte start, shape, byte strides and item size of a view."""
 
 _MOST_LATER = 64
 """Views that wait to be marked."""

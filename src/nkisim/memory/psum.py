@@ -2,165 +2,178 @@
 
 ``accumulate=None`` means that the first matmul into an element of a tensor since its allocation
 overwrites and later ones add. Tensors that were placed at one address share bytes, but each has a
-history of its own. It is kept per byte so that overlapping regions are right, behind a table of
-whole regions, because nearly every matmul returns to exactly the region it wrote before; the bytes
-are only looked at when that table has no answer.
+history of its own, which ends with the last view of the tensor. It is kept per byte so that
+overlapping regions are right, behind a table of whole regions, because nearly every matmul returns
+to exactly the region it wrote before; the bytes are only looked at when that table has no answer.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import lru_cache
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from nkisim.dtypes import UNSIGNED
+from nkisim.memory.marks import Grains, Region
 
-__all__ = ["AccumulationState", "Region"]
+__all__ = ["AccumulationState"]
 
-Region = tuple[int, tuple[int, ...], tuple[int, ...], int]
-"""Byte start, shape, byte strides and item size of a view."""
-
-Owner = ref[Any]
-Group = tuple[Owner, Region]
 Box = tuple[int, int, int, int]
+"""First and last row, and first and last byte in a row, ends excluded."""
 
-_NEVER, _OTHER, _OPENED = 0, 1, 2
-_SPREAD = {1: 0x01, 2: 0x0101, 4: 0x01010101}
+_MOST_LATER = 64
+"""Writes that wait to be marked byte by byte."""
 
 
 class AccumulationState:
-    """Who wrote which bytes of one PSUM storage: nobody, another engine, or a matmul.
+    """The accumulation groups of one PSUM storage, by the tensor whose matmuls opened them.
 
-    Groups belong to an owner, which stands for the allocation that their matmuls wrote to.
+    A tensor is known by its owner, the object that dies with its last view. The state does not
+    keep owners alive, and forgets the groups of an owner when it dies: nobody can ask for them.
     """
 
-    __slots__ = (
-        "_bytes",
-        "_ever_opened",
-        "_evicted",
-        "_interrupted",
-        "_last",
-        "_opened",
-        "_pitch",
-        "_replay",
-        "_room",
-        "_size",
-    )
+    __slots__ = ("_groups", "_last", "_pitch", "_size")
 
     def __init__(self, nbytes: int, pitch: int) -> None:
         self._size = nbytes
         self._pitch = pitch
-        self._bytes: dict[Owner, np.ndarray] = {}
-        self._replay: list[tuple[Owner, Region, int]] = []
-        self._opened: dict[Group, Box] = {}
-        self._ever_opened: dict[Owner, dict[Region, Box]] = defaultdict(dict)
-        self._evicted: set[Group] = set()
-        self._interrupted: set[Group] = set()
-        self._room = 64
-        self._last: Group | None = None
+        self._groups: WeakKeyDictionary[Any, _Groups] | None = None
+        self._last: tuple[ref[Any], Region] | None = None
+
+    @property
+    def tensors(self) -> int:
+        """Of how many tensors groups are kept."""
+        return 0 if self._groups is None else len(self._groups)
 
     def goes_on(self, owner: Any, region: Region) -> bool:
         """Tell whether the last matmul wrote ``region`` and nothing touched the storage since."""
         last = self._last
-        return last is not None and last[1] is region and last[0] is ref(owner)
+        return last is not None and last[1] is region and last[0]() is owner
 
     def opened(self, owner: Any, region: Region) -> np.ndarray | bool:
         """Tell which elements of ``region`` a matmul of its owner has opened: all, none, a mask."""
-        who = ref(owner)
-        if (who, region) in self._opened:
-            return True
-        known = self._ever_opened.get(who)
-        if known is None or not _meeting(known, _box(region, self._pitch)):
-            return False
-        mask: np.ndarray = self._view(who, region) == _OPENED * _SPREAD[region[3]]
-        if mask.all():
-            return True
-        return mask if mask.any() else False
+        groups = self._of(owner)
+        return False if groups is None else groups.covers(region, _box(region, self._pitch))
 
     def open(self, owner: Any, region: Region) -> None:
         """Note that a matmul wrote ``region``."""
-        self._last = group = (ref(owner), region)
-        if group not in self._opened:
-            if len(self._opened) > self._room:
-                self._forget_the_dead()
-            self._interrupt(region)
-            self._replay.append((*group, _OPENED))
+        self._last = (ref(owner), region)
+        if self._groups is None:
+            self._groups = WeakKeyDictionary()
+        own = self._groups.get(owner)
+        if own is None:
+            own = self._groups[owner] = _Groups(self._size)
+        if region not in own.opened:
             box = _box(region, self._pitch)
-            self._opened[group] = self._ever_opened[group[0]][region] = box
-        if self._interrupted:
-            self._interrupted.discard(group)
-        if self._evicted:
-            self._evicted.discard(group)
+            self._interrupt(box)
+            own.open(region, box)
+        own.interrupted.discard(region)
+        own.evicted.discard(region)
 
     def write(self, owner: Any, region: Region) -> None:
         """Note that another engine wrote ``region``; it closes its owner's groups there."""
         self._last = None
-        if not self._ever_opened:
+        if not self._groups:
             return  # there is no group that it could interrupt
-        who = ref(owner)
-        if self._replay and self._replay[-1] == (who, region, _OTHER):
-            return
-        self._replay.append((who, region, _OTHER))
-        self._interrupt(region)
-        closed = {group for group in self._interrupted if group[0] == who}
-        self._opened = {g: box for g, box in self._opened.items() if g not in closed}
-        self._evicted -= closed
+        self._interrupt(_box(region, self._pitch))
+        own = self._groups.get(owner)
+        if own is not None:
+            own.close(region)
 
     def read(self, region: Region) -> None:
         """Note that an engine read ``region``: the groups that it touches have been evicted."""
         self._last = None
-        if self._opened:
-            self._evicted.update(_meeting(self._opened, _box(region, self._pitch)))
-
-    def _interrupt(self, region: Region) -> None:
-        """Note that the groups which ``region`` touches no longer hold what their matmuls left."""
-        self._interrupted.update(_meeting(self._opened, _box(region, self._pitch)))
+        if self._groups:
+            box = _box(region, self._pitch)
+            for groups in self._groups.values():
+                groups.evicted.update(_meeting(groups.opened, box))
 
     def interrupted(self, owner: Any, region: Region) -> bool:
         """Tell whether something else wrote part of ``region`` since its last matmul."""
-        return (ref(owner), region) in self._interrupted
+        groups = self._of(owner)
+        return groups is not None and region in groups.interrupted
 
     def evicted(self, owner: Any, region: Region) -> bool:
         """Tell whether the open group of ``region`` was read since its last matmul."""
-        return (ref(owner), region) in self._evicted
+        groups = self._of(owner)
+        return groups is not None and region in groups.evicted
 
     def unread(self, owner: Any, region: Region) -> bool:
         """Tell whether a matmul wrote ``region`` and nothing has touched it since."""
-        group = (ref(owner), region)
-        if group not in self._opened:
+        groups = self._of(owner)
+        if groups is None or region not in groups.opened:
             return False
-        return group not in self._evicted and group not in self._interrupted
+        return region not in groups.evicted and region not in groups.interrupted
 
-    def _forget_the_dead(self) -> None:
-        """Drop the groups of tensors that no longer exist."""
-        dead = {who for who in self._ever_opened if who() is None}
-        self._opened = {g: box for g, box in self._opened.items() if g[0] not in dead}
-        for groups in (self._evicted, self._interrupted):
-            groups -= {group for group in groups if group[0] in dead}
-        for who in dead:
-            del self._ever_opened[who]
-            self._bytes.pop(who, None)
-        self._replay = [entry for entry in self._replay if entry[0] not in dead]
-        self._room = 64 + 2 * len(self._opened)
+    def _of(self, owner: Any) -> _Groups | None:
+        return None if self._groups is None else self._groups.get(owner)
 
-    def _view(self, who: Owner, region: Region) -> np.ndarray:
-        for writer, (start, shape, strides, itemsize), state in self._replay:
-            marks = np.ndarray(shape, UNSIGNED[itemsize], self._map(writer), start, strides)
-            marks[...] = state * _SPREAD[itemsize]
-        self._replay.clear()
-        start, shape, strides, itemsize = region
-        return np.ndarray(shape, UNSIGNED[itemsize], self._map(who), start, strides)
-
-    def _map(self, who: Owner) -> np.ndarray:
-        if who not in self._bytes:
-            self._bytes[who] = np.zeros(self._size, np.uint8)
-        return self._bytes[who]
+    def _interrupt(self, box: Box) -> None:
+        """Note that the groups which a box touches no longer hold what their matmuls left."""
+        assert self._groups is not None
+        for groups in self._groups.values():
+            groups.interrupted.update(_meeting(groups.opened, box))
 
 
-def _meeting(known: dict[Any, Box], box: Box) -> list[Any]:
+class _Groups:
+    """The accumulation groups of one tensor.
+
+    Attributes:
+        opened: Regions that a matmul wrote, and no other engine since.
+        evicted: Those of them that were read since their last matmul.
+        interrupted: Regions of which something else wrote a part since their last matmul.
+    """
+
+    __slots__ = ("_ever_opened", "_later", "_marks", "evicted", "interrupted", "opened")
+
+    def __init__(self, nbytes: int) -> None:
+        self.opened: dict[Region, Box] = {}
+        self.evicted: set[Region] = set()
+        self.interrupted: set[Region] = set()
+        self._ever_opened: dict[Region, Box] = {}
+        self._marks = Grains(nbytes)
+        self._later: list[tuple[Region, int]] = []
+
+    def open(self, region: Region, box: Box) -> None:
+        """Note that a matmul wrote a region that is not open."""
+        self.opened[region] = self._ever_opened[region] = box
+        self._mark(region, 1)
+
+    def close(self, region: Region) -> None:
+        """Note that another engine wrote a region through the same tensor."""
+        for closed in self.interrupted:
+            self.opened.pop(closed, None)
+        self.evicted -= self.interrupted
+        self._mark(region, 0)
+
+    def covers(self, region: Region, box: Box) -> np.ndarray | bool:
+        """Tell which elements of a region are open: all, none, or a mask."""
+        if region in self.opened:
+            return True
+        if not _meeting(self._ever_opened, box):
+            return False
+        self._mark_all()
+        mask = np.asarray(self._marks.of_elements(*region).all(axis=-1))
+        if mask.all():
+            return True
+        return mask if mask.any() else False
+
+    def _mark(self, region: Region, opened: int) -> None:
+        """Mark the bytes of a region as open or not, when somebody asks."""
+        later = self._later
+        if not later or later[-1] != (region, opened):
+            later.append((region, opened))
+        if len(later) > _MOST_LATER:
+            self._mark_all()
+
+    def _mark_all(self) -> None:
+        for region, opened in self._later:
+            self._marks.of_runs(*region)[...] = opened
+        self._later.clear()
+
+
+def _meeting(known: dict[Region, Box], box: Box) -> list[Region]:
     """Return what may share bytes with a box; generous for odd strides."""
     top, bottom, left, right = box
     return [

@@ -8,26 +8,27 @@ addresses overlap here too.
 Fresh bytes are not filled. The map of written bytes decides what a read may see: unwritten elements
 are replaced by a sentinel at the moment something reads them (NaN, or 4 for integers), so a full
 write costs nothing extra.
+
+A storage owns its bytes, with one exception: that of an argument may have those of the caller's
+array, which it never changes. It is ``borrowed`` then, and whoever writes to a storage calls
+``own`` first, which makes a copy. So an argument is copied only if the kernel writes to it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from typing import Any, Protocol
 
 import numpy as np
 
-from nkisim.memory.marks import Marks, Runs
-from nkisim.memory.psum import AccumulationState, Region
-from nkisim.recycling import LEAST_LENT, Buffer, Bytes, give_back, is_kept, placeholder, take
+from nkisim.memory.marks import Marks, Region, Runs
+from nkisim.memory.psum import AccumulationState
 
 __all__ = ["Sharing", "Storage"]
 
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT32, _BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 
-_Decoded = tuple[Buffer | None, int, Any]
-_NOTHING_DECODED: dict[Hashable, _Decoded] = {}
+_NOTHING_DECODED: dict[Hashable, tuple[int, Any]] = {}
 """What a storage has before anything is kept for its views; stays empty."""
 
 
@@ -41,11 +42,12 @@ class Sharing(Protocol):
         """Note a write, of the elements where ``where`` is true."""
 
 
-class Storage(Bytes):
+class Storage:
     """A block of memory with its map of written bytes.
 
     Attributes:
-        data: The bytes, flat; until the first write they may be those of a caller's array.
+        data: The bytes, flat.
+        borrowed: True while they belong to the caller's array, and must not be written.
         pitch: Bytes per partition, at least 1; the whole size for HBM.
         complete: True once every byte was written, and none with garbage; then reads need no check.
         version: Counts writes, so that decoded copies know when they are stale.
@@ -58,7 +60,9 @@ class Storage(Bytes):
         "__weakref__",
         "_decoded",
         "_written",
+        "borrowed",
         "complete",
+        "data",
         "pitch",
         "psum",
         "shadow",
@@ -66,9 +70,11 @@ class Storage(Bytes):
         "version",
     )
 
-    def __init__(self, data: np.ndarray, pitch: int, written: bool = False) -> None:
+    def __init__(
+        self, data: np.ndarray, pitch: int, written: bool = False, borrowed: bool = False
+    ) -> None:
         self.data = data
-        self.room = None
+        self.borrowed = borrowed
         self.pitch = pitch
         self.complete = written
         self.version = 0
@@ -79,25 +85,18 @@ class Storage(Bytes):
         self._decoded = _NOTHING_DECODED
 
     @staticmethod
-    def fresh(
-        rows: int, pitch: int, *, psum: bool = False, written: bool = False, values: bool = True
-    ) -> Storage:
-        """Return a storage of ``rows`` partitions; what is in it is anything.
-
-        Without ``values`` nobody will look at the bytes, which storages of a size then share.
-        """
+    def fresh(rows: int, pitch: int, psum: bool = False, written: bool = False) -> Storage:
+        """Return a storage of ``rows`` partitions; what is in it is anything."""
         nbytes = rows * pitch
-        kind = _Recycled if values and is_kept(nbytes) else Storage
-        data = take(nbytes) if values else placeholder(nbytes)
-        made = kind(data, pitch or 1, written or not nbytes)
+        made = Storage(np.empty(nbytes, _BYTE), pitch or 1, written or not nbytes)
         if psum:
             made.psum = AccumulationState(nbytes, made.pitch)
         return made
 
-    @property
-    def stays(self) -> bool:
-        """Whether ``data`` is the array that it will always be."""
-        return self.room is None and (self.version > 0 or self.data.size < LEAST_LENT)
+    def own(self) -> None:
+        """Copy borrowed bytes, for they are about to be written."""
+        if self.borrowed:
+            self.data, self.borrowed = self.data.copy(), False
 
     def mark_written(self, start: int, runs: Runs) -> None:
         """Note that every element of a view was written."""
@@ -158,35 +157,21 @@ class Storage(Bytes):
         kept = self._decoded.get(key)
         if kept is None:
             return None
-        if kept[1] != self.version:
+        if kept[0] != self.version:
             self._decoded.clear()
             return None
-        return kept[2]
+        return kept[1]
 
     def new_decoded(
         self, key: Hashable, shape: tuple[int, ...], dtype: np.dtype = _FLOAT32
     ) -> np.ndarray:
         """Return an array to be filled with a copy of a view, kept until the next write."""
-        buffer = Buffer(take(dtype.itemsize * math.prod(shape)))
-        values = buffer.data.view(dtype).reshape(shape)
-        # Tuples let go of what they hold from the end: the view first, then its memory.
-        self._keep(key, (buffer, self.version, values))
+        values = np.empty(shape, dtype)
+        self.keep_decoded(key, values)
         return values
 
     def keep_decoded(self, key: Hashable, values: Any) -> None:
         """Keep what was made of a view elsewhere until the next write."""
-        self._keep(key, (None, self.version, values))
-
-    def _keep(self, key: Hashable, decoded: _Decoded) -> None:
         if self._decoded is _NOTHING_DECODED:
             self._decoded = {}
-        self._decoded[key] = decoded
-
-
-class _Recycled(Storage):
-    """A storage whose bytes the next one of its size takes over."""
-
-    __slots__ = ()
-
-    def __del__(self) -> None:
-        give_back(self)
+        self._decoded[key] = (self.version, values)

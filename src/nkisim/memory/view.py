@@ -13,8 +13,7 @@ from nkisim.memory import rules
 from nkisim.memory.form import Form, layout_id, through
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime, Origin
-from nkisim.memory.marks import Runs, runs_of
-from nkisim.memory.psum import Region
+from nkisim.memory.marks import Region, Runs, runs_of
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.storage import Storage
 from nkisim.objects import NKIObject
@@ -119,8 +118,8 @@ class View(NKIObject):
             kind = self.life.origin.storage_dtype(self.dtype)
             form = self.form
             found = np.ndarray(form.shape, kind, self.storage.data, form.start, form.strides)
-            if not self.storage.stays:
-                return found
+            if self.storage.borrowed:
+                return found  # the bytes become others at the first write
             self._array = found
         return self._array
 

@@ -102,9 +102,8 @@ class Instruction:
             accumulations, or None.
         raw_results: Results that the body returns in storage form, such as indices.
         function: Returns the body of a call as a function of the elements that it reads, in the
-            order of the parameters, and of an array for the result, or None; for small tiles.
-        on_bytes: Whether that function takes the bytes of a storage and where they begin instead,
-            of the one operand and of the result.
+            order of the parameters, and of ``out``, an array for the result, or None; or returns
+            None. Of a matmul it takes the tiles and whether to add, and tells whether it was done.
         rowwise: True when the body treats every row by itself, so that large tiles can be computed
             in blocks of rows that stay in the processor's cache.
         reads_first: True when all partitions are read before one is written, column by column, so
@@ -134,7 +133,6 @@ class Instruction:
     follow: Callable[[Call], Follow | None] | None = None
     raw_results: tuple[str, ...] = ()
     function: Callable[[Call], Callable[..., Any] | None] | None = None
-    on_bytes: bool = False
     rowwise: bool = False
     reads_first: bool = False
     spread: Spread = "all"

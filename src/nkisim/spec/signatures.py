@@ -47,20 +47,19 @@ MISSING: Any = _Missing()
 
 
 def open_function(
-    name: str, signature: inspect.Signature, body: str, scope: dict[str, Any], refuse: Refuse
+    name: str, signature: inspect.Signature, call: Callable[..., Any], refuse: Refuse
 ) -> Callable[..., Any]:
     """Return a function of a signature that calls which do not fit reach as well.
 
-    Python refuses these before anything of the function runs, and to call one function through
-    another that catches the refusal takes as long as a small instruction. So required parameters
-    have a default that nobody passes, and all else that may be given is taken and refused here.
-    Only an argument that is given twice is Python's to refuse.
+    It binds its arguments and hands them to ``call`` by position. Python refuses what does not fit
+    before anything of a function runs, and ``Signature.bind`` takes longer than a small
+    instruction. So required parameters have a default that nobody passes, and all else that may be
+    given is taken and refused here. Only an argument that is given twice is Python's to refuse.
 
     Args:
         name: Its name.
         signature: Of parameters that can be given by position and by name.
-        body: Source of what it does, indented by four.
-        scope: Names that the body uses.
+        call: What it does; takes an argument for every parameter.
         refuse: Is called with the arguments by name, those too many, and those of unknown names.
     """
     parameters = signature.parameters.values()
@@ -71,14 +70,16 @@ def open_function(
         f"def {name}({listed}{', ' if listed else ''}*_more, **_unknown):\n"
         f"    if _more or _unknown{lacking}:\n"
         f"        _refuse({{{named}}}, _more, _unknown)\n"
-        f"{body}"
+        f"    return _call({', '.join(signature.parameters)})\n"
     )
-    defaults = {
+    scope = {
         f"_default_{p.name}": MISSING if p.default is p.empty else p.default for p in parameters
     }
-    names = {**scope, **defaults, "_MISSING": MISSING, "_refuse": refuse}
-    exec(compile(source, __file__, "exec"), names)
-    made: Callable[..., Any] = names[name]
+    scope |= {"_MISSING": MISSING, "_refuse": refuse, "_call": call}
+    # private: a function of a given signature can only be made from source text; exec and compile
+    # are builtins of every Python.
+    exec(compile(source, __file__, "exec"), scope)
+    made: Callable[..., Any] = scope[name]
     return made
 
 
@@ -174,10 +175,7 @@ def checked_call(
         def refuse(given: Any, more: Any, unknown: Any) -> NoReturn:
             reject_call(name, signature, given, more, unknown, known, misfit=misfit)
 
-        names = ", ".join(signature.parameters)
-        body = f"    return _function({names})\n"
-        called = function.__name__
-        call = open_function(called, signature, body, {"_function": function}, refuse)
+        call = open_function(function.__name__, signature, function, refuse)
         return functools.wraps(function)(call)  # type: ignore[return-value]
 
     return decorate

@@ -22,8 +22,7 @@ def lived(shape, dtype, first, last, *, name="", address=None, made=("", 1), kin
     """Return the record of a tile in SBUF that was in use from one instruction to another."""
     row_bytes = shape[1] * dtype.itemsize
     form = Form(shape, dtype, nl.sbuf, 0, (row_bytes, dtype.itemsize), dtype.itemsize)
-    life = kind()
-    life.origin = Origin(form, name, address, made, row_bytes)
+    life = kind(Origin(form, name, address, made, row_bytes))
     life.first_use, life.last_use = first, last
     return life
 

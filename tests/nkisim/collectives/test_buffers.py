@@ -8,7 +8,6 @@ import pytest
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim import recycling
 from tiles import hbm, sbuf
 
 from ..harness_cores import SEEDS, no_hang, no_thread_left  # noqa: F401
@@ -39,12 +38,6 @@ def on_chip(a, out):
     tile = nl.load(a)
     ncc.all_reduce(srcs=[tile], dsts=[tile], replica_group=BOTH, op=nl.add)
     nl.store(out, tile)
-
-
-@pytest.fixture(autouse=True)
-def empty_pool(monkeypatch):
-    """One that other tests have filled would keep nothing, and all would be counted."""
-    monkeypatch.setattr(recycling, "_pool", recycling._Pool())
 
 
 def peak_bytes(step, times, **options):

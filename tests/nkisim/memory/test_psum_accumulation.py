@@ -1,5 +1,7 @@
 """Accumulation groups: when a matmul overwrites and when it adds, element by element."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -413,8 +415,98 @@ def test_many_short_lived_tensors_at_one_address_leave_nothing_behind():
             acc = nl.ndarray((ROWS, COLUMNS), dtype=nl.float32, buffer=nl.psum, address=(0, 0))
             nisa.nc_matmul(dst=acc, stationary=a, moving=b)
         state = acc.storage.psum
-        assert max(map(len, (state._opened, state._ever_opened, state._replay))) < 100
+        assert state.tensors == 1
         return stored(acc)
 
     a, b = whole((4, ROWS), 1), whole((4, COLUMNS), 2)
     np.testing.assert_array_equal(nkisim.check(kernel)(a, b).outputs, oracle.matmul(a, b).value)
+
+
+def turns(x, count, order, keeps):
+    """Loops over tiles at two addresses; ``order`` says what writes them, turn by turn."""
+    a = loaded(x)
+    out = nl.ndarray((ROWS, ROWS), dtype=nl.float32, buffer=nl.shared_hbm)
+    total = nl.ndarray((ROWS, ROWS), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=total, value=0.0)
+    kept = []
+    for turn in range(count):
+        at = (0, 2048 * (turn % 2))
+        tile = nl.ndarray((ROWS, ROWS), dtype=nl.float32, buffer=nl.psum, address=at)
+        how = order[turn % len(order)]
+        if how == "matmul":
+            nisa.nc_matmul(dst=tile, stationary=a, moving=a)
+        elif how == "transpose":
+            nisa.nc_transpose(dst=tile, data=a)
+        elif how == "copy":
+            nisa.tensor_copy(dst=tile, src=a)
+        else:  # a matmul into one half, after another engine wrote all
+            nisa.tensor_copy(dst=tile, src=a)
+            nisa.nc_matmul(dst=tile[:, 0:4], stationary=a, moving=a[:, 0:4])
+        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+        kept.append(tile)
+        if len(kept) > keeps:
+            kept.pop(0)
+    if nl.program_id(0) == 0:
+        nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+def sum_of_turns(x, count, order):
+    half = np.concatenate([(x.T @ x)[:, :4], x[:, 4:]], axis=1)
+    of = {"matmul": x.T @ x, "transpose": x.T, "copy": x, "both": half}
+    return sum(of[order[turn % len(order)]] for turn in range(count))
+
+
+@pytest.mark.parametrize("cores", [None, 2])
+@pytest.mark.parametrize("entry", ["simulate", "check", "check without values"])
+@pytest.mark.parametrize("keeps", [0, 3])
+@pytest.mark.parametrize(
+    "order",
+    [("matmul", "transpose"), ("matmul", "transpose", "copy"), ("both", "copy")],
+    ids=" ".join,
+)
+def test_placed_tiles_may_die_in_any_order(order, keeps, entry, cores):
+    """More tiles than the bookkeeping of one storage ever held at a time."""
+    x, count = whole((ROWS, ROWS), 16), 150
+    launched = turns if cores is None else nkisim.jit(turns)[cores]
+    if entry == "simulate":
+        outputs = nkisim.simulate(launched)(x, count, order, keeps)
+    else:
+        report = nkisim.check(launched, values=entry == "check")(x, count, order, keeps)
+        outputs = report.outputs
+        assert not report.stopped
+        assert not report.codes & {"M002", "M003", "M004", "M042", "M043", "W001"}, str(report)
+    if outputs is not None:
+        np.testing.assert_array_equal(outputs, sum_of_turns(x, count, order))
+
+
+def test_of_dead_tensors_nothing_is_kept():
+    state = AccumulationState(1 << 21, 1 << 14)
+    for turn in range(1000):
+        owner, other = Owner(), Owner()
+        state.open(owner, columns(turn % 8, 8))
+        state.write(other, columns(0, 8))
+        state.write(owner, columns(2, 4))
+        state.opened(owner, columns(0, 8))
+        state.read(columns(0, 8))
+        assert state.tensors == 1
+    del owner
+    assert state.tensors == 0
+
+
+def test_what_is_kept_of_a_tensor_does_not_grow_with_its_turns():
+    """One tile that a matmul and another engine write in turn, and nobody asks about."""
+
+    def size_after(turns):
+        state, owner = AccumulationState(1 << 21, 1 << 14), Owner()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(turns):
+            state.open(owner, columns(0, 8))
+            state.write(owner, columns(0, 8))
+        return tracemalloc.get_traced_memory()[0] - before
+
+    tracemalloc.start()
+    try:
+        assert size_after(100_000) <= size_after(1000) + 1024
+    finally:
+        tracemalloc.stop()

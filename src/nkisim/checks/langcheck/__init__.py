@@ -126,7 +126,7 @@ def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str
     scope = file_scope(file)
     if scope is None:
         # Read again, for the error that Python has for it.
-        compile(Path(file).read_text(encoding="utf-8"), file, "exec", dont_inherit=True)
+        ast.parse(Path(file).read_text(encoding="utf-8"), file)
         return [], []
     chosen = scope.kernels() if kernel is None else [scope.function(kernel)]
     if kernel is not None and isinstance(chosen[0].value, ast.Lambda):

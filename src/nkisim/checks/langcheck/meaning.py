@@ -110,7 +110,7 @@ class LiveScope:
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
-        self.key = id(names)
+        self.key = id(names)  # what is kept under it has the scope, and so the names
 
     def meaning(self, name: str) -> Meaning:
         """Return what a global name means now."""

@@ -1,0 +1,164 @@
+"""A call gives the same bits and findings however it is executed and wherever its operands lie.
+
+``simulate`` takes the fastest way that a call has, ``check`` looks at values and so takes the
+instruction's body, and a run without values computes nothing: three executors of one plan.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from comparing import assert_same_bits
+from nkisim.dtypes import as_dtype
+
+from .samples import SAMPLES, Sample, Tile, fill, run, whole
+
+# -- where operands lie ----------------------------------------------------------------------------
+
+
+def placing():
+    """Tiles at addresses, one behind the other."""
+    ends = {"sbuf": 0, "psum": 0}
+
+    def place(name: str, tile: Tile, source: object) -> object:
+        if tile.buffer == "hbm":
+            return whole(name, tile, source)
+        at = ends[tile.buffer]
+        nbytes = math.prod(tile.shape[1:]) * as_dtype(tile.dtype).itemsize
+        grain = 2048 if tile.buffer == "psum" else 64
+        ends[tile.buffer] = at + -(-nbytes // grain) * grain
+        made = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=tile.region, address=(0, at))
+        fill(made, source)
+        return made
+
+    return place
+
+
+def slicing():
+    """Tiles that are columns of wider ones, of which nothing else is ever written."""
+
+    def place(name: str, tile: Tile, source: object) -> object:
+        if tile.buffer == "hbm" or len(tile.shape) != 2:
+            return whole(name, tile, source)
+        rows, width = tile.shape
+        wide = nl.ndarray((rows, width + 8), dtype=tile.dtype, buffer=tile.region)
+        view = wide[:, 4 : 4 + width]
+        fill(view, source)
+        return view
+
+    return place
+
+
+def halving():
+    """Tiles of which only the first half of the columns was written."""
+
+    def place(name: str, tile: Tile, source: object) -> object:
+        if tile.buffer == "hbm" or source is None or tile.shape[-1] < 2:
+            return whole(name, tile, source)
+        made = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=tile.region)
+        half = tile.shape[1] // 2
+        fill(made[:, 0:half], source[:, 0:half])
+        return made
+
+    return place
+
+
+PLACES = {"apart": lambda: whole, "placed": placing, "slices": slicing, "half": halving}
+
+
+def said(outcome) -> list[tuple[str, str, int]]:
+    """The findings that do not depend on numbers, in order: rule, operand and count."""
+    return [(f.rule.id, f.operand, f.count) for f in outcome.findings if not f.rule.on_values]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+def test_executors_agree(sample: Sample, place: str):
+    want = run(sample, PLACES[place]())
+    simulated = run(sample, PLACES[place](), entry=nkisim.simulate)
+    assert list(simulated.outputs) == list(want.outputs)
+    for name, output in want.outputs.items():
+        assert_same_bits(simulated.outputs[name], output)
+    assert said(simulated) == said(want)
+    if place in ("placed", "slices") and not want.findings:
+        for name, output in run(sample).outputs.items():
+            assert_same_bits(want.outputs[name], output)
+
+
+@pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for s in SAMPLES])
+def test_without_values_the_same_is_found(sample: Sample):
+    for place in ("apart", "placed", "slices"):
+        assert said(run(sample, PLACES[place](), values=False)) == said(
+            run(sample, PLACES[place]())
+        )
+
+
+# -- sizes that decide between ways ----------------------------------------------------------------
+
+SIZES = [1, 1023, 1024, 1025, 4095, 4096, 4097, 16383, 16384, 16385, 65535, 65536, 65538]
+TYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "i32": np.int32}
+
+
+def shaped(size: int) -> tuple[int, int]:
+    """Rows and columns of a tile of this size, as few rows as fit a partition."""
+    rows = next(r for r in itertools.count(1) if size % r == 0 and size // r <= 32769)
+    return rows, size // rows
+
+
+def calls(x, y, column):
+    """Every kind of element-wise call: two tiles, numbers, columns, in place, and conversions."""
+    a, b, c = nl.load(x), nl.load(y), nl.load(column)
+    outs = []
+
+    def tile(dtype):
+        return nl.ndarray(x.shape, dtype=dtype, buffer=nl.sbuf)
+
+    for dtype in (x.dtype, nl.float32):
+        made = [tile(dtype) for _ in range(6)]
+        nisa.tensor_tensor(dst=made[0], data1=a, data2=b, op=nl.add)
+        nisa.tensor_scalar(
+            dst=made[1], data=a, op0=nl.multiply, operand0=c, op1=nl.add, operand1=0.5
+        )
+        nisa.tensor_scalar(dst=made[2], data=a, op0=nl.subtract, operand0=2, reverse0=True)
+        nisa.scalar_tensor_tensor(
+            dst=made[3], data=a, op0=nl.subtract, operand0=c, op1=nl.multiply, operand1=b
+        )
+        nisa.activation(dst=made[4], op=nl.square, data=a, scale=0.25)
+        nisa.tensor_copy(dst=made[5], src=a)
+        nisa.tensor_tensor(dst=made[5], data1=made[5], data2=b, op=nl.maximum)
+        outs += made
+    returned = []
+    for found in outs:
+        out = nl.ndarray(x.shape, dtype=found.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=found)
+        returned.append(out)
+    return tuple(returned)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", TYPES)
+def test_executors_agree_around_every_size(kind, size):
+    rng = np.random.default_rng(size)
+    shape = shaped(size)
+    x, y = (rng.integers(-60, 60, shape).astype(TYPES[kind]) for _ in range(2))
+    column = rng.integers(-4, 5, (shape[0], 1)).astype(np.float32)
+    report = nkisim.check(calls)(x, y, column)
+    simulation = nkisim.simulate(calls)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nkisim.NkiFindingWarning)
+        outputs = simulation(x, y, column)
+    for got, want in zip(outputs, report.outputs, strict=True):
+        assert_same_bits(got, want)
+    about_calls = [f.rule.id for f in report.findings if f.rule.id[0] not in "LW"]
+    assert [
+        f.rule.id for f in simulation.report.findings if f.rule.id[0] not in "LW"
+    ] == about_calls

@@ -80,7 +80,7 @@ def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., A
 
 
 def _exchanged(ufunc: np.ufunc) -> Callable[..., Array]:
-    return lambda x, y, out: ufunc(y, x, out=out)
+    return lambda x, y, out=None: ufunc(y, x, out=out)
 
 
 def _bits_or_fp32(*op_names: str) -> Any:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import repays
 from nkisim.diagnostics import declare, flag
-from nkisim.dtypes import (
-    NUMBA_ELEMENTS,
-    UNSIGNED,
-    bytes_transposer,
-    decode,
-    encode,
-    suits_numba,
-    transpose_rows,
-)
+from nkisim.dtypes import decode, encode
 from nkisim.isa.elementwise import same_bits_or_fp32
 from nkisim.isa.matmul_rules import (
     RESULT_BUFFER,
@@ -139,26 +129,6 @@ def _dtypes(call: Call) -> None:
     transpose_dtype(call, "data", _chosen(call))
 
 
-def _turning(call: Call) -> Callable[..., Any] | None:
-    """Return the compiled transpose of a tile into another memory, bit for bit."""
-    data, dst = call.operand("data"), call.operand("dst")
-    if dst.dtype != data.dtype or data.buffer is dst.buffer or data.size < NUMBA_ELEMENTS:
-        return None
-    if call.generation.number == 2 or not all(map(_has_dense_rows, (data, dst))):
-        return None
-
-    size, shape, step, out_step = data.itemsize, data.shape, data.strides[0], dst.strides[0]
-
-    def turn(x: Any, start: int, out: Any, out_start: int) -> None:
-        if repays(shape[0] * shape[1]):
-            bytes_transposer()(size, out, out_start, out_step, x, start, step, *shape)
-        else:
-            turned = np.ndarray(shape[::-1], UNSIGNED[size], out, out_start, (out_step, size))
-            turned[...] = np.ndarray(shape, turned.dtype, x, start, (step, size)).T
-
-    return turn
-
-
 @instruction(
     engines=(Engine.tensor, Engine.vector),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP, as_view=True)},
@@ -178,8 +148,6 @@ def _turning(call: Call) -> Callable[..., Any] | None:
     arithmetic=same_bits_or_fp32("dst", "data"),
     raw_results=("dst",),
     stateful=True,
-    function=_turning,
-    on_bytes=True,
     spread="transpose",
     cost=stream(over="data"),
     source="nki.isa.nc_transpose, 0.3.0",
@@ -201,16 +169,7 @@ def nc_transpose(
     if dst.dtype != data.dtype:
         spread = spreads(generation, _runs_on(data, dst, engine), data.dtype)
         result = passed(result, data, dst, spread=spread)
-    elif suits_numba(stored) and dst.storage is not data.storage:
-        target = dst.array
-        if _has_dense_rows(target) and _has_dense_rows(stored):
-            transpose_rows(target, stored)
-            return None
     return result
-
-
-def _has_dense_rows(array: Any) -> bool:
-    return array.ndim == 2 and array.strides[1] == array.itemsize <= array.strides[0]
 
 
 def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:

@@ -21,7 +21,7 @@ __all__ = ["CODES", "combine"]
 
 _NOTHING, _ADD, _SUBTRACT, _SUBTRACT_FROM, _MULTIPLY = range(5)
 
-CODES = {
+CODES: dict[tuple[np.ufunc, bool], int] = {
     (np.add, False): _ADD,
     (np.add, True): _ADD,
     (np.subtract, False): _SUBTRACT,

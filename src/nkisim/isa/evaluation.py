@@ -170,8 +170,8 @@ def in_blocks(call: Call) -> Shortcut | None:
         reduce_op = as_op(given["reduce_op"])
         command = given.get("reduce_cmd", ReduceCmd.reset_reduce)
         reduction = reduce_op if command in REDUCING else None
-        operands = (as_rows(given[key]) for key in ("dst", "data", "scale", "bias"))
-        part = _evaluate_rows(core, name, op, *operands, reduction)
+        out, x, scale, bias = (as_rows(given[key]) for key in ("dst", "data", "scale", "bias"))
+        part = _evaluate_rows(core, name, op, out, x, scale, bias, reduction)
         total = fold(core, Engine.scalar, command, reduce_op, part, lanes, reads=reads_registers)
         return (None, total) if reads_registers else (None,)
 
@@ -194,14 +194,16 @@ def _evaluate_rows(
         data = data.copy()  # a finding shows all inputs
     function = function_of(op, out.size)
     elements = BLOCK if isinstance(op.activation, np.ufunc) else _SMALL_BLOCK
-    blocks = blocks_of_rows(*out.shape, elements)
+    blocks = blocks_of_rows(len(out), out.shape[1], elements)
     direct = out.dtype == _F32 and out.flags.c_contiguous
     scratch = out if direct else core.scratch(blocks[0].stop, out.shape[1])
     inside = True
     for rows in blocks:
         room = out[rows] if direct else scratch[: rows.stop - rows.start]
-        columns = (widened_rows(c[rows]) if isinstance(c, np.ndarray) else c for c in (scale, bias))
-        x = _argument(widened_rows(data[rows], room), *columns, room)
+        factor, addend = (
+            widened_rows(c[rows]) if isinstance(c, np.ndarray) else c for c in (scale, bias)
+        )
+        x = _argument(widened_rows(data[rows], room), factor, addend, room)
         inside = inside and _is_inside(op, x)
         values = function(x, room)
         if part is not None:
@@ -210,6 +212,6 @@ def _evaluate_rows(
             part[rows] = reduction.reduce(values)
         store_rows(values, out[rows])
     if not inside:
-        columns = (widened_rows(c) for c in (scale, bias))
-        _flag_outside(name, op, _argument(widened_rows(data), *columns))
+        x = _argument(widened_rows(data), widened_rows(scale), widened_rows(bias))
+        _flag_outside(name, op, x)
     return part

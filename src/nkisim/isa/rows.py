@@ -119,8 +119,9 @@ def _compute(
 
         combine(out, data, operations)
         return
-    blocks = blocks_of_rows(*out.shape, BLOCK)
-    height, width = blocks[0].stop, out.shape[1]
+    width = out.shape[1]
+    blocks = blocks_of_rows(len(out), width, BLOCK)
+    height = blocks[0].stop
     values, others = core.scratch(2 * height, width).reshape(2, height, width)
     # Operands other than the data are read after the first write.
     direct = out.dtype == _F32 and not any(

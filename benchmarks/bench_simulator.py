@@ -6,18 +6,18 @@
     python benchmarks/bench_simulator.py --record   also append to benchmarks/results/
 
 Fixed costs come first: of an instruction, of a call, of a bfloat16 element-wise instruction. Then
-five kernels are timed beside the plain interpreter of plain.py, which executes the same
-instructions, and beside the NumPy or torch routine that computes the same result. Ratios are shown
-as a process begins, with NumPy alone; after the simulator has loaded numba by itself, which it does
-when the work repays it; and with fast=True, which allows other rounding on a matrix unit.
+the kernels are timed beside the plain interpreter of plain.py, which executes the same
+instructions, and beside the NumPy or torch routine that computes the same result: with NumPy's
+arithmetic (NKISIM_FAST=0), and with compiled loops where numba is installed.
 
-np.matmul, torch and the plain interpreter get one thread, and are shown with as many as they like
-beside that. The simulator has one of its own and a second for large tiles (NKISIM_THREADS=1: none).
+Everything gets one thread, as products of the simulator do; np.matmul and torch attention are shown
+with as many as they like too.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -151,10 +151,10 @@ def instruction_count(problem: Problem) -> int:
 
 
 def kernel_timings(
-    problem: Problem, *, torch_loaded: bool = False, fast: bool = False, rounds: int = 15
+    problem: Problem, *, torch_loaded: bool = False, rounds: int = 15
 ) -> dict[str, Timing]:
     """Time the simulator, the plain interpreter and, where it may be loaded, the routine."""
-    simulated = nkisim.simulate(problem.kernel, fast=fast)
+    simulated = nkisim.simulate(problem.kernel)
     plainly = interpreted(problem.kernel)
     contenders: dict[str, Callable[[], object]] = {
         "nkisim": lambda: simulated(*problem.arguments),
@@ -168,62 +168,48 @@ def kernel_timings(
     return measure(contenders, rounds)
 
 
-def all_threads_timings(problem: Problem, rounds: int = 9) -> dict[str, Timing]:
-    """Time the simulator and a plain interpreter whose products may take all BLAS threads."""
-    simulated, plainly = nkisim.simulate(problem.kernel), interpreted(problem.kernel)
-    contenders: dict[str, Callable[[], object]] = {
-        "nkisim": lambda: simulated(*problem.arguments),
-        "plain": lambda: plainly(*problem.arguments),
-    }
-    return measure(contenders, rounds, rest=REST)
-
-
 def is_attention(problem: Problem) -> bool:
     """Tell whether a problem is the one with a goal of its own."""
     return problem.name.startswith("attention")
 
 
-def kernel_rows(
-    problem: Problem,
-    count: int,
-    alone: dict[str, Timing],
-    compiled: dict[str, Timing] | None,
-    all_threads: dict[str, Timing] | None,
-    fast: dict[str, Timing] | None,
-) -> list[Row]:
-    """Return the rows of one problem: with NumPy, with compiled loops, with other rounding.
+REFERENCE_MS = {
+    "GEMM 1024^3 float32": 40,
+    "GEMM 1024^3 bfloat16": 39,
+    "GEMM 1024^3 float8_e4m3": 50,
+    "softmax (1024, 2048) bfloat16": 11,
+    "layernorm (1024, 2048) bfloat16": 9,
+    "attention (2048, 128) bfloat16": 64,
+}
+"""Milliseconds on two Neoverse N1 cores, of loops written for that processor."""
 
-    The plain interpreter has one BLAS thread, and as many as it likes in ``all_threads``.
-    """
-    goal = 1.5 if problem.narrow else None
+
+def kernel_rows(
+    problem: Problem, count: int, numpy: dict[str, Timing], compiled: dict[str, Timing] | None
+) -> list[Row]:
+    """Return the rows of one problem: with NumPy's arithmetic, and with compiled loops."""
+    plain = ratio(numpy, "nkisim", "plain")
     rows = [
-        row(problem.name, count / alone["nkisim"].p50, "{:,.0f} instructions/s"),
-        row("  plain / nkisim, NumPy alone", ratio(alone, "plain", "nkisim"), "{:.2f}x"),
+        row(problem.name, count / numpy["nkisim"].p50, "{:,.0f} instructions/s"),
+        row("  nkisim / plain, NumPy", plain, "{:.2f}x", at_most=1.5),
     ]
     if compiled is not None:
-        value = ratio(compiled, "plain", "nkisim")
-        rows.append(row("  the same once numba has loaded", value, "{:.2f}x", at_least=goal))
-    if all_threads is not None:
-        value = ratio(all_threads, "plain", "nkisim")
-        rows.append(row("  the same, plain with all BLAS threads", value, "{:.2f}x"))
-    if fast is not None:
-        value = ratio(fast, "plain", "nkisim")
-        rows.append(row("  the same with fast=True", value, "{:.2f}x"))
-    against = alone if problem.routine in alone else fast
-    if against is not None:
-        for routine in sorted(against.keys() - {"nkisim", "plain"}):
-            value = ratio(against, "nkisim", routine)
-            rows.append(row(f"  nkisim / {routine}", value, "{:.2f}x"))
+        value, millis = ratio(compiled, "nkisim", "plain"), compiled["nkisim"].p50 * 1e3
+        rows.append(row("  nkisim / plain, compiled", value, "{:.2f}x"))
+        limit = REFERENCE_MS.get(problem.name)
+        goal = None if limit is None else 2 * limit
+        rows.append(row("  compiled, goal on N1", millis, "{:.0f} ms", at_most=goal, unit=" ms"))
+    against = numpy if problem.routine in numpy else compiled or {}
+    for routine in sorted(against.keys() - {"nkisim", "plain"}):
+        rows.append(row(f"  nkisim / {routine}", ratio(against, "nkisim", routine), "{:.2f}x"))
     return rows
 
 
-def numba_comes_by_itself(problem: Problem, seconds: float = 20.0) -> bool:
-    """Run a kernel until the simulator has found numba worth loading; False where it is missing."""
-    simulated = nkisim.simulate(problem.kernel)
-    end = time.perf_counter() + seconds
-    while "numba" not in sys.modules and time.perf_counter() < end:
-        simulated(*problem.arguments)
-    return "numba" in sys.modules
+def numba_works() -> bool:
+    """Tell whether the simulator compiles loops here."""
+    from nkisim.compiled import numba_problem
+
+    return not numba_problem()
 
 
 def gemm_without_values_timings(size: int = 2048, rounds: int = 5) -> dict[str, Timing]:
@@ -304,21 +290,23 @@ def torch_is_installed() -> bool:
     return True
 
 
-SMALL_GOALS = {"tensor_tensor": 3, "activation": 6, "bf16 tensor_tensor": 8, "nl.ndarray": 3}
+SMALL_GOAL = 10
+"""Times one np.add of a 4x4 tile, at most, for a small instruction."""
 
 
 def small_rows() -> list[Row]:
-    """Measure small instructions: microseconds of processor time."""
+    """Measure small instructions: processor time over that of np.add on the same tile."""
     found = small_instruction_micros()
     large, numpy = found.pop("128x128 tensor_tensor"), found.pop("128x128 np.add(out=)")
+    add = found.pop("np.add(out=)")
     rows = [
-        row(f"4x4 {name}", value, "{:.1f} us", at_most=SMALL_GOALS.get(name), unit=" us")
+        row(f"4x4 {name} / np.add", value / add, "{:.1f}x", at_most=SMALL_GOAL)
         for name, value in found.items()
     ]
-    each = long_loop_micros()
+    each = long_loop_micros() / add
     return [
         *rows,
-        row("100,000 small instructions in a loop", each, "{:.1f} us each", at_most=3, unit=" us"),
+        row("100,000 small instructions / np.add", each, "{:.1f}x", at_most=SMALL_GOAL),
         row("128x128 tensor_tensor / np.add(out=)", large / numpy, "{:.2f}x", at_most=2),
     ]
 
@@ -343,13 +331,12 @@ def fixed_cost_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
             at_least=5,
         ),
     ]
-    for module in ("torch", "numba"):
-        try:
-            value = elementwise_ratio_with(module)
-        except subprocess.CalledProcessError:
-            print(f"{module} is not installed: the rows with it are left out")
-        else:
-            rows.append(row(f"  the same with {module}", value, "{:.1f}x", at_least=5))
+    try:
+        value = elementwise_ratio_with("numba")
+    except subprocess.CalledProcessError:
+        print("numba is not installed: the rows with it are left out")
+    else:
+        rows.append(row("  the same with numba", value, "{:.1f}x", at_least=5))
     return rows
 
 
@@ -387,22 +374,16 @@ def main() -> None:
     rows += middle_rows(timings)
     chosen = problems(options.size)
     counts = [instruction_count(p) for p in chosen]
-    alone = [kernel_timings(p) for p in chosen]
+    os.environ["NKISIM_FAST"] = "0"
+    numpy = [kernel_timings(p) for p in chosen]
+    del os.environ["NKISIM_FAST"]
     compiled: list[dict[str, Timing] | None] = [None] * len(chosen)
-    all_threads, fast = compiled.copy(), compiled.copy()
-    if numba_comes_by_itself(chosen[0]):
-        compiled = [kernel_timings(p) if p.narrow else None for p in chosen]
-        all_threads = [all_threads_timings(p) if p.narrow else None for p in chosen]
+    if numba_works():
         with_torch = torch_is_installed()
-        fast = [
-            kernel_timings(p, torch_loaded=with_torch, fast=True) if p.narrow else None
-            for p in chosen
-        ]
-    for problem, count, *found in zip(
-        chosen, counts, alone, compiled, all_threads, fast, strict=True
-    ):
+        compiled = [kernel_timings(p, torch_loaded=with_torch) for p in chosen]
+    for problem, count, *found in zip(chosen, counts, numpy, compiled, strict=True):
         rows += kernel_rows(problem, count, *found)
-        for how, measured in zip(("", ", numba", ", all threads", ", fast"), found, strict=True):
+        for how, measured in zip(("", ", compiled"), found, strict=True):
             if measured is not None:
                 timings[problem.name + how] = measured
     show(rows + large)

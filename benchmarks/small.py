@@ -44,6 +44,7 @@ def small_instruction_micros() -> dict[str, float]:
         p, q = (tile((4, 4), nl.bfloat16) for _ in range(2))
         left, right, result = (tile((128, 128)) for _ in range(3))
         u, v, w = (np.ones((128, 128), np.float32) for _ in range(3))
+        e, f, g = (np.ones((4, 4), np.float32) for _ in range(3))
         found.update(
             micros(
                 {
@@ -53,6 +54,7 @@ def small_instruction_micros() -> dict[str, float]:
                     "bf16 tensor_tensor": lambda: nisa.tensor_tensor(q, p, p, nl.add),
                     "tensor_copy": lambda: nisa.tensor_copy(c, a),
                     "nl.ndarray": lambda: nl.ndarray((4, 4), nl.float32),
+                    "np.add(out=)": lambda: np.add(e, f, out=g),
                     "128x128 tensor_tensor": lambda: nisa.tensor_tensor(
                         result, left, right, nl.add
                     ),

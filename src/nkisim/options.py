@@ -12,7 +12,6 @@ from nkisim.diagnostics import RULES, Strictness
 from nkisim.machine import RELEASES, Event
 
 __all__ = [
-    "FAST_VARIABLE",
     "IGNORE_VARIABLE",
     "PRECISE_VARIABLE",
     "SOURCE_VARIABLE",
@@ -22,7 +21,6 @@ __all__ = [
 ]
 
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
-FAST_VARIABLE = "NKISIM_FAST"
 SOURCE_VARIABLE = "NKISIM_SOURCE_RULES"
 STRICT_VARIABLE = "NKISIM_STRICT"
 TARGET_VARIABLE = "NKISIM_TARGET"
@@ -46,9 +44,6 @@ class SimOptions:
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
             NKI_PRECISE_FP at each call, where only ``0`` turns precision off.
         watchers: Called with an ``Event`` after every instruction.
-        fast: True allows arithmetic that rounds otherwise than the default, for speed: matmuls of
-            bfloat16 and float8 on the processor's matrix unit, if it has one. It needs numba. None
-            reads NKISIM_FAST at each call, where ``1`` turns it on.
         values: False computes no numbers: shapes, addresses, initialisation, capacity and
             synchronisation are checked, at a fraction of the time; there are no outputs.
         ranks: Number of ranks; with more than one, a call takes a list with the arguments of each
@@ -72,7 +67,6 @@ class SimOptions:
     strictness: Strictness | None = None
     target: str | None = None
     precise_fp: bool | None = None
-    fast: bool | None = None
     watchers: tuple[Callable[[Event], None], ...] = ()
     values: bool = True
     ranks: int = 1
@@ -133,7 +127,3 @@ class SimOptions:
         if self.precise_fp is not None:
             return self.precise_fp
         return os.environ.get(PRECISE_VARIABLE, "1") != "0"
-
-    def may_round_otherwise(self) -> bool:
-        """Tell whether a call made now may take faster arithmetic with other rounding."""
-        return os.environ.get(FAST_VARIABLE) == "1" if self.fast is None else self.fast

@@ -24,7 +24,7 @@ from nkisim.checks import (
     report_unbound,
 )
 from nkisim.checks.history import bits_of
-from nkisim.compiled import load_numba
+from nkisim.compiled import arithmetic
 from nkisim.diagnostics import (
     RECORDER,
     NkiValidationError,
@@ -134,6 +134,7 @@ def run(
         for finding in report.findings:
             complete(finding)
         report.silenced = recorder.silenced
+        report.arithmetic = arithmetic()
         report.instructions = sum(core.clock for core in cores)
         if strictness == "check":
             for core in cores:
@@ -165,12 +166,10 @@ def _tracker(options: SimOptions) -> Detectors | None:
 
 
 def _core(options: SimOptions, recorder: Recorder, kernel: Runnable, **place: Any) -> Core:
-    fast = options.may_round_otherwise() and load_numba()
     return Core(
         options.generation(),
         recorder,
         precise=options.precise(),
-        fast=fast,
         watchers=options.watchers,
         values=options.values,
         release=options.release,

@@ -231,39 +231,6 @@ def test_a_mistake_on_the_command_line_is_explained(tmp_path, arguments, message
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("fast", [[], ["--fast"]])
-def test_fast_is_for_what_the_script_runs(tmp_path, fast):
-    script = write(
-        tmp_path / "script.py",
-        """
-        import sys, numpy, nki, nki.language as nl
-
-        def kernel(x):
-            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-            nl.store(out, nl.load(x))
-            return out
-
-        nki.simulate(kernel)(numpy.ones((4, 4), numpy.float32))
-        print("numba" in sys.modules)
-        """,
-    )
-    done = nkisim_command("run", *fast, script)
-    assert (done.stdout, done.stderr) == (f"{bool(fast)}\n", "")
-
-
-def test_fast_without_numba_says_how_to_get_it(tmp_path):
-    script = write(tmp_path / "script.py", "print('never')")
-    code = (
-        "import importlib.util as u, sys; found = u.find_spec\n"
-        "u.find_spec = lambda name, *more: None if name == 'numba' else found(name, *more)\n"
-        f"import nkisim.cli; nkisim.cli.main(['run', '--fast', {str(script)!r}])"
-    )
-    done = run(sys.executable, "-c", code)
-    assert done.returncode == 2
-    assert "--fast needs numba, which is not installed: pip install '.[fast]'" in done.stderr
-    assert done.stdout == ""
-
-
 def test_run_keeps_to_a_real_nki_and_says_so_unless_forced(tmp_path):
     package(tmp_path, "0.3.0")
     script = write(tmp_path / "script.py", "import nki; print(nki.__doc__)")

@@ -1,4 +1,4 @@
-"""Every instruction: with numba, without it and in the general way to the same bits, and in place.
+"""Every instruction: simulated and checked to the same bits, with and without compiled loops.
 
 Generated from the samples: what is declared is tested.
 """
@@ -6,16 +6,13 @@ Generated from the samples: what is declared is tested.
 from __future__ import annotations
 
 import dataclasses
-import sys
 
-import numba
 import numpy as np
 import pytest
 
 import nkisim
 import nkisim.language as nl
 from comparing import assert_same, assert_same_bits
-from nkisim.compiled import matrix_unit
 from nkisim.dtypes import as_dtype
 
 from . import sampling
@@ -26,17 +23,21 @@ each_sample = pytest.mark.parametrize("sample", [pytest.param(s, id=s.name) for 
 # -- ways ------------------------------------------------------------------------------------------
 
 
-def on_way(monkeypatch: pytest.MonkeyPatch, way: str, sample: Sample) -> dict[str, np.ndarray]:
-    """What the sample writes on one of the ways; a check takes the general one.
+@pytest.fixture(params=["numpy", "compiled"])
+def arithmetic(request, monkeypatch):
+    """Whose arithmetic runs; exact loops are compiled where numba is loaded."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    monkeypatch.setenv("NKISIM_FAST", "0" if request.param == "numpy" else "1")
 
-    The matrix unit stays off: it sums in another order, and has tests of its own.
-    """
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "numba", numba if way == "numba" else None)
-        patch.setitem(sys.modules, "torch", None)
-        patch.setattr(matrix_unit, "available", lambda: False)
-        entry = nkisim.check if way == "general" else nkisim.simulate
-        return run(sample, entry=entry).outputs
+
+def checked(sample: Sample) -> dict[str, np.ndarray]:
+    """What the sample writes when every tile is widened and computed at once."""
+    return run(sample, entry=nkisim.check).outputs
+
+
+def simulated(sample: Sample) -> dict[str, np.ndarray]:
+    return run(sample, entry=nkisim.simulate).outputs
 
 
 def enlarged(sample: Sample) -> Sample:
@@ -73,13 +74,11 @@ def of_patterns(sample: Sample) -> Sample:
 
 
 @each_sample
-def test_all_ways_give_the_same_bits(monkeypatch, sample):
-    want = on_way(monkeypatch, "general", sample)
-    for way in ("numba", "without numba"):
-        got = on_way(monkeypatch, way, sample)
-        assert list(got) == list(want)
-        for name, output in want.items():
-            assert_same_bits(got[name], output)
+def test_simulation_and_check_give_the_same_bits(sample):
+    want, got = checked(sample), simulated(sample)
+    assert list(got) == list(want)
+    for name, output in want.items():
+        assert_same_bits(got[name], output)
 
 
 def filled(sample: Sample) -> Sample:
@@ -98,10 +97,10 @@ def filled(sample: Sample) -> Sample:
 
 @pytest.mark.parametrize("sample", [pytest.param(filled(s), id=s.name) for s in SAMPLES])
 def test_arguments_that_have_the_callers_bytes_give_the_same_bits(monkeypatch, sample):
-    want = on_way(monkeypatch, "without numba", sample)
+    want = simulated(sample)
     given = {n: t.values.copy() for n, t in sample.tiles.items() if t.values is not None}
     monkeypatch.setattr(sampling, "copies", list)  # the kernel gets the very arrays
-    for name, output in on_way(monkeypatch, "without numba", sample).items():
+    for name, output in simulated(sample).items():
         assert_same_bits(output, want[name])
     for name, values in given.items():
         if name not in sample.writes or sample.tiles[name].buffer != "hbm":
@@ -116,11 +115,10 @@ def test_arguments_that_have_the_callers_bytes_give_the_same_bits(monkeypatch, s
         if s.declaration.shortcut is not None or s.declaration.rowwise
     ],
 )
-def test_all_ways_give_the_same_bits_on_large_tiles(monkeypatch, sample):
-    want = on_way(monkeypatch, "general", sample)
-    for way in ("numba", "without numba"):
-        for name, output in on_way(monkeypatch, way, sample).items():
-            assert_same_bits(output, want[name])
+def test_simulation_and_check_give_the_same_bits_on_large_tiles(arithmetic, sample):
+    want = checked(sample)
+    for name, output in simulated(sample).items():
+        assert_same_bits(output, want[name])
 
 
 @pytest.mark.parametrize(
@@ -131,13 +129,12 @@ def test_all_ways_give_the_same_bits_on_large_tiles(monkeypatch, sample):
         if s.instruction != "rand2"  # it wants a range that is not empty
     ],
 )
-def test_all_ways_agree_on_what_is_not_a_number(monkeypatch, sample):
+def test_simulation_and_check_agree_on_what_is_not_a_number(sample):
     # Of a NaN only that it is one is kept: which of two NaNs goes on is the processor's choice.
     odd = of_patterns(sample)
-    want = on_way(monkeypatch, "general", odd)
-    for way in ("numba", "without numba"):
-        for name, output in on_way(monkeypatch, way, odd).items():
-            assert_same(output, want[name])
+    want = checked(odd)
+    for name, output in simulated(odd).items():
+        assert_same(output, want[name])
 
 
 # -- aliases ---------------------------------------------------------------------------------------

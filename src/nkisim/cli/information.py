@@ -13,6 +13,7 @@ from rich.table import Table
 
 from nkisim import shim
 from nkisim.cli.group import DISTRIBUTION, commands
+from nkisim.compiled import arithmetic, numba_problem
 
 __all__ = ["info"]
 
@@ -26,8 +27,10 @@ _VARIABLES = (
     "NKISIM_REPORT",
     "NKISIM_IGNORE",
     "NKISIM_FAST",
-    "NKISIM_THREADS",
 )
+
+
+_MISSING = "not installed"
 
 
 @commands.command()
@@ -45,7 +48,8 @@ def info(target: str | None) -> None:
         ("NKI surface", shim.NKI_VERSION),
         ("numpy", _version_of("numpy")),
         ("ml_dtypes", _version_of("ml_dtypes")),
-        ("numba", _version_of("numba")),
+        ("numba", _numba()),
+        ("arithmetic of large tiles", arithmetic()),
         ("python", platform.python_version()),
     ]
     limits = [
@@ -65,12 +69,18 @@ def info(target: str | None) -> None:
         _print_section(console, title, rows)
 
 
+def _numba() -> str:
+    """Return the version of numba, and why it is not used if it cannot be."""
+    problem, version = numba_problem(), _version_of("numba")
+    return f"{version} ({problem})" if problem and version != _MISSING else version
+
+
 def _version_of(distribution: str) -> str:
     """Return the installed version of ``distribution``."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return _MISSING
 
 
 def _print_section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:

@@ -6,7 +6,6 @@ import os
 import runpy
 import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
@@ -20,7 +19,7 @@ from nkisim.diagnostics.formats import format_of
 from nkisim.diagnostics.ledger import FailOn
 from nkisim.diagnostics.text import ledger_text, wants_colour
 from nkisim.gate import close_ledger, open_ledger
-from nkisim.options import FAST_VARIABLE, IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
+from nkisim.options import IGNORE_VARIABLE, STRICT_VARIABLE, TARGET_VARIABLE
 
 __all__ = ["ScriptCall", "run"]
 
@@ -84,7 +83,6 @@ def _end(fail_on: FailOn | None) -> None:
 
 @commands.command()
 @click.option("--force", is_flag=True, help="Use nkisim even where AWS's nki is installed.")
-@click.option("--fast", is_flag=True, help="Let products round otherwise, on a matrix unit.")
 @click.option("--strict", is_flag=True, help="Stop at every finding of severity error.")
 @click.option("--target", help="Generation to run on, such as trn2.")
 @click.option(
@@ -101,7 +99,6 @@ def run(
     script: str,
     arguments: tuple[str, ...],
     force: bool,
-    fast: bool,
     strict: bool,
     target: str | None,
     report: str,
@@ -111,10 +108,6 @@ def run(
 
     The script needs no change. Its exit status is the command's.
     """
-    if fast and find_spec("numba") is None:
-        raise click.UsageError(
-            "--fast needs numba, which is not installed: pip install '.[fast]' in the checkout"
-        )
     try:
         project = project_settings(Path(script).resolve().parent)
         target = target or (project.target if "," not in project.target else "") or None
@@ -127,7 +120,6 @@ def run(
     except (SettingsError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     variables = {
-        FAST_VARIABLE: "1" if fast else "",
         STRICT_VARIABLE: "1" if strict or project.strict else "",
         TARGET_VARIABLE: target or "",
         IGNORE_VARIABLE: ",".join(project.ignore),

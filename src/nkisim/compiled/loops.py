@@ -1,11 +1,7 @@
-"""Compiling a loop, once for all processes where numba can keep what it compiled.
+"""Compile a function with numba, and cache the machine code on disk where that is possible.
 
-numba keeps it beside the module, or in the user's cache folder, and compiles anew when the
-function's own module has changed. Only functions of a module can be kept: what a function made
-inside another one closes over differs from process to process. Whoever changes a module from which
-others take intrinsics removes the ``__pycache__`` folder.
-
-Importing this module imports numba.
+numba writes the cache next to the module or into the user's cache folder. Importing this module
+imports numba.
 """
 
 from __future__ import annotations
@@ -15,34 +11,27 @@ from typing import Any
 
 import numba
 
-__all__ = ["compiled_loop", "compiled_ufunc", "direct"]
+__all__ = ["compiled_loop", "compiled_ufunc"]
 
 
-def compiled_loop(function: Callable[..., Any], signature: Any = None, **options: Any) -> Any:
-    """Return a function of a module, compiled for one signature, or for each that it meets."""
-    return _kept_if_possible(
-        lambda kept: numba.njit(signature, cache=kept, nogil=True, **options)(function)
+def compiled_loop(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a loop over arrays, compiled for each combination of types that it is called with."""
+    loop: Callable[..., None] = _cached(lambda cache: numba.njit(cache=cache, nogil=True)(function))
+    return loop
+
+
+def compiled_ufunc(function: Callable[[Any], Any], signature: str) -> Callable[..., Any]:
+    """Return a function of one element, compiled for one signature, as a NumPy ufunc."""
+    ufunc: Callable[..., Any] = _cached(
+        lambda cache: numba.vectorize([signature], cache=cache)(function)
     )
+    return ufunc
 
 
-def direct(loop: Any) -> Any:
-    """Return a compiled loop without its look at the types of the arguments, which takes a while.
-
-    Whoever calls it makes sure of them: of arrays it only asks whether elements have the size.
-    """
-    (signature,) = loop.signatures
-    return loop.overloads[signature].entry_point
-
-
-def compiled_ufunc(function: Callable[..., Any], signature: str) -> Any:
-    """Return a function of a module and of single elements as a compiled ufunc."""
-    return _kept_if_possible(lambda kept: numba.vectorize([signature], cache=kept)(function))
-
-
-def _kept_if_possible(compile_it: Callable[[bool], Any]) -> Any:
+def _cached(compile_it: Callable[[bool], Any]) -> Any:
     try:
         return compile_it(True)
     except RuntimeError as error:
-        if "cannot cache function" not in str(error):  # no folder that may be written to
+        if "cannot cache function" not in str(error):  # no folder is writable
             raise
         return compile_it(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from nkisim.diagnostics.findings import Finding
 from nkisim.diagnostics.html import fragment
@@ -39,6 +39,8 @@ class Report:
         instructions: Number of instructions that ran, on all cores.
         memory: What was in SBUF and PSUM, and when; of checks only.
         silenced: File, line and id of what a comment of the user silenced.
+        arithmetic: ``"compiled"`` where elementary functions and statistics of large tiles are
+            compiled loops, which may differ from NumPy's in the last places; else ``"numpy"``.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -48,6 +50,7 @@ class Report:
     instructions: int = 0
     memory: list[Occupancy] = field(default_factory=list)
     silenced: set[tuple[str, int, str]] = field(default_factory=set)
+    arithmetic: Literal["compiled", "numpy"] = "numpy"
 
     @property
     def ok(self) -> bool:

@@ -1,20 +1,7 @@
 """Number formats: what is stored, how it is rounded, and what it becomes in float32."""
 
-from nkisim.dtypes.arithmetic import (
-    BFLOAT16_OPERATIONS,
-    BFLOAT16_SMALL,
-    bfloat16_arithmetic,
-    takes_bfloat16,
-)
-from nkisim.dtypes.convert import (
-    NUMBA_ELEMENTS,
-    TORCH_ELEMENTS,
-    decode,
-    encode,
-    holds,
-    suits_numba,
-    torch_helps,
-)
+from nkisim.dtypes.arithmetic import BFLOAT16_SMALL, takes_bfloat16
+from nkisim.dtypes.convert import decode, encode, holds
 from nkisim.dtypes.formats import (
     DTYPES,
     UNSIGNED,
@@ -41,42 +28,18 @@ from nkisim.dtypes.formats import (
     uint32,
 )
 from nkisim.dtypes.packed import pack, unpack
-from nkisim.dtypes.rows import (
-    Step,
-    blocks_of_rows,
-    bytes_transposer,
-    combine_rows,
-    compiled_operations,
-    exponential_rows,
-    row_deviations,
-    row_extremes,
-    row_sums,
-    steps_of_rows,
-    transpose_rows,
-    widened_rows,
-)
 
 __all__ = [
-    "BFLOAT16_OPERATIONS",
     "BFLOAT16_SMALL",
     "DTYPES",
-    "NUMBA_ELEMENTS",
-    "TORCH_ELEMENTS",
     "UNSIGNED",
     "DType",
     "Kind",
-    "Step",
     "as_dtype",
     "bfloat16",
-    "bfloat16_arithmetic",
-    "blocks_of_rows",
     "bool_",
-    "bytes_transposer",
-    "combine_rows",
-    "compiled_operations",
     "decode",
     "encode",
-    "exponential_rows",
     "float4_e2m1fn_x4",
     "float8_e4m3",
     "float8_e4m3fn",
@@ -91,18 +54,10 @@ __all__ = [
     "int32",
     "pack",
     "promote",
-    "row_deviations",
-    "row_extremes",
-    "row_sums",
-    "steps_of_rows",
-    "suits_numba",
     "takes_bfloat16",
     "tfloat32",
-    "torch_helps",
-    "transpose_rows",
     "uint8",
     "uint16",
     "uint32",
     "unpack",
-    "widened_rows",
 ]

@@ -8,33 +8,22 @@ value becomes an infinity of its sign, or NaN for float8_e4m3fn, which has no in
 becomes the quiet NaN of its sign, without payload. Integers are rounded and clamped to their range,
 with 0 for NaN.
 
-In a process that has numba or torch loaded anyway, their vector kernels, several times as fast as
-NumPy's where they have any, do the 16-bit casts of large arrays; results are the same to the bit.
+Where numba is loaded, compiled loops round large arrays to bfloat16 and to 8-bit floats, to the
+same bits.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from functools import cache
 from typing import Any, cast
 
 import numpy as np
 
-from nkisim.compiled import repays
+from nkisim.compiled import compiles_exact
 from nkisim.dtypes.formats import DType, bfloat16, bool_, float16, float32, tfloat32
 
-__all__ = [
-    "NUMBA_ELEMENTS",
-    "TORCH_ELEMENTS",
-    "TORCH_SERIAL_ELEMENTS",
-    "decode",
-    "encode",
-    "holds",
-    "suits_numba",
-    "suits_torch",
-    "torch_helps",
-]
+__all__ = ["decode", "encode", "holds"]
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 Float32Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -46,33 +35,11 @@ _U32 = np.dtype(np.uint32)
 # NumPy scalars of the array's own type: a plain Python int would be inspected at every call.
 _LOW_HALF = np.uint32(0xFFFF)
 _HALF_BITS = np.uint32(16)
-_DROPPED = np.uint32(13)  # fraction bits of float32 that tfloat32 and float16 have not
+_DROPPED = np.uint32(13)  # fraction bits of float32 that tfloat32 has not
 _TF32_BELOW_HALF = np.uint32(0x0FFF)
 _TF32_KEPT = np.uint32(0xFFFF_E000)
 _ONE = np.uint32(1)
 _QUIET_NAN = np.float32(np.nan)
-
-_MAGNITUDE = np.uint32(0x7FFF_FFFF)
-_EXPONENT = np.uint32(0x7F80_0000)
-_F16_SIGN = np.uint32(0x8000)
-_F16_OVERFLOW = np.uint32((16 + 127) << 23)
-_F16_SMALLEST_NORMAL = np.uint32((-14 + 127) << 23)
-_THIRTEEN_BINADES = np.uint32(13 << 23)
-
-# NumPy's cast to float16 takes 3 ns an element, but 100 ns where it overflows or gets subnormal.
-# From this size on the cast by bit patterns, 3 ns always, is worth its dozen calls; not where the
-# processor has an instruction for it.
-_FLOAT16_ELEMENTS = 256
-
-# A compiled function costs a microsecond more to call than one of NumPy's.
-NUMBA_ELEMENTS = 1024
-
-# From about here on torch's faster kernels make up for what calling them costs.
-TORCH_ELEMENTS = 16384
-
-# torch splits larger arrays over threads. Waiting for a second core that is busy elsewhere costs
-# far more than it can save here, so torch is only ever given pieces of this size.
-TORCH_SERIAL_ELEMENTS = 32768
 
 
 def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Float32Array:
@@ -91,11 +58,10 @@ def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Floa
     if dtype.kind == "float" and dtype.itemsize == 1:
         # Every byte is a valid index, so the mode only matters for speed: "wrap" is the fastest.
         return np.asarray(_values(dtype).take(stored.view(np.uint8), mode="wrap"))
-    if dtype is float16:
-        return _widen_float16(stored)
     if dtype.kind == "packed":
         raise TypeError(f"decode: {dtype} elements have no value without their scale")
-    return np.asarray(stored.astype(_F32))
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        return np.asarray(stored.astype(_F32))
 
 
 def _decode_into(stored: Array, dtype: DType, out: Float32Array) -> Float32Array:
@@ -108,18 +74,22 @@ def _decode_into(stored: Array, dtype: DType, out: Float32Array) -> Float32Array
     return out
 
 
-def encode(values: Float32Array, dtype: DType) -> Array:
+def encode(values: Float32Array, dtype: DType, out: Array | None = None) -> Array:
     """Return the float32 ``values`` rounded once to ``dtype``, as an array of ``dtype.numpy``.
 
-    float32 comes back as ``values`` itself; ``values`` is never written.
+    float32 comes back as ``values`` itself; ``values`` is never written. ``out``, of the shape of
+    ``values``, is filled and returned if it is given.
 
     Raises:
         TypeError: ``dtype`` is an x4 pack, whose elements cannot be rounded without a scale.
     """
+    if out is not None and dtype is not bfloat16:
+        out[...] = encode(values, dtype)
+        return out
     if dtype is float32:
         return values
     if dtype is bfloat16:
-        return _round_to_bfloat16(values)
+        return _round_to_bfloat16(values, out)
     if dtype.kind == "float":
         if dtype is float16:
             return _round_to_float16(values)
@@ -152,10 +122,10 @@ def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
     # rounding bit, and of all below it matters only whether any is set: fold the lower half into
     # the lowest bit.
     bits = np.asarray(values).view(_U32)
-    if suits_numba(bits):
-        from nkisim.compiled import casts
+    if compiles_exact(bits.size):
+        from nkisim.compiled.conversions import float8_patterns
 
-        return casts.patterns(bits, _patterns(dtype)).view(dtype.numpy)
+        return float8_patterns(values, _patterns(dtype)).view(dtype.numpy)
     index = np.asarray(bits & _LOW_HALF)
     index += _LOW_HALF
     index |= bits
@@ -165,54 +135,25 @@ def _round_to_float8(values: Float32Array, dtype: DType) -> Array:
 
 # Casting a signalling NaN raises the "invalid" flag, and NumPy reports it.
 @np.errstate(invalid="ignore")
-def _round_to_bfloat16(values: Float32Array) -> Array:
-    if suits_numba(values):
-        from nkisim.compiled import casts
+def _round_to_bfloat16(values: Float32Array, out: Array | None) -> Array:
+    if out is None:
+        out = np.empty(values.shape, bfloat16.numpy)
+    if compiles_exact(values.size):
+        from nkisim.compiled.conversions import to_bfloat16
 
-        return np.asarray(casts.rounding()(values)).view(bfloat16.numpy)
-    if suits_torch(values) and _torch_agrees() and not _has_nan(values):
-        return _torch_to_bfloat16(values)
-    return np.asarray(values.astype(bfloat16.numpy))
+        to_bfloat16(values, out.view(np.uint16))
+    else:
+        np.copyto(out, values, casting="unsafe")
+    return out
 
 
 @np.errstate(invalid="ignore", over="ignore", under="ignore")
 def _round_to_float16(values: Float32Array) -> Array:
-    if suits_torch(values) and _torch_agrees() and not _has_nan(values):
-        return _torch_to_float16(values)
-    if values.size < _FLOAT16_ELEMENTS or _casts_are_instructions():
-        out = np.asarray(values.astype(float16.numpy))
-    else:
-        out = _float16_by_addition(values)
+    out = np.asarray(values.astype(float16.numpy))
     nan = np.isnan(values)
     if nan.any():
         out[nan] = np.copysign(_QUIET_NAN, values[nan])
     return out
-
-
-def _float16_by_addition(values: Float32Array) -> Array:
-    """Round to float16, except for NaN, by an addition that shifts the last kept bit to the end.
-
-    Next to 2^(e + 13) a float32 has the spacing that float16 has next to 2^e, so adding the one to
-    the other rounds as wanted, and what the addition changed in the bit pattern counts the float16
-    steps above 2^e. Below 2^-14 the spacing of float16, and so the addend, stays the same.
-    """
-    bits = values.view(_U32)
-    magnitude = bits & _MAGNITUDE
-    np.minimum(magnitude, _F16_OVERFLOW, out=magnitude)
-    addend = magnitude & _EXPONENT
-    np.maximum(addend, _F16_SMALLEST_NORMAL, out=addend)
-    exponent = addend >> _DROPPED
-    addend += _THIRTEEN_BINADES
-    total = magnitude.view(_F32)
-    total += addend.view(_F32)
-    magnitude -= addend
-    magnitude += exponent
-    magnitude -= _F16_SMALLEST_NORMAL >> _DROPPED
-    out = magnitude.astype(np.uint16)
-    np.right_shift(bits, _HALF_BITS, out=magnitude)
-    magnitude &= _F16_SIGN
-    out |= magnitude.astype(np.uint16)
-    return out.view(float16.numpy)
 
 
 def _round_to_tfloat32(values: Float32Array) -> Float32Array:
@@ -258,35 +199,6 @@ def _round_to_integer(values: Float32Array, dtype: DType) -> Array:
     return out
 
 
-# Casting a signalling NaN raises the "invalid" flag where the processor has an instruction for it.
-@np.errstate(invalid="ignore")
-def _widen_float16(stored: Array) -> Float32Array:
-    if suits_torch(stored) and _torch_agrees():
-        values = _torch_from_float16(stored)
-    else:
-        values = np.asarray(stored.astype(_F32))
-        if not _casts_are_instructions():
-            return values
-    if stored.size and _has_nan(values):
-        nan = np.isnan(values)
-        bits = stored[nan].view(np.uint16).astype(_U32)
-        moved = (bits & 0x03FF) << 13 | (bits & 0x8000) << 16 | 0x7F80_0000
-        values.view(_U32)[nan] = moved
-    return values
-
-
-@cache
-def _casts_are_instructions() -> bool:
-    """Whether NumPy casts float16 by the processor's instructions, which make NaNs quiet."""
-    signalling = np.array([0x7C01], np.uint16).view(float16.numpy)
-    return bool(signalling.astype(_F32).view(_U32)[0] != 0x7F80_2000)
-
-
-def _has_nan(values: Float32Array) -> bool:
-    # A maximum with a NaN is NaN; one pass, and no array of flags.
-    return bool(np.isnan(values.max()))
-
-
 def holds(dtype: DType, value: float) -> bool:
     """Tell whether a type holds a number: no integer saturates, no finite float overflows."""
     low, high = _limits(dtype)
@@ -307,82 +219,3 @@ def _limits(dtype: DType) -> tuple[float, float]:
         return -math.inf, math.inf
     limits: Any = np.iinfo(dtype.numpy)
     return limits.min - 0.5, limits.max + 0.5
-
-
-def suits_numba(array: Array) -> bool:
-    """Whether numba is loaded and ``array`` large enough for a compiled pass."""
-    return array.size >= NUMBA_ELEMENTS and repays(array.size)
-
-
-def torch_helps() -> bool:
-    """Whether the process has torch loaded, and torch has loops for this processor's vectors."""
-    torch: Any = sys.modules.get("torch")
-    return torch is not None and _has_vectors(torch)
-
-
-@cache
-def _has_vectors(torch: Any) -> bool:
-    """Tell whether torch was compiled for more than the processors that all have in common.
-
-    On Arm it is not, and takes up to ten times as long as NumPy.
-    """
-    return str(torch.backends.cpu.get_cpu_capability()).startswith("AVX")
-
-
-def suits_torch(array: Array) -> bool:
-    """Whether torch helps and takes ``array`` as it is: large, dense and writable."""
-    if array.size < TORCH_ELEMENTS or not torch_helps():
-        return False
-    # torch warns when it is given memory that must not be written, although nothing here writes.
-    return array.flags.c_contiguous and array.flags.writeable
-
-
-def _torch_to_bfloat16(values: Float32Array) -> Array:
-    torch: Any = sys.modules["torch"]
-    out = np.empty(values.shape, bfloat16.numpy)
-    target = torch.from_numpy(out.view(np.int16).reshape(-1)).view(torch.bfloat16)
-    _copy_in_pieces(torch.from_numpy(values.reshape(-1)), target)
-    return out
-
-
-def _torch_to_float16(values: Float32Array) -> Array:
-    torch: Any = sys.modules["torch"]
-    out = np.empty(values.shape, float16.numpy)
-    _copy_in_pieces(torch.from_numpy(values.reshape(-1)), torch.from_numpy(out.reshape(-1)))
-    return out
-
-
-def _torch_from_float16(stored: Array) -> Float32Array:
-    torch: Any = sys.modules["torch"]
-    out = np.empty(stored.shape, _F32)
-    _copy_in_pieces(torch.from_numpy(stored.reshape(-1)), torch.from_numpy(out.reshape(-1)))
-    return out
-
-
-def _copy_in_pieces(source: Any, target: Any) -> None:
-    """Convert one flat torch tensor into another, without torch's threads."""
-    for first in range(0, len(source), TORCH_SERIAL_ELEMENTS):
-        piece = slice(first, first + TORCH_SERIAL_ELEMENTS)
-        target[piece].copy_(source[piece])
-
-
-@cache
-def _torch_agrees() -> bool:
-    """Whether torch on this processor rounds as NumPy does.
-
-    torch picks its kernels by processor, and some have instructions that flush subnormals. So
-    every upper half of a float32 is tried once, with lower halves around each rounding point.
-    """
-    lower = [0, 1, 0x0FFF, 0x1000, 0x1001, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF]
-    upper = np.arange(65536, dtype=np.uint32) << _HALF_BITS
-    values = (upper | np.array(lower, np.uint32)[:, None]).view(_F32)
-    values = values[:, ~np.isnan(values).any(axis=0)]
-    halves = np.arange(65536, dtype=np.uint16).view(float16.numpy)
-    halves = halves[~np.isnan(halves)]
-    with np.errstate(over="ignore", under="ignore"):
-        trials = (
-            (_torch_to_bfloat16(values), values.astype(bfloat16.numpy)),
-            (_torch_to_float16(values), _float16_by_addition(values)),
-            (_torch_from_float16(halves), halves.astype(_F32)),
-        )
-    return all(ours.tobytes() == numpys.tobytes() for ours, numpys in trials)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nkisim.diagnostics import Severity, declare, flag
 from nkisim.isa.accumulate import accumulate, follow_chain
-from nkisim.isa.evaluation import evaluate, in_blocks, small_activation
+from nkisim.isa.evaluation import evaluate, function_of, in_blocks, small_activation
 from nkisim.machine import Core, instruction
 from nkisim.spec import ON_CHIP, OPS, Call, Column, Constraint, In, Op, Out, rules
 from nkisim.spec.constraints import columns_are_float32, same_free_size, same_partitions
@@ -313,7 +313,7 @@ def exponential(
     name: str | None = None,
 ) -> Any:
     """Return ``exp(src - max_value)``, and add it up along the free dimension when commanded."""
-    output = np.exp(src - max_value)
+    output = function_of(OPS["exp"], src.size)(src - max_value, None)
     return accumulate(
         core,
         Engine.vector,

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import NUMBA_ELEMENTS
-from nkisim.isa.shortcuts import chained, either, stored
+from nkisim.isa.rows import chained
 from nkisim.machine import instruction
 from nkisim.memory import MemoryRegion
 from nkisim.spec import ON_CHIP, Arithmetic, Call, Column, In, Op, Out, as_op, rules
@@ -60,7 +59,7 @@ def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., A
     """
 
     def make(call: Call) -> Callable[..., Array] | None:
-        dst, parts = call.operand("dst"), []
+        parts = []
         for operator, reverse in steps:
             op = call.op(operator)
             if op is not None:
@@ -70,7 +69,7 @@ def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., A
                 parts.append(_exchanged(op.binary) if exchanged else op.binary)
         if len(parts) == 1:
             return parts[0]
-        if len(parts) != 2 or dst.size >= NUMBA_ELEMENTS:
+        if len(parts) != 2:
             return None
         first, second = parts
         return lambda x, y, z, out: second(first(x, y), z, out=out)
@@ -79,7 +78,7 @@ def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., A
 
 
 def _exchanged(ufunc: np.ufunc) -> Callable[..., Array]:
-    return lambda x, y, out: ufunc(y, x, out=out)
+    return lambda x, y, out=None: ufunc(y, x, out=out)
 
 
 def _bits_or_fp32(*op_names: str) -> Any:
@@ -184,7 +183,7 @@ def _two_operands(*names: str) -> Constraint:
     arithmetic=_tensor_tensor_arithmetic,
     function=combined(("op", None)),
     rowwise=True,
-    shortcut=either(stored("data1", "data2", "op"), chained("data1", ("op", "data2", None))),
+    shortcut=chained("data1", ("op", "data2", None)),
     watch_values=_watch_shift("data1", "op"),
     spread="elements",
     cost=stream(over="dst", factor=2),

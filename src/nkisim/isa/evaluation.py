@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import repays
+from nkisim.compiled import compiles_function
 from nkisim.diagnostics import declare, flag
-from nkisim.dtypes import (
-    NUMBA_ELEMENTS,
-    Step,
-    blocks_of_rows,
-    combine_rows,
-    exponential_rows,
-    row_sums,
-    steps_of_rows,
-    widened_rows,
-)
 from nkisim.isa.accumulate import REDUCING, fold
-from nkisim.isa.shortcuts import as_rows, reads_rows, writes_rows
+from nkisim.isa.rows import BLOCK, as_rows, reads_rows, store_rows, widened_rows, writes_rows
 from nkisim.machine import Core
+from nkisim.machine.blocks import blocks_of_rows
 from nkisim.spec import Call, Op, as_op
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import reduce_cmd as ReduceCmd
 from nkisim.spec.instruction import Shortcut
 
-__all__ = ["evaluate", "in_blocks", "small_activation"]
+__all__ = ["evaluate", "function_of", "in_blocks", "small_activation"]
 
 Array = np.ndarray
 
 _F32 = np.dtype(np.float32)
 
-# Functions other than NumPy's own need several float64 arrays, which are to stay in the cache too.
+_SMALL = 1024
+"""Elements below which a tile is computed at once."""
+
+# Functions other than ufuncs need several float64 arrays, which are to stay in the cache too.
 _SMALL_BLOCK = 16384
 
 OUT_OF_DOMAIN = declare(
@@ -56,16 +51,40 @@ def evaluate(name: str, op: Any, data: Array, bias: Any, scale: Any) -> Array:
     assert function is not None
     assert function.activation is not None
     bias = None if function.name == "copy" else bias
-    x = _argument(data, _steps(bias, scale))
+    x = _argument(data, scale, bias)
     if not _is_inside(function, x):
         _flag_outside(name, function, x)
-    return function.activation(x)
+    return function_of(function, x.size)(x, None)
+
+
+def function_of(op: Op, elements: int) -> Callable[[Array, Array | None], Array]:
+    """Return an activation function for a tile of so many elements.
+
+    It takes float32 values and a dense array in which it may return its results.
+    """
+    function = op.activation
+    assert function is not None
+    if compiles_function(op.name, elements):
+        return functools.partial(_evaluate_compiled, op.name)
+    if isinstance(function, np.ufunc):
+        return lambda x, out: function(x, out=out)
+    return lambda x, out: function(x)
+
+
+def _evaluate_compiled(name: str, x: Array, out: Array | None) -> Array:
+    from nkisim.compiled.functions import evaluate_in_place
+
+    values = np.empty(x.shape, _F32) if out is None else out
+    if values is not x:
+        values[...] = x
+    evaluate_in_place(name, values)
+    return values
 
 
 def small_activation(call: Call) -> Callable[..., Array] | None:
     """Return a small activation without a reduction as one function; see ``combined``."""
     op, dst, name = call.op("op"), call["dst"], call.name
-    if op is None or op.activation is None or dst.size >= NUMBA_ELEMENTS:
+    if op is None or op.activation is None or dst.size >= _SMALL:
         return None
     if call["reduce_res"] is not None or call["reduce_cmd"] is not ReduceCmd.idle:
         return None
@@ -90,21 +109,11 @@ def _scaled(x: Array, scale: Any) -> Array:
     return np.multiply(x, scale)
 
 
-def _steps(bias: Any, scale: Any) -> list[Step]:
-    """Return what is done to the data before the function."""
-    steps: list[Step] = []
+def _argument(x: Array, scale: Any, bias: Any, out: Array | None = None) -> Array:
+    """Return float32 ``x * scale + bias``: in ``out``, in a new array, or ``x`` itself."""
     if not (isinstance(scale, np.float32) and scale == 1):
-        steps.append(("multiply", scale, False))
-    if bias is not None:
-        steps.append(("add", bias, False))
-    return steps
-
-
-def _argument(x: Array, steps: Sequence[Step]) -> Array:
-    """Return float32 ``x`` after some steps."""
-    for name, operand, _ in steps:
-        x = getattr(np, name)(x, operand)
-    return x
+        x = np.multiply(x, scale, out=out)
+    return x if bias is None else np.add(x, bias, out=out)
 
 
 def _is_inside(op: Op, x: Array) -> bool:
@@ -143,12 +152,12 @@ def _flag_outside(name: str, op: Op, x: Array) -> None:
 
 
 def in_blocks(call: Call) -> Shortcut | None:
-    """Return the way through a large activation that keeps each block of rows in the cache."""
+    """Return the computation of a large activation in blocks of rows that stay in the cache."""
     dst, data, op = call.operand("dst"), call.operand("data"), call.op("op")
-    if op is None or dst.size < NUMBA_ELEMENTS:
+    if op is None or dst.size < _SMALL:
         return None
     if op.name == "copy" and call["bias"] is not None:
-        return None  # the bias is ignored, after a look at it
+        return None  # the bias is ignored, after a check of its values
     inputs = [data, *(tensor for _, tensor in call.tensors("bias", "scale"))]
     if not writes_rows(dst) or not all(map(reads_rows, inputs)):
         return None
@@ -161,17 +170,12 @@ def in_blocks(call: Call) -> Shortcut | None:
         reduce_op = as_op(given["reduce_op"])
         command = given.get("reduce_cmd", ReduceCmd.reset_reduce)
         reduction = reduce_op if command in REDUCING else None
-        steps = _steps(_column(given["bias"]), _column(given["scale"]))
-        out, x = as_rows(given["dst"]), as_rows(given["data"])
-        part = _evaluate_rows(core, name, op, out, x, steps, reduction)
+        out, x, scale, bias = (as_rows(given[key]) for key in ("dst", "data", "scale", "bias"))
+        part = _evaluate_rows(core, name, op, out, x, scale, bias, reduction)
         total = fold(core, Engine.scalar, command, reduce_op, part, lanes, reads=reads_registers)
         return (None, total) if reads_registers else (None,)
 
     return Shortcut(lambda: True, compute)
-
-
-def _column(value: Any) -> Any:
-    return as_rows(value).astype(_F32, copy=False) if isinstance(value, np.ndarray) else value
 
 
 def _evaluate_rows(
@@ -180,58 +184,34 @@ def _evaluate_rows(
     op: Op,
     out: Array,
     data: Array,
-    steps: list[Step],
+    scale: Any,
+    bias: Any,
     reduction: Op | None,
 ) -> Array | None:
-    """Write ``op`` of the data, after some steps, to ``out``; return the reduction of each row."""
+    """Write ``op(data * scale + bias)`` to ``out``; return the reduction of each row."""
     part = None if reduction is None else np.empty(len(out), _F32)
-    sums = reduction is None or reduction.name == "add"
-    if op.name == "exp" and sums and repays(out.size):
-        given = {name: operand for name, operand, _ in steps}
-        if exponential_rows(out, data, given.get("multiply", 1), given.get("add", 0), part):
-            return part
     if op.domain is not None and np.may_share_memory(out, data):
-        data = data.copy()  # a finding looks at all inputs again
-    height, width = out.shape
-    quick = isinstance(op.activation, np.ufunc)
-    blocks = blocks_of_rows(height, width) if quick else blocks_of_rows(height, width, _SMALL_BLOCK)
-    scratch = None if out.dtype == _F32 else core.scratch(blocks[0].stop, width)
+        data = data.copy()  # a finding shows all inputs
+    function = function_of(op, out.size)
+    elements = BLOCK if isinstance(op.activation, np.ufunc) else _SMALL_BLOCK
+    blocks = blocks_of_rows(len(out), out.shape[1], elements)
+    direct = out.dtype == _F32 and out.flags.c_contiguous
+    scratch = out if direct else core.scratch(blocks[0].stop, out.shape[1])
     inside = True
     for rows in blocks:
-        room = out[rows] if scratch is None else scratch[: rows.stop - rows.start]
-        x = _prepared(data[rows], steps_of_rows(steps, rows), room)
+        room = out[rows] if direct else scratch[: rows.stop - rows.start]
+        factor, addend = (
+            widened_rows(c[rows]) if isinstance(c, np.ndarray) else c for c in (scale, bias)
+        )
+        x = _argument(widened_rows(data[rows], room), factor, addend, room)
         inside = inside and _is_inside(op, x)
-        values = _apply(op, x, room)
+        values = function(x, room)
         if part is not None:
-            part[rows] = _reduced(reduction, values)
-        if scratch is not None or values is not room:
-            combine_rows(out[rows], values)
+            assert reduction is not None
+            assert reduction.reduce is not None
+            part[rows] = reduction.reduce(values)
+        store_rows(values, out[rows])
     if not inside:
-        _flag_outside(name, op, _argument(widened_rows(data), steps))
+        x = _argument(widened_rows(data), widened_rows(scale), widened_rows(bias))
+        _flag_outside(name, op, x)
     return part
-
-
-def _prepared(data: Array, steps: list[Step], room: Array) -> Array:
-    """Return the function's argument: in ``room``, or the data themselves."""
-    if data.dtype == _F32 and not steps:
-        return data
-    combine_rows(room, data, steps)
-    return room
-
-
-def _apply(op: Op, x: Array, room: Array) -> Array:
-    """Return the function's values, in ``room`` if that is as quick."""
-    function = op.activation
-    assert function is not None
-    return function(x, out=room) if isinstance(function, np.ufunc) else function(x)
-
-
-def _reduced(reduction: Op | None, values: Array) -> Array:
-    """Return the reduction of each row."""
-    assert reduction is not None
-    assert reduction.reduce is not None
-    return (
-        row_sums(values)
-        if reduction.name == "add" and repays(values.size)
-        else reduction.reduce(values)
-    )

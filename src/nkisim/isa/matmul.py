@@ -1,9 +1,9 @@
 """nc_matmul: stationary.T @ moving on the systolic array, summed up in PSUM.
 
 Products of the input formats are exact in float32 and are summed in float32; the order of summation
-inside one instruction is not specified by the hardware. Here it is the BLAS library's, or, where
-``fast`` is asked for, that of the processor's matrix unit. With ``accumulate=None`` the first
-matmul into an element of a PSUM tensor overwrites it and later ones add, element by element.
+inside one instruction is not specified by the hardware. Here it is the BLAS library's. With
+``accumulate=None`` the first matmul into an element of a PSUM tensor overwrites it and later ones
+add, element by element.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from nkisim.isa import matmul_rules as broken
 from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS, spreads
 from nkisim.isa.transpose import contaminated, passed
 from nkisim.machine import Core, Loaded, check_finite, instruction
-from nkisim.machine.products import multiply_on_unit, multiply_panels, panels_of_call
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, In, Sum, rules
 from nkisim.spec.cost import matmul
@@ -50,7 +49,6 @@ _REMOVED = {
     },
     require=MATMUL_CONSTRAINTS,
     stateful=True,
-    function=panels_of_call,
     spread="product",
     cost=matmul(),
     removed=_REMOVED,
@@ -82,19 +80,16 @@ def nc_matmul(
     left, right = stationary.stored.reshape(rows, -1), moving.stored.reshape(rows, -1)
     if is_transpose and _passes(core, dst, stationary.view, moving.view, left, right, accumulate):
         return
-    watched = core.recorder.watches_values
-    finite = watched and np.isfinite(dst.array[accumulate]).all()
-    plain = dst.dtype is float32 and dst.ndim == 2 and (accumulate is True or accumulate is False)
-    operands = (stationary.view, moving.view, left, right, dst.array)
-    on_unit = plain and core.fast and multiply_on_unit(*operands, add=accumulate)
-    if not on_unit and not (plain and not watched and multiply_panels(*operands, add=accumulate)):
-        left = _widened(stationary.view, left, "stationary", is_stationary_onezero)
-        right = _widened(moving.view, right, "moving", is_moving_onezero)
-        if plain and accumulate is False:
-            np.matmul(left.T, right, out=dst.array)
-        else:
-            product = np.matmul(left.T, right, out=core.scratch(left.shape[1], right.shape[1]))
-            store_sum(dst, product, accumulate)
+    finite = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
+    first, both, shape = left.size, left.size + right.size, (left.shape[1], right.shape[1])
+    room = core.scratch(1, both + shape[0] * shape[1])[0]
+    left = _widened(stationary.view, left, "stationary", is_stationary_onezero, room[:first])
+    right = _widened(moving.view, right, "moving", is_moving_onezero, room[first:both])
+    if accumulate is False and dst.dtype is float32 and dst.ndim == 2:
+        np.matmul(left.T, right, out=dst.array)
+    else:
+        product = np.matmul(left.T, right, out=room[both:].reshape(shape))
+        store_sum(dst, product, accumulate)
     if finite:
         check_finite("nc_matmul", (left, right), dst.array)
 
@@ -136,19 +131,14 @@ def _passes(
     return False
 
 
-def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Array:
-    """Return an operand in float32; decoded copies are kept, since tiles are reused."""
-    if stored.dtype == np.float32:
-        if onezero:
-            _check_onezero(stored, name)
-            return decode(encode(stored, bfloat16), bfloat16)
+def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool, room: Array) -> Array:
+    """Return an operand in float32; one that is float32 itself is rounded where it is hinted."""
+    if stored.dtype != np.float32:
+        return decode(stored, tensor.dtype, room.reshape(stored.shape))
+    if not onezero:
         return stored
-    key = (tensor.start, tensor.layout, len(stored))
-    kept: Array | None = tensor.storage.decoded(key)
-    if kept is None:
-        copy = tensor.storage.new_decoded(key, stored.shape)
-        kept = decode(stored, tensor.dtype, out=copy)
-    return kept
+    _check_onezero(stored, name)
+    return decode(encode(stored, bfloat16), bfloat16)
 
 
 def _check_onezero(values: Array, name: str) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import repays
+from nkisim.compiled import compiles_statistics
 from nkisim.diagnostics import declare
-from nkisim.dtypes import NUMBA_ELEMENTS, row_deviations
-from nkisim.isa.shortcuts import as_rows, reads_rows
 from nkisim.machine import instruction
 from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
 from nkisim.spec.constraints import elements_per_partition, same_partitions
 from nkisim.spec.cost import stream
 from nkisim.spec.enums import engine as Engine
-from nkisim.spec.instruction import Shortcut
 
 __all__ = ["bn_aggr", "bn_stats"]
 
@@ -62,6 +58,13 @@ def _triples(call: Call) -> None:
 def _statistics(data: Array) -> Array:
     """Return count, mean and variance*count of even, then of odd elements, over float64."""
     result = np.zeros((data.shape[0], 6), np.float32)
+    if data.shape[1] % 2 == 0 and compiles_statistics(data.size):
+        from nkisim.compiled.statistics import pair_statistics
+
+        found = pair_statistics(data)
+        result[:, 0::3] = data.shape[1] // 2
+        result[:, 1::3], result[:, 2::3] = found[:, 0::2], found[:, 1::2]
+        return result
     for slot, part in ((0, data[:, 0::2]), (3, data[:, 1::2])):
         count = part.shape[1]
         result[:, slot] = count
@@ -74,28 +77,6 @@ def _statistics(data: Array) -> Array:
     return result
 
 
-def _compiled_statistics(call: Call) -> Shortcut | None:
-    """Return the compiled way through bn_stats."""
-    data = call.operand("data")
-    if data.size < NUMBA_ELEMENTS or not reads_rows(data):
-        return None
-    index = call.instruction.parameters.index("data")
-
-    def compute(core: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        rows = as_rows(arguments[index])
-        found = row_deviations(rows)
-        if found is None:
-            return (_statistics(rows.astype(np.float32)),)
-        result = np.empty((len(rows), 6), np.float32)
-        result[:, 0::3] = rows.shape[1] // 2
-        result[:, 1::3] = found[:, 0::2]
-        result[:, 2::3] = found[:, 1::2]
-        return (result,)
-
-    size = data.size
-    return Shortcut(lambda: repays(size), compute)
-
-
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP)},
@@ -106,7 +87,6 @@ def _compiled_statistics(call: Call) -> Shortcut | None:
             "data has at most 512 elements per partition", (STATISTICS_SHAPE,), _at_most_512
         ),
     ),
-    shortcut=_compiled_statistics,
     spread="lanes",
     cost=stream(over="data"),
     source="nki.isa.bn_stats, 0.3.0",

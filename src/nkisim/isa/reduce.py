@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from nkisim.compiled import repays
 from nkisim.diagnostics import declare
-from nkisim.dtypes import NUMBA_ELEMENTS, row_extremes, row_sums
 from nkisim.isa.activation import reduce_res_fits
 from nkisim.isa.elementwise import apply
-from nkisim.isa.shortcuts import as_rows, reads_rows
 from nkisim.machine import instruction
 from nkisim.spec import (
     ON_CHIP,
@@ -39,7 +34,6 @@ from nkisim.spec.constraints import (
 )
 from nkisim.spec.cost import startup_stream, stream
 from nkisim.spec.enums import engine as Engine
-from nkisim.spec.instruction import Shortcut
 
 __all__ = ["reduced_axes", "tensor_partition_reduce", "tensor_reduce", "tensor_scalar_reduce"]
 
@@ -157,33 +151,6 @@ def _arithmetic(call: Call) -> Arithmetic:
     return "bits" if op is not None and op.is_bitvec else "fp32"
 
 
-_COMPILED: dict[str, Callable[[Array], Array]] = {
-    "add": lambda rows: row_sums(rows).reshape(-1, 1),
-    "maximum": functools.partial(row_extremes, largest=True),
-    "minimum": functools.partial(row_extremes, largest=False),
-}
-
-
-def _compiled_rows(call: Call) -> Shortcut | None:
-    """Return the compiled way through a reduction of whole rows."""
-    data, op = call.operand("data"), call.op("op")
-    if op is None or op.name not in _COMPILED:
-        return None
-    if data.size < NUMBA_ELEMENTS or not reads_rows(data):
-        return None
-    if reduced_axes(call["axis"], len(data.shape))[0] != 1:
-        return None
-    index, negate = call.instruction.parameters.index("data"), bool(call["negate"])
-    reduce = _COMPILED[op.name]
-
-    def compute(core: Any, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        result = reduce(as_rows(arguments[index]))
-        return (-result if negate else result,)
-
-    size = data.size
-    return Shortcut(lambda: repays(size), compute)
-
-
 @instruction(
     engines=(Engine.vector,),
     operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP, flat=True)},
@@ -199,7 +166,6 @@ def _compiled_rows(call: Call) -> Shortcut | None:
         Constraint("negate with arithmetic operators only", (NEGATED_REDUCTION,), _negate),
     ),
     arithmetic=_arithmetic,
-    shortcut=_compiled_rows,
     spread="lanes",
     cost=stream(over="data"),
     source="nki.isa.tensor_reduce, 0.3.0",

@@ -7,12 +7,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.dtypes import (
-    decode,
-    encode,
-    suits_numba,
-    transpose_rows,
-)
+from nkisim.dtypes import decode, encode
 from nkisim.isa.elementwise import same_bits_or_fp32
 from nkisim.isa.matmul_rules import (
     RESULT_BUFFER,
@@ -174,16 +169,7 @@ def nc_transpose(
     if dst.dtype != data.dtype:
         spread = spreads(generation, _runs_on(data, dst, engine), data.dtype)
         result = passed(result, data, dst, spread=spread)
-    elif suits_numba(stored) and dst.storage is not data.storage:
-        target = dst.array
-        if _has_dense_rows(target) and _has_dense_rows(stored):
-            transpose_rows(target, stored)
-            return None
     return result
-
-
-def _has_dense_rows(array: Any) -> bool:
-    return array.ndim == 2 and array.strides[1] == array.itemsize <= array.strides[0]
 
 
 def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:

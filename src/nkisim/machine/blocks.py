@@ -6,19 +6,24 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nkisim.diagnostics import Rule
-from nkisim.dtypes import blocks_of_rows
 from nkisim.machine.transfer import Convert, make_narrower, make_widener
 from nkisim.spec.call import Call
 from nkisim.spec.instruction import Instruction
 
-__all__ = ["Blocks", "make_blocks"]
+__all__ = ["Blocks", "blocks_of_rows", "make_blocks"]
 
 _BLOCK_ELEMENTS = 32768
 """Elements of a block: three float32 arrays of it fit a level-2 cache with room to spare."""
 
 
+def blocks_of_rows(rows: int, width: int, elements: int = _BLOCK_ELEMENTS) -> list[slice]:
+    """Return the blocks of rows of a tile, each of at most so many elements or of one row."""
+    height = max(1, elements // max(1, width))
+    return [slice(first, min(first + height, rows)) for first in range(0, rows, height)]
+
+
 class Blocks(NamedTuple):
-    """How to compute a large tile piece by piece: rows, and conversions of inputs and result."""
+    """A large tile in pieces: its rows, and the conversions of inputs and result."""
 
     rows: list[slice]
     widen: list[Convert]
@@ -42,7 +47,7 @@ def make_blocks(
     tensors = call.tensors(*instruction.operands)
     if any(t.ndim != 2 or t.indirect is not None for _, t in tensors):
         return None
-    rows = blocks_of_rows(dst.shape[0], dst.free_size, _BLOCK_ELEMENTS)
+    rows = blocks_of_rows(dst.shape[0], dst.free_size)
     widen = [make_widener(call[name], name, instruction.name, inexact=inexact) for name in reads]
     narrow = make_narrower(dst, "dst", instruction.name, inexact=inexact)
     return Blocks(rows, widen, narrow)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.diagnostics import Rule, flag
-from nkisim.dtypes import NUMBA_ELEMENTS, UNSIGNED, DType, bfloat16, decode, encode
+from nkisim.dtypes import UNSIGNED, DType, bfloat16, decode, encode
 from nkisim.machine.accesses import (
     commit,
     commit_where,
@@ -47,6 +47,9 @@ Storer = Callable[[Any, Any], None]
 
 _FLOAT32, _BFLOAT16 = np.dtype(np.float32), bfloat16.numpy
 _EXACT = 2.0**24
+_SMALL = 1024
+"""Elements of tiles whose conversions take less time than the choice of one."""
+
 _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -108,7 +111,7 @@ def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Ru
             return stored
 
         return narrow_to_floats
-    if dtype is bfloat16 and tensor.size < NUMBA_ELEMENTS:  # runs have NumPy's warnings off
+    if dtype is bfloat16 and tensor.size < _SMALL:  # runs have NumPy's warnings off
         return lambda values: values.astype(_BFLOAT16)
     return lambda values: encode(values, dtype)
 

@@ -240,6 +240,67 @@ def test_tensor_scalar_computes_in_float32_and_rounds_once(op0, data):
     assert_rounded(got, want)
 
 
+# Around 1024, 4096, 32768 and 65536 elements, where other code computes a tile.
+AROUND_LIMITS = [
+    (1, 1), (4, 4), (31, 33), (32, 32), (25, 41), (63, 65), (64, 64), (17, 241), (127, 257),
+    (128, 256), (128, 511), (128, 512), (128, 513),
+]  # fmt: skip
+
+
+def simulated(instruction, dtype, *arrays):
+    """What an instruction that nothing watches writes to a tile like the first array."""
+
+    def kernel(tensors):
+        tiles = []
+        for tensor in tensors:
+            tile = nl.ndarray(tensor.shape, dtype=tensor.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=tensor)
+            tiles.append(tile)
+        dst = nl.ndarray(tensors[0].shape, dtype=dtype, buffer=nl.sbuf)
+        instruction(dst, *tiles)
+        out = nl.ndarray(dst.shape, dtype=dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=dst)
+        return out
+
+    return nkisim.simulate(kernel)(arrays)
+
+
+@pytest.mark.parametrize("reverse1", [False, True])
+@pytest.mark.parametrize("reverse0", [False, True])
+@pytest.mark.parametrize("shape", AROUND_LIMITS)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_exchanged_operands_at_every_size(shape, reverse0, reverse1, data):
+    def choose(*options):
+        return data.draw(st.sampled_from(options))
+
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    values = {
+        "number": np.float32(2.5),
+        "integer": np.float32(-3),
+        "column": rng.standard_normal((shape[0], 1)).astype(np.float32),
+        "tile": rng.standard_normal(shape).astype(oracle.DTYPES[choose("float32", "bfloat16")]),
+    }
+    x = rng.standard_normal(shape).astype(oracle.DTYPES[choose("float32", "bfloat16")])
+    into = choose("float32", "bfloat16")
+    op0, op1 = choose("subtract", "multiply", "less"), choose(None, "subtract", "maximum")
+    kind0 = choose("number", "integer", "column")
+    kind1 = "number" if op1 is None else choose("number", "integer", "column", "tile")
+
+    def instruction(dst, x, column, tile):
+        operands = {"number": 2.5, "integer": -3, "column": column, "tile": tile}
+        arguments = {"op0": getattr(nl, op0), "operand0": operands[kind0], "reverse0": reverse0}
+        if op1 is not None:
+            arguments |= {"op1": getattr(nl, op1), "operand1": operands[kind1]}
+            arguments["reverse1"] = reverse1
+        call = nisa.scalar_tensor_tensor if kind1 == "tile" else nisa.tensor_scalar
+        call(dst=dst, data=x, **arguments)
+
+    got = simulated(instruction, into, x, values["column"], values["tile"])
+    want = oracle.tensor_scalar(x, op0, values[kind0], reverse0, op1, values[kind1], reverse1)
+    assert_rounded(got, want)
+
+
 @settings(max_examples=40)
 @given(data=st.data())
 def test_tensor_scalar_bitwise_is_exact(data):

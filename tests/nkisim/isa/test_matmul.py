@@ -7,7 +7,6 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.compiled import matrix_unit
 from oracles import matmul as oracle
 
 NARROW = ["float8_e4m3", "float8_e5m2", "bfloat16", "float16"]
@@ -21,25 +20,6 @@ HOST = {
     "float32": np.float32,
     "tfloat32": np.float32,
 }
-
-
-@pytest.fixture(autouse=True, params=["BLAS", "matrix unit"])
-def used(request, monkeypatch):
-    """Who multiplies, and a list that grows with every product of the matrix unit."""
-    products = []
-    if request.param == "BLAS":
-        return request.param, products
-    monkeypatch.setenv("NKISIM_FAST", "1")
-    import numba  # noqa: F401, which the unit needs
-
-    if not matrix_unit.available():
-        pytest.skip("this processor has no matrix unit")
-    multiply = matrix_unit.multiply
-    monkeypatch.setattr(
-        matrix_unit, "multiply", lambda *a, **k: (products.append(1), multiply(*a, **k))
-    )
-    monkeypatch.setattr("nkisim.machine.products._UNIT_PRODUCTS", 1)
-    return request.param, products
 
 
 def draw(shape, name="float32", seed=0):
@@ -528,27 +508,14 @@ def test_an_operand_in_the_wrong_memory_stops_the_kernel(wrong, rule, words):
     assert words in str(caught.value)
 
 
-# Who multiplies
-
-
-@pytest.mark.parametrize("types", PAIRS)
-def test_the_matrix_unit_takes_bfloat16_and_float8_only(types, used):
-    run_product(draw((33, 20), types[0]), draw((33, 40), types[1], 1), types)
-    who, products = used
-    suits = who == "matrix unit" and not set(types) & {"float16", *WIDE}
-    assert len(products) == suits
-
-
-def test_subnormal_operands_are_not_lost(used):
-    # The unit would take them for zero.
+def test_subnormal_operands_are_not_lost():
     tiny = np.full((32, 4), 2.0**-130, np.float32).astype(ml_dtypes.bfloat16)
     huge = np.full((32, 8), 2.0**120, np.float32).astype(ml_dtypes.bfloat16)
     got = run_product(tiny, huge, ("bfloat16", "bfloat16"))
     assert (got == 32 * 2.0**-10).all()
-    assert not used[1]
 
 
-def test_a_tile_that_changes_is_multiplied_as_it_is_then(used):
+def test_a_tile_that_changes_is_multiplied_as_it_is_then():
     a, b = whole(0, (64, 32)), whole(1, (64, 48))
 
     @nkisim.jit
@@ -566,4 +533,22 @@ def test_a_tile_that_changes_is_multiplied_as_it_is_then(used):
     first, second = nkisim.simulate(kernel)(*kinds)
     assert (first == a.T @ b).all()
     assert (second == -2 * a.T @ b).all()
-    assert len(used[1]) == (2 if used[0] == "matrix unit" else 0)
+
+
+def test_sums_that_go_on_after_a_read_are_found():
+    a, b = whole(14, (64, 40)), whole(15, (64, 48))
+
+    @nkisim.jit
+    def kernel(a, b):
+        left, right = load(a, nl.bfloat16), load(b, nl.bfloat16)
+        total = nl.ndarray((40, 48), dtype=nl.float32, buffer=nl.psum)
+        for step in range(3):
+            nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=step > 0)
+        first = store(total)
+        nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=True)
+        return first, store(total)
+
+    with pytest.warns(nkisim.NkiFindingWarning, match="M042"):
+        first, second = nkisim.simulate(kernel)(*(x.astype(ml_dtypes.bfloat16) for x in (a, b)))
+    assert (first == 3 * a.T @ b).all()
+    assert (second == 4 * a.T @ b).all()

@@ -54,7 +54,7 @@ def test_a_core_on_its_own():
     alone = core()
     assert (alone.program_id, alone.num_programs, alone.has_grid) == (0, 1, False)
     assert alone.release == RELEASES[0] == "0.3.0"
-    assert (alone.values, alone.fast, alone.clock, alone.no_reorder_depth) == (True, False, 0, 0)
+    assert (alone.values, alone.clock, alone.no_reorder_depth) == (True, 0, 0)
     assert alone.tick is None
     assert alone.memory.precise
 

@@ -1,20 +1,19 @@
-"""Large float32 and bfloat16 tiles take faster ways, to the bits and findings of the general one.
+"""Large float32 and bfloat16 tiles are computed in blocks, to the bits of the tile as a whole.
 
-Each kernel runs with numba, without it, and in the general way: the whole tile widened at once.
+``check`` widens and computes every tile at once, so it is the reference. Each kernel runs with
+NumPy's arithmetic and with compiled loops.
 """
 
-import sys
 import warnings
 
 import ml_dtypes
-import numba
 import numpy as np
 import pytest
 
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.machine import Plan
+from comparing import assert_same, assert_same_bits
 
 BF16 = ml_dtypes.bfloat16
 F32 = np.float32
@@ -23,32 +22,30 @@ SHAPES = [(128, 2048), (128, 512), (100, 1031), (16, 4100), (128, 9)]
 RESET = nisa.reduce_cmd.reset_reduce
 
 
-def run(monkeypatch, way, kernel, *arrays):
-    """Return the results, and the findings as text."""
-    with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "numba", numba if way == "numba" else None)
-        patch.setitem(sys.modules, "torch", None)
-        watchers = ()
-        if way == "general":
-            patch.setattr(Plan, "_apart", lambda self, tensors: False)
-            watchers = (id,)  # so that no call takes the short way
-        simulation = nkisim.simulate(kernel, watchers=watchers)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", nkisim.NkiFindingWarning)
-            results = simulation(*arrays)
-    return results, [str(finding) for finding in simulation.report.findings]
+@pytest.fixture(autouse=True, params=["numpy", "compiled"])
+def arithmetic(request, monkeypatch):
+    """Whose arithmetic runs; exact loops are compiled where numba is loaded."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
+    monkeypatch.setenv("NKISIM_FAST", "0" if request.param == "numpy" else "1")
 
 
-def assert_all_ways_agree(monkeypatch, kernel, *arrays, findings=()):
-    want, told = run(monkeypatch, "general", kernel, *arrays)
-    assert len(told) == len(findings)
-    assert all(code in text for code, text in zip(findings, told, strict=True))
-    for way in ("numba", "without numba"):
-        got, also = run(monkeypatch, way, kernel, *arrays)
-        for one, other in zip(got, want, strict=True):
-            assert one.dtype == other.dtype
-            assert one.tobytes() == other.tobytes(), way
-        assert also == told
+def simulated(kernel, *arrays):
+    """Return the results, and the ids of the findings."""
+    simulation = nkisim.simulate(kernel)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nkisim.NkiFindingWarning)
+        results = simulation(*arrays)
+    return results, simulation.report.codes
+
+
+def assert_blocks_agree(kernel, *arrays, findings=(), same=assert_same_bits):
+    want = nkisim.check(kernel, source=False, detect=())(*arrays)
+    got, codes = simulated(kernel, *arrays)
+    assert codes == set(findings)
+    assert codes <= want.codes
+    for one, other in zip(got, want.outputs, strict=True):
+        same(one, other)
 
 
 def saved(*tiles):
@@ -79,7 +76,7 @@ def numbers(shape, dtype, seed=0):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("into", TYPES)
 @pytest.mark.parametrize("of", TYPES)
-def test_elementwise(monkeypatch, of, into, shape):
+def test_elementwise(of, into, shape):
     def kernel(a, b, c):
         x, y, z = nl.load(a), nl.load(b), nl.load(c)
         tiles = [sbuf(a.shape, into) for _ in range(7)]
@@ -101,13 +98,13 @@ def test_elementwise(monkeypatch, of, into, shape):
         return saved(*tiles)
 
     a, b = numbers(shape, of), numbers(shape, "bfloat16", 1)
-    assert_all_ways_agree(monkeypatch, kernel, a, b, numbers((shape[0], 1), "float32", 2))
+    assert_blocks_agree(kernel, a, b, numbers((shape[0], 1), "float32", 2))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("into", TYPES)
 @pytest.mark.parametrize("of", TYPES)
-def test_activation(monkeypatch, of, into, shape):
+def test_activation(of, into, shape):
     def kernel(a, c):
         x, z = nl.load(a), nl.load(c)
         tiles, sums = [sbuf(a.shape, into) for _ in range(6)], [column(c) for _ in range(3)]
@@ -128,15 +125,13 @@ def test_activation(monkeypatch, of, into, shape):
         nisa.activation(dst=tiles[5], op=nl.tanh, data=x)
         return saved(*tiles, *sums, x)
 
-    assert_all_ways_agree(
-        monkeypatch, kernel, numbers(shape, of), numbers((shape[0], 1), "float32", 2)
-    )
+    assert_blocks_agree(kernel, numbers(shape, of), numbers((shape[0], 1), "float32", 2))
 
 
 @pytest.mark.parametrize("shape", [(128, 2048), (90, 700)])
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("in_place", [False, True])
-def test_inputs_outside_the_domain_are_one_finding(monkeypatch, dtype, shape, in_place):
+def test_inputs_outside_the_domain_are_one_finding(dtype, shape, in_place):
     def kernel(a):
         x = nl.load(a)
         tile = x if in_place else sbuf(a.shape, dtype)
@@ -145,13 +140,13 @@ def test_inputs_outside_the_domain_are_one_finding(monkeypatch, dtype, shape, in
         return saved(tile)
 
     a = np.abs(numbers(shape, dtype))
-    assert_all_ways_agree(monkeypatch, kernel, a)
+    assert_blocks_agree(kernel, a)
     a[5, 3], a[shape[0] - 1, 600], a[7, 7] = -3, -2, np.nan
-    assert_all_ways_agree(monkeypatch, kernel, a, findings=["D021"])
+    assert_blocks_agree(kernel, a, findings=["D021"])
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_special_values_pass_through(monkeypatch, dtype):
+def test_special_values_pass_through(dtype):
     def kernel(a, b):
         x, y = nl.load(a), nl.load(b)
         tiles = [sbuf(a.shape, t) for t in (nl.float32, nl.bfloat16) for _ in range(3)]
@@ -170,12 +165,12 @@ def test_special_values_pass_through(monkeypatch, dtype):
     a = bits.view(BF16).astype(TYPES[dtype])
     a[60:] = np.where(np.isnan(a[60:].astype(F32)), TYPES[dtype](0), a[60:])
     a[100:] = np.where(np.arange(600) % 2, a.dtype.type(0.0), a.dtype.type(-0.0))
-    assert_all_ways_agree(monkeypatch, kernel, a, numbers(a.shape, "float32"))
+    assert_blocks_agree(kernel, a, numbers(a.shape, "float32"), same=assert_same)
 
 
 @pytest.mark.parametrize("shape", [(128, 2048), (128, 8, 16), (77, 3, 41)])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_reductions_of_rows_and_of_parts_of_them(monkeypatch, dtype, shape):
+def test_reductions_of_rows_and_of_parts_of_them(dtype, shape):
     def kernel(a):
         x = sbuf(a.shape, dtype)
         nisa.dma_copy(dst=x, src=a)
@@ -189,12 +184,12 @@ def test_reductions_of_rows_and_of_parts_of_them(monkeypatch, dtype, shape):
             results += [whole, part]
         return saved(*results)
 
-    assert_all_ways_agree(monkeypatch, kernel, numbers(shape, dtype))
+    assert_blocks_agree(kernel, numbers(shape, dtype))
 
 
 @pytest.mark.parametrize("width", [512, 480, 256, 511, 100, 48])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_statistics(monkeypatch, dtype, width):
+def test_statistics(dtype, width):
     def kernel(a):
         tiles = [sbuf((a.shape[0], 6), nl.float32) for _ in range(2)]
         x = nl.load(a)
@@ -203,12 +198,12 @@ def test_statistics(monkeypatch, dtype, width):
         nisa.bn_stats(dst=tiles[1], data=x)
         return saved(*tiles)
 
-    assert_all_ways_agree(monkeypatch, kernel, numbers((128, width), dtype))
+    assert_blocks_agree(kernel, numbers((128, width), dtype))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "int8"])
 @pytest.mark.parametrize("shape", [(128, 128), (100, 37), (32, 32), (64, 128)])
-def test_transposes(monkeypatch, dtype, shape):
+def test_transposes(dtype, shape):
     def kernel(a):
         x, wide = nl.load(a), sbuf((a.shape[0], 300), dtype)
         nisa.memset(wide, 0)
@@ -221,12 +216,12 @@ def test_transposes(monkeypatch, dtype, shape):
 
     kind = {"int32": np.int32, "int8": np.int8, **TYPES}[dtype]
     a = np.random.default_rng(0).integers(-128, 128, shape).astype(kind)
-    assert_all_ways_agree(monkeypatch, kernel, a)
-    (turned,), _ = run(monkeypatch, "numba", kernel, a)
+    assert_blocks_agree(kernel, a)
+    (turned,), _ = simulated(kernel, a)
     assert turned.tobytes() == np.ascontiguousarray(a.T).tobytes()
 
 
-def test_reading_what_was_never_written_is_found_once(monkeypatch):
+def test_reading_what_was_never_written_is_found_once():
     def kernel(a):
         x, tile = (sbuf(a.shape, nl.float32) for _ in range(2))
         total = column(a)
@@ -236,14 +231,11 @@ def test_reading_what_was_never_written_is_found_once(monkeypatch):
         nisa.tensor_reduce(dst=total, op=nl.maximum, data=x, axis=1)
         return saved(tile, total)
 
-    a = numbers((128, 1024), "float32")
-    _, told = run(monkeypatch, "general", kernel, a)
-    assert told
-    for way in ("numba", "without numba"):
-        assert run(monkeypatch, way, kernel, a)[1] == told
+    _, codes = simulated(kernel, numbers((128, 1024), "float32"))
+    assert codes == {"M001"}
 
 
-def test_views_that_overlap_are_read_before_they_are_written(monkeypatch):
+def test_views_that_overlap_are_read_before_they_are_written():
     def kernel(a):
         tile = nl.load(a)
         nisa.tensor_scalar(dst=tile[:, 1:1024], data=tile[:, 0:1023], op0=nl.multiply, operand0=2.0)
@@ -251,4 +243,4 @@ def test_views_that_overlap_are_read_before_they_are_written(monkeypatch):
         return saved(tile)
 
     a = numbers((128, 1024), "float32")
-    assert_all_ways_agree(monkeypatch, kernel, a, findings=["M030", "M030"])
+    assert_blocks_agree(kernel, a, findings=["M030"])

@@ -1,0 +1,75 @@
+"""Rounding of float32 to bfloat16 and to 8-bit floats in one pass; exact. Imports numba.
+
+Bit patterns are uint32. numba computes with 64-bit integers, which halves the elements of a vector
+register, so that every step below is cut back to 32 bits.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+
+from nkisim.compiled.loops import compiled_loop, compiled_ufunc
+
+__all__ = ["float8_patterns", "rounded", "to_bfloat16", "widened"]
+
+_ONE, _HALF_BITS = np.uint32(1), np.uint32(16)
+_BELOW_HALF = np.uint32(0x7FFF)
+_SIGN, _QUIET_NAN = np.uint32(0x8000_0000), np.uint32(0x7FC0_0000)
+_LOW_HALF = np.uint32(0xFFFF)
+
+
+def to_bfloat16(values: np.ndarray, out: np.ndarray) -> None:
+    """Write float32 values as bfloat16 patterns (uint16): nearest, ties to even, NaN quiet."""
+    _rounding()(values, out=out)
+
+
+def float8_patterns(values: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return the 8-bit pattern of each float32 value.
+
+    ``table`` has the pattern of every float32 whose lower half is zero. Of a lower half that is not
+    only this matters, so it becomes the lowest bit of the upper half.
+    """
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    out = np.empty(bits.shape, np.uint8)
+    _looking_up()(bits.reshape(-1), table, out.reshape(-1))
+    return out
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def widened(pattern: Any) -> Any:
+    """Return the float32 whose upper half is a bfloat16 pattern (uint16)."""
+    return np.uint32(np.uint32(pattern) << _HALF_BITS).view(np.float32)
+
+
+@numba.njit  # type: ignore[untyped-decorator]
+def rounded(value: Any) -> Any:
+    """Return the bfloat16 pattern (uint16) of a float32."""
+    bits = np.float32(value).view(np.uint32)
+    odd = np.uint32(np.uint32(bits >> _HALF_BITS) & _ONE)
+    nearest = np.uint32(np.uint32(bits + _BELOW_HALF) + odd)
+    quiet = np.uint32(np.uint32(bits & _SIGN) | _QUIET_NAN)
+    return np.uint16(np.uint32(nearest if value == value else quiet) >> _HALF_BITS)
+
+
+def _look_up(bits: Any, table: Any, out: Any) -> None:
+    for i in range(bits.size):
+        sticky = np.uint32(np.uint32(bits[i] & _LOW_HALF) + _LOW_HALF)
+        out[i] = table[np.uint32(bits[i] | sticky) >> _HALF_BITS]
+
+
+def _round(value: Any) -> Any:
+    return rounded(value)
+
+
+@cache
+def _rounding() -> Any:
+    return compiled_ufunc(_round, "uint16(float32)")
+
+
+@cache
+def _looking_up() -> Any:
+    return compiled_loop(_look_up)

@@ -1,0 +1,153 @@
+"""Large tiles of float32 and bfloat16 rows, computed in blocks that stay in the processor's cache.
+
+Every pass of a block writes to the same scratch memory. Results are those of the whole tile,
+widened at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nkisim.compiled import compiles_exact
+from nkisim.dtypes import bfloat16, decode, encode
+from nkisim.machine import Core
+from nkisim.machine.blocks import blocks_of_rows
+from nkisim.memory import NkiTensor
+from nkisim.spec import Call
+from nkisim.spec.instruction import Shortcut
+
+__all__ = ["BLOCK", "as_rows", "chained", "reads_rows", "store_rows", "widened_rows", "writes_rows"]
+
+Array = np.ndarray
+
+BLOCK = 65536
+"""Elements of a block: 256 KiB of float32 stay in a level-2 cache."""
+
+_F32 = np.dtype(np.float32)
+_COMPILED = (np.add, np.subtract, np.multiply)
+
+
+def reads_rows(tensor: NkiTensor) -> bool:
+    """Tell whether a tensor holds float32 or bfloat16 in dense rows, one per partition."""
+    if tensor.indirect is not None or tensor.strides[0] < 0 or not tensor.dtype.is_float:
+        return False
+    if tensor.origin.storage_dtype(tensor.dtype) not in (_F32, bfloat16.numpy):
+        return False
+    step = tensor.itemsize
+    for extent, stride in zip(tensor.shape[:0:-1], tensor.strides[:0:-1], strict=True):
+        if extent != 1 and stride != step:
+            return False
+        step *= extent
+    return True
+
+
+def writes_rows(tensor: NkiTensor) -> bool:
+    """Tell whether a result goes into such rows with no other rounding than to their type."""
+    # Rows of stride 0 would be one row that is written several times.
+    rounded = tensor.dtype == "tfloat32" and tensor.origin.precise
+    return reads_rows(tensor) and not rounded and tensor.strides[0] >= tensor.itemsize
+
+
+def as_rows(value: Any) -> Any:
+    """Return the elements of a tensor in the form (partitions, elements); numbers as they are."""
+    return value.reshape(len(value), -1) if isinstance(value, np.ndarray) else value
+
+
+def widened_rows(values: Any, out: Array | None = None) -> Any:
+    """Return float32 or bfloat16 elements in float32; numbers as they are."""
+    if not isinstance(values, np.ndarray) or values.dtype == _F32:
+        return values
+    return decode(values, bfloat16, out)
+
+
+def store_rows(values: Array, out: Array) -> None:
+    """Write float32 values to rows of float32 or bfloat16."""
+    if out.dtype != _F32:
+        encode(values, bfloat16, out)
+    elif values is not out:
+        out[...] = values
+
+
+def chained(data: str, *steps: tuple[str, str, str | None]) -> Callable[[Call], Shortcut | None]:
+    """Return the computation of ``data`` and some operations, into ``dst``, block by block.
+
+    Args:
+        data: Parameter that goes in.
+        steps: Parameters of each operation: the operator, its other operand, and what exchanges
+            them, if there is such a parameter. An operator that is None is left out.
+    """
+
+    def make(call: Call) -> Shortcut | None:
+        dst, x = call.operand("dst"), call.operand(data)
+        if dst.size < BLOCK:
+            return None
+        index = call.instruction.parameters.index
+        chain, tiles = [], [x]
+        for operator, operand, reverse in steps:
+            op = call.op(operator)
+            if op is None:
+                continue
+            if not isinstance(op.binary, np.ufunc):
+                return None
+            exchanged = reverse is not None and bool(call[reverse])
+            chain.append((op.binary, index(operand), exchanged))
+            tiles += [t for _, t in call.tensors(operand)]
+        if not writes_rows(dst) or not all(map(reads_rows, tiles)):
+            return None
+        if not chain and dst.dtype == x.dtype:
+            return None  # copied bit by bit
+        to, of = index("dst"), index(data)
+
+        def compute(core: Core, arguments: Sequence[Any]) -> tuple[Any, ...]:
+            operations = [(f, as_rows(arguments[i]), exchanged) for f, i, exchanged in chain]
+            _compute(core, as_rows(arguments[to]), as_rows(arguments[of]), operations)
+            return (None,)
+
+        return Shortcut(lambda: True, compute)
+
+    return make
+
+
+def _compute(
+    core: Core, out: Array, data: Array, operations: Sequence[tuple[np.ufunc, Any, bool]]
+) -> None:
+    if compiles_exact(out.size) and _are_compiled(out, data, operations):
+        from nkisim.compiled.elementwise import combine
+
+        combine(out, data, operations)
+        return
+    width = out.shape[1]
+    blocks = blocks_of_rows(len(out), width, BLOCK)
+    height = blocks[0].stop
+    values, others = core.scratch(2 * height, width).reshape(2, height, width)
+    # Operands other than the data are read after the first write.
+    direct = out.dtype == _F32 and not any(
+        isinstance(operand, np.ndarray) and np.may_share_memory(out, operand)
+        for _, operand, _ in operations
+    )
+    for rows in blocks:
+        count = rows.stop - rows.start
+        room = out[rows] if direct else values[:count]
+        value = widened_rows(data[rows], room)
+        for ufunc, operand, exchanged in operations:
+            other = operand
+            if isinstance(operand, np.ndarray):
+                other = widened_rows(operand[rows], others[:count, : operand.shape[1]])
+            a, b = (other, value) if exchanged else (value, other)
+            value = ufunc(a, b, out=room)
+        store_rows(value, out[rows])
+
+
+def _are_compiled(
+    out: Array, data: Array, operations: Sequence[tuple[np.ufunc, Any, bool]]
+) -> bool:
+    """Tell whether a compiled loop has these operations, on dense tiles of which one is another."""
+    tiles = [x for _, x, _ in operations if isinstance(x, np.ndarray) and x.shape[1] > 1]
+    return (
+        len(tiles) <= 1
+        and all(ufunc in _COMPILED for ufunc, _, _ in operations)
+        and all(x.flags.c_contiguous for x in (out, data, *tiles))
+    )

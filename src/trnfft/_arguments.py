@@ -1,7 +1,7 @@
 """Checks of the arguments that transforms share, with errors that name the function and argument.
 
-A transform of 64 points takes six microseconds, so what usually holds is tested first and messages
-are made only when something is wrong.
+A short transform takes a few microseconds, so common cases are tested first and messages are made
+only when something is wrong.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from torch import Tensor
 from trnsci.core.arguments import several, whole
 from trnsci.core.errors import DimensionError, FlagError, ShapeError
 
-__all__ = ["Dims", "Norm", "along", "axes", "axis", "checked_norm"]
+__all__ = ["HALF_SPECTRUM", "REAL_INPUT", "Dims", "Norm", "along", "axes", "axis", "checked_norm"]
 
 Norm: TypeAlias = Literal["forward", "backward", "ortho"] | None
 Dims: TypeAlias = int | Sequence[int] | None
+
+REAL_INPUT = frozenset({"rfft", "ihfft", "rfftn", "ihfftn"})
+"""Kinds of transforms that take real input and return half a spectrum."""
+HALF_SPECTRUM = frozenset({"irfft", "hfft", "irfftn", "hfftn"})
+"""Kinds of transforms that take half a spectrum and return reals."""
 
 _NORMS = (None, "backward", "forward", "ortho")
 

@@ -77,12 +77,12 @@ def along(
         checked_norm(function, norm)
     dim = axis(function, x, dim)
     if n is None:
-        n = x.shape[dim]
+        size: Any = x.shape[dim]
         if bins:
-            n = 2 * (n - 1)
-        if n < 1:
+            size = 2 * (size - 1)
+        if not isinstance(size, Tensor) and size < 1:  # a tensor in torch.jit.trace
             raise ShapeError(_too_short(function, x, dim, bins))
-        return n, dim
+        return size, dim
     n = whole(function, "n", n)
     if n < 1:
         raise ShapeError(f"{function}: n must be at least 1, got {n}")
@@ -114,11 +114,13 @@ def axes(
     dims = _dims(function, x, sizes, dim)
     if sizes is None:
         sizes = [-1] * len(dims)
+    shape = x.shape
     for position, d in enumerate(dims):
         last = bins and position == len(dims) - 1
         if sizes[position] == -1:
-            sizes[position] = 2 * (x.shape[d] - 1) if last else x.shape[d]
-            if sizes[position] < 1:
+            size: Any = 2 * (shape[d] - 1) if last else shape[d]
+            sizes[position] = size
+            if not isinstance(size, Tensor) and size < 1:
                 raise ShapeError(_too_short(function, x, d, last))
         elif sizes[position] < 1:
             raise ShapeError(f"{function}: lengths in s must be at least 1 or -1, got {s}")
@@ -134,7 +136,7 @@ def _dims(function: str, x: Tensor, sizes: list[int] | None, dim: Dims) -> list[
                 f"got {count} for {x.ndim}"
             )
         return list(range(x.ndim - count, x.ndim))
-    dims = [axis(function, x, d) for d in several(function, "dim", dim)]
+    dims = [axis(function, x, d) for d in (dim if isinstance(dim, Sequence) else (dim,))]
     if sizes is not None and len(sizes) != len(dims):
         raise ShapeError(
             f"{function}: s and dim must have one length, got {len(sizes)} and {len(dims)}"

@@ -45,17 +45,21 @@ kernels_wanted = LIBRARY.kernels_wanted
 
 def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
     """Return the transform ``kind`` ("fft", "irfft"...) of n points along one dimension."""
-    if not kernels_wanted() or not _fits(kind, x, n, dim, norm):
-        return _by_torch(_torch.transform, kind, x, n, dim, norm)
-    if n is None:
-        n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
-    return _along(kind, x, n, dim, norm)
+    if kernels_wanted() and _fits(kind, x, n, dim, norm):
+        if n is None:
+            n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
+        return _along(kind, x, n, dim, norm)
+    if _is_native(x):
+        return _torch.transform(kind, x, n, dim, norm)
+    return _on_host(_torch.transform, kind, x, n, dim, norm)
 
 
 def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Any:
     """Return the transform ``kind`` ("fftn", "irfftn"...) along several dimensions."""
     if not kernels_wanted():
-        return _by_torch(_torch.transform_nd, kind, x, s, dims, norm)
+        if _is_native(x):
+            return _torch.transform_nd(kind, x, s, dims, norm)
+        return _on_host(_torch.transform_nd, kind, x, s, dims, norm)
     if _is_one_launch(kind, x, s, dims, norm):
         return _together(kind, x, s, dims, norm)
     kinds = ["fft" if kind in _FORWARD else "ifft"] * len(dims)
@@ -111,10 +115,13 @@ def mask(weights: Value, spectrum: Value) -> Value:
     return as_spectrum(COMPLEX_MASK(as_parts(first), as_parts(second)))
 
 
-def _by_torch(compute: Callable[..., Tensor], kind: str, x: Value, *arguments: Any) -> Value:
-    """Return what torch computes: on the host, where the device has no complex numbers."""
-    if isinstance(x, Tensor) and has_complex(x.device):
-        return compute(kind, x, *arguments)
+def _is_native(x: Value) -> bool:
+    """Return whether this is a tensor on a device where torch has complex numbers."""
+    return isinstance(x, Tensor) and (x.is_cpu or has_complex(x.device))
+
+
+def _on_host(compute: Callable[..., Tensor], kind: str, x: Value, *arguments: Any) -> Value:
+    """Return what torch computes on the host, for a device without complex numbers."""
     host = x.cpu()
     if isinstance(host, ComplexTensor):
         host = host.to_torch_complex()

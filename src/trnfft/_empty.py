@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,21 +13,23 @@ from trnsci.core.interop import is_wrapped, unwrapped
 
 __all__ = ["empty_like", "empty_result", "is_empty"]
 
+_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
+
 
 def is_empty(x: Tensor) -> bool:
     """Return whether a tensor has no entries, or ``vmap`` goes over a batch of no tensors.
 
     In such a batch every tensor has the shape of one that is there, and nothing can be computed.
     """
-    if x.numel() == 0:
-        return True
     if is_dynamo_compiling():
-        return False  # what is traced is not looked into
-    while isinstance(x, Tensor) and is_wrapped(x):
+        return x.numel() == 0  # wrappers of vmap cannot be traced
+    if _is_tracing():
+        return False  # lengths are tensors, whose values must not be read
+    while x.numel() > 0:
+        if not isinstance(x, Tensor) or not is_wrapped(x):
+            return False
         x = unwrapped(x)
-        if x.numel() == 0:
-            return True
-    return False
+    return True
 
 
 def empty_result(kind: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int]) -> Tensor | None:

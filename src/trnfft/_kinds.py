@@ -96,18 +96,18 @@ def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool =
             f"{function}: {name} must be a torch.Tensor or a ComplexTensor, "
             f"got {type(input).__name__}"
         )
-    home = None
+    home, rounded = None, None
     double = level() == "double"
     if (on_torch or double) and not has_complex(input.device):
         home, input = input.device, input.cpu()  # such a device has no float64 either
+    x: Any = input
     if isinstance(input, ComplexTensor):
         x, rounded = _held(input)
         split = True
     else:
-        x, rounded = input, None
         if x.dtype not in _DIRECT:
             x, rounded = _widened(x)
-        split = not x.is_complex()
+        split = not _DIRECT[x.dtype]
     if double and x.dtype in _DOUBLE:
         rounded = rounded or _PART.get(x.dtype, x.dtype)
         x = x.to(_DOUBLE[x.dtype])
@@ -134,7 +134,7 @@ def opened_real(
         DTypeError: It is complex, or not a tensor.
     """
     found = opened(function, input, name, on_torch)
-    if found.x.is_complex():
+    if isinstance(input, ComplexTensor) or not found.split:
         kind = "a ComplexTensor" if isinstance(input, ComplexTensor) else str(input.dtype)
         raise DTypeError(f"{function}: {name} must be real, got {kind}")
     return found

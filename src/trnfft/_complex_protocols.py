@@ -22,7 +22,7 @@ _KEYS = {_NATIVE: ("native",), _PARTS: ("real", "imag")}
 
 
 def register() -> None:
-    """Tell torch; to be called once."""
+    """Register ComplexTensor with torch; to be called once."""
     pytree().register_pytree_node(
         ComplexTensor,
         flattened,

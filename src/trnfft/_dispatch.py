@@ -1,8 +1,7 @@
 """Choice of the path of each operation: torch, or a kernel through its ``Operation``.
 
 Without kernels (one call of ``kernels_wanted``) the functions of ``_torch`` are called, and the
-modules that launch kernels are not imported. Arguments that torch refuses are handed to torch,
-which raises its own error.
+modules that launch kernels are not imported. Arguments have been checked.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.errors import ShapeError
 
 __all__ = [
+    "fits",
     "kernels_wanted",
     "linear",
     "mask",
@@ -45,7 +45,7 @@ kernels_wanted = LIBRARY.kernels_wanted
 
 def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
     """Return the transform ``kind`` ("fft", "irfft"...) of n points along one dimension."""
-    if kernels_wanted() and _fits(kind, x, n, dim, norm):
+    if kernels_wanted() and fits(kind, x, n, dim, norm):
         if n is None:
             n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
         return _along(kind, x, n, dim, norm)
@@ -131,8 +131,8 @@ def _on_host(compute: Callable[..., Tensor], kind: str, x: Value, *arguments: An
     return result.to(x.device)
 
 
-def _fits(kind: str, x: Value, n: int | None, dim: int, norm: Norm) -> bool:
-    """Return whether torch would accept the arguments."""
+def fits(kind: str, x: Value, n: int | None, dim: int, norm: Norm) -> bool:
+    """Return whether torch would accept the arguments, and there are points to transform."""
     return (
         (x.is_floating_point() or (x.is_complex() and kind not in REAL_INPUT))
         and type(dim) is int
@@ -159,7 +159,7 @@ def _is_one_launch(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], n
     return (
         1 < len(dims) <= LARGEST_RANK
         and max(s) <= LARGEST_IMAGE
-        and all(_fits(kind, x, n, d, norm) for n, d in zip(s, dims, strict=True))
+        and all(fits(kind, x, n, d, norm) for n, d in zip(s, dims, strict=True))
     )
 
 

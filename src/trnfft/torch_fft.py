@@ -15,7 +15,7 @@ from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 from trnfft import nd
 from trnfft._arguments import Dims, Norm
 from trnfft._complex_arguments import has_complex
-from trnfft._dispatch import kernels_wanted, transform
+from trnfft._dispatch import fits, kernels_wanted, transform
 from trnfft.complex_tensor import ComplexTensor
 
 __all__ = [
@@ -88,7 +88,7 @@ def _one(name: str) -> OneDimension:
         *,
         out: Tensor | None = None,
     ) -> Tensor:
-        if out is None and _not_by_torch(input):
+        if out is None and _not_by_torch(input) and fits(name, input, n, dim, norm):
             return transform(name, input, n, dim, norm)
         return reference(input, n, dim, norm, out=out)
 

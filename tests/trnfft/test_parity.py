@@ -126,6 +126,17 @@ def test_the_drop_in_on_vectors(name, n):
             assert_the_same(got, outcome(getattr(torch.fft, name), x, size, 0, norm))
 
 
+@pytest.mark.parametrize("name", ONE)
+def test_the_drop_in_refuses_what_torch_refuses_on_kernels_too(name):
+    for x in (operand(torch.float32, 8), operand(torch.complex64, 5000), torch.zeros(0)):
+        for bad in ((None, -1, "none"), (None, 1, None), (0, -1, None), (2.5, -1, None)):
+            want = outcome(getattr(torch.fft, name), x, *bad)
+            with trnfft.backend("simulator"):
+                got = outcome(getattr(torch_fft, name), x, *bad)
+            assert isinstance(want, Exception)
+            assert_the_same(got, want)
+
+
 def test_the_drop_in_has_every_name():
     public = {name for name in dir(torch.fft) if "fft" in name and not name.startswith("_")}
     assert public == set(torch_fft.__all__)

@@ -117,7 +117,7 @@ def mask(weights: Value, spectrum: Value) -> Value:
 
 def _is_native(x: Value) -> bool:
     """Return whether this is a tensor on a device where torch has complex numbers."""
-    return isinstance(x, Tensor) and (x.is_cpu or has_complex(x.device))
+    return isinstance(x, Tensor) and has_complex(x.device)
 
 
 def _on_host(compute: Callable[..., Tensor], kind: str, x: Value, *arguments: Any) -> Value:

@@ -1,7 +1,7 @@
 """Checks of the arguments that transforms share, with errors that name the function and argument.
 
-A transform of 64 points takes six microseconds, so what usually holds is tested first and messages
-are made only when something is wrong.
+A short transform takes a few microseconds, so common cases are tested first and messages are made
+only when something is wrong.
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from torch import Tensor
 from trnsci.core.arguments import several, whole
 from trnsci.core.errors import DimensionError, FlagError, ShapeError
 
-__all__ = ["Dims", "Norm", "along", "axes", "axis", "checked_norm"]
+__all__ = ["HALF_SPECTRUM", "REAL_INPUT", "Dims", "Norm", "along", "axes", "axis", "checked_norm"]
 
 Norm: TypeAlias = Literal["forward", "backward", "ortho"] | None
 Dims: TypeAlias = int | Sequence[int] | None
+
+REAL_INPUT = frozenset({"rfft", "ihfft", "rfftn", "ihfftn"})
+"""Kinds of transforms that take real input and return half a spectrum."""
+HALF_SPECTRUM = frozenset({"irfft", "hfft", "irfftn", "hfftn"})
+"""Kinds of transforms that take half a spectrum and return reals."""
 
 _NORMS = (None, "backward", "forward", "ortho")
 
@@ -72,12 +77,12 @@ def along(
         checked_norm(function, norm)
     dim = axis(function, x, dim)
     if n is None:
-        n = x.shape[dim]
+        size: Any = x.shape[dim]
         if bins:
-            n = 2 * (n - 1)
-        if n < 1:
+            size = 2 * (size - 1)
+        if not isinstance(size, Tensor) and size < 1:  # a tensor in torch.jit.trace
             raise ShapeError(_too_short(function, x, dim, bins))
-        return n, dim
+        return size, dim
     n = whole(function, "n", n)
     if n < 1:
         raise ShapeError(f"{function}: n must be at least 1, got {n}")
@@ -109,11 +114,13 @@ def axes(
     dims = _dims(function, x, sizes, dim)
     if sizes is None:
         sizes = [-1] * len(dims)
+    shape = x.shape
     for position, d in enumerate(dims):
         last = bins and position == len(dims) - 1
         if sizes[position] == -1:
-            sizes[position] = 2 * (x.shape[d] - 1) if last else x.shape[d]
-            if sizes[position] < 1:
+            size: Any = 2 * (shape[d] - 1) if last else shape[d]
+            sizes[position] = size
+            if not isinstance(size, Tensor) and size < 1:
                 raise ShapeError(_too_short(function, x, d, last))
         elif sizes[position] < 1:
             raise ShapeError(f"{function}: lengths in s must be at least 1 or -1, got {s}")
@@ -129,7 +136,7 @@ def _dims(function: str, x: Tensor, sizes: list[int] | None, dim: Dims) -> list[
                 f"got {count} for {x.ndim}"
             )
         return list(range(x.ndim - count, x.ndim))
-    dims = [axis(function, x, d) for d in several(function, "dim", dim)]
+    dims = [axis(function, x, d) for d in (dim if isinstance(dim, Sequence) else (dim,))]
     if sizes is not None and len(sizes) != len(dims):
         raise ShapeError(
             f"{function}: s and dim must have one length, got {len(sizes)} and {len(dims)}"

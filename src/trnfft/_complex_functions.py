@@ -141,7 +141,7 @@ RULES.update(dict.fromkeys(_named(PARTWISE), partwise))
 RULES.update(dict.fromkeys(_named(JOINS), join))
 RULES.update(dict.fromkeys(_named("matmul mm bmm mv __matmul__"), matrix_product))
 RULES[torch.where] = where
-RULES.update(dict.fromkeys((functional.pad, torch._C._nn.pad), padded))
+RULES[functional.pad] = padded
 for _names, _compute in FORMULAS.items():
     RULES.update(dict.fromkeys(_named(_names), formula(_compute)))
 

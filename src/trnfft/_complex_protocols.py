@@ -11,10 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
-from torch.utils.data import _utils as loading
 
 from trnfft.complex_tensor import ComplexTensor, rebuilt
+from trnsci.core.interop import pytree, register_collate
 
 __all__ = ["register"]
 
@@ -23,8 +22,8 @@ _KEYS = {_NATIVE: ("native",), _PARTS: ("real", "imag")}
 
 
 def register() -> None:
-    """Tell torch; to be called once."""
-    pytree.register_pytree_node(
+    """Register ComplexTensor with torch; to be called once."""
+    pytree().register_pytree_node(
         ComplexTensor,
         flattened,
         unflattened,
@@ -32,7 +31,7 @@ def register() -> None:
         flatten_with_keys_fn=_flattened_with_keys,
     )
     torch.serialization.add_safe_globals([ComplexTensor, rebuilt])
-    loading.collate.default_collate_fn_map[ComplexTensor] = collated
+    register_collate(ComplexTensor, collated)
 
 
 def flattened(z: ComplexTensor) -> tuple[list[Any], str]:
@@ -47,7 +46,8 @@ def unflattened(held: Iterable[Any], form: str) -> ComplexTensor:
 
 def _flattened_with_keys(z: ComplexTensor) -> tuple[list[tuple[Any, Any]], str]:
     held, form = flattened(z)
-    keys = (pytree.GetAttrKey(name) for name in _KEYS[form])
+    key = pytree().GetAttrKey
+    keys = (key(name) for name in _KEYS[form])
     return list(zip(keys, held, strict=True)), form
 
 

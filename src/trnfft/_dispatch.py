@@ -1,9 +1,7 @@
-"""Where a transform runs: on torch, or through its ``Operation`` on a kernel.
+"""Choice of the path of each operation: torch, or a kernel through its ``Operation``.
 
-The functions have the names and arguments of those in ``_torch``. While no kernel is wanted, which
-one question to the library tells, the torch function is called and nothing else happens; what
-launches kernels is not even imported. Arguments
-that torch would refuse are handed to torch, so that it raises the error it always raises.
+Without kernels (one call of ``kernels_wanted``) the functions of ``_torch`` are called, and the
+modules that launch kernels are not imported. Arguments have been checked.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from trnfft import _torch
-from trnfft._arguments import Norm
+from trnfft._arguments import HALF_SPECTRUM, REAL_INPUT, Norm
 from trnfft._complex_arguments import has_complex
 from trnfft._interleaved import as_parts, as_spectrum
 from trnfft._library import LIBRARY
@@ -25,20 +23,19 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.errors import ShapeError
 
 __all__ = [
-    "c2c",
-    "c2c_nd",
-    "c2r",
-    "c2r_nd",
+    "fits",
     "kernels_wanted",
     "linear",
     "mask",
     "product",
-    "r2c",
-    "r2c_nd",
     "short_time",
+    "transform",
+    "transform_nd",
 ]
 
 _NORMS = (None, "backward", "forward", "ortho")
+# Kinds along several dimensions whose angles have the sign of ``fft``.
+_FORWARD = frozenset({"fftn", "rfftn", "hfftn"})
 
 # On a device without complex numbers these are parts.
 Value: TypeAlias = Tensor | ComplexTensor
@@ -46,56 +43,34 @@ Value: TypeAlias = Tensor | ComplexTensor
 kernels_wanted = LIBRARY.kernels_wanted
 
 
-def c2c(x: Any, n: int | None, dim: int, norm: Norm, forward: bool) -> Any:
-    """Return the discrete Fourier transform of ``x``, real or complex, along ``dim``."""
-    if not kernels_wanted() or not _fits(x, n, dim, norm):
-        return _by_torch(_torch.c2c, x, n, dim, norm, forward)
-    return _along(x, n, dim, norm, "fft" if forward else "ifft")
+def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
+    """Return the transform ``kind`` ("fft", "irfft"...) of n points along one dimension."""
+    if kernels_wanted() and fits(kind, x, n, dim, norm):
+        if n is None:
+            n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
+        return _along(kind, x, n, dim, norm)
+    if _is_native(x):
+        return _torch.transform(kind, x, n, dim, norm)
+    return _on_host(_torch.transform, kind, x, n, dim, norm)
 
 
-def r2c(x: Any, n: int | None, dim: int, norm: Norm, forward: bool) -> Any:
-    """Return the first ``n // 2 + 1`` bins of the transform of a real ``x`` along ``dim``."""
-    if not kernels_wanted() or not _fits(x, n, dim, norm) or x.is_complex():
-        return _by_torch(_torch.r2c, x, n, dim, norm, forward)
-    return _along(x, n, dim, norm, "rfft" if forward else "ihfft")
-
-
-def c2r(x: Any, n: int | None, dim: int, norm: Norm, forward: bool) -> Any:
-    """Return the n real points of which ``x`` has the first ``n // 2 + 1`` bins along ``dim``."""
-    if not kernels_wanted() or not _fits(x, n, dim, norm):
-        return _by_torch(_torch.c2r, x, n, dim, norm, forward)
-    size = 2 * (x.shape[dim] - 1) if n is None else n
-    if size < 1:
-        return _by_torch(_torch.c2r, x, n, dim, norm, forward)
-    return _along(x, size, dim, norm, "hfft" if forward else "irfft")
-
-
-def c2c_nd(x: Any, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Any:
-    """Return the transform of ``x``, real or complex, along several dimensions."""
+def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Any:
+    """Return the transform ``kind`` ("fftn", "irfftn"...) along several dimensions."""
     if not kernels_wanted():
-        return _by_torch(_torch.c2c_nd, x, s, dims, norm, forward)
-    if _is_one_launch(x, s, dims, norm):
-        return _together(x, s, dims, norm, "fftn" if forward else "ifftn")
-    return _each(x, s, dims, norm, forward)
-
-
-def r2c_nd(x: Any, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Any:
-    """Return the transform of a real ``x``, with half the bins along the last of the dimensions."""
-    if not kernels_wanted():
-        return _by_torch(_torch.r2c_nd, x, s, dims, norm, forward)
-    if _is_one_launch(x, s, dims, norm):
-        return _together(x, s, dims, norm, "rfftn" if forward else "ihfftn")
-    bins = r2c(x, s[-1], dims[-1], norm, forward)
-    return _each(bins, s[:-1], dims[:-1], norm, forward)
-
-
-def c2r_nd(x: Any, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Any:
-    """Return the real tensor of which ``x`` has half the bins along the last of the dimensions."""
-    if not kernels_wanted():
-        return _by_torch(_torch.c2r_nd, x, s, dims, norm, forward)
-    if _is_one_launch(x, s, dims, norm):
-        return _together(x, s, dims, norm, "hfftn" if forward else "irfftn")
-    return c2r(_each(x, s[:-1], dims[:-1], norm, forward), s[-1], dims[-1], norm, forward)
+        if _is_native(x):
+            return _torch.transform_nd(kind, x, s, dims, norm)
+        return _on_host(_torch.transform_nd, kind, x, s, dims, norm)
+    if _is_one_launch(kind, x, s, dims, norm):
+        return _together(kind, x, s, dims, norm)
+    kinds = ["fft" if kind in _FORWARD else "ifft"] * len(dims)
+    if kind in REAL_INPUT or kind in HALF_SPECTRUM:
+        kinds[-1] = kind[:-1]
+    steps = list(zip(kinds, s, dims, strict=True))
+    if kind in REAL_INPUT:
+        steps.insert(0, steps.pop())  # the other dimensions are transformed as complex numbers
+    for single, size, dim in steps:
+        x = transform(single, x, size, dim, norm)
+    return x
 
 
 def short_time(x: Value, window: Tensor, hop: int, onesided: bool, normalized: bool) -> Value:
@@ -140,62 +115,56 @@ def mask(weights: Value, spectrum: Value) -> Value:
     return as_spectrum(COMPLEX_MASK(as_parts(first), as_parts(second)))
 
 
-def _by_torch(transform: Callable[..., Tensor], x: Value, *arguments: Any) -> Value:
-    """Return what torch computes: on the host, where the device has no complex numbers."""
-    if not isinstance(x, ComplexTensor) and (not isinstance(x, Tensor) or has_complex(x.device)):
-        return transform(x, *arguments)
+def _is_native(x: Value) -> bool:
+    """Return whether this is a tensor on a device where torch has complex numbers."""
+    return isinstance(x, Tensor) and has_complex(x.device)
+
+
+def _on_host(compute: Callable[..., Tensor], kind: str, x: Value, *arguments: Any) -> Value:
+    """Return what torch computes on the host, for a device without complex numbers."""
     host = x.cpu()
     if isinstance(host, ComplexTensor):
         host = host.to_torch_complex()
-    result = transform(host, *arguments)
+    result = compute(kind, host, *arguments)
     if result.is_complex():
         return ComplexTensor(result).to(x.device)
     return result.to(x.device)
 
 
-def _fits(x: Value, n: int | None, dim: int, norm: Norm) -> bool:
-    """Whether torch would take the arguments; a meaning that only values decide is not asked."""
+def fits(kind: str, x: Value, n: int | None, dim: int, norm: Norm) -> bool:
+    """Return whether torch would accept the arguments, and there are points to transform."""
     return (
-        isinstance(x, (Tensor, ComplexTensor))
-        and (x.is_floating_point() or x.is_complex())
+        (x.is_floating_point() or (x.is_complex() and kind not in REAL_INPUT))
         and type(dim) is int
         and -x.ndim <= dim < x.ndim
-        and x.shape[dim] > 0
+        and x.shape[dim] > (1 if n is None and kind in HALF_SPECTRUM else 0)
         and (n is None or (type(n) is int and n > 0))
         and norm in _NORMS
     )
 
 
-def _along(x: Value, n: int | None, dim: int, norm: Norm, kind: str) -> Value:
-    """Return a transform along one dimension; all others are its batch."""
+def _along(kind: str, x: Value, n: int, dim: int, norm: Norm) -> Value:
+    """Return a transform along one dimension by its operation; the others are the batch."""
     from trnfft._operations import TRANSFORM
 
     moved = x.movedim(dim, -1)
     flat = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
-    size = flat.shape[-1] if n is None else n
-    parts = TRANSFORM(as_parts(flat), x.is_complex(), kind, size, norm or "backward")
-    result = parts if kind in ("irfft", "hfft") else as_spectrum(parts)
+    parts = TRANSFORM(as_parts(flat), x.is_complex(), kind, n, norm or "backward")
+    result = parts if kind in HALF_SPECTRUM else as_spectrum(parts)
     return result.reshape(*moved.shape[:-1], result.shape[-1]).movedim(-1, dim)
 
 
-def _each(x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm, forward: bool) -> Value:
-    """Return the transform along several dimensions, one after the other."""
-    for size, dim in zip(s, dims, strict=True):
-        x = c2c(x, size, dim, norm, forward)
-    return x
-
-
-def _is_one_launch(x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm) -> bool:
+def _is_one_launch(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm) -> bool:
     """Return whether a kernel transforms all the dimensions at once."""
     return (
         1 < len(dims) <= LARGEST_RANK
         and max(s) <= LARGEST_IMAGE
-        and all(_fits(x, n, d, norm) for n, d in zip(s, dims, strict=True))
+        and all(fits(kind, x, n, d, norm) for n, d in zip(s, dims, strict=True))
     )
 
 
-def _together(x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm, kind: str) -> Value:
-    """Return a transform along several dimensions in one operation; the others are its batch."""
+def _together(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Value:
+    """Return a transform along several dimensions by one operation; the others are the batch."""
     from trnfft._operations import TRANSFORM_ND
 
     last = tuple(range(-len(dims), 0))
@@ -203,5 +172,5 @@ def _together(x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm, kind:
     batch = moved.shape[: -len(dims)]
     flat = moved.reshape(math.prod(batch), *moved.shape[-len(dims) :])
     parts = TRANSFORM_ND(as_parts(flat), x.is_complex(), kind, list(s), norm or "backward")
-    result = parts if kind in ("irfftn", "hfftn") else as_spectrum(parts)
+    result = parts if kind in HALF_SPECTRUM else as_spectrum(parts)
     return result.reshape(*batch, *result.shape[1:]).movedim(last, tuple(dims))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch._C import _functorch
 from torch.compiler import is_dynamo_compiling
 
+from trnfft._arguments import HALF_SPECTRUM, REAL_INPUT
+from trnsci.core.interop import is_wrapped, unwrapped
+
 __all__ = ["empty_like", "empty_result", "is_empty"]
+
+_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 
 
 def is_empty(x: Tensor) -> bool:
@@ -17,39 +21,36 @@ def is_empty(x: Tensor) -> bool:
 
     In such a batch every tensor has the shape of one that is there, and nothing can be computed.
     """
-    if x.numel() == 0:
-        return True
     if is_dynamo_compiling():
-        return False  # what is traced is not looked into
-    while isinstance(x, Tensor) and _functorch.is_functorch_wrapped_tensor(x):
-        x = _functorch.get_unwrapped(x)
-        if x.numel() == 0:
-            return True
-    return False
+        return x.numel() == 0  # wrappers of vmap cannot be traced
+    if _is_tracing():
+        return False  # lengths are tensors, whose values must not be read
+    while x.numel() > 0:
+        if not isinstance(x, Tensor) or not is_wrapped(x):
+            return False
+        x = unwrapped(x)
+    return True
 
 
-def empty_result(
-    x: Tensor, sizes: Sequence[int], dims: Sequence[int], halved: bool, real: bool
-) -> Tensor | None:
+def empty_result(kind: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int]) -> Tensor | None:
     """Return the empty result of a transform over a batch of no vectors, None of any other.
 
-    MKL refuses an empty batch. The result is part of the graph that autograd keeps.
+    MKL refuses an empty batch. The result is part of autograd's graph.
 
     Args:
+        kind: The transform.
         x: The input.
         sizes: Lengths of the transform.
         dims: Its dimensions.
-        halved: Whether the result has half the bins along the last of these.
-        real: Whether it is real.
     """
     shape = list(x.shape)
     for size, dim in zip(sizes, dims, strict=True):
         shape[dim] = size
-    if halved:
+    if kind in REAL_INPUT:
         shape[dims[-1]] = sizes[-1] // 2 + 1
     if x.numel() == 0 and 0 not in shape:
         return None
-    return empty_like(x, shape, real)
+    return empty_like(x, shape, kind in HALF_SPECTRUM)
 
 
 def empty_like(x: Tensor, shape: Sequence[int], real: bool) -> Tensor:

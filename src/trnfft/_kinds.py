@@ -10,8 +10,7 @@ and what torch has to compute it computes on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,16 +25,14 @@ __all__ = [
     "Spectrum",
     "closed",
     "closed_real",
-    "complex_of",
-    "halved_of",
     "opened",
     "opened_real",
-    "real_of",
     "rounded_native",
     "stored",
 ]
 
 Spectrum: TypeAlias = Tensor | ComplexTensor
+Out = TypeVar("Out", Tensor, ComplexTensor, Spectrum)
 
 # The dtypes of transforms, and whether they are complex.
 _DIRECT = {
@@ -99,18 +96,19 @@ def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool =
             f"{function}: {name} must be a torch.Tensor or a ComplexTensor, "
             f"got {type(input).__name__}"
         )
-    home = None
-    if (on_torch or level() == "double") and not has_complex(input.device):
+    home, rounded = None, None
+    double = level() == "double"
+    if (on_torch or double) and not has_complex(input.device):
         home, input = input.device, input.cpu()  # such a device has no float64 either
+    x: Any = input
     if isinstance(input, ComplexTensor):
         x, rounded = _held(input)
         split = True
     else:
-        x, rounded = input, None
         if x.dtype not in _DIRECT:
             x, rounded = _widened(x)
-        split = not x.is_complex()
-    if level() == "double" and x.dtype in _DOUBLE:
+        split = not _DIRECT[x.dtype]
+    if double and x.dtype in _DOUBLE:
         rounded = rounded or _PART.get(x.dtype, x.dtype)
         x = x.to(_DOUBLE[x.dtype])
     return Opened(x, split, rounded, home)
@@ -136,7 +134,7 @@ def opened_real(
         DTypeError: It is complex, or not a tensor.
     """
     found = opened(function, input, name, on_torch)
-    if found.x.is_complex():
+    if isinstance(input, ComplexTensor) or not found.split:
         kind = "a ComplexTensor" if isinstance(input, ComplexTensor) else str(input.dtype)
         raise DTypeError(f"{function}: {name} must be real, got {kind}")
     return found
@@ -166,7 +164,7 @@ def closed_real(result: Tensor, like: Opened) -> Tensor:
     return result if like.home is None else result.to(like.home)
 
 
-def stored(function: str, result: Spectrum, out: Spectrum) -> Spectrum:
+def stored(function: str, result: Spectrum, out: Out) -> Out:
     """Return ``out``, into which ``result`` was written.
 
     Raises:
@@ -184,42 +182,10 @@ def stored(function: str, result: Spectrum, out: Spectrum) -> Spectrum:
         )
     if torch.is_grad_enabled() and (out.requires_grad or result.requires_grad):
         raise DerivativeError(f"{function}: out cannot be differentiated; use torch.no_grad()")
-    if isinstance(out, ComplexTensor):
-        return out.copy_(result)
-    return out.copy_(result.to_torch_complex() if isinstance(result, ComplexTensor) else result)
-
-
-def complex_of(
-    function: str, input: Spectrum, out: Spectrum | None, compute: Callable[..., Any], *args: Any
-) -> Spectrum:
-    """Return ``compute(function, x, *args)``, complex, for an input of any kind."""
-    held = opened(function, input)
-    result = closed(compute(function, held.x, *args), held)
-    return result if out is None else stored(function, result, out)
-
-
-def halved_of(
-    function: str, input: Spectrum, out: Spectrum | None, compute: Callable[..., Any], *args: Any
-) -> Spectrum:
-    """Return ``compute(function, x, *args)``, complex, for a real input.
-
-    Raises:
-        DTypeError: It is complex.
-    """
-    held = opened_real(function, input)
-    result = closed(compute(function, held.x, *args), held)
-    return result if out is None else stored(function, result, out)
-
-
-def real_of(
-    function: str, input: Spectrum, out: Tensor | None, compute: Callable[..., Any], *args: Any
-) -> Tensor:
-    """Return ``compute(function, x, *args)``, real, for an input of any kind."""
-    held = opened(function, input)
-    result = closed_real(compute(function, held.x, *args), held)
-    if out is None:
-        return result
-    stored(function, result, out)
+    values: Any = result
+    if isinstance(result, ComplexTensor) and not isinstance(out, ComplexTensor):
+        values = result.to_torch_complex()
+    out.copy_(values)
     return out
 
 

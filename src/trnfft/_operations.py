@@ -19,8 +19,8 @@ from trnfft._interleaved import as_complex, as_parts
 from trnfft._library import LIBRARY
 from trnfft._recipe import recipe
 from trnsci.core.errors import ShapeError
+from trnsci.core.interop import constant_to_compile
 from trnsci.core.operation import Operation
-from trnsci.core.tracing import constant_to_compile
 
 __all__ = [
     "COMPLEX_GEMM",

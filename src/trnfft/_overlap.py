@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trnfft.lengths import next_fast_len
-from trnsci.core.eager import unwatched
+from trnsci.core.eager import concrete
 
 __all__ = ["block_length", "overlap_added", "overlapped", "resized"]
 
@@ -38,7 +38,7 @@ def overlap_added(
     envelope = _added(squares, samples, hop_length)[:, kept]
     signal = _added(flat * window, samples, hop_length)[:, kept]
     covered = envelope.abs() > NEGLIGIBLE
-    if unwatched(covered) and bool(covered.all()):
+    if covered.is_cpu and concrete(covered) and bool(covered.all()):
         signal = signal / envelope
     else:
         plain = _added(flat, samples, hop_length)[:, kept]

@@ -13,11 +13,11 @@ from trnfft._angles import roots
 from trnfft._arguments import Norm
 from trnfft._complex_arguments import NATIVE
 from trnfft._empty import is_empty
-from trnfft._single import scipy_fft
+from trnfft._scipy import scipy_fft
 from trnfft._tables import keepable
 from trnsci.core.arrays import array_of
 from trnsci.core.constants import Constants
-from trnsci.core.eager import readable
+from trnsci.core.eager import inert
 
 __all__ = ["trigonometric"]
 
@@ -28,7 +28,7 @@ def trigonometric(
     x: Tensor, sine: bool, type: int, n: int, dim: int, norm: Norm, orthogonalize: bool
 ) -> Tensor:
     """Return the cosine or sine transform of one of four types along ``dim``."""
-    if readable(x) and x.numel():
+    if x.is_cpu and x.numel() and inert(x):
         scipy = scipy_fft()
         if scipy is not None:
             function = scipy.dst if sine else scipy.dct

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnfft._arguments import Dims, axis
-from trnfft._dispatch import c2c_nd, c2r_nd, r2c_nd
+from trnfft._dispatch import transform_nd
 from trnfft._empty import empty_like, is_empty
 from trnfft._kinds import Opened, Spectrum, closed, closed_real, opened
 from trnfft._overlap import block_length, overlapped, resized
@@ -121,11 +121,9 @@ def _convolved(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
 
 def _multiplied(a: Tensor, b: Tensor, sizes: list[int], dims: list[int]) -> Tensor:
     """Return the cyclic convolution of these lengths along ``dims``."""
-    if a.is_complex():
-        product = c2c_nd(a, sizes, dims, None, True) * c2c_nd(b, sizes, dims, None, True)
-        return c2c_nd(product, sizes, dims, None, False)
-    product = r2c_nd(a, sizes, dims, None, True) * r2c_nd(b, sizes, dims, None, True)
-    return c2r_nd(product, sizes, dims, None, False)
+    there, back = ("fftn", "ifftn") if a.is_complex() else ("rfftn", "irfftn")
+    first, second = (transform_nd(there, x, sizes, dims, None) for x in (a, b))
+    return transform_nd(back, first * second, sizes, dims, None)
 
 
 def _full_shape(a: Tensor, b: Tensor, dims: Sequence[int]) -> list[int]:

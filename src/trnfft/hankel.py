@@ -29,7 +29,7 @@ from trnfft._kinds import closed_real, opened_real
 from trnfft._tables import keepable
 from trnsci.core.constants import Constants
 from trnsci.core.errors import ShapeError
-from trnsci.core.tracing import constant_to_compile
+from trnsci.core.interop import constant_to_compile
 
 __all__ = ["fht", "fhtoffset", "ifht"]
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ShapeError
-from trnsci.core.tracing import constant_to_compile
+from trnsci.core.interop import constant_to_compile
 
 __all__ = ["next_fast_len"]
 

@@ -5,18 +5,14 @@ Kinds and dtypes of input and result are those of :mod:`trnfft.transforms`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from trnfft import _torch
-from trnfft._arguments import Dims, Norm, axes
-from trnfft._direct import FOLLOWING, HALVED, REAL, direct_over
-from trnfft._dispatch import c2c_nd, c2r_nd, r2c_nd
+from trnfft._arguments import HALF_SPECTRUM, REAL_INPUT, Dims, Norm, axes
+from trnfft._dispatch import transform_nd
 from trnfft._empty import empty_result, is_empty
-from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
+from trnfft._kinds import Spectrum, closed, closed_real, opened, opened_real, stored
 from trnsci.core.errors import ShapeError
 
 __all__ = [
@@ -36,10 +32,7 @@ __all__ = [
 
 _LAST_TWO = (-2, -1)
 
-Transform: TypeAlias = Callable[[Tensor, list[int], list[int], Norm, bool], Tensor]
 
-
-@direct_over(torch.fft.fftn, FOLLOWING)
 def fftn(
     input: Spectrum,
     s: Dims = None,
@@ -63,10 +56,9 @@ def fftn(
         IndexError: There is no such dimension.
         FlagError: norm is none of torch's.
     """
-    return complex_of("fftn", input, out, _computed, c2c_nd, s, dim, norm, True)
+    return _spectrum("fftn", input, s, dim, norm, out)
 
 
-@direct_over(torch.fft.ifftn, FOLLOWING)
 def ifftn(
     input: Spectrum,
     s: Dims = None,
@@ -76,10 +68,9 @@ def ifftn(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`fftn`; args and errors are the same."""
-    return complex_of("ifftn", input, out, _computed, c2c_nd, s, dim, norm, False)
+    return _spectrum("ifftn", input, s, dim, norm, out)
 
 
-@direct_over(torch.fft.rfftn, HALVED)
 def rfftn(
     input: Tensor,
     s: Dims = None,
@@ -94,10 +85,9 @@ def rfftn(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fftn`; also for no dimension at all.
     """
-    return halved_of("rfftn", input, out, _computed, r2c_nd, s, dim, norm, True)
+    return _spectrum("rfftn", input, s, dim, norm, out)
 
 
-@direct_over(torch.fft.irfftn, REAL)
 def irfftn(
     input: Spectrum,
     s: Dims = None,
@@ -113,10 +103,9 @@ def irfftn(
     Raises:
         ShapeError, IndexError, FlagError: As :func:`fftn`; also for no dimension at all.
     """
-    return real_of("irfftn", input, out, _computed, c2r_nd, s, dim, norm, False)
+    return _reals("irfftn", input, s, dim, norm, out)
 
 
-@direct_over(_torch.hfftn, REAL)
 def hfftn(
     input: Spectrum,
     s: Dims = None,
@@ -130,10 +119,9 @@ def hfftn(
     ``input`` has half its points along the last of the dimensions; args and errors are those of
     :func:`irfftn`.
     """
-    return real_of("hfftn", input, out, _computed, c2r_nd, s, dim, norm, True)
+    return _reals("hfftn", input, s, dim, norm, out)
 
 
-@direct_over(_torch.ihfftn, HALVED)
 def ihfftn(
     input: Tensor,
     s: Dims = None,
@@ -143,10 +131,9 @@ def ihfftn(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`hfftn`; args and errors are those of :func:`rfftn`."""
-    return halved_of("ihfftn", input, out, _computed, r2c_nd, s, dim, norm, False)
+    return _spectrum("ihfftn", input, s, dim, norm, out)
 
 
-@direct_over(torch.fft.fft2, FOLLOWING)
 def fft2(
     input: Spectrum,
     s: Dims = None,
@@ -156,10 +143,9 @@ def fft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`fftn` along the last two dimensions."""
-    return complex_of("fft2", input, out, _computed, c2c_nd, s, dim, norm, True)
+    return _spectrum("fft2", input, s, dim, norm, out)
 
 
-@direct_over(torch.fft.ifft2, FOLLOWING)
 def ifft2(
     input: Spectrum,
     s: Dims = None,
@@ -169,10 +155,9 @@ def ifft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`ifftn` along the last two dimensions."""
-    return complex_of("ifft2", input, out, _computed, c2c_nd, s, dim, norm, False)
+    return _spectrum("ifft2", input, s, dim, norm, out)
 
 
-@direct_over(torch.fft.rfft2, HALVED)
 def rfft2(
     input: Tensor,
     s: Dims = None,
@@ -182,10 +167,9 @@ def rfft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`rfftn` along the last two dimensions."""
-    return halved_of("rfft2", input, out, _computed, r2c_nd, s, dim, norm, True)
+    return _spectrum("rfft2", input, s, dim, norm, out)
 
 
-@direct_over(torch.fft.irfft2, REAL)
 def irfft2(
     input: Spectrum,
     s: Dims = None,
@@ -195,10 +179,9 @@ def irfft2(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return :func:`irfftn` along the last two dimensions."""
-    return real_of("irfft2", input, out, _computed, c2r_nd, s, dim, norm, False)
+    return _reals("irfft2", input, s, dim, norm, out)
 
 
-@direct_over(_torch.hfft2, REAL)
 def hfft2(
     input: Spectrum,
     s: Dims = None,
@@ -208,10 +191,9 @@ def hfft2(
     out: Tensor | None = None,
 ) -> Tensor:
     """Return :func:`hfftn` along the last two dimensions."""
-    return real_of("hfft2", input, out, _computed, c2r_nd, s, dim, norm, True)
+    return _reals("hfft2", input, s, dim, norm, out)
 
 
-@direct_over(_torch.ihfft2, HALVED)
 def ihfft2(
     input: Tensor,
     s: Dims = None,
@@ -221,24 +203,36 @@ def ihfft2(
     out: Spectrum | None = None,
 ) -> Spectrum:
     """Return :func:`ihfftn` along the last two dimensions."""
-    return halved_of("ihfft2", input, out, _computed, r2c_nd, s, dim, norm, False)
+    return _spectrum("ihfft2", input, s, dim, norm, out)
 
 
-def _computed(
-    function: str,
-    x: Tensor,
-    transform: Transform,
-    s: Dims,
-    dim: Dims,
-    norm: Norm,
-    forward: bool,
+def _spectrum(
+    function: str, input: Spectrum, s: Dims, dim: Dims, norm: Norm, out: Spectrum | None
+) -> Spectrum:
+    """Return a complex transform, of the kind of the input."""
+    kind = function[:-1] + "n"
+    held = opened_real(function, input) if kind in REAL_INPUT else opened(function, input)
+    result = closed(_transformed(function, kind, held.x, s, dim, norm), held)
+    return result if out is None else stored(function, result, out)
+
+
+def _reals(
+    function: str, input: Spectrum, s: Dims, dim: Dims, norm: Norm, out: Tensor | None
 ) -> Tensor:
-    """Return the transform of a tensor whose other arguments are still to be checked."""
-    sizes, dims = axes(function, x, s, dim, norm, bins=transform is c2r_nd)
-    if not dims and transform is not c2c_nd:
+    """Return a real transform."""
+    held = opened(function, input)
+    kind = function[:-1] + "n"
+    result = closed_real(_transformed(function, kind, held.x, s, dim, norm), held)
+    return result if out is None else stored(function, result, out)
+
+
+def _transformed(function: str, kind: str, x: Any, s: Dims, dim: Dims, norm: Norm) -> Any:
+    """Return the transform of a tensor after checking the other arguments."""
+    sizes, dims = axes(function, x, s, dim, norm, bins=kind in HALF_SPECTRUM)
+    if not dims and kind not in ("fftn", "ifftn"):
         raise ShapeError(f"{function}: dim must name at least one dimension, got none")
     if is_empty(x):
-        result = empty_result(x, sizes, dims, transform is r2c_nd, transform is c2r_nd)
+        result = empty_result(kind, x, sizes, dims)
         if result is not None:
             return result
-    return transform(x, sizes, dims, norm, forward)
+    return transform_nd(kind, x, sizes, dims, norm)

@@ -13,10 +13,9 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trnfft import _torch
 from trnfft._arguments import Norm
 from trnfft._complex_arguments import NATIVE
-from trnfft._dispatch import c2c, c2r, kernels_wanted, short_time
+from trnfft._dispatch import kernels_wanted, short_time, transform
 from trnfft._empty import empty_like, is_empty
 from trnfft._interleaved import as_parts
 from trnfft._kinds import (
@@ -106,9 +105,9 @@ def stft(
         if kernels_wanted() and not complex_window:
             bins = short_time(flat, window, hop_length, onesided, normalized)
         else:
-            transform = _torch.r2c if onesided else _torch.c2c
+            function = torch.fft.rfft if onesided else torch.fft.fft
             frames = flat.unfold(-1, n_fft, hop_length) * window
-            bins = transform(frames, n_fft, -1, "ortho" if normalized else None, True).mT
+            bins = function(frames, n_fft, -1, "ortho" if normalized else None).mT
     else:
         bins = torch.stft(
             flat,
@@ -187,9 +186,9 @@ def istft(
     norm: Norm = "ortho" if normalized else "backward"
     frames = bins.mT
     if onesided:
-        frames = c2r(frames, n_fft, -1, norm, False)
+        frames = transform("irfft", frames, n_fft, -1, norm)
     else:
-        frames = c2c(frames, n_fft, -1, norm, False)
+        frames = transform("ifft", frames, n_fft, -1, norm)
         frames = frames if return_complex else frames.real
     window = _centred(window, n_fft)
     signal = overlap_added(frames, window, hop_length, n_fft // 2 if center else 0, length)

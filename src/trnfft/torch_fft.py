@@ -1,7 +1,7 @@
 """A drop-in for ``torch.fft``: the same names, arguments, results and errors.
 
 Tensors are native, real or complex, and so are results. Replace ``import torch.fft`` by ``from
-trnfft import torch_fft`` and nothing else changes, but that transforms on a CPU are faster.
+trnfft import torch_fft`` and nothing else changes, except that transforms can run on kernels.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from trnfft import nd
 from trnfft._arguments import Dims, Norm
-from trnfft._dispatch import c2c, c2r, kernels_wanted, r2c
-from trnfft._eager import device_transform, host_transform
+from trnfft._complex_arguments import has_complex
+from trnfft._dispatch import fits, kernels_wanted, transform
 from trnfft.complex_tensor import ComplexTensor
 
 __all__ = [
@@ -76,8 +76,8 @@ class Dimensions(Protocol):
         ...
 
 
-def _one(name: str, transform: Any, forward: bool) -> OneDimension:
-    """Return the function ``name`` of ``torch.fft``, computed by ``transform``."""
+def _one(name: str) -> OneDimension:
+    """Return the function ``name`` of ``torch.fft``."""
     reference = getattr(torch.fft, name)
 
     def function(
@@ -88,9 +88,9 @@ def _one(name: str, transform: Any, forward: bool) -> OneDimension:
         *,
         out: Tensor | None = None,
     ) -> Tensor:
-        if out is not None:
-            return reference(input, n, dim, norm, out=out)
-        return transform(input, n, dim, norm, forward)
+        if out is None and _not_by_torch(input) and fits(name, input, n, dim, norm):
+            return transform(name, input, n, dim, norm)
+        return reference(input, n, dim, norm, out=out)
 
     return _named(function, name)
 
@@ -98,7 +98,6 @@ def _one(name: str, transform: Any, forward: bool) -> OneDimension:
 def _several(name: str, default: Dims = None) -> Dimensions:
     """Return the function ``name`` of ``torch.fft``; ``default`` is that of ``dim``."""
     reference = getattr(torch.fft, name)
-    on_host, on_device = host_transform(name, reference), device_transform(name, reference)
 
     def function(
         input: Tensor,
@@ -108,17 +107,17 @@ def _several(name: str, default: Dims = None) -> Dimensions:
         *,
         out: Tensor | None = None,
     ) -> Tensor:
-        if out is None and kernels_wanted():
+        if out is None and _not_by_torch(input):
             result = getattr(nd, name)(input, s, dim, norm)
             return result.to_torch_complex() if isinstance(result, ComplexTensor) else result
-        if out is None and type(input) is Tensor:
-            if input.is_cpu:
-                return on_host(input, s, dim, norm)
-            if input.is_cuda:
-                return on_device(input, s, dim, norm)
         return reference(input, s, dim, norm, out=out)
 
     return _named(function, name)
+
+
+def _not_by_torch(input: object) -> bool:
+    """Return whether kernels are to compute, or torch has no complex numbers on the device."""
+    return isinstance(input, Tensor) and (kernels_wanted() or not has_complex(input.device))
 
 
 def _named(function: Any, name: str) -> Any:
@@ -129,12 +128,12 @@ def _named(function: Any, name: str) -> Any:
 
 _LAST_TWO = (-2, -1)
 
-fft = _one("fft", c2c, True)
-ifft = _one("ifft", c2c, False)
-rfft = _one("rfft", r2c, True)
-irfft = _one("irfft", c2r, False)
-hfft = _one("hfft", c2r, True)
-ihfft = _one("ihfft", r2c, False)
+fft = _one("fft")
+ifft = _one("ifft")
+rfft = _one("rfft")
+irfft = _one("irfft")
+hfft = _one("hfft")
+ihfft = _one("ihfft")
 
 fftn = _several("fftn")
 ifftn = _several("ifftn")

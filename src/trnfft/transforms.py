@@ -8,31 +8,22 @@ but of a native complex tensor a native complex one. Every function can be diffe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from trnfft import _torch
-from trnfft._arguments import Norm, along
-from trnfft._direct import COMPLEX, FOLLOWING, HALVED, REAL, direct_along
-from trnfft._dispatch import c2c, c2r, r2c
+from trnfft._arguments import HALF_SPECTRUM, REAL_INPUT, Norm, along
+from trnfft._dispatch import transform
 from trnfft._empty import empty_result, is_empty
-from trnfft._kinds import Spectrum, complex_of, halved_of, real_of
+from trnfft._kinds import Spectrum, closed, closed_real, opened, opened_real, stored
 
 __all__ = ["fft", "hfft", "ifft", "ihfft", "irfft", "rfft"]
 
-_LAST = -1
 
-Transform: TypeAlias = Callable[[Tensor, int | None, int, Norm, bool], Tensor]
-
-
-@direct_along(torch.fft.fft, FOLLOWING)
 def fft(
     input: Spectrum,
     n: int | None = None,
-    dim: int = _LAST,
+    dim: int = -1,
     norm: Norm = None,
     *,
     out: Spectrum | None = None,
@@ -57,14 +48,13 @@ def fft(
         >>> trnfft.fft(torch.tensor([1.0, 2.0, 3.0, 4.0])).to_torch_complex()
         tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
     """
-    return complex_of("fft", input, out, _computed, c2c, n, dim, norm, True)
+    return _spectrum("fft", input, n, dim, norm, out)
 
 
-@direct_along(torch.fft.ifft, COMPLEX)
 def ifft(
     input: Spectrum,
     n: int | None = None,
-    dim: int = _LAST,
+    dim: int = -1,
     norm: Norm = None,
     *,
     out: Spectrum | None = None,
@@ -73,14 +63,13 @@ def ifft(
 
     Args and errors are those of :func:`fft`; each norm undoes the same norm there.
     """
-    return complex_of("ifft", input, out, _computed, c2c, n, dim, norm, False)
+    return _spectrum("ifft", input, n, dim, norm, out)
 
 
-@direct_along(torch.fft.rfft, HALVED)
 def rfft(
     input: Tensor,
     n: int | None = None,
-    dim: int = _LAST,
+    dim: int = -1,
     norm: Norm = None,
     *,
     out: Spectrum | None = None,
@@ -93,14 +82,13 @@ def rfft(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
-    return halved_of("rfft", input, out, _computed, r2c, n, dim, norm, True)
+    return _spectrum("rfft", input, n, dim, norm, out)
 
 
-@direct_along(torch.fft.irfft, REAL)
 def irfft(
     input: Spectrum,
     n: int | None = None,
-    dim: int = _LAST,
+    dim: int = -1,
     norm: Norm = None,
     *,
     out: Tensor | None = None,
@@ -121,14 +109,13 @@ def irfft(
         ShapeError: n is below one, or there is only one bin and no n.
         IndexError, FlagError: As :func:`fft`.
     """
-    return real_of("irfft", input, out, _computed, c2r, n, dim, norm, False)
+    return _reals("irfft", input, n, dim, norm, out)
 
 
-@direct_along(torch.fft.hfft, REAL)
 def hfft(
     input: Spectrum,
     n: int | None = None,
-    dim: int = _LAST,
+    dim: int = -1,
     norm: Norm = None,
     *,
     out: Tensor | None = None,
@@ -141,14 +128,13 @@ def hfft(
     Raises:
         ShapeError, IndexError, FlagError: As :func:`irfft`.
     """
-    return real_of("hfft", input, out, _computed, c2r, n, dim, norm, True)
+    return _reals("hfft", input, n, dim, norm, out)
 
 
-@direct_along(_torch.ihfft, HALVED)
 def ihfft(
     input: Tensor,
     n: int | None = None,
-    dim: int = _LAST,
+    dim: int = -1,
     norm: Norm = None,
     *,
     out: Spectrum | None = None,
@@ -161,22 +147,32 @@ def ihfft(
         DTypeError: The input is complex.
         ShapeError, IndexError, FlagError: As :func:`fft`.
     """
-    return halved_of("ihfft", input, out, _computed, r2c, n, dim, norm, False)
+    return _spectrum("ihfft", input, n, dim, norm, out)
 
 
-def _computed(
-    function: str,
-    x: Tensor,
-    transform: Transform,
-    n: int | None,
-    dim: int,
-    norm: Norm,
-    forward: bool,
+def _spectrum(
+    kind: str, input: Spectrum, n: int | None, dim: int, norm: Norm, out: Spectrum | None
+) -> Spectrum:
+    """Return a complex transform, of the kind of the input."""
+    held = opened_real(kind, input) if kind in REAL_INPUT else opened(kind, input)
+    result = closed(_transformed(kind, held.x, n, dim, norm), held)
+    return result if out is None else stored(kind, result, out)
+
+
+def _reals(
+    kind: str, input: Spectrum, n: int | None, dim: int, norm: Norm, out: Tensor | None
 ) -> Tensor:
-    """Return the transform of a tensor whose other arguments are still to be checked."""
-    size, dim = along(function, x, n, dim, norm, bins=transform is c2r)
+    """Return a real transform."""
+    held = opened(kind, input)
+    result = closed_real(_transformed(kind, held.x, n, dim, norm), held)
+    return result if out is None else stored(kind, result, out)
+
+
+def _transformed(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
+    """Return the transform of a tensor after checking the other arguments."""
+    size, dim = along(kind, x, n, dim, norm, bins=kind in HALF_SPECTRUM)
     if is_empty(x):
-        result = empty_result(x, [size], [dim], transform is r2c, transform is c2r)
+        result = empty_result(kind, x, [size], [dim])
         if result is not None:
             return result
-    return transform(x, size, dim, norm, forward)
+    return transform(kind, x, size, dim, norm)

@@ -111,6 +111,32 @@ def test_results_are_written_to_out():
     assert torch.equal(out, trnfft.fft(x))
 
 
+@pytest.mark.parametrize("name", ["fft", "rfft", "rfft2"])
+def test_batches_of_nothing(name):
+    # torch's functions raise an error of cuFFT.
+    x = operand(name, 0, 4, 8).cuda()
+    got = getattr(trnfft, name)(x)
+    assert tuple(got.shape) == (0, 4, 8 if name == "fft" else 5)
+    assert got.is_cuda
+
+
+def test_streams_and_graphs():
+    x = random_tensor(16, 256, dtype=torch.complex64).cuda()
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        got = trnfft.ifft(trnfft.fft(x))
+    torch.cuda.current_stream().wait_stream(side)
+    agree(got, x.cpu())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        captured = trnfft.fft(x)
+    x.copy_(random_tensor(16, 256, dtype=torch.complex64, seed=1))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(captured, torch.fft.fft(x))
+
+
 def test_gradients():
     x = random_tensor(3, 60)
     grads = []

@@ -58,13 +58,15 @@ def assert_as_torch(got, want):
 
 
 def assert_the_same(got, want):
-    """One shape, dtype and value, or one type of error with one message."""
+    """One shape, dtype, layout and the same bits, or one type of error with one message."""
     if isinstance(want, Exception):
         assert type(got) is type(want)
         assert str(got).splitlines()[0] == str(want).splitlines()[0]
     else:
         assert isinstance(got, torch.Tensor)
-        assert_as_torch(got, want)
+        for of in (lambda x: x.dtype, torch.Tensor.stride, torch.Tensor.is_conj):
+            assert of(got) == of(want)
+        assert torch.equal(got, want)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -101,7 +103,7 @@ def test_the_drop_in_takes_the_same_arguments(name):
     out = torch.empty_like(want)
     assert ours(x, out=out) is out
     assert torch.equal(out, want)
-    for bad in (x.bfloat16(), [1.0, 2.0], "x", None):
+    for bad in (x.bfloat16(), x.half(), [1.0, 2.0], "x", None):
         assert_the_same(outcome(ours, bad), outcome(getattr(torch.fft, name), bad))
     for bad in ((None, -1, "none"), (None, -1, 3), (None, 7, None), (2.5, -1, None)):
         assert_the_same(outcome(ours, x, *bad), outcome(getattr(torch.fft, name), x, *bad))
@@ -122,6 +124,17 @@ def test_the_drop_in_on_vectors(name, n):
         ):
             got = outcome(getattr(torch_fft, name), x, size, 0, norm)
             assert_the_same(got, outcome(getattr(torch.fft, name), x, size, 0, norm))
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_the_drop_in_refuses_what_torch_refuses_on_kernels_too(name):
+    for x in (operand(torch.float32, 8), operand(torch.complex64, 5000), torch.zeros(0)):
+        for bad in ((None, -1, "none"), (None, 1, None), (0, -1, None), (2.5, -1, None)):
+            want = outcome(getattr(torch.fft, name), x, *bad)
+            with trnfft.backend("simulator"):
+                got = outcome(getattr(torch_fft, name), x, *bad)
+            assert isinstance(want, Exception)
+            assert_the_same(got, want)
 
 
 def test_the_drop_in_has_every_name():

@@ -57,6 +57,37 @@ def test_a_block_holds_for_its_thread():
     assert seen == ["fp32"]
 
 
+def test_the_next_transform_is_computed_on_the_level_that_was_chosen():
+    x = randn(2, 8)
+    exact = torch.fft.rfft(x.double()).to(torch.complex64)
+
+    def is_exact():
+        return torch.equal(trnfft.rfft(x).to_torch_complex(), exact)
+
+    assert not is_exact()
+    with trnfft.precision("double"):
+        assert is_exact()
+        other = threading.Thread(target=trnfft.set_precision, args=("fp32",))
+        other.start()
+        other.join()
+        assert is_exact()
+    assert not is_exact()
+    trnfft.set_precision("double")
+    try:
+        assert is_exact()
+    finally:
+        trnfft.set_precision("fp32")
+    assert not is_exact()
+
+
+@pytest.mark.parametrize("name", ["TRNFFT_USE_SIMULATOR", "TRNSCI_USE_SIMULATOR"])
+def test_a_variable_without_meaning_is_refused(monkeypatch, name):
+    monkeypatch.setenv(name, "sure")
+    for function in (trnfft.rfft, trnfft.rfft2):
+        with pytest.raises(ValueError, match=name):
+            function(randn(2, 8))
+
+
 def test_unknown_modes_are_refused():
     for call in (trnfft.set_precision, lambda mode: trnfft.precision(mode).__enter__()):
         with pytest.raises(ValueError, match="got 'quad', accepted: fast, fp32, double"):

@@ -154,12 +154,23 @@ def test_integers_are_promoted_as_torch_promotes_them(name, dtype):
     assert_near(got, getattr(oracle, name)(array(x)), 22)
 
 
-def test_integers_follow_the_default_dtype():
-    torch.set_default_dtype(torch.float64)
+@pytest.mark.parametrize("name", NAMES)
+def test_integers_follow_the_default_dtype(name):
     try:
-        assert trnfft.rfft(torch.arange(4)).dtype is torch.complex128
+        for default, part in ((torch.float64, torch.float64), (torch.float16, torch.float32)):
+            torch.set_default_dtype(default)
+            got = getattr(trnfft, name)(torch.arange(4))
+            assert got.dtype is (part if name in TO_REAL else COMPLEX[part])
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", *OF_REAL])
+def test_parts_of_a_result_are_ordinary_views(name):
+    # torch returns some of these as conjugates, whose imaginary parts are negated views.
+    got = getattr(trnfft, name)(randn(3, 8))
+    assert not got.to_torch_complex().is_conj()
+    assert not got.imag.is_neg()
 
 
 def test_nan_and_infinity_reach_every_bin():

@@ -1,0 +1,145 @@
+"""Prefetch buffers of a generator for small draws.
+
+A draw of a few samples takes tens of microseconds of fixed costs. Sample i of a law depends on
+engine, seed, i and the parameters alone, so where calls with equal arguments follow each other in a
+stream, some hundred samples are drawn at once and handed out.
+
+A buffer holds samples and the stream and positions that they are from, and no position of its own.
+A generator that was moved, seeded, restored or copied therefore draws the same numbers with any
+contents of its buffers, and its saved state does not need them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trnrand._library import LIBRARY
+from trnrand._words import INDEX_LIMIT
+
+if TYPE_CHECKING:
+    from trnrand.generator import Generator
+
+__all__ = ["Prefetch", "Stretch"]
+
+# Larger calls draw for themselves.
+_MOST = 64
+# Samples of the first buffer for some arguments, and of the largest; each is four times the last.
+_FIRST, _LAST = 64, 4096
+# Buffers of a generator; all are dropped when there would be one more.
+_BUFFERS = 16
+
+# Types of options whose ``repr`` is their value.
+_CONSTANTS = frozenset((float, int, bool, type(None), torch.dtype))
+_SEQUENCES = (tuple, list, torch.Size)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive samples of one stream, from position ``first`` on.
+
+    NumPy, whose slices and copies take a fraction of torch's time, has no bfloat16: ``values`` are
+    its bits then.
+    """
+
+    engine: str
+    seed: int
+    first: int
+    values: NDArray[Any]
+    is_bfloat16: bool = False
+
+    def part(self, begin: int, shape: Sequence[int], count: int) -> Tensor:
+        """Return a copy of ``count`` samples."""
+        part = torch.from_numpy(self.values[begin : begin + count].reshape(shape).copy())
+        return part.view(torch.bfloat16) if self.is_bfloat16 else part
+
+
+class Prefetch:
+    """The buffers of one generator, by the law and its options."""
+
+    def __init__(self) -> None:
+        self._stretches: dict[str, Stretch] = {}
+
+    def drawn(
+        self,
+        function: Callable[..., Tensor],
+        size: Sequence[Any],
+        generator: Generator,
+        options: Mapping[str, Any],
+    ) -> Tensor | None:
+        """Return the result of a call and move the generator; None if the call must draw itself.
+
+        Args:
+            function: Function of sizes, ``generator`` and the options, whose samples depend on
+                their position and the options alone.
+            size: Positional arguments of the call.
+            generator: The generator that these buffers belong to.
+            options: Keyword arguments of the call, without the generator.
+        """
+        shape = size[0] if len(size) == 1 and type(size[0]) in _SEQUENCES else size
+        for n in shape:
+            if type(n) is not int or n <= 0:
+                return None
+        count = math.prod(shape)
+        if not shape or count > _MOST or LIBRARY.kernels_wanted():
+            return None
+        if str(generator.device) != "cpu" or generator.partition_size != 1:
+            return None
+        for value in options.values():
+            if type(value) not in _CONSTANTS:
+                return None
+        if options.get("total") is not None:
+            return None
+        key = f"{function.__name__} {options}"
+        stretch = self._stretches.get(key)
+        begin = None if stretch is None else generator.take(stretch, count)
+        if begin is None:
+            position = generator.offset
+            if stretch is None or not _continues(stretch, position):
+                # The end of this call: one that continues from here is worth a buffer.
+                end = position + count
+                self._keep(key, Stretch(generator.engine, generator.seed, end, np.empty(0)))
+                return None
+            more = min(max(_FIRST, 4 * len(stretch.values)), _LAST)
+            stretch = _filled(function, more, generator, options)
+            if stretch is None:
+                return None
+            self._keep(key, stretch)
+            begin = generator.take(stretch, count)
+            if begin is None:  # another thread has moved the generator
+                return None
+        return stretch.part(begin, shape, count)
+
+    def _keep(self, key: str, stretch: Stretch) -> None:
+        if len(self._stretches) >= _BUFFERS and key not in self._stretches:
+            self._stretches.clear()
+        self._stretches[key] = stretch
+
+
+def _continues(stretch: Stretch, position: int) -> bool:
+    """Return whether a position is in a stretch, or so near to its end as small draws get."""
+    return 0 <= position - stretch.first <= len(stretch.values) + _MOST
+
+
+def _filled(
+    function: Callable[..., Tensor],
+    count: int,
+    generator: Generator,
+    options: Mapping[str, Any],
+) -> Stretch | None:
+    """Return the next samples, which are not taken; None where the stream ends before them."""
+    ahead = generator.clone_state()
+    first = ahead.offset
+    if first + count >= INDEX_LIMIT:
+        return None
+    values = function(count, generator=ahead, **options)
+    narrow = values.dtype is torch.bfloat16
+    array = (values.view(torch.int16) if narrow else values).numpy()
+    return Stretch(ahead.engine, ahead.seed, first, array, narrow)

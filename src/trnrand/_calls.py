@@ -148,12 +148,8 @@ def untraced(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
     @functools.wraps(function)
     def call(*args: _P.args, **options: _P.kwargs) -> Tensor:
         if is_compiling():
-            return _disabled(function)(*args, **options)
+            # Here, and not when a module is imported: it loads the compiler.
+            return cast(Tensor, torch.compiler.disable(function)(*args, **options))
         return function(*args, **options)
 
     return call
-
-
-def _disabled(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
-    # Not when a module is imported: this loads the compiler.
-    return torch.compiler.disable(function)

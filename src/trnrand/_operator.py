@@ -1,4 +1,4 @@
-"""The operator ``torch.ops.trnrand.sample``: a draw as ``torch.compile`` and ``torch.export`` see it.
+"""The operator ``torch.ops.trnrand.sample``: a draw in graphs of ``torch.compile`` and export.
 
 It reads and writes the state of the generator, so that graphs draw when they run, in order. Sizes
 may be dynamic, and rejection loops stay inside of the operator.

@@ -149,7 +149,8 @@ def untraced(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
     def call(*args: _P.args, **options: _P.kwargs) -> Tensor:
         if is_compiling():
             # Here, and not when a module is imported: it loads the compiler.
-            return cast(Tensor, torch.compiler.disable(function)(*args, **options))
+            disable: Any = torch.compiler.disable
+            return cast(Tensor, disable(function)(*args, **options))
         return function(*args, **options)
 
     return call

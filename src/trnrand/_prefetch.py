@@ -55,8 +55,11 @@ class Stretch:
     values: NDArray[Any]
     is_bfloat16: bool = False
 
-    def part(self, begin: int, shape: Sequence[int], count: int) -> Tensor:
-        """Return a copy of ``count`` samples."""
+    def taken(self, generator: Generator, shape: Sequence[int], count: int) -> Tensor | None:
+        """Return a copy of the generator's next samples and move it; None if they are not here."""
+        begin = generator.take(self, count)
+        if begin is None:
+            return None
         part = torch.from_numpy(self.values[begin : begin + count].reshape(shape).copy())
         return part.view(torch.bfloat16) if self.is_bfloat16 else part
 
@@ -99,46 +102,42 @@ class Prefetch:
             return None
         key = f"{function.__name__} {options}"
         stretch = self._stretches.get(key)
-        begin = None if stretch is None else generator.take(stretch, count)
-        if begin is None:
-            position = generator.offset
-            if stretch is None or not _continues(stretch, position):
-                # The end of this call: one that continues from here is worth a buffer.
-                end = position + count
-                self._keep(key, Stretch(generator.engine, generator.seed, end, np.empty(0)))
-                return None
-            more = min(max(_FIRST, 4 * len(stretch.values)), _LAST)
-            stretch = _filled(function, more, generator, options)
-            if stretch is None:
-                return None
-            self._keep(key, stretch)
-            begin = generator.take(stretch, count)
-            if begin is None:  # another thread has moved the generator
-                return None
-        return stretch.part(begin, shape, count)
-
-    def _keep(self, key: str, stretch: Stretch) -> None:
-        if len(self._stretches) >= _BUFFERS and key not in self._stretches:
-            self._stretches.clear()
-        self._stretches[key] = stretch
+        samples = None if stretch is None else stretch.taken(generator, shape, count)
+        if samples is None:
+            if len(self._stretches) >= _BUFFERS and stretch is None:
+                self._stretches.clear()
+            stretch = _next(stretch, function, count, generator, options)
+            self._stretches[key] = stretch
+            samples = stretch.taken(generator, shape, count)
+        return samples
 
 
-def _continues(stretch: Stretch, position: int) -> bool:
-    """Return whether a position is in a stretch, or so near to its end as small draws get."""
-    return 0 <= position - stretch.first <= len(stretch.values) + _MOST
-
-
-def _filled(
+def _next(
+    last: Stretch | None,
     function: Callable[..., Tensor],
     count: int,
     generator: Generator,
     options: Mapping[str, Any],
-) -> Stretch | None:
-    """Return the next samples, which are not taken; None where the stream ends before them."""
+) -> Stretch:
+    """Return the samples from the generator's position on, none for a call by itself.
+
+    A call is worth a buffer where it begins in the last stretch of its kind, or so near to the end
+    of it as other small draws get.
+    """
+    position = generator.offset
+    if last is not None and 0 <= position - last.first <= len(last.values) + _MOST:
+        more = min(max(_FIRST, 4 * len(last.values)), _LAST)
+        if position + more < INDEX_LIMIT:
+            return _filled(function, more, generator, options)
+    return Stretch(generator.engine, generator.seed, position + count, np.empty(0))
+
+
+def _filled(
+    function: Callable[..., Tensor], count: int, generator: Generator, options: Mapping[str, Any]
+) -> Stretch:
+    """Return the generator's next samples, which it keeps to draw."""
     ahead = generator.clone_state()
     first = ahead.offset
-    if first + count >= INDEX_LIMIT:
-        return None
     values = function(count, generator=ahead, **options)
     narrow = values.dtype is torch.bfloat16
     array = (values.view(torch.int16) if narrow else values).numpy()

@@ -101,14 +101,6 @@ def test_small_draws_belong_to_the_caller():
     assert torch.equal(torch.stack(again).view(-1), uniforms(7)[:16])
 
 
-def test_compiled_and_plain_draws_share_a_stream():
-    generator = Generator(7)
-    torch.compiler.reset()
-    run = torch.compile(lambda: trnrand.uniform(2, generator=generator), backend="aot_eager")
-    parts = [run() if i % 3 == 2 else trnrand.uniform(2, generator=generator) for i in range(12)]
-    assert torch.equal(torch.cat(parts), uniforms(7)[:24])
-
-
 class Operators(TorchDispatchMode):
     """Counts the operators of torch."""
 

@@ -136,6 +136,13 @@ def test_a_seed_taken_later_needs_no_new_graph():
             assert torch.equal(run(torch.zeros(6)), want)
 
 
+def test_compiled_and_plain_draws_share_a_stream():
+    generator = Generator(7)
+    run = compiled(lambda: trnrand.uniform(2, generator=generator), backend="aot_eager")
+    parts = [run() if i % 3 == 2 else trnrand.uniform(2, generator=generator) for i in range(12)]
+    assert torch.equal(torch.cat(parts), trnrand.uniform(24, generator=Generator(7)))
+
+
 def test_exported_programs_draw():
     class Noise(torch.nn.Module):
         def forward(self, x):

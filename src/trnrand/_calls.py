@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any, ParamSpec, cast
 
 import torch
@@ -133,13 +132,13 @@ def _drawn(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Tens
     """Return the samples of a call, from the prefetch buffers where it is small."""
     if generator is None:
         generator = get_default_generator()
-    with without_function_modes() if function_modes() else nullcontext():
-        samples = None
-        if law.elementwise and isinstance(generator, Generator):
-            samples = generator.prefetch.drawn(law.function, args, generator, options)
-        if samples is None:
-            samples = law.function(*args, generator=generator, **options)
-    return samples
+    if function_modes():
+        with without_function_modes():
+            return law.function(*args, generator=generator, **options)
+    samples = None
+    if law.elementwise and isinstance(generator, Generator):
+        samples = generator.prefetch.drawn(law.function, args, generator, options)
+    return law.function(*args, generator=generator, **options) if samples is None else samples
 
 
 def untraced(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:

@@ -49,8 +49,7 @@ class Stretch:
     its bits then.
     """
 
-    engine: str
-    seed: int
+    stream: tuple[int, int]
     first: int
     values: NDArray[Any]
     is_bfloat16: bool = False
@@ -129,7 +128,7 @@ def _next(
         more = min(max(_FIRST, 4 * len(last.values)), _LAST)
         if position + more < INDEX_LIMIT:
             return _filled(function, more, generator, options)
-    return Stretch(generator.engine, generator.seed, position + count, np.empty(0))
+    return Stretch(generator.stream, position + count, np.empty(0))
 
 
 def _filled(
@@ -141,4 +140,4 @@ def _filled(
     values = function(count, generator=ahead, **options)
     narrow = values.dtype is torch.bfloat16
     array = (values.view(torch.int16) if narrow else values).numpy()
-    return Stretch(ahead.engine, ahead.seed, first, array, narrow)
+    return Stretch(ahead.stream, first, array, narrow)

@@ -128,6 +128,11 @@ class Generator:
         return _ENGINES[self._slots[ENGINE]].name
 
     @property
+    def stream(self) -> tuple[int, int]:
+        """Number of the engine, and the 64 bits of the seed: what identifies the stream."""
+        return self._slots[ENGINE], self._slots[SEED]
+
+    @property
     def device(self) -> str | torch.device:
         """Where samples are made when a function is not told, as it was given."""
         return self._device
@@ -354,7 +359,7 @@ class Generator:
             begin = self.offset - stretch.first
             if not 0 <= begin <= len(stretch.values) - count or self._slots[SIZE] != 1:
                 return None
-            if (self.engine, self.seed) != (stretch.engine, stretch.seed):
+            if self.stream != stretch.stream:
                 return None
             self._slots[OFFSET] += count
         return begin

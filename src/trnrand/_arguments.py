@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trnrand._transforms import is_transformed, transforms_off, values_of
+from trnrand._transforms import is_transformed, values_of
 from trnrand.errors import ParameterError
+from trnsci.core.interop import without_transforms
 
 __all__ = [
     "Device",
@@ -69,7 +70,7 @@ def real(
         ParameterError: It is no number, or not in the range.
     """
     if isinstance(value, Tensor) and is_transformed() and not value.is_complex():
-        with transforms_off():
+        with without_transforms():
             within = values_of(value)
             real(function, name, within, above=above, least=least, most=most, finite=finite)
         return value.detach().to(torch.float64)

@@ -101,7 +101,7 @@ class Request:
         """Return the values in the shape and dtype of the call, in ``out`` if there is one."""
         shaped = values.reshape(self.shape)
         if self.out is None:
-            return shaped.to(self.dtype)
+            return shaped if shaped.dtype is self.dtype else shaped.to(self.dtype)
         if shaped.data_ptr() != self.out.data_ptr() or shaped.dtype is not self.out.dtype:
             self.out.detach().copy_(shaped)
         return self.out

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
-from trnrand._transforms import transforms_off
 from trnrand.errors import ParameterError
+from trnsci.core.interop import without_modes, without_transforms
 
 __all__ = [
     "CHILDREN",
@@ -45,13 +44,13 @@ _LENGTH = _HEADER.size + _NUMBERS.size
 
 def new_state() -> Tensor:
     """Return a tensor of zeros, with memory whatever modes of torch are on."""
-    with _disable_current_modes(), transforms_off():
+    with without_modes(), without_transforms():
         return torch.from_numpy(np.zeros(_SLOTS, np.int64))
 
 
 def slots_of(state: Tensor) -> memoryview:
     """Return the numbers of a state, without sign, on its own memory."""
-    with _disable_current_modes(), transforms_off():
+    with without_modes(), without_transforms():
         numbers: Any = state.numpy().view(np.uint64)
     return memoryview(numbers)
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import torch
@@ -58,7 +57,9 @@ def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
         bits = UNIFORM_BITS[out.dtype] if kind == "uniform" else 24
         stretch = (kind, source.engine, source.seed, source.start, DOMAINS[kind])
         if suits_triton(out):
-            _triton_fill()(*stretch, out, bits)
+            from trnrand._triton import fill
+
+            fill(*stretch, out, bits)
             return
         if out.is_cpu and kind != "words":
             single = out if out.dtype is torch.float32 else out.float()
@@ -75,13 +76,6 @@ def _array_fill(count: int) -> Callable[..., None]:
     else:
         from trnrand._array_samples import fill_samples
     return fill_samples
-
-
-@cache
-def _triton_fill() -> Callable[..., None]:
-    from trnrand._triton import fill
-
-    return fill
 
 
 def _fill_by_chunks(kind: Kind, source: Source, out: Tensor) -> None:

@@ -9,8 +9,7 @@ kernel is compiled when its engine, kind and dtype are first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import triton
@@ -18,22 +17,16 @@ import triton.language as tl
 from torch import Tensor
 
 from trnrand._laws import (
-    DOMAINS,
     LEAST_SQUARE,
     LOG,
     LOG_SPLIT_BITS,
     MINUS_TWO_LN2,
     SINE,
     TURN24,
-    Kind,
 )
-from trnrand._state import ENGINE, SEED
 from trnrand.engines import MASK, THREEFRY_PARITY, THREEFRY_ROTATIONS, EngineName
 
-if TYPE_CHECKING:
-    from trnrand.generator import Generator
-
-__all__ = ["blocks", "drawn", "fill"]
+__all__ = ["blocks", "fill"]
 
 # Blocks of a program: four for each thread of four warps, whose sixteen samples hide the latency
 # of the rounds; programs enough for all multiprocessors from 10**5 samples on.
@@ -224,8 +217,9 @@ def _fill_kernel(
 def blocks(engine: EngineName, seed: int, first: int, steps: Tensor, domain: int) -> Tensor:
     """Return the blocks at ``first + steps``, int64 on a CUDA device, as int32 of shape (n, 4)."""
     out = torch.empty((steps.numel(), 4), dtype=torch.int32, device=steps.device)
-    arguments = (out, steps, steps.numel(), *_words(seed, first, domain))
-    _launch(_blocks_kernel, steps.numel(), arguments, (engine == "philox", _LANES))
+    words = _words(seed, first, domain)
+    constants = (engine == "philox", _LANES)
+    _launch(_blocks_kernel, steps.numel(), out, steps, steps.numel(), *words, *constants)
     return out
 
 
@@ -237,45 +231,16 @@ def fill(
     ``bits`` of a word make a uniform, and the uniform of an exponential.
     """
     count, skipped = out.numel(), start % 4
-    arguments = (out, count, skipped, *_words(seed, start // 4, domain))
+    words = _words(seed, start // 4, domain)
     constants = (engine == "philox", kind, bits, skipped == 0, _LANES)
-    _launch(_fill_kernel, (skipped + count + 3) // 4, arguments, constants)
+    _launch(_fill_kernel, (skipped + count + 3) // 4, out, count, skipped, *words, *constants)
 
 
-def drawn(kind: Kind, generator: Generator, size: Sequence[int], count: int) -> Tensor | None:
-    """Return a new float32 tensor of samples, and move the generator; None to go the long way.
-
-    It asks for no more than a draw of 10**6 samples can wait for: that takes the device as long as
-    the host takes for twenty questions. ``count`` is below 2**31.
-    """
-    if not _templates:  # without which CUDA may not have been started
-        return None
-    device = torch._C._cuda_getDevice()
-    template, wanted = _templates.get(device), generator.torch_device.index
-    if template is None or (wanted is not None and wanted != device):
-        return None
-    try:
-        out = template.new_empty(size)
-    except RuntimeError:  # which the long way names
-        return None
-    start = generator.take(count)
-    if start is None:
-        return None
-    slots, pointer, skipped = generator._slots, out.data_ptr(), start & 3
-    first, seed = start >> 2, slots[SEED]
-    made = _fresh.get((kind, slots[ENGINE], device, skipped == 0))
-    if made is None or first >> 31 or pointer & 15:
-        fill(kind, generator.engine, seed, start, DOMAINS[kind], out.view(-1), _BITS)
-        if made is None and not pointer & 15:
-            _keep(kind, slots[ENGINE], generator.engine, device, skipped == 0, out.dtype)
-        return out
-    run, function, metadata, domain, constants = made
-    programs = ((skipped + count + 3 >> 2) + _LANES - 1) // _LANES
-    stream = torch._C._cuda_getCurrentRawStream(device)
-    low, high = (seed & MASK ^ _SIGN) - _SIGN, (seed >> 32 ^ _SIGN) - _SIGN
-    place = (programs, 1, 1, stream, function, metadata, None, None, None)
-    run(*place, pointer, count, skipped, first, 0, domain, low, high, *constants)
-    return out
+def _launch(kernel: Any, count: int, out: Tensor, *arguments: object) -> None:
+    """Launch a kernel that makes ``count`` blocks, on the device of its result."""
+    if count:
+        with torch.cuda.device(out.device):
+            kernel[((count + _LANES - 1) // _LANES,)](out, *arguments, **_OPTIONS)
 
 
 def _words(seed: int, first: int, domain: int) -> tuple[int, int, int, int, int]:
@@ -288,53 +253,3 @@ def _halves(number: int) -> tuple[int, int]:
     """Return the low and the high 32 bits as int32."""
     low, high = number & MASK, number >> 32 & MASK
     return (low ^ _SIGN) - _SIGN, (high ^ _SIGN) - _SIGN
-
-
-# What Triton made for fills alike in all that it compiles for. Starting that takes a third of the
-# 25 microseconds that Triton takes to find it again, in which 10**6 samples are made four times.
-_made: dict[Any, Any] = {}
-
-# The same for new tensors of float32, by kind, number of the engine, device and whether they begin
-# with a block; and a tensor of each device, whose ``new_empty`` takes half as long as torch.empty.
-_fresh: dict[Any, Any] = {}
-_templates: dict[int, Tensor] = {}
-_BITS = 24
-
-
-def _keep(
-    kind: Kind, number: int, engine: str, device: int, aligned: bool, dtype: torch.dtype
-) -> None:
-    """Keep what a fill that was just started is started with."""
-    constants = (engine == "philox", kind, _BITS, aligned, _LANES)
-    made = _made.get((constants, dtype, device, 0))
-    if made is not None:
-        start = (made.run, made.function, made.packed_metadata, int(DOMAINS[kind]), constants)
-        _fresh[kind, number, device, aligned] = start
-
-
-def _launch(kernel, number: int, arguments: tuple, constants: tuple) -> None:
-    """Start a kernel on so many blocks, on the device of its first argument."""
-    if not number:
-        return
-    out = arguments[0]
-    device = out.get_device()
-    if device != torch._C._cuda_getDevice():
-        with torch.cuda.device(device):
-            _launch(kernel, number, arguments, constants)
-        return
-    programs = (number + _LANES - 1) // _LANES
-    if kernel is not _fill_kernel or number >> 29:  # a count that may not fit 32 bits
-        kernel[(programs,)](*arguments, *constants, **_OPTIONS)
-        return
-    pointer = out.data_ptr()
-    key = (constants, out.dtype, device, pointer % 16)
-    made = _made.get(key)
-    if made is None:
-        _made[key] = kernel[(programs,)](*arguments, *constants, **_OPTIONS)
-        if device not in _templates:
-            _templates[device] = out.new_empty(0, dtype=torch.float32)
-    else:
-        stream = torch._C._cuda_getCurrentRawStream(device)
-        # The three before the arguments are for profilers of Triton's own.
-        place = (programs, 1, 1, stream, made.function, made.packed_metadata, None, None, None)
-        made.run(*place, pointer, *arguments[1:], *constants)

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-@distribution(kind="uniform", standard=True)
+@distribution(kind="uniform")
 def uniform(
     *size: Size,
     low: Parameter = 0.0,
@@ -81,7 +81,7 @@ def uniform(
     return request.result(torch.minimum(values.to(request.dtype), below))
 
 
-@distribution(kind="normal", standard=True)
+@distribution(kind="normal")
 def normal(
     *size: Size,
     mean: Parameter = 0.0,
@@ -102,7 +102,7 @@ def normal(
     return request.result(_normals(request, **parameters))
 
 
-@distribution(kind="normal", standard=True)
+@distribution(kind="normal")
 def standard_normal(
     *size: Size,
     dtype: torch.dtype | None = None,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from trnrand._dispatch import stream
+from trnrand._prefetch import Prefetch, Stretch
 from trnrand._state import (
     CHILDREN,
     ENGINE,
@@ -92,10 +93,9 @@ class Generator:
         self._state = state
         self._slots = slots_of(state)
         self._device = device
-        self._torch_device: torch.device | None = None
-        self._place: str | None = None
         self._torch: torch.Generator | None = None
-        self._ahead: dict[Any, Any] = {}
+        #: Samples made in advance for small draws; derived from the state, and not part of it.
+        self.prefetch = Prefetch()
 
     @classmethod
     def over(cls, state: Tensor, device: str | torch.device) -> Generator:
@@ -128,23 +128,14 @@ class Generator:
         return _ENGINES[self._slots[ENGINE]].name
 
     @property
+    def stream(self) -> tuple[int, int]:
+        """Number of the engine, and the 64 bits of the seed: what identifies the stream."""
+        return self._slots[ENGINE], self._slots[SEED]
+
+    @property
     def device(self) -> str | torch.device:
         """Where samples are made when a function is not told, as it was given."""
         return self._device
-
-    @property
-    def torch_device(self) -> torch.device:
-        """The device as torch has it."""
-        if self._torch_device is None:
-            self._torch_device = torch.device(self._device)
-        return self._torch_device
-
-    @property
-    def place(self) -> str:
-        """The type of the device, such as ``"cpu"``."""
-        if self._place is None:
-            self._place = self.torch_device.type
-        return self._place
 
     @property
     def partition_rank(self) -> int:
@@ -359,19 +350,19 @@ class Generator:
             slots[OFFSET], slots[OFFSET_HIGH] = after % INDEX_LIMIT, after // INDEX_LIMIT
         return Source(self.engine, slots[SEED], offset + start, device)
 
-    def take(self, count: int) -> int | None:
-        """Take samples of a stream, and return where they begin; None to ``reserve`` them.
+    def take(self, stretch: Stretch, count: int) -> int | None:
+        """Take the next samples out of a stretch, and return where they begin in it.
 
-        That is what is left of it for a generator that draws all of every request.
+        Returns None, and takes nothing, unless the next ``count`` samples are all in the stretch.
         """
-        slots = self._slots
         with _lock:
-            start = slots[OFFSET]
-            after = start + count
-            if slots[SIZE] != 1 or slots[OFFSET_HIGH] or after >= INDEX_LIMIT:
+            begin = self.offset - stretch.first
+            if not 0 <= begin <= len(stretch.values) - count or self._slots[SIZE] != 1:
                 return None
-            slots[OFFSET] = after
-        return start
+            if self.stream != stretch.stream:
+                return None
+            self._slots[OFFSET] += count
+        return begin
 
     def new_program(self) -> ProgramBuilder:
         """Return a builder of programs that stream from this seed, partition and position.

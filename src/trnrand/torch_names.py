@@ -6,8 +6,6 @@ shape, dtype and device from a tensor, unless told otherwise.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -29,7 +27,7 @@ def rand(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return samples of the uniform distribution on [0, 1)."""
-    drawn = uniform(*size, generator=generator, **_given(out=out, dtype=dtype, device=device))
+    drawn = uniform(*size, generator=generator, out=out, dtype=dtype, device=device)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
@@ -42,8 +40,7 @@ def randn(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return samples of the normal distribution with mean 0 and standard deviation 1."""
-    given = _given(out=out, dtype=dtype, device=device)
-    drawn = standard_normal(*size, generator=generator, **given)
+    drawn = standard_normal(*size, generator=generator, out=out, dtype=dtype, device=device)
     return drawn.requires_grad_() if requires_grad else drawn
 
 
@@ -116,8 +113,3 @@ def _like(function: str, value: Tensor) -> Tensor:
             f"{function}: input must be a torch.Tensor, got {type(value).__name__}"
         )
     return value
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    """Return the options that are not None: a call without any goes a shorter way."""
-    return {name: value for name, value in options.items() if value is not None}

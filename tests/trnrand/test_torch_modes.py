@@ -136,6 +136,13 @@ def test_a_seed_taken_later_needs_no_new_graph():
             assert torch.equal(run(torch.zeros(6)), want)
 
 
+def test_compiled_and_plain_draws_share_a_stream():
+    generator = Generator(7)
+    run = compiled(lambda: trnrand.uniform(2, generator=generator), backend="aot_eager")
+    parts = [run() if i % 3 == 2 else trnrand.uniform(2, generator=generator) for i in range(12)]
+    assert torch.equal(torch.cat(parts), trnrand.uniform(24, generator=Generator(7)))
+
+
 def test_exported_programs_draw():
     class Noise(torch.nn.Module):
         def forward(self, x):
@@ -230,83 +237,7 @@ def test_explanations_tell_kernels_from_what_has_none():
         assert explain(trnrand.normal, 1000, dtype=torch.float64).path == "pytorch"
 
 
-# -- small draws -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", DRAWS)
-def test_small_draws_are_the_stream(name):
-    whole = DRAWS[name](600, generator=Generator(7))
-    generator, at = Generator(7), 0
-    for count in [1, 1, 1, 3, 2, 60, 1, 64, 65, 7, 1, 1, 300, 5, 64, 1, 1]:
-        got = DRAWS[name](count, generator=generator)
-        assert torch.equal(got, whole[at : at + count])
-        assert got.dtype is whole.dtype
-        at += count
-        assert generator.offset == at
-
-
-def test_small_draws_follow_seeds_positions_and_parameters():
-    generator = Generator(7)
-    for _ in range(3):
-        trnrand.uniform(2, generator=generator)
-    made = dict(generator._ahead)
-    assert any(entry.count for entry in made.values()), "samples were made ahead"
-    generator.seek(1)
-    assert torch.equal(trnrand.uniform(2, generator=generator), uniforms(7)[1:3])
-    assert torch.equal(trnrand.uniform(2, high=2.0, generator=generator), 2 * uniforms(7)[3:5])
-    generator.manual_seed(8)
-    assert torch.equal(trnrand.uniform(2, generator=generator), uniforms(8)[:2])
-    generator.set_state(Generator(7, engine="threefry").get_state())
-    want = trnrand.uniform(2, generator=Generator(7, engine="threefry"))
-    assert torch.equal(trnrand.uniform(2, generator=generator), want)
-
-
-def uniforms(seed):
-    return trnrand.uniform(100, generator=Generator(seed))
-
-
-def test_small_draws_belong_to_the_caller():
-    generator = Generator(7)
-    first = [trnrand.uniform(2, 2, generator=generator) for _ in range(4)]
-    for drawn in first:
-        drawn.zero_()
-    generator.seek(0)
-    again = [trnrand.uniform(2, 2, generator=generator) for _ in range(4)]
-    assert torch.equal(torch.stack(again).view(-1), uniforms(7)[:16])
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda g: trnrand.randint(1, high=2.0, generator=g),
-        lambda g: trnrand.uniform(-1, generator=g),
-        lambda g: trnrand.uniform(True, generator=g),
-    ],
-)
-def test_small_draws_refuse_what_others_do(call):
-    generator = Generator(7)
-    for _ in range(3):
-        trnrand.randint(1, high=2, generator=generator)
-        trnrand.uniform(1, generator=generator)
-    with pytest.raises(ValueError, match=r"must be"):
-        call(generator)
-    assert generator.offset == 6
-
-
-def test_small_draws_end_with_the_stream():
-    generator = Generator(7)
-    generator.seek(2**64 - 5)
-    for _ in range(5):
-        trnrand.uniform(1, generator=generator)
-    with pytest.raises(ValueError, match=r"2\*\*64 samples"):
-        trnrand.uniform(1, generator=generator)
-
-
-def test_many_kinds_of_small_draws_do_not_pile_up():
-    generator = Generator(7)
-    for i in range(100):
-        trnrand.uniform(1, high=1.0 + i, generator=generator)
-    assert len(generator._ahead) <= 16
+# -- permutations ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [None, torch.int32], ids=str)

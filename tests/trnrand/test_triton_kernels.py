@@ -94,38 +94,3 @@ def test_samples_of_extreme_words_are_those_of_torch(kernels, kind, monkeypatch)
     kernels.fill(kind, "philox", 5, 0, DOMAINS[kind], out, 24)
     wanted = _CONVERT[kind](torch.from_numpy(words.view(np.int32)), torch.float32)
     assert torch.equal(out.view(torch.int32), wanted.view(torch.int32))
-
-
-def test_the_second_launch_by_hand_is_the_first(kernels):
-    """Once compiled, a fill of the same kind is started without Triton: the same samples."""
-    filled = [torch.empty(5000) for _ in range(3)]
-    for out in filled:
-        kernels.fill("uniform", "philox", 2**64 - 9, 2**35 + 1, 0, out, 24)
-    assert len(kernels._fill_kernel.launches) == 1
-    assert torch.equal(filled[0], filled[1])
-    assert torch.equal(filled[0], filled[2])
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", ["uniform", "normal"])
-@pytest.mark.parametrize("position", [0, 3, 2**33, 2**35 + 1])
-def test_draws_by_the_short_way_are_those_of_torch(kernels, kind, engine, position):
-    kernels.fill(kind, engine, 1, 0, DOMAINS[kind], torch.empty(8), 24)  # by which CUDA is started
-    generator = trnrand.Generator(2**63 + 7, engine=engine)
-    generator._place = "cuda"
-    generator.seek(position)
-    drawn = [kernels.drawn(kind, generator, (50, 60), 3000) for _ in range(3)]
-    assert [tuple(part.shape) for part in drawn] == [(50, 60)] * 3
-    source = Source(engine, 2**63 + 7, position, CPU)
-    wanted = torch_stream(kind, source, 9000, torch.float32)
-    assert torch.equal(torch.cat([part.flatten() for part in drawn]), wanted)
-    assert generator.offset == position + 9000
-
-
-@pytest.mark.parametrize("number", [2**29 - 1, 2**29])
-def test_counts_that_may_not_fit_32_bits_go_through_triton(kernels, number, monkeypatch):
-    monkeypatch.setattr(kernels._fill_kernel, "run", lambda *_: None)
-    out = torch.empty(8)
-    for _ in range(2):
-        kernels._launch(kernels._fill_kernel, number, (out, 8), (True, "uniform", 24, True, 512))
-    assert len(kernels._fill_kernel.launches) == (1 if number < 2**29 else 2)

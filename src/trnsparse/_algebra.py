@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import readable
 from trnsparse._conversions import united
-from trnsparse._cpu import NATIVE
-from trnsparse._index import counted, group_sums, keys_of, loops
+from trnsparse._index import counted, group_sums, keys_of
+from trnsparse._layouts import as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns import Pattern
 
-__all__ = ["added", "expanded_product", "intersection", "numeric_product"]
+__all__ = ["added", "intersection", "sparse_product"]
 
 
 def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
@@ -40,34 +35,16 @@ def intersection(a: Pattern, b: Pattern) -> tuple[Pattern, Tensor, Tensor]:
     return pattern, left, place[left]
 
 
-def numeric_product(
-    a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern
-) -> tuple[Tensor, Pattern] | None:
-    """Return a product by SciPy's loop, or None where torch must see it."""
-    if a.ndim > 1 or b.ndim > 1 or a.dtype not in NATIVE:
-        return None
-    if not readable(a, b) or not readable(of_a.indices, of_b.indices):
-        return None
-    native: Any = loops()
-    if native is None:
-        return None
-    shape = (of_a.rows, of_b.columns)
-    dtype = np.promote_types(array_of(of_a.indices).dtype, array_of(of_b.indices).dtype)
-    left = [array_of(t).astype(dtype, copy=False) for t in (of_a.pointers, of_a.indices)]
-    right = [array_of(t).astype(dtype, copy=False) for t in (of_b.pointers, of_b.indices)]
-    entries = native.csr_matmat_maxnnz(*shape, *left, *right)
-    pointers, indices = np.empty(shape[0] + 1, dtype), np.empty(entries, dtype)
-    values = a.new_empty(entries)
-    out = (pointers, indices, array_of(values))
-    data = (array_of(a.resolve_conj().contiguous()), array_of(b.resolve_conj().contiguous()))
-    native.csr_matmat(*shape, *left, data[0], *right, data[1], *out)
-    kept = int(pointers[-1])  # SciPy leaves out sums that are zero
-    return values[:kept], Pattern(
-        torch.from_numpy(pointers), torch.from_numpy(indices[:kept]), shape
-    )
+def sparse_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
+    """Return the entries of a product of two matrices, and its pattern."""
+    if not (suits_scipy(a, of_a.indices) and suits_scipy(b, of_b.indices)):
+        return _expanded_product(a, of_a, b, of_b)
+    product = as_scipy_csr(a, of_a) @ as_scipy_csr(b, of_b)
+    dtype = torch.promote_types(of_a.indices.dtype, of_b.indices.dtype)
+    return parts_of_scipy(product, (of_a.rows, of_b.columns), dtype)
 
 
-def expanded_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
+def _expanded_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
     """Return a product that can be differentiated, by all pairs of entries that meet.
 
     It takes memory for each multiplication, of which there are as many as the product needs.

@@ -1,9 +1,7 @@
-"""Block-sparse attention on a GPU: torch's FlexAttention, compiled once for each kind of call.
+"""Block-sparse attention on a GPU: torch's FlexAttention, compiled once for each kind of operands.
 
 It takes the mask as the four tensors that it is; a bias is read where the kernel computes a score,
-so no blocks of it are gathered. The kernel is done before Python has launched the next one, so a
-call is checked once: what it found out is kept with the mask as a plan, under everything that the
-checks looked at, and the next call like it is one look into a dictionary.
+so no blocks of it are gathered.
 """
 
 from __future__ import annotations
@@ -16,94 +14,64 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import untransformed
-from trnsparse.masks import AttentionMask
+from trnsci.core.eager import concrete
+from trnsci.core.interop import forward_level
 
-__all__ = ["Plan", "kind_of_call", "suits"]
+__all__ = ["flex_attention_of", "suits_as_it_is", "suits_flex"]
 
-_DEVICE = "cuda"
-_BACKEND = "inductor"
 _TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _LEAST_WIDTH = 16
 """Head dimension below which FlexAttention refuses."""
 _BLOCK = 128
 """FlexAttention's kernels cut blocks of multiples of this."""
 _COMPILED = 64
-"""Kinds of calls whose compiled code is kept."""
-_UNGUARDED = getattr(torch.compiler, "skip_guard_on_globals_unsafe", None)
-_OPTIONS = None if _UNGUARDED is None else {"guard_filter_fn": _UNGUARDED}
-"""The globals of the compiled code are modules and functions of torch, which nobody exchanges."""
+"""Kinds of operands whose compiled code is kept."""
 
 
-def kind_of_call(
-    q: Tensor, k: Tensor, v: Tensor, scale: float | None, bias: Tensor | None
-) -> Hashable | None:
-    """Return all that checks of these operands look at, or None where there is no plan for them.
-
-    There is none under a transform of torch, for subclasses of tensors and on other devices.
-    """
-    if not untransformed(q, k, v):
-        return None
-    device = q.device
-    if device.type != _DEVICE:
-        return None
-    kind = q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, device, k.device, v.device, scale
-    if bias is None:
-        return kind
-    return (kind, bias.shape, bias.dtype, bias.device) if untransformed(bias) else None
-
-
-def suits(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, bias: Tensor | None) -> bool:
+def suits_flex(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, block_size: tuple[int, int]
+) -> bool:
     """Return whether FlexAttention computes checked operands with four dimensions."""
     tensors = (q, k, v) if bias is None else (q, k, v, bias)
-    widths = min(q.shape[-1], v.shape[-1])
-    whole = all(size % _BLOCK == 0 for size in mask.block_size)
-    filled = all(x.numel() > 0 for x in tensors)
-    return q.dtype in _TYPES and widths >= _LEAST_WIDTH and whole and filled
+    return (
+        q.is_cuda
+        and q.dtype in _TYPES
+        and min(q.shape[-1], v.shape[-1]) >= _LEAST_WIDTH
+        and all(size % _BLOCK == 0 for size in block_size)
+        and all(x.numel() > 0 for x in tensors)
+        and concrete(*tensors)
+        and forward_level() < 0
+    )
 
 
-class Plan:
-    """FlexAttention for calls of one kind with one mask.
+def suits_as_it_is(mask: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
+    """Return whether FlexAttention takes a mask as it is: a ``BlockMask`` on a GPU."""
+    if not (hasattr(mask, "kv_num_blocks") and hasattr(mask, "mask_mod")):
+        return False
+    same_device: bool = mask.kv_num_blocks.device == q.device
+    return same_device and suits_flex(q, k, v, bias, tuple(mask.BLOCK_SIZE))
+
+
+def flex_attention_of(
+    q: Tensor, k: Tensor, v: Tensor, block_mask: Any, scale: float, bias: Tensor | None
+) -> Tensor:
+    """Return the attention of operands that ``suits_flex`` accepts, with gradients.
 
     Args:
-        q: Queries, keys and values that ``suits`` accepts, in four dimensions.
+        q: Queries, (batch, heads, queries, d).
         k: Keys.
         v: Values.
-        mask: The mask.
+        block_mask: A ``BlockMask`` of torch on their device.
         scale: Factor of the scores.
-        leading: Batch and heads that the caller gave, of which either may be missing.
+        bias: What is added to the scores.
     """
-
-    __slots__ = ("block_mask", "compiled", "leading", "missing", "scores")
-
-    def __init__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: AttentionMask,
-        scale: float,
-        leading: tuple[int, ...],
-    ) -> None:
-        self.block_mask = mask.to_block_mask(q.device)
-        self.leading = leading
-        self.missing = (1,) * (2 - len(leading))
-        self.scores = (*q.shape[:3], k.shape[2])
-        shown = getattr(self.block_mask.mask_mod, "__code__", None)
-        constants = q.shape[1], q.shape[3], k.shape[1], v.shape[3], mask.shape[:2], mask.block_size
-        kind = shown, q.dtype, q.device, constants
-        self.compiled = _compiled(kind, scale, q.shape[1] != k.shape[1])
-
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the attention, with gradients."""
-        score_mod = None if bias is None else _adding(bias.expand(self.scores))
-        missing = self.missing
-        if not missing:
-            found: Tensor = self.compiled(q, k, v, self.block_mask, score_mod)
-            return found
-        four = [x.reshape(missing + x.shape) for x in (q, k, v)]
-        found = self.compiled(*four, self.block_mask, score_mod)
-        return found.reshape(self.leading + found.shape[2:])
+    shown = getattr(block_mask.mask_mod, "__code__", None)
+    widths = q.shape[1], q.shape[3], k.shape[1], v.shape[3]
+    blocks = tuple(block_mask.shape[:-2]), tuple(block_mask.BLOCK_SIZE)
+    kind = shown, q.dtype, q.device, widths, blocks
+    score_mod = None if bias is None else _adding(bias.expand(*q.shape[:3], k.shape[2]))
+    found: Tensor = _compiled(kind, scale, q.shape[1] != k.shape[1])(q, k, v, block_mask, score_mod)
+    return found
 
 
 def _adding(full: Tensor) -> Callable[..., Tensor]:
@@ -115,11 +83,11 @@ def _adding(full: Tensor) -> Callable[..., Tensor]:
 
 @lru_cache(maxsize=_COMPILED)
 def _compiled(kind: Hashable, scale: float, grouped: bool) -> Any:
-    """Return FlexAttention for calls of one kind, compiled.
+    """Return FlexAttention for operands of one kind, compiled.
 
-    torch gives up on code that it has compiled eight times, and computes all scores from then on.
-    Each kind that it would compile anew is therefore code of its own; lengths and batches are
-    left, which it comes to compile for any size.
+    torch compiles the code of one function eight times at most, and then computes all scores
+    without a compiler. So each kind has a function with code of its own; lengths and batches, which
+    are not part of a kind, become symbols of it.
     """
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -127,5 +95,4 @@ def _compiled(kind: Hashable, scale: float, grouped: bool) -> Any:
         return flex_attention(q, k, v, score_mod, block_mask, scale, grouped)
 
     code, names, cells = attention.__code__.replace(), attention.__globals__, attention.__closure__
-    own = FunctionType(code, names, "attention", None, cells)
-    return torch.compile(own, backend=_BACKEND, options=_OPTIONS)
+    return torch.compile(FunctionType(code, names, "attention", None, cells))

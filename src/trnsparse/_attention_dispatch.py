@@ -1,15 +1,22 @@
-"""Which code computes attention: a stream of blocks, the definition in torch, or our kernels."""
+"""Choice of the path of attention: our kernels, or one of torch.
+
+On a GPU torch's FlexAttention computes; on a CPU torch's flash attention over gathered blocks. The
+definition, in plain products, serves all other operands and every transform.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 from torch.nn import functional
 
-from trnsci.core.eager import untracked
+from trnsci.core.eager import inert
+from trnsparse._attention_cuda import flex_attention_of, suits_flex
 from trnsparse._attention_pattern import pattern_of
-from trnsparse._attention_stream import streamed, streams
+from trnsparse._attention_stream import streamed, suits_flash
 from trnsparse._attention_torch import attention as defined
 from trnsparse._library import LIBRARY
 from trnsparse.masks import AttentionMask
@@ -18,11 +25,24 @@ __all__ = ["attention"]
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, scale: float, bias: Tensor | None
+    q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float, bias: Tensor | None
 ) -> Tensor:
-    """Return the attention of checked operands with four dimensions."""
-    batch, heads, queries, _ = q.shape
+    """Return the attention of checked operands with four dimensions.
+
+    Args:
+        q: Queries.
+        k: Keys.
+        v: Values.
+        mask: An ``AttentionMask``; or a ``BlockMask`` of torch that ``suits_as_it_is`` accepts.
+        scale: Factor of the scores.
+        bias: What is added to the scores.
+    """
     kernels = LIBRARY.kernels_wanted()
+    if not isinstance(mask, AttentionMask):
+        return flex_attention_of(q, k, v, mask, scale, bias)
+    if not kernels and suits_flex(q, k, v, bias, mask.block_size):
+        return flex_attention_of(q, k, v, mask.to_block_mask(q.device), scale, bias)
+    batch, heads, queries, _ = q.shape
     pattern = mask.encoded(batch, heads)
     flat = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
     tables = _tables(mask, q)
@@ -31,7 +51,7 @@ def attention(
         from trnsparse._attention_operations import ATTENTION
 
         out = ATTENTION(*flat, packed, tables, pattern, scale)[0]
-    elif packed is None and streams(*flat):
+    elif packed is None and suits_flash(*flat):
         out = streamed(*flat, tables, pattern, scale)
     else:
         out = defined(*flat, packed, tables, pattern, scale)[0]
@@ -43,7 +63,7 @@ def _tables(mask: AttentionMask, like: Tensor) -> Tensor | None:
     """Return what partial blocks hide, as numbers to add to the scores; None if they hide none."""
     if not mask.partial():
         return None
-    if is_compiling() or untracked(like.detach()):
+    if is_compiling() or inert(like.detach()):
         return mask.hidden(str(like.device))
     return torch.tensor(mask.hidden("cpu").tolist(), device=like.device)
 

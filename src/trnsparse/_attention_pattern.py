@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trnsci.core.tracing import constant_to_compile
+from trnsci.core.interop import constant_to_compile
 from trnsparse._blocks import Pair, block_counts
 
 __all__ = ["Bucket", "Pattern", "buckets", "pattern_of"]
@@ -21,8 +21,6 @@ __all__ = ["Bucket", "Pattern", "buckets", "pattern_of"]
 _HEADER = 7
 _MOST_SCORES = 1 << 22
 """Scores that torch holds at once: 16 MiB, which caches of today hold."""
-_MOST_GATHERED = 1 << 26
-"""Scores of a call to a streaming kernel, which holds only what it reads and writes."""
 
 
 class Pattern(NamedTuple):
@@ -96,52 +94,41 @@ def pattern_of(encoded: Sequence[int]) -> Pattern:
 
 
 @lru_cache(maxsize=256)
-def _buckets(
-    encoded: tuple[int, ...], groups: int, split: bool, streamed: bool
-) -> tuple[Bucket, ...]:
+def _buckets(encoded: tuple[int, ...], groups: int) -> tuple[Bucket, ...]:
     pattern = _pattern_of(encoded)
     rows, columns = pattern.grid
     heads_per_group = max(len(pattern.own) // max(groups, 1), 1)
-    starts, which = np.array(pattern.starts), np.array(pattern.which, dtype=np.int64)
+    parts: dict[int, list[tuple[Any, ...]]] = {}
+    for head, own in enumerate(pattern.own):
+        group, begin = head // heads_per_group, own * rows
+        for row in range(rows):
+            first, last = pattern.starts[begin + row : begin + row + 2]
+            if first == last:
+                continue
+            shift = pattern.packed[head] - pattern.starts[begin]
+            entry = (
+                head * rows + row,
+                [column + group * columns for column in pattern.columns[first:last]],
+                list(pattern.which[first:last]),
+                list(range(first + shift, last + shift)),
+                list(range(first, last)),
+            )
+            parts.setdefault(last - first, []).append(entry)
     found: list[Bucket] = []
-    for chosen in ((which == 0), (which != 0)) if split else (np.ones(len(which), bool),):
-        parts: dict[int, list[tuple[Any, ...]]] = {}
-        for head, own in enumerate(pattern.own):
-            group, first = head // heads_per_group, own * rows
-            for row in range(rows):
-                at = np.arange(starts[first + row], starts[first + row + 1])
-                at = at[chosen[at]]
-                if not len(at):
-                    continue
-                column = np.array(pattern.columns)[at] + group * columns
-                place = at - starts[first] + pattern.packed[head]
-                entry = head * rows + row, *(x.tolist() for x in (column, which[at], place, at))
-                parts.setdefault(len(at), []).append(entry)
-        for count in sorted(parts):
-            most = _MOST_GATHERED if streamed else _MOST_SCORES
-            many = max(1, most // (count * pattern.sizes[0] * pattern.sizes[1]))
-            entries = parts[count]
-            for start in range(0, len(entries), many):
-                chunk = entries[start : start + many]
-                lists: list[Any] = [list(x) for x in zip(*chunk, strict=True)]
-                own, seen, tables, places, shared = lists
-                plain = not any(any(numbers) for numbers in tables)
-                found.append(Bucket(own, seen, tables, places, shared, count, plain))
+    for count in sorted(parts):
+        many = max(1, _MOST_SCORES // (count * pattern.sizes[0] * pattern.sizes[1]))
+        entries = parts[count]
+        for start in range(0, len(entries), many):
+            chunk = zip(*entries[start : start + many], strict=True)
+            numbers, seen, tables, places, shared = (list(x) for x in chunk)
+            plain = not any(any(row) for row in tables)
+            found.append(Bucket(numbers, seen, tables, places, shared, count, plain))
     return tuple(found)
 
 
-def buckets(
-    encoded: Sequence[int], groups: int, split: bool = False, streamed: bool = False
-) -> tuple[Bucket, ...]:
-    """Return the rows of all heads in buckets.
-
-    Args:
-        encoded: The pattern.
-        groups: Heads of the keys.
-        split: Whether full and partial blocks of a row come apart, the full ones first.
-        streamed: Whether scores are not held, so that more rows may be computed at once.
-    """
-    return _buckets(tuple(encoded), groups, split, streamed)
+def buckets(encoded: Sequence[int], groups: int) -> tuple[Bucket, ...]:
+    """Return the rows of all heads in buckets, for so many heads of the keys."""
+    return _buckets(tuple(encoded), groups)
 
 
 constant_to_compile(pattern_of)

@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from trnsci.core.eager import readable, untracked
-from trnsparse._cpu import blocks_by_mkl, blocks_by_scipy
-from trnsparse._layouts import as_torch_bsr
+from trnsci.core.arrays import array_of
+from trnsci.core.eager import inert
+from trnsparse._layouts import as_scipy_bsr, as_torch_bsr, has_mkl
 from trnsparse._patterns import Pattern
+from trnsparse._row_products import NARROW, RowMatrix
 
-__all__ = ["block_product", "cut", "sampled_blocks"]
+__all__ = ["block_product", "blocks_times", "cut", "sampled_blocks"]
 
-_NARROW = (torch.float16, torch.bfloat16)
-
-# Multiplications of one block that take twenty times as long as to call for them.
-_LARGE_PRODUCT = 1 << 20
+# Blocks below these sizes are all overhead to a batched product: the libraries' own loops over
+# blocks take less time, MKL's a seventh at 16 and twice as much at 32 (one core of an x86-64 with
+# AVX-512), SciPy's half at 4 and as much at 8 (one core of an Arm Neoverse N1).
+_SMALL_TO_MKL, _SMALL_TO_SCIPY = 32, 8
 
 
 def cut(b: Tensor, block: int) -> Tensor:
@@ -33,28 +34,31 @@ def cut(b: Tensor, block: int) -> Tensor:
 
 
 def block_product(blocks: Tensor, pattern: Pattern, b: Tensor, rows: int) -> Tensor:
+    """Return the product of stored blocks at a pattern and a dense (..., n, N)."""
+    return blocks_times(RowMatrix(blocks, pattern), b, rows)
+
+
+def blocks_times(matrix: RowMatrix, b: Tensor, rows: int) -> Tensor:
     """Return the product of a block matrix and a dense (..., n, N).
 
     Args:
-        blocks: The stored blocks, (nb, s, s) or (..., nb, s, s).
-        pattern: Where they are, in blocks.
+        matrix: The stored blocks, with their pattern in blocks.
         b: The dense operand.
         rows: Rows of the result, at most those of the block rows.
     """
-    if b.dtype in _NARROW:  # the sum over the blocks of a row is rounded once
+    blocks, pattern = matrix.values, matrix.pattern
+    if b.dtype in NARROW:  # the sum over the blocks of a row is rounded once
         return block_product(blocks.float(), pattern, b.float(), rows).to(b.dtype)
-    size = blocks.shape[-1]
     if blocks.ndim == 3 and b.ndim > 2:  # one matrix: all right-hand sides side by side
         wide = b.movedim(-2, 0)
-        flat = block_product(blocks, pattern, wide.reshape(b.shape[-2], -1), rows)
+        flat = blocks_times(matrix, wide.reshape(b.shape[-2], -1), rows)
         return flat.reshape(rows, *wide.shape[1:]).movedim(0, -2)
-    if blocks.ndim == 3 and untracked(blocks) and untracked(b):
-        if b.is_cpu and blocks_by_mkl(blocks, b):
-            return (as_torch_bsr(blocks, pattern) @ b)[:rows]
-        return _summed(blocks, pattern, cut(b, size))[:rows]
-    if blocks.ndim == 3 and untracked(blocks.detach()) and untracked(b.detach()):
-        return _block_product(blocks, cut(b, size), pattern)[:rows]
-    return _summed(blocks, pattern, cut(b, size))[..., :rows, :]
+    right = cut(b, blocks.shape[-1])
+    if blocks.ndim == 3 and inert(blocks, b):
+        return _computed(matrix, right)[:rows]
+    if blocks.ndim == 3 and inert(blocks.detach(), b.detach()):  # differentiated backwards
+        return _block_product(blocks, right, matrix)[:rows]
+    return _summed(blocks, pattern, right)[..., :rows, :]
 
 
 def sampled_blocks(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
@@ -63,40 +67,36 @@ def sampled_blocks(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
     return left @ d.index_select(0, pattern.indices).mT
 
 
-def _summed(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:
+def _computed(matrix: RowMatrix, right: Tensor) -> Tensor:
     """Return the product with a right-hand side in blocks, as rows."""
-    if blocks.ndim == 3 and readable(blocks, right):
-        if (found := blocks_by_scipy(blocks, pattern, right)) is not None:
-            return found
-        if blocks.shape[-1] * blocks.shape[-2] * right.shape[-1] >= _LARGE_PRODUCT:
-            return _added(blocks, pattern, right)
+    blocks, pattern = matrix.values, matrix.pattern
+    mkl = has_mkl()
+    small = blocks.shape[-1] < (_SMALL_TO_MKL if mkl else _SMALL_TO_SCIPY)
+    known = blocks.is_cpu and blocks.dtype in (torch.float32, torch.float64)
+    if not (small and known and pattern.entries and right.numel()):
+        return _summed(blocks, pattern, right)
+    flat = right.flatten(0, 1)
+    if mkl:
+        return matrix.made_by(as_torch_bsr) @ flat
+    return torch.from_numpy(matrix.made_by(as_scipy_bsr) @ array_of(flat))
+
+
+def _summed(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:
+    """Return the same by steps of which torch has every derivative."""
     terms = blocks @ right.index_select(-3, pattern.indices)
     zeros = terms.new_zeros(*terms.shape[:-3], pattern.rows, *terms.shape[-2:])
     return zeros.index_add(-3, pattern.row_indices, terms).flatten(-3, -2)
-
-
-def _added(blocks: Tensor, pattern: Pattern, right: Tensor) -> Tensor:
-    """Return the same, each product added where it belongs.
-
-    Neither rows nor products are gathered, memory for which would be new to every call.
-    """
-    result = right.new_zeros(pattern.rows, blocks.shape[-2], right.shape[-1])
-    rows, columns = result.unbind(0), right.unbind(0)
-    places = pattern.row_indices.tolist(), pattern.indices.tolist()
-    for block, row, column in zip(blocks.unbind(0), *places, strict=True):
-        rows[row].addmm_(block, columns[column])
-    return result.flatten(0, 1)
 
 
 class _BlockProduct(torch.autograd.Function):
     """A block product as one node: it keeps no product of a single block for its gradient."""
 
     @staticmethod
-    def forward(ctx: Any, blocks: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
+    def forward(ctx: Any, blocks: Tensor, right: Tensor, matrix: RowMatrix) -> Tensor:
         """Return the product as rows."""
         ctx.save_for_backward(blocks, right)
-        ctx.pattern = pattern
-        return _summed(blocks, pattern, right)
+        ctx.pattern = matrix.pattern
+        return _computed(matrix, right)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

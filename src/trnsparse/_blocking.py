@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
-from trnsparse._conversions import movable, ordered, united
-from trnsparse._index import group_sums, loops
+from trnsparse._conversions import ordered, united
+from trnsparse._index import group_sums
+from trnsparse._layouts import as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns import Pattern
 
 __all__ = ["blocked", "unblocked"]
@@ -22,9 +19,8 @@ def blocked(values: Tensor, pattern: Pattern, size: int) -> tuple[Tensor, Patter
     Blocks of a row come in any order.
     """
     grid = (-(-pattern.rows // size), -(-pattern.columns // size))
-    movable_ones = pattern.entries and movable(values, pattern.indices)
-    if movable_ones and (native := loops()) is not None:
-        return _blocked_by_scipy(native, values, pattern, size, grid)
+    if pattern.entries and suits_scipy(values, pattern.indices):
+        return _blocked_by_scipy(values, pattern, size, grid)
     rows, columns = pattern.row_indices.to(torch.int64), pattern.indices.to(torch.int64)
     block_rows = torch.div(rows, size, rounding_mode="floor")
     block_columns = torch.div(columns, size, rounding_mode="floor")
@@ -35,27 +31,16 @@ def blocked(values: Tensor, pattern: Pattern, size: int) -> tuple[Tensor, Patter
 
 
 def _blocked_by_scipy(
-    native: Any, values: Tensor, pattern: Pattern, size: int, grid: tuple[int, int]
+    values: Tensor, pattern: Pattern, size: int, grid: tuple[int, int]
 ) -> tuple[Tensor, Pattern]:
     rows, columns = grid[0] * size, grid[1] * size
     starts = pattern.pointers
-    if rows > pattern.rows:  # rows that are not there have no entries
+    if rows > pattern.rows:  # rows behind the end have no entries
         starts = torch.cat([starts, starts[-1:].expand(rows - pattern.rows)])
-    begin, indices = array_of(starts), array_of(pattern.indices)
-    count = native.csr_count_blocks(rows, columns, size, size, begin, indices)
-    dtype = begin.dtype
-    if count * size**2 > np.iinfo(dtype).max:  # the loop counts elements of blocks in this dtype
-        begin, indices = begin.astype(np.int64), indices.astype(np.int64)
-    found, block_columns = np.empty(grid[0] + 1, begin.dtype), np.empty(count, begin.dtype)
-    data = array_of(values.contiguous())
-    blocks = np.zeros((count, size, size), data.dtype)  # memory that the system has cleared already
-    native.csr_tobsr(
-        rows, columns, size, size, begin, indices, data, found, block_columns, blocks.reshape(-1)
-    )
-    if found.dtype != dtype:
-        found, block_columns = found.astype(dtype), block_columns.astype(dtype)
-    starts, places = torch.from_numpy(found), torch.from_numpy(block_columns)
-    return torch.from_numpy(blocks), Pattern(starts, places, grid)
+    whole = Pattern(starts, pattern.indices, (rows, columns))
+    # Blocks of one element would be the memory of the values themselves.
+    found = as_scipy_csr(values, whole).tobsr((size, size), copy=True)
+    return parts_of_scipy(found, grid, pattern.indices.dtype)
 
 
 def unblocked(

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
-from trnsci.core.eager import transforms_off
 from trnsci.core.errors import ShapeError
+from trnsci.core.interop import without_modes, without_transforms
 
 __all__ = [
     "HIDDEN",
@@ -131,7 +130,7 @@ def evaluated(
 
     A mask is a constant to whoever differentiates or maps the function that makes it.
     """
-    with _disable_current_modes(), transforms_off(), torch.no_grad():
+    with without_modes(), without_transforms(), torch.no_grad():
         return _evaluated(mask_mod, lists, sizes, device)
 
 

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from trnsci.core.arguments import floating, matrix, tensor
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import unwatched
 from trnsci.core.errors import FlagError
-from trnsparse._index import expanded
+from trnsparse._index import expanded, on_host
 from trnsparse._patterns import Pattern
 
 __all__ = ["above", "check_threshold", "no_zeros", "nonzero_blocks", "nonzero_entries"]
@@ -54,9 +53,7 @@ def nonzero_blocks(
 
 def no_zeros(values: Tensor) -> bool:
     """Return whether no entry is zero."""
-    if unwatched(values) and values.dtype is not torch.bfloat16:
-        return int(np.count_nonzero(array_of(values))) == values.numel()
-    return bool((values.detach() != 0).all())
+    return bool(values.detach().ne(0).all())
 
 
 def above(magnitudes: Tensor, threshold: float) -> Tensor:
@@ -76,7 +73,7 @@ def _check(function: str, dense: Tensor, threshold: float) -> None:
 
 
 def _places(mask: Tensor) -> Tensor:
-    """Return where a mask is true, counting row by row; NumPy does it faster than torch."""
-    if unwatched(mask):
+    """Return where a mask is true, counting row by row; NumPy finds it faster than torch."""
+    if on_host(mask):
         return torch.from_numpy(np.flatnonzero(array_of(mask)))
     return mask.reshape(-1).nonzero().squeeze(-1)

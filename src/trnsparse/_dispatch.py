@@ -1,51 +1,33 @@
-"""Where a product runs: on torch, or through its ``Operation`` on a kernel.
+"""Choice of the path of a product: torch, or its ``Operation`` on a kernel.
 
-The functions take arguments that were checked. While no kernel is wanted, which one question to the
-library tells, the torch function is called and nothing else happens.
+The functions take arguments that were checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from torch import Tensor
 
-from trnsparse._block_products import block_product
-from trnsparse._cpu import product_by_rule
+from trnsparse._block_products import blocks_times
 from trnsparse._library import LIBRARY
 from trnsparse._patterns import Pattern
+from trnsparse._row_products import RowMatrix, csr_product, sampled_product
 from trnsparse._screened import screened_product
-from trnsparse._torch import csr_product, is_usual, sampled_product
 
-__all__ = [
-    "kernels_wanted",
-    "run_bsr_spmm",
-    "run_often",
-    "run_screened_spmm",
-    "run_sddmm",
-    "run_spmm",
-]
+__all__ = ["run_bsr_spmm", "run_screened_spmm", "run_sddmm", "run_spmm"]
 
 kernels_wanted = LIBRARY.kernels_wanted
 
 
-def run_often(values: Tensor, pattern: Pattern, like: Tensor) -> Callable[[Tensor], Tensor] | None:
-    """Return the usual product as a function of tensors like one, or None where it is another."""
-    if kernels_wanted() or not is_usual(values, pattern, like):
-        return None
-    return partial(product_by_rule, values, pattern)
-
-
-def run_spmm(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
     """Return the product of a matrix by rows and a dense vector or matrix."""
     if not kernels_wanted():
-        return csr_product(values, pattern, b)
+        return csr_product(matrix, b)
     from trnsparse._operations import SPMM
 
+    values, pattern = matrix.values, matrix.pattern
     if values.ndim > 1 or b.ndim > 2:
         SPMM.refuse("the kernel takes one matrix and one right-hand side, not batches")
-        return csr_product(values, pattern, b)
+        return csr_product(matrix, b)
     wide = b.unsqueeze(-1) if b.ndim == 1 else b
     result = SPMM(values, pattern.pointers, pattern.indices, wide)
     return result.squeeze(-1) if b.ndim == 1 else result
@@ -63,17 +45,18 @@ def run_sddmm(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
     return SDDMM(pattern.pointers, pattern.indices, c, d)
 
 
-def run_bsr_spmm(blocks: Tensor, pattern: Pattern, b: Tensor, rows: int) -> Tensor:
+def run_bsr_spmm(matrix: RowMatrix, b: Tensor, rows: int) -> Tensor:
     """Return the product of a block matrix and a dense vector or matrix."""
     if b.ndim == 1:
-        return run_bsr_spmm(blocks, pattern, b.unsqueeze(-1), rows).squeeze(-1)
+        return run_bsr_spmm(matrix, b.unsqueeze(-1), rows).squeeze(-1)
     if not kernels_wanted():
-        return block_product(blocks, pattern, b, rows)
+        return blocks_times(matrix, b, rows)
     from trnsparse._operations import BSR_SPMM
 
+    blocks, pattern = matrix.values, matrix.pattern
     if blocks.ndim > 3 or b.ndim > 2:
         BSR_SPMM.refuse("the kernel takes one matrix and one right-hand side, not batches")
-        return block_product(blocks, pattern, b, rows)
+        return blocks_times(matrix, b, rows)
     return BSR_SPMM(blocks, pattern.pointers, pattern.indices, b, rows)
 
 

@@ -1,18 +1,15 @@
 """Arithmetic of index tensors: pointers, orders, keys; on any device, never over a dense matrix.
 
-On a CPU SciPy's compiled loops do what they do in one pass; elsewhere torch sorts.
+On a CPU NumPy and SciPy do in one pass what torch sorts for.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
+import numpy as np
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import unwatched
+from trnsci.core.eager import concrete
 
 __all__ = [
     "INDEX_DTYPES",
@@ -21,7 +18,7 @@ __all__ = [
     "group_sums",
     "is_canonical",
     "keys_of",
-    "loops",
+    "on_host",
     "pointers",
     "stable_order",
     "transposed_order",
@@ -30,14 +27,9 @@ __all__ = [
 INDEX_DTYPES = (torch.int32, torch.int64)
 
 
-@cache
-def loops() -> Any:
-    """Return SciPy's compiled loops over compressed rows, or None where there are none."""
-    try:
-        from scipy.sparse import _sparsetools
-    except ImportError:
-        return None
-    return _sparsetools
+def on_host(indices: Tensor) -> bool:
+    """Return whether NumPy can read an index tensor."""
+    return concrete(indices) and indices.is_cpu
 
 
 def counted(pointers: Tensor) -> Tensor:
@@ -56,11 +48,9 @@ def pointers(rows: Tensor, size: int) -> Tensor:
 def expanded(pointers: Tensor, size: int) -> Tensor:
     """Return the row of each of ``size`` entries."""
     rows = pointers.numel() - 1
-    # torch.compile must not meet the loops: it is asked first whether anybody watches.
-    if unwatched(pointers) and (native := loops()) is not None:
-        found = torch.empty(size, dtype=pointers.dtype)
-        native.expandptr(rows, array_of(pointers), array_of(found))
-        return found
+    if on_host(pointers):
+        starts = pointers.numpy()
+        return torch.from_numpy(np.repeat(np.arange(rows, dtype=starts.dtype), np.diff(starts)))
     names = torch.arange(rows, dtype=pointers.dtype, device=pointers.device)
     return torch.repeat_interleave(names, counted(pointers), output_size=size)
 
@@ -79,14 +69,11 @@ def is_canonical(pointers: Tensor, columns: Tensor) -> bool:
     """Return whether the columns of each row increase, so that none comes twice."""
     if columns.numel() < 2:
         return True
-    if unwatched(columns) and (native := loops()) is not None:
-        rows = pointers.numel() - 1
-        return bool(native.csr_has_canonical_format(rows, array_of(pointers), array_of(columns)))
-    same_row = torch.ones(columns.numel() - 1, dtype=torch.bool, device=columns.device)
+    rises = columns[1:] > columns[:-1]
+    # The last entry of a row and the first of the next are in any order.
     inner = pointers[1:-1]
-    inner = inner[(inner > 0) & (inner < columns.numel())].to(torch.int64)
-    same_row[inner - 1] = False
-    return bool(((columns[1:] > columns[:-1]) | ~same_row).all())
+    rises[inner[(inner > 0) & (inner < columns.numel())].to(torch.int64) - 1] = True
+    return bool(rises.all())
 
 
 def transposed_order(
@@ -94,17 +81,13 @@ def transposed_order(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the pointers and row indices of the transpose, and the order of its entries."""
     entries = columns.numel()
-    if unwatched(columns) and (native := loops()) is not None:
-        rows = row_pointers.numel() - 1
-        before = torch.arange(entries, dtype=columns.dtype)
-        found = torch.empty(width + 1, dtype=columns.dtype)
-        indices, order = torch.empty_like(columns), torch.empty_like(before)
-        native.csr_tocsc(
-            rows,
-            width,
-            *(array_of(t) for t in (row_pointers, columns, before, found, indices, order)),
-        )
-        return found, indices, order
+    if on_host(columns) and on_host(row_pointers):
+        from scipy.sparse import csr_array
+
+        parts = (np.arange(entries), columns.numpy(), row_pointers.numpy())
+        turned = csr_array(parts, shape=(row_pointers.numel() - 1, width)).tocsc()
+        found = [torch.from_numpy(a).to(columns.dtype) for a in (turned.indptr, turned.indices)]
+        return found[0], found[1], torch.from_numpy(turned.data)
     order = stable_order(columns)
     return pointers(columns, width), expanded(row_pointers, entries)[order], order
 

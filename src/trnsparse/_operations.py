@@ -15,8 +15,8 @@ from trnsci.core.operation import Operation, total
 from trnsparse._block_products import block_product, cut, sampled_blocks
 from trnsparse._library import LIBRARY
 from trnsparse._patterns import pattern_of
+from trnsparse._row_products import RowMatrix, csr_product, sampled_product
 from trnsparse._screened import screened_product
-from trnsparse._torch import csr_product, sampled_product
 
 __all__ = ["BSR_SDDMM", "BSR_SPMM", "SCREENED_SPMM", "SDDMM", "SPMM"]
 
@@ -31,7 +31,8 @@ def _operation(name: str, **declaration: Any) -> Operation:
 
 
 def _spmm(values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor) -> Tensor:
-    return csr_product(values, pattern_of(row_ptrs, col_indices, b.shape[-2]), b)
+    pattern = pattern_of(row_ptrs, col_indices, b.shape[-2])
+    return csr_product(RowMatrix(values, pattern), b)
 
 
 def _spmm_backward(

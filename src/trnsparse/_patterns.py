@@ -1,7 +1,7 @@
-"""Where the stored entries of a matrix are, and what was found out about it.
+"""Where the stored entries of a matrix are, and what is derived from it.
 
 A pattern belongs to index tensors, not to values: matrices that share it share the transpose, the
-narrow indices and the checks, each computed once when somebody first asks.
+narrow indices and the checks, each computed at its first use.
 """
 
 from __future__ import annotations
@@ -10,19 +10,15 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Generic, TypeVar, overload
-from weakref import ReferenceType, WeakValueDictionary, ref
 
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from trnsci.core.arrays import array_of
+from trnsci.core.interop import version_of
 from trnsparse._index import expanded, is_canonical, keys_of, stable_order, transposed_order
 
-__all__ = ["REAL", "Pattern", "found_once", "pattern_of", "quieten"]
-
-# The dtypes whose elements NumPy has, and in which nothing is left to be done lazily.
-REAL = (torch.float32, torch.float64)
+__all__ = ["Pattern", "Snapshot", "pattern_of", "quieten"]
 
 _INT32_MAX = torch.iinfo(torch.int32).max
 
@@ -32,7 +28,7 @@ T = TypeVar("T")
 
 @cache
 def quieten() -> None:
-    """Have torch say once, unheard, that its compressed layouts are new."""
+    """Raise and suppress torch's warning that its compressed layouts are new, given once."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         one = torch.zeros(1, dtype=torch.int64)
@@ -41,7 +37,7 @@ def quieten() -> None:
 
 
 class found_once(Generic[T]):
-    """A property that is computed when first asked for, and may be set.
+    """A property that is computed at its first use, and may be set.
 
     It is what ``functools.cached_property`` is, whose lock torch.compile cannot trace.
     """
@@ -65,26 +61,30 @@ class found_once(Generic[T]):
         return value
 
 
-class Views:
-    """What values were made into, for the next product with the same ones.
+class Snapshot:
+    """Two index tensors, and how often each had been changed in place."""
 
-    Attributes:
-        owner, memory: Whose views these are, and where its elements were.
-        plain: Whether they are real numbers of one matrix on a CPU, in order.
-        made: torch's CSR tensor on their memory, once it was asked for.
-        array: NumPy's array on their memory, once it was asked for.
-    """
+    __slots__ = ("first", "second", "versions")
 
-    __slots__ = ("array", "made", "memory", "owner", "plain")
+    def __init__(self, first: Tensor, second: Tensor) -> None:
+        self.first, self.second = first, second
+        self.versions = None if is_compiling() else _versions(first, second)
 
-    def __init__(self, values: Tensor) -> None:
-        self.owner: ReferenceType[Tensor] = ref(values)
-        self.memory = values.data_ptr()
-        self.plain = (
-            values.is_cpu and values.dtype in REAL and values.ndim == 1 and values.is_contiguous()
+    def holds(self, first: Tensor, second: Tensor) -> bool:
+        """Return whether these are the same tensors, unchanged since."""
+        return (
+            first is self.first
+            and second is self.second
+            # To a graph versions are numbers not yet known; its constants do not change.
+            and (is_compiling() or _versions(first, second) == self.versions)
         )
-        self.made: Tensor | None = None
-        self.array: Any = None
+
+
+def _versions(first: Tensor, second: Tensor) -> object:
+    # Tensors of inference mode have no count of changes: they may have changed at any time.
+    if first.is_inference() or second.is_inference():
+        return object()
+    return version_of(first), version_of(second)
 
 
 class Pattern:
@@ -95,8 +95,6 @@ class Pattern:
         indices: The column of each entry.
         shape: Rows and columns.
         rows, columns, entries: How many there are.
-        constant, versions: Whether the tensors can change, and how often they had.
-        last: What the last values were made into.
     """
 
     def __init__(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
@@ -105,53 +103,14 @@ class Pattern:
         self.shape = shape
         self.rows, self.columns = shape
         self.entries = indices.shape[0]
-        # Inside a graph and of tensors for inference there is no telling whether they change.
-        self.constant = is_compiling() or pointers.is_inference() or indices.is_inference()
-        self.versions = (-1, -1) if self.constant else (pointers._version, indices._version)
-        self.last: Views | None = None
+        self._snapshot = Snapshot(pointers, indices)
 
-    def __reduce__(self) -> tuple[Any, ...]:  # what was found out is found out again
+    def __reduce__(self) -> tuple[Any, ...]:  # what was derived is derived again
         return type(self), (self.pointers, self.indices, self.shape)
 
     def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
-        """Return whether this is still the pattern of these tensors."""
-        return (
-            pointers is self.pointers
-            and indices is self.indices
-            and shape == self.shape
-            and (
-                self.constant
-                or is_compiling()  # to a graph versions are numbers not yet known
-                or (pointers._version == self.versions[0] and indices._version == self.versions[1])
-            )
-        )
-
-    def as_torch(self, values: Tensor) -> Tensor:
-        """Return torch's CSR tensor on the memory of ``values``, the last one where it serves."""
-        last = self._views_of(values)
-        if last.made is None:
-            quieten()
-            last.made = torch.sparse_csr_tensor(
-                *self.narrow, values.detach(), self.shape, check_invariants=False
-            )
-        return last.made
-
-    def as_array(self, values: Tensor) -> Any:
-        """Return values on a CPU as an array in order, the last one where it serves."""
-        last = self._views_of(values)
-        if last.array is not None:
-            return last.array
-        found = array_of(values.contiguous())
-        if last.plain:
-            last.array = found
-        return found
-
-    def _views_of(self, values: Tensor) -> Views:
-        last = self.last
-        # A tensor whose ``data`` was exchanged is the same tensor on other memory.
-        if last is None or last.owner() is not values or last.memory != values.data_ptr():
-            last = self.last = Views(values)
-        return last
+        """Return whether this is the pattern of these tensors as they are now."""
+        return shape == self.shape and self._snapshot.holds(pointers, indices)
 
     @found_once
     def row_indices(self) -> Tensor:
@@ -189,22 +148,7 @@ class Pattern:
             return self.pointers, self.indices
         return self.pointers.to(torch.int32), self.indices.to(torch.int32)
 
-    @found_once
-    def arrays(self) -> tuple[object, object]:
-        """Pointers and indices as NumPy arrays, for patterns on a CPU."""
-        return array_of(self.pointers), array_of(self.indices)
-
-
-_KNOWN: WeakValueDictionary[tuple[int, int], Pattern] = WeakValueDictionary()
-
 
 def pattern_of(pointers: Tensor, indices: Tensor, columns: int) -> Pattern:
-    """Return the pattern of index tensors, the one that a matrix already has where there is one."""
-    shape = (pointers.shape[0] - 1, columns)
-    if is_compiling():
-        return Pattern(pointers, indices, shape)
-    place = (id(pointers), id(indices))
-    found = _KNOWN.get(place)
-    if found is None or not found.holds(pointers, indices, shape):
-        found = _KNOWN[place] = Pattern(pointers, indices, shape)
-    return found
+    """Return the pattern of index tensors with ``columns`` columns."""
+    return Pattern(pointers, indices, (pointers.shape[0] - 1, columns))

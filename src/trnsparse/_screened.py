@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import unwatched
+from trnsci.core.eager import concrete
 
 __all__ = ["screened_product"]
 
@@ -20,7 +20,7 @@ def screened_product(
 
     Rows and columns that have no such element are left out where they are many.
     """
-    if unwatched(row_bounds) and unwatched(col_bounds) and a.numel():
+    if concrete(row_bounds, col_bounds) and row_bounds.is_cpu and a.numel():
         rows = (row_bounds * col_bounds.max() > cutoff).nonzero().squeeze(-1)
         columns = (col_bounds * row_bounds.max() > cutoff).nonzero().squeeze(-1)
         if rows.numel() * columns.numel() < _WORTH_A_COPY * a.numel():

@@ -1,7 +1,7 @@
 """Attention that computes the blocks of a mask and no others.
 
-The mask is built once (``trnsparse.masks``) and passed to every call; torch's ``BlockMask`` is
-taken as it is. Nothing of the size of the whole matrix of scores is ever made.
+The mask is built once (``trnsparse.masks``) and passed to every call. Nothing of the size of the
+whole matrix of scores is ever made.
 """
 
 from __future__ import annotations
@@ -11,28 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import DTypeError, ShapeError
-from trnsci.core.tracing import constant_to_compile
-from trnsparse import _attention_cuda as cuda
+from trnsci.core.interop import constant_to_compile, without_modes
 from trnsparse import _attention_dispatch as dispatch
+from trnsparse._attention_cuda import suits_as_it_is
 from trnsparse._library import LIBRARY
 from trnsparse.masks import AttentionMask
-
-kernels_wanted = LIBRARY.kernels_wanted
-
-_PLANS = 64
-"""Kinds of calls that a mask remembers."""
-_TENSORS = (
-    "kv_num_blocks",
-    "kv_indices",
-    "full_kv_num_blocks",
-    "full_kv_indices",
-    "block_row_ptrs",
-    "block_col_indices",
-)
 
 __all__ = ["block_sparse_attention", "block_sparse_attention_tiled"]
 
@@ -53,7 +39,9 @@ def block_sparse_attention(
             same keys.
         v: Values, (batch, groups, keys, dv).
         mask: An ``AttentionMask``, a ``BlockMask`` of torch, or a block-sparse matrix whose pattern
-            is the mask. Its batch and heads are those of q, or 1.
+            is the mask. Its batch and heads are those of q, or 1. On a GPU a ``BlockMask`` is taken
+            as it is; elsewhere any other mask is read in every call, and ``AttentionMask.of(mask)``
+            reads it once.
         scale: Factor of the scores; ``1 / sqrt(d)`` by default.
         bias: What is added to the scores, of a shape that broadcasts to (batch, heads, queries,
             keys). Only blocks of the mask are read.
@@ -66,25 +54,15 @@ def block_sparse_attention(
         DTypeError: The dtypes differ or are not floating point.
         DeviceError: The operands are on different devices.
     """
-    found = _mask_of(mask)
-    scale = None if scale is None else float(scale)
-    kind = None if kernels_wanted() else cuda.kind_of_call(q, k, v, scale, bias)
-    plan = None if kind is None else found.plans.get(kind)
-    if plan is not None:  # a call like this was checked before
-        return plan(q, k, v, bias)
     function = "block_sparse_attention"
     four = _checked(function, q, k, v)
-    _fitting(function, found, four, bias)
-    queries, d = four[0].shape[2:]
-    if scale is None:
-        scale = 1.0 / math.sqrt(d) if d else 1.0
-    if kind is not None and cuda.suits(*four, found, bias):
-        if len(found.plans) >= _PLANS:
-            found.plans.clear()
-        plan = found.plans[kind] = cuda.Plan(*four, found, scale, q.shape[:-2])
-        return plan(q, k, v, bias)
-    out = dispatch.attention(*four, found, scale, bias)
-    return out.reshape(*q.shape[:-2], queries, v.shape[-1])
+    d = q.shape[-1]
+    scale = (1.0 / math.sqrt(d) if d else 1.0) if scale is None else float(scale)
+    if LIBRARY.kernels_wanted() or not suits_as_it_is(mask, *four, bias):
+        mask = _mask_of(mask)
+    _fitting(function, tuple(mask.shape), four, bias)
+    out = dispatch.attention(*four, mask, scale, bias)
+    return out.reshape(*q.shape[:-1], v.shape[-1])
 
 
 def block_sparse_attention_tiled(
@@ -140,14 +118,13 @@ def _checked(function: str, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Te
 
 def _fitting(
     function: str,
-    mask: AttentionMask,
+    given: tuple[int, ...],
     four: tuple[Tensor, Tensor, Tensor],
     bias: Tensor | None,
 ) -> None:
     q, k, _ = four
     batch, heads, queries, _ = q.shape
     wanted = (batch, heads, queries, k.shape[2])
-    given = mask.shape
     fits = given[2:] == wanted[2:] and given[0] in (1, batch) and given[1] in (1, heads)
     if not fits:
         raise ShapeError(
@@ -165,26 +142,8 @@ def _fitting(
 
 
 def _mask_of(mask: Any) -> AttentionMask:
-    """Return a mask as ours, the same object for the same argument as long as that lives."""
-    if isinstance(mask, AttentionMask):
-        return mask
-    kept = getattr(mask, "_trnsparse_mask", None)
-    if kept is not None and kept[0] == _version(mask):
-        found: AttentionMask = kept[1]
-        return found
-    with _disable_current_modes(), torch.no_grad():
-        found = AttentionMask.of(mask)
-    try:
-        mask._trnsparse_mask = (_version(mask), found)
-    except AttributeError:
-        return found
-    return found
-
-
-def _version(mask: Any) -> tuple[tuple[int, int], ...]:
-    """Return what changes when the tensors of a mask do."""
-    tensors = [getattr(mask, name, None) for name in _TENSORS]
-    return tuple((id(t), t._version) for t in tensors if isinstance(t, Tensor))
+    with without_modes(), torch.no_grad():
+        return AttentionMask.of(mask)
 
 
 constant_to_compile(_mask_of)

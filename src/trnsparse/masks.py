@@ -8,17 +8,16 @@ contents, of which a causal or a sliding-window mask has one or two, whatever it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, ShapeError
-from trnsci.core.tracing import constant_to_compile
+from trnsci.core.interop import constant_to_compile, without_modes
 from trnsparse._blocks import (
     HIDDEN,
     Array,
@@ -91,7 +90,7 @@ class AttentionMask:
         else:
             shown = evaluated(mask_mod, partial, sizes, kv_indices.device)
             self._layout = joined(partial, full, shown, lengths, sizes)
-        self._forget()
+        self._kept: dict[Any, Any] = {}
 
     @classmethod
     def of(cls, mask: Any) -> AttentionMask:
@@ -118,7 +117,7 @@ class AttentionMask:
                 mask_mod=mask.mask_mod,
             )
             # Its own function computes what a table would be read for.
-            made._kept["block_mask", str(mask.kv_num_blocks.device)] = mask
+            made._kept["block_mask", mask.kv_num_blocks.device] = mask
             return made
         if hasattr(mask, "block_row_ptrs") and hasattr(mask, "block_col_indices"):
             size = mask.block_size
@@ -190,20 +189,15 @@ class AttentionMask:
     def _from(cls, layout: Layout) -> AttentionMask:
         made = cls.__new__(cls)
         made._layout = layout
-        made._forget()
+        made._kept = {}
         return made
-
-    def _forget(self) -> None:
-        """Have nothing but the layout: neither what was made of it nor calls that were checked."""
-        self._kept: dict[Any, Any] = {}
-        self.plans: dict[Hashable, Any] = {}
 
     def __getstate__(self) -> Layout:  # what was made of it is made again where it is wanted
         return self._layout
 
     def __setstate__(self, layout: Layout) -> None:
         self._layout = layout
-        self._forget()
+        self._kept = {}
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -253,9 +247,7 @@ class AttentionMask:
         """Return the mask as torch's ``BlockMask``, on a device."""
         from torch.nn.attention.flex_attention import BlockMask
 
-        if (known := self._kept.get(("block_mask", device))) is not None:
-            return known
-        key = "block_mask", str(torch.empty(0, device=device).device)
+        key = "block_mask", torch.empty(0, device=device).device
         if key not in self._kept:
             partial, indices, full, full_indices = (x.to(device) for x in self.tensors())
             self._kept[key] = BlockMask.from_kv_blocks(
@@ -267,8 +259,8 @@ class AttentionMask:
                 mask_mod=self._mask_mod(device),
                 seq_lengths=self.seq_lengths,
             )
-        self._kept["block_mask", device] = self._kept[key]
-        return self._kept[key]
+        found: BlockMask = self._kept[key]
+        return found
 
     def to_dense(self) -> Tensor:
         """Return the mask as booleans, (queries, keys), with batch and heads where it has any."""
@@ -309,7 +301,7 @@ class AttentionMask:
     def hidden(self, device: str) -> Tensor:
         """Return what partial blocks hide as numbers to add to scores, 0 or ``HIDDEN``."""
         if ("hidden", device) not in self._kept:
-            with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+            with without_modes(), torch.inference_mode(False), torch.no_grad():
                 table = np.where(self._layout.tables, np.float32(0), np.float32(HIDDEN))
                 self._kept["hidden", device] = torch.from_numpy(table).to(device)
         found: Tensor = self._kept["hidden", device]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor
-from trnsci.core.eager import untracked
+from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._dense import check_threshold
 from trnsparse._dispatch import run_screened_spmm
@@ -34,7 +34,7 @@ def schwarz_bounds(diagonal_integrals: Tensor) -> Tensor:
     tensor("schwarz_bounds", "diagonal_integrals", diagonal_integrals)
     floating("schwarz_bounds", "diagonal_integrals", diagonal_integrals)
     sizes = diagonal_integrals.abs()
-    if untracked(diagonal_integrals):
+    if inert(diagonal_integrals):
         return sizes.sqrt()
     # The root of 1 stands in for that of 0, whose infinite slope times 0 would be no number.
     zero = sizes == 0

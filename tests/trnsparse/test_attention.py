@@ -131,7 +131,25 @@ def test_flex_attention_and_its_block_mask():
         want = flex_attention(q, k, v, block_mask=mask)
     got = block_sparse_attention(q, k, v, mask)
     assert float((got - want).abs().max()) < 64 * unit_roundoff(torch.float32)
-    assert mask._trnsparse_mask[1] is not None  # made once
+
+
+def test_a_block_mask_that_changes_in_place_is_another_mask():
+    theirs = create_block_mask(lambda b, h, i, j: i >= j, None, None, 256, 256, device="cpu")
+    q, k, v = (torch.randn(1, 1, 256, 16, generator=torch.manual_seed(i)) for i in range(3))
+    assert block_sparse_attention(q, k, v, theirs).abs().amin() > 0
+    theirs.kv_num_blocks.zero_()
+    seen = AttentionMask.of(theirs).to_dense()
+    assert not seen[:128].any()
+    assert not block_sparse_attention(q, k, v, theirs)[:, :, :128].any()
+
+
+def test_a_scale_that_is_a_tensor_is_read_each_time():
+    q, k, v = problem(40, torch.float64)
+    mask, scale = MASKS["causal"](40), torch.tensor(0.5)
+    for _ in range(2):
+        want = block_sparse_attention(q, k, v, mask, float(scale))
+        assert torch.equal(block_sparse_attention(q, k, v, mask, scale), want)
+        scale.mul_(2)
 
 
 def test_one_head():

@@ -8,7 +8,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from oracles.attention import dense_attention
 from trnsci.core.testing import unit_roundoff
-from trnsparse import _attention_cuda
+from trnsparse._attention_cuda import suits_flex
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import AttentionMask, causal_mask, local_window_mask
 
@@ -60,7 +60,7 @@ def operands(n, dtype=torch.float32, d=32, groups=2):
 )
 def test_flex_attention_computes(mask, dtype):
     q, k, v = operands(512, dtype)
-    assert _attention_cuda.suits(q.cuda(), k.cuda(), v.cuda(), mask, None)
+    assert suits_flex(q.cuda(), k.cuda(), v.cuda(), None, mask.block_size)
     check(mask, q, k, v)
 
 
@@ -90,5 +90,5 @@ def test_gathered_blocks_elsewhere(case):
     dtype = torch.float64 if case == "float64" else torch.float32
     mask = causal_mask(100, 16) if case == "small blocks" else causal_mask(100)
     q, k, v = operands(100, dtype, 8 if case == "narrow" else 32)
-    assert not _attention_cuda.suits(q.cuda(), k.cuda(), v.cuda(), mask, None)
+    assert not suits_flex(q.cuda(), k.cuda(), v.cuda(), None, mask.block_size)
     check(mask, q, k, v)

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trnsparse as ts
-from trnsparse import _cpu
 
 from .cases import FORMATS
 
@@ -23,7 +22,9 @@ WAYS = [
     pytest.param(
         True,
         id="MKL",
-        marks=pytest.mark.skipif(not _cpu.HAS_MKL, reason="torch has no MKL on this machine"),
+        marks=pytest.mark.skipif(
+            not torch.backends.mkl.is_available(), reason="torch has no MKL on this machine"
+        ),
     ),
 ]
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
@@ -33,7 +34,7 @@ DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 def mkl(wanted):
     """Kernels are chosen as where torch has MKL, or has not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_cpu, "HAS_MKL", wanted)
+        patch.setattr(torch.backends.mkl, "is_available", lambda: wanted)
         yield
 
 

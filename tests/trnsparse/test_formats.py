@@ -298,6 +298,30 @@ def test_scipy_csr_shares_memory_both_ways():
     assert again.data.ctypes.data == made.data.ctypes.data
 
 
+@pytest.mark.parametrize("name", ["csr", "csc", "bsr", "coo"])
+@pytest.mark.parametrize("method", ["sort_indices", "sum_duplicates"])
+def test_what_scipy_does_in_place_leaves_the_matrix_as_it_was(name, method):
+    # Columns out of order, and one twice.
+    indices, pointers = torch.tensor([3, 0, 1, 1, 2]), torch.tensor([0, 2, 2, 4, 5])
+    values = torch.arange(1.0, 6.0)
+    if name == "bsr":
+        A = ts.BSRMatrix(values.reshape(5, 1, 1), indices, pointers, (4, 4), 1)
+    elif name == "coo":
+        A = ts.COOMatrix(values, torch.tensor([3, 0, 1, 1, 2]), indices, (4, 4))
+    else:
+        kind = {"csr": ts.CSRMatrix, "csc": ts.CSCMatrix}[name]
+        A = kind(values, indices, pointers, (4, 4))
+    x = torch.tensor([1.0, 10.0, 100.0, 1000.0])
+    dense, want = A.to_dense(), A @ x
+    theirs = A.to_scipy()
+    if hasattr(theirs, method):
+        getattr(theirs, method)()
+    assert np.array_equal(theirs.toarray(), dense.numpy())
+    assert torch.equal(A.to_dense(), dense)
+    assert torch.equal(A @ x, want)
+    assert torch.equal(A.T @ x, dense.T @ x)
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_to_scipy_is_the_matrix(name):
     for shape in ((8, 4), (7, 5)):
@@ -317,6 +341,16 @@ def test_torch_sparse_there_and_back(name):
         if name in ("csr", "csc"):
             assert back.format == name
             assert back.values.data_ptr() == made.values.data_ptr()
+
+
+def test_a_tensor_that_is_not_coalesced_comes_in_coalesced_with_gradients():
+    values = torch.tensor([1.0, 2.0, 4.0], requires_grad=True)
+    places = torch.tensor([[1, 0, 1], [0, 1, 0]])
+    found = ts.from_torch_sparse(torch.sparse_coo_tensor(places, values, (2, 2)))
+    assert found.format == "coo"
+    assert found.to_dense().tolist() == [[0, 2], [5, 0]]
+    found.to_dense()[1, 0].backward()
+    assert values.grad.tolist() == [1, 0, 1]
 
 
 # -- what was wrong elsewhere ----------------------------------------------------------------------

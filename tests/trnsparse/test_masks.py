@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import create_block_mask
 
 from trnsci.core.errors import DTypeError, ShapeError
+from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import (
     AttentionMask,
     causal_mask,
@@ -109,6 +112,16 @@ def test_the_pattern_of_a_block_sparse_matrix():
     want = torch.zeros(20, 22, dtype=torch.bool)
     want[:8, :8] = want[:8, 16:] = want[16:, 8:16] = True
     assert torch.equal(AttentionMask.of(matrix).to_dense(), want)
+
+
+def test_a_mask_that_was_used_is_copied_and_pickled():
+    mask = causal_mask(50, 16)
+    q = torch.ones(50, 8)
+    want = block_sparse_attention(q, q, q, mask)
+    for other in (pickle.loads(pickle.dumps(mask)), copy.deepcopy(mask), copy.copy(mask)):
+        assert isinstance(other, AttentionMask)
+        assert torch.equal(other.to_dense(), mask.to_dense())
+        assert torch.equal(block_sparse_attention(q, q, q, other), want)
 
 
 def test_full_and_partial_blocks_come_apart():

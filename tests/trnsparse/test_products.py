@@ -10,7 +10,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import trnsparse as ts
 from trnsci.core.errors import DeviceError, DTypeError, OperandError
-from trnsparse import _block_products
 
 from .cases import FORMATS, in_format, random_dense
 
@@ -63,7 +62,7 @@ def test_sampled_products_have_gradients_of_second_order():
 
 @pytest.mark.parametrize(("rows", "width"), [(30, 40), (3, 40), (300, 1), (40, 3000)])
 @pytest.mark.parametrize("density", [0.01, 0.5])
-def test_every_kernel_of_the_rule_gives_the_product(rows, width, density):
+def test_products_of_many_shapes(rows, width, density):
     dense = random_dense(rows, 200, density, dtype=torch.float32)
     B = random_dense(200, width, 1.0, 1, dtype=torch.float32)
     A = ts.from_dense(dense)
@@ -131,27 +130,20 @@ def assert_product(got, a, b):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128])
-@pytest.mark.parametrize(("width", "alone"), [(63, False), (64, True), (65, True)])
-def test_large_blocks_are_multiplied_one_by_one(dtype, width, alone, monkeypatch):
+@pytest.mark.parametrize("size", [3, 128])
+def test_blocks_of_any_size_and_their_gradients(dtype, size):
     dense = random_dense(300, 400, 1.0).to(dtype)
-    dense[128:256] = 0.0  # a row without blocks
+    dense[128:256] = 0.0  # rows without blocks
     dense[:128, 128:384] = 0.0
-    A, B = (
-        ts.BSRMatrix.from_dense(dense, block_size=128),
-        random_dense(400, width, 1.0, 1).to(dtype),
-    )
-    calls, added = [], _block_products._added
-    monkeypatch.setattr(_block_products, "_added", lambda *a: calls.append(1) or added(*a))
+    A, B = ts.BSRMatrix.from_dense(dense, size), random_dense(400, 65, 1.0, 1).to(dtype)
     assert_product(A @ B, dense, B)
-    assert len(calls) == alone
     leaf = B.clone().requires_grad_()
-    G = random_dense(300, width, 1.0, 2).to(dtype)
+    G = random_dense(300, 65, 1.0, 2).to(dtype)
     (A @ leaf * G).sum().real.backward()
     assert_product(leaf.grad, dense.mH, G.conj())
 
 
-# Vectors, matrices for which SciPy's loops are quicker, and for which torch is.
-RIGHT = pytest.mark.parametrize("columns", [(), (3,), (1000,)], ids=["vector", "few", "many"])
+RIGHT = pytest.mark.parametrize("columns", [(), (3,)], ids=["vector", "matrix"])
 
 
 @RIGHT
@@ -171,6 +163,37 @@ def test_products_follow_values_that_change_in_every_way(columns):
 
 
 @RIGHT
+def test_products_follow_values_that_are_not_contiguous_or_conjugated(columns):
+    dense = random_dense(30, 30, 0.5, dtype=torch.complex128)
+    x = torch.ones(30, *columns, dtype=dense.dtype)
+    twice = ts.from_dense(dense)
+    strided = twice.with_values(twice.values.repeat_interleave(2)[::2])
+    conjugated = twice.with_values(twice.values.conj())
+    for A, want in ((strided, dense), (conjugated, dense.conj())):
+        torch.testing.assert_close(A @ x, want @ x)
+        A.values.mul_(2)
+        torch.testing.assert_close(A @ x, 2 * want @ x)
+        A.values.div_(2)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("inference", [False, True])
+def test_products_follow_index_tensors_that_change_in_place(name, inference):
+    x = torch.tensor([1.0, 10.0, 100.0, 1000.0], dtype=torch.float64)
+    with torch.inference_mode(inference):
+        dense = torch.diag(torch.arange(1.0, 5.0, dtype=torch.float64))
+        A = in_format(dense, name, **({"block_size": 1} if name == "bsr" else {}))
+        names = {"csc": "row_indices", "bsr": "block_col_indices"}
+        indices = getattr(A, names.get(name, "col_indices"))
+        assert (A @ x).tolist() == [1, 20, 300, 4000]
+        indices.copy_(indices.flip(0))
+        assert torch.equal(A @ x, A.to_dense() @ x)
+        want = [4000, 300, 20, 1] if name == "csc" else [1000, 200, 30, 4]
+        assert (A @ x).tolist() == want
+        assert torch.equal(A.T @ x, A.to_dense().T @ x)
+
+
+@RIGHT
 def test_products_follow_places_that_change_in_every_way(columns):
     dense = random_dense(30, 30, 1.0)  # every row has every column
     A, x = ts.from_dense(dense), random_dense(30, prod(columns), 1.0, 1).reshape(30, *columns)
@@ -187,10 +210,10 @@ def test_products_follow_places_that_change_in_every_way(columns):
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @RIGHT
-def test_a_second_product_asks_what_the_first_one_asked(columns):
+def test_a_second_product_is_checked_and_differentiated_as_the_first_one(columns):
     dense = random_dense(6, 5, 0.9)
     A, x = ts.from_dense(dense), torch.ones(5, *columns, dtype=torch.float64)
-    A @ x  # from here on the same operand would take the short way
+    A @ x  # the matrix holds what repeated products need
     with pytest.raises(OperandError, match="inner dimensions"):
         A @ torch.ones(6, *columns, dtype=torch.float64)
     with pytest.raises(DTypeError, match="float32"):

@@ -19,6 +19,7 @@ from trnsci.core.errors import FlagError, OperandError
 from trnsparse._conversions import densified, turned
 from trnsparse._dispatch import run_spmm
 from trnsparse._patterns import Pattern
+from trnsparse._row_products import RowMatrix
 
 if TYPE_CHECKING:
     from trnsparse.formats.bsr import BSRMatrix
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["SparseMatrix", "format_named"]
 
 _FORMATS: dict[str, type[SparseMatrix]] = {}
+_DERIVED = ("_kept", "_multiplied")
 
 
 def format_named(name: str) -> Any:
@@ -117,6 +119,9 @@ class SparseMatrix(ABC):
         elements = self.shape[0] * self.shape[1]
         return self.nnz / elements if elements else 0.0
 
+    def __getstate__(self) -> dict[str, Any]:  # copies derive what they need from their own tensors
+        return {name: None if name in _DERIVED else x for name, x in vars(self).items()}
+
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(shape={self.shape}, nnz={self.nnz}, density={self.density:.4f})"
@@ -188,7 +193,11 @@ class SparseMatrix(ABC):
         return densified(*self._by_rows())
 
     def to_scipy(self) -> Any:
-        """Return SciPy's sparse array of the same format, on the same memory where it can."""
+        """Return SciPy's sparse array of the same format.
+
+        Its data are the memory of the values where nothing that SciPy does to bring entries into
+        order would move them; its indices are always its own.
+        """
         return self.to_csr().to_scipy()
 
     def to_torch_sparse(self) -> Tensor:
@@ -198,8 +207,7 @@ class SparseMatrix(ABC):
     # -- operators ---------------------------------------------------------------------------------
 
     def _product(self, b: Tensor) -> Tensor:
-        values, pattern = self._by_rows()
-        return run_spmm(values, pattern, b)
+        return run_spmm(RowMatrix(*self._by_rows()), b)
 
     def matmul(self, other: Tensor) -> Tensor:
         """Return the product with a dense vector (n,) or matrix (..., n, N)."""
@@ -213,7 +221,6 @@ class SparseMatrix(ABC):
         return self._product(other)
 
     def _operator(self, like: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the product with tensors like one that fits, for methods that need it often."""
         return self.matmul
 
     def __matmul__(self, other: Any) -> Any:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.eager import unwatched
+from trnsci.core.eager import concrete
 from trnsci.core.errors import DeviceError, DTypeError, ShapeError
 from trnsparse._index import INDEX_DTYPES
 
@@ -65,8 +65,8 @@ def check_indices(owner: str, values: Tensor, dimensions: int, **indices: Any) -
 
 
 def check_range(owner: str, name: str, indices: Tensor, size: int, least: int = 0) -> None:
-    """Raise unless every index is below ``size``; what a transform hides is not looked at."""
-    if not _legible(indices) or not indices.numel():
+    """Raise unless every index is below ``size``; what a transform hides is not read."""
+    if not concrete(indices) or not indices.numel():
         return
     smallest, largest = (int(end) for end in torch.aminmax(indices))
     if smallest < least or largest >= size:
@@ -97,7 +97,7 @@ def check_compressed(
             f"{owner}: {index_name} must have one element for each of the {entries} values, "
             f"got {indices.shape[0]}"
         )
-    if _legible(pointers):
+    if concrete(pointers):
         first, last = int(pointers[0]), int(pointers[-1])
         if first != 0 or last != entries:
             raise ShapeError(
@@ -112,9 +112,3 @@ def check_compressed(
                 f"before {int(pointers[place + 1])} at {place}"
             )
     check_range(owner, index_name, indices, shape[1])
-
-
-def _legible(indices: Tensor) -> bool:
-    if torch.compiler.is_compiling():
-        return False
-    return unwatched(indices) if indices.is_cpu else type(indices) is Tensor

@@ -84,7 +84,8 @@ def _coo(matrix: Any) -> COOMatrix:
 def from_torch_sparse(tensor: Tensor) -> SparseMatrix:
     """Return torch's sparse tensor in the same format, on the same memory.
 
-    Gradients of a COO tensor's values reach it. BSR tensors must have square blocks.
+    A COO tensor that is not coalesced is coalesced first, and gradients of its values reach it.
+    BSR tensors must have square blocks.
 
     Raises:
         DTypeError: ``tensor`` is dense, or of integers.
@@ -97,8 +98,9 @@ def from_torch_sparse(tensor: Tensor) -> SparseMatrix:
         raise ShapeError(f"from_torch_sparse: takes 2-D tensors, got shape {tuple(tensor.shape)}")
     shape = (tensor.shape[0], tensor.shape[1])
     if tensor.layout is torch.sparse_coo:
-        places = tensor._indices()
-        return COOMatrix(tensor._values(), places[0], places[1], shape)
+        tensor = tensor.coalesce()
+        places = tensor.indices()
+        return COOMatrix(tensor.values(), places[0], places[1], shape)
     values = tensor.values()
     if tensor.layout is torch.sparse_csr:
         return CSRMatrix(values, tensor.col_indices(), tensor.crow_indices(), shape)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
 from trnsparse._blocking import blocked, unblocked
 from trnsparse._dense import above, check_threshold, no_zeros, nonzero_blocks
 from trnsparse._dispatch import run_bsr_spmm
-from trnsparse._layouts import as_torch_bsr
-from trnsparse._patterns import Pattern, pattern_of
+from trnsparse._layouts import as_torch_bsr, parts_for_scipy
+from trnsparse._patterns import Pattern
+from trnsparse._row_products import RowMatrix
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix
@@ -49,6 +49,7 @@ class BSRMatrix(SparseMatrix, format="bsr"):
     block_size: int = 128
     validate: InitVar[bool] = True
     _kept: Pattern | None = field(default=None, init=False)
+    _multiplied: RowMatrix | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -131,9 +132,7 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         """Where the blocks are, in blocks."""
         kept = self._kept
         if kept is None or not kept.holds(self.block_row_ptrs, self.block_col_indices, self.grid):
-            kept = self._kept = pattern_of(
-                self.block_row_ptrs, self.block_col_indices, self.grid[1]
-            )
+            kept = self._kept = Pattern(self.block_row_ptrs, self.block_col_indices, self.grid)
         return kept
 
     @property
@@ -205,7 +204,10 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         return dense[..., : self.shape[0], : self.shape[1]]
 
     def _product(self, b: Tensor) -> Tensor:
-        return run_bsr_spmm(self.blocks, self.pattern, b, self.shape[0])
+        pattern, held = self.pattern, self._multiplied
+        if held is None or held.values is not self.blocks or held.pattern is not pattern:
+            held = self._multiplied = RowMatrix(self.blocks, pattern)
+        return run_bsr_spmm(held, b, self.shape[0])
 
     def transpose(self) -> BSRMatrix:
         """Return the transpose in blocks."""
@@ -222,7 +224,7 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         return found.flatten(-2)[..., : min(self.shape)]
 
     def to_scipy(self) -> Any:
-        """Return SciPy's ``bsr_array``, on the same memory, where the shape is whole blocks.
+        """Return SciPy's ``bsr_array``, its data as those of ``CSRMatrix.to_scipy``.
 
         SciPy knows no blocks that reach over the edge: such a matrix comes as ``csr_array``.
         """
@@ -231,9 +233,7 @@ class BSRMatrix(SparseMatrix, format="bsr"):
         size = self.block_size
         if any(length % size for length in self.shape):
             return self.to_csr().to_scipy()
-        parts = (self.blocks, self.block_col_indices, self.block_row_ptrs)
-        arrays = tuple(array_of(t.detach().cpu()) for t in parts)
-        return bsr_array(arrays, shape=self.shape)
+        return bsr_array(parts_for_scipy(self.blocks, self.pattern), shape=self.shape)
 
     def to_torch_sparse(self) -> Tensor:
         """Return torch's BSR tensor, or its CSR tensor where blocks reach over the edge."""

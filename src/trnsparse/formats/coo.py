@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
 from trnsparse._conversions import compressed, ordered
-from trnsparse._patterns import Pattern
+from trnsparse._patterns import Pattern, Snapshot
 from trnsparse.formats._base import SparseMatrix, format_named
 from trnsparse.formats._checks import check_indices, check_range, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix
@@ -41,7 +41,7 @@ class COOMatrix(SparseMatrix, format="coo"):
     col_indices: Tensor
     shape: tuple[int, int]
     validate: InitVar[bool] = True
-    _kept: tuple[Tensor, Tensor, Pattern, Tensor] | None = field(default=None, init=False)
+    _kept: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -73,11 +73,11 @@ class COOMatrix(SparseMatrix, format="coo"):
         return type(self)(self.values.to(device), *indices, self.shape, validate=False)
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
-        kept = self._kept
-        if kept is None or kept[0] is not self.row_indices or kept[1] is not self.col_indices:
-            pattern, order = ordered(self.row_indices, self.col_indices, self.shape)
-            kept = self._kept = (self.row_indices, self.col_indices, pattern, order)
-        return self.values.index_select(-1, kept[3]), kept[2]
+        kept, indices = self._kept, (self.row_indices, self.col_indices)
+        if kept is None or not kept[0].holds(*indices):
+            kept = self._kept = (Snapshot(*indices), *ordered(*indices, self.shape))
+        _, pattern, order = kept
+        return self.values.index_select(-1, order), pattern
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -112,13 +112,11 @@ class COOMatrix(SparseMatrix, format="coo"):
         )
 
     def to_scipy(self) -> Any:
-        """Return SciPy's ``coo_array``, on the same memory."""
+        """Return SciPy's ``coo_array`` with data on the same memory, and indices of its own."""
         from scipy.sparse import coo_array
 
-        parts = [
-            array_of(t.detach().cpu()) for t in (self.values, self.row_indices, self.col_indices)
-        ]
-        return coo_array((parts[0], tuple(parts[1:])), shape=self.shape)
+        places = (array_of(t.cpu()).copy() for t in (self.row_indices, self.col_indices))
+        return coo_array((array_of(self.values.detach().cpu()), tuple(places)), shape=self.shape)
 
     def to_torch_sparse(self) -> Tensor:
         """Return torch's COO tensor, not coalesced; gradients reach the values."""

@@ -8,10 +8,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trnsci.core.arrays import array_of
 from trnsparse._conversions import turned
-from trnsparse._layouts import as_torch_csc
-from trnsparse._patterns import Pattern, pattern_of
+from trnsparse._layouts import as_torch_csc, parts_for_scipy
+from trnsparse._patterns import Pattern
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix
@@ -67,7 +66,7 @@ class CSCMatrix(SparseMatrix, format="csc"):
         """Where the entries are, as the pattern of the transpose."""
         kept, shape = self._kept, (self.shape[1], self.shape[0])
         if kept is None or not kept.holds(self.col_ptrs, self.row_indices, shape):
-            kept = self._kept = pattern_of(self.col_ptrs, self.row_indices, self.shape[0])
+            kept = self._kept = Pattern(self.col_ptrs, self.row_indices, shape)
         return kept
 
     @property
@@ -113,11 +112,10 @@ class CSCMatrix(SparseMatrix, format="csc"):
         return CSRMatrix._of(self.values, self.pattern)
 
     def to_scipy(self) -> Any:
-        """Return SciPy's ``csc_array``, on the same memory."""
+        """Return SciPy's ``csc_array``, its data as those of ``CSRMatrix.to_scipy``."""
         from scipy.sparse import csc_array
 
-        parts = (array_of(t.detach().cpu()) for t in (self.values, self.row_indices, self.col_ptrs))
-        return csc_array(tuple(parts), shape=self.shape)
+        return csc_array(parts_for_scipy(self.values, self.pattern), shape=self.shape)
 
     def to_torch_sparse(self) -> Tensor:
         """Return torch's CSC tensor, on the same memory."""

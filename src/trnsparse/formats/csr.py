@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,16 +9,15 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import broadcast
-from trnsci.core.arrays import array_of
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
-from trnsparse._algebra import added, expanded_product, intersection, numeric_product
-from trnsparse._conversions import turned, united, written_out
+from trnsparse._algebra import added, intersection, sparse_product
+from trnsparse._conversions import turned, united
 from trnsparse._dense import nonzero_entries
-from trnsparse._dispatch import kernels_wanted, run_often
-from trnsparse._index import counted, expanded, group_sums
-from trnsparse._layouts import as_torch_csr
-from trnsparse._patterns import Pattern, pattern_of
-from trnsparse._torch import product_again, usual_product
+from trnsparse._dispatch import run_spmm
+from trnsparse._index import counted, group_sums
+from trnsparse._layouts import as_torch_csr, parts_for_scipy
+from trnsparse._patterns import Pattern
+from trnsparse._row_products import RowMatrix
 from trnsparse.formats._base import SparseMatrix, format_named
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats._selection import select
@@ -62,6 +60,7 @@ class CSRMatrix(SparseMatrix, format="csr"):
     shape: tuple[int, int]
     validate: InitVar[bool] = True
     _kept: Pattern | None = field(default=None, init=False)
+    _multiplied: RowMatrix | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -94,10 +93,10 @@ class CSRMatrix(SparseMatrix, format="csr"):
 
     @property
     def pattern(self) -> Pattern:
-        """Where the entries are; shared by matrices on the same index tensors."""
+        """Where the entries are; shared by matrices that are made of this one's pattern."""
         kept, pointers, indices = self._kept, self.row_ptrs, self.col_indices
         if kept is None or not kept.holds(pointers, indices, self.shape):
-            kept = self._kept = pattern_of(pointers, indices, self.shape[1])
+            kept = self._kept = Pattern(pointers, indices, self.shape)
         return kept
 
     @property
@@ -153,15 +152,9 @@ class CSRMatrix(SparseMatrix, format="csr"):
         """Return this matrix."""
         return self
 
-    def to_dense(self) -> Tensor:
-        """Return the dense matrix; entries stored twice are added."""
-        found = written_out(self.values, self.row_ptrs, self.col_indices, self.shape)
-        return super().to_dense() if found is None else found
-
     def to_coo(self) -> COOMatrix:
         """Return the matrix as coordinates, in the order of rows."""
-        kept = self._kept
-        rows = expanded(self.row_ptrs, self.nnz) if kept is None else self.pattern.row_indices
+        rows = self.pattern.row_indices
         return format_named("coo")(self.values, rows, self.col_indices, self.shape, validate=False)
 
     def sum_duplicates(self) -> Self:
@@ -181,14 +174,17 @@ class CSRMatrix(SparseMatrix, format="csr"):
         return format_named("csc")._of(self.values, self.pattern)
 
     def to_scipy(self) -> Any:
-        """Return SciPy's ``csr_array`` on the same memory; a batch has none."""
+        """Return SciPy's ``csr_array``; a batch has none.
+
+        Its data are the memory of the values where the columns of each row are in order and none
+        comes twice; its indices are its own.
+        """
         from scipy.sparse import csr_array
 
         _single("to_scipy", self)
         if self.dtype in (torch.bfloat16, torch.float16):
             raise DTypeError(f"to_scipy: SciPy has no sparse {self.dtype}; convert it first")
-        parts = (array_of(t.detach().cpu()) for t in (self.values, self.col_indices, self.row_ptrs))
-        return csr_array(tuple(parts), shape=self.shape)
+        return csr_array(parts_for_scipy(self.values, self.pattern), shape=self.shape)
 
     def to_torch_sparse(self) -> Tensor:
         """Return torch's CSR tensor, on the same memory."""
@@ -197,26 +193,11 @@ class CSRMatrix(SparseMatrix, format="csr"):
 
     # -- algebra -----------------------------------------------------------------------------------
 
-    def matmul(self, other: Tensor) -> Tensor:
-        """Return the product with a dense vector (n,) or matrix (..., n, N)."""
-        if kernels_wanted():
-            return super().matmul(other)
-        found = usual_product(self.values, self.pattern, other)
-        return super().matmul(other) if found is None else found
-
-    def __matmul__(self, other: Any) -> Any:
-        if type(other) is not Tensor:
-            return super().__matmul__(other)
-        kept = self._kept
-        if kept is not None and not kernels_wanted():
-            found = product_again(self.values, self.row_ptrs, self.col_indices, kept, other)
-            if found is not None:
-                return found
-        return self.matmul(other)
-
-    def _operator(self, like: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the product with tensors like one that fits, for methods that need it often."""
-        return run_often(self.values, self.pattern, like) or self.matmul
+    def _product(self, b: Tensor) -> Tensor:
+        pattern, held = self.pattern, self._multiplied
+        if held is None or held.values is not self.values or held.pattern is not pattern:
+            held = self._multiplied = RowMatrix(self.values, pattern)
+        return run_spmm(held, b)
 
     def nnz_per_row(self) -> Tensor:
         """Return how many entries each row has, int64 (m,)."""
@@ -268,10 +249,7 @@ class CSRMatrix(SparseMatrix, format="csr"):
             raise DTypeError(
                 f"spgemm: both matrices must have one dtype, got {self.dtype} and {other.dtype}"
             )
-        fast = numeric_product(self.values, self.pattern, other.values, other.pattern)
-        if fast is None:
-            fast = expanded_product(self.values, self.pattern, other.values, other.pattern)
-        return self._of(*fast)
+        return self._of(*sparse_product(self.values, self.pattern, other.values, other.pattern))
 
     def selected(self, key: Any) -> Any:
         """Return what ``self[key]`` means: rows, parts, or single elements."""

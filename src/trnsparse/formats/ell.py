@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci.core.errors import ShapeError
 from trnsparse._conversions import row_places
 from trnsparse._index import counted
-from trnsparse._patterns import Pattern
+from trnsparse._patterns import Pattern, Snapshot
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats._checks import check_indices, check_range, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix
@@ -42,7 +42,7 @@ class ELLMatrix(SparseMatrix, format="ell"):
     col_indices: Tensor
     shape: tuple[int, int]
     validate: InitVar[bool] = True
-    _kept: tuple[Tensor, Pattern, Tensor] | None = field(default=None, init=False)
+    _kept: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -77,7 +77,7 @@ class ELLMatrix(SparseMatrix, format="ell"):
         values = flat.index_add(-1, places, csr.values)
         values = values.reshape(*csr.batch_shape, pattern.rows, width)
         made = cls(values, columns.view(pattern.rows, width), csr.shape, validate=False)
-        made._kept = (made.col_indices, pattern, places)
+        made._kept = (Snapshot(made.col_indices, made.col_indices), pattern, places)
         return made
 
     @property
@@ -94,9 +94,9 @@ class ELLMatrix(SparseMatrix, format="ell"):
             self.values.to(device), self.col_indices.to(device), self.shape, validate=False
         )
 
-    def _slots(self) -> tuple[Tensor, Pattern, Tensor]:
+    def _slots(self) -> tuple[Pattern, Tensor]:
         kept = self._kept
-        if kept is None or kept[0] is not self.col_indices:
+        if kept is None or not kept[0].holds(self.col_indices, self.col_indices):
             used = self.col_indices != _EMPTY
             places = used.reshape(-1).nonzero().squeeze(-1)
             pointers = torch.zeros(
@@ -104,11 +104,11 @@ class ELLMatrix(SparseMatrix, format="ell"):
             )
             torch.cumsum(used.sum(-1), 0, out=pointers[1:])
             pattern = Pattern(pointers, self.col_indices.reshape(-1)[places], self.shape)
-            kept = self._kept = (self.col_indices, pattern, places)
-        return kept
+            kept = self._kept = (Snapshot(self.col_indices, self.col_indices), pattern, places)
+        return kept[1], kept[2]
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
-        _, pattern, places = self._slots()
+        pattern, places = self._slots()
         return self.values.flatten(-2).index_select(-1, places), pattern
 
     @property
@@ -124,7 +124,7 @@ class ELLMatrix(SparseMatrix, format="ell"):
     @property
     def nnz(self) -> int:
         """Slots that are used; zeros in them count."""
-        return self._slots()[1].entries
+        return self._slots()[0].entries
 
     def to_ell(self) -> ELLMatrix:
         """Return this matrix."""

@@ -23,7 +23,7 @@ def with_factor(factor: Tensor, columns: Tensor) -> Tensor:
     batch = batch_shape(factor, columns)
     columns = columns.expand(*batch, *columns.shape[-2:])
     forward = trsm(1.0, factor, columns, uplo="lower")
-    return trsm(1.0, factor, forward, uplo="lower", trans=True)
+    return trsm(1.0, factor, forward, uplo="lower", trans="C")
 
 
 def by_triangles(factor: Tensor, columns: Tensor) -> Tensor:

@@ -260,8 +260,8 @@ def eigh_generalized(
     finite("eigh_generalized", "A", full)
     inner = _solved(factor, _solved(factor, full).mH)
     w, v = eigh(symmetric_part(inner), k=k, which=which, subset=subset)
-    if kernels_wanted() and not v.is_complex():
-        v = trsm(1.0, factor, v, uplo="lower", trans=True)
+    if kernels_wanted():
+        v = trsm(1.0, factor, v, uplo="lower", trans="C")
     else:
         v = torch.linalg.solve_triangular(factor.mH, v, upper=True)
     return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
@@ -272,7 +272,7 @@ def _imaginary_diagonal(full: Tensor) -> Tensor:
 
 
 def _solved(factor: Tensor, right: Tensor) -> Tensor:
-    if kernels_wanted() and not right.is_complex():
+    if kernels_wanted():
         return trsm(1.0, factor, right, uplo="lower")
     return torch.linalg.solve_triangular(factor, right, upper=False)
 

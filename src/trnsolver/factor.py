@@ -182,7 +182,7 @@ def cholqr2(A: Tensor) -> QRFactors:
             f"cholqr2: A must have at least as many rows as columns, got shape {tuple(A.shape)}"
         )
     if kernels_wanted():
-        return QRFactors(*_restored(run_qr(work), A))
+        return QRFactors(*_restored(_with_positive_diagonal(*run_qr(work)), A))
     if work.ndim == 2 and work.dtype in _REAL and untracked(work):
         found = _of_one(work)
         if found is not None:
@@ -301,6 +301,13 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
 def _restored(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:
     """Return factors in the dtype of the operand."""
     return parts if parts[0].dtype is A.dtype else tuple(restored(part, A.dtype) for part in parts)
+
+
+def _with_positive_diagonal(q: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Q and R with a positive diagonal of R, which torch, unlike the kernel, leaves free."""
+    diagonal = r.detach().diagonal(dim1=-2, dim2=-1)
+    phase = torch.where(diagonal == 0, 1.0, torch.sgn(diagonal))
+    return q * phase.unsqueeze(-2), r * phase.conj().unsqueeze(-1)
 
 
 def _cholqr(a: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -1,13 +1,13 @@
-"""The CUDA text of Jacobi's method, run on a CPU with fibers for threads."""
+"""The CUDA source of Jacobi's method, run on a CPU with fibers for threads."""
 
 import numpy as np
 import pytest
 import torch
 
-from trnsolver import _batched_jacobi as module
-from trnsolver._cuda_jacobi import EIGH, SVD
-from trnsolver._cuda_launch import source_of, threads_for
-from trnsolver._cuda_small_eigh import SMALL_EIGH
+from trnsolver._cuda import batched as module
+from trnsolver._cuda.jacobi import EIGH, SVD
+from trnsolver._cuda.launch import source_of, threads_for
+from trnsolver._cuda.small_eigh import SMALL_EIGH
 
 from . import emulated_cuda
 from .kernels.harness_solver import (

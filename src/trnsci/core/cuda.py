@@ -199,7 +199,11 @@ def current_stream(device: int) -> int:
     return int(torch.cuda.current_stream(device).cuda_stream)
 
 
-class PreparedLaunch: ...
+class PreparedLaunch:
+    def __init__(self, *declaration: Any) -> None: ...
+
+    def launched(self, blocks: int, threads: int) -> bool:
+        return False
 
 
 class LaunchesOfThread:

@@ -15,7 +15,7 @@ from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import only_finite
 from trnsolver._arguments import batch_of, not_positive_definite
-from trnsolver._cholesky import lower_factor
+from trnsolver._cholesky import has_nan
 from trnsolver._cuda.batched import batched_eigh, batched_qr, batched_svd
 from trnsolver._library import LIBRARY
 
@@ -39,11 +39,9 @@ SWEEPS = 12
 def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
     """Return lower factors; the lower triangle is read."""
     if not kernels_wanted():
-        if not concrete(a):
-            return torch.linalg.cholesky(a)
-        if (found := lower_factor(a)) is not None:
-            return found
-        torch.linalg.cholesky(a)  # raises with the leading minor, but not for every NaN
+        factor = torch.linalg.cholesky(a)
+        if not concrete(a) or not has_nan(factor):
+            return factor
     else:
         from trnsolver._operations import CHOLESKY
 

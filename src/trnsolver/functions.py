@@ -142,12 +142,17 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
 
 def _inverse_roots(w: Tensor) -> Tensor:
     """Return ``w ** -0.5`` of ascending eigenvalues; those that are rounding are raised."""
-    smallest = _EPS[w.dtype] * w.shape[-1] * w[..., -1:].abs()
-    if concrete(w) and bool((w < -smallest).any() | (smallest == 0).any()):
+    rounding = _EPS[w.dtype] * w.shape[-1]
+    if w.ndim == 1 and concrete(w):
+        values = w.tolist()
+        if values[0] > rounding * abs(values[-1]):
+            return w.rsqrt()
+    smallest = w.select(-1, -1).abs() * rounding
+    if concrete(w) and not float((w.select(-1, 0) + smallest).min()) > 0:
         raise NotPositiveDefiniteError(
             f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"
         )
-    return torch.maximum(w, smallest).rsqrt()
+    return torch.maximum(w, smallest.unsqueeze(-1)).rsqrt()
 
 
 def expm(A: Tensor) -> Tensor:

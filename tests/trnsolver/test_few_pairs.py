@@ -39,7 +39,7 @@ def test_pairs_of_any_dtype_and_layout(dtype, places):
 
 
 def test_what_lapack_does_not_find_is_found_by_the_whole(monkeypatch):
-    a = symmetric(16)
+    a = symmetric(60)
     want = trnsolver.eigh(a, k=2)
 
     def fails(*given, **options):
@@ -52,7 +52,7 @@ def test_what_lapack_does_not_find_is_found_by_the_whole(monkeypatch):
 
 
 def test_without_scipy_pairs_come_from_torch(monkeypatch):
-    a = symmetric(16)
+    a = symmetric(60)
     want = trnsolver.eigh(a, 1e-3, k=3)
     monkeypatch.setitem(sys.modules, "scipy.linalg", None)
     w, v = found = trnsolver.eigh(a, 1e-3, k=3)

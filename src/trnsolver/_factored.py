@@ -17,7 +17,9 @@ _STEPS = 5
 def with_factor(factor: Tensor, columns: Tensor) -> Tensor:
     """Return the solution for a lower Cholesky factor."""
     if not kernels_wanted():
-        return torch.cholesky_solve(columns, factor)
+        # As LAPACK stores it, the factor needs no copy here; ``cholesky_solve`` makes one.
+        forward = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
     batch = batch_shape(factor, columns)
     columns = columns.expand(*batch, *columns.shape[-2:])
     forward = trsm(1.0, factor, columns, uplo="lower")

@@ -26,12 +26,12 @@ from trnsci.core.errors import (
     SingularMatrixError,
 )
 from trnsci.core.finite import finite, only_finite
+from trnsci.core.interop import any_autocast
 
 __all__ = [
     "OnFailure",
     "TorchLinAlgError",
     "any_matrix",
-    "autocast_enabled",
     "batch_of",
     "batch_shape",
     "chosen",
@@ -56,9 +56,6 @@ TorchLinAlgError: type[RuntimeError] = torch.linalg.LinAlgError  # type: ignore[
 """What ``torch.linalg`` raises; the errors of the core derive from it."""
 
 _NARROW = (torch.float16, torch.bfloat16)
-_FULL = frozenset((torch.float32, torch.float64, torch.complex64, torch.complex128))
-
-autocast_enabled = torch._C._is_any_autocast_enabled
 
 
 def working(value: Tensor) -> Tensor:
@@ -79,7 +76,7 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> R:
-        if not autocast_enabled():
+        if not any_autocast():
             return function(*args, **options)
         device = next((arg.device.type for arg in args if isinstance(arg, Tensor)), None)
         if device is None or not torch.is_autocast_enabled(device):
@@ -92,22 +89,14 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
 def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
     """Return matrices of floating-point or complex numbers, in a dtype that can be solved in."""
-    # What usually holds, in one look: a small factorization takes no longer than ten questions.
-    if type(value) is Tensor and value.dtype in _FULL and value.ndim >= 2:
-        return value
     tensor(function, name, value)
     floating(function, name, value)
-    if value.ndim != 2:
-        matrix(function, name, value)
+    matrix(function, name, value)
     return working(value)
 
 
 def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
     """Return square matrices of floating-point or complex numbers, likewise."""
-    if type(value) is Tensor and value.dtype in _FULL and value.ndim >= 2:
-        shape = value.shape
-        if shape[-1] == shape[-2]:
-            return value
     tensor(function, name, value)
     floating(function, name, value)
     square(function, name, value)
@@ -120,10 +109,6 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
     B is a vector, a matrix, or a batch of either: of vectors where it has one dimension less than
     A and the batch of A in front, of matrices else, as ``torch.linalg.solve`` has it.
     """
-    if type(B) is Tensor and B.dtype is A.dtype and A.ndim == 2 and B.device == A.device:
-        ranks = B.ndim
-        if (ranks == 1 or ranks == 2) and B.shape[0] == A.shape[0]:
-            return B, ranks == 1
     tensor(function, name, B)
     if B.device != A.device:
         raise DeviceError(

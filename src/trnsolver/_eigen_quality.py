@@ -2,24 +2,15 @@
 
 Pairs are judged by ``norm(A v - w v) / norm(A)`` with the spectral norm of A, bounded from below by
 the largest value found, so that the residual is never reported too small.
-
-A few pairs of a small matrix are found in no more time than twenty calls of torch take. So on a CPU
-it is SciPy's BLAS that judges, called on the memory of the tensors.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
-
-from trnsci.core.arrays import array_of
-from trnsci.core.eager import readable
 
 __all__ = ["EighInfo", "frobenius_norm", "judged", "judged_again", "rounding_of"]
 
@@ -81,8 +72,6 @@ def judged(
     complex_ = a.is_complex()
     if not k:
         largest = norm = off = 0.0
-    elif not complex_ and readable(a, v) and (blas := _blas(a.dtype)) is not None:
-        largest, norm, off = _looked_at(array_of(a), array_of(w), array_of(v), blas.symm)
     else:
         # What was found may have derivatives; how good it is has none.
         largest, norm, off = _measured(a.detach(), w.detach(), v.detach())
@@ -105,45 +94,11 @@ def rounding_of(a: Tensor) -> float:
 
 def frobenius_norm(a: Tensor) -> float:
     """Return the root of the sum of squares, which may overflow or have a NaN."""
-    if readable(a) and not a.is_complex() and (blas := _blas(a.dtype)) is not None:
-        flat = array_of(a).ravel("K")
-        return math.sqrt(blas.dot(flat, flat)) if len(flat) else 0.0
     return float(torch.linalg.vector_norm(a.detach()))
 
 
-def _looked_at(a: Any, w: Any, v: Any, symm: Any) -> tuple[float, float, float]:
-    """Return the largest residual, value and entry of ``V^T V - I`` of real arrays."""
-    # BLAS has matrices by columns, where the lower triangle of ours is the upper one. Arguments by
-    # place: the factor, both matrices, a factor and what it is of, no side, the triangle, in place.
-    turned = not a.flags.f_contiguous
-    with np.errstate(all="ignore"):  # pairs of a way that failed may be no numbers
-        left = symm(1.0, a.T if turned else a, v, -1.0, v * w, 0, not turned, 1)
-        left *= left
-        largest = math.sqrt(left.sum(0).max())
-        gram = v.T.dot(v)
-    gram.ravel("K")[:: len(gram) + 1] -= 1
-    return largest, max(abs(float(w[0])), abs(float(w[-1]))), float(abs(gram).max())
-
-
-class _Blas(NamedTuple):
-    """Routines of one precision, which raise no flags."""
-
-    dot: Any
-    symm: Any
-
-
-@cache
-def _blas(dtype: torch.dtype) -> _Blas | None:
-    try:
-        from scipy.linalg import blas
-    except ImportError:
-        return None
-    single = dtype is torch.float32
-    return _Blas(blas.sdot, blas.ssymm) if single else _Blas(blas.ddot, blas.dsymm)
-
-
 def _measured(a: Tensor, w: Tensor, v: Tensor) -> tuple[float, float, float]:
-    """Return the same of tensors anywhere."""
+    """Return the largest residual, value and entry of ``V^H V - I``."""
     lower = a.tril()
     # Both triangles have the diagonal, whose numbers are real.
     image = lower @ v + lower.mH @ v - lower.diagonal().real.unsqueeze(-1) * v

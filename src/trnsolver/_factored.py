@@ -9,7 +9,7 @@ from trnblas import trsm
 from trnsolver._arguments import batch_shape
 from trnsolver._dispatch import kernels_wanted
 
-__all__ = ["by_triangles", "refined", "with_factor"]
+__all__ = ["refined", "with_factor"]
 
 _STEPS = 5
 
@@ -17,19 +17,13 @@ _STEPS = 5
 def with_factor(factor: Tensor, columns: Tensor) -> Tensor:
     """Return the solution for a lower Cholesky factor."""
     if not kernels_wanted():
-        if factor.ndim > 2 or columns.ndim > 2 or not factor.is_cpu:
-            return torch.cholesky_solve(columns, factor)
-        return by_triangles(factor, columns)
+        # As LAPACK stores it, the factor needs no copy here; ``cholesky_solve`` makes one.
+        forward = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
     batch = batch_shape(factor, columns)
     columns = columns.expand(*batch, *columns.shape[-2:])
     forward = trsm(1.0, factor, columns, uplo="lower")
-    return trsm(1.0, factor, forward, uplo="lower", trans=True)
-
-
-def by_triangles(factor: Tensor, columns: Tensor) -> Tensor:
-    """Return the same on a CPU: the factor is as LAPACK wants it; ``cholesky_solve`` copies it."""
-    forward = torch.linalg.solve_triangular(factor, columns, upper=False)
-    return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
+    return trsm(1.0, factor, forward, uplo="lower", trans="C")
 
 
 def refined(a: Tensor, factor: Tensor, columns: Tensor, found: Tensor) -> Tensor:

@@ -1,14 +1,6 @@
-"""A few of many eigenpairs: which ones are meant, and how they are found on a CPU.
-
-LAPACK computes a few for less than all, which torch does not offer. SciPy has it; its routine is
-called as it is, since SciPy's function around it takes a twentieth of the time that matrices of
-order 256 do.
-"""
+"""A few of many eigenpairs: their places among the ascending values, and LAPACK's routine."""
 
 from __future__ import annotations
-
-from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,40 +11,26 @@ from trnsci.core.errors import FlagError
 
 __all__ = ["few_pairs", "largest_magnitude", "places_of"]
 
-_ROUTINES = {
-    torch.float32: "ssyevr",
-    torch.float64: "dsyevr",
-    torch.complex64: "cheevr",
-    torch.complex128: "zheevr",
-}
-# Numbers to work on for each row: columns of the blocks that reflections are gathered in, and one.
-_ROOM = 33
-
 
 def few_pairs(a: Tensor, first: int, last: int) -> tuple[Tensor, Tensor] | None:
-    """Return the pairs from one place to another, or None if they were not found.
+    """Return the pairs from one place to another, or None without SciPy or convergence.
+
+    torch has no routine for a part of the pairs.
 
     Args:
-        a: One matrix of finite numbers, of which the lower triangle is read.
+        a: One finite matrix on a CPU, of which the lower triangle is read.
         first: Place of the first of the ascending values, counted from zero.
         last: Place of the last one.
     """
-    routine = _routine(a.dtype)
-    if routine is None:
+    try:
+        from scipy.linalg import LinAlgError, eigh
+    except ImportError:
         return None
-    matrix, lower = array_of(a), 1
-    if not a.is_complex() and matrix.flags.c_contiguous:
-        # LAPACK has matrices by columns, where the lower triangle of ours is the upper one; what
-        # it destroys is then copied as it is.
-        matrix, lower = matrix.T, 0
-    count, room = last - first + 1, _ROOM * len(matrix)
-    # By place: vectors too, places, the triangle, no interval, from 1, no other precision.
-    w, v, found, _, failed = routine(
-        matrix, 1, "I", lower, 0.0, 1.0, first + 1, last + 1, 0.0, room
-    )
-    if failed or found != count:
+    try:
+        w, v = eigh(array_of(a), subset_by_index=(first, last), driver="evr", check_finite=False)
+    except LinAlgError:
         return None
-    return torch.from_numpy(w[:count]), torch.from_numpy(v)
+    return torch.from_numpy(w), torch.from_numpy(v)
 
 
 def places_of(
@@ -77,12 +55,3 @@ def largest_magnitude(w: Tensor, v: Tensor, k: int) -> tuple[Tensor, Tensor]:
     places = w.abs().argsort(dim=-1, descending=True)[..., :k].sort(-1).values
     columns = places.unsqueeze(-2).expand(*v.shape[:-1], k)
     return w.gather(-1, places), v.gather(-1, columns)
-
-
-@cache
-def _routine(dtype: torch.dtype) -> Any:
-    try:
-        from scipy.linalg import lapack
-    except ImportError:
-        return None
-    return getattr(lapack, _ROUTINES[dtype])

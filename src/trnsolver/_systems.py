@@ -13,7 +13,6 @@ from torch import Tensor
 from trnsci.core.finite import power_below
 from trnsci.core.iterations import IterationInfo, Solution
 from trnsolver import _krylov
-from trnsolver._arrays import has_arrays, on_arrays
 from trnsolver._krylov import Progress, Run, Watch
 from trnsolver.operators import LinearOperator, as_operator, as_preconditioner
 
@@ -63,12 +62,7 @@ def each_run(
 def _run(
     method: Method, op: LinearOperator, side: Tensor, start: Tensor, m: Any, watch: Watch
 ) -> Run:
-    """Return how a method went, on arrays where it can be."""
-    if has_arrays(method, op.dense, side):
-        assert op.dense is not None
-        run = on_arrays(method, op.dense, side, start, m, watch)
-    else:
-        run = method(op, side, start, m, watch)
+    run = method(op, side, start, m, watch)
     run.scale = watch.scale
     return run
 

@@ -10,14 +10,13 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import bare_matrix, untracked
+from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, LinAlgError
 from trnsci.core.finite import finite, only_finite
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
     any_matrix,
-    autocast_enabled,
     batch_shape,
     columns_of,
     in_full_precision,
@@ -27,15 +26,8 @@ from trnsolver._arguments import (
     singular,
     square_matrix,
 )
-from trnsolver._cholesky import lower_factor
-from trnsolver._dispatch import (
-    kernels_wanted,
-    run_cholesky,
-    run_lu_solve,
-    run_solve,
-    run_svd,
-)
-from trnsolver._factored import by_triangles, refined, with_factor
+from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_svd
+from trnsolver._factored import refined, with_factor
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [
@@ -97,6 +89,7 @@ def solve(
 ) -> AccurateSolution: ...
 
 
+@in_full_precision
 def solve(
     A: Tensor,
     B: Tensor,
@@ -135,23 +128,6 @@ def solve(
         >>> solve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), torch.tensor([2.0, 8.0]))
         tensor([1., 2.])
     """
-    plain = target_forward_error is None and type(B) is Tensor and B.ndim <= 2
-    if plain and bare_matrix(A) and not kernels_wanted() and not autocast_enabled():
-        try:  # what torch refuses is left to the checks, which have the words
-            found, failed = torch.linalg.solve_ex(A, B)
-        except RuntimeError:
-            pass
-        else:
-            if not failed.item():
-                return found
-    return _solve(A, B, target_forward_error, on_failure, certify)
-
-
-@in_full_precision
-def _solve(
-    A: Tensor, B: Tensor, target_forward_error: float | None, on_failure: OnFailure, certify: bool
-) -> Tensor | AccurateSolution:
-    """Return the solution where there is anything to ask, or to say."""
     work = square_matrix("solve", "A", A)
     right, vectors = right_side("solve", work, B)
     if target_forward_error is not None:
@@ -164,12 +140,13 @@ def _solve(
             found = found.squeeze(-1) if vectors else found
             _singular_if_not_finite("solve", found, work, right)
         else:
-            found = run_solve(work, right)
+            found = torch.linalg.solve(work, right)
     except TorchLinAlgError as error:
         raise _inverse_error("solve", error) from None
     return restored(found, A.dtype)
 
 
+@in_full_precision
 def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tensor:
     """Return X with ``A @ X = B`` for symmetric (Hermitian) positive definite A.
 
@@ -184,19 +161,6 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
         NotPositiveDefiniteError: A matrix is not positive definite.
         ShapeError: The shapes do not fit.
     """
-    plain = not iterative_refinement and type(B) is Tensor and B.ndim == 2
-    if plain and bare_matrix(A) and not kernels_wanted() and not autocast_enabled():
-        try:  # what torch refuses is left to the checks, which have the words
-            if (factor := lower_factor(A)) is not None:
-                return by_triangles(factor, B)
-        except RuntimeError:
-            pass
-    return _solve_spd(A, B, iterative_refinement)
-
-
-@in_full_precision
-def _solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool) -> Tensor:
-    """Return the solution where there is anything to ask, or to say."""
     work = square_matrix("solve_spd", "A", A)
     right, vectors = right_side("solve_spd", work, B)
     try:
@@ -243,8 +207,8 @@ def inv_spd(A: Tensor) -> Tensor:
         factor = run_cholesky("inv_spd", work)
     except TorchLinAlgError as error:
         raise _definite_error("inv_spd", error) from None
-    # The derivative that torch has forward of a ``cholesky_inverse`` is not that of the inverse.
-    if untracked(work) and not kernels_wanted():
+    # torch's forward-mode derivative of ``cholesky_inverse`` is not that of the inverse.
+    if inert(work) and not kernels_wanted():
         return restored(torch.cholesky_inverse(factor), A.dtype)
     eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
     return restored(with_factor(factor, eye.expand_as(work)), A.dtype)

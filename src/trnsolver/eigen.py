@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from cmath import isfinite
 from dataclasses import replace
 from typing import Literal, NamedTuple, overload
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from trnblas import trsm
 from trnsci.core.arguments import agree, whole
-from trnsci.core.eager import bare_matrix, unchecked, untracked
+from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,
@@ -34,15 +33,7 @@ from trnsolver._arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._cuda_look import all_finite, begun_look
-from trnsolver._dispatch import (
-    BY_COLUMNS,
-    eigh_by_columns,
-    kernels_wanted,
-    run_cholesky,
-    run_eigh,
-    small_pairs,
-)
+from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
 from trnsolver._eigen_quality import EighInfo, frobenius_norm, judged_again
 from trnsolver._few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._implicit import differentiated
@@ -61,6 +52,8 @@ __all__ = [
 ]
 
 Which = Literal["smallest", "largest", "magnitude"]
+_MANY = 48
+"""Order from which on a quarter of the pairs takes less time than all, SciPy's call included."""
 _USUAL = (1e-15, 1e15)
 """Norms of matrices whose products and squares float32 can hold."""
 _WHICH = ("smallest", "largest", "magnitude")
@@ -159,18 +152,8 @@ def eigh(
         tensor([1., 3.])
     """
     everything = k is None and subset is None
-    plain = everything and tol is max_sweeps is None and method == "auto" and which in _WHICH
-    # Of a matrix with a NaN, LAPACK may have eigenvalues that are numbers: A is looked at.
-    if plain and bare_matrix(A) and not kernels_wanted() and isfinite(A.sum().item()):
-        try:  # what torch refuses is left to the checks below, which have the words
-            found = torch.linalg.eigh(A) if A.numel() < BY_COLUMNS else eigh_by_columns(A)
-        except RuntimeError:
-            pass
-        else:
-            return tuple.__new__(Eigenpairs, found)
     work = square_matrix("eigh", "A", A)
-    if which not in _WHICH:
-        chosen("eigh", "which", which, _WHICH)
+    chosen("eigh", "which", which, _WHICH)
     if max_sweeps is not None:
         whole("eigh", "max_sweeps", max_sweeps, 1, error=FlagError)
     n = work.shape[-1]
@@ -187,8 +170,6 @@ def eigh(
         w, v = largest_magnitude(*_exact("eigh", work, max_sweeps), k)
     else:
         w, v = _part(work, first, last, max_sweeps)
-    if work is A:
-        return Eigenpairs(w, v)
     return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
 
 
@@ -203,13 +184,11 @@ def eigvalsh(A: Tensor) -> Tensor:
     work = square_matrix("eigvalsh", "A", A)
     if kernels_wanted():
         return restored(_exact("eigvalsh", work, None)[0], A.dtype)
-    look = begun_look(work)
+    finite_below("eigvalsh", "A", work)
     try:
         w = torch.linalg.eigvalsh(work)
     except TorchLinAlgError as error:
         raise spectral_error("eigvalsh", work, error) from None
-    if work.is_cpu or not all_finite(look, w):
-        finite_below("eigvalsh", "A", work)
     return restored(w, A.dtype)
 
 
@@ -260,8 +239,8 @@ def eigh_generalized(
     finite("eigh_generalized", "A", full)
     inner = _solved(factor, _solved(factor, full).mH)
     w, v = eigh(symmetric_part(inner), k=k, which=which, subset=subset)
-    if kernels_wanted() and not v.is_complex():
-        v = trsm(1.0, factor, v, uplo="lower", trans=True)
+    if kernels_wanted():
+        v = trsm(1.0, factor, v, uplo="lower", trans="C")
     else:
         v = torch.linalg.solve_triangular(factor.mH, v, upper=True)
     return Eigenpairs(restored(w, A.dtype), restored(v, A.dtype))
@@ -272,37 +251,28 @@ def _imaginary_diagonal(full: Tensor) -> Tensor:
 
 
 def _solved(factor: Tensor, right: Tensor) -> Tensor:
-    if kernels_wanted() and not right.is_complex():
+    if kernels_wanted():
         return trsm(1.0, factor, right, uplo="lower")
     return torch.linalg.solve_triangular(factor, right, upper=False)
 
 
 def _exact(function: str, a: Tensor, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
-    found = small_pairs(a)
-    if found is not None:
-        return found
-    look = begun_look(a)
+    # LAPACK may return finite eigenvalues of a matrix with a NaN: A itself is checked.
+    finite_below(function, "A", a)
     try:
-        w, v = run_eigh(function, a, max_sweeps)
+        return run_eigh(function, a, max_sweeps)
     except TorchLinAlgError as error:
         raise spectral_error(function, a, error) from None
-    if a.is_cpu or not all_finite(look, w):
-        finite_below(function, "A", a)
-    return w, v
 
 
-def _part(
-    a: Tensor, first: int, last: int, max_sweeps: int | None, known_finite: bool = False
-) -> tuple[Tensor, Tensor]:
+def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Tensor, Tensor]:
     """Return the pairs from one place to another.
 
-    LAPACK computes a few of many for less than all; so it does on a CPU, where nobody takes
-    derivatives.
+    LAPACK computes few of many pairs in less time than all, on a CPU and without derivatives.
     """
-    few = a.ndim == 2 and 4 * (last - first + 1) <= a.shape[-1]
-    if few and a.is_cpu and untracked(a) and not kernels_wanted():
-        if not known_finite:
-            finite_below("eigh", "A", a)
+    few = a.ndim == 2 and _MANY <= a.shape[-1] >= 4 * (last - first + 1)
+    if few and a.is_cpu and inert(a) and not kernels_wanted():
+        finite_below("eigh", "A", a)
         found = few_pairs(a, first, last)
         if found is not None:
             return found
@@ -330,7 +300,7 @@ def _approximate(
         raise FlagError(f"eigh: tol must be positive, got {tol}")
     if a.ndim != 2:
         raise ShapeError(f"eigh: A must be 2-D where tol is given, got shape {tuple(A.shape)}")
-    if unchecked(a):
+    if not concrete(a):
         raise FlagError("eigh: tol needs values, which are not there")
     size = frobenius_norm(a)
     unit = 1.0
@@ -356,7 +326,7 @@ def _approximate(
             return exact(a)
         if which == "magnitude":
             return largest_magnitude(*exact(a), k)
-        return _part(a, *places, None, known_finite=True)
+        return _part(a, *places, None)
 
     w, v, info = approximate_pairs(a, tol, k, which, method, exact, wanted, size)
     if A.dtype is not w.dtype and not A.is_complex():

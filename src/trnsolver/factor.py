@@ -6,20 +6,16 @@ kinds are kept. All but ``schur`` take batches of matrices, of any dimensions, i
 
 from __future__ import annotations
 
-from math import inf, isfinite
+from math import inf
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import bare_matrix, unchecked, untracked
-from trnsci.core.errors import (
-    DerivativeError,
-    LinAlgError,
-    ShapeError,
-)
-from trnsci.core.finite import finite
+from trnsci.core.eager import concrete, inert
+from trnsci.core.errors import DerivativeError, LinAlgError, ShapeError
+from trnsci.core.finite import finite, power_below
 from trnsolver._arguments import (
     TorchLinAlgError,
     any_matrix,
@@ -31,18 +27,8 @@ from trnsolver._arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._batched_qr import positive_qr, tall_qr
-from trnsolver._cuda_look import all_finite, begun_look
-from trnsolver._dispatch import (
-    kernels_wanted,
-    run_cholesky,
-    run_lu,
-    run_qr,
-    run_svd,
-    small_factors,
-)
+from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
 from trnsolver._schur import schur_form
-from trnsolver._small_qr import small_qr
 
 __all__ = [
     "LUFactors",
@@ -58,12 +44,11 @@ __all__ = [
     "svdvals",
 ]
 
-
 _FEW = 1 << 14
-"""Real numbers of a matrix whose reflections take less time than seven small products."""
+"""Numbers of a matrix whose reflections take less time on a CPU than seven small products."""
 
-
-_REAL = (torch.float32, torch.float64)
+_USUAL = (1e-8, 1e8)
+"""Magnitudes of entries whose squares float32 can hold and sum."""
 
 _NEARLY = 0.5
 """How far the second triangle's diagonal may be from 1: it is within 5/64 below ``eps ** -0.5 / 8``
@@ -141,8 +126,6 @@ def lu(A: Tensor) -> LUFactors:
                 [0., 1.]])
     """
     work = any_matrix("lu", "A", A)
-    if work is A and not kernels_wanted():
-        return tuple.__new__(LUFactors, torch.linalg.lu(A))
     return LUFactors(*_restored(run_lu(work), A))
 
 
@@ -163,9 +146,9 @@ def cholqr2(A: Tensor) -> QRFactors:
     """Return Q and R by two Cholesky factorizations of Gram matrices, all of it products.
 
     R has a positive diagonal. Q is orthonormal to rounding while the condition number of A is below
-    about ``eps ** -0.5``: 3e3 in float32, 6e7 in float64. Tall matrices on a GPU are many times
-    faster than with ``qr``. Of few numbers, where products gain nothing or may not be exact enough,
-    reflections make the same factors.
+    about ``eps ** -0.5``: 3e3 in float32, 6e7 in float64. Tall matrices are several times faster
+    than with ``qr``, on a GPU many times. Small matrices on a CPU, where products gain nothing, get
+    the same factors from reflections.
 
     Args:
         A: Matrices (m, n) with m >= n.
@@ -182,29 +165,26 @@ def cholqr2(A: Tensor) -> QRFactors:
             f"cholqr2: A must have at least as many rows as columns, got shape {tuple(A.shape)}"
         )
     if kernels_wanted():
-        return QRFactors(*_restored(run_qr(work), A))
-    if work.ndim == 2 and work.dtype in _REAL and untracked(work):
-        found = _of_one(work)
-        if found is not None:
-            return QRFactors(*(found if work is A else _restored(found, A)))
-    once, first, failed = _cholqr(work)
+        return QRFactors(*_restored(_with_positive_diagonal(*run_qr(work)), A))
+    if work.is_cpu and m * n <= _FEW:
+        q, r = _with_positive_diagonal(*torch.linalg.qr(work))
+        _independent(r)
+        return QRFactors(*_restored((q, r), A))
+    # Squares of very large or small numbers overflow or vanish; a power of two rounds nothing.
+    unit = power_below(work)
+    unit = 1.0 if _USUAL[0] < unit < _USUAL[1] else unit
+    once, first, failed = _cholqr(work if unit == 1 else work / unit)
     q, second, again = _cholqr(once)
     if failed is not None and again is not None and second.numel():
-        # Columns were nearly orthonormal before the second time, or the first one made them up. One
-        # look for all: on a device each costs a wait.
+        # Columns were nearly orthonormal before the second pass, or the first one invented them.
+        # One value is read, since each takes a wait for the device.
         off = torch.linalg.vector_norm(second.detach().diagonal(dim1=-2, dim2=-1) - 1, inf)
         failed = failed + again
         if not float(off + (failed.max() if failed.ndim else failed)) <= _NEARLY:
             reason = "columns are dependent, to rounding"
             raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
-    return QRFactors(restored(q, A.dtype), restored(second @ first, A.dtype))
-
-
-def _of_one(a: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the factors of one matrix where that takes less than torch's operations, or None."""
-    if 0 < a.numel() <= _FEW:
-        return small_qr(a) if a.is_cpu else positive_qr(a)
-    return tall_qr(a) if a.is_cuda else None
+    r = second @ first
+    return QRFactors(*_restored((q, r if unit == 1 else r * unit), A))
 
 
 def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
@@ -219,25 +199,12 @@ def svd(A: Tensor, full_matrices: bool = False) -> SVDFactors:
         NotFiniteError: A has a NaN or an infinity.
         ConvergenceError: The algorithm did not converge.
     """
-    if not full_matrices and bare_matrix(A) and not kernels_wanted():
-        try:  # what torch refuses is left to the checks below, which have the words
-            found = torch.linalg.svd(A, full_matrices=False)
-        except RuntimeError:
-            pass
-        else:
-            if isfinite(sum(found[1].tolist())):
-                return tuple.__new__(SVDFactors, found)
     work = any_matrix("svd", "A", A)
-    few = None if full_matrices else small_factors(work)
-    if few is not None:
-        return SVDFactors(*_restored(few, A))
-    look = begun_look(work)
+    finite("svd", "A", work)
     try:
         factors = run_svd("svd", work, full_matrices)
     except TorchLinAlgError as error:
         raise spectral_error("svd", work, error) from None
-    if not all_finite(look, factors[1]):
-        finite("svd", "A", work)
     return SVDFactors(*_restored(factors, A))
 
 
@@ -249,13 +216,11 @@ def svdvals(A: Tensor) -> Tensor:
         ConvergenceError: The algorithm did not converge.
     """
     work = any_matrix("svdvals", "A", A)
-    look = begun_look(work)
+    finite("svdvals", "A", work)
     try:
         s = run_svd("svdvals", work)[1] if kernels_wanted() else torch.linalg.svdvals(work)
     except TorchLinAlgError as error:
         raise spectral_error("svdvals", work, error) from None
-    if not all_finite(look, s):
-        finite("svdvals", "A", work)
     return restored(s, A.dtype)
 
 
@@ -279,18 +244,18 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     """
     work = square_matrix("schur", "A", A)
     chosen("schur", "output", output, ("real", "complex"))
-    if not untracked(work):
+    if not inert(work):
         raise DerivativeError("schur: A must not be differentiated or traced")
     finite("schur", "A", work)
     dtype = work.dtype.to_complex() if output == "complex" else work.dtype
     host = work.cpu().to(dtype)
     if work.ndim == 2:
-        t, q = schur_form(array_of(host), dtype)
+        t, q = schur_form(array_of(host))
     else:
         t, q = torch.empty(2, *work.shape, dtype=dtype)
         matrices = array_of(batch_of(host))
         for place, (into_t, into_q) in enumerate(zip(batch_of(t), batch_of(q), strict=True)):
-            form = schur_form(matrices[place], dtype)
+            form = schur_form(matrices[place])
             into_t.copy_(form[0])
             into_q.copy_(form[1])
     if work.device != t.device:
@@ -303,11 +268,29 @@ def _restored(parts: tuple[Tensor, ...], A: Tensor) -> tuple[Tensor, ...]:
     return parts if parts[0].dtype is A.dtype else tuple(restored(part, A.dtype) for part in parts)
 
 
+def _with_positive_diagonal(q: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
+    """Return Q and R with a positive diagonal of R, which torch, unlike the kernel, leaves free."""
+    diagonal = r.detach().diagonal(dim1=-2, dim2=-1).real
+    signs = torch.copysign(torch.ones_like(diagonal), diagonal)
+    return q * signs.unsqueeze(-2), r * signs.unsqueeze(-1)
+
+
+def _independent(r: Tensor) -> None:
+    """Raise where the Gram matrix of the columns is not positive definite, to rounding."""
+    if not concrete(r) or not r.numel():
+        return
+    sizes = r.detach().diagonal(dim1=-2, dim2=-1).real
+    least = float((sizes.amin(-1) / sizes.amax(-1)).min()) ** 2
+    if not least > torch.finfo(r.dtype).eps:  # NaN is not
+        reason = f"the squared diagonal of R falls to {least:.1g} of its largest"
+        raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
+
+
 def _cholqr(a: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return Q, R, and where a factorization failed if that can be looked at."""
+    """Return Q, R, and where a factorization failed if values can be read."""
     gram, failed = a.mH @ a, None
-    if unchecked(a):
-        lower = torch.linalg.cholesky(gram)  # which looks when there are values
+    if not concrete(a):
+        lower = torch.linalg.cholesky(gram)  # checks when there are values
     else:
         lower, failed = torch.linalg.cholesky_ex(gram)
     return torch.linalg.solve_triangular(lower.mH, a, upper=True, left=False), lower.mH, failed

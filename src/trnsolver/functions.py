@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
-from trnsci.core.eager import readable, unchecked, untracked
+from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
-from trnsci.core.finite import finite, only_finite
+from trnsci.core.finite import finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsci.core.products import matmul
 from trnsolver import _torch
@@ -27,15 +27,7 @@ from trnsolver._arguments import (
     square_matrix,
     working,
 )
-from trnsolver._cuda_look import on_the_way
-from trnsolver._dispatch import (
-    BY_COLUMNS,
-    eigh_by_columns,
-    kernels_wanted,
-    run_eigh,
-    run_msign,
-    run_svd,
-)
+from trnsolver._dispatch import kernels_wanted, run_eigh, run_msign, run_svd
 from trnsolver._implicit import differentiated
 from trnsolver._polar import qdwh
 from trnsolver._sylvester import inverse_root, unitary_factor
@@ -67,6 +59,7 @@ class Polar(NamedTuple):
     P: Tensor
 
 
+@in_full_precision
 def inv_sqrt_spd(A: Tensor) -> Tensor:
     """Return ``A ** -0.5`` of symmetric (Hermitian) positive definite matrices.
 
@@ -80,38 +73,20 @@ def inv_sqrt_spd(A: Tensor) -> Tensor:
         NotFiniteError: A has a NaN or an infinity.
         ShapeError: A is not square.
     """
-    if readable(A) and A.ndim == 2 and not kernels_wanted() and isfinite(A.sum().item()):
-        # Asked no more than this, as a small one takes no longer than fifty questions.
-        try:
-            w, v = torch.linalg.eigh(A) if A.numel() < BY_COLUMNS else eigh_by_columns(A)
-        except RuntimeError:
-            pass  # the checks below have the words
-        else:
-            if _definite(w.tolist(), w.dtype):
-                return (v * w.rsqrt_()) @ (v.mH if v.is_complex() else v.mT)
-    return _inv_sqrt_spd(A)
-
-
-@in_full_precision
-def _inv_sqrt_spd(A: Tensor) -> Tensor:
-    """Return the roots of matrices of any kind and place."""
     work = square_matrix("inv_sqrt_spd", "A", A)
     if work.numel() == 0:
         return A.clone()
-    plain = untracked(work)
-    tracked = not plain and differentiated(work)
+    tracked = differentiated(work)
+    # LAPACK may return finite eigenvalues of a matrix with a NaN: A itself is checked.
+    finite_below("inv_sqrt_spd", "A", work)
     try:
         w, v = run_eigh("inv_sqrt_spd", work.detach() if tracked else work)
     except TorchLinAlgError as error:
         raise spectral_error("inv_sqrt_spd", work, error) from None
-    if work.is_cpu:  # eigenvalues may be numbers all the same
-        finite_below("inv_sqrt_spd", "A", work)
-    x = _definite_root(w, v) if w.ndim == 1 and (plain or not unchecked(w)) else None
-    if x is None:
-        x = (v * _inverse_roots(w, work).unsqueeze(-2)) @ v.mH
+    x = (v * _inverse_roots(w).unsqueeze(-2)) @ v.mH
     if tracked:
         x = inverse_root(work, x)
-    return x if work is A else restored(x, A.dtype)
+    return restored(x, A.dtype)
 
 
 @in_full_precision
@@ -129,7 +104,7 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
 
     Returns:
         ``(X, steps, residual)`` with ``info``: of a batch the most steps and the largest residual.
-        Where values cannot be looked at, as inside ``torch.compile``, steps and residuals are
+        Where values cannot be read, as inside ``torch.compile``, steps and residuals are
         tensors, in a plain tuple.
 
     Raises:
@@ -149,11 +124,11 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
 
         x, steps, residual = INV_SQRT_SPD_NS(flat, max_iters, tol)
     else:
-        early = not unchecked(work)
+        early = concrete(work)
         x, steps, residual = _torch.inv_sqrt_steps(flat, max_iters, tol, early)
     x = x / root
     x = restored(x.reshape(work.shape), A.dtype)
-    if unchecked(work):
+    if not concrete(work):
         return x, steps, residual  # type: ignore[return-value]
     if not steps.numel():
         return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
@@ -165,32 +140,19 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     return Solution(x, taken, left, info)
 
 
-def _definite_root(w: Tensor, v: Tensor) -> Tensor | None:
-    """Return the root of one matrix, or None if an eigenvalue is not above rounding, or is NaN."""
-    arriving = on_the_way(w) if w.is_cuda else w.tolist
-    x = (v * w.rsqrt()) @ (v.mH if v.is_complex() else v.mT)
-    values = arriving()  # from a device they came while the products were launched
-    return x if _definite(values, w.dtype) else None
-
-
-def _definite(values: list[float], dtype: torch.dtype) -> bool:
-    """Return whether ascending eigenvalues are numbers, and above rounding."""
-    if not values:
-        return False
-    # Without NaN the ends say it all.
-    return _EPS[dtype] * len(values) * values[-1] <= values[0] > 0 and isfinite(sum(values))
-
-
-def _inverse_roots(w: Tensor, a: Tensor) -> Tensor:
-    """Return ``w ** -0.5`` of the ascending eigenvalues of A, those that are rounding set right."""
-    if not only_finite(w):
-        finite_below("inv_sqrt_spd", "A", a)
-    smallest = _EPS[w.dtype] * w.shape[-1] * w[..., -1:].abs()
-    if not unchecked(w) and bool((w < -smallest).any() | (smallest == 0).any()):
+def _inverse_roots(w: Tensor) -> Tensor:
+    """Return ``w ** -0.5`` of ascending eigenvalues; those that are rounding are raised."""
+    rounding = _EPS[w.dtype] * w.shape[-1]
+    if w.ndim == 1 and concrete(w):
+        values = w.tolist()
+        if values[0] > rounding * abs(values[-1]):
+            return w.rsqrt()
+    smallest = w.select(-1, -1).abs() * rounding
+    if concrete(w) and not float((w.select(-1, 0) + smallest).min()) > 0:
         raise NotPositiveDefiniteError(
             f"inv_sqrt_spd: A must be positive definite, got eigenvalue {float(w.min()):.3g}"
         )
-    return torch.maximum(w, smallest).rsqrt()
+    return torch.maximum(w, smallest.unsqueeze(-1)).rsqrt()
 
 
 def expm(A: Tensor) -> Tensor:
@@ -224,7 +186,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     if chosen("polar", "method", method, ("svd", "qdwh")) == "qdwh":
         if work.ndim != 2:
             raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(A.shape)}")
-        if unchecked(work):
+        if not concrete(work):
             raise FlagError("polar: the steps of qdwh depend on values, which are not there")
         unitary = qdwh(plain.mH if wide else plain)[0]
         unitary = unitary.mH.resolve_conj() if wide else unitary

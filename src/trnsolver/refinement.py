@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import unchecked
+from trnsci.core.eager import concrete
 from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
 from trnsci.core.fallback import callers_level
 from trnsci.core.finite import finite
@@ -130,7 +130,7 @@ def accurate_solution(
     chosen("solve", "on_failure", on_failure, ("raise", "warn", "ignore"))
     if not 0 < target < 1:
         raise FlagError(f"solve: target_forward_error must be between 0 and 1, got {target}")
-    if unchecked(a) or unchecked(b):
+    if not concrete(a, b):
         raise FlagError("solve: target_forward_error needs values, which are not there")
     finite("solve", "A", a)
     finite("solve", "B", b)

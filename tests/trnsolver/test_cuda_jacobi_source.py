@@ -1,13 +1,13 @@
-"""The CUDA text of Jacobi's method, run on a CPU with fibers for threads."""
+"""The CUDA source of Jacobi's method, run on a CPU with fibers for threads."""
 
 import numpy as np
 import pytest
 import torch
 
-from trnsolver import _batched_jacobi as module
-from trnsolver._cuda_jacobi import EIGH, SVD
-from trnsolver._cuda_launch import source_of, threads_for
-from trnsolver._cuda_small_eigh import SMALL_EIGH
+from trnsolver._cuda import batched as module
+from trnsolver._cuda.jacobi import EIGH, SVD
+from trnsolver._cuda.launch import source_of, threads_for
+from trnsolver._cuda.small_eigh import SMALL_EIGH
 
 from . import emulated_cuda
 from .kernels.harness_solver import (
@@ -95,7 +95,7 @@ def assert_diagonalised(a, w, v):
     assert distance_from_orthogonal(v) <= bound
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 16, 17, 31, 32, 34, 46])
+@pytest.mark.parametrize("n", [1, 2, 3, 9, 16, 33, 46])
 def test_eigenvectors(eigh, n):
     matrices = np.stack([symmetric(n, seed=k) * 2.0 ** (30 * k) for k in range(2)])
     a, w, v, sweeps, troubled = eigh(matrices)
@@ -207,8 +207,8 @@ def test_refined_vectors_of_near_values_stay_orthogonal(spectrum):
 
 
 @pytest.mark.parametrize("spectrum", ["graded", "clusters"])
-@pytest.mark.parametrize("n", [32, 40])
-def test_equal_and_graded_eigenvalues_come_to_an_end(eigh, spectrum, n):
+def test_equal_and_graded_eigenvalues_come_to_an_end(eigh, spectrum):
+    n = 40
     values = np.logspace(0, -12, n) if spectrum == "graded" else np.arange(n) // 10.0
     q, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((n, n)))
     a, w, v, sweeps, troubled = eigh(((q * values) @ q.T)[None])

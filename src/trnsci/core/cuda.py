@@ -1,51 +1,33 @@
-"""Kernels of ours on a CUDA device: compiled by torch, launched by the driver.
+"""CUDA kernels of the libraries: compiled by NVRTC, launched by the CUDA driver.
 
-torch compiles them with NVRTC, by a function that is not public. Where it is missing or fails, a
-warning says so and torch does the work. torch would launch them too, but opens the driver's library
-anew each time, which takes longer than a small factorization.
+Both are called through ``cuda.bindings``, NVIDIA's Python bindings, which torch's wheels for CUDA
+require. They are imported at the first launch, since torch for CPUs comes without them. A kernel
+that cannot be compiled or launched gives a warning, and torch computes instead.
 """
 
 from __future__ import annotations
 
-import ctypes
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci.core.errors import KernelError
 from trnsci.core.fallback import callers_level
 
-__all__ = [
-    "CudaKernel",
-    "Extent",
-    "LaunchesOfThread",
-    "PreparedLaunch",
-    "current_stream",
-    "driver",
-    "most_shared_bytes",
-    "wait_for",
-]
+__all__ = ["CudaKernel", "Extent", "most_shared_bytes"]
 
 Extent = tuple[int, int, int]
-
-# torch.cuda.current_stream makes an object, which takes a microsecond; torch for CPUs has neither.
-current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-
-
-@cache
-def driver() -> Any:
-    """Return the library of the driver."""
-    return ctypes.CDLL("libcuda.so.1")
 
 
 @cache
 def most_shared_bytes(device: int) -> int:
-    """Return the shared memory that a block of a kernel can be given; none where there are none."""
+    """Return the shared memory in bytes that a block can be given; 0 on ROCm."""
     if torch.version.hip is not None:
         return 0
     properties = torch.cuda.get_device_properties(device)
@@ -53,12 +35,7 @@ def most_shared_bytes(device: int) -> int:
 
 
 class CudaKernel:
-    """A kernel of a library, compiled at its first use for operands of a kind on a device.
-
-    Attributes:
-        handle: Returns the kernel for a kind and the number of a device, as the driver knows it, or
-            None where it cannot be had. The first answer stands, and costs a look into a table.
-    """
+    """A kernel, compiled at its first launch for each kind of operands and each device."""
 
     def __init__(
         self, library: str, name: str, source: Callable[[Any], str], shared_memory: bool = False
@@ -66,15 +43,15 @@ class CudaKernel:
         """Declare a kernel; nothing is compiled yet.
 
         Args:
-            library: Whose kernel it is.
-            name: Its name in the text, which is ``extern "C"``.
-            source: Returns the text for a kind, which is a dtype or whatever else texts differ in.
+            library: The library that the kernel belongs to, for warnings.
+            name: Name of the function in the source, which is ``extern "C"``.
+            source: Returns the CUDA C++ source for a kind: a dtype, or whatever sources differ in.
             shared_memory: Whether launches may ask for all shared memory of a block, of which the
-                text then takes none by itself; else for 48 KiB.
+                source then declares none itself; otherwise for up to 48 KiB.
         """
         self._library, self._name, self._source = library, name, source
         self._shared_memory = shared_memory
-        self.handle = cache(self._compiled)
+        self._function = cache(self._compiled)
 
     def launch(
         self,
@@ -85,123 +62,154 @@ class CudaKernel:
         device: int,
         shared_bytes: int = 0,
     ) -> bool:
-        """Launch on the current stream of the current device; return whether that went well.
+        """Launch the kernel on the current stream of a device; return whether it was launched.
 
         Args:
-            kind: What the operands are.
-            grid: How many blocks.
-            block: How many threads of a block.
-            arguments: Memory of the device or pinned memory, which has to stay until the kernel
-                ends, ``int`` of C, and None for a null pointer.
-            device: The number of the current device; on another one the driver refuses.
-            shared_bytes: Shared memory of a block that is asked for at the launch.
+            kind: Kind of the operands.
+            grid: Number of blocks.
+            block: Number of threads of a block.
+            arguments: Tensors on the device, ``int`` of C, and None for a null pointer. A tensor
+                must not be freed on another stream before the kernel has ended.
+            device: Index of the device.
+            shared_bytes: Dynamic shared memory of a block.
         """
-        handle = self.handle(kind, device)
-        if handle is None:
+        function = self._function(kind, device)
+        if function is None:
             return False
+        # The driver takes the addresses of the arguments, and copies these before it returns.
         values = [
-            ctypes.c_int(value)
+            np.array([value], dtype=np.int32)
             if isinstance(value, int)
-            else ctypes.c_void_p(None if value is None else value.data_ptr())
+            else np.array([0 if value is None else value.data_ptr()], dtype=np.uint64)
             for value in arguments
         ]
-        pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        stream = ctypes.c_void_p(current_stream(device))
-        code: int = driver().cuLaunchKernel(
-            handle, *grid, *block, shared_bytes, stream, pointers, None
-        )
-        return code == 0
+        addresses = np.array([value.ctypes.data for value in values], dtype=np.uint64)
+        try:
+            with torch.cuda.device(device):
+                driver = _driver_of(device)
+                stream = driver.CUstream(torch.cuda.current_stream(device).cuda_stream)
+                code = driver.cuLaunchKernel(
+                    function, *grid, *block, shared_bytes, stream, addresses.ctypes.data, 0
+                )
+                _checked("cuLaunchKernel", code)
+        except KernelError as error:
+            self._warn(f"cannot be launched on cuda:{device}", kind, error)
+            return False
+        return True
 
     def _compiled(self, kind: Any, device: int) -> Any:
+        """Return the driver's handle of the kernel, or None where it cannot be compiled."""
         if torch.version.hip is not None:
             return None
         try:
-            with torch.cuda.device(device):  # whose kernel it is, whichever is current
-                kernel = torch.cuda._compile_kernel(self._source(kind), self._name)
-                if self._shared_memory:
-                    kernel.set_shared_memory_config(most_shared_bytes(device))
+            with torch.cuda.device(device):
+                return self._loaded(_cubin(self._source(kind), self._name, device), device)
         except Exception as error:
-            warnings.warn(
-                f"{self._library}: the CUDA kernel {self._name} for {kind} cannot be compiled on "
-                f"cuda:{device}, so that torch computes instead: {_reason(error)}",
-                RuntimeWarning,
-                stacklevel=callers_level(self._library),
-            )
+            self._warn(f"cannot be compiled on cuda:{device}", kind, error)
             return None
-        return kernel.func
 
+    def _loaded(self, cubin: bytes, device: int) -> Any:
+        driver = _driver_of(device)
+        image = np.frombuffer(cubin, dtype=np.uint8)
+        (module,) = _checked("cuModuleLoadData", driver.cuModuleLoadData(image.ctypes.data))
+        found = driver.cuModuleGetFunction(module, self._name.encode())
+        (function,) = _checked("cuModuleGetFunction", found)
+        if self._shared_memory:
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            code = driver.cuFuncSetAttribute(function, attribute, most_shared_bytes(device))
+            _checked("cuFuncSetAttribute", code)
+        return function
 
-class PreparedLaunch:
-    """Launches of one thread on one stream, with arguments that are set anew for each.
-
-    Making arguments for C takes as long as the launch. A launch copies them before it returns.
-    """
-
-    def __init__(self, handle: Any, stream: int, arguments: Sequence[Any]) -> None:
-        """Prepare a launch.
-
-        Args:
-            handle: The kernel, as the driver knows it.
-            stream: The number of the stream.
-            arguments: Values of C, which are set by their ``value``.
-        """
-        self._arguments = arguments
-        self._pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        self._handle, self._stream = handle, ctypes.c_void_p(stream)
-        self._launch = driver().cuLaunchKernel
-
-    def launched(self, blocks: int, threads: int) -> bool:
-        """Launch so many blocks of so many threads; return whether that went well."""
-        code: int = self._launch(
-            self._handle, blocks, 1, 1, threads, 1, 1, 0, self._stream, self._pointers, None
+    def _warn(self, what: str, kind: Any, error: Exception) -> None:
+        warnings.warn(
+            f"{self._library}: the CUDA kernel {self._name} for {kind} {what}, so that torch "
+            f"computes instead: {_reason(error)}",
+            RuntimeWarning,
+            stacklevel=callers_level(self._library),
         )
-        return code == 0
 
 
-class LaunchesOfThread(threading.local):
-    """Launches of a kernel that each thread prepares for itself, at their first use, and keeps.
-
-    Attributes:
-        launches: The launches of this thread, by kind, device and stream; for one that is not there
-            yet ``launches[kind, device, stream]`` prepares it, and is None where the kernel cannot
-            be had.
-    """
-
-    def __init__(self, kernel: CudaKernel, prepared: Callable[[Any, Any, int, int], Any]) -> None:
-        """Keep launches of a kernel.
-
-        Args:
-            kernel: What is launched.
-            prepared: Returns a launch for a kernel as the driver knows it, a kind, and the numbers
-                of a device and of a stream.
-        """
-        self.launches: dict[tuple[Any, int, int], Any] = _Prepared(kernel, prepared)
+def _driver_of(device: int) -> Any:
+    """Return the driver's bindings, with torch's context of a device current in this thread."""
+    driver: Any = import_module("cuda.bindings.driver")
+    _checked("cuCtxSetCurrent", driver.cuCtxSetCurrent(_primary_context(device)))
+    return driver
 
 
-class _Prepared(dict[tuple[Any, int, int], Any]):
-    def __init__(self, kernel: CudaKernel, prepared: Callable[[Any, Any, int, int], Any]) -> None:
-        super().__init__()
-        self._kernel, self._prepared = kernel, prepared
-
-    def __missing__(self, key: tuple[Any, int, int]) -> Any:
-        kind, device, stream = key
-        handle = self._kernel.handle(kind, device)
-        if handle is None:
-            return None
-        found = self[key] = self._prepared(handle, kind, device, stream)
-        return found
+@cache
+def _primary_context(device: int) -> Any:
+    """Return the context that torch uses on a device."""
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    driver: Any = import_module("cuda.bindings.driver")
+    _checked("cuInit", driver.cuInit(0))
+    (handle,) = _checked("cuDeviceGet", driver.cuDeviceGet(device))
+    found = driver.cuDevicePrimaryCtxRetain(handle)
+    (context,) = _checked("cuDevicePrimaryCtxRetain", found)
+    return context
 
 
-def wait_for(device: int) -> None:
-    """Wait until all is done that was launched on the current stream of a device."""
-    code = driver().cuStreamSynchronize(ctypes.c_void_p(current_stream(device)))
-    if code:
-        torch.cuda.current_stream(device).synchronize()  # which has the words
-        raise KernelError(f"the CUDA driver reports error {code} for kernels launched before")
+def _cubin(source: str, name: str, device: int) -> bytes:
+    """Return machine code for the architecture of a device."""
+    nvrtc: Any = import_module("cuda.bindings.nvrtc")
+    major, minor = torch.cuda.get_device_capability(device)
+    created = nvrtc.nvrtcCreateProgram(source.encode(), f"{name}.cu".encode(), 0, [], [])
+    (program,) = _checked("nvrtcCreateProgram", created)
+    try:
+        options = [f"--gpu-architecture=sm_{major}{minor}".encode()]
+        (code,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        if int(code):
+            raise KernelError(_log(nvrtc, program) or f"nvrtcCompileProgram: {code!r}")
+        (size,) = _checked("nvrtcGetCUBINSize", nvrtc.nvrtcGetCUBINSize(program))
+        cubin = bytes(size)  # the bindings write into it
+        _checked("nvrtcGetCUBIN", nvrtc.nvrtcGetCUBIN(program, cubin))
+        return cubin
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _log(nvrtc: Any, program: Any) -> str:
+    """Return what the compiler has reported."""
+    (size,) = _checked("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize(program))
+    if size <= 1:  # the terminating zero
+        return ""
+    log = bytes(size)
+    _checked("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog(program, log))
+    return log.rstrip(b"\0").decode(errors="replace")
+
+
+def _checked(call: str, returned: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the results of a call of the bindings, which return an error code in front."""
+    code, *results = returned
+    if int(code):
+        raise KernelError(f"{call}: {code!r}")
+    return tuple(results)
 
 
 def _reason(error: Exception) -> str:
-    """Return the line that has the cause: a compiler writes a title and warnings above it."""
+    """Return the line of an error that has the cause: compilers write titles and warnings above."""
     lines = [line for line in map(str.strip, str(error).splitlines()) if line]
     causes = [line for line in lines if "error" in line]
     return (causes or lines or [type(error).__name__])[0]
+
+
+# Names used until trnblas has no kernels of its own.
+
+
+def current_stream(device: int) -> int:
+    return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+class PreparedLaunch:
+    def __init__(self, *declaration: Any) -> None: ...
+
+    def launched(self, blocks: int, threads: int) -> bool:
+        return False
+
+
+class LaunchesOfThread:
+    def __init__(self, *declaration: Any) -> None:
+        self.launches: Any = _NoLaunches()
+
+
+class _NoLaunches(dict[Any, None]):
+    def __missing__(self, key: Any) -> None: ...

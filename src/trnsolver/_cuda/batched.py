@@ -1,9 +1,8 @@
-"""Eigenproblems and singular values of many small matrices on a CUDA device, in one launch.
+"""Eigenproblems, singular values and QR of many small matrices on a CUDA device, in one launch.
 
-torch gives such a batch to the device one matrix after the other, or to a routine that leaves most
-of it idle. Here each matrix has a block of threads and its shared memory (see ``_cuda_jacobi``).
-Where a matrix does not fit, there is no kernel, or rotations do not converge, the functions here
-return None and torch does the work.
+cuSOLVER computes such a batch one matrix after the other, or leaves most of the device idle. Here
+each matrix has a block of threads and its shared memory. Where matrices do not fit, there is no
+kernel, or rotations do not converge, the functions here return None and torch computes.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.cuda import CudaKernel, wait_for
+from trnsci.core.cuda import CudaKernel
 from trnsolver import _derivatives as rules
-from trnsolver._cuda_jacobi import EIGH, SVD
-from trnsolver._cuda_launch import (
+from trnsolver._cuda.householder import QR
+from trnsolver._cuda.jacobi import EIGH, SVD
+from trnsolver._cuda.launch import (
     NoKernelError,
     fits,
     kernel_of,
@@ -24,31 +24,29 @@ from trnsolver._cuda_launch import (
     matrices_in,
     suits,
     threads_for,
-    told,
 )
-from trnsolver._cuda_small_eigh import MOST_ROWS, SMALL_EIGH
+from trnsolver._cuda.small_eigh import MOST_ROWS, SMALL_EIGH
 from trnsolver._refine import pair_correction
 
-__all__ = ["batched_eigh", "batched_svd", "refined_pairs"]
+__all__ = ["batched_eigh", "batched_qr", "batched_svd", "refined_pairs"]
 
 EIGH_KERNEL = kernel_of("jacobi_eigh", EIGH)
 SMALL_EIGH_KERNEL = kernel_of("small_eigh", SMALL_EIGH)
 SVD_KERNEL = kernel_of("jacobi_svd", SVD)
+QR_KERNEL = kernel_of("householder_qr", QR)
 
 _FEW_MATRICES = 256
 """Matrices up to which each has a processor of a device, or half of it, for itself."""
 
 MOST_SWEEPS = 30
-"""Sweeps after which torch is asked; orders that fit take eleven, graded ones twice that."""
+"""Sweeps after which torch computes; orders that fit take eleven, graded ones twice that."""
 
 
 def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return eigenvalues, ascending, and eigenvectors of CUDA matrices, or None.
-
-    All results are finite: of numbers that are not, torch is to say so.
+    """Return finite eigenvalues, ascending, and eigenvectors of CUDA matrices, or None.
 
     Args:
-        a: (..., n, n) in float32 or float64, of which the lower triangles count.
+        a: (..., n, n) in float32 or float64, of which the lower triangles are read.
     """
     if not suits(a) or not fits(a, _eigh_block(a)[2]):
         return None
@@ -56,26 +54,37 @@ def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def batched_svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the thin factors U, s, descending, and Vh of CUDA matrices, or None.
-
-    All results are finite, as those of ``batched_eigh``.
+    """Return the finite thin factors U, s, descending, and Vh of CUDA matrices, or None.
 
     Args:
-        a: (..., m, n) in float32 or float64; wide ones are turned.
+        a: (..., m, n) in float32 or float64; wide ones are transposed.
     """
     if a.shape[-2] < a.shape[-1]:
-        turned = batched_svd(a.mT)
-        return None if turned is None else (turned[2].mT, turned[1], turned[0].mT)
+        tall = batched_svd(a.mT)
+        return None if tall is None else (tall[2].mT, tall[1], tall[0].mT)
     m, n = a.shape[-2:]
     if not suits(a) or not fits(a, svd_bytes(m, n, a.dtype, _svd_threads(a))):
         return None
     return _found(_Svd, a)
 
 
+def batched_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the reduced factors of CUDA matrices with the signs of LAPACK, or None.
+
+    Args:
+        a: (..., m, n) in float32 or float64.
+    """
+    m, n = a.shape[-2:]
+    if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, threads_for(n))):
+        return None
+    if m < n and a.requires_grad and torch.is_grad_enabled():
+        return None  # there is no rule for its derivative here
+    return _found(_Qr, a)
+
+
 def _found(function: Any, a: Tensor) -> Any:
     try:
-        tracked = a.requires_grad and torch.is_grad_enabled()
-        return function.apply(a) if tracked else function.forward(a)
+        return function.apply(a)
     except NoKernelError:
         return None
 
@@ -87,7 +96,7 @@ class _Eigh(torch.autograd.Function):
         n = a.shape[-1]
         w, v = dense.new_empty(dense.shape[:-1]), torch.empty_like(dense)
         kernel, threads, shared = _eigh_block(a)
-        _launch(kernel, dense, (dense, w, v), (n,), threads, shared)
+        _rotated(kernel, dense, (dense, w, v), (n,), threads, shared)
         if a.dtype is torch.float32 and n > MOST_ROWS:
             return refined_pairs(dense, w, v)
         return w, v
@@ -111,7 +120,7 @@ class _Svd(torch.autograd.Function):
         vh = dense.new_empty((*a.shape[:-2], n, n))
         threads = _svd_threads(a)
         shared = svd_bytes(m, n, a.dtype, threads)
-        _launch(SVD_KERNEL, dense, (dense, u, s, vh), (m, n), threads, shared)
+        _rotated(SVD_KERNEL, dense, (dense, u, s, vh), (m, n), threads, shared)
         return u, s, vh
 
     @staticmethod
@@ -124,11 +133,33 @@ class _Svd(torch.autograd.Function):
         return rules.svd_backward((grads[0], grads[1], grads[2]), (True,), a, 0, result=result)[0]
 
 
+class _Qr(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Tensor) -> tuple[Tensor, Tensor]:
+        dense = a.detach().contiguous()
+        m, n = dense.shape[-2:]
+        least, threads = min(m, n), threads_for(n)
+        q = dense.new_empty((*dense.shape[:-2], m, least))
+        r = dense.new_empty((*dense.shape[:-2], least, n))
+        shared = qr_bytes(m, n, dense.dtype, threads)
+        launch(QR_KERNEL, dense, [dense, q, r, m, n], threads, shared)
+        return q, r
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*inputs, *output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor | None:
+        a, *result = ctx.saved_tensors
+        return rules.qr_backward((grads[0], grads[1]), (True,), a, result=result)[0]
+
+
 def refined_pairs(a: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and eigenvectors after one step of Ogita and Aishima in float64.
 
     A thousand rounds leave rounding errors of ten units in the last place. The step squares
-    errors, for four products of matrices.
+    errors, at the cost of four products of matrices.
     """
     lower = a.double().tril()
     wide, x = lower + lower.tril(-1).mT, v.double()
@@ -186,7 +217,12 @@ def svd_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
     return dtype.itemsize * (n * m + n * n + n + threads) + 4 * (n + 1)
 
 
-def _launch(
+def qr_bytes(m: int, n: int, dtype: torch.dtype, threads: int) -> int:
+    """Return the shared memory of one matrix, its reflections, and a number for each thread."""
+    return dtype.itemsize * (n * (m | 1) + 3 * min(m, n) + threads)
+
+
+def _rotated(
     kernel: CudaKernel,
     a: Tensor,
     tensors: tuple[Tensor, ...],
@@ -194,15 +230,13 @@ def _launch(
     threads: int,
     shared_bytes: int,
 ) -> None:
-    """Run a kernel on every matrix of a batch, and wait for its end.
+    """Run Jacobi's method on every matrix of a batch.
 
     Raises:
-        NoKernelError: Some matrix did not converge, or is none of numbers, or there is no kernel.
+        NoKernelError: Some matrix did not converge or is not finite, or there is no kernel.
     """
-    troubled = told().troubled
-    troubled.zero_()
+    troubled = torch.zeros(1, dtype=torch.int32, device=a.device)
     arguments: list[Tensor | int | None] = [*tensors, troubled, None, *extents, MOST_SWEEPS]
-    launch(kernel, a, arguments, matrices_in(a), threads, shared_bytes)
-    wait_for(a.get_device())
+    launch(kernel, a, arguments, threads, shared_bytes)
     if troubled.item():
         raise NoKernelError

@@ -1,21 +1,20 @@
-"""Householder's QR factorization of small matrices in CUDA C, a block of threads for each matrix.
+"""Householder's QR factorization of small matrices in CUDA C++, a block of threads for each matrix.
 
 The matrix stays in shared memory, a column in each row, from the first reflection to the last
-column of Q. A reflection is found by every warp for itself, which spares a meeting of all, and
-each warp then turns columns of its own. Reflections are kept as the columns they came from, with
-two numbers each. Signs are LAPACK's, against those of the columns; or the diagonal of R is positive
-where somebody asks for its ends, which are then told relative to the size of the matrix.
+column of Q. Every warp computes a reflection for itself, which avoids a barrier, and then applies
+it to columns of its own. Reflections are stored as the columns they came from, with two numbers
+each. Signs are LAPACK's, against those of the columns.
 
-``REAL`` and ``LEAST`` are as in ``_cuda_jacobi``.
+``REAL`` and ``LEAST`` are as in ``jacobi``.
 """
 
 from __future__ import annotations
 
-from trnsolver._cuda_jacobi import COMMON
+from trnsolver._cuda.jacobi import COMMON
 
-__all__ = ["QR", "REFLECTIONS"]
+__all__ = ["QR"]
 
-REFLECTIONS = (
+QR = (
     COMMON
     + """
 __device__ REAL warp_largest(REAL x) {
@@ -38,15 +37,19 @@ __device__ REAL load_scaled(const REAL* a, int m, int n, REAL* b, int row, REAL*
     return scale;
 }
 
-// The factors of what load_scaled has left in b; room has three numbers for each reflection.
-__device__ void reflect(
-    REAL* b, int m, int n, int row, REAL scale, REAL* room,
-    REAL* lefts, REAL* triangles, double* ends) {
-    int least = m < n ? m : n;
-    REAL* tau = room;                         // a reflection is 1 - tau v v^T with v = x * shrink
+extern "C" __global__ void householder_qr(
+    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n) {
+    extern __shared__ double memory[];
+    int least = m < n ? m : n, row = m | 1;   // an odd distance, so that no two lanes share a bank
+    REAL* b = (REAL*)memory;                  // the columns of A, in a row each
+    REAL* tau = b + n * row + blockDim.x;     // a reflection is 1 - tau v v^T with v = x * shrink
     REAL* shrink = tau + least;               // below its 1
     REAL* corner = shrink + least;            // the diagonal of R
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    lefts += (long long)blockIdx.x * m * least;
+    triangles += (long long)blockIdx.x * least * n;
+    REAL scale = load_scaled(
+        matrices + (long long)blockIdx.x * m * n, m, n, b, row, b + n * row);
 
     for (int k = 0; k < least; ++k) {
         const REAL* __restrict__ x = b + k * row;
@@ -95,21 +98,9 @@ __device__ void reflect(
         __syncthreads();
     }
 
-    if (ends && threadIdx.x == 0) {
-        REAL low = fabs(corner[0]), high = low;
-        for (int k = 1; k < least; ++k) {
-            REAL x = fabs(corner[k]);
-            if (low == low && !(x >= low)) low = x;   // NaN stays
-            if (high == high && !(x <= high)) high = x;
-        }
-        ends[0] = low;
-        ends[1] = high;
-    }
-    for (int i = warp; i < least; i += warps) {
-        REAL sign = ends && corner[i] < 0 ? -scale : scale;
+    for (int i = warp; i < least; i += warps)
         for (int j = lane; j < n; j += 32)
-            triangles[i * n + j] = i < j ? b[j * row + i] * sign : i == j ? corner[i] * sign : 0;
-    }
+            triangles[i * n + j] = i < j ? b[j * row + i] * scale : i == j ? corner[i] * scale : 0;
     __syncthreads();
 
     // Column j of Q begins where its reflection meets the unit vector; those before it follow.
@@ -134,25 +125,7 @@ __device__ void reflect(
     }
     for (int i = warp; i < m; i += warps)
         for (int j = lane; j < least; j += 32)
-            lefts[i * least + j] = ends && corner[j] < 0 ? -b[j * row + i] : b[j * row + i];
-}
-"""
-)
-
-QR = (
-    REFLECTIONS
-    + """
-extern "C" __global__ void householder_qr(
-    const REAL* matrices, REAL* lefts, REAL* triangles, int m, int n) {
-    extern __shared__ double memory[];
-    int least = m < n ? m : n, row = m | 1;   // an odd distance, so that no two lanes share a bank
-    REAL* b = (REAL*)memory;                  // the columns of A, in a row each
-    REAL* room = b + n * row;
-    REAL scale = load_scaled(matrices + (long long)blockIdx.x * m * n, m, n, b, row, room);
-    reflect(
-        b, m, n, row, scale, room + blockDim.x,
-        lefts + (long long)blockIdx.x * m * least, triangles + (long long)blockIdx.x * least * n, 0
-    );
+            lefts[i * least + j] = b[j * row + i];
 }
 """
 )

@@ -1,16 +1,16 @@
-"""Jacobi's method for small matrices in CUDA C, a block of threads for each matrix.
+"""Jacobi's method for small matrices in CUDA C++, a block of threads for each matrix.
 
 The matrix and its vectors stay in shared memory from the first rotation to the last, so that a
 batch is one launch which reads each matrix once and writes its results once. In a round every index
-is in one pair; who meets whom follows from the number of the round, and nothing moves.
+is in one pair; the pairs follow from the number of the round, and nothing is moved.
 
 Rotations are applied as x - s (y + r x) and y + s (x - r y) with r = s / (1 + c): what is added to
 x and y is small when the angle is, and so is its rounding error. Cosines rounded to the working
 precision would instead leave an error of one unit in every one of a thousand rounds.
 
-``REAL`` stands for the type, ``EPS`` for its precision, ``LEAST`` for what is nothing beside 1, and
-``TINY`` for its least normal number. A matrix that did not converge, or was none of numbers, sets
-``troubled``. Kernels tell their sweeps if they are given a place for them.
+``REAL`` stands for the type, ``EPS`` for its precision, ``LEAST`` for what is negligible compared
+with 1, and ``TINY`` for its least normal number. A matrix that did not converge, or has a NaN or an
+infinity, sets ``troubled``. A pointer ``sweeps`` that is not null receives the number of sweeps.
 """
 
 from __future__ import annotations

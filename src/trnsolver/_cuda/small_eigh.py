@@ -1,15 +1,15 @@
-"""Jacobi's method for matrices of at most 64 rows in CUDA C, with one meeting of threads a round.
+"""Jacobi's method for matrices of at most 64 rows in CUDA C++, with one barrier a round.
 
-Here rounds are so short that meetings are most of them. So every warp finds all angles of a round
-by itself, a pair in each lane; they are the same in all warps. The matrix is there twice: what one
-round reads, the next one writes. A thread has the same two pairs in every round, whose four numbers
-it turns, so that a block has a thread for every two pairs; and a warp has the vectors of some. In
-the end the vectors are made orthogonal once more.
+Rounds of small matrices are so short that barriers would take most of the time. So every warp
+computes all angles of a round by itself, a pair in each lane. The matrix is stored twice: a round
+reads one copy and writes the other. A thread rotates the same two pairs in every round, so that a
+block has a thread for every two pairs, and a warp rotates some of the vectors. In the end the
+vectors are made orthogonal once more.
 """
 
 from __future__ import annotations
 
-from trnsolver._cuda_jacobi import PAIRS
+from trnsolver._cuda.jacobi import PAIRS
 
 __all__ = ["MOST_ROWS", "SMALL_EIGH"]
 

@@ -1,0 +1,98 @@
+"""The operands that a CUDA kernel takes, its source for a dtype, and its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from trnsci.core.cuda import CudaKernel, most_shared_bytes
+from trnsci.core.eager import inert
+
+__all__ = [
+    "NoKernelError",
+    "fits",
+    "kernel_of",
+    "launch",
+    "matrices_in",
+    "source_of",
+    "suits",
+    "threads_for",
+]
+
+_TYPES = {
+    torch.float32: ("float", "1.1920928955078125e-07f", "1e-15f", "1.17549435e-38f"),
+    torch.float64: ("double", "2.220446049250313e-16", "1e-150", "2.2250738585072014e-308"),
+}
+
+_MANY = 4
+"""Matrices from which on a batch is faster here than in cuSOLVER, on an H200."""
+
+
+class NoKernelError(Exception):
+    """A kernel cannot be compiled or launched, or did not converge: torch computes instead."""
+
+
+def suits(a: Tensor) -> bool:
+    """Return whether a tensor is a batch of several real matrices on a CUDA device.
+
+    Autograd may record the operation; torch.func, forward mode, tracing and the capture of a CUDA
+    graph are left to torch.
+    """
+    if not a.is_cuda or a.ndim == 2 or a.dtype not in _TYPES or not inert(a.detach()):
+        return False
+    return a.numel() >= _MANY * a.shape[-1] * a.shape[-2] > 0
+
+
+def fits(a: Tensor, shared_bytes: int) -> bool:
+    """Return whether a block has so much shared memory, and a kernel can be launched now."""
+    if torch.cuda.is_current_stream_capturing():
+        return False
+    return shared_bytes <= most_shared_bytes(a.get_device())
+
+
+def matrices_in(a: Tensor) -> int:
+    """Return the number of matrices of a batch that is not empty."""
+    return a.numel() // (a.shape[-1] * a.shape[-2])
+
+
+def threads_for(n: int) -> int:
+    """Return the threads of a block: a warp for every two to four pairs of columns."""
+    return 64 if n <= 16 else 128 if n <= 32 else 256 if n <= 64 else 512
+
+
+def kernel_of(name: str, text: str) -> CudaKernel:
+    """Return a kernel for float32 and float64."""
+    return CudaKernel("trnsolver", name, partial(source_of, text), shared_memory=True)
+
+
+def source_of(text: str, dtype: torch.dtype) -> str:
+    """Return the source of a kernel for a dtype."""
+    names = zip(("REAL", "EPS", "LEAST", "TINY"), _TYPES[dtype], strict=True)
+    return "".join(f"#define {name} {value}\n" for name, value in names) + text
+
+
+def launch(
+    kernel: CudaKernel,
+    a: Tensor,
+    arguments: Sequence[Tensor | int | None],
+    threads: int,
+    shared_bytes: int,
+) -> None:
+    """Launch a kernel with one block for each matrix of a batch.
+
+    Args:
+        kernel: A kernel of ``kernel_of``.
+        a: The batch.
+        arguments: Arguments of the kernel.
+        threads: Threads of a block.
+        shared_bytes: Shared memory of a block.
+
+    Raises:
+        NoKernelError: It cannot be compiled or launched.
+    """
+    grid, block = (matrices_in(a), 1, 1), (threads, 1, 1)
+    if not kernel.launch(a.dtype, grid, block, arguments, a.get_device(), shared_bytes):
+        raise NoKernelError

@@ -230,6 +230,45 @@ def test_grouped_products_of_one_shape_are_one_launch():
         assert_agrees(got[i], want, torch.float32, k + 4, size)
 
 
+def test_grouped_products_with_factors_that_are_tensors():
+    a, b = [random_tensor(3, 4, seed=i) for i in (0, 1)], [random_tensor(4, 2, seed=2)] * 2
+    alpha = torch.tensor(2.0, requires_grad=True)
+    got = trnblas.grouped_gemm([alpha, 3 * alpha], a, b)
+    sum(x.sum() for x in got).backward()
+    terms = [array(x) @ array(y) for x, y in zip(a, b, strict=True)]
+    for found, want, factor in zip(got, terms, (2, 6), strict=True):
+        assert_agrees(found, factor * want, torch.float32, 8, 6 * np.abs(want).max() + 6)
+    want = (terms[0] + 3 * terms[1]).sum()
+    assert abs(float(alpha.grad) - want) <= 64 * 2.0**-24 * sum(np.abs(t).sum() for t in terms) * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("case", REACHED, ids=lambda case: case.name)
+def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monkeypatch):
+    """Each option means the same where kernels are wanted, and gradients are those of torch."""
+    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
+    tensors = case.operands(dtype)
+    before = counts()
+    got = case.call(trnblas, unchanged, *tensors)
+    since = counts() - before
+    assert not since.launches
+    if case.name.startswith(("her-", "her2-")):
+        assert not since.refusals  # vectors: no kernel computes with them
+    else:
+        assert sum(since.refusals.values()) == 1
+    arrays = [array(t) for t in tensors]
+    want = case.call(oracle, unchanged, *arrays)
+    assert_agrees(got, want, dtype, case.steps, case.magnitude(arrays))
+    weights = draw(got.shape, dtype, 9)
+    found = []
+    for backend in ("simulator", "pytorch"):
+        leaves = [t.clone().requires_grad_() for t in tensors]
+        with trnblas.backend(backend):
+            case.call(trnblas, unchanged, *leaves).backward(weights)
+        found.append([leaf.grad for leaf in leaves])
+    assert all(torch.equal(ours, torchs) for ours, torchs in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize(
     ("routine", "operation", "operands"),
     [("herk", "syrk", 1), ("her2k", "syr2k", 2), ("hemm", "symm", 2)],

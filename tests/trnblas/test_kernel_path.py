@@ -12,7 +12,7 @@ from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation
 
-from .agreement import array, assert_agrees, draw
+from .agreement import ROUNDOFF, array, assert_agrees, draw
 from .cases import CASES, unchanged
 
 KERNELS = (
@@ -252,10 +252,7 @@ def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monke
     got = case.call(trnblas, unchanged, *tensors)
     since = counts() - before
     assert not since.launches
-    if case.name.startswith(("her-", "her2-")):
-        assert not since.refusals  # vectors: no kernel computes with them
-    else:
-        assert sum(since.refusals.values()) == 1
+    assert list(since.refusals.values()) == [1]
     arrays = [array(t) for t in tensors]
     want = case.call(oracle, unchanged, *arrays)
     assert_agrees(got, want, dtype, case.steps, case.magnitude(arrays))
@@ -266,12 +263,14 @@ def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monke
         with trnblas.backend(backend):
             case.call(trnblas, unchanged, *leaves).backward(weights)
         found.append([leaf.grad for leaf in leaves])
-    assert all(torch.equal(ours, torchs) for ours, torchs in zip(*found, strict=True))
+    for ours, torchs in zip(*found, strict=True):
+        scale = max(1.0, float(torchs.abs().max()))
+        assert float((ours - torchs).abs().max()) <= 64 * case.steps * ROUNDOFF[dtype] * scale
 
 
 @pytest.mark.parametrize(
     ("routine", "operation", "operands"),
-    [("herk", "syrk", 1), ("her2k", "syr2k", 2), ("hemm", "symm", 2)],
+    [("herk", "syrk", 1), ("her2k", "syr2k", 2), ("hemm", "symm", 2), ("her", "syrk", 1)],
 )
 def test_complex_hermitian_products_are_refused(monkeypatch, routine, operation, operands):
     z = random_tensor(3, 3, dtype=torch.complex64)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from trnblas._flags import Trans, flipped, transposition
 from trnsci.core.arguments import agree, broadcast, expandable, matrix, tensor
-from trnsci.core.eager import readable
+from trnsci.core.eager import inert
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 __all__ = [
@@ -66,10 +66,11 @@ def checked_product(
     """Return a product whose A and B agree in dtype and device already."""
     trans_a = transposition(function, "transA", transA, A)
     trans_b = transposition(function, "transB", transB, B)
-    if A.ndim != 2 or B.ndim != 2:
+    size_a, size_b = A.shape, B.shape
+    single = len(size_a) == len(size_b) == 2
+    if not single:
         matrix(function, "A", A)
         matrix(function, "B", B)
-    size_a, size_b = A.shape, B.shape
     rows, depth = (-2, -1) if trans_a == "N" else (-1, -2)
     inner, columns = (-2, -1) if trans_b == "N" else (-1, -2)
     if size_a[depth] != size_b[inner]:
@@ -77,7 +78,8 @@ def checked_product(
             f"{function}: A and B must agree in the contracted dimension, "
             f"got {_shown(A, trans_a)} and {_shown(B, trans_b)}"
         )
-    shape = (*broadcast_batch(function, A, B), size_a[rows], size_b[columns])
+    batch = () if single else broadcast_batch(function, A, B)
+    shape = (*batch, size_a[rows], size_b[columns])
     alpha = number(function, "alpha", alpha, A)
     beta = _factor_of(C, function, beta, A, shape)
     return Product(A, B, C, alpha, beta, trans_a, trans_b, shape)
@@ -167,16 +169,13 @@ def square_accumulator(function: str, name: str, value: Tensor, order: int) -> N
         )
 
 
-def widened(
-    function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype | None
-) -> tuple[Tensor, Tensor]:
-    """Return operands that agree, of the dtype that a product is wanted in.
+def widened(function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return operands that agree, in the dtype of the product.
 
     A product of two float16, bfloat16 or float8 numbers is exact in float32, and so are its
     factors: with float32 operands nothing is rounded but the sums, which are float32 as well.
     """
-    agree(function, "A", A, "B", B)
-    if out_dtype is None or out_dtype is A.dtype:
+    if out_dtype is A.dtype:
         return A, B
     if out_dtype is not torch.float32 or A.dtype not in _NARROW:
         raise DTypeError(
@@ -247,7 +246,7 @@ def _tensor_number(function: str, name: str, value: Tensor, like: Tensor) -> Sca
         raise ShapeError(
             f"{function}: {name} must be a number or a 0-d tensor, got shape {tuple(value.shape)}"
         )
-    if readable(value):
+    if value.is_cpu and inert(value):
         return number(function, name, value.item(), like)
     if torch.result_type(value, like.new_empty(1)) is not like.dtype:
         raise DTypeError(

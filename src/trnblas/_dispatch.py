@@ -110,9 +110,10 @@ def run_syr2k(
 def run_hermitian(
     name: str, function: Callable[..., Tensor], alpha: Scalar, A: Tensor, *rest: Any
 ) -> Tensor:
-    """Return what ``function`` computes of complex matrices.
+    """Return ``function`` of complex operands.
 
-    The operation ``name`` takes real ones only, which is said where kernels are wanted.
+    The kernel of the operation ``name`` takes real ones only: where kernels are wanted, a refusal
+    is counted.
     """
     if kernels_wanted():
         from trnblas import _operations  # noqa: F401  (declares it)

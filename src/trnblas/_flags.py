@@ -13,9 +13,6 @@ from torch import Tensor
 from trnsci.core.errors import FlagError
 
 __all__ = [
-    "LEFT",
-    "UNIT",
-    "UPPER",
     "Trans",
     "applied",
     "flipped",
@@ -28,9 +25,9 @@ __all__ = [
 Trans = Literal["N", "T", "C"]
 
 _TRANSPOSITIONS: dict[object, Trans] = {False: "N", True: "T", "N": "N", "T": "T", "C": "C"}
-UPPER: dict[object, bool] = {"upper": True, "lower": False, "U": True, "L": False}
-LEFT: dict[object, bool] = {"left": True, "right": False, "L": True, "R": False}
-UNIT: dict[object, bool] = {"unit": True, "nonunit": False, "U": True, "N": False}
+_UPPER: dict[object, bool] = {"upper": True, "lower": False, "U": True, "L": False}
+_LEFT: dict[object, bool] = {"left": True, "right": False, "L": True, "R": False}
+_UNIT: dict[object, bool] = {"unit": True, "nonunit": False, "U": True, "N": False}
 
 _T = TypeVar("_T")
 
@@ -45,17 +42,17 @@ def transposition(function: str, argument: str, value: bool | str, matrix: Tenso
 
 def is_upper(function: str, value: str) -> bool:
     """Return whether ``uplo`` names the upper triangle."""
-    return value == "upper" or _looked_up(UPPER, function, "uplo", value)
+    return value == "upper" or _looked_up(_UPPER, function, "uplo", value)
 
 
 def is_left(function: str, value: str) -> bool:
     """Return whether ``side`` is the left one."""
-    return value == "left" or _looked_up(LEFT, function, "side", value)
+    return value == "left" or _looked_up(_LEFT, function, "side", value)
 
 
 def is_unit(function: str, value: str) -> bool:
     """Return whether ``diag`` stands for a diagonal of ones."""
-    return value != "nonunit" and _looked_up(UNIT, function, "diag", value)
+    return value != "nonunit" and _looked_up(_UNIT, function, "diag", value)
 
 
 def applied(trans: Trans, matrix: Tensor) -> Tensor:

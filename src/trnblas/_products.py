@@ -10,7 +10,7 @@ from torch import Tensor
 from trnblas._accumulation import accumulated, scaled, vanished
 from trnblas._arguments import Number, Scalar
 from trnsci.core.arguments import broadcast
-from trnsci.core.eager import untracked
+from trnsci.core.eager import inert
 from trnsci.core.products import addmm, baddbmm, bmm, matmul, mm
 
 __all__ = ["matrix_product", "vector_product", "written_product"]
@@ -18,14 +18,18 @@ __all__ = ["matrix_product", "vector_product", "written_product"]
 
 def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None) -> Tensor:
     """Return ``alpha * A @ B + beta * C`` for matrices or batches whose shapes fit."""
-    if (type(alpha) is not float and isinstance(alpha, Tensor)) or isinstance(beta, Tensor):
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
         return accumulated(scaled(alpha, matmul(A, B)), beta, C)
     if alpha == 0:
         zeros = vanished((*_batch(A, B), A.shape[-2], B.shape[-1]), A, B)
         return accumulated(zeros, beta, C)
-    if A.ndim == 2 and B.ndim == 2:
-        return _single(alpha, A, B, beta, C)
-    return _batched(alpha, A, B, beta, C)
+    if A.ndim > 2 or B.ndim > 2:
+        return _batched(alpha, A, B, beta, C)
+    if C is not None and beta != 0:
+        return addmm(C, A, B, alpha=alpha, beta=beta)
+    # beta=0 leaves the first argument unread; it is there because addmm has no form without it.
+    product = mm(A, B) if alpha == 1 else addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+    return product if C is None else accumulated(product, 0, C)
 
 
 def written_product(
@@ -42,7 +46,7 @@ def written_product(
         return False
     tensors = [A, B, out] if C is None else [A, B, C, out]
     fits = out.shape == (*A.shape[:-1], B.shape[-1])
-    if not fits or out.dtype is not A.dtype or not all(map(untracked, tensors)):
+    if not fits or out.dtype is not A.dtype or not inert(*tensors):
         return False
     if any(t.device != A.device for t in tensors):
         return False
@@ -77,14 +81,6 @@ def _batch(A: Tensor, B: Tensor) -> tuple[int, ...]:
     return broadcast(A.shape[:-2], B.shape[:-2]) or ()
 
 
-def _single(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
-    if C is not None and beta != 0:
-        return addmm(C, A, B, alpha=alpha, beta=beta)
-    # beta=0 leaves the first argument unread; it is there because addmm has no form without it.
-    product = mm(A, B) if alpha == 1 else addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
-    return accumulated(product, 0, C)
-
-
 def _unread_addmv(alpha: Number, A: Tensor, x: Tensor) -> Tensor:
     return torch.addmv(x.new_empty(()), A, x, alpha=alpha, beta=0)
 
@@ -100,7 +96,8 @@ def _batched(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None
     if B.ndim == 2 and A.is_contiguous():
         # One large product instead of many small ones that share their right operand.
         below = None if C is None else C.expand(shape).flatten(0, -2)
-        return _single(alpha, A.reshape(prod(batch) * rows, inner), B, beta, below).view(shape)
+        wide = A.reshape(prod(batch) * rows, inner)
+        return matrix_product(alpha, wide, B, beta, below).view(shape)
     count = prod(batch)
     stack_a = A.expand(*batch, rows, inner).reshape(count, rows, inner)
     stack_b = B.expand(*batch, inner, columns).reshape(count, inner, columns)

@@ -1,11 +1,12 @@
-"""SciPy's BLAS on CPU tensors, for routines that torch lacks.
+"""NumPy's and SciPy's products on CPU tensors, for BLAS routines that torch lacks.
 
-torch has no product that reads one triangle: it must build the other triangle first, which for a
-matrix times a vector takes tens of times as long as the product. Each function returns None where
-torch is to do the work: another device, a gradient, a transform, an unusual dtype, no SciPy.
+torch has no product that reads or computes one triangle: it builds or computes the other one too,
+which takes twice as long for matrices and tens of times as long for a matrix and a vector. Each
+function returns None where torch has to compute: for another device, a gradient, a transform, a
+dtype without a BLAS routine, batches, empty operands, or without SciPy.
 
-Torch stores rows and Fortran columns, so a contiguous matrix is handed over as the transpose that
-its memory is to Fortran, nothing is copied, and the operation is transposed to suit.
+A contiguous matrix is its own transpose in Fortran's order, so nothing is copied; the options of
+the routine are those of the transpose.
 """
 
 from __future__ import annotations
@@ -14,28 +15,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trnblas._arguments import Scalar
 from trnblas._flags import Trans
 from trnsci.core.arrays import array_of
-from trnsci.core.eager import readable
+from trnsci.core.eager import inert
 
-__all__ = [
-    "NUMPY_SYRK",
-    "TRIANGLE",
-    "herk",
-    "small_symm",
-    "small_symv",
-    "small_syrk",
-    "symm",
-    "symv",
-    "syrk",
-    "trmm",
-    "trmv",
-]
+__all__ = ["herk", "symm", "symv", "syrk", "trmm", "trmv"]
 
 _PREFIX = {
     torch.float32: "s",
@@ -43,38 +31,31 @@ _PREFIX = {
     torch.complex64: "c",
     torch.complex128: "z",
 }
+# Below this order torch's product of a masked triangle takes less time than the calls of SciPy.
+_TRIANGLE = 48
 _TRANS_CODE: dict[Trans, int] = {"N": 0, "T": 1, "C": 2}
-
-# NumPy recognises A @ A.T, computes one triangle and mirrors it within one call: the cheapest
-# complete result up to this order. Above it, mirroring by panels is worth the calls.
-NUMPY_SYRK = 128
-# With this many rows and columns torch's product outweighs the mirroring of A (x86-64, MKL).
-_TORCH_SYMM = 1024
-# Below this order the mask of a triangle costs torch less than the way to SciPy and back.
-TRIANGLE = 48
-# Columns moved at a time: both the panel and its transpose stay in cache.
-_PANEL = 64
 
 
 def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
-    """Return ``alpha * sym(A) @ x``; real dtypes only, there is no complex symmetric one."""
+    """Return ``alpha * sym(A) @ x``; BLAS has it for real dtypes only."""
     routine = _routine("symv", alpha, A, x) if x.ndim == 1 else None
     if routine is None:
         return None
-    a, turned = _columns(A)
-    return torch.from_numpy(routine(alpha, a, array_of(x), lower=upper == turned))
+    a, transposed = _columns(A)
+    return torch.from_numpy(routine(alpha, a, array_of(x), lower=upper == transposed))
 
 
 def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor | None:
     """Return ``op(tri(A)) @ x``; not for the conjugate transpose."""
-    if trans == "C" or A.shape[-1] < TRIANGLE or x.ndim != 1:
+    if A.shape[-1] < _TRIANGLE or x.ndim != 1 or trans == "C":
         return None
     routine = _routine("trmv", 1.0, A, x)
     if routine is None:
         return None
-    a, turned = _columns(A)
-    flip = (trans == "T") != turned
-    return torch.from_numpy(routine(a, array_of(x), lower=upper == turned, trans=flip, diag=unit))
+    a, transposed = _columns(A)
+    code = (trans == "T") != transposed
+    product = routine(a, array_of(x), lower=upper == transposed, trans=code, diag=unit)
+    return torch.from_numpy(product)
 
 
 def symm(alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor | None:
@@ -82,70 +63,39 @@ def symm(alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor
     routine = _routine("symm", alpha, A, B)
     if routine is None:
         return None
-    if min(A.shape[0], B.shape[1 if left else 0]) >= _TORCH_SYMM:
-        assert not isinstance(alpha, Tensor)
-        full = torch.from_numpy(_mirror_of(array_of(A), upper))
-        left_factor, right_factor = (full, B) if left else (B, full)
-        return torch.addmm(B.new_empty(()), left_factor, right_factor, alpha=alpha, beta=0)
-    a, turned = _columns(A)
-    return _rows(routine(alpha, a, array_of(B).T, side=left, lower=upper == turned))
+    a, transposed = _columns(A)
+    product = routine(alpha, a, array_of(B).T, side=left, lower=upper == transposed)
+    return torch.from_numpy(product.T)
 
 
 def trmm(
     alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, trans: Trans, unit: bool
 ) -> Tensor | None:
     """Return ``alpha * op(tri(A)) @ B`` or ``alpha * B @ op(tri(A))``."""
-    routine = _routine("trmm", alpha, A, B) if A.shape[-1] >= TRIANGLE else None
+    routine = _routine("trmm", alpha, A, B) if A.shape[-1] >= _TRIANGLE else None
     if routine is None:
         return None
-    # Of a matrix stored by columns the conjugate without transposition is not to be had, so here
-    # A is always taken as the transpose that its rows are.
-    a = array_of(A).T
-    code = _TRANS_CODE[trans]
-    return _rows(routine(alpha, a, array_of(B).T, side=left, lower=upper, trans_a=code, diag=unit))
-
-
-def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
-    """Return ``alpha * A @ A.T``, or ``alpha * A.T @ A``: both triangles, exactly symmetric."""
-    routine = _routine("syrk", alpha, A)
-    if routine is None:
-        return None
-    if A.shape[1 if transposed else 0] <= NUMPY_SYRK:
-        a = array_of(A)
-        if not a.flags.forc:
-            a = a.copy()
-        product = a.T @ a if transposed else a @ a.T
-        if alpha != 1:
-            product *= alpha
-        return torch.from_numpy(product)
-    a, turned = _columns(A)
-    return _full(routine(alpha, a, trans=turned != transposed, lower=1), conjugate=False)
-
-
-def small_symv(alpha: float, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
-    """Return ``symv`` of a matrix and a vector that fit; for small ones a copy costs nothing."""
-    routine = _found("symv", A.dtype) if readable(A, x) else None
-    if routine is None:
-        return None
-    return torch.from_numpy(routine(alpha, A.numpy().T, x.numpy(), lower=upper))
-
-
-def small_symm(alpha: float, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor | None:
-    """Return ``symm`` of matrices that fit."""
-    routine = _found("symm", A.dtype) if readable(A, B) else None
-    if routine is None:
-        return None
-    product = routine(alpha, A.numpy().T, B.numpy().T, side=left, lower=upper)
+    # BLAS cannot conjugate without transposing, so A is always passed as its transpose.
+    a, code = array_of(A).T, _TRANS_CODE[trans]
+    product = routine(alpha, a, array_of(B).T, side=left, lower=upper, trans_a=code, diag=unit)
     return torch.from_numpy(product.T)
 
 
-def small_syrk(alpha: float, A: Tensor, transposed: bool) -> Tensor | None:
-    """Return ``syrk`` of a contiguous matrix, which NumPy knows for a symmetric product."""
-    if A.dtype not in _PREFIX or not readable(A) or not A.is_contiguous():
+def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
+    """Return ``alpha * A @ A.T``, or ``alpha * A.T @ A``: both triangles, exactly symmetric.
+
+    NumPy computes a product of a dense matrix and its transpose by BLAS's ``syrk`` and copies the
+    triangle, which is faster than SciPy's routine and a copy by panels.
+    """
+    if A.dtype not in _PREFIX or not _eligible(alpha, A):
         return None
-    a = A.numpy()
+    a = array_of(A)
+    if not a.flags.forc:
+        a = a.copy()
     product = a.T @ a if transposed else a @ a.T
-    return torch.from_numpy(product if alpha == 1.0 else product * a.dtype.type(alpha))
+    if alpha != 1:
+        product *= alpha
+    return torch.from_numpy(product)
 
 
 def herk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
@@ -155,19 +105,20 @@ def herk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
         return None
     assert not isinstance(alpha, Tensor)
     product = routine(alpha.real, array_of(A).T, trans=0 if transposed else 2, lower=1)
-    return _full(product, conjugate=True)
+    half = torch.from_numpy(product.T)  # zeros below the diagonal
+    return half + torch.triu(half, 1).mH
 
 
-def _routine(
-    name: str, alpha: Scalar, A: Tensor, B: Tensor | None = None
-) -> Callable[..., Any] | None:
-    """Return SciPy's routine for the operands, or None where torch is to do the work."""
-    if A.ndim != 2 or isinstance(alpha, Tensor) or not readable(A, B):
-        return None
-    # f2py refuses empty arrays.
-    if not A.numel() or (B is not None and (B.ndim > 2 or not B.numel())):
-        return None
-    return _found(name, A.dtype)
+def _routine(name: str, alpha: Scalar, *operands: Tensor) -> Callable[..., Any] | None:
+    """Return SciPy's routine for the operands, or None where torch has to compute."""
+    return _found(name, operands[0].dtype) if _eligible(alpha, *operands) else None
+
+
+def _eligible(alpha: Scalar, *operands: Tensor) -> bool:
+    """Return whether these are matrices and vectors with elements that NumPy may read."""
+    if isinstance(alpha, Tensor) or not inert(*operands):
+        return False
+    return all(x.is_cpu and x.ndim <= 2 and x.numel() for x in operands)
 
 
 @cache
@@ -180,38 +131,8 @@ def _found(name: str, dtype: torch.dtype) -> Callable[..., Any] | None:
 
 
 def _columns(tensor: Tensor) -> tuple[Any, bool]:
-    """Return a matrix as Fortran has it without a copy, and whether that is its transpose."""
+    """Return a matrix in Fortran's order without a copy, and whether that is its transpose."""
     array = array_of(tensor)
     if array.flags.f_contiguous:
         return array, False
     return array.T, True
-
-
-def _rows(array: Any) -> Tensor:
-    """Return Fortran's result as the matrix whose transpose it is."""
-    return torch.from_numpy(array.T)
-
-
-def _full(product: Any, conjugate: bool) -> Tensor:
-    """Return a lower triangle stored by columns as the full matrix whose transpose it is."""
-    rows = product.T
-    for start in range(0, rows.shape[0], _PANEL):
-        stop = start + _PANEL
-        block = np.triu(rows[start:stop, start:stop], 1).T
-        rows[start:stop, start:stop] += block.conj() if conjugate else block
-        panel = rows[start:stop, stop:].T
-        rows[stop:, start:stop] = panel.conj() if conjugate else panel
-    return torch.from_numpy(rows)
-
-
-def _mirror_of(a: Any, upper: bool) -> Any:
-    """Return the symmetric matrix with the chosen triangle of ``a``."""
-    source = a if upper else a.T
-    full = np.empty(a.shape, a.dtype)
-    for start in range(0, a.shape[0], _PANEL):
-        stop = start + _PANEL
-        block = np.triu(source[start:stop, start:stop])
-        full[start:stop, start:stop] = block + np.triu(block, 1).T
-        full[start:stop, stop:] = source[start:stop, stop:]
-        full[stop:, start:stop] = source[start:stop, stop:].T
-    return full

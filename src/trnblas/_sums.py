@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas import _cuda
-from trnsci.core.eager import unwatched
+from trnsci.core.eager import concrete
 
 __all__ = ["moduli_sum", "two_norm"]
 
@@ -35,15 +34,11 @@ def two_norm(x: Tensor) -> Tensor:
     """Return the 2-norm of a tensor of real numbers; no square overflows or underflows."""
     if x.dtype in _NARROW:
         return two_norm(x.to(torch.float32)).to(x.dtype)
-    if unwatched(x):
+    if x.is_cpu and concrete(x):
         norm = _blocked_norm(x)
         low, high = _SAFE_NORM
         if low < norm.item() < high:
             return norm
-    elif x.is_cuda:
-        found = _cuda.norm(x)
-        if found is not None:
-            return found
     if x.dtype is not torch.float64:
         # Squares of float32 neither overflow nor vanish in float64.
         return torch.linalg.vector_norm(x, dtype=torch.float64).to(x.dtype)

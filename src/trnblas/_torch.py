@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas import _cublas, _cuda, _scipy
+from trnblas import _scipy
 from trnblas._accumulation import accumulated, is_number, scaled, vanished
 from trnblas._arguments import Product, Scalar, broadcast_batch
 from trnblas._flags import Trans, applied, flipped
@@ -90,15 +90,9 @@ def torch_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Tra
         product = _scipy.syrk(alpha, A, transposed)
         if product is not None:
             return accumulated(product, beta, C)
-    if A.is_cuda and type(alpha) is float:
-        product = _cublas.syrk(alpha, A, transposed)
-        if product is not None:
-            return accumulated(product, beta, C)
     left, right = (A.mT, A) if transposed else (A, A.mT)
     product = matrix_product(alpha, left, right, 0, None)
-    if not (product.is_cuda and _cuda.mirror_in_place(product)):
-        product = mirrored(product, True)
-    return accumulated(product, beta, C)
+    return accumulated(mirrored(product, True), beta, C)
 
 
 def torch_herk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from trnblas._arguments import Scalar, checked_product, widened
 from trnblas._dispatch import kernels_wanted, run_gemm
-from trnblas._quick import quick_product
 from trnblas.level3 import gemm, solved
 from trnsci.core.arguments import agree, matrix, tensor
 from trnsci.core.errors import ShapeError
@@ -53,15 +52,13 @@ def batched_gemm(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
-    if out is None and out_dtype is None and not kernels_wanted():
-        quick = quick_product(alpha, A, B, beta, C, transA, transB)
-        if quick is not None and quick.ndim > 2:
-            return quick
-    A, B = widened("batched_gemm", A, B, out_dtype)
+    agree("batched_gemm", "A", A, "B", B)
+    if out_dtype is not None:
+        A, B = widened("batched_gemm", A, B, out_dtype)
     _check_batch("batched_gemm", A, B)
     product = checked_product("batched_gemm", alpha, A, B, beta, C, transA, transB)
     result = run_gemm(product, out)
-    return result if result is out else delivered("batched_gemm", result, out)
+    return result if out is None or result is out else delivered("batched_gemm", result, out)
 
 
 def grouped_gemm(
@@ -78,8 +75,8 @@ def grouped_gemm(
 ) -> list[Tensor]:
     """Return ``gemm`` of every A[i] and B[i], whose shapes may all differ.
 
-    Products of one shape, with the same factors and options, are computed as one batch where a
-    launch costs more than a copy: on a GPU and on a NeuronCore.
+    Products of one shape, with the same factors (as numbers) and options, are computed as one batch
+    where a launch costs more than a copy: on a GPU and on a NeuronCore.
 
     Args:
         alpha: Factor of all products, or one for each.
@@ -178,7 +175,7 @@ def _in_batches(calls: list[tuple[Any, ...]], out_dtype: torch.dtype | None) -> 
     """Return the products, those of one kind as a batch."""
     kinds: dict[Any, list[int]] = {}
     for place, call in enumerate(calls):
-        kinds.setdefault(_kind(call), []).append(place)
+        kinds.setdefault(_kind(place, call), []).append(place)
     results: list[Tensor] = [calls[0][1]] * len(calls)
     for places in kinds.values():
         alpha, _, _, beta, _, *options = calls[places[0]]
@@ -197,12 +194,17 @@ def _in_batches(calls: list[tuple[Any, ...]], out_dtype: torch.dtype | None) -> 
     return results
 
 
-def _kind(call: tuple[Any, ...]) -> Any:
-    """Return what products that can be one batch have in common."""
+def _kind(place: int, call: tuple[Any, ...]) -> Any:
+    """Return a key that is equal for products that can be one batch.
+
+    A factor that is a tensor may differ from every other, so its product is in no batch.
+    """
     parts: list[Any] = []
     for part in call:
-        if isinstance(part, Tensor) and part.ndim:
+        if not isinstance(part, Tensor):
+            parts.append((type(part), part))
+        elif part.ndim:
             parts.append((part.shape, part.dtype, part.device))
         else:
-            parts.append(id(part) if isinstance(part, Tensor) else (type(part), part))
+            parts.append(place)
     return tuple(parts)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas import _cuda
 from trnblas._accumulation import scaled, vanished
 from trnblas._arguments import Scalar, number
 from trnblas._sums import moduli_sum, two_norm
@@ -80,10 +79,6 @@ def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     Raises:
         DTypeError: The elements are integers.
     """
-    if out is None and isinstance(x, Tensor) and x.is_cuda:
-        quick = _cuda.norm(x)
-        if quick is not None:
-            return quick
     tensor("nrm2", "x", x)
     floating("nrm2", "x", x)
     result = two_norm(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x)

@@ -16,7 +16,6 @@ from trnblas._arguments import Scalar, contracted, vector_arguments
 from trnblas._dispatch import run_trsm
 from trnblas._flags import applied, is_unit, is_upper, transposition
 from trnblas._products import vector_product
-from trnblas._quick import quick_symmetric_vector, quick_triangular, quick_vector
 from trnblas._triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
 from trnsci.core.arguments import agree, floating, square
@@ -65,10 +64,6 @@ def gemv(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: trans is none of the above, or beta is not 0 without y.
     """
-    if out is None:
-        quick = quick_vector(alpha, A, x, beta, y, trans)
-        if quick is not None:
-            return quick
     agree("gemv", "A", A, "x", x)
     op = transposition("gemv", "trans", trans, A)
     alpha, beta = vector_arguments("gemv", alpha, A, x, beta, y, op)
@@ -101,10 +96,6 @@ def symv(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: uplo is none of the above, or beta is not 0 without y.
     """
-    if y is None and out is None:
-        quick = quick_symmetric_vector(alpha, A, x, beta, uplo)
-        if quick is not None:
-            return quick
     return delivered("symv", _symmetric("symv", alpha, A, x, beta, y, uplo), out)
 
 
@@ -156,10 +147,6 @@ def trmv(
         DTypeError: The dtypes differ.
         FlagError: An option is none of the above.
     """
-    if out is None and diag == "nonunit" and isinstance(x, Tensor) and x.ndim == 1:
-        quick = quick_triangular(1.0, A, x, "left", uplo, trans)
-        if quick is not None:
-            return quick
     agree("trmv", "A", A, "x", x)
     upper, unit = is_upper("trmv", uplo), is_unit("trmv", diag)
     op = transposition("trmv", "trans", trans, A)

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from trnblas._arguments import Scalar, checked_product, sided_arguments, widened
 from trnblas._dispatch import (
-    kernels_wanted,
     run_gemm,
     run_gemmt,
     run_hermitian,
@@ -28,7 +27,6 @@ from trnblas._dispatch import (
     run_trsm,
 )
 from trnblas._flags import is_left, is_unit, is_upper, transposition
-from trnblas._quick import quick_product, quick_solution, quick_symmetric, quick_triangular
 from trnblas._torch import torch_hemm
 from trnblas.rank_k import her2k, herk, syr2k, syrk
 from trnsci.core.arguments import agree, floating, square
@@ -80,14 +78,12 @@ def gemm(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
-    if out is None and out_dtype is None and not kernels_wanted():
-        quick = quick_product(alpha, A, B, beta, C, transA, transB)
-        if quick is not None:
-            return quick
-    A, B = widened("gemm", A, B, out_dtype)
+    agree("gemm", "A", A, "B", B)
+    if out_dtype is not None:
+        A, B = widened("gemm", A, B, out_dtype)
     product = checked_product("gemm", alpha, A, B, beta, C, transA, transB)
     result = run_gemm(product, out)
-    return result if result is out else delivered("gemm", result, out)
+    return result if out is None or result is out else delivered("gemm", result, out)
 
 
 def symm(
@@ -118,10 +114,6 @@ def symm(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
-    if C is None and out is None and not kernels_wanted():
-        quick = quick_symmetric(alpha, A, B, beta, side, uplo)
-        if quick is not None:
-            return quick
     return delivered("symm", _symmetric("symm", alpha, A, B, beta, C, side, uplo), out)
 
 
@@ -221,10 +213,6 @@ def trsm(
         DTypeError: The dtypes differ or are integers, or alpha does not suit them.
         FlagError: An option is none of the accepted ones.
     """
-    if out is None and not kernels_wanted():
-        quick = quick_solution(alpha, A, B, side, uplo, trans, diag)
-        if quick is not None:
-            return quick
     agree("trsm", "A", A, "B", B)
     return delivered("trsm", solved("trsm", alpha, A, B, side, uplo, trans, diag), out)
 
@@ -257,10 +245,6 @@ def trmm(
         DTypeError: The dtypes differ, or alpha does not suit them.
         FlagError: An option is none of the accepted ones.
     """
-    if out is None and diag == "nonunit" and not kernels_wanted():
-        quick = quick_triangular(alpha, A, B, side, uplo, trans)
-        if quick is not None and quick.ndim == 2:
-            return quick
     agree("trmm", "A", A, "B", B)
     left, upper, unit = is_left("trmm", side), is_upper("trmm", uplo), is_unit("trmm", diag)
     op = transposition("trmm", "trans", trans, A)

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from trnblas._accumulation import is_number
 from trnblas._arguments import Scalar, checked_product, rank_k_arguments, square_accumulator
-from trnblas._dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
+from trnblas._dispatch import run_hermitian, run_syr2k, run_syrk
 from trnblas._flags import Trans, is_upper, transposition
-from trnblas._quick import quick_rank_k
 from trnblas._torch import torch_her2k, torch_herk
 from trnblas._triangles import mirrored
 from trnsci.core.arguments import agree, tensor
@@ -50,11 +49,11 @@ def syrk(
         DTypeError: The dtypes differ, or a factor does not suit them.
         FlagError: An option is none of the accepted ones, or beta is not 0 without C.
     """
-    if C is None and out is None and not kernels_wanted():
-        quick = quick_rank_k(alpha, A, beta, trans, uplo)
-        if quick is not None:
-            return quick
-    return delivered("syrk", _symmetric(alpha, A, beta, C, trans, uplo), out)
+    tensor("syrk", "A", A)
+    upper = is_upper("syrk", uplo)
+    op = _transposed("syrk", A, trans)
+    alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
+    return delivered("syrk", run_syrk(alpha, A, beta, _accumulator(C, beta, upper), op), out)
 
 
 def herk(
@@ -180,17 +179,6 @@ def her2k(
     else:
         result = run_syr2k(alpha, A, B, beta, below, op)
     return delivered("her2k", result, out)
-
-
-def _symmetric(
-    alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, trans: bool | str, uplo: str
-) -> Tensor:
-    """Return ``syrk``."""
-    tensor("syrk", "A", A)
-    upper = is_upper("syrk", uplo)
-    op = _transposed("syrk", A, trans)
-    alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
-    return run_syrk(alpha, A, beta, _accumulator(C, beta, upper), op)
 
 
 def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:

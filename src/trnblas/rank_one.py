@@ -12,7 +12,7 @@ from torch import Tensor
 
 from trnblas._accumulation import accumulated, is_number, scaled, vanished
 from trnblas._arguments import Scalar, number, square_accumulator
-from trnblas._dispatch import kernels_wanted, run_syr2k, run_syrk
+from trnblas._dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
 from trnblas._flags import is_upper
 from trnblas._triangles import mirrored
 from trnsci.core.arguments import agree, broadcast, expandable, tensor
@@ -130,9 +130,8 @@ def her(
         return delivered("her", _symmetric_one(alpha, x, A, upper), out)
     if alpha.is_complex() if isinstance(alpha, Tensor) else alpha.imag != 0:
         raise DTypeError(f"her: alpha must be real, got {alpha!r}")
-    product = mirrored(_outer(alpha, x, x.conj()), True, conjugate=True)
     below = None if A is None else mirrored(A, upper, conjugate=True)
-    return delivered("her", accumulated(product, 1, below), out)
+    return delivered("her", run_hermitian("syrk", _hermitian_one, alpha, x, below), out)
 
 
 def her2(
@@ -157,9 +156,8 @@ def her2(
     alpha, upper = _update_arguments("her2", alpha, x, y, A, uplo)
     if not x.is_complex():
         return delivered("her2", _symmetric_two(alpha, x, y, A, upper), out)
-    half = _outer(alpha, x, y.conj())
     below = None if A is None else mirrored(A, upper, conjugate=True)
-    return delivered("her2", accumulated(half + half.mH, 1, below), out)
+    return delivered("her2", run_hermitian("syr2k", _hermitian_two, alpha, x, y, below), out)
 
 
 def _symmetric_one(alpha: Scalar, x: Tensor, A: Tensor | None, upper: bool) -> Tensor:
@@ -176,6 +174,16 @@ def _symmetric_two(alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, upper:
         return run_syr2k(alpha, x[..., None], y[..., None], 1, below, "N")
     half = _outer(alpha, x, y)
     return accumulated(half + half.mT, 1, below)
+
+
+def _hermitian_one(alpha: Scalar, x: Tensor, below: Tensor | None) -> Tensor:
+    product = mirrored(_outer(alpha, x, x.conj()), True, conjugate=True)
+    return accumulated(product, 1, below)
+
+
+def _hermitian_two(alpha: Scalar, x: Tensor, y: Tensor, below: Tensor | None) -> Tensor:
+    half = _outer(alpha, x, y.conj())
+    return accumulated(half + half.mH, 1, below)
 
 
 def _outer(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:

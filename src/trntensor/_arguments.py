@@ -41,14 +41,18 @@ def check_operands(function: str, text: str, tensors: Sequence[Any]) -> None:
             kind = type(x).__name__
             message = f"{function}: operand {number} must be a torch.Tensor, got {kind}"
             raise DTypeError(pointed(message, text, _term(text, number)))
-        for name, error in (("dtype", DTypeError), ("device", DeviceError)):
-            own, wanted = getattr(x, name), getattr(first, name)
-            if own != wanted:
-                message = (
-                    f"{function}: operands must have one {name}, got {wanted} in operand 0 and "
-                    f"{own} in operand {number}"
-                )
-                raise error(pointed(message, text, _term(text, number)))
+        if x.dtype is not first.dtype:
+            message = (
+                f"{function}: operands must have one dtype, got {first.dtype} in operand 0 and "
+                f"{x.dtype} in operand {number}"
+            )
+            raise DTypeError(pointed(message, text, _term(text, number)))
+        if x.device != first.device:
+            message = (
+                f"{function}: operands must have one device, got {first.device} in operand 0 and "
+                f"{x.device} in operand {number}"
+            )
+            raise DeviceError(pointed(message, text, _term(text, number)))
 
 
 def _term(text: str, number: int) -> list[int]:

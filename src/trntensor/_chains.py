@@ -12,8 +12,8 @@ from math import prod
 from typing import NamedTuple
 
 from trnsci.core.hardware import CORES, TILE
+from trnsci.core.interop import constant_to_compile
 from trnsci.core.tiling import row_tiles
-from trnsci.core.tracing import constant_to_compile
 
 __all__ = ["Roles", "chain_block", "roles_of", "terms_of", "why_unfused"]
 

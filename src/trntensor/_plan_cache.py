@@ -1,10 +1,9 @@
-"""Plans that are kept, and how often they are of use."""
+"""A bounded cache of plans, by subscripts, shapes and dtype."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from contextlib import suppress
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -14,7 +13,7 @@ P = TypeVar("P")
 
 
 class PlanCache(Generic[P]):
-    """Plans by what they were made for; the one that was not used for longest goes first."""
+    """A cache of at most ``most`` plans; the least recently used one is dropped first."""
 
     def __init__(self, most: int) -> None:
         self._plans: OrderedDict[Hashable, P] = OrderedDict()
@@ -24,16 +23,15 @@ class PlanCache(Generic[P]):
 
     def get(self, key: Hashable) -> P | None:
         """Return a plan, or None."""
-        plan = self._plans.get(key)
-        if plan is not None:
-            self.hits += 1
-            if len(self._plans) > self.most // 2:  # before that none is about to go
-                with suppress(KeyError):  # another thread may have dropped it meanwhile
-                    self._plans.move_to_end(key)
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is not None:
+                self.hits += 1
+                self._plans.move_to_end(key)
         return plan
 
     def keep(self, key: Hashable, plan: P) -> P:
-        """Return the plan that is kept under a key from now on."""
+        """Add a plan; return the one that the cache has for the key."""
         with self._lock:
             self.misses += 1
             plan = self._plans.setdefault(key, plan)
@@ -42,13 +40,13 @@ class PlanCache(Generic[P]):
         return plan
 
     def clear(self) -> None:
-        """Forget all plans."""
+        """Drop all plans."""
         with self._lock:
             self._plans.clear()
             self.hits = self.misses = 0
 
     def info(self) -> dict[str, int]:
-        """Return what is kept, and how often it was of use."""
+        """Return the number of plans, hits and misses."""
         return {
             "size": len(self._plans),
             "hits": self.hits,

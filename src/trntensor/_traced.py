@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trnsci.core.tracing import constant_to_compile
+from trnsci.core.interop import constant_to_compile
 from trntensor._dispatch import Stage, run_stages, stages_of
 from trntensor._library import LIBRARY
 from trntensor._pairs import Unary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any, SupportsFloat
 
@@ -21,7 +22,7 @@ from trntensor._precision import (
 )
 from trntensor._subscripts import parse, pointed, sizes_of
 from trntensor._traced import traced
-from trntensor.plan import PLANS, ContractionPlan, make_plan, plan_key
+from trntensor.plan import kept_plan
 
 __all__ = ["einsum", "multi_einsum"]
 
@@ -76,64 +77,44 @@ def einsum(
         >>> einsum("ij,kj->ki", torch.ones(2, 3), torch.ones(4, 3)).shape
         torch.Size([4, 2])
     """
-    if is_compiling():
-        if memory_limit is not None or target_forward_error is not None:
-            raise FlagError(
-                "einsum: memory_limit and target_forward_error are not for compiled graphs: the "
-                "first is held by slices, the second chosen by sizes, that a graph may change"
-            )
-        return _compiled(subscripts, operands, alpha, beta, out, dtype, precision)
-    if dtype is None and target_forward_error is None and type(subscripts) is str:
-        try:
-            kinds = [(x.shape, x.dtype, x.device) for x in operands]
-            plan = PLANS.get((subscripts, precision, memory_limit, "flops", *kinds))
-        except (AttributeError, TypeError):  # an operand that is no tensor, or sizes without values
-            plan = None
-        if plan is not None:
-            result = plan.run(*operands)
-            if alpha == 1.0 and out is None:
-                return result
-            return _accumulated(subscripts, result, alpha, beta, out)
-    return _planned(
-        subscripts,
-        operands,
-        alpha,
-        beta,
-        out,
-        dtype,
-        precision,
-        target_forward_error,
-        memory_limit,
-    )
-
-
-def _planned(
-    subscripts: Any,
-    operands: Any,
-    alpha: Scalar,
-    beta: Scalar,
-    out: Tensor | None,
-    dtype: Any,
-    precision: Precision,
-    target: float | None,
-    memory_limit: int | None,
-) -> Tensor:
-    """Return the same by the long way: all is checked, and a plan is made and kept."""
     text, tensors = read_arguments("einsum", subscripts, operands)
     checked_precision("einsum", precision)
     wanted = dtype_of("einsum", dtype)
     if wanted is not None:
         tensors = [x.to(wanted) if hasattr(x, "to") else x for x in tensors]
     if any(not isinstance(x, Tensor) and hasattr(x, "partition_dim") for x in tensors):
-        return _sharded(text, tensors, alpha, beta, out, precision, target, memory_limit)
+        return _sharded(
+            text, tensors, alpha, beta, out, precision, target_forward_error, memory_limit
+        )
     check_operands("einsum", text, tensors)
-    if target is not None:
-        program = _plan(text, tensors, "fast", None).program
-        summed = set(program.sizes) - set(program.equation.output)
-        terms = prod(program.sizes[label] for label in summed)
-        precision = _chosen_precision(tensors[0].dtype, terms, precision, target)
-    plan = _plan(text, tensors, precision, memory_limit)
-    return _accumulated(text, plan.run(*tensors), alpha, beta, out)
+    if is_compiling():
+        if memory_limit is not None or target_forward_error is not None:
+            raise FlagError(
+                "einsum: memory_limit and target_forward_error are not for compiled graphs: the "
+                "first is held by slices, the second chosen by sizes, that a graph may change"
+            )
+        result = _traced(text, tensors, precision)
+    else:
+        if target_forward_error is not None:
+            terms = _summed_terms(text, tensors)
+            precision = _chosen_precision(tensors[0].dtype, terms, precision, target_forward_error)
+        plan = kept_plan("einsum", text, tensors, precision, memory_limit, "flops")
+        result = plan.run(*tensors)
+    return _accumulated(text, result, alpha, beta, out)
+
+
+def _traced(text: str, tensors: Sequence[Tensor], precision: Precision) -> Tensor:
+    """Return a contraction in operations that torch.compile and torch.export record."""
+    if precision == "fast":
+        return traced(text, tensors)
+    return with_precision(precision, lambda *parts: traced(text, parts), tensors)
+
+
+def _summed_terms(text: str, operands: Sequence[Any]) -> int:
+    """Return the number of products that are summed for an element of the result."""
+    equation = parse("einsum", text, tuple(x.ndim for x in operands))
+    sizes = sizes_of("einsum", equation, [x.shape for x in operands])
+    return prod(size for label, size in sizes.items() if label not in equation.output)
 
 
 def _sharded(
@@ -152,29 +133,13 @@ def _sharded(
     if out is not None and not (isinstance(beta, (int, float)) and beta == 0):
         raise FlagError("einsum: out and beta do not go with operands in shards")
     if target is not None:  # by the sums of the whole, of which shards have parts
-        equation = parse("einsum", text, tuple(x.ndim for x in operands))
-        sizes = sizes_of("einsum", equation, [x.shape for x in operands])
-        terms = prod(size for label, size in sizes.items() if label not in equation.output)
+        terms = _summed_terms(text, operands)
         precision = _chosen_precision(operands[0].dtype, terms, precision, target)
 
     def contract(plain: str, *tensors: Tensor) -> Tensor:
         return einsum(plain, *tensors, alpha=alpha, precision=precision, memory_limit=memory_limit)
 
     return sharded_einsum(contract, text, operands)
-
-
-def _plan(
-    text: str, tensors: Any, precision: Precision, memory_limit: int | None
-) -> ContractionPlan:
-    try:
-        key = plan_key(text, tensors, precision, memory_limit, "flops")
-        found = PLANS.get(key)
-    except TypeError:  # sizes without values have no hash, and are not kept
-        return make_plan("einsum", text, tensors, precision, memory_limit, "flops")
-    if found is None:
-        made = make_plan("einsum", text, tensors, precision, memory_limit, "flops")
-        found = PLANS.keep(key, made)
-    return found
 
 
 def _chosen_precision(
@@ -216,27 +181,6 @@ def _check_scale(name: str, value: Any) -> None:
         raise DTypeError(f"einsum: {name} must be a number or a 0-d tensor, got {kind}")
 
 
-def _compiled(
-    subscripts: Any,
-    operands: Any,
-    alpha: Scalar,
-    beta: Scalar,
-    out: Tensor | None,
-    dtype: Any,
-    precision: Precision,
-) -> Tensor:
-    """Return the same while torch.compile or torch.export look on."""
-    text, tensors = read_arguments("einsum", subscripts, operands)
-    wanted = dtype_of("einsum", dtype)
-    if wanted is not None:
-        tensors = [x.to(wanted) for x in tensors]
-    if precision == "fast":
-        result = traced(text, tensors)
-    else:
-        result = with_precision(precision, lambda *parts: traced(text, parts), tensors)
-    return _accumulated(text, result, alpha, beta, out)
-
-
 def multi_einsum(
     *contractions: tuple[Any, ...],
     precision: Precision = "fast",
@@ -259,35 +203,47 @@ def multi_einsum(
     checked_precision("multi_einsum", precision)
     if target_forward_error is not None and precision != "fast":
         raise FlagError("multi_einsum: precision and target_forward_error exclude each other")
-    found: dict[Any, Tensor] = {}
-    calls: dict[Any, tuple[Any, ...]] = {}
-    order = []
+    distinct: list[tuple[Any, ...]] = []
+    places = []
     for contraction in contractions:
         if not isinstance(contraction, (tuple, list)) or not contraction:
             kind = type(contraction).__name__
             raise DTypeError(f"multi_einsum: a contraction is (subscripts, *operands), got {kind}")
-        subscripts, *operands = contraction
-        same = (subscripts if isinstance(subscripts, str) else id(subscripts), *map(id, operands))
-        calls[same] = tuple(contraction)
-        order.append(same)
+        places.append(_place(distinct, tuple(contraction)))
+    found: dict[int, Tensor] = {}
     if LIBRARY.kernels_wanted() and target_forward_error is None and precision in ("fast", "sr"):
-        found = _together(calls, precision)
-    for same, contraction in calls.items():
-        if same not in found:
-            found[same] = einsum(
+        found = _together(distinct, precision)
+    for place, contraction in enumerate(distinct):
+        if place not in found:
+            found[place] = einsum(
                 *contraction, precision=precision, target_forward_error=target_forward_error
             )
-    return [found[same] for same in order]
+    return [found[place] for place in places]
 
 
-def _together(calls: dict[Any, tuple[Any, ...]], precision: Precision) -> dict[Any, Tensor]:
+def _place(distinct: list[tuple[Any, ...]], contraction: tuple[Any, ...]) -> int:
+    """Return where a contraction is in a list, to which it is added if it is not there yet."""
+    subscripts, *operands = contraction
+    for place, (other, *others) in enumerate(distinct):
+        same = other == subscripts if isinstance(subscripts, str) else other is subscripts
+        if (
+            same
+            and len(others) == len(operands)
+            and all(x is y for x, y in zip(others, operands, strict=True))
+        ):
+            return place
+    distinct.append(contraction)
+    return len(distinct) - 1
+
+
+def _together(calls: list[tuple[Any, ...]], precision: Precision) -> dict[int, Tensor]:
     """Return the results of contractions of one kind, of which each kind is a batch."""
-    kinds: dict[Any, list[Any]] = {}
-    for same, (subscripts, *operands) in calls.items():
+    kinds: dict[Any, list[int]] = {}
+    for place, (subscripts, *operands) in enumerate(calls):
         if isinstance(subscripts, str) and all(isinstance(x, Tensor) for x in operands):
-            key = plan_key(subscripts, operands, precision, None, "flops")
-            kinds.setdefault(key, []).append(same)
-    found: dict[Any, Tensor] = {}
+            key = subscripts, *((x.shape, x.dtype, x.device) for x in operands)
+            kinds.setdefault(key, []).append(place)
+    found: dict[int, Tensor] = {}
     for members in kinds.values():
         text, *first = calls[members[0]]
         if len(members) > 1 and first:

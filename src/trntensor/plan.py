@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -16,6 +16,7 @@ from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.hardware import CORES, TILE
+from trnsci.core.interop import any_autocast
 from trnsci.core.plan import Cost, Plan
 from trntensor._arguments import check_operands, read_arguments
 from trntensor._dispatch import contracted, lowered, moved
@@ -36,7 +37,6 @@ __all__ = [
 ]
 
 _MOST_PLANS = 1024
-_autocast = torch._C._is_any_autocast_enabled  # torch shows none that costs as little
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class ContractionPlan(Plan):
         def fast(*operands: Tensor) -> Tensor:
             if wanted():
                 return contracted(program, operands)
-            return lowered(program, operands) if _autocast() else compute(*operands)
+            return lowered(program, operands) if any_autocast() else compute(*operands)
 
         if precision == "fast":
             return fast
@@ -290,21 +290,29 @@ def plan_contraction(
     text, tensors = read_arguments(function, subscripts, operands)
     check_operands(function, text, tensors)
     checked_precision(function, precision)
-    key = plan_key(text, tensors, precision, memory_limit, minimize)
     if path is not None:
         return make_plan(function, text, tensors, precision, memory_limit, minimize, path)
-    found = PLANS.get(key)
+    return kept_plan(function, text, tensors, precision, memory_limit, minimize)
+
+
+def kept_plan(
+    function: str,
+    text: str,
+    tensors: Sequence[Tensor],
+    precision: Precision,
+    memory_limit: int | None,
+    minimize: Minimize,
+) -> ContractionPlan:
+    """Return the plan for operands that were checked, from the cache or new."""
+    shapes = tuple(x.shape for x in tensors)
+    key = text, precision, memory_limit, minimize, tensors[0].dtype, shapes
+    try:
+        found = PLANS.get(key)
+    except TypeError:  # symbolic sizes have no hash
+        return make_plan(function, text, tensors, precision, memory_limit, minimize)
     if found is not None:
         return found
     return PLANS.keep(key, make_plan(function, text, tensors, precision, memory_limit, minimize))
-
-
-def plan_key(
-    text: str, tensors: Sequence[Tensor], precision: str, memory_limit: Any, minimize: str
-) -> Hashable:
-    """Return what a plan is kept under."""
-    kinds = [(x.shape, x.dtype, x.device) for x in tensors]
-    return (text, precision, memory_limit, minimize, *kinds)
 
 
 def make_plan(

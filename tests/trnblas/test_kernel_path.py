@@ -12,7 +12,7 @@ from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation
 
-from .agreement import array, assert_agrees, draw
+from .agreement import ROUNDOFF, array, assert_agrees, draw
 from .cases import CASES, unchanged
 
 KERNELS = (
@@ -230,9 +230,47 @@ def test_grouped_products_of_one_shape_are_one_launch():
         assert_agrees(got[i], want, torch.float32, k + 4, size)
 
 
+def test_grouped_products_with_factors_that_are_tensors():
+    a, b = [random_tensor(3, 4, seed=i) for i in (0, 1)], [random_tensor(4, 2, seed=2)] * 2
+    alpha = torch.tensor(2.0, requires_grad=True)
+    got = trnblas.grouped_gemm([alpha, 3 * alpha], a, b)
+    sum(x.sum() for x in got).backward()
+    terms = [array(x) @ array(y) for x, y in zip(a, b, strict=True)]
+    for found, want, factor in zip(got, terms, (2, 6), strict=True):
+        assert_agrees(found, factor * want, torch.float32, 8, 6 * np.abs(want).max() + 6)
+    want = (terms[0] + 3 * terms[1]).sum()
+    assert abs(float(alpha.grad) - want) <= 64 * 2.0**-24 * sum(np.abs(t).sum() for t in terms) * 3
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("case", REACHED, ids=lambda case: case.name)
+def test_complex_operands_are_refused_and_conjugated_by_torch(case, dtype, monkeypatch):
+    """Each option means the same where kernels are wanted, and gradients are those of torch."""
+    monkeypatch.delenv("TRNBLAS_REQUIRE_NKI")
+    tensors = case.operands(dtype)
+    before = counts()
+    got = case.call(trnblas, unchanged, *tensors)
+    since = counts() - before
+    assert not since.launches
+    assert list(since.refusals.values()) == [1]
+    arrays = [array(t) for t in tensors]
+    want = case.call(oracle, unchanged, *arrays)
+    assert_agrees(got, want, dtype, case.steps, case.magnitude(arrays))
+    weights = draw(got.shape, dtype, 9)
+    found = []
+    for backend in ("simulator", "pytorch"):
+        leaves = [t.clone().requires_grad_() for t in tensors]
+        with trnblas.backend(backend):
+            case.call(trnblas, unchanged, *leaves).backward(weights)
+        found.append([leaf.grad for leaf in leaves])
+    for ours, torchs in zip(*found, strict=True):
+        scale = max(1.0, float(torchs.abs().max()))
+        assert float((ours - torchs).abs().max()) <= 64 * case.steps * ROUNDOFF[dtype] * scale
+
+
 @pytest.mark.parametrize(
     ("routine", "operation", "operands"),
-    [("herk", "syrk", 1), ("her2k", "syr2k", 2), ("hemm", "symm", 2)],
+    [("herk", "syrk", 1), ("her2k", "syr2k", 2), ("hemm", "symm", 2), ("her", "syrk", 1)],
 )
 def test_complex_hermitian_products_are_refused(monkeypatch, routine, operation, operands):
     z = random_tensor(3, 3, dtype=torch.complex64)

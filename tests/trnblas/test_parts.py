@@ -1,11 +1,11 @@
-"""Parts of trnblas that no result shows: how much work a call is, and who computes it."""
+"""The work of a call, plans of single columns, and batches next to single operands."""
 
 import pytest
 import torch
 
 import trnblas
 from oracles import blas as oracle
-from trnblas import _operations, _quick, _scipy, _sums
+from trnblas import _operations
 from trnblas.plans import plan_gemm
 
 from .agreement import array, assert_agrees, draw
@@ -50,32 +50,9 @@ def test_the_work_of_a_call(name, args, want):
     assert getattr(_operations, name.upper())._flops(*args) == want
 
 
-def test_scipy_computes_triangular_products_from_its_crossover_on():
-    n = _scipy.TRIANGLE
-    for order, wanted in ((n, True), (n - 1, False)):
-        a, b, x = torch.ones(order, order), torch.ones(order, 3), torch.ones(order)
-        options = True, "N", False
-        assert (_scipy.trmv(a, x, *options) is not None) == wanted
-        assert (_scipy.trmm(1.0, a, b, True, *options) is not None) == wanted
-
-
-def test_scipy_leaves_what_it_cannot_do():
-    a, b = torch.ones(60, 60), torch.ones(60, 3)
-    assert _scipy.symv(1.0, a, torch.ones(2, 60), True) is None
-    assert _scipy.trmv(a, torch.ones(2, 60), True, "N", False) is None
-    assert _scipy.trmv(a, torch.ones(60), True, "C", False) is None
-    assert _scipy.symm(torch.tensor(1.0), a, b, True, True) is None
-    assert _scipy.symm(1.0, a.expand(2, 60, 60), b, True, True) is None
-    assert _scipy.symm(1.0, a, b.expand(2, 60, 3), True, True) is None
-    assert _scipy.symm(1.0, a, torch.ones(60, 0), True, True) is None
-    assert _scipy.syrk(1.0, torch.ones(0, 3), False) is None
-    assert _scipy.symm(1.0, a.bfloat16(), b.bfloat16(), True, True) is None
-    assert _scipy.symm(1.0, a.requires_grad_(), b, True, True) is None
-
-
 @pytest.mark.parametrize("name", ["symv", "hemv", "trmv", "trsv"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
-def test_batches_of_vectors_at_sizes_of_scipy(name, dtype):
+def test_batches_of_vectors_next_to_one_matrix(name, dtype):
     n = 60
     a, x = draw((n, n), dtype, 0) / n + 2 * torch.eye(n, dtype=dtype), draw((3, n), dtype, 1)
     alpha = () if name.startswith("tr") else (2.0,)
@@ -95,28 +72,7 @@ def test_an_accumulator_of_a_batch_that_shares_an_operand():
             trnblas.batched_gemm(2.0, left, right, -1.0, below[:2])
 
 
-def test_a_norm_is_taken_again_where_squares_may_have_been_lost(monkeypatch):
-    low, high = _sums._SAFE_NORM
-    seen = []
-    original = torch.linalg.vector_norm
-
-    def watched(x, *args, **options):
-        seen.append(options.get("dtype"))
-        return original(x, *args, **options)
-
-    monkeypatch.setattr(torch.linalg, "vector_norm", watched)
-    for value, again in ((low, True), (low * 2, False), (high / 2, False), (high, True)):
-        seen.clear()
-        assert float(trnblas.nrm2(torch.tensor([value]))) == value
-        assert (torch.float64 in seen) == again
-
-
 def test_the_plan_of_a_single_number():
     assert "transposed product" not in plan_gemm(1, 1, 300).describe()
     assert "transposed product" in plan_gemm(300, 1, 300).describe()
     assert "transposed product" not in plan_gemm(1, 300, 300).describe()
-
-
-def test_integers_have_no_short_way_with_factors():
-    assert not {torch.int32, torch.int64, torch.uint8} & _quick._FIELDS
-    assert {torch.float16, torch.bfloat16, torch.complex64, torch.float64} <= _quick._FIELDS

@@ -27,28 +27,21 @@ def test_gradients(case):
     )
 
 
+# Accumulators, norms and every conjugation; the options of one routine share a formula.
 COMPLEX = [
-    "gemm-True-C",
-    "herk-True-upper",
-    "her2k-False-lower",
-    "her-upper",
-    "her2-lower",
-    "hemm-right-lower",
-    "hemv-upper",
-    "gerc",
-    "dotc",
-    "geam-C-True",
-    "trsv-lower-C-nonunit",
-    "symm-left-lower",
-    "nrm2",
+    case
+    for case in CASES
+    if not case.name.startswith(("swap", "batched_gemm", "batched_trsm"))
+    and ("-C" in case.name or case.name.startswith(("he", "dotc", "gerc", "nrm2", "sy")))
 ]
 
 
-@pytest.mark.parametrize("name", COMPLEX)
-def test_complex_gradients(name):
-    (case,) = [c for c in CASES if c.name == name]
+@pytest.mark.parametrize("case", COMPLEX, ids=lambda case: case.name)
+def test_complex_gradients(case):
     tensors = [t.requires_grad_() for t in case.operands(torch.complex128)]
-    assert torch.autograd.gradcheck(lambda *t: case.call(trnblas, unchanged, *t), tensors)
+    assert torch.autograd.gradcheck(
+        lambda *t: case.call(trnblas, unchanged, *t), tensors, fast_mode=True
+    )
 
 
 @pytest.mark.parametrize("name", ["gemm", "gemv", "syrk", "symm", "symv"])
@@ -138,40 +131,6 @@ def test_compile_as_one_graph(case):
     agree(torch.compile(function, backend="eager", fullgraph=True)(*tensors), function(*tensors))
 
 
-SHORT = {
-    "gemm": lambda a, x: trnblas.gemm(2.0, a, a),
-    "symm": lambda a, x: trnblas.symm(1.0, a, a),
-    "syrk": lambda a, x: trnblas.syrk(1.0, a),
-    "trmm": lambda a, x: trnblas.trmm(1.0, a, a),
-    "symv": lambda a, x: trnblas.symv(1.0, a, x),
-    "trmv": lambda a, x: trnblas.trmv(a, x),
-    "gemv": lambda a, x: trnblas.gemv(1.0, a, x),
-    "trsm": lambda a, x: trnblas.trsm(1.0, a + 4 * torch.eye(3, dtype=a.dtype), a),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
-@pytest.mark.parametrize("name", SHORT)
-def test_plain_calls_under_every_transform(name):
-    """Without accumulators calls go a shorter way, which no transform may miss."""
-    torch.compiler.reset()
-    function = SHORT[name]
-    a, x = draw((3, 3), torch.float64, 0), draw((3,), torch.float64, 1)
-    value = function(a, x)
-    agree(torch.compile(function, backend="eager", fullgraph=True)(a, x), value)
-    agree(torch.vmap(function)(torch.stack([a, a]), torch.stack([x, x]))[1], value)
-    tangents = draw((3, 3), torch.float64, 2), draw((3,), torch.float64, 3)
-    forward = torch.func.jvp(function, (a, x), tangents)[1]
-    assert forward.any()
-    # Central differences: the routines are at most quadratic but for trsm, where the next term
-    # is of third order in a step of 2^-17.
-    step = 2.0**-17
-    ahead = function(a + step * tangents[0], x + step * tangents[1])
-    behind = function(a - step * tangents[0], x - step * tangents[1])
-    torch.testing.assert_close(forward, (ahead - behind) / (2 * step), rtol=1e-8, atol=1e-8)
-    assert torch.autograd.gradcheck(function, (a.requires_grad_(), x.requires_grad_()))
-
-
 @by_name
 def test_autocast_gives_one_dtype_whether_differentiated_or_not(case):
     dtypes = set()
@@ -182,17 +141,8 @@ def test_autocast_gives_one_dtype_whether_differentiated_or_not(case):
     assert len(dtypes) == 1
 
 
-@pytest.mark.parametrize("name", SHORT)
-def test_autocast_reaches_plain_calls_as_it_does_others(name):
-    a, x = draw((3, 3), torch.float32, 0), draw((3,), torch.float32, 1)
-    with torch.autocast("cpu", torch.bfloat16):
-        plain = SHORT[name](a, x).dtype
-        differentiated = SHORT[name](a.requires_grad_(), x).dtype
-    assert plain is differentiated
-
-
 def test_every_compiled_case_exists():
-    assert {*COMPILED, *COMPLEX} <= {case.name for case in CASES}
+    assert {*COMPILED} <= {case.name for case in CASES}
 
 
 @by_name
@@ -210,3 +160,21 @@ def test_meta_tensors_have_the_shape_and_dtype(case):
     want = case.call(trnblas, unchanged, *tensors)
     got = case.call(trnblas, unchanged, *(t.to("meta") for t in tensors))
     assert (got.shape, got.dtype, got.device.type) == (want.shape, want.dtype, "meta")
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", ["symm", "trmm", "syrk", "symv", "trmv"])
+def test_a_recorded_call_is_no_constant(name):
+    """A result of SciPy or NumPy would be one to ``torch.jit.trace``."""
+    function = {
+        "symm": lambda x: trnblas.symm(1.0, x, x),
+        "trmm": lambda x: trnblas.trmm(1.0, x, x),
+        "syrk": lambda x: trnblas.syrk(1.0, x),
+        "symv": lambda x: trnblas.symv(1.0, x, x[0]),
+        "trmv": lambda x: trnblas.trmv(x, x[0]),
+    }[name]
+    x, other = torch.eye(60, dtype=torch.float64), draw((60, 60), torch.float64, 0)
+    recorded = torch.jit.trace(function, x, check_trace=False)
+    # Sums of 60 products of numbers below 5.
+    torch.testing.assert_close(recorded(other), function(other), rtol=0, atol=60**2 * 25 * 2.0**-53)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import trntensor
 from oracles.einsum import contraction
 from trnsci.core.testing import random_tensor, sum_bound
-from trntensor.contraction import _compiled
 
 from .cases import COMMON, TRICKY, operands
 
@@ -235,12 +234,27 @@ def test_a_limit_is_not_promised_to_compiled_graphs():
         torch.compile(limited, fullgraph=True, backend="eager")(a)
 
 
-def test_the_dtype_asked_for_while_torch_compiles():
-    """As the compiler calls it, which takes seconds itself."""
+def test_options_while_torch_compiles():
     a, b = random_tensor(3, 4), random_tensor(4, 5, seed=1)
-    call = ("ij,jk->ik", (a, b), 1.0, 0.0, None)
-    for dtype in (None, torch.float64):
-        want = torch.einsum("ij,jk->ik", a.to(dtype or a.dtype), b.to(dtype or b.dtype))
-        got = _compiled(*call, dtype, "fast")
-        assert got.dtype is want.dtype
-        assert torch.equal(got, want)
+
+    def contraction(x, y, **options):
+        return trntensor.einsum("ij,jk->ik", x, y, **options)
+
+    compiled = torch.compile(contraction, fullgraph=True, backend="eager")
+    got = compiled(a, b, dtype=torch.float64)
+    assert torch.equal(got, torch.einsum("ij,jk->ik", a.double(), b.double()))
+    with pytest.raises(Exception, match="precision must be one of"):
+        compiled(a, b, precision="kahn")
+    with pytest.raises(Exception, match="operands must have one dtype"):
+        compiled(a, b.double())
+
+
+def test_a_plan_in_the_cache_changes_no_check():
+    a, b = random_tensor(3, 4), random_tensor(4, 5, seed=1)
+    trntensor.einsum("ij,jk->ik", a, b)
+    with pytest.raises(TypeError, match=r"operand 1 must be a torch.Tensor, got ndarray"):
+        trntensor.einsum("ij,jk->ik", a, b.numpy())
+    with pytest.raises(TypeError, match="operands must have one dtype"):
+        trntensor.einsum("ij,jk->ik", a, b.double())
+    with pytest.raises(RuntimeError, match="operands must have one device"):
+        trntensor.einsum("ij,jk->ik", a, b.to("meta"))

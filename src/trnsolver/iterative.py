@@ -238,23 +238,21 @@ def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Any, watch: Watch) -
     """Return how conjugate gradients went on the device, where they can be there."""
     from trnsolver._operations import CG
 
-    reason = ""
+    arguments: tuple[Any, ...] = ()
     if op.dense is None:
         reason = "the kernel takes dense matrices, not operators"
     elif M is not None:
         reason = "the kernel has no preconditioner"
     elif watch.callback is not None:
         reason = "the kernel calls nobody back"
-    if reason or op.dense is None:
+    else:
+        vectors = b.unsqueeze(0), x.unsqueeze(0)
+        arguments = op.dense.unsqueeze(0), *vectors, watch.goal / watch.scale, watch.limit
+        reason = CG.refusal(*arguments)
+    if reason:
         CG.refuse(reason)
         return _krylov.conjugate_gradients(op, b, x, M, watch)
-    found, history = CG(
-        op.dense.unsqueeze(0),
-        b.unsqueeze(0),
-        x.unsqueeze(0),
-        watch.goal / watch.scale,
-        watch.limit,
-    )
+    found, history = CG(*arguments)
     norms = [float(value) * watch.scale for value in history[0]]
     # A system that has stopped repeats its last residual.
     steps = max((i for i in range(1, len(norms)) if norms[i] != norms[i - 1]), default=0)

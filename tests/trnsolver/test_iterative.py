@@ -10,7 +10,8 @@ import torch
 import trnsolver
 import trnsparse
 from oracles.solver_matrices import with_condition, with_values
-from trnsci.core.errors import DerivativeError
+from trnsci.core.counters import counts
+from trnsci.core.errors import BackendError, DerivativeError
 from trnsci.core.testing import random_tensor
 
 N = 32
@@ -215,6 +216,23 @@ def test_complex_systems():
         result = solver(a, b, tol=1e-9, maxiter=400)
         assert result.converged, solver.__name__
         assert relative_residual(a, result.x, b) <= 1e-9
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64, torch.complex128], ids=str)
+def test_cg_on_kernel_paths_computes_other_dtypes_by_torch(dtype, monkeypatch):
+    z = random_tensor(20, 20, dtype=dtype)
+    a, b = z @ z.mH / 20 + torch.eye(20), random_tensor(20, dtype=dtype, seed=1)
+    before = counts()
+    with trnsolver.backend("simulator"):
+        result = trnsolver.cg(a, b, tol=1e-5)
+    assert result.converged
+    assert relative_residual(a, result.x, b) <= 2e-5
+    change = counts() - before
+    assert not change.launches
+    assert [str(dtype) in str(reason) for reason in change.refusals] == [True]
+    monkeypatch.setenv("TRNSOLVER_REQUIRE_NKI", "1")
+    with trnsolver.backend("simulator"), pytest.raises(BackendError, match=str(dtype)):
+        trnsolver.cg(a, b)
 
 
 def test_progress_is_reported_and_drawn():

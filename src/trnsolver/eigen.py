@@ -23,6 +23,7 @@ from trnsci.core.errors import (
 )
 from trnsci.core.fallback import callers_level
 from trnsci.core.finite import finite, power_below
+from trnsci.core.krylov import differentiated
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
@@ -45,7 +46,6 @@ from trnsolver._dispatch import (
 )
 from trnsolver._eigen_quality import EighInfo, frobenius_norm, judged_again
 from trnsolver._few_pairs import few_pairs, largest_magnitude, places_of
-from trnsolver._implicit import differentiated
 from trnsolver._informed_pairs import InformedPairs
 from trnsolver._spectra import Pairs, approximate_pairs
 from trnsolver._symmetric import symmetric_part

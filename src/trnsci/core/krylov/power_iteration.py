@@ -29,7 +29,8 @@ def power_iteration(
         raise OperandError(f"{function}: v0 must have a length, got {peak}")
     v = v0 / peak if v0.numel() else v0
     v = v / (norm(v) or 1.0)
-    value, changes = 0.0, []
+    value = 0.0
+    changes: list[float] = []
     reason: Reason = "limit"
     for _ in range(limit):
         w = product(v)

@@ -152,7 +152,7 @@ def run_system(
     b = b / factor
     size = space.norm(b)
     if isinstance(size, Tensor):
-        goal = torch.maximum(rule.tol * size, rule.atol / unit)
+        goal: Number = torch.maximum(rule.tol * size, rule.atol / unit)
         scale = torch.where(size > 0, size, 1.0 if rule.fixed else math.inf)
         if not rule.fixed:
             x = torch.where(size > 0, x, 0.0)

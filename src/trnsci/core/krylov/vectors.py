@@ -42,15 +42,19 @@ class Vectors:
 
     def inner(self, a: Tensor, b: Tensor) -> Number:
         """Return the real part of ``a^H b``."""
-        left = a.to(_WIDE.get(a.dtype, a.dtype))
-        right = left if b is a else b.to(left.dtype)
-        if self.dim is None:
-            found = torch.vdot(left, right)
+        wide = _WIDE.get(a.dtype)
+        if wide is not None:
+            same, a = b is a, a.to(wide)
+            b = a if same else b.to(wide)
+        if self.dim is not None:
+            found = torch.linalg.vecdot(a, b, dim=self.dim).unsqueeze(self.dim)
+        elif self._total is None:
+            return torch.vdot(a, b).item().real
         else:
-            found = torch.linalg.vecdot(left, right, dim=self.dim).unsqueeze(self.dim)
-        found = found.real if found.is_complex() else found
+            found = torch.vdot(a, b)
+        found = found.real.contiguous() if found.is_complex() else found
         if self._total is not None:
-            found = self._total(found.contiguous())
+            found = self._total(found)
         return found.item() if self.dim is None else found
 
     def root(self, square: Number) -> Number:
@@ -100,8 +104,9 @@ class Vectors:
 
     def extended(self, z: Tensor, factor: Number, p: Tensor) -> Tensor:
         """Return ``z + factor * p``, in the memory of p if nothing is recorded."""
-        if isinstance(factor, Tensor):
-            factor = factor.to(p.dtype)
+        if not isinstance(factor, Tensor):
+            return torch.add(z, p, alpha=factor, out=p)
+        factor = factor.to(p.dtype)
         return z + factor * p if self.recorded else p.mul_(factor).add_(z)
 
 

@@ -151,6 +151,18 @@ def test_what_overflows_or_is_no_number_is_not_solved(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", TOL, ids=str)
+@pytest.mark.parametrize("solver", [trnsolver.minres, sparse(trnsparse.minres)])
+def test_minres_of_a_singular_system_has_the_least_residual(solver, dtype):
+    singular = torch.diag(torch.tensor([1.0, 0.0, 2.0, -3.0], dtype=dtype))
+    x, iterations, residual = result = solver(singular, torch.ones(4, dtype=dtype))
+    assert residual == pytest.approx(0.5, rel=1e-4)
+    assert iterations <= 6
+    assert result.info.reason == "stagnated"
+    want = torch.tensor([1.0, 0.0, 0.5, -1 / 3], dtype=dtype)
+    torch.testing.assert_close(x * torch.tensor([1, 0, 1, 1]), want, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", TOL, ids=str)
 def test_columns_share_products_and_stop_one_by_one(dtype):
     a = trnsparse.from_dense(matrix("positive", dtype))
     sides = random_tensor(N, 4, dtype=dtype, seed=1) * torch.tensor([1e-30, 1.0, 1e20, 0.0])

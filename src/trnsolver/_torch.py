@@ -10,6 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from trnsci.core.eager import inert
+from trnsci.core.krylov.cg import kernel_reference
+
 __all__ = [
     "fixed_cg",
     "fixed_inv_sqrt",
@@ -119,27 +122,18 @@ def fixed_cg(a: Tensor, b: Tensor, x0: Tensor, tol: float, maxiter: int) -> tupl
     A system whose residual is at most ``tol`` times the norm of its right side, or whose curvature
     is not positive, stays as it is; its last residual is repeated.
     """
-    size = torch.linalg.vector_norm(b, dim=-1, keepdim=True)
+    size = torch.linalg.vector_norm(b.detach(), dim=-1, keepdim=True)
     size = torch.where(size > 0, size, torch.ones_like(size))
-    x = x0
-    r = b - (a @ x.unsqueeze(-1)).squeeze(-1)
-    p, rho = r, (r * r).sum(-1, keepdim=True)
-    # How residuals fell has no derivative, which at zero would be infinite.
-    norms = [rho.detach().sqrt() / size.detach()]
-    going = norms[0] > tol
-    for _ in range(maxiter):
-        image = (a @ p.unsqueeze(-1)).squeeze(-1)
-        curvature = (p * image).sum(-1, keepdim=True)
-        going = going & (curvature > 0)
-        alpha = torch.where(going, rho / torch.where(going, curvature, 1.0), 0.0)
-        x, r = x + alpha * p, r - alpha * image
-        fresh = torch.where(going, (r * r).sum(-1, keepdim=True), rho)
-        # What has ended divides by one: derivatives of a quotient by nothing would be no numbers.
-        p = torch.where(going, r + fresh / torch.where(going, rho, 1.0) * p, p)
-        rho = fresh
-        norms.append(torch.where(going, rho.detach().sqrt() / size.detach(), norms[-1]))
-        going = going & (norms[-1] > tol)
-    return x, torch.cat(norms, -1)
+    x, history, _ = kernel_reference(
+        lambda v: (a @ v.unsqueeze(-1)).squeeze(-1),
+        b,
+        x0,
+        tol * size,
+        maxiter,
+        dim=-1,
+        recorded=not inert(a, b, x0),
+    )
+    return x, (torch.cat(history, -1) / size).to(b.dtype)
 
 
 def _distance(product: Tensor, eye: Tensor) -> Tensor:

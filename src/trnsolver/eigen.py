@@ -22,6 +22,7 @@ from trnsci.core.errors import (
 )
 from trnsci.core.fallback import callers_level
 from trnsci.core.finite import finite, power_below
+from trnsci.core.krylov import differentiated
 from trnsolver._arguments import (
     OnFailure,
     TorchLinAlgError,
@@ -36,7 +37,6 @@ from trnsolver._arguments import (
 from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
 from trnsolver._eigen_quality import EighInfo, frobenius_norm, judged_again
 from trnsolver._few_pairs import few_pairs, largest_magnitude, places_of
-from trnsolver._implicit import differentiated
 from trnsolver._informed_pairs import InformedPairs
 from trnsolver._spectra import Pairs, approximate_pairs
 from trnsolver._symmetric import symmetric_part

@@ -13,6 +13,7 @@ from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.finite import finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
+from trnsci.core.krylov import differentiated
 from trnsci.core.products import matmul
 from trnsolver import _torch
 from trnsolver._arguments import (
@@ -28,7 +29,6 @@ from trnsolver._arguments import (
     working,
 )
 from trnsolver._dispatch import kernels_wanted, run_eigh, run_msign, run_svd
-from trnsolver._implicit import differentiated
 from trnsolver._polar import qdwh
 from trnsolver._sylvester import inverse_root, unitary_factor
 from trnsolver._symmetric import symmetric_part

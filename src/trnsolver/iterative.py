@@ -2,36 +2,38 @@
 
 All of them return ``(x, iterations, residual)`` with ``.info``: whether the goal was met, why the
 method stopped, the residuals on the way. They stop as SciPy's do, when ``norm(b - A x) <=
-max(rtol * norm(b), atol)``; the residual that counts at the end is that of x, computed anew. The
-dtype of b governs: A and x0 are cast to it, and float16 and bfloat16 are computed in float32.
+max(rtol * norm(b), atol)``; the reported residual is that of x, computed anew. A and x0 are cast to
+the dtype of b; float16 and bfloat16 are computed in float32.
 
-b is a vector, or a batch of vectors (..., n) in front of which A may have the same batch. For a
-dense A a matrix (n, k) that is no such batch holds k right sides as columns. Systems of a batch are
-solved one after the other.
+b is a vector, or a batch of vectors (..., n); A may have the same batch dimensions. For a dense A a
+matrix (n, k) that is no such batch holds k right sides as columns. Systems of a batch are solved
+one after the other.
 
-Gradients are those of the solution: one more system with the conjugate transpose of A.
+Gradients are those of the solution: one more system with the conjugate transpose of A. For a dense
+A they also work under ``torch.func.grad`` and in forward mode.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from trnsci.core.arguments import floating, tensor, whole
-from trnsci.core.eager import unchecked
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.finite import power_below
 from trnsci.core.iterations import Solution, plot_residuals
-from trnsolver import _krylov
+from trnsci.core.krylov import Method, Run, System, Watch, solve, stopping
+from trnsci.core.krylov.bicgstab import bicgstab as bicgstab_method
+from trnsci.core.krylov.cg import conjugate_gradients
+from trnsci.core.krylov.gmres import Recycled, flexible_gmres, projected
+from trnsci.core.krylov.minres import minres as minres_method
+from trnsci.core.krylov.runs import Callback, Product, Progress, ended
+from trnsci.core.krylov.vectors import norm
 from trnsolver._arguments import in_full_precision, restored, working
 from trnsolver._dispatch import kernels_wanted
-from trnsolver._gmres import flexible_gmres
-from trnsolver._implicit import dense_solution, differentiated, operator_solution
-from trnsolver._krylov import Progress, Run, Watch
-from trnsolver._systems import Callback, Method, each_run, gathered, solution
-from trnsolver.operators import LinearOperator, OperatorLike, as_operator
+from trnsolver.operators import LinearOperator, OperatorLike
 
 __all__ = [
     "Callback",
@@ -44,8 +46,6 @@ __all__ = [
     "minres",
     "plot_residuals",
 ]
-
-Recycled: TypeAlias = tuple[Tensor, Tensor]
 
 
 @in_full_precision
@@ -91,7 +91,7 @@ def cg(
     """
     return _solved(
         "cg",
-        _kernel_cg if kernels_wanted() else _krylov.conjugate_gradients,
+        _kernel_cg if kernels_wanted() else conjugate_gradients,
         (A, b, x0, M),
         (tol, rtol, atol, maxiter, max_iter, callback),
         hermitian=True,
@@ -118,7 +118,7 @@ def minres(
     """
     return _solved(
         "minres",
-        _krylov.minres,
+        minres_method,
         (A, b, x0, M),
         (tol, rtol, atol, maxiter, max_iter, callback),
         hermitian=True,
@@ -145,7 +145,7 @@ def bicgstab(
     """
     return _solved(
         "bicgstab",
-        _krylov.bicgstab,
+        bicgstab_method,
         (A, b, x0, M),
         (tol, rtol, atol, maxiter, max_iter, callback),
     )
@@ -234,37 +234,38 @@ def fgmres(
     )
 
 
-def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Any, watch: Watch) -> Run:
-    """Return how conjugate gradients went on the device, where they can be there."""
+def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
+    """Return a run of conjugate gradients on the device, if the kernel takes the system."""
     from trnsolver._operations import CG
 
-    reason = ""
-    if op.dense is None:
+    arguments: tuple[Any, ...] = ()
+    if not isinstance(op.matrix, Tensor) or op.matrix.layout is not torch.strided:
         reason = "the kernel takes dense matrices, not operators"
     elif M is not None:
         reason = "the kernel has no preconditioner"
     elif watch.callback is not None:
-        reason = "the kernel calls nobody back"
-    if reason or op.dense is None:
+        reason = "the kernel has no callback"
+    else:
+        # The kernel squares numbers in float32, so the matrix is scaled to the size of 1 as b is.
+        unit = power_below(op.matrix)
+        vectors = b.unsqueeze(0), (x * unit).unsqueeze(0)
+        arguments = (op.matrix / unit).unsqueeze(0), *vectors, watch.goal / watch.scale, watch.limit
+        reason = CG.refusal(*arguments)
+    if reason:
         CG.refuse(reason)
-        return _krylov.conjugate_gradients(op, b, x, M, watch)
-    found, history = CG(
-        op.dense.unsqueeze(0),
-        b.unsqueeze(0),
-        x.unsqueeze(0),
-        watch.goal / watch.scale,
-        watch.limit,
-    )
-    norms = [float(value) * watch.scale for value in history[0]]
+        return conjugate_gradients(op, b, x, M, watch)
+    found, history = CG(*arguments)
+    residuals = history[0].tolist()
     # A system that has stopped repeats its last residual.
-    steps = max((i for i in range(1, len(norms)) if norms[i] != norms[i - 1]), default=0)
-    run = Run(found[0], norms[: steps + 1], steps, steps + 1, "limit")
-    run.norms[-1] = _krylov.norm(b - op(run.x))
-    if run.norms[-1] <= watch.goal:
-        run.reason = "converged"
-    elif steps < watch.limit:
-        run.reason = "breakdown" if norms[steps] > watch.goal else "stagnated"
-    return run
+    steps = max(
+        (i for i in range(1, len(residuals)) if residuals[i] != residuals[i - 1]), default=0
+    )
+    run = Run(found[0] / unit, residuals[: steps + 1], steps, steps + 1, "limit")
+    actual = norm(b - op(run.x))
+    if steps < watch.limit:
+        met = residuals[steps] * watch.scale <= watch.goal
+        run.reason = "stagnated" if met else "breakdown"
+    return ended(run, watch, actual)
 
 
 def _gmres(
@@ -285,29 +286,15 @@ def _gmres(
 ) -> Solution:
     whole(function, "restart", restart, 1, error=FlagError)
 
-    def method(op: LinearOperator, right: Tensor, start: Tensor, m: Any, watch: Watch) -> Run:
-        space = None if recycle is None else _projected(function, op, recycle[0], right)
+    def method(
+        op: LinearOperator, right: Tensor, start: Tensor, m: Product | None, watch: Watch
+    ) -> Run:
+        space = None if recycle is None else projected(function, op, recycle[0], right)
         run = flexible_gmres(op, right, start, m, watch, restart, space, keep)
         run.iterations = run.matvecs
         return run
 
     return _solved(function, method, (A, b, x0, M), (tol, rtol, atol, maxiter, max_iter, callback))
-
-
-def _projected(function: str, op: LinearOperator, U: Tensor, b: Tensor) -> Recycled:
-    """Return directions with orthonormal images, without those that depend on others."""
-    if U.ndim != 2 or U.shape[0] != b.shape[0]:
-        raise ShapeError(
-            f"{function}: recycle must have directions (n, k) that fit b, got shapes "
-            f"{tuple(U.shape)} and {tuple(b.shape)}"
-        )
-    U = U.to(b.dtype)
-    if not U.shape[-1]:
-        return U, U
-    images = torch.stack([op(column) for column in U.mT], -1)
-    c, s, vh = torch.linalg.svd(images, full_matrices=False)
-    kept = s > 10 * max(images.shape) * torch.finfo(s.dtype).eps * s[:1]
-    return U @ (vh[kept].mH / s[kept]), c[:, kept]
 
 
 def _solved(
@@ -317,64 +304,21 @@ def _solved(
     limits: tuple[float, float | None, float, int, int | None, Callback | None],
     hermitian: bool = False,
 ) -> Solution:
-    """Return what a method makes of checked arguments, with the derivatives of the solution."""
+    """Return the solution by a method, for arguments that are checked here."""
     A, b, x0, M = operands
     tensor(function, "b", b)
     floating(function, "b", b)
     tol, rtol, atol, maxiter, max_iter, callback = limits
-    tol = tol if rtol is None else rtol
-    limit = maxiter if max_iter is None else max_iter
-    maxiter = whole(function, "maxiter", limit, 0, error=FlagError)
-    if callback is not None and not callable(callback):
-        raise FlagError(f"{function}: callback must be a function, got {type(callback).__name__}")
-    if not (tol >= 0 and atol >= 0):
-        raise FlagError(f"{function}: tolerances must not be negative, got {tol} and {atol}")
-    if unchecked(b):
-        raise FlagError(f"{function}: the number of steps depends on values, which are not there")
+    limit = ("maxiter", maxiter) if max_iter is None else ("max_iter", max_iter)
+    rule = stopping(function, tol, rtol, atol, limit, callback)
     if isinstance(A, Tensor) and A.is_complex() and not b.is_complex():
         raise DTypeError(f"{function}: A is complex, where b is real: {A.dtype} and {b.dtype}")
     right, columns = _vectors(function, A, working(b))
-    matrix = A
-    if columns and isinstance(A, Tensor):
-        matrix = A.unsqueeze(-3)
-    start = torch.zeros_like(right) if x0 is None else _start(function, x0, b, right, columns)
-    with torch.no_grad(), forward_ad._set_fwd_grad_enabled(False):
-        runs = each_run(function, method, matrix, right, start, M, (tol, atol, maxiter, callback))
-        x = runs[0].x if right.ndim == 1 else gathered(runs, right)
-    x = _with_derivatives(function, method, matrix, right, x, (A, b, M), limits, hermitian)
-    return solution(restored(x.mT if columns else x, b.dtype), runs)
-
-
-def _with_derivatives(
-    function: str,
-    method: Method,
-    matrix: Any,
-    right: Tensor,
-    x: Tensor,
-    operands: tuple[Any, Tensor, Any],
-    limits: tuple[float, float | None, float, int, int | None, Callback | None],
-    hermitian: bool,
-) -> Tensor:
-    """Return x with the derivatives of the solution, where any may be asked for."""
-    A, b, M = operands
-
-    def solve(of: Any, side: Tensor) -> Tensor:
-        return _solved(function, method, (of, side, None, M), limits, hermitian).x
-
-    if isinstance(A, Tensor):
-        if not differentiated(A, b):
-            return x
-        return dense_solution(matrix.to(right.dtype), right, x, solve)
-    if not (torch.is_grad_enabled() or forward_ad._current_level >= 0):
-        return x
-    op = as_operator(function, A, right)
-    image = op(x)
-    if not (right.requires_grad or image.requires_grad) and forward_ad._current_level < 0:
-        return x
-    turned = op if hermitian else op.adjoint()
-    return operator_solution(
-        function, x, right, image, lambda r: solve(op, r), lambda g: solve(turned, g)
-    )
+    start = None if x0 is None else _start(function, x0, b, right, columns)
+    matrix = A.unsqueeze(-3) if columns else A
+    found = solve(System(function, method, rule, M, hermitian), matrix, right, start)
+    x = restored(found.x.mT if columns else found.x, b.dtype)
+    return Solution(x, found.iterations, found.residual, found.info)
 
 
 def _vectors(function: str, A: Any, b: Tensor) -> tuple[Tensor, bool]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from trnsci.core.arguments import whole
-from trnsci.core.errors import (
-    FlagError,
-    NotPositiveDefiniteError,
-    ShapeError,
-    SingularMatrixError,
+from trnsci.core.errors import FlagError, NotPositiveDefiniteError, ShapeError
+from trnsci.core.krylov.preconditioners import (
+    as_column,
+    block_jacobi,
+    checked_diagonal,
+    jacobi,
 )
-from trnsolver._arguments import square_matrix, working
-from trnsolver._cholesky import lower_factor
+from trnsolver._arguments import square_matrix
 from trnsolver.operators import Preconditioner
 
 __all__ = [
@@ -28,8 +29,6 @@ __all__ = [
 ]
 
 _SHIFTS = 12
-_NOTHING = 1e-15
-"""A number on the diagonal that is so much smaller than the largest counts as zero."""
 
 
 def jacobi_preconditioner(A: Tensor) -> Preconditioner:
@@ -38,8 +37,8 @@ def jacobi_preconditioner(A: Tensor) -> Preconditioner:
     Raises:
         SingularMatrixError: A number on the diagonal is zero.
     """
-    diagonal = _diagonal("jacobi_preconditioner", square_matrix("jacobi_preconditioner", "A", A))
-    return lambda r: (working(r) / diagonal).to(r.dtype)
+    name = "jacobi_preconditioner"
+    return jacobi(name, square_matrix(name, "A", A).diagonal(dim1=-2, dim2=-1))
 
 
 def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Preconditioner:
@@ -56,26 +55,13 @@ def block_jacobi_preconditioner(A: Tensor, block_size: int = 16) -> Precondition
     """
     name = "block_jacobi_preconditioner"
     work = square_matrix(name, "A", A)
-    size = whole(name, "block_size", block_size, 1, error=FlagError)
     n = work.shape[-1]
-    factors = []
-    for place, first in enumerate(range(0, n, size)):
-        block = work[..., first : first + size, first : first + size]
-        factor = lower_factor(block)
-        if factor is None:
-            raise NotPositiveDefiniteError(
-                f"{name}: block {place}, from row {first} on, must be positive definite"
-            )
-        factors.append(factor)
-
-    def apply(r: Tensor) -> Tensor:
-        column = _column(r, work)
-        parts = torch.split(column, size, -2)
-        pairs = zip(parts, factors, strict=True)
-        solved = [torch.cholesky_solve(p, f.to(column.dtype)) for p, f in pairs]
-        return torch.cat(solved, -2).squeeze(-1).to(r.dtype)
-
-    return apply
+    size = min(whole(name, "block_size", block_size, 1, error=FlagError), max(n, 1))
+    count = -(-n // size)
+    missing = count * size - n
+    cut = pad(work, (0, missing, 0, missing)).reshape(*work.shape[:-2], count, size, count, size)
+    blocks = cut.diagonal(dim1=-4, dim2=-2).movedim(-1, -3)
+    return block_jacobi(name, blocks, n, definite=True)
 
 
 def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
@@ -95,11 +81,11 @@ def ssor_preconditioner(A: Tensor, omega: float = 1.0) -> Preconditioner:
     if not 0 < omega < 2:
         raise FlagError(f"ssor_preconditioner: omega must be between 0 and 2, got {omega}")
     work = square_matrix("ssor_preconditioner", "A", A)
-    diagonal = _diagonal("ssor_preconditioner", work)
+    diagonal = checked_diagonal("ssor_preconditioner", work.diagonal(dim1=-2, dim2=-1))
     lower = omega * work.tril(-1) + torch.diag_embed(diagonal)
 
     def apply(r: Tensor) -> Tensor:
-        column = _column(r, work)
+        column = as_column(r, work)
         below = lower.to(column.dtype)
         t = torch.linalg.solve_triangular(below, column, upper=False)
         v = omega * (2 - omega) * diagonal.unsqueeze(-1) * t
@@ -145,16 +131,10 @@ def ichol_preconditioner(A: Tensor, pattern: Tensor | None = None) -> Preconditi
         raise NotPositiveDefiniteError(f"{name}: A has no incomplete factor up to shift {shift:g}")
 
     def apply(r: Tensor) -> Tensor:
-        column = _column(r, work)
+        column = as_column(r, work)
         return torch.cholesky_solve(column, factor.to(column.dtype)).squeeze(-1).to(r.dtype)
 
     return apply
-
-
-def _column(r: Tensor, a: Tensor) -> Tensor:
-    """Return a vector as a matrix in the dtype of A, or its complex kind for complex vectors."""
-    dtype = a.dtype.to_complex() if r.is_complex() else a.dtype
-    return r.to(dtype).unsqueeze(-1)
 
 
 def _incomplete(a: Tensor, kept: Tensor) -> Tensor | None:
@@ -169,11 +149,3 @@ def _incomplete(a: Tensor, kept: Tensor) -> Tensor | None:
         update = column.unsqueeze(-1) * column.conj()
         factor[k + 1 :, k + 1 :] -= torch.where(kept[k + 1 :, k + 1 :], update, 0)
     return factor
-
-
-def _diagonal(function: str, a: Tensor) -> Tensor:
-    diagonal = a.diagonal(dim1=-2, dim2=-1)
-    sizes = diagonal.abs()
-    if a.numel() and bool((sizes <= _NOTHING * sizes.amax(-1, keepdim=True)).any()):
-        raise SingularMatrixError(f"{function}: A must have no zero on its diagonal")
-    return diagonal

@@ -26,6 +26,8 @@ from trnsci.core.eager import concrete
 from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
 from trnsci.core.fallback import callers_level
 from trnsci.core.finite import finite
+from trnsci.core.krylov import Watch, differentiated
+from trnsci.core.krylov.gmres import flexible_gmres
 from trnsolver._arguments import OnFailure, batch_shape, chosen, restored, singular
 from trnsolver._bounds import (
     UNIT,
@@ -35,9 +37,6 @@ from trnsolver._bounds import (
     inverse_norm,
 )
 from trnsolver._dispatch import kernels_wanted, run_lu
-from trnsolver._gmres import flexible_gmres
-from trnsolver._implicit import differentiated
-from trnsolver._krylov import Watch
 
 __all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
 

@@ -1,29 +1,27 @@
-"""Conjugate gradients on a matrix of blocks as one operation, so that the device does all of it.
-
-On torch the methods of ``iterative`` are faster and say more; this is what a kernel computes, and
-what torch computes in its place. It has no derivatives: solvers here have none.
-"""
+"""Conjugate gradients on a matrix of blocks as one operation, so that the device does all of it."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trnsci.core.eager import untracked
+from trnsci.core.eager import inert
 from trnsci.core.finite import power_below
-from trnsci.core.iterations import Solution
+from trnsci.core.iterations import Reason
+from trnsci.core.krylov import LinearOperator, Product, Run, Watch
+from trnsci.core.krylov.cg import conjugate_gradients, kernel_reference
+from trnsci.core.krylov.runs import ended
 from trnsci.core.operation import Operation
 from trnsparse._block_products import block_product
-from trnsparse._krylov import finished
 from trnsparse._library import LIBRARY
 from trnsparse._patterns import pattern_of
 from trnsparse.formats import BSRMatrix
 
 __all__ = ["BSR_CG", "resident_cg"]
 
-_TINY = 1e-30
 _MOST_BLOCK = 128
 _MOST_BYTES = 160 * 1024
 """What the kernel keeps in SBUF, in bytes per partition."""
@@ -43,29 +41,17 @@ def _conjugate_gradients(
     with torch.no_grad(), torch.autocast(b.device.type, enabled=False):
         pattern = pattern_of(block_row_ptrs, block_col_indices, -(-b.shape[0] // blocks.shape[-1]))
         wide = torch.float64 if b.dtype is torch.float64 else torch.float32
-        matrix, right, found = blocks.to(wide), b.to(wide), x.to(wide)
+        matrix, right = blocks.to(wide), b.to(wide)
 
         def product(v: Tensor) -> Tensor:
             return block_product(matrix, pattern, v, b.shape[0])
 
-        limit = (right * right).sum(0) * (tol * tol)
+        goal = tol * torch.linalg.vector_norm(right, dim=0, keepdim=True)
+        found, _, steps = kernel_reference(
+            product, right, x.to(wide), goal, most, dim=0, recorded=not inert(blocks, b, x)
+        )
         rest = right - product(found)
-        way, rho = rest, (rest * rest).sum(0)
-        alive, steps = rho > limit, torch.zeros_like(rho)
-        for _ in range(most):
-            if untracked(b) and not bool(alive.any()):
-                break
-            image = product(way)
-            curvature = (way * image).sum(0)
-            alive = alive & (curvature > _TINY)
-            alpha = torch.where(alive, rho / torch.where(alive, curvature, 1.0), 0.0)
-            found, rest = found + alpha * way, rest - alpha * image
-            before, rho = rho, (rest * rest).sum(0)
-            beta = torch.where(alive, rho / torch.where(alive, before, 1.0), 0.0)
-            way, steps = rest + beta * way, steps + alive
-            alive = alive & (rho > limit)
-        rest = right - product(found)
-        return found.to(b.dtype), steps, (rest * rest).sum(0)
+        return found.to(b.dtype), steps.squeeze(0).to(wide), (rest * rest).sum(0)
 
 
 def _too_large(
@@ -98,17 +84,25 @@ BSR_CG = Operation(
 )
 
 
-def resident_cg(A: BSRMatrix, b: Tensor, x: Tensor, tol: float, most: int) -> Solution:
-    """Return the solution of a positive definite system in blocks, found on the device."""
-    # The kernel squares numbers in float32, so they are brought to the size of 1.
-    size, unit = power_below(A.blocks), power_below(b)
-    given = b / unit, x * (size / unit)
-    right, start = (v.unsqueeze(-1) if v.ndim == 1 else v for v in given)
-    operands = A.blocks / size, A.block_row_ptrs, A.block_col_indices
-    found, steps, squares = BSR_CG(*operands, right, start, float(tol), int(most))
-    sizes = torch.linalg.vector_norm(right.double(), dim=0)
-    relative = squares.double().sqrt() / torch.where(sizes == 0, torch.inf, sizes)
-    residual, iterations = float(relative.max()), int(steps.max())
-    reason: Any = "limit" if iterations >= most else "stagnated"
-    solved = (found.squeeze(-1) if b.ndim == 1 else found) * (unit / size)
-    return finished(solved, iterations, residual, tol, reason, [residual], iterations + 2)
+def resident_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
+    """Return a run on the device for a matrix in blocks, on products with others and with M."""
+    A = op.matrix
+    if not isinstance(A, BSRMatrix) or A.blocks.ndim != 3 or M is not None or watch.callback:
+        return conjugate_gradients(op, b, x, M, watch)
+    # The kernel squares numbers in float32, so the matrix is scaled to the size of 1 as b is.
+    unit = power_below(A.blocks)
+    right, start = (v.unsqueeze(-1) if v.ndim == 1 else v for v in (b, x * unit))
+    goals = watch.goal / watch.scale
+    tol = float(goals.masked_fill(goals == 0, math.inf).min()) if b.ndim == 2 else float(goals)
+    tol = 0.0 if tol == math.inf else tol
+    operands = A.blocks / unit, A.block_row_ptrs, A.block_col_indices, right, start
+    refusal = BSR_CG.refusal(*operands, tol, watch.limit)
+    if refusal:
+        BSR_CG.refuse(refusal)
+        return conjugate_gradients(op, b, x, M, watch)
+    found, steps, squares = BSR_CG(*operands, tol, watch.limit)
+    norms = squares.double().sqrt().unsqueeze(0) if b.ndim == 2 else float(squares[0]) ** 0.5
+    iterations = int(steps.max())
+    reason: Reason = "limit" if iterations >= watch.limit else "stagnated"
+    run = Run(found.reshape(b.shape) / unit, [0.0], iterations, iterations + 2, reason)
+    return ended(run, watch, norms)

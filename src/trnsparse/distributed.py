@@ -16,10 +16,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core.arguments import agree, whole
-from trnsci.core.errors import DTypeError, FlagError, OperandError, ShapeError
+from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsci.core.iterations import Solution
-from trnsparse._krylov import conjugate_gradients
-from trnsparse._vectors import Operator, preconditioner_of, start
+from trnsci.core.krylov import (
+    LinearOperator,
+    Product,
+    Vectors,
+    as_preconditioner,
+    run_system,
+    solution,
+    stopping,
+)
+from trnsci.core.krylov.cg import conjugate_gradients
 from trnsparse.formats import CSRMatrix, SparseMatrix
 
 __all__ = ["HaloPlan", "RowShardedCSR", "balanced_rows"]
@@ -219,23 +227,27 @@ class RowShardedCSR:
         x0: Tensor | None = None,
         tol: float = 1e-6,
         max_iter: int = 1000,
-        M: Operator | None = None,
+        M: Product | None = None,
     ) -> Solution:
         """Solve ``A x = b`` for a symmetric positive definite matrix by conjugate gradients.
 
         Arguments are those of ``trnsparse.cg``, each vector being this rank's part; M maps parts
         to parts. Every rank gets its part of x, and the same iterations and residual.
         """
-        limit = whole("cg", "max_iter", max_iter, least=0, error=FlagError)
+        rule = stopping("cg", tol, None, 0.0, ("max_iter", max_iter), None)
         if b.dtype in (torch.float16, torch.bfloat16):
             raise DTypeError(f"cg: takes float32, float64 and complex vectors, got {b.dtype}")
-        with torch.no_grad():
-            x, inverse = start("cg", b, x0), preconditioner_of("cg", M)
-            right = b.detach()
-            given = x0 is not None
-            return conjugate_gradients(
-                self.matmul, right, x, given, tol, limit, inverse, self._summed
+        if x0 is not None and x0.shape != b.shape:
+            raise OperandError(
+                f"cg: x0 must have the shape of b, got {tuple(x0.shape)} and {tuple(b.shape)}"
             )
+        space = Vectors(None if b.ndim == 1 else 0, self._summed)
+        op = LinearOperator(self.matmul)
+        with torch.no_grad():
+            inverse = as_preconditioner("cg", M, b, columns=True)
+            start = None if x0 is None else x0.detach()
+            run = run_system(conjugate_gradients, op, b.detach(), start, inverse, rule, space)
+        return solution(run.x, [run])
 
     def _summed(self, part: Tensor) -> Tensor:
         """Return the sum over all ranks; every rank gets the same bits."""

@@ -1,23 +1,35 @@
 """Iterative methods on matrices of any format.
 
-Each returns three values that unpack, ``(x, iterations, residual)``, with ``info`` beside them.
-The names that end in ``_bsr`` are the same functions, for matrices in blocks and any others.
+Each returns three values that unpack, ``(x, iterations, residual)``, and has ``info``. The names
+that end in ``_bsr`` are the same functions, for matrices in blocks and any others.
+
+Solutions have the derivatives of the exact one by b and by the entries of A: one more system with
+the conjugate transpose of A. They work for gradients of any order, under ``torch.func.grad`` and in
+forward mode; for a function as A there are first derivatives.
 """
 
 from __future__ import annotations
 
-from math import acosh, ceil, inf
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import agree, floating, whole
 from trnsci.core.errors import FlagError, OperandError
-from trnsci.core.iterations import Eigenpair, IterationInfo, Solution
-from trnsparse._krylov import conjugate_gradients, finished, minimal_residuals
+from trnsci.core.interop import with_forward_mode
+from trnsci.core.iterations import Eigenpair, Solution
+from trnsci.core.krylov import Callback, Method, Product, Stopping, System, as_operator, solve
+from trnsci.core.krylov import stopping as stopping_rule
+from trnsci.core.krylov.cg import conjugate_gradients
+from trnsci.core.krylov.chebyshev import chebyshev as chebyshev_steps_of
+from trnsci.core.krylov.chebyshev import coefficients, needed_steps
+from trnsci.core.krylov.minres import minres as minres_method
+from trnsci.core.krylov.power_iteration import power_iteration as dominant_pair
+from trnsci.core.krylov.richardson import richardson as richardson_steps_of
 from trnsparse._library import LIBRARY
-from trnsparse._vectors import Operator, dots, norms, operator_of, preconditioner_of, start
-from trnsparse.formats import BSRMatrix, SparseMatrix
+from trnsparse.formats import SparseMatrix
 
 __all__ = [
     "cg",
@@ -33,10 +45,9 @@ __all__ = [
     "richardson_bsr",
 ]
 
-_TINY_NORM = 1e-15
-_TINY_PRODUCT = 1e-30
+Matrix: TypeAlias = SparseMatrix | Tensor | Product
 
-Matrix = SparseMatrix | Tensor | Operator
+_NARROW = (torch.float16, torch.bfloat16)
 
 
 def cg(
@@ -46,6 +57,11 @@ def cg(
     tol: float = 1e-6,
     max_iter: int = 1000,
     M: Matrix | None = None,
+    *,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    callback: Callback | None = None,
 ) -> Solution:
     """Solve ``A x = b`` for a symmetric positive definite A by conjugate gradients.
 
@@ -56,27 +72,26 @@ def cg(
         tol: Norm of the residual over that of b, of the worst column, at which to stop.
         max_iter: Iterations after which to stop.
         M: Preconditioner: a function that applies an approximate inverse, or that inverse.
+        rtol: The name of ``tol`` in SciPy; it wins if both are given.
+        atol: Norm of the residual at which to stop.
+        maxiter: The name of ``max_iter`` in SciPy; it wins if both are given.
+        callback: Called with a ``Progress`` after each iteration.
 
     Returns:
         ``(x, iterations, residual)`` with ``info``. Not to converge is no error; the residual is
-        that of x itself, not of the recurrence, which is started anew where the two part.
+        that of x itself, not of the recurrence, which is restarted where the two differ. A
+        direction in which A is not positive ends the method with ``info.reason == "breakdown"``.
 
     Example:
         >>> x, iterations, residual = cg(eye_sparse(3), torch.ones(3))
         >>> iterations
         1
     """
-    apply, limit = operator_of("cg", A, b), _limit("cg", "max_iter", max_iter)
-    tol = _tolerance("cg", tol)
-    with torch.no_grad():
-        x = start("cg", b, x0)
-        if M is None and isinstance(A, BSRMatrix) and LIBRARY.kernels_wanted():
-            from trnsparse._resident import resident_cg
-
-            if A.blocks.ndim == 3 and b.is_floating_point():
-                return resident_cg(A.detach(), b.detach(), x, tol, limit)
-        inverse = preconditioner_of("cg", M)
-        return conjugate_gradients(apply, b.detach(), x, x0 is not None, tol, limit, inverse)
+    method: Method = conjugate_gradients
+    if LIBRARY.kernels_wanted():
+        from trnsparse._resident import resident_cg as method
+    rule = _rule("cg", tol, rtol, atol, max_iter, maxiter, callback)
+    return _solved("cg", method, A, b, x0, M, rule, hermitian=True)
 
 
 def minres(
@@ -86,6 +101,11 @@ def minres(
     tol: float = 1e-6,
     max_iter: int = 1000,
     M: Matrix | None = None,
+    *,
+    rtol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    callback: Callback | None = None,
 ) -> Solution:
     """Solve ``A x = b`` for a symmetric A, definite or not, by minimal residuals.
 
@@ -94,12 +114,8 @@ def minres(
     """
     if isinstance(b, Tensor) and b.ndim == 2:
         raise OperandError(f"minres: b must be a vector, got shape {tuple(b.shape)}")
-    apply, limit = operator_of("minres", A, b), _limit("minres", "max_iter", max_iter)
-    tol = _tolerance("minres", tol)
-    with torch.no_grad():
-        x = start("minres", b, x0)
-        inverse = preconditioner_of("minres", M)
-        return minimal_residuals(apply, b.detach(), x, x0 is not None, tol, limit, inverse)
+    rule = _rule("minres", tol, rtol, atol, max_iter, maxiter, callback)
+    return _solved("minres", minres_method, A, b, x0, M, rule, hermitian=True)
 
 
 def chebyshev_coeffs(
@@ -115,30 +131,14 @@ def chebyshev_coeffs(
         FlagError: Not ``0 < lam_min <= lam_max``.
     """
     _spectrum("chebyshev_coeffs", lam_min, lam_max)
-    alpha, beta = _coefficients(lam_min, lam_max, _limit("chebyshev_coeffs", "K", K))
+    alpha, beta = coefficients(lam_min, lam_max, _limit("chebyshev_coeffs", "K", K))
     return torch.tensor(alpha, dtype=dtype), torch.tensor(beta, dtype=dtype)
-
-
-def _coefficients(lam_min: float, lam_max: float, K: int) -> tuple[list[float], list[float]]:
-    d, c = (lam_max + lam_min) / 2, (lam_max - lam_min) / 2
-    alpha, beta = [1 / d], [0.0]
-    for k in range(1, K):
-        # Twice the usual term at the second step: T_1 = x lacks the factor of T_k = 2x T - T.
-        t = (c * alpha[-1]) ** 2 / (2 if k == 1 else 4)
-        before = alpha[-1]
-        alpha.append(1 / (d - t / before))
-        beta.append(alpha[-1] * t / before)
-    return alpha[:K], beta[:K]
 
 
 def chebyshev_steps(lam_min: float, lam_max: float, tol: float) -> int:
     """Return how many steps of Chebyshev's iteration reduce every error to ``tol`` of itself."""
     _spectrum("chebyshev_steps", lam_min, lam_max)
-    if not 0 < tol < 1:
-        raise FlagError(f"chebyshev_steps: tol must be between 0 and 1, got {tol}")
-    if lam_min == lam_max:
-        return 1
-    return ceil(acosh(1 / tol) / acosh((lam_max + lam_min) / (lam_max - lam_min)))
+    return needed_steps("chebyshev_steps", lam_min, lam_max, tol)
 
 
 def chebyshev(
@@ -158,21 +158,19 @@ def chebyshev(
         b: Right-hand side (n,), or several as columns.
         lam_min: A bound below all eigenvalues, above 0.
         lam_max: A bound above all eigenvalues.
-        K: Steps; ``chebyshev_steps`` tells how many a tolerance needs.
+        K: Steps; ``chebyshev_steps`` returns how many a tolerance needs.
         x0: Where to begin; None begins at zero.
 
     Raises:
         FlagError: Not ``0 < lam_min <= lam_max``, or K is negative.
     """
     _spectrum("chebyshev", lam_min, lam_max)
-    apply, steps = operator_of("chebyshev", A, b), _limit("chebyshev", "K", K)
-    with torch.no_grad():
-        b, x = b.detach(), start("chebyshev", b, x0)
-        before = x
-        for alpha, beta in zip(*_coefficients(lam_min, lam_max, steps), strict=True):
-            step = alpha * (b - apply(x)) + beta * (x - before)
-            before, x = x, x + step
-        return _stepped(apply, b, x, steps)
+    rule = Stopping(0.0, 0.0, _limit("chebyshev", "K", K), fixed=True)
+
+    def method(op: Any, b: Tensor, x: Tensor, M: Any, watch: Any) -> Any:
+        return chebyshev_steps_of(op, b, x, watch, lam_min, lam_max)
+
+    return _solved("chebyshev", method, A, b, x0, None, rule, hermitian=True)
 
 
 def richardson(
@@ -185,12 +183,12 @@ def richardson(
     Raises:
         FlagError: K is negative.
     """
-    apply, steps = operator_of("richardson", A, b), _limit("richardson", "K", K)
-    with torch.no_grad():
-        b, x = b.detach(), start("richardson", b, x0)
-        for _ in range(steps):
-            x = x + omega * (b - apply(x))
-        return _stepped(apply, b, x, steps)
+    rule = Stopping(0.0, 0.0, _limit("richardson", "K", K), fixed=True)
+
+    def method(op: Any, b: Tensor, x: Tensor, M: Any, watch: Any) -> Any:
+        return richardson_steps_of(op, b, x, watch, omega)
+
+    return _solved("richardson", method, A, b, x0, None, rule)
 
 
 def power_iteration(
@@ -205,41 +203,23 @@ def power_iteration(
         A: A square sparse or dense matrix, or a function of vectors, which needs ``v0``.
         v0: Where to begin; None takes a random vector, the same in every call.
         max_iter: Iterations after which to stop.
-        tol: Change of the Rayleigh quotient at which to stop.
+        tol: Change of the Rayleigh quotient, relative to it, at which to stop.
 
     Returns:
-        ``(value, vector, iterations)`` with ``info``, whose residuals are the changes.
+        ``(value, vector, iterations)`` with ``info``, whose residuals are the changes. They have no
+        derivatives.
     """
-    limit = _limit("power_iteration", "max_iter", max_iter)
-    tol = _tolerance("power_iteration", tol)
+    rule = _rule("power_iteration", tol, None, 0.0, max_iter, None, None)
     if v0 is None:
         if not isinstance(A, (SparseMatrix, Tensor)):
             raise FlagError("power_iteration: v0 must be given where A is a function")
         seeded = torch.Generator().manual_seed(0)
         v0 = torch.randn(A.shape[0], generator=seeded, dtype=torch.float64).to(A.device, A.dtype)
-    apply = operator_of("power_iteration", A, v0)
-    with torch.no_grad():
-        length = norms(v0.detach())
-        if v0.numel() and not bool(length > 0):
-            raise OperandError(f"power_iteration: v0 must have a length, got {float(length)}")
-        v = v0.detach() / length.to(v0.real.dtype)
-        value, changes = 0.0, []
-        for iteration in range(1, limit + 1):
-            w = apply(v)
-            previous, value = value, float(dots(v, w))
-            size = float(norms(w))
-            changes.append(abs(value - previous) if iteration > 1 else inf)
-            if size < _TINY_PRODUCT:
-                info = IterationInfo(True, "converged", tuple(changes), iteration)
-                return Eigenpair(0.0, v, iteration, info)
-            v = w / size
-            if changes[-1] < tol:
-                info = IterationInfo(True, "converged", tuple(changes), iteration)
-                return Eigenpair(value, v, iteration, info)
-        if not limit:
-            value = float(dots(v, apply(v)))
-        info = IterationInfo(False, "limit", tuple(changes), max(limit, 1))
-        return Eigenpair(value, v, limit, info)
+    _check("power_iteration", A, v0)
+    with torch.no_grad(), with_forward_mode(False):
+        start = v0.detach()
+        product = as_operator("power_iteration", A, start)
+        return dominant_pair("power_iteration", product, start, rule.tol, rule.limit)
 
 
 cg_bsr = cg
@@ -248,19 +228,72 @@ richardson_bsr = richardson
 power_iteration_bsr = power_iteration
 
 
-def _stepped(apply: Operator, b: Tensor, x: Tensor, steps: int) -> Solution:
-    """Return what a method of a fixed number of steps arrived at, with its true residual."""
-    size = norms(b).clamp(min=_TINY_NORM)
-    residual = float((norms(b - apply(x)) / size).max())
-    finite = residual == residual and residual != inf
-    reason = "limit" if finite else "diverged"
-    return finished(x, steps, residual, -1.0, reason, [residual], steps + 1)  # type: ignore[arg-type]
+def _solved(
+    function: str,
+    method: Method,
+    A: Matrix,
+    b: Tensor,
+    x0: Tensor | None,
+    M: Matrix | None,
+    rule: Stopping,
+    hermitian: bool = False,
+) -> Solution:
+    """Return the solution by a method; float16 and bfloat16 are computed in float32."""
+    _check(function, A, b)
+    if x0 is not None:
+        agree(function, "b", b, "x0", x0)
+        if x0.shape != b.shape:
+            raise OperandError(
+                f"{function}: x0 must have the shape of b, "
+                f"got {tuple(x0.shape)} and {tuple(b.shape)}"
+            )
+    dtype = b.dtype
+    if dtype in _NARROW:
+        A, M = _widened(A, dtype), _widened(M, dtype)
+        b, x0 = b.float(), None if x0 is None else x0.float()
+    system = System(function, method, rule, M, hermitian, columns=True)
+    if isinstance(A, SparseMatrix):
+        system = replace(system, with_data=A._with_data)
+        found = solve(system, A, b, x0, A._data)
+    else:
+        found = solve(system, A, b, x0)
+    return Solution(found.x.to(dtype), found.iterations, found.residual, found.info)
 
 
-def _tolerance(function: str, tol: float) -> float:
-    if not tol >= 0:
-        raise FlagError(f"{function}: tol must be at least 0, got {tol}")
-    return tol
+def _check(function: str, A: Matrix, b: Tensor) -> None:
+    """Raise unless b is a vector or a matrix of columns that fits A."""
+    if not isinstance(b, Tensor) or b.ndim not in (1, 2):
+        kind = f"shape {tuple(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
+        raise OperandError(f"{function}: b must be a vector or a matrix of columns, got {kind}")
+    floating(function, "b", b)
+    if isinstance(A, (SparseMatrix, Tensor)):
+        if A.shape[0] != A.shape[1] or A.shape[1] != b.shape[0]:
+            raise OperandError(
+                f"{function}: A must be square and fit b, got {tuple(A.shape)} and {tuple(b.shape)}"
+            )
+        agree(function, "A", A._data if isinstance(A, SparseMatrix) else A, "b", b)
+
+
+def _widened(matrix: Any, dtype: torch.dtype) -> Any:
+    """Return a matrix or a function for vectors of float32; functions get vectors of ``dtype``."""
+    if matrix is None:
+        return None
+    if isinstance(matrix, (SparseMatrix, Tensor)):
+        return matrix.to(torch.float32)
+    return lambda v: matrix(v.to(dtype)).to(v.dtype)
+
+
+def _rule(
+    function: str,
+    tol: float,
+    rtol: float | None,
+    atol: float,
+    max_iter: int,
+    maxiter: int | None,
+    callback: Callback | None,
+) -> Stopping:
+    limit = ("max_iter", max_iter) if maxiter is None else ("maxiter", maxiter)
+    return stopping_rule(function, tol, rtol, atol, limit, callback)
 
 
 def _limit(function: str, name: str, value: int) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.errors import OperandError, SingularMatrixError
+from trnsci.core.errors import OperandError
+from trnsci.core.krylov.preconditioners import block_jacobi, jacobi, on_columns
 from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix, from_scipy
 
 __all__ = [
@@ -18,8 +19,6 @@ __all__ = [
     "jacobi_preconditioner",
     "jacobi_preconditioner_bsr",
 ]
-
-_TINY = 1e-15
 
 
 def bsr_diagonal(A: SparseMatrix) -> Tensor:
@@ -31,21 +30,9 @@ def jacobi_preconditioner(A: SparseMatrix) -> Callable[[Tensor], Tensor]:
     """Return the division by the diagonal of a matrix of any format.
 
     Raises:
-        SingularMatrixError: An element of the diagonal is zero, or nearly so.
+        SingularMatrixError: An element of the diagonal is zero.
     """
-    diagonal = A.diagonal().detach()
-    small = (diagonal.abs() < _TINY).nonzero()
-    if small.numel():
-        raise SingularMatrixError(
-            f"jacobi_preconditioner: the diagonal must not be zero, "
-            f"got {diagonal[small[0, 0]].item()} at {int(small[0, 0])}"
-        )
-    inverse = 1 / diagonal
-
-    def apply(r: Tensor) -> Tensor:
-        return r * (inverse if r.ndim == 1 else inverse.unsqueeze(-1))
-
-    return apply
+    return on_columns(jacobi("jacobi_preconditioner", A.diagonal()))
 
 
 jacobi_preconditioner_bsr = jacobi_preconditioner
@@ -62,22 +49,8 @@ def block_jacobi_preconditioner(A: BSRMatrix) -> Callable[[Tensor], Tensor]:
     chosen = (pattern.row_indices == pattern.indices).nonzero().squeeze(-1)
     diagonal = A.blocks.new_zeros(blocks, size, size)
     diagonal = diagonal.index_add(0, pattern.indices[chosen], A.blocks.detach()[chosen])
-    # Where the last block reaches over the edge, the identity stands.
-    beyond = torch.arange(blocks * size, device=A.device) >= A.shape[0]
-    diagonal[-1].diagonal().masked_fill_(beyond[-size:], 1.0)
-    factors, pivots, failed = torch.linalg.lu_factor_ex(diagonal)
-    if bool(failed.any()):
-        raise SingularMatrixError(
-            f"block_jacobi_preconditioner: diagonal block {int(failed.nonzero()[0])} has no inverse"
-        )
-
-    def apply(r: Tensor) -> Tensor:
-        columns = r.reshape(r.shape[0], -1)
-        padded = torch.nn.functional.pad(columns, (0, 0, 0, blocks * size - r.shape[0]))
-        solved = torch.linalg.lu_solve(factors, pivots, padded.reshape(blocks, size, -1))
-        return solved.reshape(blocks * size, -1)[: r.shape[0]].reshape(r.shape)
-
-    return apply
+    found = block_jacobi("block_jacobi_preconditioner", diagonal, A.shape[0], definite=False)
+    return on_columns(found)
 
 
 def amg_preconditioner(

@@ -29,7 +29,8 @@ SIGNATURES = {
     "density_screen": "(Q, P, threshold=1e-10)",
     "sparsity_stats": "(Q, threshold=1e-10)",
     "screened_spmm": "(A, diag_integrals, B, threshold, *, col_integrals=None)",
-    "cg_bsr": "(A, b, x0=None, tol=1e-06, max_iter=1000, M=None)",
+    "cg_bsr": "(A, b, x0=None, tol=1e-06, max_iter=1000, M=None, *, rtol=None, atol=0.0, "
+    "maxiter=None, callback=None)",
     "chebyshev_bsr": "(A, b, lam_min, lam_max, K=50, x0=None)",
     "chebyshev_coeffs": "(lam_min, lam_max, K, dtype=torch.float32)",
     "richardson_bsr": "(A, b, omega, K=100, x0=None)",

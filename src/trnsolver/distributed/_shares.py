@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import floating
 from trnsci.core.errors import BackendError, DerivativeError, DTypeError, ShapeError
-from trnsolver._implicit import differentiated
+from trnsci.core.krylov import differentiated
 
 __all__ = ["Group", "Shares", "shares_of", "summed"]
 

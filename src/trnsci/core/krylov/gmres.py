@@ -1,16 +1,21 @@
-"""GMRES on one vector of unknowns, with a preconditioner that may change, and recycling."""
+"""Flexible GMRES for any matrix (Saad, 1993), with directions recycled between systems."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from trnsolver._krylov import Product, Progress, Run, Watch, begun, ended, norm
+from trnsci.core.errors import ShapeError
+from trnsci.core.krylov.runs import Product, Run, Watch, begun, ended, report
+from trnsci.core.krylov.vectors import norm
 
-__all__ = ["flexible_gmres"]
+__all__ = ["Recycled", "flexible_gmres", "projected"]
+
+Recycled: TypeAlias = tuple[Tensor, Tensor]
+"""Directions, and their orthonormal images."""
 
 
 def flexible_gmres(
@@ -20,14 +25,15 @@ def flexible_gmres(
     M: Product | None,
     watch: Watch,
     restart: int,
-    recycled: tuple[Tensor, Tensor] | None = None,
+    recycled: Recycled | None = None,
     keep: int = 0,
 ) -> Run:
-    """Return the solution for any matrix, with a preconditioner that may change from step to step.
+    """Return a run of GMRES for one vector, with a preconditioner that may change at each step.
 
-    The limit counts restarts. Residuals are watched by Givens rotations, so that a cycle ends when
-    the goal is met; vectors are made orthogonal twice. ``recycled`` has directions U and C = A U
-    with orthonormal columns, which are projected out; ``keep`` new ones are in ``details``.
+    The limit counts restarts, and ``iterations`` directions. Residuals follow from Givens
+    rotations, so that a cycle ends when the goal is met; vectors are orthogonalized twice.
+    ``recycled`` has directions U and C = A U with orthonormal columns, which are projected out;
+    ``keep`` new ones are in ``details``.
     """
     r, products = begun(product, b, x)
     run = Run(x, [], 0, products, "limit")
@@ -37,20 +43,17 @@ def flexible_gmres(
         run.x, r = run.x + U @ share, r - C @ share
     else:
         recycled = None
-    run.norms.append(norm(r))
+    size = norm(r)
+    run.residuals.append(watch.relative(size))
     cycles = 0
-    while run.norms[-1] > watch.goal and cycles < watch.limit:
-        before = run.norms[-1]
+    while size > watch.goal and cycles < watch.limit:
+        before = size
         if not math.isfinite(before):
-            run.reason = "diverged"
             break
         cycle = _Cycle(product, M, r, before, recycled, min(restart, b.shape[-1]))
         while cycle.open and cycle.residual > watch.goal:
             cycle.step()
-            run.iterations += 1
-            run.norms.append(cycle.residual)
-            if watch.callback is not None:
-                watch.callback(Progress(run.iterations, cycle.residual / watch.scale, None))
+            report(watch, run, cycle.residual, None)
         run.x = run.x + cycle.correction()
         run.matvecs += cycle.steps
         cycles += 1
@@ -58,16 +61,37 @@ def flexible_gmres(
             recycled = run.details["recycle"] = cycle.recycled(keep)
         r = b - product(run.x)
         run.matvecs += 1
-        run.norms[-1] = norm(r)
-        if run.norms[-1] > watch.goal and run.norms[-1] > (1 - 1e-3) * before:
+        size = norm(r)
+        run.residuals[-1] = watch.relative(size)
+        if size > watch.goal and size > (1 - 1e-3) * before:
             run.reason = "breakdown" if cycle.broken else "stagnated"
             break
     run.details["cycles"] = cycles
-    return ended(run, watch)
+    return ended(run, watch, size)
+
+
+def projected(function: str, product: Product, U: Tensor, b: Tensor) -> Recycled:
+    """Return directions with orthonormal images, without those that depend on others.
+
+    Raises:
+        ShapeError: The directions do not fit b.
+    """
+    if U.ndim != 2 or U.shape[0] != b.shape[0]:
+        raise ShapeError(
+            f"{function}: recycle must have directions (n, k) that fit b, got shapes "
+            f"{tuple(U.shape)} and {tuple(b.shape)}"
+        )
+    U = U.to(b.dtype)
+    if not U.shape[-1]:
+        return U, U
+    images = torch.stack([product(column) for column in U.mT], -1)
+    c, s, vh = torch.linalg.svd(images, full_matrices=False)
+    kept = s > 10 * max(images.shape) * torch.finfo(s.dtype).eps * s[:1]
+    return U @ (vh[kept].mH / s[kept]), c[:, kept]
 
 
 class _Cycle:
-    """One cycle of GMRES: ``A Z = V H``, and C off it where directions are recycled."""
+    """One cycle of GMRES: ``A Z = V H``, orthogonal to C where directions are recycled."""
 
     def __init__(
         self,
@@ -75,7 +99,7 @@ class _Cycle:
         M: Product | None,
         r: Tensor,
         size: float,
-        recycled: tuple[Tensor, Tensor] | None,
+        recycled: Recycled | None,
         length: int,
     ) -> None:
         self._product, self._M, self._space = product, M, recycled
@@ -109,7 +133,7 @@ class _Cycle:
         self._columns.append(torch.cat([h, h.new_tensor([length])]))
         self._Z.append(direction)
         self.steps += 1
-        # What is left of a vector that lay in the space is rounding.
+        # Nothing but rounding remains of a vector inside the space.
         tiny = 10 * torch.finfo(w.dtype).eps * length_before
         if length > tiny:
             self._V.append(w / length)
@@ -143,7 +167,7 @@ class _Cycle:
         self.residual = abs(self._right[-1])
 
     def correction(self) -> Tensor:
-        """Return what is to be added to x."""
+        """Return the correction of x."""
         k = self.steps
         y: list[Any] = [0.0] * k
         for row in range(k - 1, -1, -1):
@@ -157,7 +181,7 @@ class _Cycle:
             found = found - U @ (torch.stack(self._B, -1) @ weights)
         return found
 
-    def recycled(self, keep: int) -> tuple[Tensor, Tensor]:
+    def recycled(self, keep: int) -> Recycled:
         """Return directions that A nearly annihilates, and their orthonormal images.
 
         They belong to the smallest singular values of A on the space of the cycle, with the

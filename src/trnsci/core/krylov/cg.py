@@ -1,0 +1,138 @@
+"""Conjugate gradients for Hermitian positive definite matrices (Hestenes and Stiefel, 1952)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.krylov.runs import Product, Run, Watch, begun, ended, report
+from trnsci.core.krylov.vectors import Number, Vectors
+
+__all__ = ["conjugate_gradients", "kernel_reference"]
+
+_GAIN = 0.5
+"""A restart from the true residual is made while the last one gained at least this factor."""
+
+
+def conjugate_gradients(
+    product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Watch
+) -> Run:
+    """Return a run of conjugate gradients; x is written over.
+
+    Several vectors share each product. One that meets its goal, or in whose direction the matrix is
+    not positive, stays unchanged while others go on. If the recurrence meets the goal but the
+    residual of x does not, because of rounding, the method is restarted at x.
+    """
+    space = watch.space
+    r, products = begun(product, b, x)
+    norms = space.norm(r)
+    run = Run(x, [watch.relative(norms)], 0, products, "limit")
+
+    def after(x: Tensor, norms: Number, active: Any) -> None:
+        run.matvecs += 1
+        report(watch, run, norms, x)
+
+    while space.some(norms > watch.goal) and run.iterations < watch.limit:
+        before = run.residuals[-1]
+        left = watch.limit - run.iterations
+        run.x, norms = _steps(space, product, run.x, r, M, watch.goal, left, after)
+        broken = run.iterations < watch.limit and space.some(norms > watch.goal)
+        r = b - product(run.x)
+        run.matvecs += 1 + broken
+        norms = space.norm(r)
+        run.residuals[-1] = watch.relative(norms)
+        if broken or (not run.residuals[-1] <= _GAIN * before and run.iterations < watch.limit):
+            run.reason = "breakdown" if broken else "stagnated"
+            break
+    return ended(run, watch, norms)
+
+
+def kernel_reference(
+    product: Product,
+    b: Tensor,
+    x: Tensor,
+    goal: Tensor,
+    limit: int,
+    dim: int,
+    recorded: bool,
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Return what a kernel computes, without restarts: the torch reference of operations.
+
+    Args:
+        product: The product with the matrices.
+        b: Right sides, vectors along ``dim``.
+        x: Where to begin.
+        goal: Norms of the residuals at which to stop.
+        limit: Number of steps.
+        dim: Dimension of the vectors.
+        recorded: Whether it is traced, batched or differentiated: all steps are made then, those
+            of finished vectors without effect.
+
+    Returns:
+        Solutions, the norms of their residuals at the start and after each of ``limit`` steps, and
+        how many steps each took.
+    """
+    space = Vectors(dim, recorded=recorded)
+    r = b - product(x)
+    history = [space.norm(r)]
+    counts = torch.zeros_like(history[0])
+
+    def after(x: Tensor, norms: Number, active: Tensor) -> None:
+        nonlocal counts
+        counts = counts + active
+        history.append(norms)
+
+    found, _ = _steps(space, product, x.clone(), r, None, goal, limit, after)
+    history += [history[-1]] * (limit + 1 - len(history))
+    return found, history, counts
+
+
+def _steps(
+    space: Vectors,
+    product: Product,
+    x: Tensor,
+    r: Tensor,
+    M: Product | None,
+    goal: Number,
+    limit: int,
+    after: Callable[[Tensor, Number, Any], None],
+) -> tuple[Tensor, Number]:
+    """Return x after steps of the recurrence that begins with the residual r, and its norms.
+
+    ``after(x, norms, active)`` is called after each step; ``active`` are the vectors that moved. x
+    and r are written over unless something is recorded.
+    """
+    z = r if M is None else M(r)
+    p, rho = z.clone(), space.inner(r, z)
+    norms = space.root(rho) if M is None else space.norm(r)
+    active = norms > goal
+    for _ in range(limit):
+        image = product(p)
+        curvature = space.inner(p, image)
+        active = active & (curvature > 0) & (curvature < math.inf)
+        if not space.some(active):
+            break
+        alpha = space.ratio(rho, curvature, active)
+        x = space.plus(x, alpha, p)
+        r = space.plus(r, -alpha, image)
+        before = rho
+        if M is None:
+            rho = space.inner(r, r)
+            norms = space.root(rho)
+        else:
+            norms = space.norm(r)
+        after(x, norms, active)
+        active = active & (norms > goal)
+        if not space.some(active):
+            break
+        if M is not None:
+            z = M(r)
+            rho = space.inner(r, z)
+        else:
+            z = r
+        p = space.extended(z, space.ratio(rho, before, active), p)
+    return x, norms

@@ -1,0 +1,50 @@
+"""Chebyshev's iteration for positive definite matrices whose spectrum has known bounds."""
+
+from __future__ import annotations
+
+from math import acosh, ceil
+
+from torch import Tensor
+
+from trnsci.core.errors import FlagError
+from trnsci.core.krylov.richardson import stepped
+from trnsci.core.krylov.runs import Product, Run, Watch
+
+__all__ = ["chebyshev", "coefficients", "needed_steps"]
+
+
+def chebyshev(
+    product: Product, b: Tensor, x: Tensor, watch: Watch, lam_min: float, lam_max: float
+) -> Run:
+    """Return a run of ``watch.limit`` steps. No inner product is taken before the end."""
+    before = x
+    for alpha, beta in zip(*coefficients(lam_min, lam_max, watch.limit), strict=True):
+        step = alpha * (b - product(x)) + beta * (x - before)
+        before, x = x, x + step
+    return stepped(product, b, x, watch)
+
+
+def coefficients(lam_min: float, lam_max: float, K: int) -> tuple[list[float], list[float]]:
+    """Return K coefficients alpha and beta of ``x + alpha r + beta (x - x_before)``."""
+    d, c = (lam_max + lam_min) / 2, (lam_max - lam_min) / 2
+    alpha, beta = [1 / d], [0.0]
+    for k in range(1, K):
+        # Twice the usual term at the second step: T_1 = x lacks the factor of T_k = 2x T - T.
+        t = (c * alpha[-1]) ** 2 / (2 if k == 1 else 4)
+        before = alpha[-1]
+        alpha.append(1 / (d - t / before))
+        beta.append(alpha[-1] * t / before)
+    return alpha[:K], beta[:K]
+
+
+def needed_steps(function: str, lam_min: float, lam_max: float, tol: float) -> int:
+    """Return how many steps reduce every error to ``tol`` of itself.
+
+    Raises:
+        FlagError: tol is not between 0 and 1.
+    """
+    if not 0 < tol < 1:
+        raise FlagError(f"{function}: tol must be between 0 and 1, got {tol}")
+    if lam_min == lam_max:
+        return 1
+    return ceil(acosh(1 / tol) / acosh((lam_max + lam_min) / (lam_max - lam_min)))

@@ -1,0 +1,54 @@
+"""Power iteration: the eigenvalue of largest magnitude by products alone."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from trnsci.core.errors import OperandError
+from trnsci.core.iterations import Eigenpair, IterationInfo, Reason
+from trnsci.core.krylov.runs import Product
+from trnsci.core.krylov.vectors import ONE, norm
+
+__all__ = ["power_iteration"]
+
+
+def power_iteration(
+    function: str, product: Product, v0: Tensor, tol: float, limit: int
+) -> Eigenpair:
+    """Return the eigenpair that ``v0`` leads to, without derivatives.
+
+    It stops when the Rayleigh quotient changes by at most ``tol`` times itself.
+
+    Raises:
+        OperandError: ``v0`` is zero or not finite.
+    """
+    peak = ONE.peak(v0)
+    if v0.numel() and not 0 < peak < math.inf:
+        raise OperandError(f"{function}: v0 must have a length, got {peak}")
+    v = v0 / peak if v0.numel() else v0
+    v = v / (norm(v) or 1.0)
+    value = 0.0
+    changes: list[float] = []
+    reason: Reason = "limit"
+    for _ in range(limit):
+        w = product(v)
+        previous, value = value, ONE.inner(v, w)
+        changes.append(abs(value - previous) if changes else math.inf)
+        size = norm(w)
+        if not math.isfinite(size):
+            reason = "diverged"
+            break
+        if size == 0:  # v is an eigenvector for 0
+            reason, value = "converged", 0.0
+            break
+        v = w / size
+        if changes[-1] <= tol * abs(value):
+            reason = "converged"
+            break
+    iterations = len(changes)
+    if not limit:
+        value = ONE.inner(v, product(v))
+    info = IterationInfo(reason == "converged", reason, tuple(changes), max(iterations, 1))
+    return Eigenpair(value, v, iterations, info)

@@ -1,0 +1,109 @@
+"""Approximate inverses by the diagonal of a matrix, and by blocks on it.
+
+They take vectors (..., n), and compute in the dtype of the matrix or, for complex vectors, in the
+complex dtype of its precision.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from trnsci.core.errors import NotPositiveDefiniteError, SingularMatrixError
+from trnsci.core.krylov.runs import Product
+
+__all__ = ["as_column", "block_jacobi", "checked_diagonal", "jacobi", "on_columns"]
+
+_NARROW = (torch.float16, torch.bfloat16)
+
+
+def checked_diagonal(function: str, diagonal: Tensor) -> Tensor:
+    """Return a diagonal (..., n) that can be divided by, without derivatives.
+
+    Raises:
+        SingularMatrixError: An element is zero, or its reciprocal overflows.
+    """
+    diagonal = diagonal.detach()
+    diagonal = diagonal.float() if diagonal.dtype in _NARROW else diagonal
+    small = (diagonal.abs() < torch.finfo(diagonal.dtype).tiny).nonzero()
+    if small.numel():
+        place = tuple(small[0].tolist())
+        raise SingularMatrixError(
+            f"{function}: A must have no zero on its diagonal, got {diagonal[place].item()} at "
+            f"{place[-1]}"
+        )
+    return diagonal
+
+
+def jacobi(function: str, diagonal: Tensor) -> Product:
+    """Return the division by a diagonal (..., n).
+
+    Raises:
+        SingularMatrixError: An element is zero.
+    """
+    checked = checked_diagonal(function, diagonal)
+    return lambda r: (_widened(r) / checked).to(r.dtype)
+
+
+def block_jacobi(function: str, blocks: Tensor, n: int, definite: bool) -> Product:
+    """Return the solution with the blocks on a diagonal.
+
+    Args:
+        function: The public function, for messages.
+        blocks: The blocks, (..., count, size, size).
+        n: Order of the matrix; what the last block has beyond it is ignored.
+        definite: Whether the blocks must be Hermitian positive definite.
+
+    Raises:
+        NotPositiveDefiniteError: A block is not positive definite.
+        SingularMatrixError: A block has no inverse.
+    """
+    count, size = blocks.shape[-3:-1]
+    blocks = blocks.detach().clone()
+    blocks = blocks.float() if blocks.dtype in _NARROW else blocks
+    if count:
+        # The identity beyond the edge of the matrix.
+        inside = torch.arange(size, device=blocks.device) < n - (count - 1) * size
+        last = blocks[..., -1, :, :]
+        identity = torch.eye(size, dtype=blocks.dtype, device=blocks.device)
+        last.copy_(torch.where(inside & inside[:, None], last, identity))
+    if definite:
+        factors, failed = torch.linalg.cholesky_ex(blocks)
+        pivots = None
+    else:
+        factors, pivots, failed = torch.linalg.lu_factor_ex(blocks)
+    if bool(failed.any()):
+        place = int(failed.nonzero()[0, -1])
+        where = f"{function}: block {place} on the diagonal, from row {place * size} on,"
+        if definite:
+            raise NotPositiveDefiniteError(f"{where} must be positive definite")
+        raise SingularMatrixError(f"{where} has no inverse")
+
+    def apply(r: Tensor) -> Tensor:
+        column = as_column(r, factors)
+        padded = pad(column, (0, 0, 0, count * size - n))
+        right = padded.reshape(*padded.shape[:-2], count, size, 1)
+        kept = factors.to(right.dtype)
+        if pivots is None:
+            solved = torch.cholesky_solve(right, kept)
+        else:
+            solved = torch.linalg.lu_solve(kept, pivots, right)
+        return solved.reshape(padded.shape[:-1])[..., :n].to(r.dtype)
+
+    return apply
+
+
+def on_columns(apply: Product) -> Product:
+    """Return a function of vectors (..., n) as one of a vector (n,) or of columns (n, k)."""
+    return lambda r: apply(r) if r.ndim == 1 else apply(r.mT).mT
+
+
+def as_column(r: Tensor, a: Tensor) -> Tensor:
+    """Return vectors as matrices (..., n, 1) in the dtype of a, complex for complex vectors."""
+    dtype = a.dtype.to_complex() if r.is_complex() else a.dtype
+    return r.to(dtype).unsqueeze(-1)
+
+
+def _widened(r: Tensor) -> Tensor:
+    return r.float() if r.dtype in _NARROW else r

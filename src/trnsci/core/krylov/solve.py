@@ -1,0 +1,282 @@
+"""Solution of linear systems by an iterative method: scaling, batches, reports, derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import whole
+from trnsci.core.eager import concrete
+from trnsci.core.errors import FlagError
+from trnsci.core.interop import forward_level, transform_level, with_forward_mode
+from trnsci.core.iterations import IterationInfo, Solution
+from trnsci.core.krylov.implicit import Rules, differentiated, matrix_solution, operator_solution
+from trnsci.core.krylov.operators import LinearOperator, as_operator, as_preconditioner
+from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch
+from trnsci.core.krylov.vectors import ONE, Number, Vectors
+
+__all__ = ["Method", "Stopping", "System", "run_system", "solution", "solve", "stopping"]
+
+Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Product | None, Watch], Run]
+"""``method(op, b, x, M, watch)`` returns a run that begins at x, which it may write over."""
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When a method stops: ``norm(b - A x) <= max(tol * norm(b), atol)``, or after ``limit`` steps.
+
+    ``fixed`` is for methods that make ``limit`` steps and compare nothing.
+    """
+
+    tol: float
+    atol: float
+    limit: int
+    callback: Callback | None = None
+    fixed: bool = False
+
+
+def stopping(
+    function: str,
+    tol: float,
+    rtol: float | None,
+    atol: float,
+    limit: tuple[str, int],
+    callback: Callback | None,
+) -> Stopping:
+    """Return a checked stopping rule; ``rtol`` wins over ``tol``, ``limit`` has its own name.
+
+    Raises:
+        FlagError: A tolerance or the limit is negative, or the callback is no function.
+    """
+    steps = whole(function, *limit, 0, error=FlagError)
+    if callback is not None and not callable(callback):
+        raise FlagError(f"{function}: callback must be a function, got {type(callback).__name__}")
+    relative = ("tol", tol) if rtol is None else ("rtol", rtol)
+    for name, value in (relative, ("atol", atol)):
+        if not value >= 0:
+            raise FlagError(f"{function}: tolerances: {name} must be at least 0, got {value}")
+    return Stopping(relative[1], atol, steps, callback)
+
+
+@dataclass(frozen=True)
+class System:
+    """A linear system, and the method that solves it.
+
+    Attributes:
+        function: The public function, for messages.
+        method: The iterative method.
+        stopping: When it stops.
+        M: Approximate inverse of the matrix, of any kind.
+        hermitian: Whether the matrix is its own adjoint.
+        columns: Whether vectors are the columns (n, k) of b, which share products, or lie along
+            its last dimension.
+        with_data: Returns the matrix with a tensor of data, for matrices that have one.
+    """
+
+    function: str
+    method: Method
+    stopping: Stopping
+    M: Any = None
+    hermitian: bool = False
+    columns: bool = False
+    with_data: Callable[[Tensor], Any] | None = None
+
+
+def solve(
+    system: System, A: Any, b: Tensor, x0: Tensor | None = None, data: Tensor | None = None
+) -> Solution:
+    """Return the solution of ``A x = b``, with its derivatives.
+
+    Args:
+        system: How to solve it.
+        A: The matrix: anything that ``as_operator`` takes.
+        b: Right sides, in the dtype to compute in.
+        x0: Where to begin, like b; None for zero.
+        data: The tensor that A is made of by ``system.with_data``; a dense A is its own data.
+
+    Raises:
+        FlagError: Values cannot be read, as under ``torch.compile`` and ``vmap``.
+    """
+    runs: list[Run] = []
+
+    def compute(matrix: Any, right: Tensor, start: Tensor | None) -> Tensor:
+        if not concrete(right):
+            raise FlagError(
+                f"{system.function}: the number of steps depends on values, which cannot be read "
+                f"under torch.compile, vmap and fake tensors"
+            )
+        with torch.no_grad(), with_forward_mode(False):
+            runs[:] = _runs(system, matrix, right, start)
+            if len(runs) == 1:
+                return runs[0].x.reshape(right.shape)
+            found = [run.x for run in runs]
+            return torch.stack(found).reshape(right.shape) if found else right.clone()
+
+    start = None if x0 is None else x0.detach()
+    if isinstance(A, Tensor) and A.layout is torch.strided:
+        data, system = A.to(b.dtype), replace(system, with_data=_itself)
+    if data is not None and system.with_data is not None:
+        x = _of_matrix(system, data, b, start, compute)
+    else:
+        x = _of_operator(system, A, b, start, compute)
+    return solution(x, runs)
+
+
+def run_system(
+    method: Method,
+    op: LinearOperator,
+    b: Tensor,
+    start: Tensor | None,
+    M: Product | None,
+    rule: Stopping,
+    space: Vectors = ONE,
+) -> Run:
+    """Return a run with b scaled to the size of 1 by a power of two, which rounds nothing.
+
+    Squares of its numbers are representable then. For b = 0 it is x = 0, at once.
+    """
+    peak = space.peak(b)
+    if not math.isfinite(space.worst(peak)):
+        x = torch.zeros_like(b) if start is None else start.clone()
+        return Run(x, [math.nan], 0, 0, "diverged")
+    if not rule.fixed and not space.some(peak > 0):
+        return Run(torch.zeros_like(b), [0.0], 0, 0, "converged")
+    unit = _power_below(peak)
+    factor = unit.to(b.real.dtype) if isinstance(unit, Tensor) else unit
+    x = torch.zeros_like(b) if start is None else start / factor
+    b = b / factor
+    size = space.norm(b)
+    if isinstance(size, Tensor):
+        goal: Number = torch.maximum(rule.tol * size, rule.atol / unit)
+        scale = torch.where(size > 0, size, 1.0 if rule.fixed else math.inf)
+        if not rule.fixed:
+            x = torch.where(size > 0, x, 0.0)
+    else:
+        goal, scale = max(rule.tol * size, rule.atol / unit), size or 1.0
+    callback = rule.callback
+
+    def scaled(progress: Progress) -> None:
+        assert callback is not None
+        callback(replace(progress, x=None if progress.x is None else progress.x * factor))
+
+    watch = Watch(goal, rule.limit, scale, None if callback is None else scaled, space)
+    run = method(op, b, x, M, watch)
+    run.x = run.x * factor
+    return run
+
+
+def solution(x: Tensor, runs: list[Run]) -> Solution:
+    """Return the report on a batch: that of the system with the largest residual, and all others.
+
+    Iterations are the most of any system, products those of all.
+    """
+    infos = [
+        IterationInfo(
+            run.reason == "converged", run.reason, tuple(run.residuals), run.matvecs, run.details
+        )
+        for run in runs
+    ]
+    if not infos:
+        return Solution(x, 0, 0.0, IterationInfo(True, "converged"))
+    info = max(infos, key=lambda each: (not each.converged, each.residuals[-1]))
+    if len(infos) > 1:
+        matvecs = sum(each.matvecs for each in infos)
+        details = {**info.details, "systems": tuple(infos)}
+        info = replace(info, matvecs=matvecs, details=details)
+    return Solution(x, max(run.iterations for run in runs), info.residuals[-1], info)
+
+
+def _itself(data: Tensor) -> Tensor:
+    return data
+
+
+def _runs(system: System, A: Any, b: Tensor, start: Tensor | None) -> list[Run]:
+    """Return a run for each system of a batch, or one for all columns."""
+    if system.columns or b.ndim == 1:
+        return [_run(system, A, b, start)]
+    n, batch = b.shape[-1], b.shape[:-1]
+    as_operator(system.function, A, b)  # checks
+    systems = math.prod(batch)
+    sides = b.reshape(systems, n)
+    starts = [None] * systems if start is None else list(start.reshape(systems, n))
+    matrices = [A] * systems
+    if isinstance(A, Tensor) and A.ndim > 2:
+        matrices = list(A.expand(*batch, n, n).reshape(systems, n, n))
+    return [_run(system, *each) for each in zip(matrices, sides, starts, strict=True)]
+
+
+def _run(system: System, A: Any, b: Tensor, start: Tensor | None) -> Run:
+    op = as_operator(system.function, A, b, columns=system.columns)
+    M = as_preconditioner(system.function, system.M, b, system.columns)
+    space = Vectors(0) if b.ndim == 2 else ONE
+    return run_system(system.method, op, b, start, M, system.stopping, space)
+
+
+def _of_matrix(
+    system: System,
+    data: Tensor,
+    b: Tensor,
+    start: Tensor | None,
+    compute: Callable[[Any, Tensor, Tensor | None], Tensor],
+) -> Tensor:
+    """Return the solution with the derivatives by the data of the matrix and by b."""
+    assert system.with_data is not None
+    made = system.with_data
+    if not differentiated(data, b):
+        return compute(made(data), b, start)
+
+    def image(data: Tensor, x: Tensor) -> Tensor:
+        return as_operator(system.function, made(data), x, columns=system.columns)(x)
+
+    def solve_adjoint(data: Tensor, g: Tensor) -> Tensor:
+        if made is _itself:
+            return solve(system, data.mH, g).x
+        if system.hermitian:
+            return solve(system, None, g, data=data).x
+        return solve(replace(system, with_data=lambda data: made(data).H), None, g, data=data).x
+
+    rules = Rules(
+        lambda data, b, start: compute(made(data), b, start),
+        lambda data, b: solve(system, data if made is _itself else None, b, data=data).x,
+        solve_adjoint,
+        image,
+    )
+    return matrix_solution(data, b, start, rules)
+
+
+def _of_operator(
+    system: System,
+    A: Any,
+    b: Tensor,
+    start: Tensor | None,
+    compute: Callable[[Any, Tensor, Tensor | None], Tensor],
+) -> Tensor:
+    """Return the solution with the derivatives by b and by what the products with A capture."""
+    x = compute(A, b.detach(), start)
+    if not (torch.is_grad_enabled() or forward_level() >= 0 or transform_level() is not None):
+        return x
+    op = as_operator(system.function, A, b, columns=system.columns)
+    image = op(x)
+    if not (b.requires_grad or image.requires_grad) and forward_level() < 0:
+        return x
+    adjoint = op if system.hermitian else op.adjoint()
+    return operator_solution(
+        system.function,
+        x,
+        b,
+        image,
+        lambda r: solve(system, op, r).x,
+        lambda g: solve(system, adjoint, g).x,
+    )
+
+
+def _power_below(peak: Number) -> Number:
+    """Return the power of two below each number, 1 for 0."""
+    if isinstance(peak, Tensor):
+        return torch.where(peak > 0, peak / (2 * torch.frexp(peak).mantissa), 1.0)
+    return 2.0 ** (math.frexp(peak)[1] - 1) if peak > 0 else 1.0

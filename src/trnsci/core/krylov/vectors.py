@@ -1,0 +1,122 @@
+"""Arithmetic that Krylov methods do on vectors, written once for one vector and for several.
+
+The inner products of one vector are Python numbers; those of several vectors in one tensor are
+tensors that broadcast along the vectors. Both are summed in float64 for vectors of float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+__all__ = ["ONE", "Number", "Vectors", "inner", "norm"]
+
+Number: TypeAlias = Any
+"""A Python number, or a tensor with one number for each vector."""
+
+_WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+
+
+class Vectors:
+    """How numbers are computed from vectors and vectors from numbers.
+
+    Args:
+        dim: Dimension along which vectors lie in a tensor of several; None for one vector (n,).
+        total: Sums numbers over all ranks that hold parts of the vectors.
+        recorded: Whether derivatives or a graph are recorded: no value is read on the host and no
+            tensor is written in place.
+    """
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        total: Callable[[Tensor], Tensor] | None = None,
+        recorded: bool = False,
+    ) -> None:
+        self.dim, self.recorded = dim, recorded
+        self._total = total
+
+    def inner(self, a: Tensor, b: Tensor) -> Number:
+        """Return the real part of ``a^H b``."""
+        wide = _WIDE.get(a.dtype)
+        if wide is not None:
+            same, a = b is a, a.to(wide)
+            b = a if same else b.to(wide)
+        if self.dim is not None:
+            found = torch.linalg.vecdot(a, b, dim=self.dim).unsqueeze(self.dim)
+        elif self._total is None:
+            return torch.vdot(a, b).item().real
+        else:
+            found = torch.vdot(a, b)
+        found = found.real.contiguous() if found.is_complex() else found
+        if self._total is not None:
+            found = self._total(found)
+        return found.item() if self.dim is None else found
+
+    def root(self, square: Number) -> Number:
+        """Return a norm from its square; it has no derivative, which would be infinite at zero."""
+        return square.detach().sqrt() if isinstance(square, Tensor) else math.sqrt(square)
+
+    def norm(self, v: Tensor) -> Number:
+        """Return the Euclidean norm, without a derivative."""
+        return self.root(self.inner(v, v))
+
+    def peak(self, v: Tensor) -> Number:
+        """Return a float64 number at least as large as every element; NaN if one is NaN."""
+        sizes = v.detach().abs().double()
+        if not v.numel():
+            found = sizes.new_zeros(()) if self.dim is None else sizes.sum(self.dim, keepdim=True)
+        elif self.dim is None:
+            found = sizes.max()
+        else:
+            found = sizes.amax(self.dim, keepdim=True)
+        if self._total is not None:
+            found = self._total(found)
+        return found.item() if self.dim is None else found
+
+    def some(self, mask: Any) -> bool:
+        """Return whether a condition holds for any vector; True where values are not read."""
+        return mask if isinstance(mask, bool) else self.recorded or bool(mask.any())
+
+    def worst(self, numbers: Number) -> float:
+        """Return the largest number of all vectors, NaN if one is NaN."""
+        if not isinstance(numbers, Tensor):
+            return float(numbers)
+        return float(numbers.max()) if numbers.numel() else 0.0
+
+    def ratio(self, above: Number, below: Number, where: Any) -> Number:
+        """Return ``above / below``, 0 for vectors for which a condition does not hold."""
+        if isinstance(below, Tensor):
+            # Twice, since the derivative of a quotient by zero is NaN even where it is not chosen.
+            return torch.where(where, above / torch.where(where, below, 1.0), 0.0)
+        return above / below if where else 0.0
+
+    def plus(self, x: Tensor, factor: Number, v: Tensor) -> Tensor:
+        """Return ``x + factor * v``, in the memory of x if nothing is recorded."""
+        if not isinstance(factor, Tensor):
+            return x.add_(v, alpha=factor)
+        factor = factor.to(v.dtype)
+        return x + factor * v if self.recorded else x.addcmul_(v, factor)
+
+    def extended(self, z: Tensor, factor: Number, p: Tensor) -> Tensor:
+        """Return ``z + factor * p``, in the memory of p if nothing is recorded."""
+        if not isinstance(factor, Tensor):
+            return torch.add(z, p, alpha=factor, out=p)
+        factor = factor.to(p.dtype)
+        return z + factor * p if self.recorded else p.mul_(factor).add_(z)
+
+
+ONE = Vectors()
+"""One vector, all of it on this process."""
+
+norm: Callable[[Tensor], float] = ONE.norm
+
+
+def inner(a: Tensor, b: Tensor) -> Any:
+    """Return ``a^H b`` of two vectors as a Python number, complex for complex vectors."""
+    wide = _WIDE.get(a.dtype, a.dtype)
+    return torch.vdot(a.to(wide), b.to(wide)).item()

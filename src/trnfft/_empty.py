@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 
 from trnfft._arguments import HALF_SPECTRUM, REAL_INPUT
+from trnsci.core.eager import recorded
 from trnsci.core.interop import is_wrapped, unwrapped
 
 __all__ = ["empty_like", "empty_result", "is_empty"]
-
-_is_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 
 
 def is_empty(x: Tensor) -> bool:
@@ -23,7 +22,7 @@ def is_empty(x: Tensor) -> bool:
     """
     if is_dynamo_compiling():
         return x.numel() == 0  # wrappers of vmap cannot be traced
-    if _is_tracing():
+    if recorded():
         return False  # lengths are tensors, whose values must not be read
     while x.numel() > 0:
         if not isinstance(x, Tensor) or not is_wrapped(x):

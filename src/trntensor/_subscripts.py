@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trnsci.core.tracing import constant_to_compile
+from trnsci.core.interop import constant_to_compile
 
 __all__ = ["LETTERS", "Equation", "from_sublists", "parse", "sizes_of"]
 

@@ -1,4 +1,4 @@
-"""Two predicates on tensors: may their values be read, and may their operations leave torch."""
+"""Two predicates on tensors: may their values be read, and may their operations leave torch?"""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from trnsci.core.interop import (
     dispatch_modes,
     forward_level,
     transform_level,
-    without_transforms,
 )
 
-__all__ = ["concrete", "inert"]
+__all__ = ["concrete", "inert", "recorded"]
 
 _PLAIN = (Tensor, Parameter)
 
@@ -50,38 +49,3 @@ def inert(*tensors: Tensor) -> bool:
     if not torch.is_grad_enabled():
         return True
     return not any(tensor.requires_grad for tensor in tensors)
-
-
-# Names used until every caller has moved to the two above.
-
-
-def readable(a: Tensor, b: Tensor | None = None) -> bool:
-    both = (a,) if b is None else (a, b)
-    return inert(*both) and all(x.is_cpu for x in both)
-
-
-def settled() -> bool:
-    return inert()
-
-
-def unwatched(tensor: Tensor) -> bool:
-    return concrete(tensor) and tensor.is_cpu and forward_level() < 0
-
-
-def unchecked(tensor: Tensor) -> bool:
-    return not concrete(tensor)
-
-
-def bare_matrix(value: object) -> bool:
-    return isinstance(value, Tensor) and unwatched(value) and value.ndim == 2
-
-
-def untracked(tensor: Tensor) -> bool:
-    return inert(tensor)
-
-
-def untransformed(*tensors: Tensor) -> bool:
-    return concrete(*tensors) and forward_level() < 0
-
-
-transforms_off = without_transforms

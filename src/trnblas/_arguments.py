@@ -1,8 +1,8 @@
-"""What BLAS asks of arguments beyond the checks of the core: operands and factors that fit.
+"""Validation of BLAS arguments beyond the checks of the core: shapes and factors that fit.
 
-A product that was checked travels as one ``Product``; other checks return the factors alpha and
-beta, beta being 0 where there is no accumulator. A beta that has nothing to multiply is refused: it
-would be the sign of an accumulator that was forgotten.
+The check of a product returns a ``Product``; other checks return the factors alpha and beta, beta
+being 0 where there is no accumulator. A beta without an accumulator is refused: most likely the
+accumulator was forgotten.
 """
 
 from __future__ import annotations
@@ -201,8 +201,8 @@ def broadcast_batch(function: str, a: Tensor, b: Tensor) -> tuple[int, ...]:
 def number(function: str, name: str, value: Scalar, like: Tensor) -> Scalar:
     """Return ``value`` as a factor of ``like`` that does not change the dtype.
 
-    A 0-d tensor becomes a Python number where its value can be read on the host for nothing; one
-    that requires grad, is on another device or is being traced stays a tensor.
+    A 0-d tensor on the CPU becomes a Python number; one that requires grad, is on another device
+    or is being traced stays a tensor.
     """
     if type(value) is float and like.is_floating_point():
         return value

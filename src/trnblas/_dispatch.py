@@ -1,9 +1,8 @@
 """Where an operation of level 3 runs: on torch, or through its ``Operation`` on a kernel.
 
-The functions take arguments that were checked. While no kernel is wanted, which one question to the
-library tells, the torch function is called and nothing else happens. Else arguments are brought
-into the form of the operation: factors that are tensors stay outside of it, an accumulator is
-broadcast, and batches have one dimension.
+The functions take validated arguments. Where no kernel is wanted, the torch function is called.
+Otherwise arguments are brought into the form of the operation: factors that are tensors stay
+outside of it, an accumulator is broadcast, and batches have one dimension.
 """
 
 from __future__ import annotations

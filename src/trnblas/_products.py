@@ -38,7 +38,7 @@ def written_product(
     """Return whether ``alpha * A @ B + beta * C`` of arguments that fit was written to ``out``.
 
     It is not where ``out`` shares memory with A or B, which torch would read after it has changed,
-    where someone watches, or where factors are tensors or leave A and B unread.
+    where the operation is traced or differentiated, or where factors are tensors or alpha is 0.
     """
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor) or alpha == 0:
         return False

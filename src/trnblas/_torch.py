@@ -1,4 +1,4 @@
-"""The operations of level 3 on arguments that fit, computed by torch or, on a CPU, SciPy's BLAS."""
+"""The operations of level 3 on validated arguments, by torch or, on a CPU, SciPy or NumPy."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def torch_hemm(
 
 
 def torch_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:
-    """Return ``syrk`` of arguments that fit, computed by torch or SciPy's BLAS."""
+    """Return ``syrk`` of arguments that fit, computed by torch or NumPy."""
     transposed = flipped(op)
     if not is_number(alpha, 0):
         product = _scipy.syrk(alpha, A, transposed)

@@ -42,7 +42,7 @@ def fitted(
     """Return a path, its slices and how they were found.
 
     Args:
-        function: Who asks, for messages.
+        function: Name of the public function, for messages.
         unaries: What happens to each operand.
         output: The indices of the result.
         sizes: The size of every index.

@@ -233,7 +233,7 @@ def make_program(
     """Return the program of a contraction.
 
     Args:
-        function: Who asks, for messages.
+        function: Name of the public function, for messages.
         equation: What is contracted.
         shapes: Of the operands.
         itemsize: Bytes of an element.

@@ -1,4 +1,4 @@
-"""Contractions while torch.compile looks on: steps as constants, tensors as what is traced."""
+"""Contractions under torch.compile: the steps are constants, the tensors are traced."""
 
 from __future__ import annotations
 

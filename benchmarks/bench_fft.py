@@ -8,10 +8,10 @@
 The rival of a batch or an image is ``torch.fft``, that of frames ``torch.stft``, that of a layer
 the product of native matrices; that of a single transform the faster of torch and ``scipy.fft`` on
 an array. Goals: 1.05 of a rival that takes 200 microseconds or more; below, 5 microseconds more for
-a single vector and 10 for others. Each batch comes twice: as a native tensor, and as a ComplexTensor, of which the second is
-also what a real tensor results in. Contenders take turns, so that noise is shared; small problems
-are repeated within a turn. The error is the L2 norm of the difference from the result in float64,
-relative to that result; goals are 5e-7 log2(N) + 2e-7.
+a single vector and 10 for others. Each batch comes twice: as a native tensor, and as a
+ComplexTensor, of which the second is also what a real tensor results in. Contenders take turns, so
+that noise is shared; small problems are repeated within a turn. The error is the L2 norm of the
+difference from the result in float64, relative to that result; goals are 5e-7 log2(N) + 2e-7.
 
 A second table has what the plans predict for a NeuronCore: nothing in it was measured.
 """

@@ -104,7 +104,8 @@ def solve(
         FlagError: Values cannot be read, as under ``vmap`` and with fake tensors.
     """
     if torch.compiler.is_compiling():  # loops that depend on values run outside of the graph
-        return torch.compiler.disable(solve)(system, A, b, x0, data)  # type: ignore[no-any-return]
+        outside: Callable[..., Solution] = torch.compiler.disable(solve)  # type: ignore[no-untyped-call]
+        return outside(system, A, b, x0, data)
     runs: list[Run] = []
 
     def compute(matrix: Any, right: Tensor, start: Tensor | None) -> Tensor:
@@ -157,8 +158,10 @@ def run_system(
     x = torch.zeros_like(b) if start is None else start / factor
     b = b / factor
     size = space.norm(b)
+    goal: Number
+    scale: Number
     if isinstance(size, Tensor):
-        goal: Number = torch.maximum(rule.tol * size, rule.atol / unit)
+        goal = torch.maximum(rule.tol * size, rule.atol / unit)
         scale = torch.where(size > 0, size, 1.0 if rule.fixed else math.inf)
         if not rule.fixed:
             x = torch.where(size > 0, x, 0.0)

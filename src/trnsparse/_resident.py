@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -92,9 +91,10 @@ def resident_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, wat
     # The kernel squares numbers in float32, so the matrix is scaled to the size of 1 as b is.
     unit = power_below(A.blocks)
     right, start = (v.unsqueeze(-1) if v.ndim == 1 else v for v in (b, x * unit))
-    goals = watch.goal / watch.scale
-    tol = float(goals.masked_fill(goals == 0, math.inf).min()) if b.ndim == 2 else float(goals)
-    tol = 0.0 if tol == math.inf else tol
+    # One tolerance for all columns, the smallest that is not that of a right side of zeros.
+    tol = watch.goal / watch.scale
+    if isinstance(tol, Tensor):
+        tol = min((each for each in tol.flatten().tolist() if each > 0), default=0.0)
     operands = A.blocks / unit, A.block_row_ptrs, A.block_col_indices, right, start
     refusal = BSR_CG.refusal(*operands, tol, watch.limit)
     if refusal:

@@ -13,6 +13,7 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError
+from trnsci.core.explanation import recording
 from trnsci.core.interop import forward_level, transform_level, with_forward_mode
 from trnsci.core.iterations import IterationInfo, Solution
 from trnsci.core.krylov.implicit import Rules, differentiated, matrix_solution, operator_solution
@@ -100,15 +101,18 @@ def solve(
         data: The tensor that A is made of by ``system.with_data``; a dense A is its own data.
 
     Raises:
-        FlagError: Values cannot be read, as under ``torch.compile`` and ``vmap``.
+        FlagError: Values cannot be read, as under ``vmap`` and with fake tensors.
     """
+    if torch.compiler.is_compiling():  # loops that depend on values run outside of the graph
+        outside: Callable[..., Solution] = torch.compiler.disable(solve)  # type: ignore[no-untyped-call]
+        return outside(system, A, b, x0, data)
     runs: list[Run] = []
 
     def compute(matrix: Any, right: Tensor, start: Tensor | None) -> Tensor:
-        if not concrete(right):
+        if not (concrete(right) or recording()):
             raise FlagError(
                 f"{system.function}: the number of steps depends on values, which cannot be read "
-                f"under torch.compile, vmap and fake tensors"
+                f"under vmap, under torch.func with a function as A, and of fake tensors"
             )
         with torch.no_grad(), with_forward_mode(False):
             runs[:] = _runs(system, matrix, right, start)
@@ -140,6 +144,9 @@ def run_system(
 
     Squares of its numbers are representable then. For b = 0 it is x = 0, at once.
     """
+    if recording():  # an explanation needs the choice of path alone
+        x = torch.zeros_like(b) if start is None else start
+        return method(op, b, x, M, Watch(rule.tol, rule.limit, 1.0, rule.callback, space))
     peak = space.peak(b)
     if not math.isfinite(space.worst(peak)):
         x = torch.zeros_like(b) if start is None else start.clone()
@@ -151,8 +158,10 @@ def run_system(
     x = torch.zeros_like(b) if start is None else start / factor
     b = b / factor
     size = space.norm(b)
+    goal: Number
+    scale: Number
     if isinstance(size, Tensor):
-        goal: Number = torch.maximum(rule.tol * size, rule.atol / unit)
+        goal = torch.maximum(rule.tol * size, rule.atol / unit)
         scale = torch.where(size > 0, size, 1.0 if rule.fixed else math.inf)
         if not rule.fixed:
             x = torch.where(size > 0, x, 0.0)

@@ -7,6 +7,7 @@ import torch
 
 import trnsolver
 import trnsparse
+from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import random_tensor
 
@@ -213,3 +214,21 @@ def test_gradients_on_kernel_paths_are_those_of_torch(name):
     assert sum((counts() - before).launches.values()) >= 2
     want = torch.linalg.solve(a, torch.ones(N))
     assert float((found - want).abs().max()) <= 1e-4 * float(want.abs().max())
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_an_explanation_names_the_kernel(name):
+    library = KERNELS[name][2]
+    a, b = matrix("positive", torch.float32), random_tensor(N, seed=1)
+    with library.backend("simulator"):
+        steps = explain(library.cg, in_blocks(a) if name == "bsr_cg" else a, b).steps
+    assert [(step.operation, step.path) for step in steps] == [
+        (f"{library.__name__}.{name}", "simulator")
+    ]
+
+
+def test_compiled_functions_solve_outside_of_the_graph():
+    a, b = matrix("positive", torch.float64), random_tensor(N, dtype=torch.float64, seed=1)
+    for solver, given in ((trnsolver.cg, a), (trnsparse.cg, trnsparse.from_dense(a))):
+        compiled = torch.compile(lambda b, s=solver, g=given: 2 * s(g, b).x, backend="eager")
+        torch.testing.assert_close(compiled(b), 2 * solver(given, b).x)

@@ -7,6 +7,8 @@ into one, which operations have.
 
 from __future__ import annotations
 
+from cmath import isnan
+
 import torch
 from torch import Tensor
 
@@ -15,7 +17,6 @@ from trnsci.core.eager import concrete
 from trnsci.core.errors import ConvergenceError
 from trnsci.core.finite import only_finite
 from trnsolver._arguments import batch_of, not_positive_definite
-from trnsolver._cholesky import has_nan
 from trnsolver._cuda.batched import batched_eigh, batched_qr, batched_svd
 from trnsolver._library import LIBRARY
 
@@ -40,7 +41,7 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
     """Return lower factors; the lower triangle is read."""
     if not kernels_wanted():
         factor = torch.linalg.cholesky(a)
-        if not concrete(a) or not has_nan(factor):
+        if not concrete(a) or not _has_nan(factor):
             return factor
     else:
         from trnsolver._operations import CHOLESKY
@@ -49,6 +50,17 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
         if only_finite(factor.diagonal(dim1=-2, dim2=-1)):
             return factor
     raise not_positive_definite(function, name, "the factor has no real diagonal")
+
+
+def _has_nan(factor: Tensor) -> bool:
+    """Return whether a Cholesky factor has a NaN, which then is on the diagonal too.
+
+    OpenBLAS, and cuSOLVER's routines for batches, report diagonal entries at or below zero, and NaN
+    is neither.
+    """
+    if factor.ndim == 2:
+        return isnan(factor.trace().item())
+    return isnan(factor.diagonal(dim1=-2, dim2=-1).sum().item())
 
 
 def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,6 @@ from trnsolver._arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._cholesky import lower_factor
 from trnsolver._dispatch import run_eigh, run_qr, run_svd
 from trnsolver._symmetric import symmetric_part
 from trnsolver.eigen import Eigenpairs
@@ -163,9 +162,10 @@ def nystrom(A: OperatorLike, k: int, *, n: int | None = None, seed: Seed = 0) ->
     shift = shift.clamp_min(limits.tiny**0.5)  # for a matrix of zeros
     image = image + shift * sketch
     inner = sketch.mH @ image
-    factor = lower_factor(symmetric_part(inner))
-    if factor is None:
-        raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite")
+    try:
+        factor = torch.linalg.cholesky(symmetric_part(inner))
+    except TorchLinAlgError:
+        raise NotPositiveDefiniteError("nystrom: A must be positive semidefinite") from None
     root = torch.linalg.solve_triangular(factor.mH, image, upper=True, left=False)
     u, s, _ = run_svd("nystrom", root)
     return Nystrom(u, (s * s - shift).clamp_min(0) * unit)

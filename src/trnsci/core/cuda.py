@@ -190,26 +190,3 @@ def _reason(error: Exception) -> str:
     lines = [line for line in map(str.strip, str(error).splitlines()) if line]
     causes = [line for line in lines if "error" in line]
     return (causes or lines or [type(error).__name__])[0]
-
-
-# Names used until trnblas has no kernels of its own.
-
-
-def current_stream(device: int) -> int:
-    return int(torch.cuda.current_stream(device).cuda_stream)
-
-
-class PreparedLaunch:
-    def __init__(self, *declaration: Any) -> None: ...
-
-    def launched(self, blocks: int, threads: int) -> bool:
-        return False
-
-
-class LaunchesOfThread:
-    def __init__(self, *declaration: Any) -> None:
-        self.launches: Any = _NoLaunches()
-
-
-class _NoLaunches(dict[Any, None]):
-    def __missing__(self, key: Any) -> None: ...

@@ -73,6 +73,8 @@ def block_jacobi(function: str, blocks: Tensor, n: int, definite: bool) -> Produ
         pivots = None
     else:
         factors, pivots, failed = torch.linalg.lu_factor_ex(blocks)
+    # Not every LAPACK reports NaN.
+    failed = failed.bool() | factors.diagonal(dim1=-2, dim2=-1).isnan().any(-1)
     if bool(failed.any()):
         place = int(failed.nonzero()[0, -1])
         where = f"{function}: block {place} on the diagonal, from row {place * size} on,"

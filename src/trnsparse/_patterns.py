@@ -104,6 +104,7 @@ class Pattern:
         self.rows, self.columns = shape
         self.entries = indices.shape[0]
         self._snapshot = Snapshot(pointers, indices)
+        self._transposed: tuple[Pattern, Tensor] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # what was derived is derived again
         return type(self), (self.pointers, self.indices, self.shape)
@@ -111,6 +112,11 @@ class Pattern:
     def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
         """Return whether this is the pattern of these tensors as they are now."""
         return shape == self.shape and self._snapshot.holds(pointers, indices)
+
+    @property
+    def intact(self) -> bool:
+        """Whether its tensors, which a matrix made of it may show, are as they were."""
+        return self._snapshot.holds(self.pointers, self.indices)
 
     @found_once
     def row_indices(self) -> Tensor:
@@ -127,11 +133,15 @@ class Pattern:
         """One number for each entry that orders entries by row, then by column."""
         return keys_of(self.row_indices, self.indices, self.columns)
 
-    @found_once
+    @property
     def transposed(self) -> tuple[Pattern, Tensor]:
         """The pattern of the transpose, and which entry of this one each of its entries is."""
-        pointers, indices, order = transposed_order(self.pointers, self.indices, self.columns)
-        return Pattern(pointers, indices, (self.columns, self.rows)), order
+        held = self._transposed
+        if held is None or not held[0].intact:
+            pointers, indices, order = transposed_order(self.pointers, self.indices, self.columns)
+            turned = Pattern(pointers, indices, (self.columns, self.rows))
+            held = self._transposed = (turned, order)
+        return held
 
     @found_once
     def sorted(self) -> tuple[Pattern, Tensor | None]:

@@ -208,6 +208,35 @@ def test_products_follow_places_that_change_in_every_way(columns):
     torch.testing.assert_close(A @ x, moved @ x)
 
 
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("other", ["to_coo", "to_csr", "to_csc", "to_ell", "transpose"])
+@pytest.mark.parametrize("differentiated", [False, True])
+def test_a_matrix_is_unchanged_by_changes_of_what_was_made_of_it(name, other, differentiated):
+    dense = random_dense(6, 6, 0.5)
+    A = in_format(dense, name, **({"block_size": 2} if name == "bsr" else {}))
+    A = A.requires_grad_(differentiated)
+    made = getattr(A, other)()
+    if made is A:
+        return
+    shared = {id(x) for x in vars(A).values()}  # tensors that both hold are changed in both
+    for value in vars(made).values():
+        integers = isinstance(value, torch.Tensor) and not value.is_floating_point()
+        if integers and id(value) not in shared:
+            value.zero_()
+    B = random_dense(6, 2, 1.0, 1)
+    torch.testing.assert_close((A @ B).detach(), dense @ B)
+    torch.testing.assert_close((B.T @ A).detach(), B.T @ dense)
+    torch.testing.assert_close(A.to_coo().to_dense().detach(), dense)
+
+
+def test_rows_of_one_length_are_those_of_the_matrix_when_they_were_made():
+    dense = torch.diag(torch.tensor([1.0, 2.0, 3.0]))
+    A = ts.from_dense(dense)
+    even = A.to_ell()
+    A.col_indices.copy_(A.col_indices.flip(0))
+    assert torch.equal(even @ torch.eye(3), dense)
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @RIGHT
 def test_a_second_product_is_checked_and_differentiated_as_the_first_one(columns):

@@ -18,6 +18,7 @@ from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._conversions import densified, turned
 from trnsparse._dispatch import run_spmm
+from trnsparse._index import expanded
 from trnsparse._patterns import Pattern
 from trnsparse._row_products import RowMatrix
 
@@ -172,9 +173,8 @@ class SparseMatrix(ABC):
     def to_coo(self) -> COOMatrix:
         """Return the matrix as coordinates, in the order of rows."""
         values, pattern = self._by_rows()
-        return format_named("coo")(
-            values, pattern.row_indices, pattern.indices, self.shape, validate=False
-        )
+        rows = expanded(pattern.pointers, pattern.entries)
+        return format_named("coo")(values, rows, pattern.indices, self.shape, validate=False)
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix by columns."""

@@ -74,7 +74,7 @@ class COOMatrix(SparseMatrix, format="coo"):
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         kept, indices = self._kept, (self.row_indices, self.col_indices)
-        if kept is None or not kept[0].holds(*indices):
+        if kept is None or not (kept[0].holds(*indices) and kept[1].intact):
             kept = self._kept = (Snapshot(*indices), *ordered(*indices, self.shape))
         _, pattern, order = kept
         return self.values.index_select(-1, order), pattern

@@ -14,7 +14,7 @@ from trnsparse._algebra import added, intersection, sparse_product
 from trnsparse._conversions import turned, united
 from trnsparse._dense import nonzero_entries
 from trnsparse._dispatch import run_spmm
-from trnsparse._index import counted, group_sums
+from trnsparse._index import counted, expanded, group_sums
 from trnsparse._layouts import as_torch_csr, parts_for_scipy
 from trnsparse._patterns import Pattern
 from trnsparse._row_products import RowMatrix
@@ -154,7 +154,7 @@ class CSRMatrix(SparseMatrix, format="csr"):
 
     def to_coo(self) -> COOMatrix:
         """Return the matrix as coordinates, in the order of rows."""
-        rows = self.pattern.row_indices
+        rows = expanded(self.row_ptrs, self.nnz)
         return format_named("coo")(self.values, rows, self.col_indices, self.shape, validate=False)
 
     def sum_duplicates(self) -> Self:

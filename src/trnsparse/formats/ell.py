@@ -76,9 +76,7 @@ class ELLMatrix(SparseMatrix, format="ell"):
         flat = csr.values.new_zeros(*csr.batch_shape, pattern.rows * width)
         values = flat.index_add(-1, places, csr.values)
         values = values.reshape(*csr.batch_shape, pattern.rows, width)
-        made = cls(values, columns.view(pattern.rows, width), csr.shape, validate=False)
-        made._kept = (Snapshot(made.col_indices, made.col_indices), pattern, places)
-        return made
+        return cls(values, columns.view(pattern.rows, width), csr.shape, validate=False)
 
     @property
     def _data(self) -> Tensor:
@@ -95,16 +93,14 @@ class ELLMatrix(SparseMatrix, format="ell"):
         )
 
     def _slots(self) -> tuple[Pattern, Tensor]:
-        kept = self._kept
-        if kept is None or not kept[0].holds(self.col_indices, self.col_indices):
-            used = self.col_indices != _EMPTY
+        kept, indices = self._kept, self.col_indices
+        if kept is None or not (kept[0].holds(indices, indices) and kept[1].intact):
+            used = indices != _EMPTY
             places = used.reshape(-1).nonzero().squeeze(-1)
-            pointers = torch.zeros(
-                self.shape[0] + 1, dtype=self.col_indices.dtype, device=self.device
-            )
+            pointers = torch.zeros(self.shape[0] + 1, dtype=indices.dtype, device=self.device)
             torch.cumsum(used.sum(-1), 0, out=pointers[1:])
-            pattern = Pattern(pointers, self.col_indices.reshape(-1)[places], self.shape)
-            kept = self._kept = (Snapshot(self.col_indices, self.col_indices), pattern, places)
+            pattern = Pattern(pointers, indices.reshape(-1)[places], self.shape)
+            kept = self._kept = (Snapshot(indices, indices), pattern, places)
         return kept[1], kept[2]
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:

@@ -9,7 +9,9 @@ LOADED = "import sys\nprint(json.dumps(sorted(sys.modules)))"
 
 
 WITHOUT_TORCH = """
-    counters device environment errors explanation fallback plan provider residency
+    counters errors plan
+    backend.device backend.environment backend.explanation backend.fallback backend.provider
+    backend.residency
 """
 
 

@@ -12,7 +12,7 @@ library.backend(...)`` holds for the current context, so that threads and tasks 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Any, Literal, get_args
 
 try:
     import torch  # noqa: F401
@@ -29,9 +29,6 @@ from trnsci.core.backend.provider import has_aws_nki
 from trnsci.core.backend.setting import Setting
 from trnsci.core.errors import BackendError, FlagError
 from trnsci.core.interop import constant_to_compile
-
-if TYPE_CHECKING:
-    from trnsci.core.backend.operation import Operation
 
 __all__ = ["Backend", "Library", "Path", "device_ready"]
 
@@ -61,7 +58,7 @@ class Library:
         self.name = name
         self.use_simulator = library_switch(name, "USE_SIMULATOR")
         self.require_nki = library_switch(name, "REQUIRE_NKI")
-        self.operations: dict[str, Operation] = {}
+        self.operations: dict[str, Any] = {}
         self._requested = Setting(f"{name}.backend", "auto")
 
     def __repr__(self) -> str:

@@ -107,7 +107,6 @@ class Plan:
         "loads",
         "may_overlap",
         "mended",
-        "multiply",
         "notes",
         "numbers",
         "parts",
@@ -180,10 +179,6 @@ class Plan:
         if self.widened and self.watch is None:
             reads = [name for _, name in self.reads]
             self.blocks = make_blocks(instruction, call, reads, self.inexact)
-        self.multiply: Callable[..., bool] | None = None
-        sums = any(operand.role == "sum" for operand in instruction.operands.values())
-        if sums and instruction.function is not None:
-            self.multiply = instruction.function(call)
         self.direct = self._make_direct(call)
         self.has_faster = any((self.shortcut, self.blocks, self.direct))
 
@@ -361,9 +356,6 @@ class Plan:
         if self.sums is not None:
             index, accumulate = self.sums
             adds = begin_sum(core, tensors[index], arguments[accumulate], self.instruction.name)
-            if not watched and self._multiply(core, tensors, adds):
-                note_sum(tensors[index])
-                return None
             arguments[accumulate] = adds
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
         if watched and not core.garbage:
@@ -380,16 +372,6 @@ class Plan:
             else:
                 store(tensors[index], part)
 
-    def _multiply(self, core: Core, tensors: Sequence[Any], adds: Any) -> bool:
-        """Write or add a product by the instruction's function; False where the body has to."""
-        if self.multiply is None or core.fast or type(adds) is not bool:
-            return False
-        factors = [tensors[index] for index, _ in self.reads]
-        if not all(factor.storage.complete for factor in factors):
-            return False
-        ((dst, _),) = self.writes
-        return self.multiply(tensors[dst], *factors, adds)
-
     def _watch(self, core: Core, arguments: list[Any], result: Any, tensors: Sequence[Any]) -> None:
         """Look at the values of a result, before it is rounded into its destination."""
         if self.widened:
@@ -402,7 +384,7 @@ class Plan:
 
     def _compute_faster(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> bool:
         """Compute a result otherwise than by the body; False where only the body can."""
-        if self.shortcut is not None and self.shortcut.suits():
+        if self.shortcut is not None:
             self._take_shortcut(self.shortcut, core, arguments, tensors)
         elif self.blocks is not None:
             self._compute_blocks(self.blocks, arguments, tensors)
@@ -433,7 +415,7 @@ class Plan:
             arguments[index] = prepare_read(tensors[index], name, operand)
         for index, _ in self.writes:
             arguments[index] = tensors[index].array
-        self._store(tensors, shortcut.compute(core, arguments))
+        self._store(tensors, shortcut(core, arguments))
 
     def _apart(self, tensors: Sequence[Any]) -> bool:
         """Tell whether the result may be written while inputs are still being read."""

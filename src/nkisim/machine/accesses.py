@@ -86,7 +86,8 @@ def note_read(tensor: NkiTensor, instruction: str) -> None:
 
 def commit(tensor: NkiTensor, stored: Any) -> None:
     """Put elements in storage form into a tensor and note that they were written."""
-    tensor.storage.own()
+    if tensor.storage.borrowed:
+        tensor.storage.own()
     tensor.array[...] = stored
     note_written(tensor)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.dtypes import bfloat16, decode, encode, float32
+from nkisim.dtypes import bfloat16, decode, encode
 from nkisim.isa import matmul_rules as broken
 from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS, spreads
 from nkisim.isa.transpose import contaminated, passed
@@ -27,6 +27,8 @@ from nkisim.spec.enums import matmul_perf_mode as PerfMode
 __all__ = ["nc_matmul", "store_sum"]
 
 Array = np.ndarray
+
+_F32 = np.dtype(np.float32)
 
 _REMOVED = {
     keyword: (rules.RENAMED_MATMUL_KEYWORD, f"write {new}")
@@ -76,20 +78,17 @@ def nc_matmul(
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
     """
-    rows = stationary.view.shape[0] * (2 if perf_mode is PerfMode.double_row else 1)
-    left, right = stationary.stored.reshape(rows, -1), moving.stored.reshape(rows, -1)
-    if is_transpose and _passes(core, dst, stationary.view, moving.view, left, right, accumulate):
+    (weights, left), (inputs, right) = stationary, moving
+    doubled = perf_mode is PerfMode.double_row
+    if doubled or left.ndim != 2 or right.ndim != 2:
+        rows = len(left) * (2 if doubled else 1)
+        left, right = left.reshape(rows, -1), right.reshape(rows, -1)
+    if is_transpose and _passes(core, dst, weights, inputs, left, right, accumulate):
         return
     finite = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
-    first, both, shape = left.size, left.size + right.size, (left.shape[1], right.shape[1])
-    room = core.scratch(1, both + shape[0] * shape[1])[0]
-    left = _widened(stationary.view, left, "stationary", is_stationary_onezero, room[:first])
-    right = _widened(moving.view, right, "moving", is_moving_onezero, room[first:both])
-    if accumulate is False and dst.dtype is float32 and dst.ndim == 2:
-        np.matmul(left.T, right, out=dst.array)
-    else:
-        product = np.matmul(left.T, right, out=room[both:].reshape(shape))
-        store_sum(dst, product, accumulate)
+    left = _widened(weights, left, "stationary", is_stationary_onezero)
+    right = _widened(inputs, right, "moving", is_moving_onezero)
+    store_sum(dst, np.dot(left.T, right), accumulate)
     if finite:
         check_finite("nc_matmul", (left, right), dst.array)
 
@@ -131,10 +130,10 @@ def _passes(
     return False
 
 
-def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool, room: Array) -> Array:
+def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Array:
     """Return an operand in float32; one that is float32 itself is rounded where it is hinted."""
-    if stored.dtype != np.float32:
-        return decode(stored, tensor.dtype, room.reshape(stored.shape))
+    if stored.dtype != _F32:
+        return decode(stored, tensor.dtype)
     if not onezero:
         return stored
     _check_onezero(stored, name)
@@ -157,16 +156,18 @@ def _check_onezero(values: Array, name: str) -> None:
 
 
 def store_sum(dst: NkiTensor, product: Array, accumulate: Array | bool) -> None:
-    """Put a product into PSUM, adding where told; sums are rounded to ``dst``'s type."""
+    """Put a product into PSUM, adding where told; sums are rounded to ``dst``'s type.
+
+    The array of the product may be changed.
+    """
     target = dst.array
-    product = product.reshape(dst.shape)
-    if accumulate is False:
-        target[...] = product if target.dtype == np.float32 else encode(product, dst.dtype)
-    else:
-        old = target if target.dtype == np.float32 else decode(target, dst.dtype)
-        if accumulate is True:
-            total = np.add(old, product, out=target if old is target else None)
-        else:
-            total = np.where(accumulate, old + product, product)
-        if total is not target:
-            target[...] = total if target.dtype == np.float32 else encode(total, dst.dtype)
+    if target.ndim != 2:
+        product = product.reshape(dst.shape)
+    wide = target.dtype == _F32
+    if wide and accumulate is True:
+        np.add(target, product, out=target)
+        return
+    if accumulate is not False:
+        old = target if wide else decode(target, dst.dtype)
+        np.add(old, product, out=product, where=accumulate)
+    target[...] = product if wide else encode(product, dst.dtype)

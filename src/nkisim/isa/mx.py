@@ -421,11 +421,7 @@ def _dequantised(operand: Loaded, scale: Array) -> Array:
     tensor, words = operand
     stored = scale[_scale_rows(tensor.shape[0])]
     rows, columns = tensor.shape[0], tensor.free_size
-    key = (*tensor.region, tensor.dtype)
-    planes = tensor.storage.decoded(key)
-    if planes is None:
-        planes = unpack_planes(words.reshape(rows, columns), tensor.dtype)
-        tensor.storage.keep_decoded(key, planes)
+    planes = unpack_planes(words.reshape(rows, columns), tensor.dtype)
     factors = _scale_values().take(stored.reshape(rows // BLOCK_ROWS, columns), mode="wrap")
     if int(stored.max(initial=0)) - BIAS + _EXPONENTS[tensor.dtype] > LARGEST_EXPONENT:
         factors = factors.astype(np.float64)

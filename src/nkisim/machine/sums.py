@@ -154,7 +154,6 @@ def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
 def note_sum(dst: NkiTensor) -> None:
     """Note that a matmul wrote all of ``dst``."""
     storage = dst.storage
-    storage.version += 1
     if not storage.complete:
         storage.mark_written(dst.form.start, dst.runs)
     assert storage.psum is not None

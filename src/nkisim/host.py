@@ -16,7 +16,7 @@ import numpy as np
 from nkisim.diagnostics import Place, declare, defined_at, flag
 from nkisim.dtypes import DTYPES, DType, as_dtype
 from nkisim.machine import Core
-from nkisim.machine.written import confirm_garbage, with_sentinel
+from nkisim.machine.unwritten import confirm_garbage, with_sentinel
 from nkisim.memory import (
     Lifetime,
     MemoryRegion,

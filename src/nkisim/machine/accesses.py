@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nkisim.machine.core import CORE, Garbage
-from nkisim.machine.written import report_unwritten, with_sentinel
+from nkisim.machine.unwritten import report_unwritten, with_sentinel
 from nkisim.memory import NkiTensor, is_on_chip
-from nkisim.memory.marks import runs_of
+from nkisim.memory.written_map import runs_of
 
 __all__ = [
     "commit",

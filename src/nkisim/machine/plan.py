@@ -25,15 +25,15 @@ from nkisim.machine.accesses import (
     prepare_read,
     trace_read,
 )
+from nkisim.machine.accumulation import begin_sum, note_sum
 from nkisim.machine.blocks import Blocks, make_blocks
 from nkisim.machine.core import Core, Event
-from nkisim.machine.door import Rows, admit
 from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
+from nkisim.machine.operands import Rows, admit
 from nkisim.machine.overlaps import check_overlaps
-from nkisim.machine.spread import Target, spread_garbage
-from nkisim.machine.sums import begin_sum, note_sum
+from nkisim.machine.taint import Target, spread_garbage
 from nkisim.machine.tracking import Step
 from nkisim.machine.transfer import (
     Loader,

@@ -21,7 +21,7 @@ from nkisim.machine.accesses import (
     prepare_read,
     reads_garbage,
 )
-from nkisim.machine.door import Rows
+from nkisim.machine.operands import Rows
 from nkisim.memory import NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.instruction import Arithmetic

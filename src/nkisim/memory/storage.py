@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nkisim.memory.marks import Marks, Region, Runs
 from nkisim.memory.psum import AccumulationState
+from nkisim.memory.written_map import Marks, Region, Runs
 
 __all__ = ["Sharing", "Storage"]
 

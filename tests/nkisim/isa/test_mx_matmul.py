@@ -12,7 +12,7 @@ import nkisim.language as nl
 from nkisim.arch import GEN4
 from nkisim.diagnostics import NkiFindingWarning
 from nkisim.dtypes.packed import pack
-from nkisim.isa.mx import _dequantised, nc_matmul_mx, quantize_mx
+from nkisim.isa.products.mx import _dequantised, nc_matmul_mx, quantize_mx
 from nkisim.memory import CoreMemory
 from oracles import mx as oracle
 from oracles.matmul import matmul

@@ -9,7 +9,7 @@ import numpy as np
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import decode, encode
 from nkisim.isa.elementwise import same_bits_or_fp32
-from nkisim.isa.matmul_rules import (
+from nkisim.isa.products.matmul_rules import (
     RESULT_BUFFER,
     TRANSPOSE_8BIT,
     TRANSPOSE_DTYPE,

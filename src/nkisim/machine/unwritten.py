@@ -15,9 +15,9 @@ from nkisim.diagnostics import RECORDER, declare, flag, user_place
 from nkisim.diagnostics.pictures import bitmap
 from nkisim.machine.core import CORE
 from nkisim.memory import rules
-from nkisim.memory.marks import MOST_ORIGINS
 from nkisim.memory.region import MemoryRegion
 from nkisim.memory.view import View
+from nkisim.memory.written_map import MOST_ORIGINS
 
 __all__ = [
     "INTEGER_SENTINEL",

@@ -6,7 +6,7 @@ import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.machine.core import Core, Garbage
-from nkisim.machine.written import with_sentinel
+from nkisim.machine.unwritten import with_sentinel
 from nkisim.memory import NkiTensor
 
 __all__ = ["begin_sum", "note_sum"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.machine.core import Core, Garbage
-from nkisim.machine.door import Rows
+from nkisim.machine.operands import Rows
 from nkisim.machine.transfer import Partial
 from nkisim.memory import NkiTensor
 from nkisim.spec.instruction import Instruction, Spread

@@ -13,7 +13,7 @@ from nkisim.arch import Generation
 from nkisim.diagnostics import flag, user_line
 from nkisim.dtypes import DType
 from nkisim.memory import rules
-from nkisim.memory.form import Form
+from nkisim.memory.layout import Form
 from nkisim.memory.lifetime import Address, Lifetime, Origin, wide
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.requests import is_tuple_of_ints, require_dtype, require_region, whole_shape

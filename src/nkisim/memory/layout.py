@@ -7,8 +7,8 @@ from operator import attrgetter
 from typing import Any
 
 from nkisim.dtypes import DType
-from nkisim.memory.marks import Region, Runs
 from nkisim.memory.region import MemoryRegion
+from nkisim.memory.written_map import Region, Runs
 
 __all__ = ["Form", "layout_id", "through"]
 

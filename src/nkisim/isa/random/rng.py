@@ -28,7 +28,7 @@ from nkisim.dtypes import (
     uint16,
     uint32,
 )
-from nkisim.isa.generators import LANES, XORWOW_WORDS, Generator, Lfsr, Xorwow, uniform
+from nkisim.isa.random.generators import LANES, XORWOW_WORDS, Generator, Lfsr, Xorwow, uniform
 from nkisim.machine import Core, Loaded, instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import ON_CHIP, SBUF, Arithmetic, Call, Column, Constraint, In, Out, unconverted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nkisim.isa.dma import dma_copy
 from nkisim.isa.elementwise import tensor_copy
 from nkisim.isa.fill import memset
+from nkisim.isa.movement.dma import dma_copy
 from nkisim.memory import NkiTensor, is_hbm
 
 __all__ = ["assign"]

@@ -29,9 +29,9 @@ from nkisim.dtypes import (
     uint8,
 )
 from nkisim.dtypes.packed import unpack_planes
-from nkisim.isa import matmul_rules as broken
-from nkisim.isa.matmul import store_sum
-from nkisim.isa.matmul_rules import array_tile
+from nkisim.isa.products import matmul_rules as broken
+from nkisim.isa.products.matmul import store_sum
+from nkisim.isa.products.matmul_rules import array_tile
 from nkisim.machine import Core, Loaded, check_finite, instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, Call, Constraint, In, Operand, Out, Sum, unconverted

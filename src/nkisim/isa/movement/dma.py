@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import flag
-from nkisim.isa import dma_rules as broken
 from nkisim.isa.elementwise import same_bits_or_fp32
+from nkisim.isa.movement import dma_rules as broken
 from nkisim.machine import Partial, Rows, instruction
 from nkisim.memory import NkiTensor
 from nkisim.memory import rules as memory_rules

@@ -14,9 +14,9 @@ import numpy as np
 
 from nkisim.diagnostics import flag
 from nkisim.dtypes import bfloat16, decode, encode
-from nkisim.isa import matmul_rules as broken
-from nkisim.isa.matmul_rules import MATMUL_CONSTRAINTS, spreads
-from nkisim.isa.transpose import contaminated, passed
+from nkisim.isa.products import matmul_rules as broken
+from nkisim.isa.products.matmul_rules import MATMUL_CONSTRAINTS, spreads
+from nkisim.isa.products.transpose import contaminated, passed
 from nkisim.machine import Core, Loaded, check_finite, instruction
 from nkisim.memory import NkiTensor
 from nkisim.spec import PSUM, SBUF, In, Sum, rules

@@ -154,7 +154,7 @@ def executed(tokens: int) -> list[Row]:
     import numpy as np
 
     import nkisim
-    from trnsparse._attention_pattern import pattern_of
+    from trnsparse._attention.pattern import pattern_of
     from trnsparse._kernels.attention import attention
     from trnsparse._kernels.attention_pieces import Blocks
 

@@ -26,7 +26,7 @@ from runner import Timing, added, clock_for, measure, ratio, record, show
 from torch import Tensor
 
 import trnrand
-from trnrand import _numba
+from trnrand._sampling import numba_loops
 
 try:
     import randomgen
@@ -72,12 +72,12 @@ def without_numba(call: Call) -> Call:
     """Return the call as a process without numba makes it."""
 
     def run() -> None:
-        before = _numba.compiled_wanted
-        _numba.compiled_wanted = lambda samples: False
+        before = numba_loops.compiled_wanted
+        numba_loops.compiled_wanted = lambda samples: False
         try:
             call()
         finally:
-            _numba.compiled_wanted = before
+            numba_loops.compiled_wanted = before
 
     return run
 

@@ -40,20 +40,18 @@ class PublicContract(Contract):
 
 
 class AcyclicContract(Contract):
-    """No module of the packages imports itself, by whatever way.
+    """No module of the packages imports itself, directly or through others.
 
-    Imports inside functions count; those for type checkers alone, which never happen, do not.
+    Imports inside functions and those for type checkers count.
     """
 
     packages = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph: Any, verbose: bool) -> ContractCheck:
-        happening = grimp.build_graph(
-            *self.packages, exclude_type_checking_imports=True, cache_dir=None
-        )
+        whole = grimp.build_graph(*self.packages, cache_dir=None)
         imports = {
-            module: sorted(happening.find_modules_directly_imported_by(module))
-            for module in sorted(happening.modules)
+            module: sorted(whole.find_modules_directly_imported_by(module))
+            for module in sorted(whole.modules)
         }
         circles = [sorted(part) for part in _components(imports) if len(part) > 1]
         return ContractCheck(kept=not circles, metadata={"circles": circles})

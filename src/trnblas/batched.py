@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas._arguments import Scalar, checked_product, widened
-from trnblas._dispatch import kernels_wanted, run_gemm
+from trnblas._paths.arguments import Scalar, checked_product, widened
+from trnblas._paths.dispatch import kernels_wanted, run_gemm
 from trnblas.level3 import gemm, solved
 from trnsci.core.arguments import agree, matrix, tensor
 from trnsci.core.errors import ShapeError

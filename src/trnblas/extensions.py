@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas._accumulation import accumulated, scaled, vanished
-from trnblas._arguments import Scalar, number
-from trnblas._flags import applied, is_left, transposition
+from trnblas._paths.accumulation import accumulated, scaled, vanished
+from trnblas._paths.arguments import Scalar, number
+from trnblas._paths.flags import applied, is_left, transposition
 from trnsci.core.arguments import agree, broadcast, matrix
 from trnsci.core.errors import ShapeError
 from trnsci.core.output import delivered

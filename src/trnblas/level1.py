@@ -11,9 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas._accumulation import scaled, vanished
-from trnblas._arguments import Scalar, number
-from trnblas._sums import moduli_sum, two_norm
+from trnblas._paths.accumulation import scaled, vanished
+from trnblas._paths.arguments import Scalar, number
+from trnblas._paths.sums import moduli_sum, two_norm
 from trnsci.core.arguments import agree, floating, tensor, vector
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsci.core.output import delivered

@@ -10,13 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas import _scipy
-from trnblas._accumulation import accumulated, is_number
-from trnblas._arguments import Scalar, contracted, vector_arguments
-from trnblas._dispatch import run_trsm
-from trnblas._flags import applied, is_unit, is_upper, transposition
-from trnblas._products import vector_product
-from trnblas._triangles import mirrored, triangular
+from trnblas._paths import scipy_blas
+from trnblas._paths.accumulation import accumulated, is_number
+from trnblas._paths.arguments import Scalar, contracted, vector_arguments
+from trnblas._paths.dispatch import run_trsm
+from trnblas._paths.flags import applied, is_unit, is_upper, transposition
+from trnblas._paths.products import vector_product
+from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
 from trnsci.core.arguments import agree, floating, square
 from trnsci.core.output import delivered
@@ -152,7 +152,7 @@ def trmv(
     op = transposition("trmv", "trans", trans, A)
     square("trmv", "A", A)
     contracted("trmv", A, x, op)
-    product = _scipy.trmv(A, x, upper, op, unit)
+    product = scipy_blas.trmv(A, x, upper, op, unit)
     if product is None:
         full = applied(op, triangular(A, upper, unit))
         if A.ndim == 2 and x.ndim == 1:
@@ -206,7 +206,7 @@ def _symmetric(
     alpha, beta = vector_arguments(function, alpha, A, x, beta, y, "N")
     conjugate = function == "hemv" and A.is_complex()
     if not conjugate and not is_number(alpha, 0):
-        product = _scipy.symv(alpha, A, x, upper)
+        product = scipy_blas.symv(alpha, A, x, upper)
         if product is not None:
             return accumulated(product, beta, y)
     return vector_product(alpha, mirrored(A, upper, conjugate), x, beta, y)

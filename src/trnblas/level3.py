@@ -17,8 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas._arguments import Scalar, checked_product, sided_arguments, widened
-from trnblas._dispatch import (
+from trnblas._paths.arguments import Scalar, checked_product, sided_arguments, widened
+from trnblas._paths.dispatch import (
     run_gemm,
     run_gemmt,
     run_hermitian,
@@ -26,8 +26,8 @@ from trnblas._dispatch import (
     run_trmm,
     run_trsm,
 )
-from trnblas._flags import is_left, is_unit, is_upper, transposition
-from trnblas._torch import torch_hemm
+from trnblas._paths.flags import is_left, is_unit, is_upper, transposition
+from trnblas._paths.torch_path import torch_hemm
 from trnblas.rank_k import her2k, herk, syr2k, syrk
 from trnsci.core.arguments import agree, floating, square
 from trnsci.core.errors import ShapeError

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from trnblas.level3 import gemm
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DTypeError, ShapeError
-from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE
 from trnsci.core.plan import Cost, Plan
-from trnsci.core.tiling import Tiling, column_tiles, fewest_bytes, row_tiles
-from trnsci.core.tiling_gemm import gemm_tiling
+from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE
+from trnsci.core.tiles.tiling import Tiling, column_tiles, fewest_bytes, row_tiles
+from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 if TYPE_CHECKING:
     import torch

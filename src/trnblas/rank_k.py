@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas._accumulation import is_number
-from trnblas._arguments import Scalar, checked_product, rank_k_arguments, square_accumulator
-from trnblas._dispatch import run_hermitian, run_syr2k, run_syrk
-from trnblas._flags import Trans, is_upper, transposition
-from trnblas._torch import torch_her2k, torch_herk
-from trnblas._triangles import mirrored
+from trnblas._paths.accumulation import is_number
+from trnblas._paths.arguments import Scalar, checked_product, rank_k_arguments, square_accumulator
+from trnblas._paths.dispatch import run_hermitian, run_syr2k, run_syrk
+from trnblas._paths.flags import Trans, is_upper, transposition
+from trnblas._paths.torch_path import torch_her2k, torch_herk
+from trnblas._paths.triangles import mirrored
 from trnsci.core.arguments import agree, tensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.output import delivered

@@ -10,11 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnblas._accumulation import accumulated, is_number, scaled, vanished
-from trnblas._arguments import Scalar, number, square_accumulator
-from trnblas._dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
-from trnblas._flags import is_upper
-from trnblas._triangles import mirrored
+from trnblas._paths.accumulation import accumulated, is_number, scaled, vanished
+from trnblas._paths.arguments import Scalar, number, square_accumulator
+from trnblas._paths.dispatch import kernels_wanted, run_hermitian, run_syr2k, run_syrk
+from trnblas._paths.flags import is_upper
+from trnblas._paths.triangles import mirrored
 from trnsci.core.arguments import agree, broadcast, expandable, tensor
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.output import delivered

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas._arguments import Scalar, number
+from trnblas._paths.arguments import Scalar, number
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import DTypeError, ShapeError
 

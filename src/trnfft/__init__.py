@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfft._library import LIBRARY  # first: it explains how to get torch where that is missing
+from trnfft._paths.library import (
+    LIBRARY,  # first: it explains how to get torch where that is missing
+)
 
 # isort: split
-from trnfft import _complex_protocols
-from trnfft._precision import (
+from trnfft._complex import protocols
+from trnfft._paths.precision import (
     get_precision,
     precision,
     set_ozaki_product_precision_verified,
@@ -106,7 +108,7 @@ __all__ = [
     "torch_fft",
 ]
 
-_complex_protocols.register()
+protocols.register()
 
 set_backend = LIBRARY.set_backend
 get_backend = LIBRARY.get_backend

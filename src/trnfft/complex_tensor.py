@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnfft._complex_arguments import (
+from trnfft._complex.arguments import (
     HALVES,
     NATIVE,
     PART,
@@ -27,10 +27,10 @@ from trnfft._complex_arguments import (
     interleaved,
     keeps_native,
 )
-from trnfft._complex_evaluation import evaluate, from_native, from_parts, to_native, to_parts
-from trnfft._complex_functions import RULES
-from trnfft._complex_methods import ComplexMethods, Number
-from trnfft._complex_parts import Parts, split
+from trnfft._complex.evaluation import evaluate, from_native, from_parts, to_native, to_parts
+from trnfft._complex.functions import RULES
+from trnfft._complex.methods import ComplexMethods, Number
+from trnfft._complex.parts import Parts, split
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = ["ComplexTensor", "complex_matmul", "rebuilt"]

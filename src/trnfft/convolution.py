@@ -8,11 +8,11 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trnfft._arguments import Dims, axis
-from trnfft._dispatch import transform_nd
-from trnfft._empty import empty_like, is_empty
-from trnfft._kinds import Opened, Spectrum, closed, closed_real, opened
-from trnfft._overlap import block_length, overlapped, resized
+from trnfft._paths.arguments import Dims, axis
+from trnfft._paths.dispatch import transform_nd
+from trnfft._paths.empty import empty_like, is_empty
+from trnfft._paths.kinds import Opened, Spectrum, closed, closed_real, opened
+from trnfft._paths.overlap_add import block_length, overlapped, resized
 from trnfft.complex_tensor import ComplexTensor
 from trnfft.lengths import next_fast_len
 from trnsci.core.arguments import several

@@ -11,8 +11,8 @@ from torch import Tensor
 import trnfft
 import trnfft.nki
 from trnfft import torch_fft
-from trnfft._library import LIBRARY
-from trnfft._planning import butterfly_constants
+from trnfft._paths.library import LIBRARY
+from trnfft._planning.choice import butterfly_constants
 from trnsci.core.evidence import Case, launcher, product_bound
 from trnsci.core.testing import random_tensor
 

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from trnfft._arguments import along
-from trnfft._complex_arguments import NATIVE
-from trnfft._kinds import closed_real, opened_real
-from trnfft._tables import keepable
+from trnfft._complex.arguments import NATIVE
+from trnfft._paths.arguments import along
+from trnfft._paths.kinds import closed_real, opened_real
+from trnfft._planning.tables import keepable
 from trnsci.core.constants import Constants
 from trnsci.core.errors import ShapeError
 from trnsci.core.interop import constant_to_compile

@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from trnfft._arguments import HALF_SPECTRUM, REAL_INPUT, Dims, Norm, axes
-from trnfft._dispatch import transform_nd
-from trnfft._empty import empty_result, is_empty
-from trnfft._kinds import Spectrum, closed, closed_real, opened, opened_real, stored
+from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT, Dims, Norm, axes
+from trnfft._paths.dispatch import transform_nd
+from trnfft._paths.empty import empty_result, is_empty
+from trnfft._paths.kinds import Spectrum, closed, closed_real, opened, opened_real, stored
 from trnsci.core.errors import ShapeError
 
 __all__ = [

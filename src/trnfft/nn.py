@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trnfft._dispatch import kernels_wanted, linear
+from trnfft._paths.dispatch import kernels_wanted, linear
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 

@@ -13,13 +13,13 @@ import numpy.typing as npt
 import torch
 
 from trnfft import nd, transforms
-from trnfft._arguments import Norm, checked_norm
 from trnfft._kernels.four_step_geometry import Geometry
-from trnfft._kinds import Spectrum
-from trnfft._planning import find_geometry
-from trnfft._recipe import KINDS, FFTAlgorithm, Recipe, recipe
-from trnfft._tables import forget_tables
-from trnfft._work import (
+from trnfft._paths.arguments import Norm, checked_norm
+from trnfft._paths.kinds import Spectrum
+from trnfft._planning.choice import find_geometry
+from trnfft._planning.recipe import KINDS, FFTAlgorithm, Recipe, recipe
+from trnfft._planning.tables import forget_tables
+from trnfft._planning.work import (
     Problem,
     Work,
     added,
@@ -32,8 +32,8 @@ from trnfft._work import (
 from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DimensionError, DTypeError, FlagError, ShapeError
-from trnsci.core.hardware import ITEMSIZE, Generation, resolve_generation
 from trnsci.core.plan import Cost, Plan, forget_plans, planned
+from trnsci.core.tiles.hardware import ITEMSIZE, Generation, resolve_generation
 
 __all__ = ["FFTAlgorithm", "FFTPlan", "clear_plan_cache", "create_plan", "plan"]
 

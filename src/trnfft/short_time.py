@@ -13,12 +13,12 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trnfft._arguments import Norm
-from trnfft._complex_arguments import NATIVE
-from trnfft._dispatch import kernels_wanted, short_time, transform
-from trnfft._empty import empty_like, is_empty
-from trnfft._interleaved import as_parts
-from trnfft._kinds import (
+from trnfft._complex.arguments import NATIVE
+from trnfft._paths.arguments import Norm
+from trnfft._paths.dispatch import kernels_wanted, short_time, transform
+from trnfft._paths.empty import empty_like, is_empty
+from trnfft._paths.interleaved import as_parts
+from trnfft._paths.kinds import (
     Opened,
     Spectrum,
     closed,
@@ -26,8 +26,8 @@ from trnfft._kinds import (
     opened,
     rounded_native,
 )
-from trnfft._overlap import overlap_added
-from trnfft._tables import hann_window
+from trnfft._paths.overlap_add import overlap_added
+from trnfft._planning.tables import hann_window
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import whole
 from trnsci.core.dtypes import real_dtype

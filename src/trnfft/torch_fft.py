@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from trnfft import nd
-from trnfft._arguments import Dims, Norm
-from trnfft._complex_arguments import has_complex
-from trnfft._dispatch import fits, kernels_wanted, transform
+from trnfft._complex.arguments import has_complex
+from trnfft._paths.arguments import Dims, Norm
+from trnfft._paths.dispatch import fits, kernels_wanted, transform
 from trnfft.complex_tensor import ComplexTensor
 
 __all__ = [

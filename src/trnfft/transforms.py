@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
-from trnfft._arguments import HALF_SPECTRUM, REAL_INPUT, Norm, along
-from trnfft._dispatch import transform
-from trnfft._empty import empty_result, is_empty
-from trnfft._kinds import Spectrum, closed, closed_real, opened, opened_real, stored
+from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT, Norm, along
+from trnfft._paths.dispatch import transform
+from trnfft._paths.empty import empty_result, is_empty
+from trnfft._paths.kinds import Spectrum, closed, closed_real, opened, opened_real, stored
 
 __all__ = ["fft", "hfft", "ifft", "ihfft", "irfft", "rfft"]
 

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnrand._library import LIBRARY
-from trnrand.categories import categorical
-from trnrand.circular import von_mises
-from trnrand.continuous import (
-    cauchy,
-    exponential,
-    laplace,
-    lognormal,
-    normal,
-    standard_normal,
-    uniform,
-)
-from trnrand.counts import binomial, geometric, negative_binomial, poisson
+from trnrand._paths.library import LIBRARY
 from trnrand.defaults import (
     checkpoint_contexts,
     fork_rng,
@@ -25,18 +13,30 @@ from trnrand.defaults import (
     manual_seed,
     set_rng_state,
 )
-from trnrand.discrete import bernoulli, randint
+from trnrand.distributions.categories import categorical
+from trnrand.distributions.circular import von_mises
+from trnrand.distributions.continuous import (
+    cauchy,
+    exponential,
+    laplace,
+    lognormal,
+    normal,
+    standard_normal,
+    uniform,
+)
+from trnrand.distributions.counts import binomial, geometric, negative_binomial, poisson
+from trnrand.distributions.discrete import bernoulli, randint
+from trnrand.distributions.extremes import gumbel, weibull
+from trnrand.distributions.gammas import beta, chi_squared, dirichlet, gamma, student_t
+from trnrand.distributions.into import exponential_into, normal_into, uniform_into
+from trnrand.distributions.permutations import choice, randperm, shuffle
+from trnrand.distributions.torch_names import rand, rand_like, randint_like, randn, randn_like
+from trnrand.distributions.truncated import truncated_normal
+from trnrand.distributions.urns import hypergeometric, multinomial
+from trnrand.distributions.vectors import multivariate_normal
 from trnrand.errors import ParameterError
-from trnrand.extremes import gumbel, weibull
-from trnrand.gammas import beta, chi_squared, dirichlet, gamma, student_t
 from trnrand.generator import Generator
-from trnrand.into import exponential_into, normal_into, uniform_into
-from trnrand.permutations import choice, randperm, shuffle
 from trnrand.programs import GeneratorProgram
-from trnrand.torch_names import rand, rand_like, randint_like, randn, randn_like
-from trnrand.truncated import truncated_normal
-from trnrand.urns import hypergeometric, multinomial
-from trnrand.vectors import multivariate_normal
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 import torch
 from torch import Tensor
 
-from trnrand._dispatch import stream
-from trnrand._prefetch import Prefetch, Stretch
-from trnrand._state import (
+from trnrand._paths.dispatch import stream
+from trnrand._stream.prefetch import Prefetch, Stretch
+from trnrand._stream.state import (
     CHILDREN,
     ENGINE,
     FORKS,
@@ -33,7 +33,7 @@ from trnrand._state import (
     slots_of,
     unpacked,
 )
-from trnrand._words import INDEX_LIMIT, Domain, Source, unsigned
+from trnrand._stream.words import INDEX_LIMIT, Domain, Source, unsigned
 from trnrand.engines import ENGINES, EngineName, engine_named
 from trnrand.errors import ParameterError
 

@@ -9,10 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trnrand._arguments import parsed_size
+from trnrand._paths.arguments import parsed_size
+from trnrand.distributions.into import exponential_into, normal_into, uniform_into
 from trnrand.errors import ParameterError
 from trnrand.generator import _BATCH_SIZE, Generator
-from trnrand.into import exponential_into, normal_into, uniform_into
 
 __all__ = ["GeneratorProgram", "ProgramBuilder", "Step"]
 

@@ -18,11 +18,13 @@ import math
 import torch
 from torch import Tensor
 
-from trnrand import continuous, extremes
-from trnrand._arguments import Device, Parameter, Size
-from trnrand._calls import untraced
-from trnrand._gammas import log_gammas, student_normals
-from trnrand._moving import (
+from trnrand._paths.arguments import Device, Parameter, Size
+from trnrand._paths.calls import untraced
+from trnrand._paths.requests import prepared, prepared_vectors
+from trnrand._paths.transforms import beneath, holds, shown
+from trnrand._sampling.gammas import log_gammas, student_normals
+from trnrand._sampling.pathwise import log_gamma_slope, moving, truncated_slopes, von_mises_slope
+from trnrand._stream.moving import (
     detached,
     every,
     live,
@@ -34,16 +36,14 @@ from trnrand._moving import (
     wide,
     wide_pairs,
 )
-from trnrand._pathwise import log_gamma_slope, moving, truncated_slopes, von_mises_slope
-from trnrand._requests import prepared, prepared_vectors
-from trnrand._transforms import beneath, holds, shown
-from trnrand._words import Domain, Source
-from trnrand.circular import centred_angles, wrapped
+from trnrand._stream.words import Domain, Source
+from trnrand.distributions import continuous, extremes
+from trnrand.distributions.circular import centred_angles, wrapped
+from trnrand.distributions.extremes import log_exponentials
+from trnrand.distributions.truncated import standard_truncated
+from trnrand.distributions.vectors import checked_covariance, rotated, standard_vectors
 from trnrand.errors import ParameterError
-from trnrand.extremes import log_exponentials
 from trnrand.generator import Generator
-from trnrand.truncated import standard_truncated
-from trnrand.vectors import checked_covariance, rotated, standard_vectors
 
 __all__ = [
     "beta",

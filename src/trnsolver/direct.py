@@ -13,7 +13,8 @@ from torch import Tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, LinAlgError
 from trnsci.core.finite import finite, only_finite
-from trnsolver._arguments import (
+from trnsolver._factors.factored import refined, with_factor
+from trnsolver._paths.arguments import (
     OnFailure,
     TorchLinAlgError,
     any_matrix,
@@ -26,8 +27,7 @@ from trnsolver._arguments import (
     singular,
     square_matrix,
 )
-from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_svd
-from trnsolver._factored import refined, with_factor
+from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu_solve, run_svd
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [

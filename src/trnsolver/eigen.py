@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnblas import trsm
 from trnsci.core.arguments import agree, whole
+from trnsci.core.backend.fallback import callers_level
 from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import (
     AccuracyError,
@@ -20,10 +21,14 @@ from trnsci.core.errors import (
     LinAlgError,
     ShapeError,
 )
-from trnsci.core.fallback import callers_level
 from trnsci.core.finite import finite, power_below
 from trnsci.core.krylov import differentiated
-from trnsolver._arguments import (
+from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
+from trnsolver._eigen.informed_pairs import InformedPairs
+from trnsolver._eigen.quality import EighInfo, frobenius_norm, judged_again
+from trnsolver._eigen.spectra import Pairs, approximate_pairs
+from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._paths.arguments import (
     OnFailure,
     TorchLinAlgError,
     chosen,
@@ -34,12 +39,7 @@ from trnsolver._arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._dispatch import kernels_wanted, run_cholesky, run_eigh
-from trnsolver._eigen_quality import EighInfo, frobenius_norm, judged_again
-from trnsolver._few_pairs import few_pairs, largest_magnitude, places_of
-from trnsolver._informed_pairs import InformedPairs
-from trnsolver._spectra import Pairs, approximate_pairs
-from trnsolver._symmetric import symmetric_part
+from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_eigh
 
 __all__ = [
     "ApproximateEigenpairs",
@@ -344,7 +344,7 @@ def _approximate(
 
 def _on_kernels(method: str) -> str:
     """Return the way where kernels are wanted: theirs is the exact one, others are torch's."""
-    from trnsolver._operations import EIGH
+    from trnsolver._paths.operations import EIGH
 
     if method in ("auto", "exact"):
         return "exact"

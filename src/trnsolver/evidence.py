@@ -12,7 +12,7 @@ import trnsolver
 import trnsolver.nki
 from trnsci.core.evidence import Case, launcher, product_bound
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver._library import LIBRARY
+from trnsolver._paths.library import LIBRARY
 
 __all__ = ["CASES"]
 
@@ -44,7 +44,7 @@ def _pairs(a: Tensor) -> tuple[Tensor, Tensor]:
 
 def _pairs_in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
     """Launch the kernel for large orders itself: with few rows in a group it is fast."""
-    from trnsolver._launches import eigh_in_groups
+    from trnsolver._paths.kernel_path import eigh_in_groups
 
     launch = launcher(LIBRARY)
     w, v, _ = eigh_in_groups(launch, a, 4, 6)

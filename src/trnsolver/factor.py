@@ -16,7 +16,8 @@ from trnsci.core.arrays import array_of
 from trnsci.core.eager import concrete, inert
 from trnsci.core.errors import DerivativeError, LinAlgError, ShapeError
 from trnsci.core.finite import finite, power_below
-from trnsolver._arguments import (
+from trnsolver._factors.schur import schur_form
+from trnsolver._paths.arguments import (
     TorchLinAlgError,
     any_matrix,
     batch_of,
@@ -27,8 +28,7 @@ from trnsolver._arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
-from trnsolver._schur import schur_form
+from trnsolver._paths.dispatch import kernels_wanted, run_cholesky, run_lu, run_qr, run_svd
 
 __all__ = [
     "LUFactors",

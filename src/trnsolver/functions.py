@@ -15,8 +15,11 @@ from trnsci.core.finite import finite
 from trnsci.core.iterations import IterationInfo, Reason, Solution
 from trnsci.core.krylov import differentiated
 from trnsci.core.products import matmul
-from trnsolver import _torch
-from trnsolver._arguments import (
+from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._matrix_functions.polar import qdwh
+from trnsolver._matrix_functions.sylvester import inverse_root, unitary_factor
+from trnsolver._paths import torch_path
+from trnsolver._paths.arguments import (
     TorchLinAlgError,
     any_matrix,
     batch_of,
@@ -28,10 +31,7 @@ from trnsolver._arguments import (
     square_matrix,
     working,
 )
-from trnsolver._dispatch import kernels_wanted, run_eigh, run_msign, run_svd
-from trnsolver._polar import qdwh
-from trnsolver._sylvester import inverse_root, unitary_factor
-from trnsolver._symmetric import symmetric_part
+from trnsolver._paths.dispatch import kernels_wanted, run_eigh, run_msign, run_svd
 
 __all__ = [
     "Polar",
@@ -120,12 +120,12 @@ def inv_sqrt_spd_ns(A: Tensor, *, max_iters: int = 20, tol: float = 1e-7) -> Sol
     root = torch.exp2((torch.log2(_peak(flat)) / 2).floor())
     flat = flat / root / root
     if kernels_wanted():
-        from trnsolver._operations import INV_SQRT_SPD_NS
+        from trnsolver._paths.operations import INV_SQRT_SPD_NS
 
         x, steps, residual = INV_SQRT_SPD_NS(flat, max_iters, tol)
     else:
         early = concrete(work)
-        x, steps, residual = _torch.inv_sqrt_steps(flat, max_iters, tol, early)
+        x, steps, residual = torch_path.inv_sqrt_steps(flat, max_iters, tol, early)
     x = x / root
     x = restored(x.reshape(work.shape), A.dtype)
     if not concrete(work):
@@ -225,7 +225,7 @@ def msign(A: Tensor, steps: int = 10, polish: int = 4) -> Tensor:
     work = any_matrix("msign", "A", A)
     x = _scaled(work)
     for count, name, weights in (
-        (steps, "steps", _torch.MUON),
+        (steps, "steps", torch_path.MUON),
         (polish, "polish", _NEWTON_SCHULZ),
     ):
         whole("msign", name, count, 0, error=FlagError)
@@ -239,7 +239,7 @@ def orthogonalize(
     steps: int = 5,
     *,
     dtype: torch.dtype | None = None,
-    coefficients: tuple[float, float, float] = _torch.MUON,
+    coefficients: tuple[float, float, float] = torch_path.MUON,
 ) -> Tensor:
     """Return an update whose singular values are all about 1, as Muon makes of a gradient.
 

@@ -31,8 +31,8 @@ from trnsci.core.krylov.gmres import Recycled, flexible_gmres, projected
 from trnsci.core.krylov.minres import minres as minres_method
 from trnsci.core.krylov.runs import Callback, Product, Progress, ended
 from trnsci.core.krylov.vectors import norm
-from trnsolver._arguments import in_full_precision, restored, working
-from trnsolver._dispatch import kernels_wanted
+from trnsolver._paths.arguments import in_full_precision, restored, working
+from trnsolver._paths.dispatch import kernels_wanted
 from trnsolver.operators import LinearOperator, OperatorLike
 
 __all__ = [
@@ -236,7 +236,7 @@ def fgmres(
 
 def _kernel_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
     """Return a run of conjugate gradients on the device, if the kernel takes the system."""
-    from trnsolver._operations import CG
+    from trnsolver._paths.operations import CG
 
     arguments: tuple[Any, ...] = ()
     if not isinstance(op.matrix, Tensor) or op.matrix.layout is not torch.strided:

@@ -13,9 +13,9 @@ from trnsci.core.arguments import floating, whole
 from trnsci.core.errors import DTypeError, FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.finite import power_below
 from trnsci.core.iterations import IterationInfo, Reason
-from trnsolver._arguments import in_full_precision, working
-from trnsolver._informed_pairs import InformedPairs
-from trnsolver._symmetric import symmetric_part
+from trnsolver._eigen.informed_pairs import InformedPairs
+from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._paths.arguments import in_full_precision, working
 from trnsolver.operators import OperatorLike, as_operator, as_preconditioner
 
 __all__ = ["IteratedEigenpairs", "lobpcg"]

@@ -18,7 +18,7 @@ from trnsci.core.krylov.preconditioners import (
     checked_diagonal,
     jacobi,
 )
-from trnsolver._arguments import square_matrix
+from trnsolver._paths.arguments import square_matrix
 from trnsolver.operators import Preconditioner
 
 __all__ = [

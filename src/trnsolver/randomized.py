@@ -20,7 +20,8 @@ from trnsci.core.errors import (
     ShapeError,
 )
 from trnsci.core.finite import finite, only_finite, power_below
-from trnsolver._arguments import (
+from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._paths.arguments import (
     TorchLinAlgError,
     any_matrix,
     in_full_precision,
@@ -28,8 +29,7 @@ from trnsolver._arguments import (
     spectral_error,
     square_matrix,
 )
-from trnsolver._dispatch import run_eigh, run_qr, run_svd
-from trnsolver._symmetric import symmetric_part
+from trnsolver._paths.dispatch import run_eigh, run_qr, run_svd
 from trnsolver.eigen import Eigenpairs
 from trnsolver.factor import SVDFactors
 from trnsolver.operators import OperatorLike, as_operator

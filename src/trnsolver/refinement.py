@@ -22,21 +22,21 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
+from trnsci.core.backend.fallback import callers_level
 from trnsci.core.eager import concrete
 from trnsci.core.errors import AccuracyError, AccuracyWarning, FlagError
-from trnsci.core.fallback import callers_level
 from trnsci.core.finite import finite
 from trnsci.core.krylov import Watch, differentiated
 from trnsci.core.krylov.gmres import flexible_gmres
-from trnsolver._arguments import OnFailure, batch_shape, chosen, restored, singular
-from trnsolver._bounds import (
+from trnsolver._factors.bounds import (
     UNIT,
     Residual,
     error_bound,
     estimated_bound,
     inverse_norm,
 )
-from trnsolver._dispatch import kernels_wanted, run_lu
+from trnsolver._paths.arguments import OnFailure, batch_shape, chosen, restored, singular
+from trnsolver._paths.dispatch import kernels_wanted, run_lu
 
 __all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
 

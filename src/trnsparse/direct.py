@@ -14,10 +14,10 @@ from torch import Tensor
 from trnsci.core.arguments import agree
 from trnsci.core.arrays import array_of, tensor_of
 from trnsci.core.errors import DTypeError, OperandError, SingularMatrixError
-from trnsparse._layouts import NATIVE
-from trnsparse._patterns import Pattern
-from trnsparse._row_products import sampled_product
-from trnsparse._triangles import Triangle
+from trnsparse._patterns.layouts import NATIVE
+from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.row_products import sampled_product
+from trnsparse._products.triangles import Triangle
 from trnsparse.formats import CSRMatrix, SparseMatrix
 
 __all__ = ["SparseLU", "splu", "spsolve", "sptrsv"]

@@ -28,7 +28,7 @@ from trnsci.core.krylov.chebyshev import coefficients, needed_steps
 from trnsci.core.krylov.minres import minres as minres_method
 from trnsci.core.krylov.power_iteration import power_iteration as dominant_pair
 from trnsci.core.krylov.richardson import richardson as richardson_steps_of
-from trnsparse._library import LIBRARY
+from trnsparse._paths.library import LIBRARY
 from trnsparse.formats import SparseMatrix
 
 __all__ = [
@@ -89,7 +89,7 @@ def cg(
     """
     method: Method = conjugate_gradients
     if LIBRARY.kernels_wanted():
-        from trnsparse._resident import resident_cg as method
+        from trnsparse._products.resident import resident_cg as method
     rule = _rule("cg", tol, rtol, atol, max_iter, maxiter, callback)
     return _solved("cg", method, A, b, x0, M, rule, hermitian=True)
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree, expandable
 from trnsci.core.errors import DTypeError, FlagError, OperandError
-from trnsparse._dispatch import run_sddmm
+from trnsparse._paths.dispatch import run_sddmm
 from trnsparse.formats import BSRMatrix, CSRMatrix, SparseMatrix
 
 __all__ = ["bsr_spmm", "sddmm", "spmm", "spmv", "spmv_symmetric"]

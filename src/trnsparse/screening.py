@@ -13,8 +13,8 @@ from torch import Tensor
 from trnsci.core.arguments import agree, floating, tensor
 from trnsci.core.eager import inert
 from trnsci.core.errors import FlagError, OperandError
-from trnsparse._dense import check_threshold
-from trnsparse._dispatch import run_screened_spmm
+from trnsparse._paths.dispatch import run_screened_spmm
+from trnsparse._patterns.dense import check_threshold
 
 __all__ = [
     "count_quartets",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trntensor._library import LIBRARY  # first: it explains how to get torch where that is missing
+from trntensor._paths.library import (
+    LIBRARY,  # first: it explains how to get torch where that is missing
+)
 
 # isort: split
 from trnsci import __version__ as __version__
 from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
-from trntensor._precision import select_precision_for_error
+from trntensor._paths.precision import select_precision_for_error
 from trntensor.contraction import einsum, multi_einsum
 from trntensor.convergence import ConvergenceReport
 from trntensor.cp import cp_decompose, cp_reconstruct

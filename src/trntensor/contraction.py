@@ -11,17 +11,17 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trntensor._arguments import check_operands, read_arguments
-from trntensor._library import LIBRARY
-from trntensor._precision import (
+from trntensor._paths.arguments import check_operands, read_arguments
+from trntensor._paths.library import LIBRARY
+from trntensor._paths.precision import (
     Precision,
     checked_precision,
     dtype_of,
     select_precision_for_error,
     with_precision,
 )
-from trntensor._subscripts import parse, pointed, sizes_of
-from trntensor._traced import traced
+from trntensor._paths.traced import traced
+from trntensor._planning.subscripts import parse, pointed, sizes_of
 from trntensor.plan import kept_plan
 
 __all__ = ["einsum", "multi_einsum"]

@@ -20,11 +20,11 @@ from torch import Tensor
 from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trntensor._arguments import check_operands, read_arguments
-from trntensor._memory import Slices
-from trntensor._precision import Precision
-from trntensor._program import Program
-from trntensor._subscripts import Equation, parse, sizes_of
+from trntensor._paths.arguments import check_operands, read_arguments
+from trntensor._paths.precision import Precision
+from trntensor._planning.memory import Slices
+from trntensor._planning.program import Program
+from trntensor._planning.subscripts import Equation, parse, sizes_of
 from trntensor.plan import make_plan
 
 __all__ = ["ShardedTensor", "einsum_over_ranks", "gather", "scatter", "shard_boundaries"]

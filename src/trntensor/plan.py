@@ -15,18 +15,18 @@ from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.dtypes import dtype_name
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trnsci.core.hardware import CORES, TILE
 from trnsci.core.interop import any_autocast
 from trnsci.core.plan import Cost, Plan
-from trntensor._arguments import check_operands, read_arguments
-from trntensor._dispatch import contracted, lowered, moved
-from trntensor._library import LIBRARY
-from trntensor._pairs import Groups, groups_of
-from trntensor._paths import Minimize, Path, greedy_path, pair_flops
-from trntensor._plan_cache import PlanCache
-from trntensor._precision import Precision, checked_precision, with_precision
-from trntensor._program import PathOptimizer, Program, make_program
-from trntensor._subscripts import Equation, parse, sizes_of
+from trnsci.core.tiles.hardware import CORES, TILE
+from trntensor._paths.arguments import check_operands, read_arguments
+from trntensor._paths.dispatch import contracted, lowered, moved
+from trntensor._paths.library import LIBRARY
+from trntensor._paths.precision import Precision, checked_precision, with_precision
+from trntensor._planning.contraction_paths import Minimize, Path, greedy_path, pair_flops
+from trntensor._planning.pairs import Groups, groups_of
+from trntensor._planning.plan_cache import PlanCache
+from trntensor._planning.program import PathOptimizer, Program, make_program
+from trntensor._planning.subscripts import Equation, parse, sizes_of
 
 __all__ = [
     "ContractionPlan",

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree, tensor
 from trnsci.core.errors import ShapeError
-from trntensor._energies import torch_mp2_energy
-from trntensor._library import LIBRARY
+from trntensor._mp2.energies import torch_mp2_energy
+from trntensor._paths.library import LIBRARY
 from trntensor.contraction import einsum
 from trntensor.parallel import ShardedTensor
 
@@ -50,7 +50,7 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
             )
     if not LIBRARY.kernels_wanted():
         return torch_mp2_energy(B, eps_occ, eps_vir)
-    from trntensor._operations import MP2_ENERGY
+    from trntensor._paths.operations import MP2_ENERGY
 
     energy: Tensor = MP2_ENERGY(B, eps_occ, eps_vir)
     return energy

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnsci.core.backend import device_ready
-from trnsci.core.device import neuron_device
+from trnsci.core.backend.device import neuron_device
+from trnsci.core.backend.library import device_ready
+from trnsci.core.backend.residency import from_device, to_device
 from trnsci.core.errors import BackendError
-from trnsci.core.residency import from_device, to_device
 
 __all__ = ["from_xla", "to_xla"]
 

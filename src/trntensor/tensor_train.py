@@ -15,7 +15,7 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ShapeError
 from trnsci.core.finite import finite, power_below
-from trntensor._unfolding import check_parts, check_tensor, split
+from trntensor._decompositions.unfolding import check_parts, check_tensor, split
 from trntensor.contraction import einsum
 
 __all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]

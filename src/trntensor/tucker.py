@@ -12,8 +12,8 @@ from trnsci.core.arguments import tensor as a_tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ParameterError, ShapeError
 from trnsci.core.finite import finite, power_below
-from trntensor._subscripts import LETTERS
-from trntensor._unfolding import check_parts, check_tensor, split, unfolded
+from trntensor._decompositions.unfolding import check_parts, check_tensor, split, unfolded
+from trntensor._planning.subscripts import LETTERS
 from trntensor.contraction import einsum
 from trntensor.convergence import ConvergenceReport, Sweeps
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from trnblas import _launches
+from trnblas._paths import kernel_path
 
 M, N, K, BATCH = 2, 3, 5, 4
 FLAGS = list(itertools.product("NT", repeat=2))
@@ -36,8 +36,8 @@ def cuts(monkeypatch):
             asked.append((args, options))
             self.blocks = len(asked)
 
-    monkeypatch.setattr(_launches, "gemm_tiling", Cut)
-    monkeypatch.setattr(_launches, "syrk_tiling", Cut)
+    monkeypatch.setattr(kernel_path, "gemm_tiling", Cut)
+    monkeypatch.setattr(kernel_path, "syrk_tiling", Cut)
     return asked
 
 
@@ -58,7 +58,7 @@ def operand(rows, columns, flag, *batch, dtype=torch.float32):
 )
 def test_products(launch, cuts, of_a, of_b, a_batch, b_batch, batch, shared):
     a, b = operand(M, K, of_a, *a_batch), operand(K, N, of_b, *b_batch)
-    run = _launches.batched_gemm if batch > 1 else _launches.gemm
+    run = kernel_path.batched_gemm if batch > 1 else kernel_path.gemm
     run(launch, a, b, None, 2.0, 0.5, of_a, of_b)
     assert launch.kernel == ("batched_gemm" if batch > 1 else "gemm")
     assert launch.args == (a, b, None, 2.0, 0.5, of_a == "T", of_b == "T", 1)
@@ -72,7 +72,7 @@ def test_products(launch, cuts, of_a, of_b, a_batch, b_batch, batch, shared):
 @pytest.mark.parametrize(("of_a", "of_b"), FLAGS)
 def test_triangles_of_products(launch, cuts, of_a, of_b):
     a, b = operand(M, K, of_a, dtype=torch.bfloat16), operand(K, M, of_b, dtype=torch.bfloat16)
-    _launches.gemmt(launch, a, b, None, 2.0, 0.0, of_a, of_b, True)
+    kernel_path.gemmt(launch, a, b, None, 2.0, 0.0, of_a, of_b, True)
     assert launch.args == (a, b, None, 2.0, 0.0, of_a == "T", of_b == "T", True, 1)
     # Neither operand is turned on the chip where both have the contraction on their rows.
     layout = "rows" if (of_a, of_b) == ("T", "N") else "columns"
@@ -90,7 +90,7 @@ def test_triangles_of_products(launch, cuts, of_a, of_b):
 )
 def test_symmetric_products(launch, cuts, left, upper, layouts):
     a, b = torch.zeros((M, M) if left else (N, N)), torch.zeros(M, N)
-    _launches.symm(launch, a, b, None, 2.0, 0.0, left, upper)
+    kernel_path.symm(launch, a, b, None, 2.0, 0.0, left, upper)
     assert launch.args == (a, b, None, 2.0, 0.0, left, upper, 1)
     wanted = {"a_layout": layouts[0], "b_layout": layouts[1]}
     assert cuts == [((M, N, M if left else N, "float32"), wanted)]
@@ -99,9 +99,9 @@ def test_symmetric_products(launch, cuts, left, upper, layouts):
 @pytest.mark.parametrize("trans", ["N", "T"])
 def test_rank_k_updates(launch, cuts, trans):
     a = operand(M, K, trans)
-    _launches.syrk(launch, a, None, 2.0, 0.0, trans)
+    kernel_path.syrk(launch, a, None, 2.0, 0.0, trans)
     assert launch.args == (a, None, 2.0, 0.0, trans == "T", 1)
-    _launches.syr2k(launch, a, a, None, 2.0, 0.0, trans)
+    kernel_path.syr2k(launch, a, a, None, 2.0, 0.0, trans)
     assert launch.args == (a, a, None, 2.0, 0.0, trans == "T", 2)
     layout = "rows" if trans == "T" else "columns"
     assert cuts == [((M, K, "float32"), {"layout": layout, "operands": n}) for n in (1, 2)]
@@ -111,7 +111,7 @@ def test_rank_k_updates(launch, cuts, trans):
 def test_triangular_operands(launch, name):
     a, b = torch.zeros(M, M), torch.zeros(M, N)
     for trans in "NT":
-        getattr(_launches, name)(launch, a, b, 2.0, True, False, trans, True)
+        getattr(kernel_path, name)(launch, a, b, 2.0, True, False, trans, True)
         assert launch.kernel == name
         assert launch.args == (a, b, 2.0, True, False, trans == "T", True)
 
@@ -119,13 +119,13 @@ def test_triangular_operands(launch, name):
 def test_energies_are_float32_in_one_dimension(launch):
     b, wide = torch.zeros(M, N, K), torch.arange(3.0, dtype=torch.float64).reshape(3, 1)
     for run, args in (
-        (_launches.mp2_energy, (b[0], wide, wide, wide)),
-        (_launches.batched_pair_energy, (b, wide, wide)),
-        (_launches.pair_energy, (b[0], b[1], -1.5, -0.25, wide)),
+        (kernel_path.mp2_energy, (b[0], wide, wide, wide)),
+        (kernel_path.batched_pair_energy, (b, wide, wide)),
+        (kernel_path.pair_energy, (b[0], b[1], -1.5, -0.25, wide)),
     ):
         assert run(launch, *args).shape == ()
         energies = [x for x in launch.args if x.ndim == 1]
-        assert len(energies) == len(args) - (2 if run is _launches.pair_energy else 1)
+        assert len(energies) == len(args) - (2 if run is kernel_path.pair_energy else 1)
         assert all(x.dtype is torch.float32 for x in energies)
         assert energies[-1].tolist() == [0.0, 1.0, 2.0]
     assert [x.tolist() for x in energies[:2]] == [[-1.5], [-0.25]]

@@ -5,7 +5,7 @@ import torch
 
 import trnblas
 from oracles import blas as oracle
-from trnblas import _operations
+from trnblas._paths import operations
 from trnblas.plans import plan_gemm
 
 from .agreement import array, assert_agrees, draw
@@ -47,7 +47,7 @@ FLOPS = [
 
 @pytest.mark.parametrize(("name", "args", "want"), FLOPS, ids=lambda v: v if type(v) is str else "")
 def test_the_work_of_a_call(name, args, want):
-    assert getattr(_operations, name.upper())._flops(*args) == want
+    assert getattr(operations, name.upper())._flops(*args) == want
 
 
 @pytest.mark.parametrize("name", ["symv", "hemv", "trmv", "trsv"])

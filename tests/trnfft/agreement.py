@@ -7,7 +7,7 @@ import torch
 
 from oracles.fourier_kernels import relative_error
 from trnfft import ComplexTensor
-from trnfft._complex_parts import Parts
+from trnfft._complex.parts import Parts
 
 COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 # What a ComplexTensor with such parts says about itself; bfloat16 has no complex dtype.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from trnfft import _complex_arguments
+from trnfft._complex import arguments
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
 from trnsci.core.errors import DTypeError, ShapeError
 
@@ -49,7 +49,7 @@ class TestConstruction:
         has_complex_dtype = dtype in (torch.float32, torch.float64)
         for z in (ComplexTensor(re, im), ComplexTensor(re), ComplexTensor(re, im) * 2):
             assert z.is_native == has_complex_dtype
-        monkeypatch.setattr(_complex_arguments, "COMPLEX_DEVICES", ())
+        monkeypatch.setattr(arguments, "COMPLEX_DEVICES", ())
         z = ComplexTensor(re, im)
         assert not z.is_native
         assert not (z * 2).is_native

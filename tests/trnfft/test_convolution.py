@@ -8,7 +8,7 @@ import torch
 import trnfft
 from oracles import fourier as oracle
 from trnfft import ComplexTensor, convolution
-from trnfft._overlap import block_length
+from trnfft._paths.overlap_add import block_length
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 from .agreement import array, randn

@@ -9,8 +9,8 @@ import torch
 from torch.func import vjp
 
 import trnfft
-from trnfft import _operations  # noqa: F401  (declares the operations)
-from trnfft._library import LIBRARY
+from trnfft._paths import operations  # noqa: F401  (declares the operations)
+from trnfft._paths.library import LIBRARY
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
 

@@ -14,7 +14,7 @@ from trnfft._kernels.four_step_geometry import (
     group_columns,
     segments,
 )
-from trnfft._planning import find_geometry, padded_length
+from trnfft._planning.choice import find_geometry, padded_length
 
 
 def model_ns(g):

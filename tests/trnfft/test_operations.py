@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from trnfft import _operations
 from trnfft._kernels.dft import LARGEST_N
+from trnfft._paths import operations
 
 M, N, K, BATCH = 3, 4, 5, 6
 
@@ -40,12 +40,12 @@ FLOPS = [
 
 @pytest.mark.parametrize(("name", "args", "want"), FLOPS)
 def test_the_work_of_a_call(name, args, want):
-    assert getattr(_operations, name.upper())._flops(*args) == pytest.approx(want)
+    assert getattr(operations, name.upper())._flops(*args) == pytest.approx(want)
 
 
 def test_frames_that_the_kernel_takes():
     def reason(points):
-        return _operations.SHORT_TIME.refusal(e(1, 4096), False, e(points), 8, True, False)
+        return operations.SHORT_TIME.refusal(e(1, 4096), False, e(points), 8, True, False)
 
     assert reason(LARGEST_N) == ""
     assert reason(LARGEST_N + 1) == f"the kernel takes frames of up to {LARGEST_N} points"
@@ -53,7 +53,7 @@ def test_frames_that_the_kernel_takes():
 
 def test_transforms_without_a_plan_say_why():
     def reason(n):
-        return _operations.TRANSFORM.refusal(e(1, 4, 2), True, "fft", n, "backward")
+        return operations.TRANSFORM.refusal(e(1, 4, 2), True, "fft", n, "backward")
 
     assert reason(4) == ""
     assert "no kernel transforms 268435457 points" in reason(2**28 + 1)

@@ -13,8 +13,8 @@ from oracles.fourier_long import hermitian, image, transform, worst_error
 from trnfft import ComplexTensor
 from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft.plan import FFTAlgorithm, FFTPlan, clear_plan_cache, create_plan, plan
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trnsci.core.launch import Launcher
 
 LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
 BACKWARD = {"fft": 0, "ifft": 1, "rfft": 0, "irfft": 1, "hfft": 0, "ihfft": 1}

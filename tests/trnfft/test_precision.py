@@ -10,7 +10,7 @@ import trnfft
 from oracles import fourier as oracle
 from oracles.fourier_kernels import relative_error
 from trnfft import ComplexTensor
-from trnfft._precision import level
+from trnfft._paths.precision import level
 
 from .agreement import array, randn
 

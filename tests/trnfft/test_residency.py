@@ -8,7 +8,8 @@ from torch.utils._pytree import tree_leaves
 import trnfft
 import trnfft.nki
 import trnfft.nn
-from trnfft import ComplexTensor, _complex_arguments
+from trnfft import ComplexTensor
+from trnfft._complex import arguments
 from trnsci.core.testing import launched, random_tensor
 
 from .agreement import array, in_parts
@@ -31,7 +32,7 @@ class NoComplexNumbers(TorchDispatchMode):
 def without_complex(monkeypatch):
     """The CPU as a device that torch has no complex numbers on."""
     monkeypatch.setenv("TRNFFT_REQUIRE_NKI", "1")
-    monkeypatch.setattr(_complex_arguments, "COMPLEX_DEVICES", ("cuda",))
+    monkeypatch.setattr(arguments, "COMPLEX_DEVICES", ("cuda",))
     with trnfft.backend("simulator"):
         yield
 
@@ -99,7 +100,7 @@ def test_what_torch_must_compute_is_computed_on_the_host(kind, monkeypatch):
     want = getattr(torch.fft, kind)(z)
     moved = []
 
-    monkeypatch.setattr(_complex_arguments, "COMPLEX_DEVICES", ("cuda",))
+    monkeypatch.setattr(arguments, "COMPLEX_DEVICES", ("cuda",))
     cpu = ComplexTensor.cpu if isinstance(x, ComplexTensor) else torch.Tensor.cpu
 
     def to_host(value):

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import trnfft
-from trnfft import _recipe, _tables
 from trnfft._kernels import dft_constants
+from trnfft._planning import recipe, tables
 from trnsci.core.testing import random_tensor
 
 
@@ -23,13 +23,13 @@ def on_simulator(monkeypatch):
 def made(monkeypatch):
     """What was made of recipes since the test began."""
     found = []
-    make = _recipe.Recipe._made
+    make = recipe.Recipe._made
 
     def counted(self):
         found.append((self.kind, self.sizes))
         return make(self)
 
-    monkeypatch.setattr(_recipe.Recipe, "_made", counted)
+    monkeypatch.setattr(recipe.Recipe, "_made", counted)
     return found
 
 
@@ -56,7 +56,7 @@ def test_frames_share_matrices(monkeypatch):
         windows.append(len(window))
         return make(window, onesided, scale)
 
-    monkeypatch.setattr(_tables, "stft_constants", counted)
+    monkeypatch.setattr(tables, "stft_constants", counted)
     for batch in (1, 2, 4):
         trnfft.stft(random_tensor(batch, 100), 16)
     assert windows == [16]
@@ -78,22 +78,22 @@ def test_hann_window_is_by_its_definition(length):
     k = np.arange(length)
     want = np.sin(np.pi * k / length) ** 2
     for dtype in (torch.float32, torch.complex64, torch.float64):
-        got = _tables.hann_window(length, torch.empty(0, dtype=dtype))
+        got = tables.hann_window(length, torch.empty(0, dtype=dtype))
         assert got.dtype is dtype.to_real()
         # The angles of the definition, up to pi, were rounded three times.
         bound = torch.finfo(got.dtype).eps + 3 * 2.0**-53 * np.pi
         assert np.abs(got.numpy() - want).max() <= bound
-        assert _tables.hann_window(length, torch.empty(0, dtype=dtype)) is got
+        assert tables.hann_window(length, torch.empty(0, dtype=dtype)) is got
 
 
 def test_a_window_first_needed_by_a_fake_tensor_is_one_for_all():
     from torch._subclasses import FakeTensorMode
 
     with FakeTensorMode():
-        fake = _tables.hann_window(24, torch.empty(3))
+        fake = tables.hann_window(24, torch.empty(3))
     assert type(fake) is not torch.Tensor
     with torch.device("meta"):
-        window = _tables.hann_window(24, torch.empty(3, device="cpu"))
+        window = tables.hann_window(24, torch.empty(3, device="cpu"))
     assert window.device.type == "cpu"
     assert window.sum().item() == pytest.approx(12.0, abs=1e-5)
 

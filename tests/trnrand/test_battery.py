@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
-from trnrand._words import Source, unsigned
+from trnrand._stream.words import Source, unsigned
 from trnrand.engines import ENGINES, philox4x32, threefry4x32
 
 SMALLEST_P = 1e-4

@@ -10,7 +10,14 @@ import torch
 from scipy import stats
 
 import trnrand
-from trnrand._counting import (
+from trnrand._sampling.mass import (
+    _deviance,
+    _stirling_rest,
+    log_binomial,
+    log_hypergeometric,
+    log_poisson,
+)
+from trnrand._stream.counting import (
     _binomial_inverted,
     _btrs,
     _poisson_inverted,
@@ -24,9 +31,13 @@ from trnrand._counting import (
     poisson_hat,
     poissons,
 )
-from trnrand._mass import _deviance, _stirling_rest, log_binomial, log_hypergeometric, log_poisson
-from trnrand._words import unit53
-from trnrand.urns import _by_ratio, _hypergeometric, _hypergeometric_inverted, ratio_hat
+from trnrand._stream.words import unit53
+from trnrand.distributions.urns import (
+    _by_ratio,
+    _hypergeometric,
+    _hypergeometric_inverted,
+    ratio_hat,
+)
 
 from .chosen import Chosen
 
@@ -36,7 +47,7 @@ F64 = torch.float64
 @pytest.fixture(autouse=True)
 def few_attempts(monkeypatch):
     """What is not accepted soon here never is."""
-    monkeypatch.setattr("trnrand._sampling._ATTEMPTS", 3)
+    monkeypatch.setattr("trnrand._sampling.samplers._ATTEMPTS", 3)
 
 
 @pytest.fixture(params=["arrays", "compiled"])
@@ -44,7 +55,9 @@ def loops(request, monkeypatch):
     """Decides with NumPy, and with numba."""
     if request.param == "compiled":
         pytest.importorskip("numba")
-    monkeypatch.setattr("trnrand._numba.compiled_wanted", lambda n: request.param == "compiled")
+    monkeypatch.setattr(
+        "trnrand._sampling.numba_loops.compiled_wanted", lambda n: request.param == "compiled"
+    )
 
 
 # Means where the published hat or squeeze of PTRS would be passed, and others.
@@ -227,7 +240,7 @@ def test_inversion_ends_where_terms_are_nothing():
 @pytest.mark.parametrize("mean", [0.0, 1e-9, 1.0, 2.5, 9.999])
 def test_numbers_are_inverted_as_tensors_are(mean, monkeypatch):
     """To the bit, in several stretches, and whatever is left of the uniforms."""
-    monkeypatch.setattr("trnrand._counting._CHUNK", 7)
+    monkeypatch.setattr("trnrand._stream.counting._CHUNK", 7)
     u = torch.rand(100, dtype=F64, generator=torch.Generator().manual_seed(1))
     first = torch.exp(-number(mean))
     got = inverted_by_number(u.clone(), float(first), lambda k: mean / k)
@@ -272,7 +285,7 @@ def test_geometric_is_inverted(p):
 )
 def test_methods_change_at_a_mean_of_ten(draw, again, monkeypatch):
     """Inversion asks once, whatever the uniforms; rejection asks again for the largest ones."""
-    monkeypatch.setattr("trnrand._sampling._ATTEMPTS", 1)
+    monkeypatch.setattr("trnrand._sampling.samplers._ATTEMPTS", 1)
     most = np.full(4, 1 - 2.0**-40)
     if again:
         with pytest.raises(RuntimeError, match="found no value"):

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import trnrand
-from trnrand import Generator, _words
-from trnrand._laws import FLOATS
-from trnrand._torch import torch_stream
-from trnrand._words import Source
+from trnrand import Generator
+from trnrand._paths.torch_path import torch_stream
+from trnrand._sampling.laws import FLOATS
+from trnrand._stream.words import Source
 from trnrand.engines import ENGINES
 
 from .draws import DRAWS
@@ -47,9 +47,9 @@ def test_draws_agree_with_the_cpu(name, engine):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", [7, 2**64 - 1, 2**63 + 16, 0])
 def test_a_million_words_agree(engine, seed, by_triton, monkeypatch):
-    monkeypatch.setattr(_words, "has_triton", lambda: by_triton)
+    monkeypatch.setattr("trnrand._stream.words.has_triton", lambda: by_triton)
     if not by_triton:
-        monkeypatch.setitem(sys.modules, "trnrand._triton", None)
+        monkeypatch.setitem(sys.modules, "trnrand._sampling.triton_kernels", None)
     words = [
         Generator(seed, device, engine=engine).words(1_000_000).cpu() for device in ("cpu", "cuda")
     ]
@@ -63,7 +63,7 @@ def test_a_million_words_agree(engine, seed, by_triton, monkeypatch):
 def test_samples_by_triton_are_those_by_torch(start, count, engine, kind, dtype, monkeypatch):
     source = Source(engine, 5, start, torch.device("cuda"))
     got = torch_stream(kind, source, count, dtype)
-    monkeypatch.setattr(_words, "has_triton", lambda: False)
+    monkeypatch.setattr("trnrand._stream.words.has_triton", lambda: False)
     want = torch_stream(kind, source, count, dtype)
     assert torch.equal(got, want)
     if dtype is not torch.float64:

@@ -8,7 +8,8 @@ import trnrand
 from oracles import random123
 from oracles.random_words import BLOCKS as VECTORISED
 from oracles.random_words import stream_words
-from trnrand import _arrays, _words
+from trnrand._sampling import arrays
+from trnrand._stream import words
 from trnrand.engines import ENGINES, philox4x32, threefry4x32
 
 FUNCTIONS = {"philox": philox4x32, "threefry": threefry4x32}
@@ -21,20 +22,22 @@ def path(request, monkeypatch):
     """Makes words with NumPy, with numba, and with torch as on a GPU."""
     if request.param == "compiled":
         pytest.importorskip("numba")
-    monkeypatch.setattr("trnrand._numba.compiled_wanted", lambda n: request.param == "compiled")
+    monkeypatch.setattr(
+        "trnrand._sampling.numba_loops.compiled_wanted", lambda n: request.param == "compiled"
+    )
     if request.param == "tensors":
 
         def on_tensors(source, first, steps, domain):
             steps = torch.arange(steps) if isinstance(steps, int) else steps
-            return _words._blocks_on_tensors(source.engine, source.seed, first, steps, domain)
+            return words._blocks_on_tensors(source.engine, source.seed, first, steps, domain)
 
-        monkeypatch.setattr(_words.Source, "_blocks", on_tensors)
+        monkeypatch.setattr(words.Source, "_blocks", on_tensors)
     return request.param
 
 
 def words_of(engine, seed, first, count, domain=0):
-    source = _words.Source(engine, seed, first, CPU)
-    return _words.unsigned(source.words(domain, count)).numpy().astype(np.uint32)
+    source = words.Source(engine, seed, first, CPU)
+    return words.unsigned(source.words(domain, count)).numpy().astype(np.uint32)
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
@@ -76,8 +79,8 @@ PLACES = [0, 2**32 - 3, 2**64 - 300, 0x1234_5678_9ABC_DEF0]
 @pytest.mark.parametrize("place", PLACES)
 def test_blocks_are_those_of_python_integers(engine, place, path):
     seed = 0xFEDC_BA98_7654_3210
-    source = _words.Source(engine, seed, place, CPU)
-    got = _words.unsigned(source.slots(7, 40, attempt=3)).tolist()
+    source = words.Source(engine, seed, place, CPU)
+    got = words.unsigned(source.slots(7, 40, attempt=3)).tolist()
     want = [random123.block(engine, seed, place + i, 7 | 3 << 8) for i in range(40)]
     assert [tuple(words) for words in got] == want
 
@@ -105,11 +108,11 @@ def test_words_start_and_end_anywhere(first, count, path):
 
 
 def test_single_words_of_samples(path):
-    source = _words.Source("philox", 9, 2**34 - 5, CPU)
+    source = words.Source("philox", 9, 2**34 - 5, CPU)
     offsets = torch.tensor([0, 3, 4, 5, 6, 1000])
     places = [2**34 - 5 + i for i in offsets.tolist()]
     want = [random123.block("philox", 9, n // 4, 4 | 2 << 8)[n % 4] for n in places]
-    assert _words.unsigned(source.word_at(4, offsets, 2)).tolist() == want
+    assert words.unsigned(source.word_at(4, offsets, 2)).tolist() == want
 
 
 def test_counters_and_keys_broadcast():
@@ -143,7 +146,7 @@ def test_blocks_of_arrays_are_those_of_the_definition(engine, first, seed, count
     steps = np.array([0, 1, 2, 3, 9, 6], np.int64)[:count]
     out = np.empty((len(steps), 4), np.uint32)
     domain = 0x8123_4587
-    _arrays.write_blocks(engine, seed, first, steps, domain, out)
+    arrays.write_blocks(engine, seed, first, steps, domain, out)
     for row, step in zip(out.tolist(), steps.tolist(), strict=True):
         at = (first + step) % 2**64
         counter = (at % 2**32, at // 2**32, domain, 0)

@@ -130,7 +130,7 @@ def test_bernoulli(p):
 
 def test_bernoulli_has_64_bits(monkeypatch):
     """Where the first word ties with p, the second decides."""
-    from trnrand._words import Source
+    from trnrand._stream.words import Source
 
     monkeypatch.setattr(Source, "words", lambda self, domain, n: torch.arange(n, dtype=torch.int32))
     monkeypatch.setattr(
@@ -250,7 +250,7 @@ def test_uniforms_stay_below_the_upper_bound(dtype, low, high):
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_the_largest_uniform_is_below_the_upper_bound(dtype, monkeypatch):
     """The sample nearest to 1 is moved to (2, 5) and must not become 5 by rounding."""
-    from trnrand._words import Source
+    from trnrand._stream.words import Source
 
     monkeypatch.setattr(
         Source, "words", lambda self, domain, n, each=1: torch.full((n,), -1, dtype=torch.int32)

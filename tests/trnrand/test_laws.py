@@ -9,7 +9,7 @@ from scipy import stats
 
 import trnrand
 from trnrand import Generator
-from trnrand._laws import DOMAINS, GROUPS, UNIFORM_BITS, WIDE, Domain
+from trnrand._sampling.laws import DOMAINS, GROUPS, UNIFORM_BITS, WIDE, Domain
 
 from .fits import SMALLEST_P, assert_counts_fit, assert_fits
 
@@ -184,7 +184,7 @@ def test_categories_of_rows_are_those_of_each_row(width):
 
 def test_the_end_of_a_row_of_weights_is_never_passed(monkeypatch):
     """The largest uniform times a sum may round up to the sum."""
-    from trnrand._words import Source
+    from trnrand._stream.words import Source
 
     monkeypatch.setattr(
         Source, "words", lambda self, domain, n, each=1: torch.full((n,), -1, dtype=torch.int32)

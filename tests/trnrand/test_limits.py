@@ -60,7 +60,7 @@ def test_the_last_parameters_whose_counts_fit():
 
 @pytest.mark.parametrize("mean", [0.0, 0.5, 3.0, 11.0, 1e3, 1e9, 2.0**50])
 def test_the_end_of_a_poisson_distribution(mean):
-    from trnrand._counting import poisson_end
+    from trnrand._stream.counting import poisson_end
 
     end = float(poisson_end(mean))
     assert stats.poisson(mean).sf(math.ceil(end) - 1) < 2.0**-64
@@ -73,17 +73,17 @@ def test_the_end_of_a_poisson_distribution(mean):
 @pytest.mark.parametrize("dtype", [torch.float32, F64, torch.float16, torch.bfloat16], ids=str)
 def test_exponentials_are_positive(dtype, monkeypatch):
     """The uniform 0 stands for a step of width 2**-24 (float64: 2**-53), whose middle it gives."""
-    from trnrand._words import Source
+    from trnrand._stream.words import Source
 
     monkeypatch.setattr(
         Source, "words", lambda self, domain, n, each=1: torch.zeros(n, dtype=torch.int32)
     )
     monkeypatch.setattr(
-        "trnrand._array_samples.block_words",
+        "trnrand._sampling.array_samples.block_words",
         lambda engine, seed, first, steps, domain: [np.zeros(len(steps), np.uint64)] * 4,
     )
     # Compiled loops make words of their own; their samples are those of NumPy to the bit.
-    monkeypatch.setattr("trnrand._numba.compiled_wanted", lambda samples: False)
+    monkeypatch.setattr("trnrand._sampling.numba_loops.compiled_wanted", lambda samples: False)
     smallest = torch.finfo(dtype).tiny * torch.finfo(dtype).eps
     middle = 2.0**-54 if dtype is F64 else 2.0**-25
     got = trnrand.exponential(4, dtype=dtype, generator=Generator(1))
@@ -97,7 +97,7 @@ def test_exponentials_are_positive(dtype, monkeypatch):
 
 
 def test_extremes_of_extremes_are_finite(monkeypatch):
-    from trnrand._words import Source
+    from trnrand._stream.words import Source
 
     for word in (0, -1):
         monkeypatch.setattr(
@@ -138,7 +138,7 @@ def test_gammas_of_large_shapes_are_normal(shape):
 @pytest.mark.parametrize("d", [2 / 3, 1.0, 30.0, 9.9e3, 1.01e4, 1e8, 1e16, 1e30])
 def test_what_accepts_a_gamma_against_exact_arithmetic(d):
     """z**2 / 2 + d - d v + d log(v), of which 120 digits are enough."""
-    from trnrand._gammas import log_acceptance
+    from trnrand._sampling.gammas import log_acceptance
 
     d64 = torch.tensor(d, dtype=F64)
     z = torch.tensor([-9.3, -3.0, -1.0, -0.1, 1e-3, 0.5, 2.0, 4.0, 9.3], dtype=F64)
@@ -174,7 +174,7 @@ def test_what_accepts_a_gamma_against_exact_arithmetic(d):
 )
 def test_truncated_normals_far_out_to_the_last_digit(low, high):
     """What lies above a sample, in 60 digits, is as far from the bounds as its uniform says."""
-    from trnrand.truncated import _uniforms
+    from trnrand.distributions.truncated import _uniforms
 
     generator = Generator(5)
     got = trnrand.truncated_normal(200, low=low, high=high, dtype=F64, generator=generator)

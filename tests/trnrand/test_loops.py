@@ -25,7 +25,9 @@ def test_compiled_loops_draw_the_same(draw, options, monkeypatch):
     pytest.importorskip("numba")
     both = []
     for compiled in (True, False):
-        monkeypatch.setattr("trnrand._numba.compiled_wanted", lambda n, way=compiled: way)
+        monkeypatch.setattr(
+            "trnrand._sampling.numba_loops.compiled_wanted", lambda n, way=compiled: way
+        )
         both.append(draw(20_001, **options, generator=trnrand.Generator(5)))
     assert torch.equal(*both)
 

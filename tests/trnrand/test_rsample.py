@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 
 import trnrand
 from trnrand import Generator, rsample
-from trnrand._pathwise import log_gamma_slope, von_mises_slope
+from trnrand._sampling.pathwise import log_gamma_slope, von_mises_slope
 
 F64 = torch.float64
 COUNT = 40

@@ -6,9 +6,9 @@ import torch
 
 import trnrand
 from trnrand import Generator
-from trnrand._sampling import accepted, at, by_group, many, open_units, units
-from trnrand._weights import of_rows, of_weights, scaled_weights
-from trnrand._words import WIDE, Domain, Source, paired, unit53
+from trnrand._sampling.samplers import accepted, at, by_group, many, open_units, units
+from trnrand._sampling.weights import of_rows, of_weights, scaled_weights
+from trnrand._stream.words import WIDE, Domain, Source, paired, unit53
 
 CPU = torch.device("cpu")
 F64 = torch.float64
@@ -32,7 +32,7 @@ def test_the_first_accepted_proposal_counts(offsets):
 
 
 def test_a_sampler_that_accepts_nothing_ends(monkeypatch):
-    monkeypatch.setattr("trnrand._sampling._ATTEMPTS", 4)
+    monkeypatch.setattr("trnrand._sampling.samplers._ATTEMPTS", 4)
     attempts = []
 
     def propose(some, places, attempt):

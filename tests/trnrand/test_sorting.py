@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnrand._sorting import _packed_order, sorting_order
+from trnrand._sampling.sorting import _packed_order, sorting_order
 
 KEYS = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40)
 

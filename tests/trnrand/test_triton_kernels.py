@@ -11,9 +11,9 @@ import torch
 import trnrand
 from oracles.random123 import block
 from oracles.random_words import stream_words
-from trnrand._laws import DOMAINS, FLOATS, UNIFORM_BITS
-from trnrand._torch import _CONVERT, torch_stream
-from trnrand._words import Source
+from trnrand._paths.torch_path import _CONVERT, torch_stream
+from trnrand._sampling.laws import DOMAINS, FLOATS, UNIFORM_BITS
+from trnrand._stream.words import Source
 from trnrand.engines import ENGINES
 
 from .triton_on_numpy import lanes, loaded

@@ -9,7 +9,7 @@ import trnsolver
 from oracles.solver_matrices import hilbert, with_condition
 from trnsci.core.testing import random_tensor
 from trnsolver import refinement
-from trnsolver._bounds import Residual
+from trnsolver._factors.bounds import Residual
 
 N = 20
 

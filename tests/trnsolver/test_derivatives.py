@@ -9,8 +9,11 @@ import torch
 from torch.func import jvp, vjp
 
 from trnsci.core.testing import random_tensor
-from trnsolver import _derivatives as rules
-from trnsolver import _operations, _torch  # noqa: F401  (declares the operations)
+from trnsolver._paths import derivatives as rules
+from trnsolver._paths import (
+    operations,  # noqa: F401  (declares the operations)
+    torch_path,
+)
 
 # What torch does when forward mode is first used.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
@@ -23,12 +26,12 @@ POSITIVE = GENERAL @ GENERAL.mT + torch.eye(5)
 SIDES = random_tensor(2, 5, dtype=torch.float64, seed=1)
 
 CASES = {
-    "eigh": (SYMMETRIC, lambda a: _torch.torch_eigh(a, 10), (10,)),
-    "svd": (TALL, lambda a: _torch.torch_svd(a, 10), (10,)),
-    "svd of square matrices": (GENERAL, lambda a: _torch.torch_svd(a, 10), (10,)),
-    "cholesky": (POSITIVE, _torch.torch_cholesky, ()),
-    "qr": (TALL, _torch.torch_qr, ()),
-    "lu": (GENERAL, _torch.torch_lu, ()),
+    "eigh": (SYMMETRIC, lambda a: torch_path.torch_eigh(a, 10), (10,)),
+    "svd": (TALL, lambda a: torch_path.torch_svd(a, 10), (10,)),
+    "svd of square matrices": (GENERAL, lambda a: torch_path.torch_svd(a, 10), (10,)),
+    "cholesky": (POSITIVE, torch_path.torch_cholesky, ()),
+    "qr": (TALL, torch_path.torch_qr, ()),
+    "lu": (GENERAL, torch_path.torch_lu, ()),
 }
 
 
@@ -79,7 +82,7 @@ def test_rules_agree_with_torch(name):
 
 def test_the_gradient_of_a_solution_is_that_of_the_inverse():
     start = torch.zeros_like(SIDES)
-    result = _torch.fixed_cg(POSITIVE, SIDES, start, 1e-15, 8)
+    result = torch_path.fixed_cg(POSITIVE, SIDES, start, 1e-15, 8)
     grad = random_tensor(2, 5, dtype=torch.float64, seed=2)
     for_a, for_b, *_ = rules.cg_backward(
         (grad, torch.zeros(2, 9)), (True, True), POSITIVE, SIDES, start, 1e-15, 8, result=result

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ConvergenceError
-from trnsci.core.launch import Launcher
-from trnsolver import _divide, _launches
-from trnsolver._divide import Kernels, divided_eigh
+from trnsolver._eigen import divide
+from trnsolver._eigen.divide import Kernels, divided_eigh
+from trnsolver._paths import kernel_path
 
 from .kernels.harness_solver import diagonalises, lower_only, symmetric, with_spectrum
 
@@ -53,7 +54,7 @@ def test_on_torch(name):
 def test_a_spectrum_that_cannot_be_divided_is_named(monkeypatch):
     kernels, _ = on_torch()
     by_turns = torch.diag(torch.tensor([1.0, -1.0] * 10))
-    monkeypatch.setattr(_divide, "_sign", lambda x, kernels: by_turns)
+    monkeypatch.setattr(divide, "_sign", lambda x, kernels: by_turns)
     with pytest.raises(ConvergenceError, match="eigh: 4 divisions of a spectrum of 20 values"):
         divided_eigh(torch.from_numpy(symmetric(20)), 8, kernels)
 
@@ -61,7 +62,7 @@ def test_a_spectrum_that_cannot_be_divided_is_named(monkeypatch):
 def test_on_the_simulator():
     a = symmetric(21)
     launch = Launcher("simulator")
-    w, v = _launches.eigh_by_division(launch, torch.from_numpy(a)[None], 10, 12)
+    w, v = kernel_path.eigh_by_division(launch, torch.from_numpy(a)[None], 10, 12)
     assert diagonalises(a, w[0].numpy(), v[0].numpy())
     assert launch.launches > 2
 

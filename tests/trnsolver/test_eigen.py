@@ -9,7 +9,7 @@ import trnsolver
 from oracles.solver_matrices import SYMMETRIC, hilbert, orthogonal, with_values
 from trnsci.core.errors import DerivativeError
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver import _spectra
+from trnsolver._eigen import spectra
 
 DTYPES = (torch.float32, torch.float64)
 
@@ -289,7 +289,7 @@ def test_a_matrix_without_rows_has_no_pairs_whatever_the_tolerance(capfd):
 def test_order_and_tolerance_choose_the_way(monkeypatch):
     small = SYMMETRIC["indefinite"]
     assert trnsolver.eigh(small, 1e-3).info.method == "exact"
-    monkeypatch.setattr(_spectra, "_SMALL", 100)
+    monkeypatch.setattr(spectra, "_SMALL", 100)
     q = torch.from_numpy(orthogonal(120, 2))
     wide = (q * torch.linspace(-1, 1, 120, dtype=torch.float64)) @ q.mT
     wide = (wide + wide.mT) / 2
@@ -345,7 +345,7 @@ def test_a_spectrum_is_divided_down_to_small_problems():
 
     a = random_tensor(150, 150, dtype=torch.float64)
     a = a + a.mT
-    values, _ = _spectra._divided(a, exact)
-    assert max(sizes) <= _spectra._BASE
+    values, _ = spectra._divided(a, exact)
+    assert max(sizes) <= spectra._BASE
     assert sum(sizes) == 150
     torch.testing.assert_close(values.sort()[0], torch.linalg.eigvalsh(a))

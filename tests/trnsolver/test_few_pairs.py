@@ -8,7 +8,7 @@ import torch
 
 import trnsolver
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver import _eigen_quality
+from trnsolver._eigen import quality
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
@@ -73,7 +73,7 @@ def test_pairs_are_judged_by_their_definition(dtype):
     gram = wide(v).mH @ wide(v) - torch.eye(4)
     u = 30 * unit_roundoff(a.real.dtype)
     for given in (a, a.tril(), a.mT.contiguous().mT):
-        info = _eigen_quality.judged(given, w, v, 1.0, "given", 3, ("once",), size)
+        info = quality.judged(given, w, v, 1.0, "given", 3, ("once",), size)
         norm = float(w.abs().max())
         assert abs(info.backward_error * norm - float(residuals.max())) <= u * size
         assert abs(info.orthogonality - float(gram.abs().max())) <= u
@@ -82,7 +82,7 @@ def test_pairs_are_judged_by_their_definition(dtype):
         assert info.converged
         assert (info.method, info.iterations, info.precision) == ("given", 3, ("once",))
         # Of so large a residual the norm is looked for in the columns too.
-        strict = _eigen_quality.judged(given, w, v, 1e-12, "given", 3, (), size)
+        strict = quality.judged(given, w, v, 1e-12, "given", 3, (), size)
         longest = max(norm, float(wide(a).norm(dim=0).max()))
         assert abs(strict.backward_error * longest - float(residuals.max())) <= u * size
         assert not strict.converged
@@ -94,7 +94,7 @@ def test_pairs_that_are_no_numbers_are_not_good():
     for bad in (float("nan"), float("inf")):
         for spoilt in ((w.clone(), v), (w, v.clone())):
             spoilt[0 if spoilt[1] is v else 1][-1] = bad
-            info = _eigen_quality.judged(a, *spoilt, 1e-6, "given", 1, (), 1.0)
+            info = quality.judged(a, *spoilt, 1e-6, "given", 1, (), 1.0)
             assert not info.converged
             assert not info.forward_error < float("inf")
 
@@ -104,8 +104,8 @@ def test_the_size_of_a_matrix(dtype):
     a = random_tensor(9, 9, dtype=dtype)
     want = float(wide(a).norm())
     for given in (a, a.mT, a.repeat(1, 2)[:, :9].t().contiguous().t()):
-        found = _eigen_quality.frobenius_norm(given)
+        found = quality.frobenius_norm(given)
         assert abs(found - want) <= 100 * unit_roundoff(a.real.dtype) * want
-    assert _eigen_quality.frobenius_norm(a[:0, :0]) == 0
+    assert quality.frobenius_norm(a[:0, :0]) == 0
     big = torch.finfo(dtype).max
-    assert _eigen_quality.frobenius_norm(torch.full_like(a, big)) == float("inf")
+    assert quality.frobenius_norm(torch.full_like(a, big)) == float("inf")

@@ -9,7 +9,7 @@ from torch.func import jvp
 import trnsolver
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver._sylvester import sylvester
+from trnsolver._matrix_functions.sylvester import sylvester
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
@@ -121,7 +121,7 @@ def test_polar_factors_at_the_ends_of_the_numbers(method, side, dtype):
 
 @pytest.mark.parametrize("condition", [1e0, 1e6, 1e12])
 def test_qdwh_needs_few_steps_at_any_condition(condition):
-    from trnsolver._polar import qdwh
+    from trnsolver._matrix_functions.polar import qdwh
 
     a = with_condition(condition, 20)
     u, steps = qdwh(a)

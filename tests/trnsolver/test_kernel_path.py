@@ -12,8 +12,8 @@ import torch
 
 import trnsolver
 from oracles.solver_matrices import with_condition, with_values
+from trnsci.core.backend.explanation import explain
 from trnsci.core.counters import counts
-from trnsci.core.explanation import explain
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
 
 N = 6
@@ -145,7 +145,7 @@ def test_kernels_compute_what_the_definition_says(name):
 @pytest.mark.parametrize("name", CALLS)
 def test_nothing_is_right_when_kernels_return_noise(name, monkeypatch):
     # A backstop on the host would hide that a device path computes nothing.
-    launches = importlib.import_module("trnsci.core.launch")
+    launches = importlib.import_module("trnsci.core.backend.launch")
     generator = torch.Generator().manual_seed(0)
     call = launches.Launcher.__call__
 

@@ -56,7 +56,7 @@ def test_every_name_is_there_and_documented():
 def test_importing_it_imports_no_scipy_matplotlib_nki_or_distributed():
     found = printed_after_torch(
         "import sys, trnsolver;"
-        "print([m for m in ('scipy.linalg', 'matplotlib', 'nkisim', 'trnsolver._launches',"
+        "print([m for m in ('scipy.linalg', 'matplotlib', 'nkisim', 'trnsolver._paths.kernel_path',"
         " 'trnsolver._kernels', 'trnsolver.distributed', 'trnsparse') if m in sys.modules])"
     )
     assert found == []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trnsolver._tournament import packed_tables, slot_permutation, sweep_bound
+from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_bound
 
 
 @pytest.mark.parametrize("order", [2, 4, 6, 8, 16, 66, 128])

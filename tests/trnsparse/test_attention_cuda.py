@@ -8,7 +8,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from oracles.attention import dense_attention
 from trnsci.core.testing import unit_roundoff
-from trnsparse._attention_cuda import suits_flex
+from trnsparse._attention.cuda import suits_flex
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import AttentionMask, causal_mask, local_window_mask
 

@@ -9,11 +9,11 @@ import torch
 import trnsparse
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, OperationContract, Sample
-from trnsparse import _attention_operations as operations
-from trnsparse import _operations
-from trnsparse._attention_dispatch import _tables
-from trnsparse._library import LIBRARY
-from trnsparse._resident import BSR_CG
+from trnsparse._attention import operations as attention_operations
+from trnsparse._attention.dispatch import _tables
+from trnsparse._paths import operations
+from trnsparse._paths.library import LIBRARY
+from trnsparse._products.resident import BSR_CG
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import AttentionMask
 
@@ -50,7 +50,7 @@ def sampled(c: Any, d: Any) -> Any:
 def sampled_in_blocks(c: Any, d: Any) -> Any:
     """Return blocks of a product."""
     pointers, columns = torch.tensor([0, 2, 2, 3]), torch.tensor([0, 1, 1])
-    return _operations.BSR_SDDMM(pointers, columns, c, d, 3)
+    return operations.BSR_SDDMM(pointers, columns, c, d, 3)
 
 
 def screened(a: Any, b: Any) -> Any:
@@ -62,10 +62,10 @@ def screened(a: Any, b: Any) -> Any:
 def gradient(grad: Any, q: Any, k: Any, v: Any) -> Any:
     """Call the gradient's operation with what attention would give it."""
     tables, pattern = _tables(MASK, q), MASK.encoded(1, 2)
-    out, logs = operations.ATTENTION(q, k, v, None, tables, pattern, 0.75)
+    out, logs = attention_operations.ATTENTION(q, k, v, None, tables, pattern, 0.75)
     zeros = torch.zeros_like(logs)
     logs = torch.where(logs == -torch.inf, 0.0, logs)
-    return operations.ATTENTION_BACKWARD(
+    return attention_operations.ATTENTION_BACKWARD(
         grad, zeros, q, k, v, out, logs, None, tables, pattern, 0.75
     )[:3]
 

@@ -14,9 +14,9 @@ import torch
 import trntensor
 from trnsci.core.testing import random_tensor
 from trntensor import plan_contraction
-from trntensor._annealing import Network, linear_path, tree_of
-from trntensor._paths import EXACT, find_path, greedy_path
-from trntensor._program import Program
+from trntensor._planning.annealing import Network, linear_path, tree_of
+from trntensor._planning.contraction_paths import EXACT, find_path, greedy_path
+from trntensor._planning.program import Program
 
 from .networks import cost, hyper, lattice, layers, network, ring, tree
 
@@ -188,7 +188,9 @@ def test_slices_are_counted_without_being_listed():
 
 def test_a_path_is_the_same_in_every_process():
     net = lattice(4, 4, output=(0, 15))
-    program = f"from trntensor._paths import find_path\nprint(find_path(*{net!r}))"
+    program = (
+        f"from trntensor._planning.contraction_paths import find_path\nprint(find_path(*{net!r}))"
+    )
     here = str(find_path(*net))
     ran = subprocess.run(
         [sys.executable, "-c", program],

@@ -8,7 +8,7 @@ import torch
 import trntensor
 from trnsci.core.testing import random_tensor
 from trntensor import select_precision_for_error
-from trntensor._precision import parts_of, stochastically_rounded
+from trntensor._paths.precision import parts_of, stochastically_rounded
 
 
 def products(k, dtype=torch.float32):

@@ -10,7 +10,7 @@ import trnblas
 import trntensor
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation
-from trntensor import _launches
+from trntensor._paths import kernel_path
 
 
 def problem(nocc, nvir, naux, dtype=torch.float64):
@@ -64,7 +64,7 @@ def test_the_energy_is_one_launch(shape, generation):
 
 
 def test_many_auxiliary_functions_go_through_memory(monkeypatch):
-    monkeypatch.setattr(_launches.energy_kernels, "most_functions", lambda dtype: 8)
+    monkeypatch.setattr(kernel_path.energy_kernels, "most_functions", lambda dtype: 8)
     tensors = [x.float() for x in problem(2, 5, 20)]
     want, size = by_definition(*tensors)
     with trntensor.backend("simulator"), launched("contract", "mp2_energy"):

@@ -11,10 +11,10 @@ Lever    one launch instead of one per matrix, the shared operand stays in SBUF 
 
 from __future__ import annotations
 
-from trnsci.core.gemm_schedule import Product, multiply_all
-from trnsci.core.gemm_tiles import Tile, extents
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.gemm_schedule import Product, multiply_all
+from trnsci.core.tiles.gemm_tiles import Tile, extents
+from trnsci.core.tiles.tiling import Blocks
 
 __all__ = ["batched_gemm"]
 

@@ -54,10 +54,10 @@ from trnblas._kernels.energy_terms import (
     window_energies,
     zero_columns,
 )
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiling import row_tiles
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.tiling import row_tiles
 
 __all__ = ["batched_pair_energy", "mp2_energy", "pair_energy"]
 

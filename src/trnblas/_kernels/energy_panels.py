@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nl
-from trnsci.core.tiling import column_start, column_tiles, row_tiles
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.tiling import column_start, column_tiles, row_tiles
 
 __all__ = [
     "GROUP",

@@ -10,10 +10,10 @@ Lever    Scalar and Vector engine share the work; sums along a strip come with t
 from __future__ import annotations
 
 from trnblas._kernels.energy_panels import Window
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nl
-from trnsci.core.tiling import row_tiles
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.tiling import row_tiles
 
 __all__ = [
     "broadcast_rows",

@@ -15,10 +15,10 @@ Lever    reuse in SBUF (an operand stays, or the result does), accumulation in P
 
 from __future__ import annotations
 
-from trnsci.core.gemm_schedule import Product, multiply_all
-from trnsci.core.gemm_tiles import Tile, extents
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.gemm_schedule import Product, multiply_all
+from trnsci.core.tiles.gemm_tiles import Tile, extents
+from trnsci.core.tiles.tiling import Blocks
 
 __all__ = ["gemm"]
 

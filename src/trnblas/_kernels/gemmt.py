@@ -10,8 +10,9 @@ Lever    products of the other triangle are left out, what remains is GEMM's
 
 from __future__ import annotations
 
-from trnsci.core.gemm_schedule import loaded
-from trnsci.core.gemm_tiles import (
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_schedule import loaded
+from trnsci.core.tiles.gemm_tiles import (
     Tile,
     extents,
     finish,
@@ -19,10 +20,9 @@ from trnsci.core.gemm_tiles import (
     new_totals,
     row_sums,
 )
-from trnsci.core.hardware import BANK, TILE
-from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.symmetric_panels import triangle_mask
-from trnsci.core.tiling import Blocks, column_tiles
+from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.symmetric_panels import triangle_mask
+from trnsci.core.tiles.tiling import Blocks, column_tiles
 
 __all__ = ["gemmt"]
 

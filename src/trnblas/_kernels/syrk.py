@@ -13,8 +13,9 @@ Lever    half of the products, one operand read instead of two, reuse in SBUF, a
 
 from __future__ import annotations
 
-from trnsci.core.gemm_schedule import loaded
-from trnsci.core.gemm_tiles import (
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_schedule import loaded
+from trnsci.core.tiles.gemm_tiles import (
     Tile,
     extents,
     finish,
@@ -23,10 +24,9 @@ from trnsci.core.gemm_tiles import (
     row_sums,
     transpose_tile,
 )
-from trnsci.core.hardware import TILE
-from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.symmetric_panels import triangle_mask
-from trnsci.core.tiling import Blocks, column_tiles
+from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.symmetric_panels import triangle_mask
+from trnsci.core.tiles.tiling import Blocks, column_tiles
 
 __all__ = ["syr2k", "syrk"]
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from trnsci.core.errors import FlagError, ShapeError
-from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE, Generation, resolve_generation
-from trnsci.core.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
-from trnsci.core.tiling_gemm import DEPTH_TILES, best, part, splits, stage_tiles
+from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE, Generation, resolve_generation
+from trnsci.core.tiles.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
+from trnsci.core.tiles.tiling_gemm import DEPTH_TILES, best, part, splits, stage_tiles
 
 __all__ = ["syrk_tiling"]
 

@@ -46,10 +46,10 @@ from trnblas._kernels.triangular import (
     store_zeros,
     triangle,
 )
-from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiling import row_tiles
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.tiling import row_tiles
 
 __all__ = ["MAX_ORDER", "batched_trsm", "trsm"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas._operations import BATCHED_PAIR_ENERGY, MP2_ENERGY, PAIR_ENERGY
+from trnblas._paths.operations import BATCHED_PAIR_ENERGY, MP2_ENERGY, PAIR_ENERGY
 from trnblas.batched import batched_gemm
 from trnblas.level3 import gemm, syrk, trsm
 from trnsci.core.arguments import agree, tensor

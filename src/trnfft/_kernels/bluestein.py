@@ -18,8 +18,8 @@ from __future__ import annotations
 from trnfft._kernels.four_step import new_outputs, operand_parts, real_points, transform
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, segments
 from trnfft._kernels.four_step_stage import Sink, Source
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
 
 __all__ = ["bluestein"]
 

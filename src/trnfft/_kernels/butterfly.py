@@ -17,9 +17,9 @@ Accuracy relative L2 error below 5e-7
 from __future__ import annotations
 
 from trnfft._kernels.four_step_tiles import View, load, part_of, store, turn
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
 
 __all__ = ["LARGEST", "butterfly", "butterfly_stage_kernel"]
 

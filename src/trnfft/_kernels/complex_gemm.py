@@ -12,9 +12,9 @@ Lever    b is ``[-B_im | B_re | B_im]`` on chip, so four products need two stati
 from __future__ import annotations
 
 from trnfft._kernels.complex_gemm_parts import PartsProduct, multiply_parts, new_outputs
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.tiling import Blocks
 
 __all__ = ["complex_gemm", "complex_gemm_bf16"]
 

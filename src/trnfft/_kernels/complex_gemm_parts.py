@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trnfft._kernels.complex_gemm_tiling import column_step
-from trnsci.core.gemm_tiles import (
+from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import (
     Tile,
     extents,
     finish,
@@ -29,9 +30,8 @@ from trnsci.core.gemm_tiles import (
     row_sums,
     transpose_tiles,
 )
-from trnsci.core.hardware import TILE
-from trnsci.core.nki import nisa, nl
-from trnsci.core.tiling import Blocks, column_tiles
+from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.tiling import Blocks, column_tiles
 
 __all__ = ["Frames", "PartsProduct", "multiply_parts", "new_outputs"]
 

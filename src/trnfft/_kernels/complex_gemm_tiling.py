@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trnsci.core.errors import ShapeError
-from trnsci.core.hardware import BANK, ITEMSIZE, TILE
-from trnsci.core.tiling import Blocks, Layout, row_tiles
-from trnsci.core.tiling_gemm import gemm_tiling
+from trnsci.core.tiles.hardware import BANK, ITEMSIZE, TILE
+from trnsci.core.tiles.tiling import Blocks, Layout, row_tiles
+from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 __all__ = ["PartsTiling", "column_step", "parts_tiling"]
 

@@ -14,9 +14,9 @@ Lever    all work is on the Tensor engine; both parts of the result come from on
 from __future__ import annotations
 
 from trnfft._kernels.complex_gemm_parts import PartsProduct, multiply_parts, new_outputs
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.tiling import Blocks
 
 __all__ = ["LARGEST_N", "dft"]
 

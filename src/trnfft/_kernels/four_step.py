@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from trnfft._kernels.four_step_geometry import NOWHERE, Geometry, segments
 from trnfft._kernels.four_step_stage import Sink, Source, Stage, run_stage
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
 
 __all__ = ["four_step", "new_outputs", "operand_parts", "real_points", "transform"]
 

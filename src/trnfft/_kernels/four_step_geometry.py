@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsci.core.hardware import BANK
+from trnsci.core.tiles.hardware import BANK
 
 __all__ = [
     "NOWHERE",

@@ -26,9 +26,9 @@ from trnfft._kernels.four_step_geometry import (
     group_columns,
 )
 from trnfft._kernels.four_step_tiles import View, load, part_of, rows_used, store, turn
-from trnsci.core.gemm_tiles import Tile, moving_columns
-from trnsci.core.hardware import BANK
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import Tile, moving_columns
+from trnsci.core.tiles.hardware import BANK
 
 __all__ = ["Sink", "Source", "Stage", "run_stage"]
 

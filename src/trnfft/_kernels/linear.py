@@ -10,9 +10,9 @@ Lever    as ``complex_gemm``; the bias joins the sums on their way out of PSUM, 
 from __future__ import annotations
 
 from trnfft._kernels.complex_gemm_parts import PartsProduct, multiply_parts, new_outputs
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.tiling import Blocks
 
 __all__ = ["complex_linear"]
 

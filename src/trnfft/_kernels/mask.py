@@ -11,9 +11,9 @@ Lever    one pass over HBM for both parts; the real part is computed beside the 
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
 
 __all__ = ["complex_mask"]
 

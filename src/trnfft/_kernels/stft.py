@@ -14,9 +14,9 @@ Lever    the window costs nothing, and frames exist on chip only: a DMA with the
 from __future__ import annotations
 
 from trnfft._kernels.complex_gemm_parts import Frames, PartsProduct, multiply_parts, new_outputs
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.tiling import Blocks
 
 __all__ = ["frame_count", "stft"]
 

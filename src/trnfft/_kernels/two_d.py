@@ -16,10 +16,10 @@ Accuracy relative L2 error below 1e-6
 from __future__ import annotations
 
 from trnfft._kernels.four_step_geometry import even_step
-from trnsci.core.gemm_tiles import Tile, load_panel
-from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiling import row_tiles
+from trnsci.core.tiles.gemm_tiles import Tile, load_panel
+from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.tiling import row_tiles
 
 __all__ = ["matrix_panel", "transform_images", "two_d"]
 

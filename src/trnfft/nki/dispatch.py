@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnfft._dispatch import linear, mask, product
-from trnfft._kinds import Spectrum
+from trnfft._paths.dispatch import linear, mask, product
+from trnfft._paths.kinds import Spectrum
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.errors import DTypeError, ShapeError
 

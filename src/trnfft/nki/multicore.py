@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from trnfft._kinds import Spectrum
+from trnfft._paths.kinds import Spectrum
 from trnfft.transforms import fft, ifft
-from trnsci.core.environment import flag_value
+from trnsci.core.backend.environment import flag_value
 from trnsci.core.errors import FlagError
 
 __all__ = ["get_multicore", "multi_core_fft", "set_multicore"]

@@ -2,8 +2,8 @@
 
 Layout   words as (P, F), samples in the same places; a normal pair is two neighbours
 Limits   every integer that meets arithmetic is at most 2^24. Logarithm and sine are the
-         polynomials of ``trnrand._laws``, one rounding for each product and sum, so that samples
-         are the bits of every other backend; the root is the Scalar engine's
+         polynomials of ``trnrand._sampling.laws``, one rounding for each product and sum, so that
+         samples are the bits of every other backend; the root is the Scalar engine's
 Cost     instructions per tile: uniform 2, exponential 20, normal 39, most of half the width,
          beside the 218 or 327 of the words
 Lever    samples are made where their words are, and only they leave the chip; a step of Horner's
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnrand._kernels.words import Tile, bits
-from trnrand._laws import LEAST_SQUARE, LOG, LOG_SPLIT, MINUS_TWO_LN2, SINE, TURN24
+from trnrand._sampling.laws import LEAST_SQUARE, LOG, LOG_SPLIT, MINUS_TWO_LN2, SINE, TURN24
 from trnsci.core.nki import nisa, nl
 
 __all__ = ["exponentials", "normals", "uniforms"]
@@ -101,7 +101,7 @@ def _radii(words: Tile) -> Tile:
 
 
 def _minus_two_log(x: Tile, less: int) -> Tile:
-    """Return -2 log(x / 2^less) of float32 of at least 1, in the steps of ``trnrand._laws``."""
+    """Return -2 log(x / 2^less) of float32 >= 1, in the steps of ``trnrand._sampling.laws``."""
     pattern = x.view(nl.uint32)
     exponents, f = bits(pattern, nl.right_shift, 23), _new(x, nl.float32)
     # From 1 to 2; what is not below twice LOG_SPLIT is halved, and its exponent one more.
@@ -171,7 +171,7 @@ def _folded_turns(words: Tile, into: Tile) -> None:
 
 
 def _sines(steps: Tile) -> Tile:
-    """Return the sines of steps of the angle, in the steps of ``trnrand._laws``."""
+    """Return the sines of steps of the angle, in the steps of ``trnrand._sampling.laws``."""
     square, s = _new(steps, nl.float32), _new(steps, nl.float32)
     nisa.tensor_scalar(dst=steps, data=steps, op0=nl.multiply, operand0=TURN24)
     nisa.tensor_tensor(dst=square, data1=steps, data2=steps, op=nl.multiply)

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from trnrand._torch import torch_stream
-from trnrand._words import Source
+from trnrand._paths.torch_path import torch_stream
+from trnrand._stream.words import Source
 from trnrand.engines import (
     MASK,
     PHILOX_M0,

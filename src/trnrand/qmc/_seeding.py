@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from trnrand.defaults import get_default_generator
-from trnrand.discrete import randint
+from trnrand.distributions.discrete import randint
 from trnrand.errors import ParameterError
 from trnrand.generator import Generator
 from trnrand.qmc._arguments import whole

@@ -136,7 +136,7 @@ def _require_writable(folder: Path) -> None:
 
 
 def _require_device() -> None:
-    from trnsci.core.backend import device_ready
+    from trnsci.core.backend.library import device_ready
 
     if not device_ready():
         raise click.UsageError(

@@ -6,15 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trnsci.core.explanation import explain
-    from trnsci.core.residency import from_device, to_device
+    from trnsci.core.backend.explanation import explain
+    from trnsci.core.backend.residency import from_device, to_device
 
 __all__ = ["explain", "from_device", "to_device"]
 
 _HOMES = {
-    "explain": "explanation",
-    "from_device": "residency",
-    "to_device": "residency",
+    "explain": "backend.explanation",
+    "from_device": "backend.residency",
+    "to_device": "backend.residency",
 }
 
 

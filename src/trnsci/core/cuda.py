@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnsci.core.backend.fallback import callers_level
 from trnsci.core.errors import KernelError
-from trnsci.core.fallback import callers_level
 
 __all__ = ["CudaKernel", "Extent", "most_shared_bytes"]
 

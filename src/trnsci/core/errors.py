@@ -27,13 +27,15 @@
     └── AccuracyWarning    (a UserWarning)       an accuracy that was asked for was not reached
 
 Each also derives from the built-in exception that a caller of torch or NumPy would catch. Those of
-matrices derive from torch's, so torch is imported when one of them is asked for.
+matrices derive from torch's, so torch is imported when one of them is first used.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from trnsci.core.root_error import TrnsciError
 
 if TYPE_CHECKING:
     from trnsci.core.matrix_errors import (
@@ -82,10 +84,6 @@ def __getattr__(name: str) -> object:
     if name not in _OF_MATRICES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("trnsci.core.matrix_errors"), name)
-
-
-class TrnsciError(Exception):
-    """Anything that the suite refuses or cannot do."""
 
 
 class ShapeError(TrnsciError, ValueError):

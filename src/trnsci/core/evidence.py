@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnsci.core.backend import Library
-from trnsci.core.launch import Launcher
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.library import Library
 from trnsci.core.testing import unit_roundoff
 
 __all__ = ["Case", "KernelSource", "kernels_of", "launcher", "product_bound", "relative_error"]

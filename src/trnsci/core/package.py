@@ -16,7 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from trnsci.core.backend import Library
+from trnsci.core.backend.library import Library
 
 __all__ = ["surface"]
 

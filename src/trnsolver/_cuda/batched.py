@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from trnsci.core.cuda import CudaKernel
-from trnsolver import _derivatives as rules
 from trnsolver._cuda.householder import QR
 from trnsolver._cuda.jacobi import EIGH, SVD
 from trnsolver._cuda.launch import (
@@ -26,7 +25,8 @@ from trnsolver._cuda.launch import (
     threads_for,
 )
 from trnsolver._cuda.small_eigh import MOST_ROWS, SMALL_EIGH
-from trnsolver._refine import pair_correction
+from trnsolver._eigen.refine import pair_correction
+from trnsolver._paths import derivatives as rules
 
 __all__ = ["batched_eigh", "batched_qr", "batched_svd", "refined_pairs"]
 

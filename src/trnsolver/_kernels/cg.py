@@ -13,8 +13,8 @@ Lever    one launch, one read of the matrix
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
 from trnsolver._kernels.block_matrix import block, load_symmetric, new_matrix
 from trnsolver._kernels.scalars import (
     add_across,
@@ -24,7 +24,7 @@ from trnsolver._kernels.scalars import (
     product_of,
     root_of,
 )
-from trnsolver._limits import CG_ORDER, block_width
+from trnsolver._paths.limits import CG_ORDER, block_width
 
 __all__ = ["conjugate_gradients"]
 

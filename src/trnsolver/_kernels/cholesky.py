@@ -21,9 +21,9 @@ Lever    one read of half of the matrix; all that is cubic runs on the Tensor en
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.hardware import TILE
 from trnsolver._kernels.block_matrix import (
     block,
     largest_of,
@@ -42,7 +42,7 @@ from trnsolver._kernels.symmetric import (
     mirror_lower,
     select,
 )
-from trnsolver._limits import CHOLESKY_ORDER
+from trnsolver._paths.limits import CHOLESKY_ORDER
 
 __all__ = ["cholesky", "factor_blocks"]
 

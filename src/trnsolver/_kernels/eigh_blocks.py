@@ -17,8 +17,8 @@ Lever    everything stays in SBUF; updates are products with 512 moving columns
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsolver._kernels.block_matrix import (
     block,
     copy_matrix,
@@ -43,7 +43,7 @@ from trnsolver._kernels.symmetric import (
     select,
     unit_columns,
 )
-from trnsolver._limits import EIGH_ORDER
+from trnsolver._paths.limits import EIGH_ORDER
 
 __all__ = ["block_jacobi_eigh"]
 

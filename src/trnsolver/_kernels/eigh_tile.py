@@ -17,9 +17,9 @@ Lever    one launch for a whole batch, 128 / order matrices at once, everything 
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.hardware import TILE
 from trnsolver._kernels.jacobi import decay_of, jacobi_round, tournament
 from trnsolver._kernels.symmetric import (
     LAST,

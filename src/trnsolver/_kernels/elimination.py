@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsolver._kernels.symmetric import belonging, diagonal_column, identity, select
 
 __all__ = ["apply_inverse", "eliminate", "factor_tile", "reciprocal_root"]

@@ -11,9 +11,9 @@ Lever    a vector reaches all partitions, and both outer products are summed, by
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import BANK, TILE
 
 __all__ = ["matvec_kernel", "rank2_update_kernel"]
 

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
 
 __all__ = ["Tournament", "decay_of", "jacobi_round", "rotate_pairs_kernel", "tournament"]
 

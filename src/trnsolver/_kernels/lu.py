@@ -17,8 +17,8 @@ Lever    choosing pivots by products and masks, where an exchange of rows would 
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsolver._kernels.block_matrix import (
     block,
     largest_of,
@@ -33,7 +33,7 @@ from trnsolver._kernels.block_matrix import (
 from trnsolver._kernels.elimination import apply_inverse, eliminate
 from trnsolver._kernels.qr import keep_upper
 from trnsolver._kernels.symmetric import exponent_scale, identity, rows_of_column, select
-from trnsolver._limits import LU_ORDER, block_width
+from trnsolver._paths.limits import LU_ORDER, block_width
 
 __all__ = ["lu"]
 

@@ -15,8 +15,8 @@ Lever    the whole iteration is one launch with one read and one write
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
 from trnsolver._kernels.block_matrix import (
     copy_matrix,
     load_matrix,
@@ -38,7 +38,7 @@ from trnsolver._kernels.scalars import (
     root_of,
     sum_of_squares,
 )
-from trnsolver._limits import ROOT_ORDER, SBUF_BYTES, block_width, msign_bytes
+from trnsolver._paths.limits import ROOT_ORDER, SBUF_BYTES, block_width, msign_bytes
 
 __all__ = ["inverse_root", "msign"]
 

@@ -18,8 +18,8 @@ Lever    no reflection depends on the one before: everything is products of 128 
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
 from trnsolver._kernels.block_matrix import (
     block,
     largest_of,
@@ -35,7 +35,7 @@ from trnsolver._kernels.block_matrix import (
 from trnsolver._kernels.cholesky import factor_blocks
 from trnsolver._kernels.elimination import apply_inverse
 from trnsolver._kernels.symmetric import exponent_scale, identity
-from trnsolver._limits import SBUF_BYTES, block_width, qr_bytes
+from trnsolver._paths.limits import SBUF_BYTES, block_width, qr_bytes
 
 __all__ = ["cholesky_qr", "keep_upper"]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import Tile
 
 __all__ = [
     "add_across",

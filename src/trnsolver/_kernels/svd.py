@@ -15,9 +15,9 @@ Lever    all sweeps are one loop on the device
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.hardware import TILE
 from trnsolver._kernels.block_matrix import run_starts
 from trnsolver._kernels.elimination import reciprocal_root
 from trnsolver._kernels.jacobi import Tournament, jacobi_round, tournament
@@ -30,7 +30,7 @@ from trnsolver._kernels.symmetric import (
     select,
     unit_columns,
 )
-from trnsolver._limits import SVD_ROWS
+from trnsolver._paths.limits import SVD_ROWS
 
 __all__ = ["jacobi_svd"]
 

@@ -7,8 +7,8 @@ Limits   float32; results do not depend on what the upper triangle holds, be it 
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 
 __all__ = [
     "belonging",

@@ -15,7 +15,7 @@ from trnrand import Generator, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.finite import finite
-from trnsolver._torch import MUON
+from trnsolver._paths.torch_path import MUON
 from trnsolver.direct import LeastSquares
 from trnsolver.distributed._shares import Group, Shares, shares_of, summed
 from trnsolver.factor import QRFactors, SVDFactors

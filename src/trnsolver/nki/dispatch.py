@@ -6,8 +6,8 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
-from trnsci.core.hardware import TILE
-from trnsolver._operations import MATVEC, RANK2_UPDATE, ROTATE_PAIRS
+from trnsci.core.tiles.hardware import TILE
+from trnsolver._paths.operations import MATVEC, RANK2_UPDATE, ROTATE_PAIRS
 
 __all__ = [
     "PMAX",

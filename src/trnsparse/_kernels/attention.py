@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsci.core.gemm_tiles import Tile, transpose_tiles
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tiles
+from trnsci.core.tiles.hardware import TILE
 from trnsparse._kernels.attention_pieces import (
     FLOOR,
     HIDDEN,

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.hardware import TILE
 from trnsparse._kernels.attention import MOST_WIDTH, with_bias
 from trnsparse._kernels.attention_panel import (
     Operands,

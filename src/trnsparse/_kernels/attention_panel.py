@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
 from trnsparse._kernels.attention_pieces import Piece, Section, chunks, load_turned
 
 __all__ = [

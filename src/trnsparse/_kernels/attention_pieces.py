@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.hardware import BANK, TILE
 
 __all__ = [
     "FLOOR",

@@ -17,8 +17,8 @@ Lever    the matrix is read from HBM once; loop-carried vectors and scalars live
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
 
 __all__ = ["MOST_BYTES", "bsr_cg"]
 

@@ -10,9 +10,9 @@ nothing is padded to the longest. The first product of a sum overwrites: PSUM is
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import BANK, TILE
 
 __all__ = ["PANEL", "add_chunk", "new_sums", "panels", "store_nothing", "store_sums"]
 

@@ -18,9 +18,9 @@ Lever    which tiles are kept is a compile-time argument, so that skipped ones c
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile, transpose_tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.hardware import TILE
 from trnsparse._kernels.row_products import (
     add_chunk,
     new_sums,

@@ -17,9 +17,9 @@ Lever    entries that the pattern does not have are never computed; in blocks, t
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import BANK, TILE
 from trnsparse._kernels.attention_pieces import chunks, load_turned
 from trnsparse._kernels.bsr_spmm import BlockRows
 from trnsparse._kernels.row_products import PANEL

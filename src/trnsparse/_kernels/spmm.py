@@ -24,9 +24,9 @@ Lever    gather by indirect DMA, scatter as a product into PSUM; the loops hold 
 
 from __future__ import annotations
 
-from trnsci.core.gemm_tiles import Tile
-from trnsci.core.hardware import TILE
 from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
 from trnsparse._kernels.row_products import PANEL, add_chunk, new_sums, store_nothing, store_sums
 
 __all__ = ["spmm_one_hot", "spmm_segments"]

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import FlagError, OperandError
-from trnsparse._conversions import densified, turned
-from trnsparse._dispatch import run_spmm
-from trnsparse._index import expanded
-from trnsparse._patterns import Pattern
-from trnsparse._row_products import RowMatrix
+from trnsparse._paths.dispatch import run_spmm
+from trnsparse._patterns.conversions import densified, turned
+from trnsparse._patterns.index import expanded
+from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.row_products import RowMatrix
 
 if TYPE_CHECKING:
     from trnsparse.formats.bsr import BSRMatrix

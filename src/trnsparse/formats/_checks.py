@@ -11,7 +11,7 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.eager import concrete
 from trnsci.core.errors import DeviceError, DTypeError, ShapeError
-from trnsparse._index import INDEX_DTYPES
+from trnsparse._patterns.index import INDEX_DTYPES
 
 __all__ = ["check_compressed", "check_indices", "check_range", "check_values", "shape_of"]
 

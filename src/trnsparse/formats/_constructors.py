@@ -10,7 +10,7 @@ from torch import Tensor
 from trnsci.core.arguments import floating, whole
 from trnsci.core.arrays import tensor_of
 from trnsci.core.errors import DTypeError, ShapeError
-from trnsparse._patterns import Pattern
+from trnsparse._patterns.pattern import Pattern
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats.bsr import BSRMatrix
 from trnsparse.formats.coo import COOMatrix

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import DimensionError, ShapeError
-from trnsparse._index import counted
-from trnsparse._patterns import Pattern
+from trnsparse._patterns.index import counted
+from trnsparse._patterns.pattern import Pattern
 
 if TYPE_CHECKING:
     from trnsparse.formats.csr import CSRMatrix

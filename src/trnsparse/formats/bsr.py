@@ -10,12 +10,12 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import ShapeError
-from trnsparse._blocking import blocked, unblocked
-from trnsparse._dense import above, check_threshold, no_zeros, nonzero_blocks
-from trnsparse._dispatch import run_bsr_spmm
-from trnsparse._layouts import as_torch_bsr, parts_for_scipy
-from trnsparse._patterns import Pattern
-from trnsparse._row_products import RowMatrix
+from trnsparse._paths.dispatch import run_bsr_spmm
+from trnsparse._patterns.blocking import blocked, unblocked
+from trnsparse._patterns.dense import above, check_threshold, no_zeros, nonzero_blocks
+from trnsparse._patterns.layouts import as_torch_bsr, parts_for_scipy
+from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.row_products import RowMatrix
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix

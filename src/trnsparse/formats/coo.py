@@ -10,8 +10,8 @@ from torch import Tensor
 
 from trnsci.core.arrays import array_of
 from trnsci.core.errors import ShapeError
-from trnsparse._conversions import compressed, ordered
-from trnsparse._patterns import Pattern, Snapshot
+from trnsparse._patterns.conversions import compressed, ordered
+from trnsparse._patterns.pattern import Pattern, Snapshot
 from trnsparse.formats._base import SparseMatrix, format_named
 from trnsparse.formats._checks import check_indices, check_range, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix

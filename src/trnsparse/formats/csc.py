@@ -8,9 +8,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trnsparse._conversions import turned
-from trnsparse._layouts import as_torch_csc, parts_for_scipy
-from trnsparse._patterns import Pattern
+from trnsparse._patterns.conversions import turned
+from trnsparse._patterns.layouts import as_torch_csc, parts_for_scipy
+from trnsparse._patterns.pattern import Pattern
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix

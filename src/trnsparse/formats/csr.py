@@ -10,14 +10,14 @@ from torch import Tensor
 
 from trnsci.core.arguments import broadcast
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
-from trnsparse._algebra import added, intersection, sparse_product
-from trnsparse._conversions import turned, united
-from trnsparse._dense import nonzero_entries
-from trnsparse._dispatch import run_spmm
-from trnsparse._index import counted, expanded, group_sums
-from trnsparse._layouts import as_torch_csr, parts_for_scipy
-from trnsparse._patterns import Pattern
-from trnsparse._row_products import RowMatrix
+from trnsparse._paths.dispatch import run_spmm
+from trnsparse._patterns.conversions import turned, united
+from trnsparse._patterns.dense import nonzero_entries
+from trnsparse._patterns.index import counted, expanded, group_sums
+from trnsparse._patterns.layouts import as_torch_csr, parts_for_scipy
+from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.algebra import added, intersection, sparse_product
+from trnsparse._products.row_products import RowMatrix
 from trnsparse.formats._base import SparseMatrix, format_named
 from trnsparse.formats._checks import check_compressed, check_indices, check_values, shape_of
 from trnsparse.formats._selection import select

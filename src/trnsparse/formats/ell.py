@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import ShapeError
-from trnsparse._conversions import row_places
-from trnsparse._index import counted
-from trnsparse._patterns import Pattern, Snapshot
+from trnsparse._patterns.conversions import row_places
+from trnsparse._patterns.index import counted
+from trnsparse._patterns.pattern import Pattern, Snapshot
 from trnsparse.formats._base import SparseMatrix
 from trnsparse.formats._checks import check_indices, check_range, check_values, shape_of
 from trnsparse.formats.csr import CSRMatrix

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnsci.core.gemm_tiles import Tile, load_panel, moving_columns, new_panel
-from trnsci.core.hardware import BANK, TILE
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiling import row_tiles
+from trnsci.core.tiles.gemm_tiles import Tile, load_panel, moving_columns, new_panel
+from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.tiling import row_tiles
 
 __all__ = ["Extents", "chain"]
 

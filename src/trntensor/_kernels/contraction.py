@@ -12,10 +12,10 @@ Lever    reuse in SBUF, accumulation in PSUM, one launch for all of the batch; a
 
 from __future__ import annotations
 
-from trnsci.core.gemm_schedule import Product, multiply_all
-from trnsci.core.gemm_tiles import Tile
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.gemm_schedule import Product, multiply_all
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.tiling import Blocks
 
 __all__ = ["contract"]
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
-from trntensor._operations import CONTRACT
+from trntensor._paths.operations import CONTRACT
 
 __all__ = ["NkiFallbackWarning", "nki_batched_matmul", "nki_matmul"]
 

@@ -10,8 +10,8 @@ import pytest
 from comparing import assert_within
 from oracles.blas_kernels import product, symmetric
 from trnblas._kernels.symm import symm
-from trnsci.core.tiling import Blocks
-from trnsci.core.tiling_gemm import gemm_tiling
+from trnsci.core.tiles.tiling import Blocks
+from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 from .harness_products import DTYPES, Count, run, values
 

@@ -11,8 +11,8 @@ from trnblas._kernels.gemm import gemm
 from trnblas._kernels.gemmt import gemmt
 from trnblas._kernels.syrk import syr2k, syrk
 from trnblas._kernels.tiling_syrk import syrk_tiling
-from trnsci.core.tiling import Blocks
-from trnsci.core.tiling_gemm import gemm_tiling
+from trnsci.core.tiles.tiling import Blocks
+from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 from .harness_products import DTYPES, Count, run, values
 

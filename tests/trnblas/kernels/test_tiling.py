@@ -13,9 +13,9 @@ from fresh_process import printed_after_torch
 from trnblas._kernels.tiling_syrk import syrk_tiling
 from trnblas.plans import plan_gemm
 from trnsci.core.errors import DTypeError, ShapeError
-from trnsci.core.hardware import CORES, ITEMSIZE, resolve_generation
-from trnsci.core.tiling import column_start, column_tiles, fewest_bytes
-from trnsci.core.tiling_gemm import gemm_tiling, part, splits
+from trnsci.core.tiles.hardware import CORES, ITEMSIZE, resolve_generation
+from trnsci.core.tiles.tiling import column_start, column_tiles, fewest_bytes
+from trnsci.core.tiles.tiling_gemm import gemm_tiling, part, splits
 
 # Documented for kernels: usable SBUF bytes per partition, and PSUM banks.
 SBUF_BYTES = {"gen2": 180_224, "gen3": 212_984, "gen4": 245_752}

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnblas._kernels.tiling_syrk import syrk_tiling
-from trnsci.core.hardware import CORES
-from trnsci.core.tiling import Blocks, Tiling
+from trnsci.core.tiles.hardware import CORES
+from trnsci.core.tiles.tiling import Blocks, Tiling
 
 SIZE = {"float32": 4, "bfloat16": 2}
 

@@ -9,7 +9,7 @@ import trnfft
 from oracles.fourier_long import hermitian, transform, worst_error
 from trnfft._kernels.bluestein import bluestein
 from trnfft._kernels.four_step_geometry import Geometry
-from trnfft._planning import bluestein_constants, find_geometry, padded_length
+from trnfft._planning.choice import bluestein_constants, find_geometry, padded_length
 
 from ...trnblas.kernels.harness_products import Count, run, values
 

@@ -7,7 +7,7 @@ import pytest
 
 from oracles.fourier_long import transform, worst_error
 from trnfft._kernels.butterfly import LARGEST, butterfly, butterfly_stage_kernel
-from trnfft._planning import butterfly_constants
+from trnfft._planning.choice import butterfly_constants
 
 from ...trnblas.kernels.harness_products import Count, run, values
 

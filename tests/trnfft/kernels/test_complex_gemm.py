@@ -11,7 +11,7 @@ from comparing import assert_within
 from oracles.fourier_kernels import complex_product
 from trnfft._kernels.complex_gemm import complex_gemm, complex_gemm_bf16
 from trnfft._kernels.complex_gemm_tiling import parts_tiling
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.tiling import Blocks
 
 from ...trnblas.kernels.harness_products import DTYPES, Count, run, values
 

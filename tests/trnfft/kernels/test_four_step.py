@@ -9,7 +9,7 @@ import trnfft
 from oracles.fourier_long import hermitian, transform, worst_error
 from trnfft._kernels.four_step import four_step
 from trnfft._kernels.four_step_geometry import Geometry, segments
-from trnfft._planning import find_geometry, four_step_constants
+from trnfft._planning.choice import find_geometry, four_step_constants
 
 from ...trnblas.kernels.harness_products import Count, run, values
 

@@ -8,7 +8,7 @@ import pytest
 import trnfft
 from oracles.fourier_long import hermitian, transform, worst_error
 from trnfft._kernels.n_d import n_d
-from trnfft._planning import two_d_constants
+from trnfft._planning.choice import two_d_constants
 
 from ...trnblas.kernels.harness_products import Count, run, values
 

@@ -17,7 +17,7 @@ from oracles.random_words import (
     uniform_of,
 )
 from trnrand._kernels.laws import exponentials, normals
-from trnrand._torch import _exponentials, _normals
+from trnrand._paths.torch_path import _exponentials, _normals
 from trnsci.core.nki import nisa, nki, nl
 
 from ...trnblas.kernels.harness_products import run

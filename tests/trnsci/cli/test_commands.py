@@ -39,7 +39,7 @@ def test_validate_then_status(trnsci, tmp_path):
 
 
 def test_a_broken_kernel_turns_its_row_red(trnsci, monkeypatch):
-    import trnblas._launches as launches
+    import trnblas._paths.kernel_path as launches
 
     right = launches.symm
     monkeypatch.setattr(launches, "symm", lambda launch, *operands: -right(launch, *operands))

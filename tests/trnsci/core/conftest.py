@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from trnsci.core import counters, device, fallback
-from trnsci.core.backend import Library
-from trnsci.core.operation import Operation
+from trnsci.core import counters
+from trnsci.core.backend import device, fallback
+from trnsci.core.backend.library import Library
+from trnsci.core.backend.operation import Operation
 
 KERNELS = f"{__name__.rpartition('.')[0]}.toy_kernel"
 
@@ -68,7 +69,7 @@ def fake_neuron(monkeypatch, tmp_path):
             xla_device=lambda: torch.device(torch_device), xla_device_hw=lambda _: hardware
         )
         monkeypatch.setitem(__import__("sys").modules, "torch_xla.core.xla_model", model)
-        monkeypatch.setattr("trnsci.core.backend.has_aws_nki", lambda: True)
+        monkeypatch.setattr("trnsci.core.backend.library.has_aws_nki", lambda: True)
         device.forget_device()
 
     return make

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from trnsci.core.backend import Library
+from trnsci.core.backend.library import Library
 from trnsci.core.errors import BackendError, TrnsciError
 
 
@@ -84,7 +84,7 @@ class TestResolution:
         assert library.path() == "pytorch"
 
     def test_auto_wants_a_device_and_not_only_the_wheel(self, library, monkeypatch):
-        monkeypatch.setattr("trnsci.core.backend.has_aws_nki", lambda: True)
+        monkeypatch.setattr("trnsci.core.backend.library.has_aws_nki", lambda: True)
         assert library.has_nki
         assert library.path() == "pytorch"
         library.set_backend("nki")
@@ -93,7 +93,7 @@ class TestResolution:
     def test_auto_wants_the_wheel_and_not_only_a_device(self, library, monkeypatch, fake_neuron):
         fake_neuron()
         assert library.path() == "nki"
-        monkeypatch.setattr("trnsci.core.backend.has_aws_nki", lambda: False)
+        monkeypatch.setattr("trnsci.core.backend.library.has_aws_nki", lambda: False)
         assert library.path() == "pytorch"
 
 

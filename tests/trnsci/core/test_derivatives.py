@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
+from trnsci.core.backend.operation import Operation
 from trnsci.core.counters import counts
-from trnsci.core.operation import Operation
 from trnsci.core.testing import BACKENDS, launched, random_tensor
 
 from .conftest import KERNELS

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from fresh_process import printed_after_torch
-from trnsci.core import device
-from trnsci.core.device import neuron_device
+from trnsci.core.backend import device
+from trnsci.core.backend.device import neuron_device
 
 
 def test_without_a_device_node_nothing_is_imported(monkeypatch):
@@ -59,7 +59,7 @@ def test_a_fake_native_device_is_found_where_it_is_available(tmp_path, available
 import types, torch
 torch.utils.rename_privateuse1_backend("neuron")
 torch.neuron = types.SimpleNamespace(is_available=lambda: {available})
-from trnsci.core import device
+from trnsci.core.backend import device
 device._NODES = {str(tmp_path / "neuron*")!r}
 found = device.neuron_device()
 print(json.dumps([found and found.kind, found and str(found.torch_device)]))

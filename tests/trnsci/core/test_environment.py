@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from trnsci.core.environment import library_switch
+from trnsci.core.backend.environment import library_switch
 
 OWN, UMBRELLA = "TRNTOY_USE_SIMULATOR", "TRNSCI_USE_SIMULATOR"
 

@@ -109,9 +109,9 @@ def test_what_is_not_installed_or_no_file_has_no_kernels(tmp_path, monkeypatch):
     ("backend", "path"), [("pytorch", "simulator"), ("simulator", "simulator"), ("nki", "nki")]
 )
 def test_a_kernel_is_launched_on_the_device_only_where_the_backend_says(backend, path, monkeypatch):
-    from trnsci.core.backend import Library
+    from trnsci.core.backend.library import Library
 
-    monkeypatch.setattr("trnsci.core.backend.has_aws_nki", lambda: True)
+    monkeypatch.setattr("trnsci.core.backend.library.has_aws_nki", lambda: True)
     chosen = Library("trnchosen")
     with chosen.backend(backend):
         assert launcher(chosen).path == path

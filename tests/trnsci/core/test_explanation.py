@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from trnsci.core import explain
+from trnsci.core.backend.explanation import Step
 from trnsci.core.counters import counts
 from trnsci.core.errors import ShapeError
-from trnsci.core.explanation import Step
 from trnsci.core.testing import random_tensor
 
 X = random_tensor(4, 5)

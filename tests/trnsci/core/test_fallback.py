@@ -6,10 +6,11 @@ import warnings
 import pytest
 import torch
 
-from trnsci.core import counters, fallback
+from trnsci.core import counters
+from trnsci.core.backend import fallback
+from trnsci.core.backend.operation import Operation
 from trnsci.core.counters import count_fallback, count_launch, counts
 from trnsci.core.errors import BackendError, KernelError, NkiFallbackWarning
-from trnsci.core.operation import Operation
 
 X = torch.ones(2, 2)
 

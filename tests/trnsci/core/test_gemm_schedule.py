@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import nkisim
-from trnsci.core.gemm_schedule import Product, as_row, matrix_shape, multiply_all, slice_of
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiling import Blocks
+from trnsci.core.tiles.gemm_schedule import Product, as_row, matrix_shape, multiply_all, slice_of
+from trnsci.core.tiles.tiling import Blocks
 
 M, N, K, BATCH = 5, 6, 7, 3
 WHOLE = Blocks(1, 1, 1, "a", 1, 1)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import nkisim
-from trnsci.core.gemm_tiles import (
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import (
     extents,
     group_starts,
     load_panel,
@@ -18,7 +19,6 @@ from trnsci.core.gemm_tiles import (
     row_sums,
     store_tiles,
 )
-from trnsci.core.nki import nisa, nki, nl
 
 TILE = 128
 

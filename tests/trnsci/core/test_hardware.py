@@ -3,7 +3,7 @@
 import pytest
 
 from trnsci.core.errors import FlagError
-from trnsci.core.hardware import BANK, CORES, ITEMSIZE, TILE, resolve_generation
+from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE, resolve_generation
 
 KIB = 1024
 

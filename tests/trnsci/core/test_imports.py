@@ -9,7 +9,9 @@ LOADED = "import sys\nprint(json.dumps(sorted(sys.modules)))"
 
 
 WITHOUT_TORCH = """
-    counters device environment errors explanation fallback plan provider residency
+    counters errors plan
+    backend.device backend.environment backend.explanation backend.fallback backend.provider
+    backend.residency
 """
 
 
@@ -24,8 +26,8 @@ def test_the_torch_path_imports_no_nki():
 import torch
 from torch import Tensor
 from trnsci.core import explain, from_device, to_device
-from trnsci.core.backend import Library
-from trnsci.core.operation import Operation
+from trnsci.core.backend.library import Library
+from trnsci.core.backend.operation import Operation
 import trnsci.core.testing
 
 def double(x: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from nkisim import NkiFindingWarning, NkiValidationError
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError, NkiFallbackWarning
-from trnsci.core.launch import Launcher
 from trnsci.core.testing import launched, random_tensor, strict_simulation
 
 from .conftest import KERNELS
@@ -80,7 +80,7 @@ class TestSimulator:
     def test_a_device_other_than_the_cpu_gets_its_results_back(self, kernels, monkeypatch):
         # Nothing can be copied from `meta`, so the way to the CPU is a stand-in.
         monkeypatch.setattr(
-            "trnsci.core.launch.read_only_array_of", lambda t: torch.ones(t.shape).numpy()
+            "trnsci.core.backend.launch.read_only_array_of", lambda t: torch.ones(t.shape).numpy()
         )
         got = Launcher("simulator")(kernels.scaled_add_kernel, X.to("meta"), Y.to("meta"), 1.0)
         assert (got.device.type, got.shape) == ("meta", X.shape)
@@ -177,7 +177,7 @@ class TestFakeDevice:
         assert torch.allclose(got, 2.0 * X + Y)
 
     def test_without_a_device_the_launch_fails(self, library, make_operation, monkeypatch):
-        monkeypatch.setattr("trnsci.core.backend.has_aws_nki", lambda: True)
+        monkeypatch.setattr("trnsci.core.backend.library.has_aws_nki", lambda: True)
         library.set_backend("nki")
         operation = make_operation()
         with pytest.warns(NkiFallbackWarning, match="no NeuronCore can be reached"):

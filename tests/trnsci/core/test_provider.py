@@ -6,7 +6,7 @@ from fresh_process import printed_by
 
 ASK = """
 import sys
-from trnsci.core.provider import has_aws_nki, provider
+from trnsci.core.backend.provider import has_aws_nki, provider
 print(json.dumps([has_aws_nki(), provider(), "nki" in sys.modules, "nkisim" in sys.modules]))
 """
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 
 from trnsci.core import from_device, to_device
-from trnsci.core.launch import Launcher
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.testing import random_tensor
 
 X = random_tensor(3, 3)

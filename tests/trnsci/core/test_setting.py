@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from trnsci.core.setting import Setting, restored, snapshot
+from trnsci.core.backend.setting import Setting, restored, snapshot
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnsci.core.tiling import Blocks, Tiling, column_start, column_tiles, fewest_bytes
-from trnsci.core.tiling_gemm import Problem, outgoing_bytes, price, stage_tiles
+from trnsci.core.tiles.tiling import Blocks, Tiling, column_start, column_tiles, fewest_bytes
+from trnsci.core.tiles.tiling_gemm import Problem, outgoing_bytes, price, stage_tiles
 
 SIZE = {"float32": 4, "bfloat16": 2}
 

@@ -10,9 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnsci.core.errors import FlagError, ShapeError
-from trnsci.core.hardware import CORES
-from trnsci.core.tiling import Blocks
-from trnsci.core.tiling_gemm import Problem, best, gemm_tiling, part, price, splits, stage_tiles
+from trnsci.core.tiles.hardware import CORES
+from trnsci.core.tiles.tiling import Blocks
+from trnsci.core.tiles.tiling_gemm import (
+    Problem,
+    best,
+    gemm_tiling,
+    part,
+    price,
+    splits,
+    stage_tiles,
+)
 
 from .test_tiling import SIZE, column_tiles_of, counts, loads, problems, tiles_of
 

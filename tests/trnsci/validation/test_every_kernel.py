@@ -4,7 +4,7 @@ import importlib
 
 import pytest
 
-from trnsci.core.device import neuron_device
+from trnsci.core.backend.device import neuron_device
 from trnsci.core.evidence import kernels_of
 from trnsci.validation import GENERATIONS, LIBRARIES, run_case
 

@@ -69,7 +69,7 @@ def test_a_call_that_falls_back_fails(monkeypatch):
     def refused(*arguments):
         raise RuntimeError("no room")
 
-    monkeypatch.setattr("trnblas._launches.gemm", refused)
+    monkeypatch.setattr("trnblas._paths.kernel_path.gemm", refused)
     record = run_case("trnblas", "gemm", values_on=("gen3",))
     assert record.status == "failed"
     assert "no room" in record.message

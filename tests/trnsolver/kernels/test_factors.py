@@ -5,14 +5,14 @@ import pytest
 import scipy.linalg
 import torch
 
-from trnsci.core.launch import Launcher
-from trnsolver import _launches, _limits
+from trnsci.core.backend.launch import Launcher
+from trnsolver._eigen.tournament import packed_tables, sweep_bound
 from trnsolver._kernels.cholesky import cholesky
 from trnsolver._kernels.lu import lu
 from trnsolver._kernels.qr import cholesky_qr
 from trnsolver._kernels.svd import jacobi_svd
-from trnsolver._launches import noise
-from trnsolver._tournament import packed_tables, sweep_bound
+from trnsolver._paths import kernel_path, limits
+from trnsolver._paths.kernel_path import noise
 
 from .harness_solver import (
     EPS,
@@ -84,7 +84,7 @@ def test_cholesky_of_matrices_that_share_a_tile(n, copies, batch, generation):
 def test_a_matrix_that_is_not_definite_has_no_factor(n):
     a = torch.from_numpy(definite(n))
     a[-1, -1] = -1.0
-    found = _launches.cholesky(Launcher("simulator"), a[None])
+    found = kernel_path.cholesky(Launcher("simulator"), a[None])
     assert found[0].diagonal().isnan().any()
 
 
@@ -195,7 +195,7 @@ def test_small_singular_values_are_right_to_their_own_size():
     scales = np.logspace(0, -8, 6)
     a = (general(12, 6, 1.0) * scales).astype(np.float32)
     want = np.linalg.svd(a.astype(np.float64), compute_uv=False)
-    _, s, _ = _launches.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    _, s, _ = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
     np.testing.assert_allclose(s[0].numpy(), want, rtol=100 * EPS)
 
 
@@ -208,7 +208,7 @@ def test_svd_of_matrices_near_singular(name):
         "zeros": np.zeros((5, 3)),
         "rank two": rng.standard_normal((9, 2)) @ rng.standard_normal((2, 5)),
     }[name].astype(np.float32)
-    found = _launches.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    found = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
     assert_svd(a, *(x[0].numpy() for x in found))
 
 
@@ -222,10 +222,10 @@ def test_svd_of_groups_of_columns(name):
         "zeros": np.zeros((1, 9, 5)),
     }[name].astype(np.float32)
     launch = Launcher("simulator")
-    u, s, vh, rest = _launches.svd_by_meetings(launch, torch.from_numpy(a), 4, 12)
+    u, s, vh, rest = kernel_path.svd_by_meetings(launch, torch.from_numpy(a), 4, 12)
     assert launch.launches % 3 == 0
     assert launch.launches <= 36
-    filled = _launches._completed(launch, u, s)
+    filled = kernel_path._completed(launch, u, s)
     for k in range(len(a)):
         assert_svd(a[k], *(x[k].numpy() for x in (filled, s, vh)))
     assert (rest <= 4 * EPS * a.shape[1]).all()
@@ -234,7 +234,7 @@ def test_svd_of_groups_of_columns(name):
 @pytest.mark.slow
 def test_svd_of_more_columns_than_a_tile_has():
     a = np.random.default_rng(5).standard_normal((1, 140, 130)).astype(np.float32)
-    found = _launches.svd(Launcher("simulator"), torch.from_numpy(a), 12)
+    found = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a), 12)
     assert_svd(a[0], *(x[0].numpy() for x in found))
 
 
@@ -242,7 +242,7 @@ def test_svd_of_more_columns_than_a_tile_has():
 @pytest.mark.parametrize(("m", "n"), [(130, 6), (31, 31), (200, 64), (128, 128)])
 def test_svd_of_many_columns(m, n):
     a = np.random.default_rng((m, n)).standard_normal((m, n)).astype(np.float32)
-    found = _launches.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    found = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
     assert_svd(a, *(x[0].numpy() for x in found))
 
 
@@ -250,7 +250,7 @@ def test_svd_of_many_columns(m, n):
 def test_a_batch_is_one_launch(name):
     a = torch.from_numpy(np.stack([definite(4, seed=k) for k in range(3)]))
     launch = Launcher("simulator")
-    getattr(_launches, name)(launch, a, *((12,) if name == "svd" else ()))
+    getattr(kernel_path, name)(launch, a, *((12,) if name == "svd" else ()))
     assert launch.launches == 1
 
 
@@ -258,10 +258,10 @@ def test_a_batch_is_one_launch(name):
 def test_a_batch_of_too_long_a_program_is_cut(name, monkeypatch):
     a = torch.from_numpy(np.stack([definite(6, seed=k) for k in range(3)]))
     arguments = (a, 12) if name in ("svd", "eigh") else (a,)
-    whole = getattr(_launches, name)(Launcher("simulator"), *arguments)
-    monkeypatch.setattr(_limits, "PROGRAM", 100)
+    whole = getattr(kernel_path, name)(Launcher("simulator"), *arguments)
+    monkeypatch.setattr(limits, "PROGRAM", 100)
     launch = Launcher("simulator")
-    cut = getattr(_launches, name)(launch, *arguments)
+    cut = getattr(kernel_path, name)(launch, *arguments)
     assert launch.launches > 1
     for left, right in zip(whole, cut, strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=1e-5)
@@ -271,6 +271,6 @@ def test_what_is_not_finite_is_not_hidden():
     a = torch.from_numpy(symmetric(4)[None].copy())
     a[0, 2, 1] = torch.nan
     for name in ("cholesky", "lu", "qr"):
-        found = getattr(_launches, name)(Launcher("simulator"), a)
+        found = getattr(kernel_path, name)(Launcher("simulator"), a)
         last = found if isinstance(found, torch.Tensor) else found[-1]
         assert last.isnan().any()

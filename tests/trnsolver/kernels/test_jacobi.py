@@ -5,12 +5,12 @@ import pytest
 import torch
 from scipy.linalg import hilbert
 
-from trnsci.core.launch import Launcher
-from trnsolver import _launches
+from trnsci.core.backend.launch import Launcher
+from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_bound
 from trnsolver._kernels.eigh_blocks import block_jacobi_eigh
 from trnsolver._kernels.eigh_tile import jacobi_eigh
 from trnsolver._kernels.jacobi import rotate_pairs_kernel
-from trnsolver._tournament import packed_tables, slot_permutation, sweep_bound
+from trnsolver._paths import kernel_path
 
 from .harness_solver import (
     EPS,
@@ -121,7 +121,7 @@ LARGE = [
 @pytest.mark.parametrize(("name", "n"), LARGE)
 def test_few_distinct_eigenvalues_of_large_matrices(name, n):
     a = with_spectrum(np.sort(np.resize(FEW_VALUES[name], n)))
-    w, v = _launches.eigh(Launcher("simulator"), torch.from_numpy(a)[None], 10)
+    w, v = kernel_path.eigh(Launcher("simulator"), torch.from_numpy(a)[None], 10)
     assert diagonalises(a, w[0].numpy(), v[0].numpy())
 
 
@@ -179,7 +179,7 @@ def test_nan_in_one_matrix_leaves_matrices_of_other_tiles():
 def test_a_batch_is_one_launch(n, batch):
     launch = Launcher("simulator")
     a = torch.from_numpy(np.stack([symmetric(n, seed=k) for k in range(batch)]))
-    w, v = _launches.eigh(launch, a, 10)
+    w, v = kernel_path.eigh(launch, a, 10)
     assert launch.launches == 1
     assert w.shape == (batch, n)
     for k in range(batch):
@@ -188,7 +188,7 @@ def test_a_batch_is_one_launch(n, batch):
 
 def test_too_few_sweeps_give_no_eigenvalues():
     a = torch.from_numpy(symmetric(16)[None])
-    w, _ = _launches.eigh(Launcher("simulator"), a, 2)
+    w, _ = kernel_path.eigh(Launcher("simulator"), a, 2)
     assert w.isnan().all()
 
 
@@ -211,9 +211,9 @@ class NoiseLauncher(Launcher):
 @pytest.mark.parametrize("replaced", [(0,), (1,), (0, 1)])
 def test_noise_in_the_place_of_a_kernel_is_seen(replaced):
     a = torch.from_numpy(symmetric(8)[None])
-    honest = _launches.eigh(NoiseLauncher(), a, 10)
+    honest = kernel_path.eigh(NoiseLauncher(), a, 10)
     assert diagonalises(*(x[0].numpy() for x in (a, *honest)))
-    noisy = _launches.eigh(NoiseLauncher(*replaced), a, 10)
+    noisy = kernel_path.eigh(NoiseLauncher(*replaced), a, 10)
     assert not diagonalises(*(x[0].numpy() for x in (a, *noisy)))
 
 

@@ -13,7 +13,7 @@ from oracles.attention import dense_attention
 from trnsci.core.counters import counts
 from trnsci.core.testing import unit_roundoff
 from trnsparse import backend
-from trnsparse._attention_pattern import pattern_of
+from trnsparse._attention.pattern import pattern_of
 from trnsparse._kernels import attention_panel as panel_module
 from trnsparse._kernels.attention import attention
 from trnsparse._kernels.attention_backward import attention_backward

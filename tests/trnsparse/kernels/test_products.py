@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 import trnsparse
 from trnsci.core.counters import counts
-from trnsci.core.hardware import CORES
 from trnsci.core.testing import unit_roundoff
+from trnsci.core.tiles.hardware import CORES
 from trnsparse._kernels import bsr_spmm as block_module
 from trnsparse._kernels import sddmm as sampled_module
 from trnsparse._kernels.bsr_spmm import BlockRows, bsr_spmm
 from trnsparse._kernels.screened_spmm import screened_spmm
 from trnsparse._kernels.sddmm import bsr_sddmm, sddmm
 from trnsparse._kernels.spmm import spmm_one_hot, spmm_segments
-from trnsparse._launches import _kept_tiles
-from trnsparse._row_order import plan_rows, segment_order, tile_starts
+from trnsparse._paths.kernel_path import _kept_tiles
+from trnsparse._products.row_order import plan_rows, segment_order, tile_starts
 
 from .harness import GENERATIONS, Count, run, values
 

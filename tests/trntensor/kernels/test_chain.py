@@ -11,8 +11,8 @@ import torch
 import trntensor
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation, unit_roundoff
-from trntensor._chains import chain_block, roles_of
-from trntensor._operations import CHAIN
+from trntensor._paths.operations import CHAIN
+from trntensor._planning.chains import chain_block, roles_of
 
 SIZES = ("d", "k", "l", "r", "n")
 

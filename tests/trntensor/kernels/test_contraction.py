@@ -10,10 +10,10 @@ import torch
 
 import trntensor
 from comparing import assert_within
+from trnsci.core.backend.launch import SIMULATE
 from trnsci.core.counters import counts
-from trnsci.core.launch import SIMULATE
 from trnsci.core.testing import launched, random_tensor, strict_simulation, sum_bound
-from trntensor._operations import CONTRACT
+from trntensor._paths.operations import CONTRACT
 
 
 def check(subscripts, sizes, generation, dtype=torch.float32):

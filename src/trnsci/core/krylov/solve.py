@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
+from trnsci.core.backend.explanation import recording
 from trnsci.core.eager import concrete
 from trnsci.core.errors import FlagError
-from trnsci.core.explanation import recording
 from trnsci.core.interop import forward_level, transform_level, with_forward_mode
 from trnsci.core.iterations import IterationInfo, Solution
 from trnsci.core.krylov.implicit import Rules, differentiated, matrix_solution, operator_solution

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trnsci.core.backend.launch import SIMULATE
 from trnsci.core.counters import counts
-from trnsci.core.launch import SIMULATE
 
 __all__ = [
     "BACKENDS",

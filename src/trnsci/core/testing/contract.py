@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
-from trnsci.core.backend import Library
+from trnsci.core.backend.library import Library
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError
 from trnsci.core.interop import fake_tensor_mode, version_of

@@ -1,0 +1,256 @@
+"""Validation of BLAS arguments beyond the checks of the core: shapes and factors that fit.
+
+The check of a product returns a ``Product``; other checks return the factors alpha and beta, beta
+being 0 where there is no accumulator. A beta without an accumulator is refused: most likely the
+accumulator was forgotten.
+"""
+
+from __future__ import annotations
+
+from numbers import Complex, Real
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnblas._paths.flags import Trans, flipped, transposition
+from trnsci.core.arguments import agree, broadcast, expandable, matrix, tensor
+from trnsci.core.eager import inert
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
+
+__all__ = [
+    "Number",
+    "Product",
+    "Scalar",
+    "broadcast_batch",
+    "checked_product",
+    "contracted",
+    "no_accumulator",
+    "number",
+    "rank_k_arguments",
+    "sided_arguments",
+    "square_accumulator",
+    "vector_arguments",
+    "widened",
+]
+
+Number: TypeAlias = int | float | complex
+Scalar: TypeAlias = Number | Tensor
+
+_NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+class Product(NamedTuple):
+    """``alpha * op(A) @ op(B) + beta * C`` of arguments that fit, and the shape of the result."""
+
+    A: Tensor
+    B: Tensor
+    C: Tensor | None
+    alpha: Scalar
+    beta: Scalar
+    trans_a: Trans
+    trans_b: Trans
+    shape: tuple[int, ...]
+
+
+def checked_product(
+    function: str,
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    transA: bool | str,
+    transB: bool | str,
+) -> Product:
+    """Return a product whose A and B agree in dtype and device already."""
+    trans_a = transposition(function, "transA", transA, A)
+    trans_b = transposition(function, "transB", transB, B)
+    size_a, size_b = A.shape, B.shape
+    single = len(size_a) == len(size_b) == 2
+    if not single:
+        matrix(function, "A", A)
+        matrix(function, "B", B)
+    rows, depth = (-2, -1) if trans_a == "N" else (-1, -2)
+    inner, columns = (-2, -1) if trans_b == "N" else (-1, -2)
+    if size_a[depth] != size_b[inner]:
+        raise ShapeError(
+            f"{function}: A and B must agree in the contracted dimension, "
+            f"got {_shown(A, trans_a)} and {_shown(B, trans_b)}"
+        )
+    batch = () if single else broadcast_batch(function, A, B)
+    shape = (*batch, size_a[rows], size_b[columns])
+    alpha = number(function, "alpha", alpha, A)
+    beta = _factor_of(C, function, beta, A, shape)
+    return Product(A, B, C, alpha, beta, trans_a, trans_b, shape)
+
+
+def sided_arguments(
+    function: str,
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    left: bool,
+) -> tuple[Scalar, Scalar]:
+    """Return the factors of a product of a square A on one side of B; both agree already."""
+    matrix(function, "B", B)
+    if A.shape[-1] != B.shape[-2 if left else -1]:
+        side = "left" if left else "right"
+        raise ShapeError(
+            f"{function}: A and B must agree in the contracted dimension, "
+            f"got {tuple(A.shape)} on the {side} of {tuple(B.shape)}"
+        )
+    shape = (*broadcast_batch(function, A, B), *B.shape[-2:])
+    alpha = number(function, "alpha", alpha, A)
+    return alpha, _factor_of(C, function, beta, A, shape)
+
+
+def rank_k_arguments(
+    function: str, alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans
+) -> tuple[Scalar, Scalar]:
+    """Return the factors of a product of A with its own transpose."""
+    matrix(function, "A", A)
+    alpha = number(function, "alpha", alpha, A)
+    n = A.shape[-1 if flipped(op) else -2]
+    if C is not None:
+        square_accumulator(function, "C", C, n)
+    return alpha, _factor_of(C, function, beta, A, (*A.shape[:-2], n, n))
+
+
+def vector_arguments(
+    function: str, alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None, op: Trans
+) -> tuple[Scalar, Scalar]:
+    """Return the factors of a product of a matrix and a vector, or of batches of them."""
+    batch = contracted(function, A, x, op)
+    alpha = number(function, "alpha", alpha, A)
+    if y is None:
+        return alpha, no_accumulator(function, beta, "y")
+    agree(function, "A", A, "y", y)
+    expandable(function, "y", y, (*batch, A.shape[-1 if flipped(op) else -2]))
+    return alpha, number(function, "beta", beta, A)
+
+
+def contracted(function: str, A: Tensor, x: Tensor, op: Trans) -> tuple[int, ...]:
+    """Return the batch dimensions of ``op(A) @ x``, after the check that A and x fit."""
+    matrix(function, "A", A)
+    if x.ndim == 0:
+        raise ShapeError(f"{function}: x must be at least 1-D, got shape ()")
+    if x.shape[-1] != A.shape[-2 if flipped(op) else -1]:
+        raise ShapeError(
+            f"{function}: op(A) and x must agree in the contracted dimension, "
+            f"got A {tuple(A.shape)} ({op}) and x {tuple(x.shape)}"
+        )
+    if A.ndim == 2 and x.ndim == 1:
+        return ()
+    batch = broadcast(A.shape[:-2], x.shape[:-1])
+    if batch is None:
+        raise ShapeError(
+            f"{function}: the batch dimensions of A and x must broadcast, "
+            f"got {tuple(A.shape)} and {tuple(x.shape)}"
+        )
+    return batch
+
+
+def no_accumulator(function: str, beta: Scalar, name: str) -> int:
+    """Return 0, the factor of an accumulator that is not there."""
+    if isinstance(beta, Tensor) or beta != 0:
+        raise FlagError(f"{function}: beta must be 0 where {name} is not given, got {beta!r}")
+    return 0
+
+
+def square_accumulator(function: str, name: str, value: Tensor, order: int) -> None:
+    """Raise unless the matrices of ``value``, of which one triangle is read, have this order."""
+    tensor(function, name, value)
+    if value.shape[-2:] != (order, order):
+        raise ShapeError(
+            f"{function}: {name} must hold matrices ({order}, {order}), got {tuple(value.shape)}"
+        )
+
+
+def widened(function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return operands that agree, in the dtype of the product.
+
+    A product of two float16, bfloat16 or float8 numbers is exact in float32, and so are its
+    factors: with float32 operands nothing is rounded but the sums, which are float32 as well.
+    """
+    if out_dtype is A.dtype:
+        return A, B
+    if out_dtype is not torch.float32 or A.dtype not in _NARROW:
+        raise DTypeError(
+            f"{function}: out_dtype must be the operands' {A.dtype}"
+            f"{' or torch.float32' if A.dtype in _NARROW else ''}, got {out_dtype}"
+        )
+    return A.to(out_dtype), B.to(out_dtype)
+
+
+def broadcast_batch(function: str, a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """Return the batch dimensions that those of matrices A and B broadcast to."""
+    if a.ndim == b.ndim == 2:
+        return ()
+    batch = broadcast(a.shape[:-2], b.shape[:-2])
+    if batch is None:
+        raise ShapeError(
+            f"{function}: the batch dimensions of A and B must broadcast, "
+            f"got {tuple(a.shape)} and {tuple(b.shape)}"
+        )
+    return batch
+
+
+def number(function: str, name: str, value: Scalar, like: Tensor) -> Scalar:
+    """Return ``value`` as a factor of ``like`` that does not change the dtype.
+
+    A 0-d tensor on the CPU becomes a Python number; one that requires grad, is on another device
+    or is being traced stays a tensor.
+    """
+    if type(value) is float and like.is_floating_point():
+        return value
+    if isinstance(value, Tensor):
+        return _tensor_number(function, name, value, like)
+    # NumPy's scalars are such numbers too, though the type checker knows nothing of it.
+    given: object = value
+    if not isinstance(given, Complex):
+        raise DTypeError(
+            f"{function}: {name} must be a number or a 0-d tensor, got {type(value).__name__}"
+        )
+    if like.is_complex():
+        return complex(given)
+    if not isinstance(given, Real):
+        raise DTypeError(f"{function}: {name} must be real for {like.dtype}, got {value!r}")
+    if like.is_floating_point():
+        return float(given)
+    if not float(given).is_integer():
+        raise DTypeError(f"{function}: {name} must be whole for {like.dtype}, got {value!r}")
+    return int(value) if isinstance(value, int) else int(float(given))
+
+
+def _factor_of(
+    C: Tensor | None, function: str, beta: Scalar, A: Tensor, shape: tuple[int, ...]
+) -> Scalar:
+    """Return the factor of an accumulator that fits, or is not there."""
+    if C is None:
+        return no_accumulator(function, beta, "C")
+    agree(function, "A", A, "C", C)
+    expandable(function, "C", C, shape)
+    return number(function, "beta", beta, A)
+
+
+def _shown(matrix: Tensor, trans: Trans) -> str:
+    shape = str(tuple(matrix.shape))
+    return shape if trans == "N" else f"{shape} transposed"
+
+
+def _tensor_number(function: str, name: str, value: Tensor, like: Tensor) -> Scalar:
+    if value.ndim != 0:
+        raise ShapeError(
+            f"{function}: {name} must be a number or a 0-d tensor, got shape {tuple(value.shape)}"
+        )
+    if value.is_cpu and inert(value):
+        return number(function, name, value.item(), like)
+    if torch.result_type(value, like.new_empty(1)) is not like.dtype:
+        raise DTypeError(
+            f"{function}: {name} must not change the dtype of the result, "
+            f"got a tensor of {value.dtype} for {like.dtype}"
+        )
+    return value

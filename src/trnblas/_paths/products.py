@@ -1,0 +1,112 @@
+"""Matrix products through the one torch routine that does all of alpha, beta and C at once."""
+
+from __future__ import annotations
+
+from math import prod
+
+import torch
+from torch import Tensor
+
+from trnblas._paths.accumulation import accumulated, scaled, vanished
+from trnblas._paths.arguments import Number, Scalar
+from trnsci.core.arguments import broadcast
+from trnsci.core.eager import inert
+from trnsci.core.products import addmm, baddbmm, bmm, matmul, mm
+
+__all__ = ["matrix_product", "vector_product", "written_product"]
+
+
+def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None) -> Tensor:
+    """Return ``alpha * A @ B + beta * C`` for matrices or batches whose shapes fit."""
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
+        return accumulated(scaled(alpha, matmul(A, B)), beta, C)
+    if alpha == 0:
+        zeros = vanished((*_batch(A, B), A.shape[-2], B.shape[-1]), A, B)
+        return accumulated(zeros, beta, C)
+    if A.ndim > 2 or B.ndim > 2:
+        return _batched(alpha, A, B, beta, C)
+    if C is not None and beta != 0:
+        return addmm(C, A, B, alpha=alpha, beta=beta)
+    # beta=0 leaves the first argument unread; it is there because addmm has no form without it.
+    product = mm(A, B) if alpha == 1 else addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+    return product if C is None else accumulated(product, 0, C)
+
+
+def written_product(
+    alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, out: Tensor
+) -> bool:
+    """Return whether ``alpha * A @ B + beta * C`` of arguments that fit was written to ``out``.
+
+    It is not where ``out`` shares memory with A or B, which torch would read after it has changed,
+    where the operation is traced or differentiated, or where factors are tensors or alpha is 0.
+    """
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor) or alpha == 0:
+        return False
+    if A.ndim != B.ndim or A.ndim not in (2, 3) or A.shape[:-2] != B.shape[:-2]:
+        return False
+    tensors = [A, B, out] if C is None else [A, B, C, out]
+    fits = out.shape == (*A.shape[:-1], B.shape[-1])
+    if not fits or out.dtype is not A.dtype or not inert(*tensors):
+        return False
+    if any(t.device != A.device for t in tensors):
+        return False
+    # C may be out, element by element, but not another view of its memory.
+    others = [A, B] if C is None or C is out else [A, B, C]
+    memory = out.untyped_storage().data_ptr()
+    if any(t.untyped_storage().data_ptr() == memory for t in others):
+        return False
+    added = addmm if A.ndim == 2 else baddbmm
+    start = A.new_empty(()) if C is None else C
+    added(start, A, B, alpha=alpha, beta=beta, out=out)
+    return True
+
+
+def vector_product(alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None) -> Tensor:
+    """Return ``alpha * A @ x + beta * y`` for a matrix and vectors, or batches, that fit."""
+    if A.ndim != 2 or x.ndim != 1:
+        batch = broadcast(A.shape[:-2], x.shape[:-1]) or ()
+        column = None if y is None else y.expand(*batch, A.shape[-2])[..., None]
+        return matrix_product(alpha, A, x[..., None], beta, column)[..., 0]
+    if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
+        return accumulated(scaled(alpha, torch.mv(A, x)), beta, y)
+    if alpha == 0:
+        return accumulated(vanished((A.shape[0],), A, x), beta, y)
+    if y is not None and beta != 0:
+        return torch.addmv(y, A, x, alpha=alpha, beta=beta)
+    product = torch.mv(A, x) if alpha == 1 else _unread_addmv(alpha, A, x)
+    return accumulated(product, 0, y)
+
+
+def _batch(A: Tensor, B: Tensor) -> tuple[int, ...]:
+    return broadcast(A.shape[:-2], B.shape[:-2]) or ()
+
+
+def _unread_addmv(alpha: Number, A: Tensor, x: Tensor) -> Tensor:
+    return torch.addmv(x.new_empty(()), A, x, alpha=alpha, beta=0)
+
+
+def _batched(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
+    if A.ndim == B.ndim == 3 and A.shape[0] == B.shape[0]:
+        return _stacked(alpha, A, B, beta, C)
+    if alpha == 1 and C is None:
+        return matmul(A, B)
+    batch = _batch(A, B)
+    rows, inner, columns = A.shape[-2], A.shape[-1], B.shape[-1]
+    shape = (*batch, rows, columns)
+    if B.ndim == 2 and A.is_contiguous():
+        # One large product instead of many small ones that share their right operand.
+        below = None if C is None else C.expand(shape).flatten(0, -2)
+        wide = A.reshape(prod(batch) * rows, inner)
+        return matrix_product(alpha, wide, B, beta, below).view(shape)
+    count = prod(batch)
+    stack_a = A.expand(*batch, rows, inner).reshape(count, rows, inner)
+    stack_b = B.expand(*batch, inner, columns).reshape(count, inner, columns)
+    stack_c = None if C is None else C.expand(shape).reshape(count, rows, columns)
+    return _stacked(alpha, stack_a, stack_b, beta, stack_c).view(shape)
+
+
+def _stacked(alpha: Number, A: Tensor, B: Tensor, beta: Number, C: Tensor | None) -> Tensor:
+    if C is not None and beta != 0:
+        return baddbmm(C, A, B, alpha=alpha, beta=beta)
+    product = bmm(A, B) if alpha == 1 else baddbmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
+    return accumulated(product, 0, C)

@@ -1,0 +1,138 @@
+"""NumPy's and SciPy's products on CPU tensors, for BLAS routines that torch lacks.
+
+torch has no product that reads or computes one triangle: it builds or computes the other one too,
+which takes twice as long for matrices and tens of times as long for a matrix and a vector. Each
+function returns None where torch has to compute: for another device, a gradient, a transform, a
+dtype without a BLAS routine, batches, empty operands, or without SciPy.
+
+A contiguous matrix is its own transpose in Fortran's order, so nothing is copied; the options of
+the routine are those of the transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnblas._paths.arguments import Scalar
+from trnblas._paths.flags import Trans
+from trnsci.core.arrays import array_of
+from trnsci.core.eager import inert
+
+__all__ = ["herk", "symm", "symv", "syrk", "trmm", "trmv"]
+
+_PREFIX = {
+    torch.float32: "s",
+    torch.float64: "d",
+    torch.complex64: "c",
+    torch.complex128: "z",
+}
+# Below this order torch's product of a masked triangle takes less time than the calls of SciPy.
+_TRIANGLE = 48
+_TRANS_CODE: dict[Trans, int] = {"N": 0, "T": 1, "C": 2}
+
+
+def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
+    """Return ``alpha * sym(A) @ x``; BLAS has it for real dtypes only."""
+    routine = _routine("symv", alpha, A, x) if x.ndim == 1 else None
+    if routine is None:
+        return None
+    a, transposed = _columns(A)
+    return torch.from_numpy(routine(alpha, a, array_of(x), lower=upper == transposed))
+
+
+def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor | None:
+    """Return ``op(tri(A)) @ x``; not for the conjugate transpose."""
+    if A.shape[-1] < _TRIANGLE or x.ndim != 1 or trans == "C":
+        return None
+    routine = _routine("trmv", 1.0, A, x)
+    if routine is None:
+        return None
+    a, transposed = _columns(A)
+    code = (trans == "T") != transposed
+    product = routine(a, array_of(x), lower=upper == transposed, trans=code, diag=unit)
+    return torch.from_numpy(product)
+
+
+def symm(alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor | None:
+    """Return ``alpha * sym(A) @ B`` or ``alpha * B @ sym(A)``."""
+    routine = _routine("symm", alpha, A, B)
+    if routine is None:
+        return None
+    a, transposed = _columns(A)
+    product = routine(alpha, a, array_of(B).T, side=left, lower=upper == transposed)
+    return torch.from_numpy(product.T)
+
+
+def trmm(
+    alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, trans: Trans, unit: bool
+) -> Tensor | None:
+    """Return ``alpha * op(tri(A)) @ B`` or ``alpha * B @ op(tri(A))``."""
+    routine = _routine("trmm", alpha, A, B) if A.shape[-1] >= _TRIANGLE else None
+    if routine is None:
+        return None
+    # BLAS cannot conjugate without transposing, so A is always passed as its transpose.
+    a, code = array_of(A).T, _TRANS_CODE[trans]
+    product = routine(alpha, a, array_of(B).T, side=left, lower=upper, trans_a=code, diag=unit)
+    return torch.from_numpy(product.T)
+
+
+def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
+    """Return ``alpha * A @ A.T``, or ``alpha * A.T @ A``: both triangles, exactly symmetric.
+
+    NumPy computes a product of a dense matrix and its transpose by BLAS's ``syrk`` and copies the
+    triangle, which is faster than SciPy's routine and a copy by panels.
+    """
+    if A.dtype not in _PREFIX or not _eligible(alpha, A):
+        return None
+    a = array_of(A)
+    if not a.flags.forc:
+        a = a.copy()
+    product = a.T @ a if transposed else a @ a.T
+    if alpha != 1:
+        product *= alpha
+    return torch.from_numpy(product)
+
+
+def herk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
+    """Return ``alpha * A @ A.mH``, or ``alpha * A.mH @ A``: both triangles, exactly Hermitian."""
+    routine = _routine("herk", alpha, A)
+    if routine is None:
+        return None
+    assert not isinstance(alpha, Tensor)
+    product = routine(alpha.real, array_of(A).T, trans=0 if transposed else 2, lower=1)
+    half = torch.from_numpy(product.T)  # zeros below the diagonal
+    return half + torch.triu(half, 1).mH
+
+
+def _routine(name: str, alpha: Scalar, *operands: Tensor) -> Callable[..., Any] | None:
+    """Return SciPy's routine for the operands, or None where torch has to compute."""
+    return _found(name, operands[0].dtype) if _eligible(alpha, *operands) else None
+
+
+def _eligible(alpha: Scalar, *operands: Tensor) -> bool:
+    """Return whether these are matrices and vectors with elements that NumPy may read."""
+    if isinstance(alpha, Tensor) or not inert(*operands):
+        return False
+    return all(x.is_cpu and x.ndim <= 2 and x.numel() for x in operands)
+
+
+@cache
+def _found(name: str, dtype: torch.dtype) -> Callable[..., Any] | None:
+    try:
+        from scipy.linalg import blas
+    except ImportError:
+        return None
+    return getattr(blas, _PREFIX.get(dtype, "no ") + name, None)
+
+
+def _columns(tensor: Tensor) -> tuple[Any, bool]:
+    """Return a matrix in Fortran's order without a copy, and whether that is its transpose."""
+    array = array_of(tensor)
+    if array.flags.f_contiguous:
+        return array, False
+    return array.T, True

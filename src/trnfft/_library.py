@@ -1,9 +1,0 @@
-"""The backend of this library, one object that all its modules ask."""
-
-from __future__ import annotations
-
-from trnsci.core.backend import Library
-
-__all__ = ["LIBRARY"]
-
-LIBRARY = Library("trnfft")

@@ -1,0 +1,62 @@
+"""Transforms of no vectors at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+
+from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT
+from trnsci.core.eager import recorded
+from trnsci.core.interop import is_wrapped, unwrapped
+
+__all__ = ["empty_like", "empty_result", "is_empty"]
+
+
+def is_empty(x: Tensor) -> bool:
+    """Return whether a tensor has no entries, or ``vmap`` goes over a batch of no tensors.
+
+    In such a batch every tensor has the shape of one that is there, and nothing can be computed.
+    """
+    if is_dynamo_compiling():
+        return x.numel() == 0  # wrappers of vmap cannot be traced
+    if recorded():
+        return False  # lengths are tensors, whose values must not be read
+    while x.numel() > 0:
+        if not isinstance(x, Tensor) or not is_wrapped(x):
+            return False
+        x = unwrapped(x)
+    return True
+
+
+def empty_result(kind: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int]) -> Tensor | None:
+    """Return the empty result of a transform over a batch of no vectors, None of any other.
+
+    MKL refuses an empty batch. The result is part of autograd's graph.
+
+    Args:
+        kind: The transform.
+        x: The input.
+        sizes: Lengths of the transform.
+        dims: Its dimensions.
+    """
+    shape = list(x.shape)
+    for size, dim in zip(sizes, dims, strict=True):
+        shape[dim] = size
+    if kind in REAL_INPUT:
+        shape[dims[-1]] = sizes[-1] // 2 + 1
+    if x.numel() == 0 and 0 not in shape:
+        return None
+    return empty_like(x, shape, kind in HALF_SPECTRUM)
+
+
+def empty_like(x: Tensor, shape: Sequence[int], real: bool) -> Tensor:
+    """Return a tensor of an empty shape that autograd takes as computed from ``x``."""
+    total = x.sum()  # of nothing: a zero that knows where it comes from
+    if real:
+        total = torch.real(total)
+    elif not total.is_complex():
+        total = torch.complex(total, torch.zeros_like(total))
+    return total.expand(shape).clone()

@@ -1,0 +1,47 @@
+"""Complex tensors as real ones with the two parts in a last dimension, as operations take them.
+
+Where the device has complex numbers that is another view of a native tensor. Where it has none,
+nothing here makes one: what comes is put together of parts, and goes back as a ComplexTensor.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnfft._complex.arguments import NATIVE, has_complex
+from trnfft._complex.parts import Parts
+from trnfft.complex_tensor import ComplexTensor
+
+__all__ = ["as_complex", "as_parts", "as_spectrum", "resized"]
+
+
+def as_parts(value: Tensor | ComplexTensor) -> Tensor:
+    """Return the parts of a complex tensor in a last dimension of two, a real tensor as it is."""
+    if isinstance(value, ComplexTensor):
+        if not value.is_native:
+            return torch.stack((value.real, value.imag), -1)
+        value = value.to_torch_complex()
+    return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+
+
+def as_complex(parts: Tensor) -> Tensor:
+    """Return parts in a last dimension of two as a native complex tensor."""
+    return torch.view_as_complex(parts.contiguous())
+
+
+def as_spectrum(parts: Tensor) -> Tensor | ComplexTensor:
+    """Return parts in a last dimension of two as a complex tensor that dtype and device have."""
+    if parts.dtype in NATIVE and has_complex(parts.device):
+        return as_complex(parts)
+    return ComplexTensor._of(Parts(*parts.unbind(-1)))
+
+
+def resized(x: Tensor, dim: int, size: int) -> Tensor:
+    """Return the tensor cut, or padded with zeros, at the end of a dimension."""
+    length = x.shape[dim]
+    if length >= size:
+        return x.narrow(dim, 0, size)
+    shape = list(x.shape)
+    shape[dim] = size - length
+    return torch.cat([x, x.new_zeros(shape)], dim)

@@ -1,0 +1,156 @@
+"""From the arguments of an operation to the launch of its kernel.
+
+Each function has the name of its operation, takes a launcher and the operation's arguments, and
+launches one kernel once. Importing this module imports NKI.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnfft._kernels import bluestein, complex_gemm_tiling, dft, four_step, linear, mask
+from trnfft._kernels import complex_gemm as gemm_kernels
+from trnfft._kernels import n_d as n_d_kernels
+from trnfft._kernels import real_dft as real_kernels
+from trnfft._kernels import stft as stft_kernels
+from trnfft._kernels import two_d as two_d_kernels
+from trnfft._paths.interleaved import resized
+from trnfft._paths.precision import level
+from trnfft._planning.choice import LARGEST_RANK
+from trnfft._planning.recipe import FFTAlgorithm, Recipe, recipe
+from trnfft._planning.tables import constants, frame_matrices
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.dtypes import dtype_name
+
+__all__ = [
+    "complex_gemm",
+    "complex_gemm_bf16",
+    "complex_linear",
+    "complex_mask",
+    "short_time",
+    "transform",
+    "transform_nd",
+]
+
+_tiling = complex_gemm_tiling.parts_tiling
+
+
+def transform(
+    launch: Launcher, x: Tensor, is_complex: bool, kind: str, n: int, norm: Any
+) -> Tensor:
+    chosen = recipe(kind, (n,), norm)
+    if chosen.algorithm is FFTAlgorithm.DFT_GEMM:
+        return _matrix_transform(launch, resized(x, 1, _points(chosen, n)), is_complex, chosen)
+    re, im = _parts(x, is_complex)
+    (table,) = constants(chosen, launch.path)
+    if chosen.algorithm is FFTAlgorithm.BLUESTEIN:
+        kernel = bluestein.bluestein
+        return _joined(launch(kernel, re, im, table, n, chosen.geometry, chosen.form))
+    return _joined(launch(four_step.four_step, re, im, table, chosen.geometry, chosen.form))
+
+
+def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: Recipe) -> Tensor:
+    """Transform by one product with the DFT matrix, in bfloat16 where that is precise enough."""
+    dtype = torch.bfloat16 if level() == "fast" else torch.float32
+    name = dtype_name(dtype)
+    batch, n, wide = x.shape[0], chosen.n, dtype is torch.bfloat16
+    re, im = _parts(x.to(dtype), is_complex)
+    first, second = constants(chosen, launch.path, dtype)
+    if chosen.form == "hermitian":
+        im = torch.zeros_like(re) if im is None else im
+        blocks = _tiling(batch, n, (n + 1) // 2, name, outs=1, wide=wide).blocks
+        return launch(real_kernels.irfft, re, im, first, second, blocks)
+    bins = first.shape[1]
+    blocks = _tiling(batch, bins, n, name, lefts=1 if im is None else 2, wide=wide).blocks
+    if chosen.form == "half":
+        return _joined(launch(real_kernels.rfft, re, first, second, blocks))
+    return _joined(launch(dft.dft, re, im, first, second, blocks))
+
+
+def transform_nd(
+    launch: Launcher, x: Tensor, is_complex: bool, kind: str, sizes: Any, norm: Any
+) -> Tensor:
+    chosen = recipe(kind, tuple(sizes), norm)
+    for dim, size in enumerate(sizes[:-1], start=1):
+        x = resized(x, dim, size)
+    re, im = _parts(resized(x, len(sizes), _points(chosen, sizes[-1])), is_complex)
+    *leading, rows, columns = constants(chosen, launch.path)
+    real = chosen.form == "hermitian"
+    if not leading:
+        return _joined(launch(two_d_kernels.two_d, re, im, rows, columns, real))
+    absent = [None] * (LARGEST_RANK - 2 - len(leading))
+    return _joined(launch(n_d_kernels.n_d, re, im, *leading, *absent, rows, columns, real))
+
+
+def short_time(
+    launch: Launcher,
+    x: Tensor,
+    is_complex: bool,
+    window: Tensor,
+    hop: int,
+    onesided: bool,
+    normalized: bool,
+) -> Tensor:
+    n_fft = window.shape[0]
+    scale = n_fft**-0.5 if normalized else 1.0
+    dtype = torch.bfloat16 if level() == "fast" else torch.float32
+    first, second = frame_matrices(window, onesided, scale, launch.path, dtype)
+    re, im = _parts(x.to(dtype), is_complex)
+    frames = stft_kernels.frame_count(x.shape[1], n_fft, hop)
+    blocks = _tiling(
+        x.shape[0] * frames,
+        first.shape[1],
+        n_fft,
+        dtype_name(dtype),
+        lefts=1 if im is None else 2,
+        wide=dtype is torch.bfloat16,
+    ).blocks
+    return _joined(launch(stft_kernels.stft, re, im, first, second, hop, blocks))
+
+
+def complex_gemm(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
+    blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], dtype_name(a.dtype)).blocks
+    operands = *_parts(a, True), *_parts(b, True)
+    return _joined(launch(gemm_kernels.complex_gemm, *operands, blocks))
+
+
+def complex_gemm_bf16(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
+    name = dtype_name(torch.bfloat16)
+    blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], name, wide=True).blocks
+    operands = *_parts(a.bfloat16(), True), *_parts(b.bfloat16(), True)
+    return _joined(launch(gemm_kernels.complex_gemm_bf16, *operands, blocks)).to(a.dtype)
+
+
+def complex_linear(launch: Launcher, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    blocks = _tiling(
+        x.shape[0],
+        weight.shape[0],
+        x.shape[1],
+        dtype_name(x.dtype),
+        bias=bias is not None,
+        right_layout="columns",
+    ).blocks
+    added = (None, None) if bias is None else _parts(bias, True)
+    operands = *_parts(x, True), *_parts(weight, True), *added
+    return _joined(launch(linear.complex_linear, *operands, blocks))
+
+
+def complex_mask(launch: Launcher, mask_: Tensor, spectrum: Tensor) -> Tensor:
+    return _joined(launch(mask.complex_mask, *_parts(mask_, True), *_parts(spectrum, True)))
+
+
+def _points(chosen: Recipe, n: int) -> int:
+    """Return how many points of its operand a transform of length n reads."""
+    return n // 2 + 1 if chosen.form == "hermitian" else n
+
+
+def _parts(x: Tensor, is_complex: bool) -> tuple[Tensor, Tensor | None]:
+    return (x[..., 0], x[..., 1]) if is_complex else (x, None)
+
+
+def _joined(parts: Any) -> Tensor:
+    """Return two parts in a last dimension of two, a real result as it is."""
+    return torch.stack(parts, dim=-1) if isinstance(parts, tuple) else parts

@@ -1,0 +1,29 @@
+"""Fourier transforms of native tensors, by torch; of long single vectors on a CPU by SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from trnfft._paths.arguments import Norm
+from trnfft._paths.scipy_fft import scipy_vector
+
+__all__ = ["transform", "transform_nd"]
+
+
+def transform(kind: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor:
+    """Return the transform ``kind`` along one dimension."""
+    if x.ndim == 1:
+        found = scipy_vector(kind, x, n, norm)
+        if found is not None:
+            return found
+    function: Callable[..., Tensor] = getattr(torch.fft, kind)
+    return function(x, n, dim, norm)
+
+
+def transform_nd(kind: str, x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Tensor:
+    """Return the transform ``kind`` along several dimensions."""
+    function: Callable[..., Tensor] = getattr(torch.fft, kind)
+    return function(x, s, dims, norm)

@@ -1,0 +1,167 @@
+"""Cosine and sine transforms on native tensors: by SciPy, or as Fourier transforms by torch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from trnfft._complex.arguments import NATIVE
+from trnfft._paths.arguments import Norm
+from trnfft._paths.empty import is_empty
+from trnfft._paths.scipy_fft import scipy_fft
+from trnfft._planning.angles import roots
+from trnfft._planning.tables import keepable
+from trnsci.core.arrays import array_of
+from trnsci.core.constants import Constants
+from trnsci.core.eager import inert
+
+__all__ = ["trigonometric"]
+
+_HALF_ROOT = math.sqrt(0.5)
+
+
+def trigonometric(
+    x: Tensor, sine: bool, type: int, n: int, dim: int, norm: Norm, orthogonalize: bool
+) -> Tensor:
+    """Return the cosine or sine transform of one of four types along ``dim``."""
+    if x.is_cpu and x.numel() and inert(x):
+        scipy = scipy_fft()
+        if scipy is not None:
+            function = scipy.dst if sine else scipy.dct
+            array = function(array_of(x), type, n, dim, norm, orthogonalize=orthogonalize)
+            return torch.from_numpy(array)
+    if x.is_complex():
+        parts = (
+            trigonometric(part, sine, type, n, dim, norm, orthogonalize)
+            for part in (x.real, x.imag)
+        )
+        return torch.complex(*parts)
+    x = _resized(x.movedim(dim, -1), n)
+    if is_empty(x):
+        return x.movedim(-1, dim)
+    if orthogonalize:
+        x = _scaled_points(x, sine, type)
+    y = (_sine if sine else _cosine)(x, type)
+    if orthogonalize:
+        y = _scaled_bins(y, sine, type)
+    scale = _scale(n, sine, type, norm)
+    return (y if scale == 1 else y * scale).movedim(-1, dim)
+
+
+def _cosine(x: Tensor, type: int) -> Tensor:
+    if type == 1:
+        # An even signal of 2(N-1) points has a real spectrum.
+        return torch.fft.rfft(torch.cat([x, x[..., 1:-1].flip(-1)], -1)).real
+    return (_cosine_2, _cosine_3, _cosine_4)[type - 2](x)
+
+
+def _sine(x: Tensor, type: int) -> Tensor:
+    """Return a sine transform as the cosine transform of a signal reversed or of turned signs."""
+    n = x.shape[-1]
+    if type == 1:
+        # An odd signal of 2(N+1) points has an imaginary spectrum.
+        zero = torch.zeros_like(x[..., :1])
+        odd = torch.cat([zero, x, zero, -x.flip(-1)], -1)
+        return -torch.fft.rfft(odd).imag[..., 1 : n + 1]
+    signs = torch.ones(n, dtype=x.dtype, device=x.device)
+    signs[1::2] = -1
+    if type == 2:
+        return _cosine_2(x * signs).flip(-1)
+    return _cosine(x.flip(-1), type) * signs
+
+
+def _cosine_2(x: Tensor) -> Tensor:
+    """Return the cosine transform of type II from one Fourier transform of N real points."""
+    n = x.shape[-1]
+    reordered = torch.cat([x[..., ::2], x[..., 1::2].flip(-1)], -1)
+    turned = torch.fft.rfft(reordered) * _roots(x, n // 2 + 1, 4 * n)
+    # The real parts are the first bins and the imaginary ones, backwards, the rest.
+    return 2 * torch.cat([turned.real, -turned.imag[..., 1 : (n + 1) // 2].flip(-1)], -1)
+
+
+def _cosine_3(x: Tensor) -> Tensor:
+    """Return the cosine transform of type III, every step of type II undone."""
+    n = x.shape[-1]
+    half = n // 2 + 1
+    backwards = torch.cat([torch.zeros_like(x[..., :1]), x[..., 1:].flip(-1)], -1)[..., :half]
+    bins = torch.complex(x[..., :half], -backwards) * _roots(x, half, 4 * n).conj()
+    reordered = torch.fft.irfft(bins, n, norm="forward")
+    middle = (n + 1) // 2
+    return _interleaved(reordered[..., :middle], reordered[..., middle:].flip(-1))
+
+
+def _cosine_4(x: Tensor) -> Tensor:
+    """Return the cosine transform of type IV: of N/2 complex points for even N, of 2N for odd."""
+    n = x.shape[-1]
+    eighths = _roots(x, 2 * n, 8 * n)
+    if n % 2:
+        turned = torch.fft.fft(x * eighths[::2], 2 * n)[..., :n]
+        return 2 * (turned * eighths[1::2]).real
+    folded = torch.complex(x[..., ::2], x[..., 1::2].flip(-1)) * eighths[1::4]
+    bins = 2 * torch.fft.fft(folded) * _roots(x, n // 2, 2 * n)
+    return _interleaved(bins.real, -bins.imag.flip(-1))
+
+
+def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
+    """Return the tensor with these entries at even and odd places; at most one more is even."""
+    shared = odd.shape[-1]
+    pairs = torch.stack([even[..., :shared], odd], -1).flatten(-2)
+    return pairs if even.shape[-1] == shared else torch.cat([pairs, even[..., shared:]], -1)
+
+
+def _roots(like: Tensor, count: int, order: int) -> Tensor:
+    """Return ``exp(-2 pi i k / order)`` for k below ``count``, rounded once from float64."""
+    dtype = NATIVE[like.dtype]
+    if keepable(like):
+        # To torch.jit.trace numbers of points are tensors.
+        return _ROOTS((int(count), int(order)), like.device, dtype)[0]
+    angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / order)
+    return torch.polar(torch.ones_like(angle), angle).to(dtype)
+
+
+def _made_roots(key: tuple[int, int]) -> list[npt.NDArray[np.complex128]]:
+    count, order = key
+    real, imaginary = roots(order, np.arange(count, dtype=np.int64))
+    return [real + 1j * imaginary]
+
+
+_ROOTS: Constants[tuple[int, int]] = Constants(_made_roots, most_bytes=64 << 20)
+
+
+def _scaled_points(x: Tensor, sine: bool, type: int) -> Tensor:
+    if type == 1 and not sine:
+        return _with_factors(x, math.sqrt(2.0), (0, -1))
+    if type == 3:
+        return _with_factors(x, math.sqrt(2.0), (-1 if sine else 0,))
+    return x
+
+
+def _scaled_bins(y: Tensor, sine: bool, type: int) -> Tensor:
+    if type == 1 and not sine:
+        return _with_factors(y, _HALF_ROOT, (0, -1))
+    if type == 2:
+        return _with_factors(y, _HALF_ROOT, (-1 if sine else 0,))
+    return y
+
+
+def _with_factors(x: Tensor, factor: float, places: tuple[int, ...]) -> Tensor:
+    factors = torch.ones(x.shape[-1], dtype=x.dtype, device=x.device)
+    for place in places:
+        factors[place] = factor
+    return x * factors
+
+
+def _scale(n: int, sine: bool, type: int, norm: Norm) -> float:
+    if norm in (None, "backward"):
+        return 1.0
+    period = 2 * n if type > 1 else 2 * (n + 1) if sine else 2 * (n - 1)
+    return 1 / period if norm == "forward" else math.sqrt(1 / period)
+
+
+def _resized(x: Tensor, n: int) -> Tensor:
+    size = x.shape[-1]
+    return x[..., :n] if n <= size else torch.nn.functional.pad(x, (0, n - size))

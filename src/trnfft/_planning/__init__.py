@@ -1,0 +1,1 @@
+"""Planning: how a problem is cut and ordered before it is computed."""

@@ -1,0 +1,216 @@
+"""Factors of long transforms, and the constants that their kernels take.
+
+Everything is NumPy: tables are made in float64 with exact angles and rounded to float32 once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, chunk_columns
+from trnfft._planning.angles import chirp, dft_matrix, roots, twiddles
+from trnsci.core.tiles.hardware import TILE
+
+__all__ = [
+    "DFT_BEST",
+    "DFT_LARGEST",
+    "LARGEST_IMAGE",
+    "LARGEST_RANK",
+    "bluestein_constants",
+    "butterfly_constants",
+    "find_geometry",
+    "four_step_constants",
+    "padded_length",
+    "two_d_constants",
+]
+
+Table = npt.NDArray[np.float32]
+_Wide = npt.NDArray[np.float64]
+
+DFT_BEST = 512
+"""Points up to which one product with the DFT matrix is the best choice. It takes n / 4 passes of
+the array for each row of a full batch; the factors of 512 points take as many, those of 1024 points
+fewer, and at any batch they read a matrix of 8 n^2 bytes less."""
+
+DFT_LARGEST = 1024
+"""Points up to which the DFT matrix stays in SBUF; prime lengths up to there need no chirp."""
+
+LARGEST_IMAGE = 1024
+"""Points of the longest dimension of an image that one launch transforms in both dimensions."""
+
+LARGEST_RANK = 5
+"""Dimensions that one launch transforms; a kernel has as many operands as it is written with."""
+
+_TENSOR_CYCLES_PER_NS = 2.4 / 4  # float32 takes four passes
+_DMA_BYTES_PER_NS = 368.0
+_FULL_RUN = 512
+"""Bytes of a contiguous run from which on DMA reaches its rate."""
+
+
+def find_geometry(n: int) -> Geometry | None:
+    """Return the factors of the quickest four-step transform of ``n`` points by the model.
+
+    None means that ``n`` does not split into two to four factors of at most 128.
+    """
+    best = min(_candidates(n), key=lambda g: (_stage_ns(g), g), default=None)
+    if best is None:
+        best = min(_candidates_of_two_stages(n), key=lambda g: (_stage_ns(g), g), default=None)
+    return best
+
+
+def padded_length(n: int) -> int:
+    """Return the smallest power of two that holds the convolution of a chirp transform."""
+    return max(4, 1 << (2 * n - 2).bit_length())
+
+
+def _divisors(n: int) -> list[int]:
+    return [f for f in range(2, TILE + 1) if n % f == 0]
+
+
+def _may_begin(n: int, a: int) -> bool:
+    """Tell whether ``a`` may be the first factor.
+
+    It is even where ``n`` is, so that the point n / 2 of a half spectrum lies in column 0.
+    """
+    return a % 2 == 0 or n % 2 == 1
+
+
+def _candidates(n: int) -> Iterator[Geometry]:
+    """Yield the ways to cut ``n`` into the two factors of one stage."""
+    for a in _divisors(n):
+        if 1 < n // a <= TILE and _may_begin(n, a):
+            yield Geometry(a, n // a)
+
+
+def _candidates_of_two_stages(n: int) -> Iterator[Geometry]:
+    """Yield the ways to cut ``n`` into three factors or, where there are none, into four."""
+    factors = _divisors(n)
+    found = False
+    for a in factors:
+        for b in factors:
+            if _may_begin(n, a) and n % (a * b) == 0 and 1 < n // (a * b) <= TILE:
+                found = True
+                yield Geometry(a, b, 1, n // (a * b))
+    if found or n > TILE**4:
+        return
+    for a in factors:
+        for b in factors:
+            if not _may_begin(n, a) or n % (a * b) != 0 or n // (a * b) > TILE**2:
+                continue
+            for c in factors:
+                rest = n // (a * b)
+                if rest % c == 0 and 1 < rest // c <= TILE:
+                    yield Geometry(a, b, c, rest // c)
+
+
+def _stage_ns(g: Geometry) -> float:
+    """Return the time of one transform by the model: products, then transfers."""
+    n1, n2 = g.a * g.b, g.c * g.d
+    cycles = n2 * _column_cycles(g.a, g.b)
+    transfer = _transfer_ns(n1 * n2, g.b if n2 == 1 else chunk_columns(g.a, g.b, n2))
+    transfer += _transfer_ns(n1 * n2, g.a)
+    if n2 > 1:
+        cycles += n1 * _column_cycles(g.c, g.d)
+        transfer += 2 * _transfer_ns(n1 * n2, chunk_columns(g.c, g.d, n1))
+    return cycles / _TENSOR_CYCLES_PER_NS + transfer
+
+
+def _column_cycles(a: int, b: int) -> int:
+    """Return the Tensor cycles of one column of a stage, in passes of the array."""
+    return 4 * a + (2 * max(2 * a, b) if a > 1 else 0)
+
+
+def _transfer_ns(points: int, run: int) -> float:
+    """Return the time of moving complex points in contiguous runs."""
+    slowed = max(1.0, _FULL_RUN / (4 * run))
+    return 8 * points * slowed / _DMA_BYTES_PER_NS
+
+
+def four_step_constants(g: Geometry, inverse: bool, scale: float) -> Table:
+    """Return the vector of constants that the geometry describes, results times ``scale``."""
+    last = max(i for i, factor in enumerate(g) if factor > 1)
+    tables = [
+        _matrix(factor, inverse, scale if i == last else 1.0)
+        for i, factor in enumerate(g)
+        if factor > 1
+    ]
+    for first, second in ((g.a, g.b), (g.c, g.d)):
+        if first > 1:
+            tables += twiddles(second, first, inverse)
+    if g.d > 1:
+        for part in twiddles(g.c * g.d, g.a * g.b, inverse):
+            tables.append(part.reshape(g.c * g.d, g.b, g.a).transpose(1, 0, 2))
+    return _vector([*tables, _weights(g)])
+
+
+def _weights(g: Geometry) -> _Wide:
+    """Return the weights of points 0 and n / 2 of a half spectrum whose scale counts pairs."""
+    weights = np.ones(g.a)
+    weights[0] = 0.5
+    if g.a % 2 == 0:
+        weights[g.a // 2] = 0.5
+    return weights
+
+
+def bluestein_constants(n: int, g: Geometry, inverse: bool, scale: float, kind: str) -> Table:
+    """Return the constants of a chirp transform on a geometry of at least 2 n - 1 points."""
+    points = g.length
+    taken, given = chirp_lengths(n, kind)
+    real, imaginary = chirp(n, inverse)
+    filter_ = np.zeros(points, np.complex128)
+    filter_[:n] = real - 1j * imaginary
+    filter_[points - n + 1 :] = filter_[1:n][::-1]
+    spectrum = np.fft.fft(filter_)
+    counted = _counts(n) if kind == "hermitian" else 1.0
+    last = scale / points
+    inside = four_step_constants(g, False, 1.0)[: -g.a]
+    return np.concatenate(
+        [
+            inside,
+            _vector([real[:taken] * counted, imaginary[:taken] * counted]),
+            _vector([spectrum.real, spectrum.imag]),
+            _vector([real[:given] * last, -imaginary[:given] * last]),
+        ]
+    )
+
+
+def butterfly_constants(n: int, inverse: bool) -> Table:
+    """Return exp(-2 pi i k / n) for k < n as (2, n), conjugated for the inverse."""
+    k = np.arange(n, dtype=np.int64)
+    return np.stack(roots(n, -k if inverse else k)).astype(np.float32)
+
+
+def two_d_constants(n: int, inverse: bool, scale: float, kind: str = "full") -> Table:
+    """Return the matrix of one dimension: -sin, cos and sin parts of (rows, 3, columns).
+
+    It is square, but has n // 2 + 1 columns where ``kind`` is ``"half"``, and as many rows where it
+    is ``"hermitian"``, with weights that count a point for its conjugate too.
+    """
+    matrix, half = _matrix(n, inverse, scale), n // 2 + 1
+    if kind == "half":
+        matrix = matrix[:, :, :half]
+    if kind == "hermitian":
+        matrix = matrix[:half] * _counts(n)[:, None, None]
+    return matrix.astype(np.float32)
+
+
+def _counts(n: int) -> _Wide:
+    """Return how many points of a spectrum each point of its half stands for."""
+    counts = np.full(n // 2 + 1, 2.0)
+    counts[0] = 1.0
+    if n % 2 == 0:
+        counts[n // 2] = 1.0
+    return counts
+
+
+def _matrix(factor: int, inverse: bool, scale: float) -> _Wide:
+    """Return a DFT matrix as (factor, 3, factor): -sin, cos and sin parts."""
+    real, imaginary = dft_matrix(factor, inverse)
+    return scale * np.stack([-imaginary, real, imaginary], axis=1)
+
+
+def _vector(tables: list[_Wide]) -> Table:
+    return np.concatenate([np.ravel(table) for table in tables]).astype(np.float32)

@@ -1,0 +1,196 @@
+"""Which algorithm computes a transform on a NeuronCore, and the constants that its kernel takes.
+
+A recipe depends on the lengths, the kind and the norm alone. Batches of any size share it, and with
+it the tables, which are the larger part of what a short transform needs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from trnfft._kernels.dft_constants import dft_constants, irfft_constants
+from trnfft._kernels.four_step_geometry import Geometry
+from trnfft._paths.arguments import Norm
+from trnfft._planning.choice import (
+    DFT_BEST,
+    DFT_LARGEST,
+    LARGEST_IMAGE,
+    LARGEST_RANK,
+    bluestein_constants,
+    find_geometry,
+    four_step_constants,
+    padded_length,
+    two_d_constants,
+)
+from trnsci.core.errors import ShapeError
+from trnsci.core.plan import planned
+
+__all__ = ["KINDS", "FFTAlgorithm", "Form", "Recipe", "recipe"]
+
+Array = npt.NDArray[np.float32]
+Form = Literal["full", "half", "hermitian"]
+
+_ONE: dict[str, tuple[Form, bool]] = {
+    "fft": ("full", False),
+    "ifft": ("full", True),
+    "rfft": ("half", False),
+    "irfft": ("hermitian", True),
+    "hfft": ("hermitian", False),
+    "ihfft": ("half", True),
+}
+KINDS: dict[str, tuple[Form, bool]] = {
+    name + several: found for several in ("", "2", "n") for name, found in _ONE.items()
+}
+"""What each transform reads and writes, and whether its angles are those of the inverse."""
+
+
+class FFTAlgorithm(Enum):
+    """How a transform is computed.
+
+    Attributes:
+        COOLEY_TUKEY: By factors of at most 128, each a product with its DFT matrix.
+        FOUR_STEP: The same, by the name that the literature gives it.
+        BLUESTEIN: As a convolution with a chirp, by two transforms of ``padded_n`` points.
+        DFT_GEMM: As one product with the DFT matrix.
+        TWO_D: As two chained products, for both dimensions of an image.
+        N_D: As a chain of products, one for each dimension.
+        SEPARABLE: One dimension after the other, each by the algorithm for its length.
+    """
+
+    COOLEY_TUKEY = "cooley_tukey"
+    FOUR_STEP = "cooley_tukey"
+    BLUESTEIN = "bluestein"
+    DFT_GEMM = "dft_gemm"
+    TWO_D = "two_d"
+    N_D = "n_d"
+    SEPARABLE = "separable"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a transform of given lengths is computed.
+
+    Attributes:
+        kind: The transform, a key of ``KINDS``.
+        sizes: Points along each dimension.
+        norm: Its normalisation, as in torch.
+        algorithm: How it is computed.
+        padded_n: Points of the inner transforms of BLUESTEIN, else None.
+        geometry: The factors of COOLEY_TUKEY, or of the inner transforms of BLUESTEIN.
+    """
+
+    kind: str
+    sizes: tuple[int, ...]
+    norm: Norm
+    algorithm: FFTAlgorithm
+    padded_n: int | None
+    geometry: Geometry | None
+
+    @property
+    def form(self) -> Form:
+        """What the transform reads and writes."""
+        return KINDS[self.kind][0]
+
+    @property
+    def inverse(self) -> bool:
+        """Whether the angles are those of the inverse."""
+        return KINDS[self.kind][1]
+
+    @property
+    def n(self) -> int:
+        """Points of one transform."""
+        return math.prod(self.sizes)
+
+    @property
+    def scale(self) -> float:
+        """What multiplies the sums."""
+        norm = self.norm or "backward"
+        if norm == "ortho":
+            return 1.0 / math.sqrt(self.n)
+        return 1.0 / self.n if (norm == "forward") != self.inverse else 1.0
+
+    @property
+    def steps(self) -> tuple[Recipe, ...]:
+        """The transforms of single dimensions that SEPARABLE consists of, in their order."""
+        if self.algorithm is not FFTAlgorithm.SEPARABLE:
+            return (self,)
+        full = [recipe("ifft" if self.inverse else "fft", (n,), self.norm) for n in self.sizes[:-1]]
+        last = recipe(self.kind[:-1], self.sizes[-1:], self.norm)
+        return (last, *full) if self.form == "half" else (*full, last)
+
+    @cached_property
+    def constants(self) -> tuple[Array, ...]:
+        """The float32 arrays that the kernel takes, in its order; nobody can write to them."""
+        arrays = self._made()
+        for array in arrays:
+            array.setflags(write=False)
+        return arrays
+
+    def _made(self) -> tuple[Array, ...]:
+        if self.algorithm is FFTAlgorithm.SEPARABLE:
+            return tuple(array for step in self.steps for array in step.constants)
+        if len(self.sizes) > 1:
+            leading = [two_d_constants(n, self.inverse, 1.0) for n in self.sizes[:-1]]
+            last = two_d_constants(self.sizes[-1], self.inverse, self.scale, self.form)
+            return (*leading, last)
+        if self.algorithm is FFTAlgorithm.DFT_GEMM:
+            real, imaginary = self._matrix()
+            return real.astype(np.float32), imaginary.astype(np.float32)
+        assert self.geometry is not None
+        if self.algorithm is FFTAlgorithm.BLUESTEIN:
+            args = self.n, self.geometry, self.inverse, self.scale, self.form
+            return (bluestein_constants(*args),)
+        # A half spectrum is weighted by one half where a point stands for itself alone.
+        scale = 2.0 * self.scale if self.form == "hermitian" else self.scale
+        return (four_step_constants(self.geometry, self.inverse, scale),)
+
+    def _matrix(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the two parts of the matrix of DFT_GEMM."""
+        if self.form == "hermitian":
+            cos, sin = irfft_constants(self.n, self.scale)
+            # The first row of the second part is that of a real bin, and keeps its sign.
+            signs = np.where(np.arange(len(sin)) == 0, 1.0, 1.0 if self.inverse else -1.0)
+            return cos, sin * signs[:, None]
+        real, imaginary = dft_constants(self.n, self.inverse, self.scale)
+        bins = self.n // 2 + 1 if self.form == "half" else self.n
+        return real[:, :bins], imaginary[:, :bins]
+
+
+@planned
+def recipe(kind: str, sizes: tuple[int, ...], norm: Norm) -> Recipe:
+    """Return the recipe of a transform; equal calls return one object.
+
+    Raises:
+        ShapeError: No kernel transforms so many points.
+    """
+    return Recipe(kind, sizes, norm, *_chosen(sizes))
+
+
+def _chosen(sizes: tuple[int, ...]) -> tuple[FFTAlgorithm, int | None, Geometry | None]:
+    """Return the algorithm for the sizes, its padded length and its factors."""
+    if len(sizes) > 1:
+        if max(sizes) > LARGEST_IMAGE or len(sizes) > LARGEST_RANK:
+            for n in sizes:
+                _chosen((n,))
+            return FFTAlgorithm.SEPARABLE, None, None
+        return FFTAlgorithm.TWO_D if len(sizes) == 2 else FFTAlgorithm.N_D, None, None
+    n = sizes[0]
+    if n <= DFT_BEST:
+        return FFTAlgorithm.DFT_GEMM, None, None
+    geometry = find_geometry(n)
+    if geometry is not None:
+        return FFTAlgorithm.COOLEY_TUKEY, None, geometry
+    if n <= DFT_LARGEST:
+        return FFTAlgorithm.DFT_GEMM, None, None
+    padded = padded_length(n)
+    geometry = find_geometry(padded)
+    if geometry is None:
+        raise ShapeError(f"plan: no kernel transforms {n} points, which have a large prime factor")
+    return FFTAlgorithm.BLUESTEIN, padded, geometry

@@ -1,0 +1,85 @@
+"""Constants of kernels as tensors, made once and kept where the kernels run."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+from torch.nn import Parameter
+
+from trnfft._kernels.dft_constants import stft_constants
+from trnfft._planning.angles import roots
+from trnfft._planning.recipe import Array, Recipe
+from trnsci.core.backend.device import neuron_device
+from trnsci.core.constants import Constants
+from trnsci.core.dtypes import real_dtype
+
+__all__ = ["constants", "forget_tables", "frame_matrices", "hann_window", "keepable"]
+
+
+def constants(found: Recipe, path: str, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
+    """Return the constants of a recipe in the memory that a launch on ``path`` reads."""
+    return _RECIPES(found, _home(path), dtype)
+
+
+def frame_matrices(
+    window: Tensor, onesided: bool, scale: float, path: str, dtype: torch.dtype
+) -> tuple[Tensor, ...]:
+    """Return the DFT matrices of frames with the window and the scale in them.
+
+    The values of the window are their key: a tensor may be written to, or be another one at the
+    same address.
+    """
+    values = window.detach().cpu().double().numpy()
+    return _FRAMES((values.tobytes(), onesided, scale), _home(path), dtype)
+
+
+def hann_window(length: int, like: Tensor) -> Tensor:
+    """Return the periodic Hann window in the precision and on the device of ``like``."""
+    dtype = real_dtype(like.dtype)
+    if keepable(like):
+        return _WINDOWS(length, like.device, dtype)[0]
+    return torch.hann_window(length, periodic=True, dtype=dtype, device=like.device)
+
+
+def keepable(like: Tensor) -> bool:
+    """Return whether what is computed with ``like`` may use a tensor that is kept.
+
+    A graph that is being traced must make its own.
+    """
+    return type(like) in _PLAIN and not is_compiling()
+
+
+def forget_tables() -> None:
+    """Forget all tensors that are kept."""
+    _RECIPES.clear()
+    _FRAMES.clear()
+    _WINDOWS.clear()
+
+
+def _home(path: str) -> torch.device:
+    device = neuron_device() if path == "nki" else None
+    return torch.device("cpu") if device is None else device.torch_device
+
+
+def _of_recipe(found: Recipe) -> tuple[Array, ...]:
+    return found.constants
+
+
+def _of_frames(key: tuple[bytes, bool, float]) -> list[Array]:
+    window, onesided, scale = key
+    matrices = stft_constants(np.frombuffer(window), onesided, scale)
+    return [matrix.astype(np.float32) for matrix in matrices]
+
+
+def _of_window(length: int) -> list[npt.NDArray[np.float64]]:
+    cosine, _ = roots(length, np.arange(length, dtype=np.int64))
+    return [0.5 - 0.5 * cosine]
+
+
+_PLAIN = (Tensor, Parameter)
+_RECIPES: Constants[Recipe] = Constants(_of_recipe)
+_FRAMES: Constants[tuple[bytes, bool, float]] = Constants(_of_frames)
+_WINDOWS: Constants[int] = Constants(_of_window, most_bytes=16 << 20)

@@ -1,0 +1,153 @@
+"""Checks of what distributions are given, with errors that name the function and the argument."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.transforms import is_transformed, values_of
+from trnrand.errors import ParameterError
+from trnsci.core.interop import without_transforms
+
+__all__ = [
+    "Device",
+    "Parameter",
+    "Size",
+    "broadcast",
+    "check_expands",
+    "like_out",
+    "parsed_size",
+    "real",
+]
+
+Parameter: TypeAlias = float | Tensor
+Size: TypeAlias = int | Sequence[int]
+Device: TypeAlias = str | torch.device | None
+
+
+def parsed_size(function: str, size: Sequence[Any]) -> tuple[int, ...]:
+    """Return the shape that positional arguments give: integers, or one sequence of them."""
+    single = len(size) == 1 and isinstance(size[0], list | tuple | torch.Size)
+    numbers = size[0] if single else size
+    try:
+        shape = tuple(index(n) for n in numbers if not isinstance(n, bool))
+    except TypeError:
+        shape = ()
+    if len(shape) != len(numbers):
+        raise ParameterError(f"{function}: size must be integers, got {tuple(size)}")
+    if any(n < 0 for n in shape):
+        raise ParameterError(f"{function}: size must be non-negative, got {shape}")
+    return shape
+
+
+def real(
+    function: str,
+    name: str,
+    value: Parameter,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    finite: bool = True,
+) -> Parameter:
+    """Return a parameter as a float, or as a float64 tensor without gradient.
+
+    Args:
+        function: Name of the called function.
+        name: Of the parameter.
+        value: A number, or a tensor that broadcasts with the size of the call.
+        above: What it must be greater than.
+        least: The smallest that it may be.
+        most: The largest that it may be.
+        finite: Whether infinities are refused; NaN always is.
+
+    Raises:
+        ParameterError: It is no number, or not in the range.
+    """
+    if isinstance(value, Tensor) and is_transformed() and not value.is_complex():
+        with without_transforms():
+            within = values_of(value)
+            real(function, name, within, above=above, least=least, most=most, finite=finite)
+        return value.detach().to(torch.float64)
+    if isinstance(value, Tensor) and value.ndim and not value.is_complex():
+        # A copy, since the result may be written over it.
+        number = value.detach().to(torch.float64, copy=True)
+    else:
+        try:
+            plain = float(value)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            raise ParameterError(f"{function}: {name} must be a number, got {value!r}") from None
+        inside = (above is None or plain > above) and (least is None or plain >= least)
+        known = math.isfinite(plain) if finite else not math.isnan(plain)
+        if inside and known and (most is None or plain <= most):
+            return plain
+        number = torch.tensor(plain, dtype=torch.float64)
+    wrong = number.isnan()
+    wanted = []
+    if finite:
+        wrong |= number.isinf()
+    if above is not None:
+        wrong |= number <= above
+        wanted.append("positive" if above == 0 else f"greater than {above:g}")
+    if least is not None:
+        wrong |= number < least
+        wanted.append("non-negative" if least == 0 and most is None else f"at least {least:g}")
+    if most is not None:
+        wrong |= number > most
+        wanted.append(f"at most {most:g}")
+    if wrong.any():
+        accepted = " and ".join([*wanted, "finite" if finite else "not NaN"])
+        got = number[wrong].flatten()[0].item()
+        raise ParameterError(f"{function}: {name} must be {accepted}, got {got}")
+    return number
+
+
+def like_out(
+    function: str, size: Sequence[Any], dtype: torch.dtype | None, device: Device, out: Tensor
+) -> tuple[Sequence[Any], torch.dtype, torch.device]:
+    """Return the size, dtype and device of ``out``, which those given must not contradict."""
+    if not isinstance(out, Tensor):
+        raise ParameterError(f"{function}: out must be a torch.Tensor, got {type(out).__name__}")
+    if size and parsed_size(function, size) != tuple(out.shape):
+        raise ParameterError(
+            f"{function}: out must have the size of the call, got {tuple(out.shape)} "
+            f"and {parsed_size(function, size)}"
+        )
+    if dtype is not None and dtype is not out.dtype:
+        raise ParameterError(f"{function}: out must have dtype {dtype}, got {out.dtype}")
+    if device is not None and torch.device(device).type != out.device.type:
+        raise ParameterError(f"{function}: out must be on {device}, got {out.device}")
+    return (tuple(out.shape),), out.dtype, out.device
+
+
+def broadcast(function: str, tensors: Mapping[str, Tensor]) -> tuple[int, ...]:
+    """Return the shape that parameters broadcast to."""
+    shape: tuple[int, ...] = ()
+    for name, value in tensors.items():
+        both = _joined(shape, tuple(value.shape))
+        if both is None:
+            shapes = ", ".join(f"{k} {tuple(t.shape)}" for k, t in tensors.items())
+            raise ParameterError(f"{function}: {name} must broadcast with the rest, got {shapes}")
+        shape = both
+    return shape
+
+
+def check_expands(function: str, name: str, value: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise unless a parameter broadcasts to the shape of the call."""
+    if _joined(tuple(value.shape), shape) != shape:
+        raise ParameterError(
+            f"{function}: {name} must broadcast to the size {shape}, got {tuple(value.shape)}"
+        )
+
+
+def _joined(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the shape that two shapes broadcast to, or None where they do not."""
+    length = max(len(a), len(b))
+    pairs = zip((1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b, strict=True)
+    joined = tuple(n if m == 1 else m if n in (1, m) else -1 for m, n in pairs)
+    return None if -1 in joined else joined

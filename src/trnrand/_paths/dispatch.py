@@ -1,0 +1,47 @@
+"""Where standard samples are made: by torch, or through the operation on a kernel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.library import LIBRARY
+from trnrand._paths.operations import DRAW, draw
+from trnrand._paths.torch_path import torch_fill
+from trnrand._sampling.laws import Kind
+from trnrand._stream.words import Source
+
+__all__ = ["fill_stream", "note_stream", "stream"]
+
+_TOO_WIDE = "the kernel does not take torch.float64"
+
+
+def stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
+    """Return ``count`` standard samples from the start of a source, one-dimensional."""
+    out = torch.empty(count, dtype=dtype, device=source.device)
+    fill_stream(kind, source, out)
+    return out
+
+
+def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
+    """Fill a one-dimensional tensor with standard samples from the start of a source.
+
+    Args:
+        kind: Which samples.
+        source: Engine, seed, position and device.
+        out: Where they go; its dtype is theirs, and is one of ``FLOATS``, or int32 for words.
+    """
+    if LIBRARY.kernels_wanted():
+        if out.dtype is not torch.float64:
+            out.copy_(draw(kind, source, out.numel(), out.dtype))
+            return
+        DRAW.refuse(_TOO_WIDE)
+    torch_fill(kind, source, out)
+
+
+def note_stream(kind: Kind, count: int, dtype: torch.dtype) -> None:
+    """Say to ``explain`` where standard samples would be made."""
+    if dtype is torch.float64:
+        DRAW.refuse(_TOO_WIDE)
+    else:
+        draw(kind, Source("philox", 0, 0, torch.device("cpu")), count, dtype)

@@ -1,0 +1,37 @@
+"""From the arguments of ``draw`` to the launch of its kernel; importing this imports NKI."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnrand._kernels import samples
+from trnrand._kernels.operands import BLOCK_WORDS, drawn_words
+from trnsci.core.backend.launch import Launcher
+
+__all__ = ["draw"]
+
+# Laws whose kernels know one dtype; others are rounded from it.
+_FLOAT32_ONLY = ("normal", "exponential")
+
+
+def draw(
+    launch: Launcher,
+    operand: Tensor,
+    engine: str,
+    seed_low: int,
+    seed_high: int,
+    start_low: int,
+    start_high: int,
+    kind: str,
+    count: int,
+    dtype: str,
+) -> Tensor:
+    kernel = getattr(samples, f"{engine}_{kind}")
+    arguments = (dtype,) if kind == "uniform" else ()
+    drawn = launch(kernel, operand, drawn_words(count), *arguments).reshape(-1)
+    if kind == "words":
+        drawn = drawn.view(torch.int32)
+    skipped = start_low % BLOCK_WORDS
+    found = drawn[skipped : skipped + count]
+    return found.to(getattr(torch, dtype)) if kind in _FLOAT32_ONLY else found

@@ -1,0 +1,35 @@
+"""The backend of this library, one object that all its modules ask."""
+
+from __future__ import annotations
+
+from trnrand.errors import ParameterError
+from trnsci.core.backend.library import Library
+from trnsci.core.errors import BackendError, FlagError
+
+__all__ = ["LIBRARY"]
+
+
+class _RandomLibrary(Library):
+    """The shared backend, with the exceptions that callers of trnrand catch and match."""
+
+    def set_backend(self, name: str) -> None:
+        """Choose the backend for the process; inside a ``with backend`` block, for that block.
+
+        Args:
+            name: ``"auto"``, ``"pytorch"``, ``"nki"`` or ``"simulator"``.
+
+        Raises:
+            ParameterError: The name is none of these.
+            BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
+        """
+        try:
+            super().set_backend(name)
+        except FlagError as error:
+            raise ParameterError(str(error)) from None
+
+    def no_nki(self, function: str) -> BackendError:
+        """Return the error that says how to get what ``"nki"`` needs."""
+        return BackendError(f"{super().no_nki(function)} ('nki' requires neuronxcc or nki)")
+
+
+LIBRARY = _RandomLibrary("trnrand")

@@ -1,0 +1,86 @@
+"""The operation of trnrand that has kernels: a stretch of a stream of standard samples.
+
+Engine, seed and position say what the samples are. On a kernel path they travel as data, in the row
+that the kernels take, so the operation has it as an argument beside the numbers it is made of.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from trnrand._kernels.operands import philox_operand, threefry_operand
+from trnrand._paths.library import LIBRARY
+from trnrand._paths.torch_path import torch_stream
+from trnrand._sampling.laws import DOMAINS, Kind
+from trnrand._stream.words import Source
+from trnrand.engines import ENGINES, MASK, EngineName
+from trnsci.core.backend.operation import Operation
+from trnsci.core.dtypes import dtype_name
+
+__all__ = ["DRAW", "draw"]
+
+_OPERANDS = {"philox": philox_operand, "threefry": threefry_operand}
+
+
+def draw(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
+    """Return ``count`` standard samples from the start of a source, by the operation."""
+    key = ENGINES[source.engine].key(source.seed)
+    row = _OPERANDS[source.engine](key, source.start // 4, int(DOMAINS[kind]))
+    operand = torch.tensor(row.view("int32"), device=source.device)
+    seed, start = (_halves(number) for number in (source.seed, source.start))
+    name = dtype_name(dtype)
+    return DRAW(operand, source.engine, *seed, *start, kind, count, name)
+
+
+def _halves(number: int) -> tuple[int, int]:
+    """Return the low and the high 32 bits: numbers of 64 bits without sign fit no schema."""
+    return number & MASK, number >> 32
+
+
+def _draw(
+    operand: Tensor,
+    engine: str,
+    seed_low: int,
+    seed_high: int,
+    start_low: int,
+    start_high: int,
+    kind: str,
+    count: int,
+    dtype: str,
+) -> Tensor:
+    seed, start = seed_low | seed_high << 32, start_low | start_high << 32
+    source = Source(cast(EngineName, engine), seed, start, operand.device)
+    return torch_stream(cast(Kind, kind), source, count, getattr(torch, dtype))
+
+
+def _shape(
+    operand: Tensor,
+    engine: str,
+    seed_low: int,
+    seed_high: int,
+    start_low: int,
+    start_high: int,
+    kind: str,
+    count: int,
+    dtype: str,
+) -> Tensor:
+    return torch.empty(count, dtype=getattr(torch, dtype), device=operand.device)
+
+
+def _work(operand: Tensor, *rest: object) -> float:
+    count = cast(int, rest[-2])
+    return 100.0 * count  # integer operations of a word, about
+
+
+DRAW = Operation(
+    LIBRARY,
+    "draw",
+    reference=_draw,
+    launch="trnrand._paths.kernel_path:draw",
+    fake=_shape,
+    dtypes=("int32",),
+    flops=_work,
+)

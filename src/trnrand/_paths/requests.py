@@ -1,0 +1,211 @@
+"""What a call asks for: a shape, a dtype, a device, and parameters that make sense.
+
+A distribution describes its call in a ``Request``, which takes samples from the generator only
+after everything was checked: a call that raises does not move a stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import (
+    Device,
+    Parameter,
+    broadcast,
+    check_expands,
+    like_out,
+    parsed_size,
+)
+from trnrand._sampling.laws import FLOATS
+from trnrand._stream.words import Source
+from trnrand.defaults import get_default_generator
+from trnrand.errors import ParameterError
+from trnrand.generator import Generator
+from trnsci.core.dtypes import dtype_name
+
+__all__ = ["Request", "prepared", "prepared_vectors"]
+
+# Bytes that a process can address on today's 64-bit processors.
+_ADDRESSABLE = 1 << 47
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call whose size and options were checked.
+
+    Attributes:
+        function: Name of the called function.
+        shape: Of the result.
+        dtype: Of the result.
+        device: Of the result.
+        generator: Where samples come from.
+        out: Where the result goes, None for a new tensor.
+        total: Length of the first dimension over all ranks, None where ranks draw alike.
+    """
+
+    function: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    generator: Generator
+    out: Tensor | None
+    total: int | None
+
+    @property
+    def count(self) -> int:
+        """How many samples the result has."""
+        return math.prod(self.shape)
+
+    def source(self) -> Source:
+        """Take the samples, and return where they are."""
+        each = math.prod(self.shape[1:])
+        return self.generator.reserve(self.function, self.count, self.device, self.total, each)
+
+    def flat(self, parameter: Parameter) -> Parameter:
+        """Return a parameter with one value per sample, or the one number that it is."""
+        if not isinstance(parameter, Tensor):
+            return parameter
+        return parameter.to(self.device).expand(self.shape).reshape(-1)
+
+    @property
+    def working(self) -> torch.dtype:
+        """The dtype to compute in: float64 for itself, float32 for the rest."""
+        return torch.float64 if self.dtype is torch.float64 else torch.float32
+
+    def typed(self, parameter: Parameter, dtype: torch.dtype) -> Tensor:
+        """Return a parameter rounded to a dtype; a number becomes a 0-d tensor."""
+        if isinstance(parameter, Tensor):
+            return parameter.to(self.device, dtype)
+        return torch.tensor(parameter, dtype=dtype)
+
+    def buffer(self, dtype: torch.dtype | None = None) -> Tensor:
+        """Return a one-dimensional tensor to fill: ``out`` itself where its memory will do."""
+        wanted = dtype or self.dtype
+        if self.out is not None and self.out.dtype is wanted and self.out.is_contiguous():
+            return self.out.detach().view(-1)
+        try:
+            return torch.empty(self.count, dtype=wanted, device=self.device)
+        except RuntimeError as error:  # also what torch raises for more than 2**63 bytes
+            raise ParameterError(
+                f"{self.function}: size must fit in the memory of {self.device}, got {self.shape} "
+                f"of {wanted}, {self.count * wanted.itemsize:.3g} bytes"
+            ) from error
+
+    def result(self, values: Tensor) -> Tensor:
+        """Return the values in the shape and dtype of the call, in ``out`` if there is one."""
+        shaped = values.reshape(self.shape)
+        if self.out is None:
+            return shaped if shaped.dtype is self.dtype else shaped.to(self.dtype)
+        if shaped.data_ptr() != self.out.data_ptr() or shaped.dtype is not self.out.dtype:
+            self.out.detach().copy_(shaped)
+        return self.out
+
+
+def prepared(
+    function: str,
+    size: Sequence[Any],
+    dtype: torch.dtype | None,
+    generator: Generator | None,
+    device: Device,
+    out: Tensor | None,
+    total: int | None,
+    parameters: Mapping[str, Parameter] | None = None,
+    dtypes: Iterable[torch.dtype] = FLOATS,
+    default: torch.dtype = torch.float32,
+) -> Request:
+    """Return the request of a call.
+
+    Args:
+        function: Name of the called function.
+        size: Its positional arguments: integers, or one sequence of them; without any, the shape
+            is that of ``out``, or else what the parameters broadcast to.
+        dtype: Of the result; None for that of ``out``, or else ``default``.
+        generator: None for the default one.
+        device: None for that of ``out``, or else the generator's.
+        out: Where the result goes.
+        total: Length of the first dimension over all ranks.
+        parameters: Checked parameters by name.
+        dtypes: Which dtypes the function accepts.
+        default: The dtype of a call that names none.
+
+    Raises:
+        ParameterError: Any of these is not as the function needs it.
+    """
+    if generator is None:
+        generator = get_default_generator()
+    elif not isinstance(generator, Generator):
+        raise ParameterError(
+            f"{function}: generator must be a trnrand.Generator, got {type(generator).__name__}"
+        )
+    tensors = {k: v for k, v in (parameters or {}).items() if isinstance(v, Tensor)}
+    if out is not None:
+        size, dtype, device = like_out(function, size, dtype, device, out)
+    shape = parsed_size(function, size) if size else broadcast(function, tensors)
+    dtype = default if dtype is None else dtype
+    if dtype not in dtypes:
+        names = ", ".join(dtype_name(d) for d in dtypes)
+        raise ParameterError(f"{function}: dtype must be one of {names}, got {dtype}")
+    if math.prod(shape) * dtype.itemsize >= _ADDRESSABLE:
+        raise ParameterError(f"{function}: size {shape} in {dtype} is more than any memory holds")
+    for name, value in tensors.items():
+        check_expands(function, name, value, shape)
+    if total is not None:
+        _check_total(function, shape, generator, total)
+    where = torch.device(generator.device if device is None else device)
+    return Request(function, shape, dtype, where, generator, out, total)
+
+
+def prepared_vectors(
+    function: str,
+    size: Sequence[Any],
+    width: int,
+    batch: Mapping[str, Parameter],
+    dtype: torch.dtype | None,
+    generator: Generator | None,
+    device: Device,
+    total: int | None,
+    dtypes: Iterable[torch.dtype] = FLOATS,
+) -> Request:
+    """Return the request of a call for vectors.
+
+    Args:
+        function: Name of the called function.
+        size: How many vectors, as positional arguments; without any, as ``batch`` broadcasts to.
+        width: Components of a vector.
+        batch: Values by name that have the dimensions of the parameters but for the last.
+        dtype: Of the result.
+        generator: None for the default one.
+        device: None for the generator's.
+        total: Length of the first dimension over all ranks.
+        dtypes: Which dtypes the function accepts.
+
+    Raises:
+        ParameterError: Any of these is not as the function needs it.
+    """
+    tensors = {k: v for k, v in batch.items() if isinstance(v, Tensor)}
+    vectors = parsed_size(function, size) if size else broadcast(function, tensors)
+    for name, value in tensors.items():
+        check_expands(function, name, value, vectors)
+    request = prepared(
+        function, ((*vectors, width),), dtype, generator, device, None, None, None, dtypes
+    )
+    if total is not None:
+        _check_total(function, vectors, request.generator, total)
+    return replace(request, total=total)
+
+
+def _check_total(function: str, shape: tuple[int, ...], generator: Generator, total: int) -> None:
+    if not shape:
+        raise ParameterError(f"{function}: total needs a size with a first dimension, got ()")
+    start, stop = generator.share(total)
+    if shape[0] != stop - start:
+        raise ParameterError(
+            f"{function}: total {total} gives rank {generator.partition_rank} of "
+            f"{generator.partition_size} a first dimension of {stop - start}, got {shape[0]}"
+        )

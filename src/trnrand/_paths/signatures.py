@@ -1,0 +1,96 @@
+"""The result of a call of a distribution, from its arguments alone: shape, dtype and device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from trnrand._sampling.laws import Kind
+from trnrand.defaults import get_default_generator
+
+__all__ = ["Law", "Shape", "broadcast_shape", "device_of"]
+
+Shape: TypeAlias = Sequence[int]
+
+_SEQUENCES = (list, tuple, torch.Size)
+
+
+@dataclass(frozen=True)
+class Law:
+    """A function that draws.
+
+    Attributes:
+        function: The function, which validates its arguments and draws.
+        leading: Number of positional arguments before the size.
+        result_shape: Function of the leading arguments, of ``size`` (empty if none is given) and of
+            the options that returns the shape of the result; None where that is the size, or the
+            shape that the parameters broadcast to.
+        default_dtype: Of the result, if none is given; None for that of the first argument, or
+            int64.
+        kind: The standard samples with a kernel that it is made of.
+        has_dtype: Whether it takes a dtype.
+    """
+
+    function: Callable[..., Tensor]
+    leading: int
+    result_shape: Callable[..., Shape] | None
+    default_dtype: torch.dtype | None
+    kind: Kind | None
+    has_dtype: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.function.__name__
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether a sample depends on its position and on its own parameters alone."""
+        return self.leading == 0 and self.result_shape is None
+
+    def size(self, args: Any) -> Any:
+        """Return the size that positional arguments give, None where there is none."""
+        size = args[self.leading :]
+        if len(size) == 1 and isinstance(size[0], _SEQUENCES):
+            return tuple(size[0])
+        return size if len(size) else None
+
+    def shape(self, args: Any, options: dict[str, Any]) -> Any:
+        """Return the shape of the result."""
+        size = self.size(args)
+        if self.result_shape is not None:
+            return self.result_shape(*args[: self.leading], size=size or (), **options)
+        if options.get("out") is not None:
+            return options["out"].shape
+        if size is not None:
+            return size
+        tensors = [value.shape for value in options.values() if isinstance(value, Tensor)]
+        return broadcast_shape(*tensors)
+
+    def dtype(self, args: Any, options: dict[str, Any]) -> torch.dtype:
+        """Return the dtype of the result."""
+        if options.get("dtype") is not None:
+            return cast(torch.dtype, options["dtype"])
+        if options.get("out") is not None:
+            return cast(torch.dtype, options["out"].dtype)
+        if self.default_dtype is not None:
+            return self.default_dtype
+        return args[0].dtype if isinstance(args[0], Tensor) else torch.int64
+
+
+def device_of(generator: Any, options: dict[str, Any]) -> Any:
+    """Return the device of the result."""
+    if options.get("device") is not None:
+        return options["device"]
+    if options.get("out") is not None:
+        return options["out"].device
+    return (get_default_generator() if generator is None else generator).device
+
+
+def broadcast_shape(*shapes: Shape) -> Shape:
+    """Return the shape that shapes broadcast to; torch.compile can trace it."""
+    return cast(Shape, torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]

@@ -1,0 +1,1 @@
+"""Samplers of the distributions, on arrays and on tensors."""

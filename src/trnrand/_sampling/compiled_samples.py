@@ -1,0 +1,242 @@
+"""Standard samples in float32 by compiled loops: words into the cache, samples out of it.
+
+Importing this module imports numba. A loop is compiled when its engine or kind is first asked for,
+and kept for later processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from trnrand._sampling.compiled import philox_of_eight, threefry_of_eight
+from trnrand._sampling.laws import (
+    LEAST_SQUARE,
+    LOG,
+    LOG_SPLIT_BITS,
+    MINUS_TWO_LN2,
+    SINE,
+    TURN24,
+    Kind,
+)
+from trnrand.engines import ENGINES, MASK, EngineName
+from trnsci.core.compiled import compiled_loop
+
+__all__ = ["fill_samples"]
+
+_inlined = partial(numba.njit, inline="always")
+
+# Blocks whose words are made together; 128 KiB of them stay in a core's second cache.
+_BLOCKS = 1 << 13
+
+_MASK, _HALF = np.uint64(MASK), np.uint64(32)
+_L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8, _L9 = (np.float32(c) for c in LOG)
+_S0, _S1, _S2, _S3 = (np.float32(c) for c in SINE)
+_LN2, _TURN, _LEAST = np.float32(MINUS_TWO_LN2), np.float32(TURN24), np.float32(LEAST_SQUARE)
+_ONE = np.float32(1.0)
+_TWO16, _UNIT = np.float32(2.0**16), np.float32(2.0**-32)
+_QUARTER, _HALF_TURN = np.float32(2.0**22), np.float32(2.0**23)
+
+_INT, _FLOAT = ir.IntType(32), ir.FloatType()
+
+
+# numba computes with integers in 64 bits, which halves what a vector register holds: what is done
+# to 32 bits is written in LLVM's own terms.
+
+
+def _number(value: int) -> ir.Constant:
+    return ir.Constant(_INT, value)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _above(context: Any, word: Any, shift: Any) -> Any:
+    """Return a word without its lowest bits, at least one of them, as a float32."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, shift = arguments
+        return builder.sitofp(builder.lshr(word, shift), _FLOAT)
+
+    return types.float32(types.uint32, types.uint32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _low16(context: Any, word: Any) -> Any:
+    """Return the lower half of a word as a float32."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.sitofp(builder.and_(arguments[0], _number(0xFFFF)), _FLOAT)
+
+    return types.float32(types.uint32), build
+
+
+def _exponent_of(builder: Any, value: Any) -> tuple[Any, Any]:
+    bits = builder.bitcast(value, _INT)
+    return bits, builder.ashr(builder.sub(bits, _number(LOG_SPLIT_BITS)), _number(23))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _exponent(context: Any, value: Any) -> Any:
+    """Return e of m 2**e, with m from LOG_SPLIT to twice that, as a float32."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.sitofp(_exponent_of(builder, arguments[0])[1], _FLOAT)
+
+    return types.float32(types.float32), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _significand(context: Any, value: Any) -> Any:
+    """Return m of m 2**e."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bits, exponent = _exponent_of(builder, arguments[0])
+        moved = builder.sub(bits, builder.shl(exponent, _number(23)))
+        return builder.bitcast(moved, _FLOAT)
+
+    return types.float32(types.float32), build
+
+
+@_inlined
+def _minus_two_log(u: Any) -> Any:
+    f = _significand(u) - _ONE
+    g = _L0 * f + _L1
+    g = g * f + _L2
+    g = g * f + _L3
+    g = g * f + _L4
+    g = g * f + _L5
+    g = g * f + _L6
+    g = g * f + _L7
+    g = g * f + _L8
+    g = g * f + _L9
+    return _exponent(u) * _LN2 + g * f
+
+
+@_inlined
+def _radius(word: Any) -> Any:
+    u = (_above(word, np.uint32(16)) * _TWO16 + (_low16(word) + _ONE)) * _UNIT
+    square = _minus_two_log(u)
+    return np.sqrt(square if square > _LEAST else _LEAST)
+
+
+@_inlined
+def _sine(steps: Any) -> Any:
+    x = steps * _TURN
+    q = x * x
+    p = _S0 * q + _S1
+    p = p * q + _S2
+    p = p * q + _S3
+    return p * q * x + x
+
+
+@_inlined
+def _cosine_of_word(word: Any) -> Any:
+    beyond = _above(word, np.uint32(8)) - _HALF_TURN
+    return _sine(abs(beyond) - _QUARTER)
+
+
+@_inlined
+def _sine_of_word(word: Any) -> Any:
+    before = _HALF_TURN - _above(word, np.uint32(8))
+    folded = _HALF_TURN - before
+    folded = before if before < folded else folded
+    lower = -_HALF_TURN - before
+    return _sine(folded if folded > lower else lower)
+
+
+def _uniforms(words: Any, shift: Any, scale: Any, out: Any) -> None:
+    for i in range(out.size // 4):
+        out[4 * i] = _above(words[0, i], shift) * scale
+        out[4 * i + 1] = _above(words[1, i], shift) * scale
+        out[4 * i + 2] = _above(words[2, i], shift) * scale
+        out[4 * i + 3] = _above(words[3, i], shift) * scale
+
+
+def _normals(words: Any, shift: Any, scale: Any, out: Any) -> None:
+    for i in range(out.size // 4):
+        first, second = _radius(words[0, i]), _radius(words[2, i])
+        out[4 * i] = first * _cosine_of_word(words[1, i])
+        out[4 * i + 1] = first * _sine_of_word(words[1, i])
+        out[4 * i + 2] = second * _cosine_of_word(words[3, i])
+        out[4 * i + 3] = second * _sine_of_word(words[3, i])
+
+
+@_inlined
+def _exponential(word: Any) -> Any:
+    rest = (np.float32(2.0**24) - _above(word, np.uint32(8))) * np.float32(2.0**-24)
+    return _minus_two_log(rest) * np.float32(0.5) + np.float32(0.0)
+
+
+def _exponentials(words: Any, shift: Any, scale: Any, out: Any) -> None:
+    for i in range(out.size // 4):
+        out[4 * i] = _exponential(words[0, i])
+        out[4 * i + 1] = _exponential(words[1, i])
+        out[4 * i + 2] = _exponential(words[2, i])
+        out[4 * i + 3] = _exponential(words[3, i])
+
+
+@_inlined
+def _words(
+    block: Any, words: Any, count: Any, low: Any, high: Any, c2: Any, k0: Any, k1: Any
+) -> None:
+    zero = np.uint64(0)
+    for i in range(count):
+        at = low + np.uint64(i)
+        c0, c1 = at & _MASK, (high + (at >> _HALF)) & _MASK
+        w0, w1, w2, w3 = block(c0, c1, c2, zero, k0, k1, zero, zero)
+        words[0, i], words[1, i], words[2, i], words[3, i] = w0, w1, w2, w3
+
+
+def _philox(words: Any, count: Any, low: Any, high: Any, c2: Any, k0: Any, k1: Any) -> None:
+    _words(philox_of_eight, words, count, low, high, c2, k0, k1)
+
+
+def _threefry(words: Any, count: Any, low: Any, high: Any, c2: Any, k0: Any, k1: Any) -> None:
+    _words(threefry_of_eight, words, count, low, high, c2, k0, k1)
+
+
+_LOOPS: dict[str, Callable[..., None]] = {
+    "philox": _philox,
+    "threefry": _threefry,
+    "uniform": _uniforms,
+    "normal": _normals,
+    "exponential": _exponentials,
+}
+
+
+@cache
+def _loop(name: str) -> Any:
+    return compiled_loop(_LOOPS[name])
+
+
+def fill_samples(
+    kind: Kind, engine: EngineName, seed: int, start: int, domain: int, out: Any, bits: int
+) -> None:
+    """Fill a dense float32 array with standard samples from ``start`` on.
+
+    ``bits`` of a word make a uniform.
+    """
+    make_words, convert = _loop(engine), _loop(kind)
+    shift, scale = np.uint32(32 - bits), np.float32(2.0**-bits)
+    rest = [np.uint64(number) for number in (domain, *ENGINES[engine].key(seed)[:2])]
+    skipped = start % 4
+    total = (skipped + out.size + 3) // 4
+    words = np.empty((4, min(total, _BLOCKS)), np.uint32)
+    for first in range(0, total, _BLOCKS):
+        at, count = start // 4 + first, min(_BLOCKS, total - first)
+        make_words(words, count, np.uint64(at & MASK), np.uint64(at >> 32), *rest)
+        begin, end = 4 * first - skipped, 4 * (first + count) - skipped
+        if begin >= 0 and end <= out.size:
+            convert(words, shift, scale, out[begin:end])
+        else:
+            # The first or the last block is not wanted whole.
+            edge = np.empty(4 * count, np.float32)
+            convert(words, shift, scale, edge)
+            left, right = max(begin, 0), min(end, out.size)
+            out[left:right] = edge[left - begin : right - begin]

@@ -1,0 +1,167 @@
+"""How samples that are not a plain stream are made: by chunks, and by rejection in fixed slots.
+
+A sampler is a function of a source, of a number of samples and of parameters. The words that it
+uses for sample i are those of slot (i, attempt) of its domains, so that a sample depends on the
+seed, on its own position and on its own parameters, and on nothing that other samples do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Parameter
+from trnrand._paths.requests import Request
+from trnrand._stream.words import WIDE, Source, chunk_samples, paired, unit53
+
+__all__ = [
+    "Offsets",
+    "Sampler",
+    "accepted",
+    "at",
+    "by_group",
+    "float64",
+    "many",
+    "open_units",
+    "sampled",
+    "sampled_vectors",
+    "units",
+]
+
+Offsets: TypeAlias = Tensor | int
+"""Which samples, by their distance from the start of a source; n is the first n of them."""
+
+Sampler: TypeAlias = Callable[..., Tensor]
+"""Function of (source, count, *parameters) that returns ``count`` samples."""
+
+_P = TypeVar("_P")
+
+_ATTEMPTS = 1 << 24
+
+
+def sampled(request: Request, sampler: Sampler, *parameters: Parameter) -> Tensor:
+    """Return the result of a request, made chunk by chunk.
+
+    Args:
+        request: What was asked for.
+        sampler: What makes some of the samples.
+        parameters: Numbers, or tensors that broadcast to the shape of the request.
+    """
+    flat = [request.flat(p) for p in parameters]
+    out, source = request.buffer(), request.source()
+    chunk = 4 * chunk_samples(source.device)
+    for first in range(0, request.count, chunk):
+        part = slice(first, min(first + chunk, request.count))
+        values = (p[part] if isinstance(p, Tensor) else p for p in flat)
+        out[part] = sampler(source.later(first), part.stop - first, *values)
+    return request.result(out)
+
+
+def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows: Tensor) -> Tensor:
+    """Return the result of a request for vectors, made chunk by chunk.
+
+    Args:
+        request: What was asked for; its last dimension is that of the vectors.
+        sampler: Function of (source, vectors, numbers, rows) that returns so many vectors.
+        numbers: A parameter of the vectors, which broadcasts to their number.
+        rows: Parameters of the components, in the last dimension; those before broadcast too.
+    """
+    *batch, width = request.shape
+    vectors = math.prod(batch)
+    each = numbers if not isinstance(numbers, Tensor) else numbers.expand(batch).reshape(-1)
+    table = rows.reshape(-1, width).to(request.device)
+    number = torch.arange(len(table), device=request.device).view(rows.shape[:-1])
+    number = number.expand(batch).reshape(-1)
+    out, source = request.buffer(), request.source()
+    chunk = max(1, 4 * chunk_samples(source.device) // width)
+    for first in range(0, vectors, chunk):
+        part = slice(first, min(first + chunk, vectors))
+        some = each[part].to(request.device) if isinstance(each, Tensor) else each
+        values = sampler(source.later(first * width), part.stop - first, some, table[number[part]])
+        out[part.start * width : part.stop * width] = values.reshape(-1)
+    return request.result(out)
+
+
+def float64(parameter: Parameter, source: Source) -> Tensor:
+    """Return a parameter as a tensor where the samples are."""
+    return torch.as_tensor(parameter, dtype=torch.float64, device=source.device)
+
+
+def many(offsets: Offsets) -> int:
+    """Return how many samples there are."""
+    return offsets if isinstance(offsets, int) else offsets.numel()
+
+
+def at(parameter: _P, offsets: Offsets) -> _P:
+    """Return the values that a parameter has for some samples; a single one it has for all."""
+    if isinstance(offsets, int) or not isinstance(parameter, Tensor) or not parameter.ndim:
+        return parameter
+    return cast(_P, parameter.index_select(0, offsets))
+
+
+def accepted(
+    offsets: Offsets, propose: Callable[[Offsets, Offsets, int], tuple[Tensor, Tensor]]
+) -> Tensor:
+    """Return the first accepted proposal of each sample.
+
+    Args:
+        offsets: Which samples.
+        propose: Function of some of the offsets, their places among all of them, and the number
+            of the attempt; it returns values and whether they are accepted.
+    """
+    values, good = propose(offsets, many(offsets), 0)
+    if good.all():  # in a third of the time that the list of the others takes
+        return values
+    pending = (~good).nonzero()[:, 0]
+    for attempt in range(1, _ATTEMPTS):
+        if not pending.numel():
+            return values
+        of_these = pending if isinstance(offsets, int) else offsets[pending]
+        fresh, good = propose(of_these, pending, attempt)
+        values[pending[good]] = fresh[good]
+        pending = pending[~good]
+    raise RuntimeError("a rejection sampler found no value in 2**24 attempts")
+
+
+def by_group(
+    source: Source,
+    offsets: Offsets,
+    first: bool | Tensor,
+    samplers: tuple[Callable[..., Tensor], Callable[..., Tensor]],
+    *parameters: Parameter,
+) -> Tensor:
+    """Return samples that one of two samplers makes, each for its group.
+
+    Args:
+        source: Of the words.
+        offsets: Which samples.
+        first: Whether the first sampler makes them, for all or for each.
+        samplers: Functions of (source, offsets, *parameters).
+        parameters: Flat parameters.
+    """
+    if not isinstance(first, Tensor):
+        return samplers[0 if first else 1](source, offsets, *parameters)
+    out: Tensor | None = None
+    for group, sampler in zip((first, ~first), samplers, strict=True):
+        where = group.nonzero()[:, 0]
+        if where.numel():
+            some = where if isinstance(offsets, int) else offsets[where]
+            values = sampler(source, some, *(at(p, where) for p in parameters))
+            out = values.new_empty(len(first)) if out is None else out
+            out[where] = values
+    assert out is not None
+    return out
+
+
+def units(source: Source, domain: int, count: int) -> Tensor:
+    """Return float64 in [0, 1), of two words per sample."""
+    return unit53(paired(source.words(domain | WIDE, 2 * count, 2)))
+
+
+def open_units(source: Source, domain: int, count: int) -> Tensor:
+    """Return float64 in (0, 1): ``units``, with half a step in place of 0."""
+    return units(source, domain, count).clamp_(min=2.0**-54)

@@ -1,0 +1,120 @@
+"""Transformed rejection of counts by a table of their probabilities, where parameters are numbers.
+
+The probability of a proposal is looked up in place of two dozen logarithms. All that is left are
+operations with one rounding each, so that compiled loops and arrays accept the same proposals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trnrand._sampling import numba_loops
+from trnrand._sampling.mass import log_binomial, log_poisson
+from trnrand._sampling.samplers import Offsets
+from trnrand._stream.words import Domain, Source, paired, unit53
+
+__all__ = ["LARGEST_TABLE", "Hat", "binomial_table", "poisson_table", "tabled"]
+
+LARGEST_TABLE = 2048
+"""Counts are below this where they are looked up."""
+
+Floats = NDArray[np.float64]
+
+
+class Hat(NamedTuple):
+    """Numbers of a transformed rejection.
+
+    A proposal is floor((2 a / us + b) u + centre) with u in [-0.5, 0.5) and us = 0.5 - |u|. With a
+    second uniform v it is accepted at once where us is at least 0.07 and v at most ``squeeze``,
+    never where us is below ``narrow`` and v above us, and else where v times ``scale`` is at most
+    a / us**2 + b times its probability.
+    """
+
+    a: float
+    b: float
+    scale: float
+    squeeze: float
+    centre: float
+    narrow: float
+
+    @classmethod
+    def of(cls, hat: tuple[Tensor, Tensor, Tensor, Tensor], centre: Tensor, narrow: float) -> Hat:
+        """Return the numbers of a hat whose constants are 0-d tensors."""
+        a, b, scale, squeeze = map(float, hat)
+        return cls(a, b, scale, squeeze, float(centre), narrow)
+
+
+# Arrays, since what torch makes depends on modes that may be on.
+@lru_cache(maxsize=64)
+def poisson_table(mean: float, end: int) -> Floats:
+    """Return the probabilities of the counts below ``end``."""
+    k = torch.arange(end, dtype=torch.float64, device="cpu")
+    return log_poisson(k, torch.tensor(mean, dtype=torch.float64, device="cpu")).exp_().numpy()
+
+
+@lru_cache(maxsize=64)
+def binomial_table(n: int, p: float, peak: float) -> Floats:
+    """Return the probabilities of the counts up to n over one whose logarithm is ``peak``."""
+    k = torch.arange(n + 1, dtype=torch.float64, device="cpu")
+    trials, chance = (torch.tensor(x, dtype=torch.float64, device="cpu") for x in (n, p))
+    return log_binomial(k, trials, chance).sub_(peak).exp_().numpy()
+
+
+def tabled(
+    source: Source, domain: Domain, hat: Hat, table: Floats
+) -> Callable[[Offsets, Offsets, int], tuple[Tensor, Tensor]]:
+    """Return what proposes counts to ``accepted``; a count that the table lacks is not accepted."""
+
+    def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
+        pairs = paired(source.slots(domain, some, attempt))
+        k = torch.empty(len(pairs), dtype=torch.float64)
+        good = torch.empty(len(pairs), dtype=torch.bool)
+        if numba_loops.compiled_wanted(0):
+            from trnrand._sampling.compiled_integers import integer_loop
+
+            integer_loop("tabled")(pairs.numpy(), table, *hat, k.numpy(), good.numpy())
+        else:
+            _tabled(unit53(pairs).numpy(), table, *hat, k.numpy(), good.numpy())
+        return k, good
+
+    return propose
+
+
+def _tabled(
+    units: Floats,
+    table: Floats,
+    a: float,
+    b: float,
+    scale: float,
+    squeeze: float,
+    centre: float,
+    narrow: float,
+    k: Floats,
+    good: NDArray[np.bool_],
+) -> None:
+    u, v = units[:, 0] - 0.5, units[:, 1].copy()
+    us = np.abs(u)
+    np.subtract(0.5, us, out=us)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        steep = a / us
+        np.multiply(2.0, steep, out=k)
+        k += b
+        k *= u
+        k += centre
+        np.floor(k, out=k)
+        steep /= us
+        steep += b
+        inside = (k >= 0.0) & (k < len(table))
+        steep *= table.take(np.where(inside, k, 0.0).astype(np.int64))
+        np.less_equal(v * scale, steep, out=good)
+    good &= inside
+    if narrow:
+        good &= (us >= narrow) | (v <= us)
+    good |= (us >= 0.07) & (v <= squeeze)

@@ -1,0 +1,70 @@
+"""Indices that come as often as weights say."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnrand._sampling.laws import FLOATS
+from trnrand._sampling.samplers import Sampler, units
+from trnrand._stream.words import Domain, Source
+from trnrand.errors import ParameterError
+
+__all__ = ["INDICES", "check_holds", "of_rows", "of_weights", "scaled_weights"]
+
+INDICES = (torch.int64, torch.int32, torch.int16, torch.uint8, *FLOATS)
+"""Dtypes that hold indices."""
+
+
+def check_holds(function: str, what: str, number: int, dtype: torch.dtype) -> None:
+    """Raise unless all whole numbers to ``number`` are exact in a dtype."""
+    exact = 2 / torch.finfo(dtype).eps if dtype.is_floating_point else torch.iinfo(dtype).max
+    if number > exact:
+        raise ParameterError(f"{function}: dtype must hold {what}, got {dtype} and {number}")
+
+
+def scaled_weights(function: str, weights: Tensor) -> Tensor:
+    """Return weights over the largest of their row, so that no sum of them is lost or infinite.
+
+    Raises:
+        ParameterError: A row has no positive weight.
+    """
+    largest = weights.amax(-1, keepdim=True) if weights.shape[-1] else weights.new_zeros(1)
+    if not bool((largest > 0).all()):
+        raise ParameterError(f"{function}: p must have a positive weight in each row")
+    return weights / largest
+
+
+def of_weights(weights: Tensor) -> Sampler:
+    """Return a sampler of indices that come as often as their weights say."""
+    bounds = weights.cumsum(0)
+    last = int(weights.nonzero().max())
+
+    def sampler(source: Source, count: int) -> Tensor:
+        aim = units(source, Domain.CHOICE, count) * bounds[-1]
+        # Rounding may aim at the very end, which no member of positive weight has.
+        return torch.searchsorted(bounds, aim, right=True).clamp_(max=last)
+
+    return sampler
+
+
+def of_rows(table: Tensor) -> Sampler:
+    """Return a sampler of indices, of one row of weights for each sample."""
+    width = table.shape[1]
+    bounds = table.cumsum(1)
+    places = torch.arange(width, device=table.device)
+    last = torch.where(table > 0, places, 0).amax(1)
+    flat, ends = bounds.reshape(-1), bounds[:, -1]
+
+    def sampler(source: Source, count: int, row: Tensor) -> Tensor:
+        aim = units(source, Domain.CHOICE, count) * ends[row]
+        # Halves: the first bound that is beyond the aim lies in [low, high].
+        low, high = torch.zeros_like(row), last[row]
+        for _ in range((width - 1).bit_length()):
+            middle = (low + high) >> 1
+            beyond = flat[row * width + middle] > aim
+            low, high = torch.where(beyond, low, middle + 1), torch.where(beyond, middle, high)
+            low = torch.minimum(low, high)
+        return low
+
+    return sampler

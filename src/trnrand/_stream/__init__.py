@@ -1,0 +1,1 @@
+"""The stream of random words: state, position, prefetch."""

@@ -1,0 +1,160 @@
+"""Parameters with their gradients, and the noise that they move: what ``rsample`` is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Parameter, Size, real
+from trnrand._paths.requests import Request, prepared
+from trnrand._paths.transforms import beneath
+from trnrand._sampling.gammas import gammas
+from trnrand._sampling.pathwise import log_gamma_slope, moving
+from trnrand._sampling.samplers import Sampler, sampled
+from trnrand._stream.words import Source
+from trnrand.distributions import continuous
+from trnrand.generator import Generator
+
+__all__ = [
+    "detached",
+    "every",
+    "live",
+    "located",
+    "moving_gammas",
+    "moving_normals",
+    "place",
+    "plain",
+    "wide",
+    "wide_pairs",
+]
+
+_P = TypeVar("_P")
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+
+def detached(value: _P) -> _P:
+    """Return a parameter without its gradient."""
+    return cast(_P, value.detach()) if isinstance(value, Tensor) else value
+
+
+def plain(
+    function: str,
+    name: str,
+    value: Parameter,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    finite: bool = True,
+) -> Parameter:
+    """Return a parameter without its gradient, checked."""
+    return real(function, name, detached(value), above=above, least=least, finite=finite)
+
+
+def live(value: Parameter, request: Request, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return a parameter with its gradient, on the device of the request."""
+    if isinstance(value, Tensor):
+        return value.to(request.device, dtype)
+    return torch.tensor(value, dtype=dtype, device=request.device)
+
+
+def every(value: Parameter, request: Request) -> Tensor:
+    """Return a parameter with its gradient, one for each sample."""
+    return live(value, request).expand(request.shape)
+
+
+# -- noise -----------------------------------------------------------------------------------------
+
+
+def place(request: Request) -> dict[str, Any]:
+    """Return the keywords of a call that draws what a request asks for."""
+    return {
+        "generator": request.generator,
+        "device": request.device,
+        "total": request.total,
+    }
+
+
+def wide(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
+    """Return what a sampler makes for a request, in float64, beneath the transforms of torch."""
+    asked = replace(request, dtype=torch.float64)
+
+    def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
+        return sampled(asked, noise, *values)
+
+    return beneath(request.function, request.generator, draw, parameters)
+
+
+def wide_pairs(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
+    """Return two numbers of float64 per sample, in a last dimension."""
+
+    def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
+        seconds = []
+
+        def first(source: Source, count: int, *values: Parameter) -> Tensor:
+            pairs = noise(source, count, *values)
+            seconds.append(pairs[:, 1])
+            return pairs[:, 0]
+
+        one = wide(request, first, *values)
+        other = torch.cat(seconds).reshape(one.shape) if seconds else torch.empty_like(one)
+        return torch.stack([one, other], dim=-1)
+
+    return beneath(request.function, request.generator, draw, parameters)
+
+
+def moving_normals(
+    function: str,
+    size: tuple[Size, ...],
+    mean: Parameter,
+    std: Parameter,
+    dtype: torch.dtype | None,
+    generator: Generator | None,
+    device: Device,
+    total: int | None,
+) -> tuple[Request, Tensor]:
+    """Return the request of a call, and normals in the dtype to compute in."""
+    parameters = {
+        "mean": plain(function, "mean", mean),
+        "std": plain(function, "std", std, least=0.0),
+    }
+    request = prepared(function, size, dtype, generator, device, None, total, parameters)
+    z = continuous.normal(request.shape, dtype=request.working, **place(request))
+    return request, z * live(std, request, z.dtype) + live(mean, request, z.dtype)
+
+
+def located(
+    law: Callable[..., Tensor],
+    size: tuple[Size, ...],
+    loc: Parameter,
+    scale: Parameter,
+    dtype: torch.dtype | None,
+    generator: Generator | None,
+    device: Device,
+    total: int | None,
+) -> Tensor:
+    """Return samples of a law that location and scale move and stretch."""
+    function = law.__name__
+    parameters = {
+        "loc": plain(function, "loc", loc),
+        "scale": plain(function, "scale", scale, above=0.0),
+    }
+    request = prepared(function, size, dtype, generator, device, None, total, parameters)
+    standard = law(request.shape, dtype=torch.float64, **place(request))
+    return (standard * live(scale, request) + live(loc, request)).to(request.dtype)
+
+
+def moving_gammas(request: Request, shape: Parameter) -> Tensor:
+    """Return standard gamma samples in float64."""
+    samples = wide(request, gammas, plain(request.function, "shape", shape))
+    return moving(_gamma_slope, samples, every(shape, request))
+
+
+def _gamma_slope(x: Tensor, shape: Tensor) -> tuple[Tensor]:
+    # What underflowed to 0 does not move.
+    return (x * log_gamma_slope(x.clamp(min=1e-300).log(), shape)[0],)

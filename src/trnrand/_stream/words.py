@@ -1,0 +1,193 @@
+"""Where the words of a stream are, and how to get them.
+
+The counter of a block is (index low, index high, domain, stream): a domain number per purpose in
+the low 8 bits of its word, the attempt of a rejection sampler above them. Word n of a domain is
+word n % 4 of block n // 4. Words are int32 tensors of their bit patterns: torch has no arithmetic
+for uint32 on every device, and int32 is half the memory of int64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trnrand._sampling import numba_loops
+from trnrand._sampling.arrays import write_blocks
+from trnrand._sampling.laws import WIDE, Domain
+from trnrand.engines import ENGINES, MASK, EngineName, block_function
+
+__all__ = [
+    "INDEX_LIMIT",
+    "WIDE",
+    "Domain",
+    "Source",
+    "chunk_samples",
+    "has_triton",
+    "paired",
+    "suits_triton",
+    "unit53",
+    "unsigned",
+]
+
+INDEX_LIMIT = 1 << 64
+"""Positions of samples and indices of blocks are below this."""
+
+# What a chunk of work makes must stay in the cache of a core; a GPU wants it large instead.
+_CPU_CHUNK, _GPU_CHUNK = 1 << 14, 1 << 22
+
+
+def chunk_samples(device: torch.device) -> int:
+    """Return how many blocks or samples to work on at a time; a multiple of 4."""
+    return _CPU_CHUNK if device.type == "cpu" else _GPU_CHUNK
+
+
+@dataclass(frozen=True)
+class Source:
+    """Words of one engine and seed from a position on.
+
+    Attributes:
+        engine: Which engine.
+        seed: Its 64-bit seed.
+        start: Position of the first sample; one sample further is one sample later in the stream.
+        device: Where tensors are made.
+    """
+
+    engine: EngineName
+    seed: int
+    start: int
+    device: torch.device
+
+    def later(self, samples: int) -> Source:
+        """Return the source that starts ``samples`` later."""
+        return replace(self, start=self.start + samples)
+
+    def words(self, domain: int, count: int, per_sample: int = 1) -> Tensor:
+        """Return ``count`` words, the first of them the first word of the sample at ``start``.
+
+        Args:
+            domain: The word of the counter that says what they are for.
+            count: How many.
+            per_sample: Words per sample: 1, 2 or 4.
+        """
+        first = self.start * per_sample
+        skipped = first % 4
+        flat = self._blocks(first // 4, (skipped + count + 3) // 4, domain).view(-1)
+        return flat[skipped : skipped + count]
+
+    def slots(self, domain: int, offsets: Tensor | int, attempt: int = 0) -> Tensor:
+        """Return a block of four words per sample, of shape (n, 4).
+
+        Args:
+            domain: What they are for.
+            offsets: Distances of the samples from ``start``, or a number n for 0, 1, ..., n - 1.
+            attempt: Which of the slots of each sample.
+        """
+        return self._blocks(self.start, offsets, domain | attempt << 8)
+
+    def word_at(self, domain: int, offsets: Tensor, attempt: int) -> Tensor:
+        """Return the word that a sample of one word has in an attempt."""
+        inside = offsets + self.start % 4
+        blocks = self._blocks(self.start // 4, inside >> 2, domain | attempt << 8)
+        return blocks.gather(1, (inside & 3)[:, None])[:, 0]
+
+    def _blocks(self, first: int, steps: Tensor | int, domain: int) -> Tensor:
+        """Return the blocks at ``first + steps``; a number is for steps from 0 up to it."""
+        if self.device.type == "cpu":
+            return torch.from_numpy(self._blocks_on_cpu(first, steps, domain).view(np.int32))
+        if isinstance(steps, int):
+            steps = torch.arange(steps, device=self.device)
+        if suits_triton(steps):
+            from trnrand._sampling import triton_kernels
+
+            return triton_kernels.blocks(self.engine, self.seed, first, steps.contiguous(), domain)
+        return _blocks_on_tensors(self.engine, self.seed, first, steps, domain)
+
+    def _blocks_on_cpu(self, first: int, steps: Tensor | int, domain: int) -> NDArray[np.uint32]:
+        count = steps if isinstance(steps, int) else steps.numel()
+        chosen = None if isinstance(steps, int) else steps.numpy()
+        out = np.empty((count, 4), np.uint32)
+        for i in range(0, count, _CPU_CHUNK):
+            part = out[i : i + _CPU_CHUNK]
+            if chosen is None:
+                at, these = (first + i) % INDEX_LIMIT, _first_steps()[: len(part)]
+            else:
+                at, these = first, chosen[i : i + _CPU_CHUNK]
+            _fill(self.engine, self.seed, at, these, domain, part)
+        return out
+
+
+def unsigned(words: Tensor) -> Tensor:
+    """Return words as int64 values in [0, 2**32)."""
+    return words.long().bitwise_and_(MASK)
+
+
+def paired(words: Tensor) -> Tensor:
+    """Return neighbouring words as one int64: the first is its low half, the second its high."""
+    return words.view(torch.int64)
+
+
+def unit53(pairs: Tensor) -> Tensor:
+    """Return float64 in [0, 1), multiples of 2**-53: 27 bits of the first word, 26 of the other."""
+    if pairs.is_cpu and numba_loops.compiled_wanted(0):
+        from trnrand._sampling.compiled_integers import integer_loop
+
+        out = torch.empty(pairs.shape, dtype=torch.float64)
+        integer_loop("units")(pairs.reshape(-1).numpy(), out.view(-1).numpy())
+        return out
+    joined = (pairs & 0xFFFF_FFE0).bitwise_left_shift_(21)
+    joined |= (pairs >> 38).bitwise_and_(0x3FF_FFFF)
+    return joined.double().mul_(2.0**-53)
+
+
+@cache
+def _first_steps() -> NDArray[np.int64]:
+    # An array, since what torch makes depends on modes that may be on at the first call.
+    return np.arange(_CPU_CHUNK)
+
+
+def _fill(
+    engine: EngineName,
+    seed: int,
+    first: int,
+    steps: NDArray[np.int64],
+    domain: int,
+    out: NDArray[np.uint32],
+) -> None:
+    """Write the blocks at ``first + steps`` into the rows of ``out``."""
+    if numba_loops.compiled_wanted(out.size):
+        from trnrand._sampling.compiled import block_loop
+
+        key = ENGINES[engine].key(seed)
+        numbers = (first & MASK, first >> 32, domain, 0, *key, 0, 0)[:8]
+        block_loop(engine)(out.reshape(-1), steps, *map(np.uint64, numbers))
+        return
+    write_blocks(engine, seed, first, steps, domain, out)
+
+
+@cache
+def has_triton() -> bool:
+    """Tell whether Triton is installed."""
+    return find_spec("triton") is not None
+
+
+def suits_triton(tensor: Tensor) -> bool:
+    """Tell whether a CUDA tensor with values lies before us, and Triton is installed."""
+    if torch.compiler.is_compiling() or type(tensor) is not Tensor:
+        return False
+    return tensor.device.type == "cuda" and has_triton()
+
+
+def _blocks_on_tensors(
+    engine: EngineName, seed: int, first: int, steps: Tensor, domain: int
+) -> Tensor:
+    at = steps + (first & MASK)
+    rest = torch.full_like(at, domain), torch.zeros_like(at)
+    key = ENGINES[engine].key(seed)
+    words = block_function(engine)(at & MASK, (at >> 32) + (first >> 32) & MASK, *rest, *key)
+    return torch.stack(words, dim=1).int()

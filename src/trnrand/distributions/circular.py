@@ -1,0 +1,77 @@
+"""The von Mises distribution, the normal one of angles.
+
+By rejection from a wrapped Cauchy distribution (D. J. Best and N. I. Fisher, Applied Statistics 28,
+1979). With q = 2 kappa + sqrt(1 + 4 kappa**2) its half angles have the tangents of uniform ones
+over sqrt(q): this form keeps all digits from a kappa of 0, where it is uniform, to the largest.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Parameter, Size, real
+from trnrand._paths.calls import distribution
+from trnrand._paths.requests import prepared
+from trnrand._sampling.samplers import Offsets, accepted, at, float64, sampled
+from trnrand._stream.words import Domain, Source, paired, unit53
+from trnrand.generator import Generator
+
+__all__ = ["von_mises"]
+
+
+@distribution()
+def von_mises(
+    *size: Size,
+    loc: Parameter = 0.0,
+    kappa: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return angles with a density proportional to exp(kappa cos(x - loc)), from -pi to pi.
+
+    Raises:
+        ParameterError: ``kappa`` is negative, or another argument is outside of its range.
+    """
+    parameters = {
+        "loc": real("von_mises", "loc", loc),
+        "kappa": real("von_mises", "kappa", kappa, least=0.0),
+    }
+    request = prepared("von_mises", size, dtype, generator, device, out, total, parameters)
+    return sampled(request, _von_mises, *parameters.values())
+
+
+def _von_mises(source: Source, count: int, loc: Parameter, kappa: Parameter) -> Tensor:
+    angle = centred_angles(source, count, kappa)
+    turned = angle + loc
+    # An angle inside of the range stays as it is, without another rounding.
+    return torch.where(turned.abs() <= math.pi, turned, wrapped(turned))
+
+
+def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
+    """Return von Mises samples around 0."""
+    k = float64(kappa, source)
+    q = 2 * k + torch.hypot(torch.ones_like(k), 2 * k)
+    narrowing = torch.rsqrt(q)
+    least = 0.5 + 0.5 / q
+
+    def propose(offsets: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
+        slots = unit53(paired(source.slots(Domain.VON_MISES, offsets, attempt)))
+        tangent = at(narrowing, places) * torch.tan((slots[:, 0] - 0.5) * math.pi)
+        square = tangent * tangent
+        # kappa times the distance of the cosine from where the proposals' density has its pole.
+        y = at(least, places) + 2 * at(k, places) * (square / (1 + square))
+        good = torch.log(slots[:, 1]) <= 1 - y + torch.log(y)
+        return 2 * torch.atan(tangent), good
+
+    return accepted(count, propose)
+
+
+def wrapped(angle: Tensor) -> Tensor:
+    """Return angles turned into [-pi, pi]."""
+    return angle - 2 * math.pi * torch.round(angle / (2 * math.pi))

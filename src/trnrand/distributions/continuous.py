@@ -1,0 +1,261 @@
+"""Continuous distributions: uniform, normal, exponential and what follows from them in one step.
+
+All functions of trnrand share these arguments:
+
+- ``*size``: integers or one sequence of them. Without any, the shape is that of ``out``, or what
+  the parameters broadcast to; ``()`` is a single sample.
+- ``dtype``: float32 unless stated; float64, bfloat16 and float16 too.
+- ``generator``: a ``Generator``; None is the default one.
+- ``device``: where the result is made; None is the generator's device.
+- ``out``: a tensor to fill and return, which then says shape, dtype and device.
+- ``total``: for uneven shares of a partition, the length of the first dimension over all ranks;
+  this rank's must then be ``generator.share(total)``.
+
+Parameters are numbers or tensors that broadcast to the shape. A parameter outside of its range
+raises ``ParameterError``, a ``ValueError``, before anything is drawn. Samples carry no gradients.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Parameter, Size, real
+from trnrand._paths.calls import distribution
+from trnrand._paths.dispatch import fill_stream, stream
+from trnrand._paths.requests import Request, prepared
+from trnrand._sampling.laws import Kind
+from trnrand._sampling.samplers import sampled, units
+from trnrand._stream.words import WIDE, Domain, Source
+from trnrand.errors import ParameterError
+from trnrand.generator import Generator
+
+__all__ = [
+    "cauchy",
+    "exponential",
+    "laplace",
+    "lognormal",
+    "normal",
+    "standard_normal",
+    "uniform",
+]
+
+
+@distribution(kind="uniform")
+def uniform(
+    *size: Size,
+    low: Parameter = 0.0,
+    high: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the uniform distribution on [low, high), never ``high`` in any dtype.
+
+    Raises:
+        ParameterError: ``low`` is not less than ``high`` in the dtype, or another argument is
+            outside of its range.
+    """
+    bounds = {"low": real("uniform", "low", low), "high": real("uniform", "high", high)}
+    request = prepared("uniform", size, dtype, generator, device, out, total, bounds)
+    if _is(low, 0) and _is(high, 1):
+        samples = request.buffer()
+        fill_stream("uniform", request.source(), samples)
+        return request.result(samples)
+    bottom, top = (request.typed(b, request.dtype) for b in bounds.values())
+    working = request.working
+    span = top.to(working) - bottom.to(working)
+    if not bool((bottom < top).all() and span.isfinite().all()):
+        raise ParameterError(
+            f"uniform: low must be less than high and high - low finite in {request.dtype}, "
+            f"got {low} and {high}"
+        )
+    samples = stream("uniform", request.source(), request.count, request.dtype)
+    values = samples.view(request.shape).to(working).mul_(span).add_(bottom.to(working))
+    # Rounding may reach the upper bound, from inside; the lower one is reached from u = 0 alone.
+    below = torch.nextafter(top, bottom)
+    return request.result(torch.minimum(values.to(request.dtype), below))
+
+
+@distribution(kind="normal")
+def normal(
+    *size: Size,
+    mean: Parameter = 0.0,
+    std: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the normal distribution, with tails to 6.6 std (float64: 9.4).
+
+    Raises:
+        ParameterError: ``std`` is negative, or another argument is outside of its range.
+    """
+    parameters = _mean_and_std("normal", mean, std)
+    request = prepared("normal", size, dtype, generator, device, out, total, parameters)
+    return request.result(_normals(request, **parameters))
+
+
+@distribution(kind="normal")
+def standard_normal(
+    *size: Size,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the normal distribution with mean 0 and standard deviation 1."""
+    request = prepared("standard_normal", size, dtype, generator, device, out, total)
+    return request.result(_standard("normal", request))
+
+
+@distribution(kind="normal")
+def lognormal(
+    *size: Size,
+    mean: Parameter = 0.0,
+    std: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples whose logarithm is normal with this mean and standard deviation.
+
+    Raises:
+        ParameterError: ``std`` is negative, or another argument is outside of its range.
+    """
+    parameters = _mean_and_std("lognormal", mean, std)
+    request = prepared("lognormal", size, dtype, generator, device, out, total, parameters)
+    return request.result(_normals(request, **parameters).exp_())
+
+
+@distribution(kind="exponential")
+def exponential(
+    *size: Size,
+    rate: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the exponential distribution with mean 1 / rate, positive and finite.
+
+    Raises:
+        ParameterError: ``rate`` is not positive, or another argument is outside of its range.
+    """
+    rates = {"rate": real("exponential", "rate", rate, above=0.0)}
+    request = prepared("exponential", size, dtype, generator, device, out, total, rates)
+    # The sample of u = 0 is that of half a step of u: the middle of what it stands for.
+    half_step = 2.0**-54 if request.dtype is torch.float64 else 2.0**-25
+    samples = _standard("exponential", request).clamp_(min=half_step)
+    if not _is(rate, 1):
+        samples.div_(request.typed(rates["rate"], request.working))
+    limits = torch.finfo(request.dtype)
+    smallest = limits.tiny * limits.eps
+    if half_step < smallest * _largest(rates["rate"]):
+        samples.clamp_(min=smallest)
+    return request.result(samples)
+
+
+@distribution()
+def laplace(
+    *size: Size,
+    loc: Parameter = 0.0,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the Laplace distribution, with density exp(-|x - loc| / scale) / 2 scale.
+
+    Raises:
+        ParameterError: ``scale`` is not positive, or another argument is outside of its range.
+    """
+    parameters = _loc_and_scale("laplace", loc, scale)
+    request = prepared("laplace", size, dtype, generator, device, out, total, parameters)
+    return sampled(request, _laplace, *parameters.values())
+
+
+@distribution()
+def cauchy(
+    *size: Size,
+    loc: Parameter = 0.0,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the Cauchy distribution with this median and half width.
+
+    Raises:
+        ParameterError: ``scale`` is not positive, or another argument is outside of its range.
+    """
+    parameters = _loc_and_scale("cauchy", loc, scale)
+    request = prepared("cauchy", size, dtype, generator, device, out, total, parameters)
+    return sampled(request, _cauchy, *parameters.values())
+
+
+def _is(parameter: Parameter, number: float) -> bool:
+    return not isinstance(parameter, Tensor) and parameter == number
+
+
+def _largest(parameter: Parameter) -> float:
+    if not isinstance(parameter, Tensor):
+        return parameter
+    return float(parameter.max()) if parameter.numel() else 0.0
+
+
+def _standard(kind: Kind, request: Request) -> Tensor:
+    """Return standard samples in the dtype to compute in and the shape of the request."""
+    samples = request.buffer(request.working)
+    fill_stream(kind, request.source(), samples)
+    return samples.view(request.shape)
+
+
+def _normals(request: Request, mean: Parameter, std: Parameter) -> Tensor:
+    """Return mean + std times standard normals, rounded after each step."""
+    samples = _standard("normal", request)
+    if not _is(std, 1):
+        samples.mul_(request.typed(std, request.working))
+    if not _is(mean, 0):
+        samples.add_(request.typed(mean, request.working))
+    return samples
+
+
+def _mean_and_std(function: str, mean: Parameter, std: Parameter) -> dict[str, Parameter]:
+    return {
+        "mean": real(function, "mean", mean),
+        "std": real(function, "std", std, least=0.0),
+    }
+
+
+def _loc_and_scale(function: str, loc: Parameter, scale: Parameter) -> dict[str, Parameter]:
+    return {
+        "loc": real(function, "loc", loc),
+        "scale": real(function, "scale", scale, above=0.0),
+    }
+
+
+def _laplace(source: Source, count: int, loc: Parameter, scale: Parameter) -> Tensor:
+    magnitude = units(source, Domain.LAPLACE, count).neg_().log1p_().neg_()
+    # The lowest bit of the second word is not among the 53 of the magnitude.
+    sign = source.words(Domain.LAPLACE | WIDE, 2 * count, 2)[1::2] & 1
+    return torch.where(sign.bool(), -magnitude, magnitude) * scale + loc
+
+
+def _cauchy(source: Source, count: int, loc: Parameter, scale: Parameter) -> Tensor:
+    turn = units(source, Domain.CAUCHY, count)
+    return turn.sub_(0.5).mul_(math.pi).tan_() * scale + loc

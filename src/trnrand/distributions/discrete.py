@@ -1,0 +1,193 @@
+"""Distributions on integers that compare words: Bernoulli, and integers of a range."""
+
+from __future__ import annotations
+
+from operator import index
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Parameter, Size, real
+from trnrand._paths.calls import distribution
+from trnrand._paths.requests import prepared
+from trnrand._sampling import numba_loops
+from trnrand._sampling.laws import FLOATS
+from trnrand._sampling.samplers import Offsets, accepted, at, by_group, sampled
+from trnrand._stream.words import WIDE, Domain, Source, paired, unsigned
+from trnrand.engines import MASK
+from trnrand.errors import ParameterError
+from trnrand.generator import Generator
+
+__all__ = ["bernoulli", "randint"]
+
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_TWO32 = 1 << 32
+_SIGN = -(1 << 63)
+
+
+@distribution()
+def bernoulli(
+    *size: Size,
+    p: Parameter = 0.5,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return 1 with probability ``p``, to 64 bits of it, else 0.
+
+    ``dtype`` may also be bool or an integer dtype.
+
+    Raises:
+        ParameterError: ``p`` is not in [0, 1], or another argument is outside of its range.
+    """
+    parameters = {"p": real("bernoulli", "p", p, least=0.0, most=1.0)}
+    dtypes = (*FLOATS, torch.bool, *_WHOLE)
+    request = prepared("bernoulli", size, dtype, generator, device, out, total, parameters, dtypes)
+    return sampled(request, _bernoulli, *parameters.values())
+
+
+@distribution(dtype=torch.int64)
+def randint(
+    *size: Size,
+    low: int | Tensor = 0,
+    high: int | Tensor = 1,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return integers from ``low`` to ``high - 1``, each equally likely, int64 unless asked.
+
+    ``dtype`` may be any integer or floating dtype in which all results are exact.
+
+    Raises:
+        ParameterError: ``low`` is not less than ``high``, or another argument is outside of its
+            range.
+    """
+    bounds = {"low": _bound("low", low), "high": _bound("high", high)}
+    bottom, top = bounds.values()
+    request = prepared(
+        "randint",
+        size,
+        dtype,
+        generator,
+        device,
+        out,
+        total,
+        bounds,
+        (*_WHOLE, *FLOATS),
+        torch.int64,
+    )
+    if not torch.as_tensor(bottom < top).all():
+        raise ParameterError(f"randint: low must be less than high, got {low} and {high}")
+    _check_exact(bottom, top, request.dtype)
+    span = top - bottom
+    if isinstance(span, Tensor) and (span <= 0).any():
+        raise ParameterError("randint: high - low must be below 2**63 where they are tensors")
+    return sampled(request, _integers, bottom, span)
+
+
+def _bernoulli(source: Source, count: int, p: Parameter) -> Tensor:
+    scaled = torch.as_tensor(p, dtype=torch.float64, device=source.device) * _TWO32
+    whole = scaled.floor()
+    words = unsigned(source.words(Domain.BERNOULLI, count))
+    ones = words < whole
+    tied = (words == whole).nonzero()[:, 0]
+    if tied.numel():
+        second = unsigned(source.word_at(Domain.BERNOULLI, tied, 1))
+        fraction = ((scaled - whole) * _TWO32).expand(count)[tied]
+        ones[tied] = second < fraction
+    return ones
+
+
+def _bound(name: str, value: int | Tensor) -> int | Tensor:
+    if isinstance(value, Tensor):
+        if value.is_floating_point() or value.is_complex() or value.dtype is torch.bool:
+            raise ParameterError(f"randint: {name} must hold integers, got {value.dtype}")
+        return value.detach().long() if value.ndim else int(value)
+    try:
+        number = index(value)
+    except TypeError:
+        raise ParameterError(f"randint: {name} must be an integer, got {value!r}") from None
+    if not -(1 << 63) <= number <= 1 << 63:
+        raise ParameterError(f"randint: {name} must fit 64 bits, got {number}")
+    return number
+
+
+def _check_exact(low: int | Tensor, high: int | Tensor, dtype: torch.dtype) -> None:
+    if dtype.is_floating_point:
+        limit = round(2 / torch.finfo(dtype).eps)  # integers to here are exact
+        first, last = -limit, limit
+    else:
+        first, last = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    smallest = int(low.min()) if isinstance(low, Tensor) and low.numel() else low
+    largest = int(high.max()) if isinstance(high, Tensor) and high.numel() else high
+    if isinstance(smallest, Tensor) or isinstance(largest, Tensor):
+        return  # one of them is empty
+    if smallest < first or largest - 1 > last:
+        raise ParameterError(f"randint: low and high must fit {dtype}, got {smallest}, {largest}")
+
+
+def _integers(source: Source, count: int, low: int | Tensor, span: int | Tensor) -> Tensor:
+    narrow = span <= _TWO32
+    values = by_group(source, count, narrow, (_by_product, _by_mask), span)
+    # Of a span above 2**63 the sum wraps to the right place.
+    return values.add_(low)
+
+
+def _by_product(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
+    """Return integers below spans up to 2**32, by Lemire's method: the high word of word x span."""
+    biased = _TWO32 % span
+
+    def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
+        if isinstance(some, int):
+            words = source.words(Domain.RANDINT, some)
+        else:
+            words = source.word_at(Domain.RANDINT, some, attempt)
+        if words.is_cpu and isinstance(span, int) and numba_loops.compiled_wanted(0):
+            return _compiled_products(words, span)
+        product = unsigned(words).mul_(at(span, places))
+        good = (product & MASK) >= at(biased, places)
+        upper = product.bitwise_right_shift_(32)
+        # A product of 64 bits brought its sign along.
+        return upper if isinstance(span, int) and span <= 1 << 31 else upper & MASK, good
+
+    return accepted(offsets, propose)
+
+
+def _compiled_products(words: Tensor, span: int) -> tuple[Tensor, Tensor]:
+    from trnrand._sampling.compiled_integers import integer_loop
+
+    values = torch.empty(len(words), dtype=torch.int64)
+    good = torch.empty(len(words), dtype=torch.bool)
+    numbers = np.uint64(span), np.uint64(_TWO32 % span)
+    loop = integer_loop("products")
+    loop(words.contiguous().numpy().view(np.uint32), *numbers, values.numpy(), good.numpy())
+    return values, good
+
+
+def _by_mask(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
+    """Return integers below any spans: as many bits as it takes, until they are below."""
+    if isinstance(span, Tensor):
+        last: int | Tensor = span - 1
+        mask = last
+        for shift in (1, 2, 4, 8, 16, 32):
+            mask = mask | mask >> shift
+    else:
+        last, mask = _signed(span - 1), _signed((1 << (span - 1).bit_length()) - 1)
+
+    def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
+        pairs = paired(source.slots(Domain.RANDINT | WIDE, some, attempt))
+        value = pairs[:, 0] & at(mask, places)
+        # Compared as unsigned numbers: with the sign bits turned over.
+        return value, (value ^ _SIGN) <= (at(last, places) ^ _SIGN)
+
+    return accepted(offsets, propose)
+
+
+def _signed(bits: int) -> int:
+    return bits - (1 << 64) if bits >> 63 else bits

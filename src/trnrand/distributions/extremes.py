@@ -1,0 +1,77 @@
+"""Distributions of extremes: Gumbel and Weibull, powers and logarithms of exponentials."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Parameter, Size, real
+from trnrand._paths.calls import distribution
+from trnrand._paths.requests import prepared
+from trnrand._sampling.samplers import open_units, sampled
+from trnrand._stream.words import Domain, Source
+from trnrand.generator import Generator
+
+__all__ = ["gumbel", "weibull"]
+
+
+@distribution()
+def gumbel(
+    *size: Size,
+    loc: Parameter = 0.0,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the Gumbel distribution, P(x <= t) = exp(-exp((loc - t) / scale)).
+
+    Raises:
+        ParameterError: ``scale`` is not positive, or another argument is outside of its range.
+    """
+    parameters = {
+        "loc": real("gumbel", "loc", loc),
+        "scale": real("gumbel", "scale", scale, above=0.0),
+    }
+    request = prepared("gumbel", size, dtype, generator, device, out, total, parameters)
+    return sampled(request, _gumbel, *parameters.values())
+
+
+@distribution()
+def weibull(
+    *size: Size,
+    shape: Parameter,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the Weibull distribution, P(x > t) = exp(-(t / scale)**shape).
+
+    Raises:
+        ParameterError: ``shape`` or ``scale`` is not positive, or another argument is outside of
+            its range.
+    """
+    parameters = {
+        "shape": real("weibull", "shape", shape, above=0.0),
+        "scale": real("weibull", "scale", scale, above=0.0),
+    }
+    request = prepared("weibull", size, dtype, generator, device, out, total, parameters)
+    return sampled(request, _weibull, *parameters.values())
+
+
+def log_exponentials(source: Source, domain: Domain, count: int) -> Tensor:
+    """Return logarithms of standard exponentials, all finite."""
+    return open_units(source, domain, count).neg_().log1p_().neg_().log_()
+
+
+def _gumbel(source: Source, count: int, loc: Parameter, scale: Parameter) -> Tensor:
+    return loc - log_exponentials(source, Domain.GUMBEL, count) * scale
+
+
+def _weibull(source: Source, count: int, shape: Parameter, scale: Parameter) -> Tensor:
+    return torch.exp(log_exponentials(source, Domain.WEIBULL, count) / shape) * scale

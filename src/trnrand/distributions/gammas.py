@@ -1,0 +1,165 @@
+"""The gamma distribution and those made of it: chi-squared, beta, Student's t, Dirichlet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Parameter, Size, real
+from trnrand._paths.calls import Shape, distribution
+from trnrand._paths.requests import prepared, prepared_vectors
+from trnrand._sampling.gammas import gammas, log_gammas, student_normals
+from trnrand._sampling.samplers import float64, sampled
+from trnrand._stream.words import Domain, Source
+from trnrand.errors import ParameterError
+from trnrand.generator import Generator
+
+__all__ = ["beta", "chi_squared", "dirichlet", "gamma", "student_t"]
+
+
+def _vectors(concentration: Tensor, size: Shape, **_: object) -> Shape:
+    return *(size if size else concentration.shape[:-1]), concentration.shape[-1]
+
+
+@distribution()
+def gamma(
+    *size: Size,
+    shape: Parameter,
+    scale: Parameter = 1.0,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the gamma distribution, with mean shape * scale.
+
+    Raises:
+        ParameterError: ``shape`` or ``scale`` is not positive, or another argument is outside of
+            its range.
+    """
+    parameters = {
+        "shape": real("gamma", "shape", shape, above=0.0),
+        "scale": real("gamma", "scale", scale, above=0.0),
+    }
+    request = prepared("gamma", size, dtype, generator, device, out, total, parameters)
+    return sampled(request, _gamma, *parameters.values())
+
+
+@distribution()
+def chi_squared(
+    *size: Size,
+    df: Parameter,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the chi-squared distribution: gamma with shape df / 2 and scale 2.
+
+    Raises:
+        ParameterError: ``df`` is not positive, or another argument is outside of its range.
+    """
+    degrees = real("chi_squared", "df", df, above=0.0)
+    parameters = {"df": degrees}
+    request = prepared("chi_squared", size, dtype, generator, device, out, total, parameters)
+    return sampled(request, _gamma, degrees / 2, 2.0)
+
+
+@distribution()
+def beta(
+    *size: Size,
+    alpha: Parameter,
+    beta: Parameter,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of the beta distribution, strictly between 0 and 1.
+
+    Raises:
+        ParameterError: ``alpha`` or ``beta`` is not positive, or another argument is outside of
+            its range.
+    """
+    parameters = {
+        "alpha": real("beta", "alpha", alpha, above=0.0),
+        "beta": real("beta", "beta", beta, above=0.0),
+    }
+    request = prepared("beta", size, dtype, generator, device, out, total, parameters)
+    limits = torch.finfo(request.dtype)
+    # The neighbours of 0 and 1 in the dtype; eps is the distance above 1, twice that below.
+    inside = sampled(request, _beta, *parameters.values())
+    return inside.clamp_(limits.tiny, 1 - limits.eps / 2)
+
+
+@distribution()
+def student_t(
+    *size: Size,
+    df: Parameter,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return samples of Student's t distribution.
+
+    Raises:
+        ParameterError: ``df`` is not positive, or another argument is outside of its range.
+    """
+    parameters = {"df": real("student_t", "df", df, above=0.0)}
+    request = prepared("student_t", size, dtype, generator, device, out, total, parameters)
+    return sampled(request, _student_t, *parameters.values())
+
+
+@distribution(leading=1, shape=_vectors)
+def dirichlet(
+    concentration: Tensor,
+    *size: Size,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return vectors of the Dirichlet distribution, non-negative with sum 1, of shape (*size, k).
+
+    ``concentration`` is positive, of shape (..., k). The dimensions before that broadcast to
+    ``size``, which is how many vectors; by default it is those.
+
+    Raises:
+        ParameterError: ``concentration`` is not as above, or another argument is outside of its
+            range.
+    """
+    weights = real("dirichlet", "concentration", concentration, above=0.0)
+    if not isinstance(weights, Tensor) or not weights.shape[-1]:
+        raise ParameterError(
+            f"dirichlet: concentration must have shape (..., k), got {concentration!r}"
+        )
+    batch = {"concentration": weights[..., 0]}
+    final = prepared_vectors(
+        "dirichlet", size, weights.shape[-1], batch, dtype, generator, device, total
+    )
+    logarithms = sampled(replace(final, dtype=torch.float64), log_gammas, weights)
+    return final.result(torch.softmax(logarithms, dim=-1))
+
+
+def _gamma(source: Source, count: int, shape: Parameter, scale: Parameter) -> Tensor:
+    return gammas(source, count, shape) * scale
+
+
+def _beta(source: Source, count: int, alpha: Parameter, beta: Parameter) -> Tensor:
+    first = log_gammas(source, count, alpha)
+    second = log_gammas(source, count, beta, Domain.BETA_SECOND)
+    return torch.sigmoid(first - second)
+
+
+def _student_t(source: Source, count: int, df: Parameter) -> Tensor:
+    # z / sqrt(chi2 / df), with chi2 = 2 gamma(df / 2).
+    half = float64(df, source) / 2
+    excess = log_gammas(source, count, half) - half.log()
+    return student_normals(source, count) * torch.exp(-0.5 * excess)

@@ -1,0 +1,173 @@
+"""Permutations, and choices from a population with or without putting back.
+
+An order is that of random keys of 64 bits, one per member; members with equal keys, of which there
+are none in 99.9 % of orders of 10**8, stay in their own order.
+"""
+
+from __future__ import annotations
+
+from operator import index
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Parameter, Size, parsed_size, real
+from trnrand._paths.calls import Shape, distribution
+from trnrand._paths.requests import Request, prepared
+from trnrand._sampling.samplers import open_units, sampled
+from trnrand._sampling.sorting import sorting_order
+from trnrand._sampling.weights import INDICES, check_holds, of_weights, scaled_weights
+from trnrand._stream.words import WIDE, Domain, Source, paired
+from trnrand.distributions.discrete import randint
+from trnrand.errors import ParameterError
+from trnrand.generator import Generator
+
+__all__ = ["choice", "randperm", "shuffle"]
+
+
+def _whole(n: int, **_: object) -> Shape:
+    return (n,)
+
+
+def _members(population: int | Tensor, size: Shape, **_: object) -> Shape:
+    return (*size, *population.shape[1:]) if isinstance(population, Tensor) else size
+
+
+@distribution(leading=1, shape=_whole, dtype=torch.int64)
+def randperm(
+    n: int,
+    *,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Return the integers 0, ..., n - 1 in random order, int64 unless asked.
+
+    It counts as a request of n samples: the ranks of a partition draw different permutations, as
+    one rank does in successive calls.
+
+    Raises:
+        ParameterError: ``n`` is negative or no integer, or ``dtype`` does not hold n - 1.
+    """
+    length = _length("randperm", n)
+    request = prepared(
+        "randperm",
+        ((length,),),
+        dtype,
+        generator,
+        device,
+        out,
+        None,
+        dtypes=INDICES,
+        default=torch.int64,
+    )
+    check_holds("randperm", "n - 1", length - 1, request.dtype)
+    return request.result(_order(request.source(), length))
+
+
+def shuffle(
+    values: Tensor,
+    dim: int = 0,
+    *,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Return a copy of a tensor with its slices along a dimension in random order.
+
+    It counts as ``randperm`` of their number, and has its order.
+
+    Raises:
+        ParameterError: ``values`` is no tensor with such a dimension.
+    """
+    if not isinstance(values, Tensor) or not -values.ndim <= index(dim) < values.ndim:
+        kind = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise ParameterError(f"shuffle: values must be a tensor with dimension {dim}, got {kind}")
+    order = randperm(values.shape[dim], generator=generator, device=values.device)
+    return values.index_select(dim, order)
+
+
+@distribution(leading=1, shape=_members, dtype=None)
+def choice(
+    population: int | Tensor,
+    *size: Size,
+    replace: bool = True,
+    p: Tensor | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+) -> Tensor:
+    """Return members of a population, drawn at random.
+
+    The population is a tensor, whose members lie along its first dimension, or a number n for the
+    integers 0, ..., n - 1. ``p`` has the weights of the members; without it all are equal. Without
+    ``replace`` no member comes twice, and the call counts as a request of as many samples as the
+    population has members.
+
+    Raises:
+        ParameterError: The population is empty, the weights do not fit it, or it is smaller than
+            the draw and ``replace`` is false.
+    """
+    members = len(population) if isinstance(population, Tensor) and population.ndim else population
+    length = _length("choice", members)
+    shape = parsed_size("choice", size or ((),))
+    request = prepared(
+        "choice", (shape,), torch.int64, generator, device, None, None, None, INDICES
+    )
+    weights = None if p is None else _weights(p, length, request.device)
+    available = length if weights is None else int((weights > 0).sum())
+    if length == 0 or (not replace and request.count > available):
+        raise ParameterError(
+            f"choice: population must have members for the draw of {request.count}, got {available}"
+        )
+    picked = _picked(request, length, weights, replace)
+    return population.to(request.device)[picked] if isinstance(population, Tensor) else picked
+
+
+def _picked(request: Request, length: int, weights: Tensor | None, replace: bool) -> Tensor:
+    """Return indices of members."""
+    if not replace:
+        every = prepared(
+            "choice",
+            ((length,),),
+            torch.int64,
+            request.generator,
+            request.device,
+            None,
+            None,
+            dtypes=INDICES,
+        )
+        order = _order(every.source(), length, weights)
+        return order[: request.count].reshape(request.shape)
+    if weights is None:
+        return randint(
+            request.shape, high=length, generator=request.generator, device=request.device
+        )
+    return sampled(request, of_weights(weights))
+
+
+def _order(source: Source, length: int, weights: Tensor | None = None) -> Tensor:
+    """Return a random order; with weights, that in which weighted draws come."""
+    if weights is None:
+        keys = paired(source.words(Domain.PERMUTATION | WIDE, 2 * length, 2))
+        return sorting_order(keys)
+    # Whose exponential clock of rate w rings first, second, ...: drawn without putting back
+    # (Efraimidis and Spirakis, 2006).
+    rings = torch.log(-torch.log1p(-open_units(source, Domain.PERMUTATION, length)))
+    # Compared by their logarithms, of which none is infinite but those of rate 0.
+    return torch.argsort(rings - torch.log(weights), stable=True)
+
+
+def _weights(p: Parameter, length: int, device: torch.device) -> Tensor:
+    weights = real("choice", "p", p, least=0.0)
+    if not isinstance(weights, Tensor) or tuple(weights.shape) != (length,):
+        raise ParameterError(f"choice: p must have a weight for each of {length} members, got {p}")
+    return scaled_weights("choice", weights).to(device) if length else weights
+
+
+def _length(function: str, n: int | Tensor) -> int:
+    try:
+        length = index(n)
+    except TypeError:
+        raise ParameterError(f"{function}: n must be an integer, got {n!r}") from None
+    if length < 0:
+        raise ParameterError(f"{function}: n must be non-negative, got {length}")
+    return length

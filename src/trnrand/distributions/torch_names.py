@@ -1,0 +1,115 @@
+"""The names that torch has for its own draws, for code that changes its import and nothing else.
+
+``rand`` is ``uniform`` on [0, 1), ``randn`` is ``standard_normal``. The ``*_like`` functions take
+shape, dtype and device from a tensor, unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Size
+from trnrand.distributions.continuous import standard_normal, uniform
+from trnrand.distributions.discrete import randint
+from trnrand.errors import ParameterError
+from trnrand.generator import Generator
+
+__all__ = ["rand", "rand_like", "randint_like", "randn", "randn_like"]
+
+
+def rand(
+    *size: Size,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return samples of the uniform distribution on [0, 1)."""
+    drawn = uniform(*size, generator=generator, out=out, dtype=dtype, device=device)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+def randn(
+    *size: Size,
+    generator: Generator | None = None,
+    out: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return samples of the normal distribution with mean 0 and standard deviation 1."""
+    drawn = standard_normal(*size, generator=generator, out=out, dtype=dtype, device=device)
+    return drawn.requires_grad_() if requires_grad else drawn
+
+
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return what ``rand`` of the shape, dtype and device of a tensor returns."""
+    like = _like("rand_like", input)
+    return rand(
+        like.shape,
+        generator=generator,
+        dtype=dtype or like.dtype,
+        device=device or like.device,
+        requires_grad=requires_grad,
+    )
+
+
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: Device = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return what ``randn`` of the shape, dtype and device of a tensor returns."""
+    like = _like("randn_like", input)
+    return randn(
+        like.shape,
+        generator=generator,
+        dtype=dtype or like.dtype,
+        device=device or like.device,
+        requires_grad=requires_grad,
+    )
+
+
+def randint_like(
+    input: Tensor,
+    low: int = 0,
+    high: int | None = None,
+    *,
+    generator: Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: Device = None,
+) -> Tensor:
+    """Return integers from ``low`` to ``high - 1`` in the shape, dtype and device of a tensor.
+
+    With one bound, it is the upper one and the lower one is 0, as in torch.
+    """
+    like = _like("randint_like", input)
+    bottom, top = (0, low) if high is None else (low, high)
+    return randint(
+        like.shape,
+        low=bottom,
+        high=top,
+        generator=generator,
+        dtype=dtype or like.dtype,
+        device=device or like.device,
+    )
+
+
+def _like(function: str, value: Tensor) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise ParameterError(
+            f"{function}: input must be a torch.Tensor, got {type(value).__name__}"
+        )
+    return value

@@ -1,0 +1,88 @@
+"""Normal vectors with a covariance."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnrand._paths.arguments import Device, Size, real
+from trnrand._paths.calls import Shape, broadcast_shape, distribution
+from trnrand._paths.dispatch import fill_stream
+from trnrand._paths.requests import Request, prepared_vectors
+from trnrand.errors import ParameterError
+from trnrand.generator import Generator
+
+__all__ = ["multivariate_normal"]
+
+
+def _vectors(mean: Tensor, covariance: Tensor, size: Shape, **_: object) -> Shape:
+    batch = size if size else broadcast_shape(mean.shape[:-1], covariance.shape[:-2])
+    return *batch, mean.shape[-1]
+
+
+@distribution(leading=2, shape=_vectors, kind="normal")
+def multivariate_normal(
+    mean: Tensor,
+    covariance: Tensor,
+    *size: Size,
+    dtype: torch.dtype | None = None,
+    generator: Generator | None = None,
+    device: Device = None,
+    total: int | None = None,
+) -> Tensor:
+    """Return normal vectors with this mean and covariance, of shape (*size, d).
+
+    ``mean`` has shape (..., d), ``covariance`` (..., d, d). The dimensions before that broadcast to
+    ``size``, which is how many vectors; by default it is what they broadcast to. The covariance may
+    be as asymmetric as rounding in its dtype leaves a sum of products; its mean with its transpose
+    is what counts.
+
+    Raises:
+        ParameterError: The shapes do not fit, or the covariance is not positive definite.
+    """
+    function = "multivariate_normal"
+    means, spread = checked_covariance(function, mean, covariance)
+    factor, failure = torch.linalg.cholesky_ex(spread)
+    if bool(failure.any()):
+        raise ParameterError(f"{function}: covariance must be symmetric and positive definite")
+    batch = {"mean": means[..., 0], "covariance": spread[..., 0, 0]}
+    width = means.shape[-1]
+    request = prepared_vectors(function, size, width, batch, dtype, generator, device, total)
+    z = standard_vectors(request)
+    return request.result(
+        rotated(z, request.typed(factor, z.dtype)).add_(request.typed(means, z.dtype))
+    )
+
+
+def checked_covariance(function: str, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean and a symmetric covariance in float64."""
+    means, spread = real(function, "mean", mean), real(function, "covariance", covariance)
+    shapes = [tuple(torch.as_tensor(p).shape) for p in (means, spread)]
+    if not isinstance(means, Tensor) or not means.shape[-1]:
+        raise ParameterError(f"{function}: mean must have shape (..., d), got {shapes[0]}")
+    square = shapes[0][-1:] * 2
+    if not isinstance(spread, Tensor) or shapes[1][-2:] != square:
+        wanted = ", ".join(map(str, square))
+        raise ParameterError(
+            f"{function}: covariance must have shape (..., {wanted}), got {shapes[1]}"
+        )
+    # |a b| <= |a| |b| for each of the sums of products that a covariance is made of, and so for
+    # their rounding: n terms differ by n eps, and 1 / sqrt(eps) of them is more than one sums up.
+    given = covariance.dtype if covariance.dtype.is_floating_point else torch.float64
+    deviations = spread.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
+    allowed = deviations[..., :, None] * deviations[..., None, :] * torch.finfo(given).eps ** 0.5
+    if bool(((spread - spread.mT).abs() > allowed).any()):
+        raise ParameterError(f"{function}: covariance must be symmetric and positive definite")
+    return means, (spread + spread.mT) / 2
+
+
+def standard_vectors(request: Request) -> Tensor:
+    """Return standard normals in the shape of a request, in the dtype to compute in."""
+    samples = request.buffer(request.working)
+    fill_stream("normal", request.source(), samples)
+    return samples.view(request.shape)
+
+
+def rotated(z: Tensor, factor: Tensor) -> Tensor:
+    """Return the product of a factor, or one of each batch, with vectors."""
+    return z @ factor.mT if factor.ndim == 2 else (factor @ z[..., None])[..., 0]

@@ -1,0 +1,1 @@
+"""Backends: the choice between torch and kernels, settings, operations, launches, explanations."""

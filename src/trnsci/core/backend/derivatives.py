@@ -1,0 +1,260 @@
+"""The derivatives of an operation, made once for autograd, torch.func and forward mode.
+
+An operation is one node to torch, whatever computes it. The node knows the operation's backward,
+its derivative forward and how it goes over a batch, so that ``grad``, ``jvp``, ``vmap`` and every
+nesting of them give on a kernel path what they give on torch. An operation without rules of its own
+has the derivatives of its reference, which is computed again for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from trnsci.core.backend.autocast import without_autocast
+from trnsci.core.backend.setting import restored, snapshot
+from trnsci.core.interop import (
+    SingleLevelFunction,
+    below_autograd,
+    single_level,
+    transform_level,
+    with_forward_mode,
+)
+
+__all__ = ["each_entry", "make_node", "pulled_back", "pushed_forward", "total"]
+
+_unpack_dual: Any = forward_ad.unpack_dual
+
+Gradients = tuple[Tensor | None, ...]
+Blanks = Sequence[tuple[Any, torch.dtype, torch.device]]
+
+
+def make_node(
+    name: str,
+    compute: Callable[..., Any],
+    reference: Callable[..., Any],
+    backward: Callable[..., Gradients] | None,
+    jvp: Callable[..., Any] | None,
+    batched: Callable[..., tuple[Any, Any]],
+    from_result: bool,
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return an operation as a node of autograd's graph, in two forms.
+
+    The first is for callers: it serves all transforms of torch.func that are in force. The second
+    is for the dispatcher, which calls it with tensors of one such transform at a time and goes on
+    below it: so it does where torch.compile has the transforms in its graph.
+
+    Args:
+        name: What a graph calls it.
+        compute: The operation without derivatives.
+        reference: What it is in torch.
+        backward: ``backward(grad, needed, *args)``, or None for that of the reference.
+        jvp: ``jvp(tangents, *args)``, or None for that of the reference.
+        batched: ``batched(info, in_dims, *args)`` returns results and their batch dimensions.
+        from_result: Whether ``backward`` and ``jvp`` take the result too, as ``result``.
+    """
+
+    def node_forward(*args: Any) -> Any:
+        # An autograd function turns derivatives off in here, but those of transforms further
+        # below are still to be taken.
+        with torch.enable_grad(), with_forward_mode(True), below_autograd():
+            return compute(*args)
+
+    def node_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.places = [place for place, arg in enumerate(inputs) if isinstance(arg, Tensor)]
+        ctx.others = [None if isinstance(arg, Tensor) else arg for arg in inputs]
+        outputs = output if isinstance(output, tuple) else (output,)
+        tensors = [*(inputs[place] for place in ctx.places), *(outputs if from_result else ())]
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(o for o in outputs if not _has_derivative(o.dtype)))
+        ctx.single = not isinstance(output, tuple)
+        ctx.blanks = [(o.shape, o.dtype, o.device) for o in outputs]
+        # Autograd computes backward in threads of its own, and after blocks have ended.
+        ctx.settings = snapshot()
+
+    def node_backward(ctx: Any, *grads: Tensor | None) -> Gradients:
+        args, results = _arguments(ctx)
+        if all(grad is None for grad in grads):
+            return (None,) * len(args)
+        full = tuple(
+            torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
+            for grad, (shape, dtype, device) in zip(grads, ctx.blanks, strict=True)
+        )
+        needed = tuple(ctx.needs_input_grad)
+        with restored(ctx.settings), without_autocast(args):
+            if backward is None:
+                return pulled_back(reference, full, needed, args)
+            grad = full[0] if ctx.single else full
+            return backward(grad, needed, *args, **_named(ctx, results))
+
+    def node_jvp(ctx: Any, *tangents: Tensor | None) -> Any:
+        # Without forward mode in here, the derivative of this derivative would be zero, unsaid.
+        with restored(ctx.settings), with_forward_mode(True):
+            args, results = ([_primal(arg) for arg in kept] for kept in _arguments(ctx))
+            with without_autocast(args):
+                if jvp is not None:
+                    return jvp(tangents, *args, **_named(ctx, results))
+                pushed = pushed_forward(reference, tangents, args, ctx.blanks)
+                return pushed[0] if ctx.single else pushed
+
+    methods = {
+        "forward": staticmethod(node_forward),
+        "setup_context": staticmethod(node_setup),
+        "backward": staticmethod(node_backward),
+        "jvp": staticmethod(node_jvp),
+    }
+    whole: Any = type(name, (torch.autograd.Function,), {**methods, "vmap": staticmethod(batched)})
+    level: Any = type(name, (SingleLevelFunction,), methods)
+
+    def dispatched(*args: Any) -> Any:
+        if transform_level() is None:
+            return whole.apply(*args)
+        with single_level():
+            return level.apply(*args)
+
+    return whole.apply, dispatched
+
+
+def pulled_back(
+    reference: Callable[..., Any],
+    grads: tuple[Tensor, ...],
+    needed: Sequence[bool],
+    args: list[Any],
+) -> Gradients:
+    """Return the gradients of a reference by its arguments, None for what is not needed."""
+    places = [place for place, wanted in enumerate(needed) if wanted]
+    function = _of_places(reference, places, args)
+    pull = torch.func.vjp(function, *(args[place] for place in places))[1]
+    kept = tuple(grad for grad in grads if _has_derivative(grad.dtype))
+    found = dict(zip(places, pull(kept), strict=True))
+    return tuple(found.get(place) for place in range(len(args)))
+
+
+def pushed_forward(
+    reference: Callable[..., Any],
+    tangents: Sequence[Tensor | None],
+    args: list[Any],
+    blanks: Blanks,
+) -> Gradients:
+    """Return the tangents of a reference's results, None for a result without derivative.
+
+    They are the gradient of a gradient: what ``vjp`` pulls back is linear in what is pulled back,
+    and the transpose of that is the derivative forward. torch's own forward mode cannot be nested
+    in itself, and this is called from inside of it.
+    """
+    places = [place for place, tangent in enumerate(tangents) if tangent is not None]
+    function = _of_places(reference, places, args)
+
+    def pull(*grads: Tensor) -> Any:
+        return torch.func.vjp(function, *(args[place] for place in places))[1](grads)
+
+    zeros = [torch.zeros(s, dtype=t, device=d) for s, t, d in blanks if _has_derivative(t)]
+    push = torch.func.vjp(pull, *zeros)[1]
+    found = iter(push(tuple(tangents[place] for place in places)))
+    return tuple(next(found) if _has_derivative(dtype) else None for _, dtype, _ in blanks)
+
+
+def each_entry(
+    operation: Any, size: int, in_dims: Sequence[Any], args: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Return the results for the entries of a batch, one after the other, stacked in front.
+
+    Args:
+        operation: The ``Operation``, which knows the shapes of results where there is no entry.
+        size: How many entries there are.
+        in_dims: Where each argument has its batch; None for those that entries share.
+        args: The arguments.
+    """
+    if not size:
+        return _no_entries(operation, in_dims, args)
+    results = [
+        operation(
+            *(
+                arg.select(dim, index) if isinstance(dim, int) else arg
+                for arg, dim in zip(args, in_dims, strict=True)
+            )
+        )
+        for index in range(size)
+    ]
+    if isinstance(results[0], tuple):
+        return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0,) * len(
+            results[0]
+        )
+    return torch.stack(results), 0
+
+
+def _no_entries(operation: Any, in_dims: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the results of a batch without entries, which depend on the arguments all the same."""
+    blanks, anchors = list(args), []
+    for place, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
+        if isinstance(arg, Tensor):
+            shape = list(arg.shape)
+            if isinstance(dim, int):
+                del shape[dim]
+                if _has_derivative(arg.dtype):
+                    anchors.append((arg.real if arg.is_complex() else arg).sum())
+            blanks[place] = torch.empty(shape, dtype=arg.dtype, device="meta")
+    device = next(arg.device for arg in args if isinstance(arg, Tensor))
+
+    def made(like: Tensor) -> Tensor:
+        found = torch.empty(0, *like.shape, dtype=like.dtype, device=device)
+        return found + total(anchors) if anchors and _has_derivative(like.dtype) else found
+
+    found = operation.shape_of_result(*blanks)
+    if isinstance(found, tuple):
+        return tuple(map(made, found)), (0,) * len(found)
+    return made(found), 0
+
+
+def total(tangents: Sequence[Tensor]) -> Tensor:
+    """Return the sum of the parts of a tangent, one for each argument that has one."""
+    found = tangents[0]
+    for tangent in tangents[1:]:
+        found = found + tangent
+    return found
+
+
+def _arguments(ctx: Any) -> tuple[list[Any], list[Any]]:
+    """Return the arguments of a node, and its results if they are kept."""
+    args, kept = list(ctx.others), list(ctx.saved_tensors)
+    inputs = len(ctx.places)
+    for place, tensor in zip(ctx.places, kept[:inputs], strict=True):
+        args[place] = tensor
+    return args, kept[inputs:]
+
+
+def _named(ctx: Any, results: list[Any]) -> dict[str, Any]:
+    if not results:
+        return {}
+    return {"result": results[0] if ctx.single else tuple(results)}
+
+
+def _primal(arg: Any) -> Any:
+    """Return an argument without the tangent that it has on the innermost level."""
+    return _unpack_dual(arg)[0] if isinstance(arg, Tensor) else arg
+
+
+def _of_places(
+    reference: Callable[..., Any], places: Sequence[int], args: Sequence[Any]
+) -> Callable[..., tuple[Tensor, ...]]:
+    """Return the reference as a function of some arguments, with what of its result has one."""
+
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        full = list(args)
+        for place, tensor in zip(places, tensors, strict=True):
+            full[place] = tensor
+        result = reference(*full)
+        results = result if isinstance(result, tuple) else (result,)
+        return tuple(r for r in results if _has_derivative(r.dtype))
+
+    return function
+
+
+def _has_derivative(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex

@@ -1,0 +1,82 @@
+"""Launching a kernel on a NeuronCore or on the simulator.
+
+A launcher takes tensors where they are and gives the results back there. Operands that are on the
+NeuronCore already are not moved, and neither are their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+
+from trnsci.core.arrays import read_only_array_of, tensor_of
+from trnsci.core.backend.device import neuron_device
+from trnsci.core.backend.setting import Setting
+from trnsci.core.counters import count_launch
+from trnsci.core.errors import BackendError
+
+__all__ = ["SIMULATE", "Launcher"]
+
+SIMULATE: Setting[Callable[[Any], Callable[..., Any]] | None] = Setting("trnsci.simulate", None)
+"""Makes a function of arrays from a kernel; None is the ``nki.simulate`` of the NKI in use."""
+
+
+class Launcher:
+    """Runs kernels on one path and counts them.
+
+    Attributes:
+        path: ``"nki"`` for the NeuronCore, ``"simulator"`` for a CPU.
+        launches: Kernels that have run.
+    """
+
+    def __init__(self, path: Literal["nki", "simulator"]) -> None:
+        self.path = path
+        self.launches = 0
+
+    def __call__(self, kernel: Any, *args: Any) -> Any:
+        """Return the results of ``kernel``, on the device of the first tensor in ``args``.
+
+        Args:
+            kernel: An ``nki.jit`` kernel.
+            *args: Its arguments. Tensors may be anywhere and of any layout; the kernel gets dense
+                ones.
+        """
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        home = tensors[0].device if tensors else torch.device("cpu")
+        run = _simulated if self.path == "simulator" else _on_device
+        results = run(kernel, args)
+        self.launches += 1
+        count_launch(getattr(kernel, "__name__", repr(kernel)))
+        return _mapped(results, lambda tensor: tensor.to(home))
+
+
+def _simulated(kernel: Any, args: tuple[Any, ...]) -> Any:
+    """Run a kernel on NumPy arrays, which the simulators of AWS and of nkisim both take."""
+    simulate = SIMULATE.get()
+    if simulate is None:
+        from trnsci.core.nki import nki
+
+        simulate = nki.simulate
+    arrays = [read_only_array_of(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+    return _mapped(simulate(kernel)(*arrays), tensor_of)
+
+
+def _on_device(kernel: Any, args: tuple[Any, ...]) -> Any:
+    device = neuron_device()
+    if device is None:
+        raise BackendError("no NeuronCore can be reached through torch in this process")
+    target = device.torch_device
+    moved = [
+        arg.detach().contiguous().to(target) if isinstance(arg, torch.Tensor) else arg
+        for arg in args
+    ]
+    return kernel(*moved)
+
+
+def _mapped(results: Any, function: Callable[[Any], Any]) -> Any:
+    """Return the results of a kernel, one or a tuple, with ``function`` applied to each."""
+    if isinstance(results, (tuple, list)):
+        return tuple(function(result) for result in results)
+    return function(results)

@@ -1,0 +1,296 @@
+"""An operation that torch and an NKI kernel can both compute.
+
+The choice is made once, here, for every operation of every library. On the torch path the
+reference is called and nothing else happens. On a kernel path the call goes through a torch
+operator ``torch.ops.<library>.<name>``, so that autograd, torch.func, FakeTensor, torch.compile,
+torch.export and vmap know what it does without running it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from threading import Lock
+from typing import Any, NoReturn, cast
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from trnsci.core.backend.autocast import Autocast, autocast_device, cast_arguments
+from trnsci.core.backend.derivatives import each_entry, make_node, total
+from trnsci.core.backend.explanation import Step, note, recording
+from trnsci.core.backend.fallback import report_fallback
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.library import Library, Path
+from trnsci.core.counters import count_refusal
+from trnsci.core.errors import BackendError, KernelError
+from trnsci.core.interop import constant_to_compile
+
+__all__ = ["Operation", "each_entry", "total"]
+
+
+class Operation:
+    """An operation with a torch reference and a kernel.
+
+    Args:
+        library: Whose backend decides.
+        name: Name of the operation within the library.
+        reference: Torch function of the operation's arguments, differentiable and out of place,
+            that returns a tensor or a tuple of them; its annotations (``Tensor``, ``Tensor |
+            None``, ``float``, ``int``, ``bool``, ``str``; ``tuple[Tensor, Tensor]`` for two
+            results) give the operator its schema, unless ``fake`` does.
+        launch: A function, or ``"module:function"`` to be imported at the first kernel call. It
+            gets a ``Launcher`` and the operation's arguments, calls ``launcher(kernel, *args)`` at
+            least once, and returns what the reference would, in shape and dtype.
+        fake: Function of the arguments that returns tensors of the result's shape and dtype
+            without computing; None runs the reference on tensors without values.
+        backward: ``backward(grad, needed, *args)`` returns one gradient for each argument, None
+            where ``needed`` (one bool for each argument) is False; with several results ``grad`` is
+            a tuple. None differentiates the reference.
+        jvp: ``jvp(tangents, *args)`` returns the tangent of each result for those of the
+            arguments, of which some are None; None differentiates the reference.
+        from_result: Whether ``backward`` and ``jvp`` take the result as well, by the name
+            ``result``: derivatives of solutions are made of them.
+        batched: ``batched(info, in_dims, *args)`` is the rule of ``torch.vmap``, as
+            ``torch.library.register_vmap`` has it; None computes entry after entry.
+        autocast: What automatic mixed precision makes of the arguments (see ``Autocast``):
+            ``"lower"`` for products, which run in the precision that it asks for, ``"float32"``
+            for what torch computes in float32 then, ``"keep"`` for what it does not touch.
+        dtypes: Names of the dtypes that the kernel takes; a call with a tensor of any other is
+            refused and runs on torch.
+        flops: Function of the arguments that returns how much work a call is.
+        min_flops: Work below which backend ``"auto"`` runs on torch even where a NeuronCore is
+            present, since a launch would take longer.
+        unsuited: Function of the arguments that returns why the kernel does not take them, or the
+            empty string.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        name: str,
+        *,
+        reference: Callable[..., Any],
+        launch: str | Callable[..., Any],
+        fake: Callable[..., Any] | None = None,
+        backward: Callable[..., tuple[Tensor | None, ...]] | None = None,
+        jvp: Callable[..., Any] | None = None,
+        from_result: bool = False,
+        batched: Callable[..., tuple[Any, Any]] | None = None,
+        autocast: Autocast = "keep",
+        dtypes: tuple[str, ...] = ("float32", "bfloat16"),
+        flops: Callable[..., float] | None = None,
+        min_flops: float = 2e9,
+        unsuited: Callable[..., str] | None = None,
+    ) -> None:
+        self.library = library
+        self.name = name
+        self.qualified_name = f"{library.name}.{name}"
+        self.reference = reference
+        self.autocast = autocast
+        self.dtypes = frozenset(getattr(torch, dtype) for dtype in dtypes)
+        self.min_flops = min_flops
+        self._launch = launch
+        self._fake = fake or reference
+        self._backward = backward
+        self._jvp = jvp
+        self._from_result = from_result
+        self._batched = batched or self._each
+        self._flops = flops
+        self._unsuited = unsuited
+        # torch.compile cannot format a number that may be dynamic to it.
+        self._too_small = f"a launch is worth at least {min_flops:.3g} flops"
+        self._operator: Any = None
+        self._node: Any = None
+        self._home: Any = None
+        self._lock = Lock()
+        library.operations[name] = self
+
+    def __repr__(self) -> str:
+        return f"<operation {self.qualified_name}>"
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the result, by the path that the backend and the arguments ask for."""
+        if not self.library.kernels_wanted():
+            return self.reference(*args)
+        device = autocast_device(args)
+        if device is None:
+            return self._called(args)
+        args = cast_arguments(self.autocast, device, args)
+        with torch.autocast(device, enabled=False):
+            return self._called(args)
+
+    def choose(self, *args: Any) -> tuple[Path, str]:
+        """Return the path that a call takes now, and why."""
+        if self.library.path() == "pytorch":
+            return "pytorch", self._torch_reason()
+        if _any_empty(args):
+            return "pytorch", "an operand is empty"
+        refusal = self.refusal(*args)
+        return ("pytorch", refusal) if refusal else self._suited(args)
+
+    def _torch_reason(self) -> str:
+        if self.library.get_backend() == "pytorch":
+            return "backend 'pytorch' is set"
+        return "backend 'auto' finds no NeuronCore with AWS's NKI"
+
+    def _suited(self, args: tuple[Any, ...]) -> tuple[Path, str]:
+        """Return the path of arguments that the kernel takes, and why."""
+        path, requested = self.library.path(), self.library.get_backend()
+        if requested == "auto" and path == "nki":
+            if self._flops is not None and self._flops(*args) < self.min_flops:
+                return "pytorch", self._too_small
+            return path, "backend 'auto' finds a NeuronCore with AWS's NKI"
+        if requested != path:
+            return path, f"{self.library.use_simulator.name} or its umbrella is on"
+        return path, f"backend {requested!r} is set"
+
+    def refusal(self, *args: Any) -> str:
+        """Return why the kernel does not take the arguments, the empty string if it does."""
+        for arg in args:
+            if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:
+                return f"the kernel does not take {arg.dtype}"
+        return "" if self._unsuited is None else self._unsuited(*args)
+
+    def refuse(self, reason: str) -> None:
+        """Say that a call which asked for the kernel is about to be computed by torch.
+
+        For callers that find out before there are arguments of the operation. It is counted, shown
+        by ``explain``, and raises where kernels are required.
+
+        Raises:
+            BackendError: Kernels are required.
+        """
+        if recording():
+            wanted = self.library.path() != "pytorch"
+            note(Step(self.qualified_name, "pytorch", reason if wanted else self._torch_reason()))
+            return
+        if self.library.require_nki.is_on():
+            self._require(reason)
+        self._count_refusal(reason)
+
+    def shape_of_result(self, *args: Any) -> Any:
+        """Return dense tensors like the result; on tensors without values it computes nothing."""
+        return _each_of(self._fake(*args), _empty_like)
+
+    def register(self) -> bool:
+        """Make the torch operator, if there is none yet; return True.
+
+        torch.compile takes the answer for a constant, and so runs this while it traces.
+        """
+        with self._lock:
+            if self._operator is None:
+                self._operator = self._registered()
+        return True
+
+    def _called(self, args: tuple[Any, ...]) -> Any:
+        if recording():
+            note(Step(self.qualified_name, *self.choose(*args)))
+            return self.shape_of_result(*args)
+        if _any_empty(args):
+            return self.reference(*args)
+        refusal = self.refusal(*args)
+        if refusal:
+            self.refuse(refusal)
+        if refusal or self._suited(args)[0] == "pytorch":
+            return self.reference(*args)
+        self.register()
+        if is_compiling():
+            return self._operator(*args)
+        return self._node(*args)
+
+    def _require(self, reason: str) -> NoReturn:
+        raise BackendError(
+            f"{self.qualified_name}: {reason}, and {self.library.require_nki.name} or its umbrella "
+            f"is on"
+        )
+
+    def _count_refusal(self, reason: str) -> bool:
+        """Count a refusal; a compiled call counts it once, when it is compiled."""
+        count_refusal(self.qualified_name, reason)
+        return True
+
+    def _registered(self) -> Any:
+        name, space = self.name, self.library.name
+        # What is registered lasts as long as this object.
+        home = self._home = cast(Any, torch.library.Library)(space, "FRAGMENT")
+        schema = torch.library.infer_schema(self._fake, mutates_args=())
+        home.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+        operator = getattr(getattr(torch.ops, space), name).default
+        self._node, dispatched = make_node(
+            f"{space}_{name}",
+            operator,
+            self.reference,
+            self._backward,
+            self._jvp,
+            self._batched,
+            self._from_result,
+        )
+        home.impl(name, self._run, "CompositeExplicitAutograd")
+        home.impl(name, dispatched, "Autograd")
+        torch.library.register_fake(f"{space}::{name}", self.shape_of_result, lib=home)
+        torch.library.register_vmap(f"{space}::{name}", self._batched, lib=home)
+        return operator
+
+    def _run(self, *args: Any) -> Any:
+        """Compute the result with the kernel; if that fails, with torch."""
+        path = self.library.path()
+        if path == "pytorch":  # chosen after the call was compiled
+            return self._by_reference(args)
+        try:
+            return _each_of(self._run_kernel(Launcher(path), *args), Tensor.contiguous)
+        except Exception as error:
+            if self.library.require_nki.is_on():
+                raise
+            report_fallback(self.qualified_name, error, self.library.require_nki.name)
+            return self._by_reference(args)
+
+    def _by_reference(self, args: tuple[Any, ...]) -> Any:
+        return _each_of(self.reference(*args), lambda result: _own(result, args))
+
+    def _run_kernel(self, launcher: Launcher, *args: Any) -> Any:
+        if launcher.path == "nki" and not self.library.has_nki:
+            raise self.library.no_nki(self.name)
+        launch = self._launch
+        if isinstance(launch, str):
+            module, _, function = launch.partition(":")
+            launch = getattr(import_module(module), function)
+        result: object = launch(launcher, *args)
+        if not launcher.launches:
+            raise KernelError(f"{self.qualified_name}: {self._launch!r} launched no kernel")
+        for part in result if isinstance(result, tuple) else (result,):
+            if not isinstance(part, Tensor):
+                raise KernelError(
+                    f"{self.qualified_name}: {self._launch!r} returned a {type(part).__name__}, "
+                    f"not a tensor"
+                )
+        return result
+
+    def _each(self, info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        return each_entry(self, info.batch_size, in_dims, args)
+
+
+constant_to_compile(Operation.register)
+constant_to_compile(Operation._count_refusal)
+
+
+def _any_empty(args: tuple[Any, ...]) -> bool:
+    return any(isinstance(arg, Tensor) and arg.numel() == 0 for arg in args)
+
+
+def _each_of(result: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Return one result, or each of a tuple of them, with ``function`` applied."""
+    return tuple(map(function, result)) if isinstance(result, tuple) else function(result)
+
+
+def _empty_like(result: Tensor) -> Tensor:
+    return torch.empty_like(result, memory_format=torch.contiguous_format)
+
+
+def _own(result: Tensor, args: tuple[Any, ...]) -> Tensor:
+    """Return ``result`` dense and in memory of its own, as a custom operator must."""
+    dense = result.contiguous()
+    memory = dense.untyped_storage().data_ptr()
+    shared = any(isinstance(a, Tensor) and a.untyped_storage().data_ptr() == memory for a in args)
+    return dense.clone() if shared else dense

@@ -1,0 +1,1 @@
+"""Tiling: hardware sizes, cuts of matrix products, and pieces of their kernels."""

@@ -1,0 +1,246 @@
+"""What the matrix-product kernels do with tiles: load, transpose, multiply, scale, store.
+
+Layout   a *panel* is an SBUF tile (128, tiles, columns): the contraction is cut into tiles of 128
+         that lie on partitions, and the columns are those of one operand's block. A product takes
+         128 columns of the left panel as its stationary and up to 512 of the right as its moving
+         operand.
+Limits   float32 and bfloat16; edges are sliced. Transposes keep every bit on all generations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.tiling import column_start
+
+__all__ = [
+    "Tile",
+    "extents",
+    "finish",
+    "group_starts",
+    "load_panel",
+    "new_panel",
+    "new_totals",
+    "row_sums",
+    "store_tiles",
+    "transpose_tile",
+    "transpose_tiles",
+]
+
+Tile = Any
+"""An NKI tensor; what it may be is checked when the kernel is traced."""
+
+_VECTOR_TILE = 32  # rows and columns that the Vector engine transposes at once
+_TILES_PER_BANK = BANK // TILE
+
+
+def extents(x: Tile, layout: str) -> tuple[int, int]:
+    """Return the contraction's extent and the other one of a 2-D or batched operand."""
+    first, second = x.shape[len(x.shape) - 2], x.shape[len(x.shape) - 1]
+    if layout == "columns":
+        return second, first
+    return first, second
+
+
+def new_panel(x: Tile, k0: int, k1: int, c0: int, c1: int) -> Tile:
+    """Return an unwritten panel for part of the contraction and some columns of ``x``."""
+    tiles = (k1 - k0 + TILE - 1) // TILE
+    return nl.ndarray((TILE, tiles, c1 - c0), dtype=x.dtype, buffer=nl.sbuf)
+
+
+def load_panel(
+    panel: Tile, x: Tile, layout: str, k0: int, k1: int, c0: int, c1: int, stage_tiles: int
+) -> None:
+    """Fill a panel from a 2-D operand with the contraction on its rows or on its columns."""
+    if layout == "rows":
+        for k in range(k0, k1, TILE):
+            kw = min(TILE, k1 - k)
+            nisa.dma_copy(dst=panel[0:kw, (k - k0) // TILE, 0 : c1 - c0], src=x[k : k + kw, c0:c1])
+        return
+    step = stage_tiles * TILE
+    for c in range(c0, c1, TILE):
+        cw = min(TILE, c1 - c)
+        for k in range(k0, k1, step):
+            kw = min(step, k1 - k)
+            staged = nl.ndarray((cw, kw), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=staged, src=x[c : c + cw, k : k + kw])
+            transpose_tiles(panel, (k - k0) // TILE, c - c0, staged)
+
+
+def transpose_tiles(panel: Tile, first: int, c: int, rows: Tile) -> None:
+    """Write the transpose of ``rows`` to the columns of a panel that begin at ``c``.
+
+    Each 128 columns of ``rows`` fill one tile of the panel, beginning with tile ``first``. Four of
+    them share a PSUM bank, so that one instruction copies them out.
+    """
+    count, width = rows.shape
+    whole = width // TILE
+    if nisa.get_nc_version() == nisa.nc_version.gen2:
+        whole = 0
+    for t in range(0, whole, _TILES_PER_BANK):
+        tiles = min(_TILES_PER_BANK, whole - t)
+        bank = nl.ndarray((TILE, tiles, TILE), dtype=rows.dtype, buffer=nl.psum)
+        for i in range(tiles):
+            k = (t + i) * TILE
+            nisa.nc_transpose(dst=bank[0:TILE, i, 0:count], data=rows[0:count, k : k + TILE])
+        nisa.tensor_copy(
+            dst=panel[0:TILE, first + t : first + t + tiles, c : c + count],
+            src=bank[0:TILE, 0:tiles, 0:count],
+            engine=nisa.scalar_engine,
+        )
+    for k in range(whole * TILE, width, TILE):
+        kw = min(TILE, width - k)
+        transpose_tile(panel[0:kw, first + k // TILE, c : c + count], rows[0:count, k : k + kw])
+
+
+def transpose_tile(dst: Tile, tile: Tile) -> None:
+    """Write the transpose of one SBUF tile, up to 128 by 128, to ``dst`` in SBUF.
+
+    The Tensor engine of gen2 transposes by a product with the identity, in which a NaN or an
+    infinity reaches the whole row; there the Vector engine does it in pieces.
+    """
+    rows, columns = tile.shape
+    if nisa.get_nc_version() == nisa.nc_version.gen2:
+        for i in range(0, rows, _VECTOR_TILE):
+            for j in range(0, columns, _VECTOR_TILE):
+                i1, j1 = min(i + _VECTOR_TILE, rows), min(j + _VECTOR_TILE, columns)
+                nisa.nc_transpose(dst=dst[j:j1, i:i1], data=tile[i:i1, j:j1])
+        return
+    bank = nl.ndarray((columns, rows), dtype=tile.dtype, buffer=nl.psum)
+    nisa.nc_transpose(dst=bank, data=tile)
+    nisa.tensor_copy(dst=dst, src=bank, engine=nisa.scalar_engine)
+
+
+def add_products(
+    sums: list[Tile],
+    left: Tile,
+    right: Tile,
+    depth: int,
+    m: int,
+    starts: list[int],
+    begun: bool,
+) -> None:
+    """Add the products of two panels to PSUM tiles, or begin the tiles with them.
+
+    The left columns begin at ``m``, the right ones of each tile at its entry of ``starts``. The
+    tiles grow together, each in a bank of its own, and share every stationary tile.
+    """
+    mw = sums[0].shape[0]
+    for t in range((depth + TILE - 1) // TILE):
+        kw = min(TILE, depth - t * TILE)
+        for j in range(len(sums)):
+            nisa.nc_matmul(
+                dst=sums[j],
+                stationary=left[0:kw, t, m : m + mw],
+                moving=moving_columns(right, kw, t, starts[j], starts[j + 1]),
+                accumulate=(begun or t > 0),
+            )
+
+
+def moving_columns(panel: Tile, kw: int, t: int, first: int, last: int) -> Tile:
+    """Return columns of one tile of a panel; a single one twice, since some compilers refuse it."""
+    if last - first > 1:
+        return panel[0:kw, t, first:last]
+    tiles, columns = panel.shape[1], panel.shape[2]
+    return panel.ap(pattern=[[tiles * columns, kw], [0, 2]], offset=t * columns + first)
+
+
+def finish(dst: Tile, total: Tile, alpha: float, beta: float, with_c: bool) -> None:
+    """Write ``alpha * total`` to ``dst``, plus ``beta`` times what it holds when ``with_c``.
+
+    The scales go with the way out of PSUM: one Vector instruction, and one on the Scalar engine
+    when neither of them is 1. Sums are in float32 and are rounded once, into ``dst``.
+    """
+    if not with_c:
+        if alpha == 1.0:
+            nisa.tensor_copy(dst=dst, src=total)
+        else:
+            nisa.tensor_scalar(dst=dst, data=total, op0=nl.multiply, operand0=alpha)
+    elif beta == 1.0:
+        nisa.scalar_tensor_tensor(
+            dst=dst, data=total, op0=nl.multiply, operand0=alpha, op1=nl.add, operand1=dst
+        )
+    else:
+        scaled = total
+        if alpha != 1.0:
+            scaled = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.sbuf)
+            nisa.activation(dst=scaled, op=nl.copy, data=total, scale=alpha)
+        nisa.scalar_tensor_tensor(
+            dst=dst, data=dst, op0=nl.multiply, operand0=beta, op1=nl.add, operand1=scaled
+        )
+
+
+def row_sums(
+    lefts: list[Tile],
+    rights: list[Tile],
+    k0: int,
+    k1: int,
+    m: int,
+    mw: int,
+    starts: list[int],
+    totals: Tile | None,
+) -> list[Tile]:
+    """Return float32 tiles with ``mw`` rows of the product of panels, one for each run of columns.
+
+    ``starts`` holds the first column of each run, and the end of the last. The last left panel
+    goes with the first right one, and so on. With ``totals``, a block that stays in SBUF, the tiles
+    are its parts, with what the contraction before ``k0`` gave.
+    """
+    sums = []
+    for j in range(len(starts) - 1):
+        shape = (mw, max(starts[j + 1] - starts[j], 2))
+        sums.append(nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum))
+    for x in range(len(lefts)):
+        add_products(sums, lefts[x], rights[len(lefts) - 1 - x], k1 - k0, m, starts, x > 0)
+    parts = []
+    for j in range(len(sums)):
+        part = sums[j][0:mw, 0 : starts[j + 1] - starts[j]]
+        if totals is not None:
+            total = totals[0:mw, m // TILE, starts[j] : starts[j + 1]]
+            finish(total, part, 1.0, 1.0, k0 > 0)
+            part = total
+        parts.append(part)
+    return parts
+
+
+def new_totals(height: int, width: int, needed: bool) -> Tile | None:
+    """Return an unwritten float32 block of the result in SBUF, or None when none is needed."""
+    if not needed:
+        return None
+    shape = (TILE, (height + TILE - 1) // TILE, width)
+    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+
+
+def store_tiles(
+    out: Tile,
+    c: Tile | None,
+    m: int,
+    n0: int,
+    starts: list[int],
+    sums: list[Tile],
+    alpha: float,
+    beta: float,
+) -> None:
+    """Finish neighbouring tiles of one row of tiles and store them with one DMA.
+
+    ``starts`` counts from column ``n0`` of ``out``; ``c`` is None when nothing is added.
+    """
+    mw = sums[0].shape[0]
+    first, last = starts[0], starts[len(starts) - 1]
+    row = nl.ndarray((mw, last - first), dtype=out.dtype, buffer=nl.sbuf)
+    if c is not None:
+        nisa.dma_copy(dst=row, src=c[m : m + mw, n0 + first : n0 + last])
+    for j in range(len(sums)):
+        part = row[0:mw, starts[j] - first : starts[j + 1] - first]
+        finish(part, sums[j], alpha, beta, c is not None)
+    nisa.dma_copy(dst=out[m : m + mw, n0 + first : n0 + last], src=row)
+
+
+def group_starts(first: int, last: int, extent: int, n0: int) -> list[int]:
+    """Return where the column tiles ``first`` to ``last`` begin, and end, counted from ``n0``."""
+    starts = []
+    for t in range(first, last + 1):
+        starts.append(column_start(t, extent) - n0)
+    return starts

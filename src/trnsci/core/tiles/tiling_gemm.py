@@ -1,0 +1,310 @@
+"""The choice of blocks for a matrix product.
+
+Two schedules are compared, each with every block size that makes a difference and fits:
+
+*One operand stays.* A block of one operand with the whole contraction stays in SBUF while the other
+operand passes by, block after block. With blocks of BM rows, or of BN columns, HBM moves
+
+    A stays:  M K + ceil(M / BM) K N + M N        B stays:  ceil(N / BN) M K + K N + M N
+
+*The result stays.* When the contraction is too long for that, a block of the result stays in SBUF
+in float32 and blocks of both operands pass by:
+
+    ceil(N / BN) M K + ceil(M / BM) K N + M N
+
+Of the cuts within a tenth of the shortest predicted time the one that moves the fewest bytes is
+taken. All cuts need the same products, so what fits is not fetched twice to save time elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.tiles.hardware import (
+    BANK,
+    CORES,
+    ITEMSIZE,
+    TILE,
+    Core,
+    Generation,
+    resolve_generation,
+)
+from trnsci.core.tiles.tiling import Blocks, Layout, Tiling, column_tiles, row_tiles
+
+__all__ = [
+    "DEPTH_TILES",
+    "Problem",
+    "best",
+    "gemm_tiling",
+    "outgoing_bytes",
+    "part",
+    "splits",
+    "stage_tiles",
+]
+
+_STAGE_BYTES = 4096  # per partition: DMA reaches its full rate at 4 KiB per descriptor
+_STREAMED_ROW_TILES = (8, 4, 2, 1)  # 8 tiles of 128 float32 columns are 4 KiB per descriptor
+_STREAMED_COLUMN_TILES = (4, 3, 2, 1)
+_ABOUT = 1.1
+DEPTH_TILES = (16, 8, 4)  # 4 products per bank: adding them up keeps Vector below Tensor
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One product, or a batch of them.
+
+    Attributes:
+        rows, columns, depth: M, N and K.
+        dtype: Of the operands and the result.
+        generation: What it runs on.
+        a_layout, b_layout: Where the operands keep the contraction.
+        batch: Number of products.
+        shared: ``"a"`` or ``"b"`` when the batch has one such operand, else empty.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    dtype: str
+    generation: Generation
+    a_layout: Layout
+    b_layout: Layout
+    batch: int = 1
+    shared: str = ""
+
+    @property
+    def core(self) -> Core:
+        """The core it runs on."""
+        return CORES[self.generation]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return ITEMSIZE[self.dtype]
+
+    @property
+    def transposed(self) -> bool:
+        """Tell whether an operand is transposed on chip."""
+        return self.a_layout != "rows" or self.b_layout != "rows"
+
+    @property
+    def group_limit(self) -> int:
+        """The most column tiles in a group: two groups and the transposes share eight banks."""
+        return 3 if self.transposed and self.core.transposes_on_tensor else 4
+
+
+def gemm_tiling(
+    rows: int,
+    columns: int,
+    depth: int,
+    dtype: str = "float32",
+    generation: str | None = None,
+    *,
+    a_layout: Layout = "columns",
+    b_layout: Layout = "rows",
+    batch: int = 1,
+    shared: str = "",
+) -> Tiling:
+    """Return the blocks for ``rows x depth`` times ``depth x columns``.
+
+    A product with one column is planned as its transpose, which is how the kernels compute it.
+
+    Args:
+        rows: M, at least 1 like all sizes.
+        columns: N.
+        depth: K.
+        dtype: ``"float32"`` or ``"bfloat16"``.
+        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None asks the
+            environment.
+        a_layout: Where the left operand keeps the contraction: ``"columns"`` as it stands,
+            ``"rows"`` when it is passed transposed.
+        b_layout: The same of the right operand, which as it stands has it on its rows.
+        batch: Number of products.
+        shared: Which operand the whole batch shares, if any.
+
+    Raises:
+        ValueError: A size is below 1, or the dtype or the generation is not known.
+    """
+    if min(rows, columns, depth, batch) < 1:
+        raise ShapeError(
+            f"gemm_tiling: sizes must be at least 1, got M={rows}, N={columns}, K={depth}, "
+            f"batch={batch}"
+        )
+    if dtype not in ITEMSIZE:
+        raise FlagError(f"gemm_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
+    if columns == 1 and rows > 1:
+        rows, columns, a_layout, b_layout = columns, rows, b_layout, a_layout
+        shared = {"a": "b", "b": "a"}.get(shared, "")
+    problem = Problem(
+        rows,
+        columns,
+        depth,
+        dtype,
+        resolve_generation(generation),
+        a_layout,
+        b_layout,
+        batch,
+        shared,
+    )
+    return _chosen(problem)
+
+
+@lru_cache(maxsize=1024)
+def _chosen(problem: Problem) -> Tiling:
+    return best(price(problem, blocks, buffers) for blocks, buffers in _cuts(problem))
+
+
+def best(candidates: Iterable[Tiling]) -> Tiling:
+    """Return the cut that fits and moves the fewest bytes in about the shortest time."""
+    fitting = [tiling for tiling in candidates if tiling.fits]
+    limit = _ABOUT * min(tiling.time_ns for tiling in fitting)
+    near = [tiling for tiling in fitting if tiling.time_ns <= limit]
+    return min(near, key=lambda tiling: (tiling.hbm_bytes, tiling.time_ns, tiling.sbuf_bytes))
+
+
+def _cuts(problem: Problem) -> Iterator[tuple[Blocks, int]]:
+    """Yield cuts, each with two buffers and with one; most of them fit."""
+    m, n = row_tiles(problem.rows), column_tiles(problem.columns)
+    k = row_tiles(problem.depth)
+    for rows in splits(m):
+        for columns in _STREAMED_COLUMN_TILES:
+            blocks = _blocks(problem, rows, min(columns, n), k, "a")
+            yield from ((blocks, 2), (blocks, 1))
+    for columns in splits(n):
+        for rows in _STREAMED_ROW_TILES:
+            blocks = _blocks(problem, min(rows, m), columns, k, "b")
+            yield from ((blocks, 2), (blocks, 1))
+    widths = splits(n)
+    for depth in DEPTH_TILES:
+        for rows in splits(m) if depth < k else ():
+            for buffers in (2, 1):
+                found = _widest(problem, rows, widths, depth, buffers)
+                if found is not None:
+                    yield found, buffers
+
+
+def _widest(
+    problem: Problem, rows: int, widths: list[int], depth: int, buffers: int
+) -> Blocks | None:
+    """Return the widest cut with a resident result that fits; wider blocks move fewer bytes."""
+    low, high, found = 0, len(widths), None
+    while low < high:
+        middle = (low + high) // 2
+        blocks = _blocks(problem, rows, widths[middle], depth, "")
+        if price(problem, blocks, buffers).fits:
+            found, low = blocks, middle + 1
+        else:
+            high = middle
+    return found
+
+
+def _blocks(problem: Problem, rows: int, columns: int, depth: int, resident: str) -> Blocks:
+    group = part(columns, problem.group_limit)
+    return Blocks(rows, columns, depth, resident, group, stage_tiles(depth, problem.itemsize))
+
+
+def splits(tiles: int) -> list[int]:
+    """Return the sizes, in ascending order, of the larger part when tiles are cut evenly."""
+    sizes, count = [], 1
+    while count <= tiles:
+        size = -(-tiles // count)
+        sizes.append(size)
+        # The next count that gives a smaller part.
+        count = count + 1 if size == 1 else -(-tiles // (size - 1))
+    return sizes[::-1]
+
+
+def part(tiles: int, limit: int) -> int:
+    """Return the size of the fewest nearly equal parts of at most ``limit`` tiles."""
+    return -(-tiles // -(-tiles // limit))
+
+
+def stage_tiles(depth: int, itemsize: int) -> int:
+    """Return how many tiles of the contraction a transposing load brings at once."""
+    return min(depth, _STAGE_BYTES // (TILE * itemsize))
+
+
+def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
+    """Return a cut with what it occupies and costs."""
+    core, size, batch = problem.core, problem.itemsize, problem.batch
+    m, n, k = problem.rows, problem.columns, problem.depth
+    mt, nt, kt = row_tiles(m), column_tiles(n), row_tiles(k)
+    row_blocks, column_blocks = -(-mt // blocks.row_tiles), -(-nt // blocks.column_tiles)
+    depth_blocks = -(-kt // blocks.depth_tiles)
+    a_reads, b_reads = batch * column_blocks, batch * row_blocks
+    if blocks.resident == "a":
+        a_reads = 1 if problem.shared == "a" else batch
+    elif blocks.resident == "b":
+        b_reads = 1 if problem.shared == "b" else batch
+    transposes = [
+        reads * tiles * kt if layout != "rows" else 0
+        for reads, tiles, layout in (
+            (a_reads, mt, problem.a_layout),
+            (b_reads, row_tiles(n), problem.b_layout),
+        )
+    ]
+    passes = 4 if size == 4 else 1
+    tensor_cycles = batch * mt * kt * (passes * n + core.product_cycles * nt)
+    evictions = batch * depth_blocks * mt
+    vector_cycles = evictions * (max(n, 64 * nt) + core.vector_cycles * nt)
+    transposing = sum(transposes) * core.transpose_ns[problem.dtype]
+    on_tensor = core.transposes_on_tensor
+    group_width = _width(n, nt, blocks.group)
+    loads = (
+        (a_reads * m * k, problem.a_layout, a_reads * kt * row_blocks, a_reads * mt),
+        (b_reads * k * n, problem.b_layout, b_reads * kt * column_blocks, b_reads * row_tiles(n)),
+    )
+    dma_ns = _dma_ns(core, batch * m * n * size, batch * mt * -(-n // group_width))
+    for elements, layout, straight, strips in loads:
+        staged = strips * -(-kt // blocks.stage_tiles)
+        dma_ns += _dma_ns(core, elements * size, straight if layout == "rows" else staged)
+    return Tiling(
+        blocks=blocks,
+        generation=problem.generation,
+        dtype=problem.dtype,
+        buffers=buffers,
+        sbuf_bytes=_sbuf_bytes(problem, blocks, buffers),
+        psum_banks=2 * blocks.group + (2 if problem.transposed and on_tensor else 0),
+        hbm_bytes=size * (a_reads * m * k + b_reads * k * n + batch * m * n),
+        products=batch * mt * nt * kt,
+        transposes=sum(transposes),
+        tensor_ns=tensor_cycles / core.tensor_ghz + (transposing if on_tensor else 0),
+        vector_ns=vector_cycles / core.vector_ghz + (0 if on_tensor else transposing),
+        dma_ns=dma_ns,
+    )
+
+
+def _dma_ns(core: Core, nbytes: int, instructions: int) -> float:
+    return max(instructions * core.dma_ns, nbytes / core.dma_bytes_per_ns)
+
+
+def _width(columns: int, tiles: int, count: int) -> int:
+    """Return the most columns that ``count`` neighbouring column tiles have."""
+    return min(columns, TILE * -(-count * row_tiles(columns) // tiles))
+
+
+def _sbuf_bytes(problem: Problem, blocks: Blocks, buffers: int) -> int:
+    """Return bytes per partition: both panels, what is staged, and the rows on their way out."""
+    size, nt = problem.itemsize, column_tiles(problem.columns)
+    width = _width(problem.columns, nt, blocks.column_tiles)
+    rows = min(problem.rows, blocks.row_tiles * TILE)
+    a_panel, b_panel = (blocks.depth_tiles * extent * size for extent in (rows, width))
+    total = a_panel + b_panel
+    whole = blocks.row_tiles >= row_tiles(problem.rows) and blocks.column_tiles >= nt
+    if blocks.depth_tiles < row_tiles(problem.depth):
+        total = buffers * total + blocks.row_tiles * width * 4
+    elif not (whole and problem.batch == 1):
+        total += (buffers - 1) * (b_panel if blocks.resident == "a" else a_panel)
+        if problem.batch > 1 and problem.shared != blocks.resident:
+            total += (buffers - 1) * (a_panel if blocks.resident == "a" else b_panel)
+    if problem.transposed:
+        total += 2 * blocks.stage_tiles * TILE * size
+    return total + outgoing_bytes(_width(problem.columns, nt, blocks.group), size)
+
+
+def outgoing_bytes(width: int, itemsize: int) -> int:
+    """Return bytes per partition of two rows of the result and of what scales them."""
+    return 2 * width * itemsize + 2 * min(width, BANK) * 4

@@ -1,0 +1,77 @@
+"""Singular values of more columns than a tile has: groups of columns play the tournament.
+
+Two groups that meet are a matrix of at most 128 columns, which the kernel makes orthogonal; all
+meetings of a round are one launch. After a sweep all columns have met. Lengths of columns are the
+singular values, and everything stays relative to them: small ones are as exact as large ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from trnsolver._eigen.tournament import slot_permutation
+
+__all__ = ["svd_in_groups"]
+
+Meeting = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+Product = Callable[[Tensor, Tensor, bool], Tensor]
+
+
+def svd_in_groups(
+    a: Tensor, groups: int, sweeps: int, meeting: Meeting, product: Product
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return U, singular values in descending order, V^T, and the largest cosine in U.
+
+    Args:
+        a: Matrices, (batch, m, n), m at least n.
+        groups: An even number of groups of columns.
+        sweeps: How often all groups meet at most.
+        meeting: Thin factors of matrices (batch, m, 2 n / groups) after some rotations, their
+            columns where they were: in another order they would not all meet.
+        product: ``op(a) @ b`` of batches, of a, b and whether a is transposed.
+    """
+    batch, _, n = a.shape
+    half = -(-n // groups)
+    columns = torch.nn.functional.pad(a, (0, groups * half - n))
+    v = torch.eye(groups * half, dtype=a.dtype, device=a.device).repeat(batch, 1, 1)
+    moves = torch.tensor(slot_permutation(groups))
+    for _ in range(sweeps):
+        for _ in range(groups - 1):
+            u, s, vh = meeting(_paired(columns, groups))
+            columns = _next(u * s.unsqueeze(-2), batch, moves)
+            v = _next(product(_paired(v, groups), vh.mT.contiguous(), False), batch, moves)
+        u, s = _unit(columns)
+        gram = product(u, u, True)
+        rest = (gram - torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1))).abs().amax((-2, -1))
+        if float(rest.max()) <= torch.finfo(a.dtype).eps * a.shape[-2]:
+            break
+    # Padding has length zero and is still alone in its rows of V; it comes after all others.
+    padding = v[:, n:].abs().sum(-2) > 0.5
+    places = torch.where(padding, -1.0, s).argsort(dim=-1, descending=True)[:, :n]
+    u, v = (x.gather(-1, places.unsqueeze(-2).expand(-1, x.shape[-2], -1)) for x in (u, v))
+    return u, s.gather(-1, places), v[:, :n].mT.contiguous(), rest.unsqueeze(-1)
+
+
+def _paired(columns: Tensor, groups: int) -> Tensor:
+    """Return the columns of groups that meet as a batch of matrices."""
+    batch, rows, count = columns.shape
+    met = columns.reshape(batch, rows, groups // 2, 2 * count // groups).movedim(2, 1)
+    return met.reshape(batch * groups // 2, rows, 2 * count // groups).contiguous()
+
+
+def _next(met: Tensor, batch: int, moves: Tensor) -> Tensor:
+    """Return columns with every group where it meets the next."""
+    groups = len(moves)
+    rows, width = met.shape[-2:]
+    apart = met.reshape(batch, groups // 2, rows, 2, width // 2).movedim(2, 1)
+    seated = apart.reshape(batch, rows, groups, width // 2)[:, :, moves.to(met.device)]
+    return seated.reshape(batch, rows, groups * width // 2)
+
+
+def _unit(columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Return columns of length 1, zeros for those of none, and their lengths."""
+    lengths = torch.linalg.vector_norm(columns, dim=-2)
+    return columns / torch.where(lengths == 0, 1.0, lengths).unsqueeze(-2), lengths

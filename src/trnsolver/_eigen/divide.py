@@ -1,0 +1,141 @@
+"""Eigenpairs of matrices too large for one tile of memory: divide the spectrum, conquer by Jacobi.
+
+With S the sign of A - m I, which products alone make, (I + S) / 2 projects on the eigenvectors
+above m and (I - S) / 2 on the others. Orthonormal bases Q of both, from products with a few random
+numbers, make Q^T A Q two blocks, whose eigenpairs are found in the same way until they are small
+enough for the kernel. Nakatsukasa and Higham 2013, with polynomials for rational functions.
+
+What has a kernel comes as an argument, so that the same text runs on a NeuronCore, on the simulator
+and on torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trnsci.core.errors import ConvergenceError
+from trnsolver._eigen.refine import pair_correction
+from trnsolver._factors.symmetric import symmetric_part
+
+__all__ = ["Kernels", "divided_eigh"]
+
+_STEEP = (3.4445, -4.7750, 2.0315)
+"""A step that multiplies what is near zero by 3.4 and keeps the rest between 0.7 and 1.2."""
+_EXACT = (1.875, -1.25, 0.375)
+"""A step that takes all of that to 1, with cubic order."""
+_STEEP_STEPS, _EXACT_STEPS = 12, 5
+_PASSES, _SHIFTED = 3, 1
+_TRIES = 4
+_LONGEST_STEP = 2.0**-12
+
+
+class Kernels(NamedTuple):
+    """What the division is made of.
+
+    Attributes:
+        product: ``alpha * op(a) @ op(b)``, of alpha, a, b and whether a is transposed.
+        cholesky: The lower factor.
+        solve: X with ``X @ L.T = B`` for a lower L, of L and B.
+        eigh: Eigenpairs of a small matrix.
+    """
+
+    product: Callable[[Tensor, Tensor, bool], Tensor]
+    cholesky: Callable[[Tensor], Tensor]
+    solve: Callable[[Tensor, Tensor], Tensor]
+    eigh: Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+def divided_eigh(a: Tensor, smallest: int, kernels: Kernels) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues, ascending, and eigenvectors of one symmetric matrix.
+
+    Args:
+        a: Matrix, (n, n), of which the lower triangle counts.
+        smallest: Order up to which ``kernels.eigh`` is asked.
+        kernels: Products, factors and small eigenproblems.
+
+    Raises:
+        ConvergenceError: No division was found that separates the spectrum.
+    """
+    full = a.tril() + a.tril(-1).mT
+    w, v = _divided(full, smallest, kernels, float(full.abs().max()))
+    # Divisions leave their rounding errors one above the other; a step takes most of them away.
+    turned = kernels.product(v, kernels.product(full, v, False), True)
+    w, step = pair_correction(turned, kernels.product(v, v, True), _LONGEST_STEP)
+    v = v + kernels.product(v, step, False)
+    eye = torch.eye(v.shape[0], dtype=v.dtype, device=v.device)
+    v = kernels.product(v, 1.5 * eye - 0.5 * kernels.product(v, v, True), False)
+    w, places = w.sort()
+    return w, v[:, places]
+
+
+def _divided(a: Tensor, smallest: int, kernels: Kernels, size: float) -> tuple[Tensor, Tensor]:
+    n = a.shape[0]
+    if n <= smallest:
+        return kernels.eigh(a)
+    eps = torch.finfo(a.dtype).eps
+    eye = torch.eye(n, dtype=a.dtype, device=a.device)
+    middle = float(a.diagonal().mean())
+    spread = float((a - middle * eye).abs().sum(-1).max())
+    if spread <= 4 * n * eps * size:
+        # Equal values, but for roundings of the matrix that this one is a part of.
+        return a.diagonal().clone(), eye
+    for attempt in range(_TRIES):
+        # A value in the way of the division is passed by on either side, ever further.
+        at = middle + spread * 0.02 * attempt * (-1) ** attempt
+        sign = _sign((a - at * eye) / spread, kernels)
+        above = round((n + float(sign.trace())) / 2)
+        if not 0 < above < n:
+            continue
+        basis = torch.cat(
+            [_range(eye - sign, n - above, kernels), _range(eye + sign, above, kernels)], -1
+        )
+        basis = _orthogonalised(basis, kernels)
+        turned = kernels.product(basis, kernels.product(a, basis, False), True)
+        low = n - above
+        if float(turned[low:, :low].abs().max()) <= 20 * eps * max(size, spread):
+            halves = (turned[:low, :low], turned[low:, low:])
+            (w0, v0), (w1, v1) = (_divided(h, smallest, kernels, size) for h in halves)
+            vectors = [
+                kernels.product(basis[:, :low].contiguous(), v0, False),
+                kernels.product(basis[:, low:].contiguous(), v1, False),
+            ]
+            return torch.cat([w0, w1]), torch.cat(vectors, -1)
+    raise ConvergenceError(
+        f"eigh: {_TRIES} divisions of a spectrum of {n} values left its halves coupled"
+    )
+
+
+def _sign(x: Tensor, kernels: Kernels) -> Tensor:
+    """Return the sign of a symmetric matrix whose norm is at most 1."""
+    for first, third, fifth in (_STEEP,) * _STEEP_STEPS + (_EXACT,) * _EXACT_STEPS:
+        square = kernels.product(x, x, True)
+        inner = third * square + fifth * kernels.product(square, square, True)
+        x = first * x + kernels.product(inner, x, True)
+        x = symmetric_part(x)
+    return x
+
+
+def _range(projector: Tensor, rank: int, kernels: Kernels) -> Tensor:
+    """Return an orthonormal basis of the range of a projector, twice its scale, of known rank."""
+    n = projector.shape[0]
+    generator = torch.Generator().manual_seed(n)
+    noise = torch.randn(n, rank, generator=generator, dtype=projector.dtype).to(projector.device)
+    return _orthogonalised(kernels.product(projector, noise / n**0.5, True), kernels)
+
+
+def _orthogonalised(q: Tensor, kernels: Kernels) -> Tensor:
+    """Return an orthonormal basis of the span of columns, by Cholesky factors of Gram matrices.
+
+    The first pass is shifted, which makes it safe for columns that are nearly dependent.
+    """
+    eye = torch.eye(q.shape[1], dtype=q.dtype, device=q.device)
+    for step in range(_PASSES):
+        gram = kernels.product(q, q, True)
+        if step < _SHIFTED:
+            gram = gram + 16 * torch.finfo(q.dtype).eps * gram.abs().max() * eye
+        q = kernels.solve(kernels.cholesky(gram), q)
+    return q

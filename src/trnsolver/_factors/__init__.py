@@ -1,0 +1,1 @@
+"""Factorizations and the systems they solve."""

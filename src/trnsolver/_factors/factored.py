@@ -1,0 +1,36 @@
+"""Systems whose Cholesky factor is known."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnblas import trsm
+from trnsolver._paths.arguments import batch_shape
+from trnsolver._paths.dispatch import kernels_wanted
+
+__all__ = ["refined", "with_factor"]
+
+_STEPS = 5
+
+
+def with_factor(factor: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution for a lower Cholesky factor."""
+    if not kernels_wanted():
+        # As LAPACK stores it, the factor needs no copy here; ``cholesky_solve`` makes one.
+        forward = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return torch.linalg.solve_triangular(factor.mH, forward, upper=True)
+    batch = batch_shape(factor, columns)
+    columns = columns.expand(*batch, *columns.shape[-2:])
+    forward = trsm(1.0, factor, columns, uplo="lower")
+    return trsm(1.0, factor, forward, uplo="lower", trans="C")
+
+
+def refined(a: Tensor, factor: Tensor, columns: Tensor, found: Tensor) -> Tensor:
+    """Return a solution after corrections by residuals in float64."""
+    wide_dtype = torch.complex128 if a.is_complex() else torch.float64
+    wide_a, wide_b, x = a.to(wide_dtype), columns.to(wide_dtype), found.to(wide_dtype)
+    wide_a = wide_a.tril() + wide_a.tril(-1).mH
+    for _ in range(_STEPS):
+        x = x + with_factor(factor, (wide_b - wide_a @ x).to(a.dtype)).to(wide_dtype)
+    return x.to(a.dtype)

@@ -1,0 +1,1 @@
+"""Roots and polar factors of matrices."""

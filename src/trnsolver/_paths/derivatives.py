@@ -1,0 +1,239 @@
+"""Derivatives of the factorizations that have kernels, made of their results.
+
+They are products and triangular solutions: nothing is factorized a second time. G stands for the
+gradient by a result and T for a tangent; all matrices are real, since kernels take no others. A
+triangle that a factorization does not read has the derivatives that ``torch.linalg`` gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsolver._factors.symmetric import symmetric_part
+from trnsolver._paths.library import LIBRARY
+
+__all__ = [
+    "cg_backward",
+    "cg_jvp",
+    "cholesky_backward",
+    "cholesky_jvp",
+    "eigh_backward",
+    "eigh_jvp",
+    "folded",
+    "lu_backward",
+    "lu_jvp",
+    "qr_backward",
+    "qr_jvp",
+    "svd_backward",
+    "svd_jvp",
+]
+
+Gradients = tuple[Tensor | None, ...]
+Needed = Sequence[bool]
+Tangents = Sequence[Tensor | None]
+
+
+def folded(name: str) -> Callable[..., tuple[Any, Any]]:
+    """Return the rule of ``vmap`` for an operation on batches: a larger batch."""
+
+    def rule(info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
+        size = info.batch_size
+        sizes, flat = (size, 0), []
+        for arg, dim in zip(args, in_dims, strict=True):
+            if isinstance(arg, Tensor):
+                front = arg.expand(size, *arg.shape) if dim is None else arg.movedim(dim, 0)
+                sizes = size, front.shape[1]
+                arg = front.flatten(0, 1)
+            flat.append(arg)
+        result = LIBRARY.operations[name](*flat)
+        if isinstance(result, tuple):
+            return tuple(part.unflatten(0, sizes) for part in result), (0,) * len(result)
+        return result.unflatten(0, sizes), 0
+
+    return rule
+
+
+# -- eigenvalues and singular values ---------------------------------------------------------------
+
+
+def eigh_backward(
+    grads: tuple[Tensor, Tensor], needed: Needed, a: Tensor, max_sweeps: int, *, result: Any
+) -> Gradients:
+    """Return V (diag(Gw) + skew(V^T Gv) / 2 E) V^T with E_ij = w_j - w_i, which is symmetric."""
+    w, v = result
+    inner = 0.5 * _skew(v.mT @ grads[1]) / _differences(w) + torch.diag_embed(grads[0])
+    return v @ inner @ v.mT, None
+
+
+def eigh_jvp(
+    tangents: Tangents, a: Tensor, max_sweeps: int, *, result: Any
+) -> tuple[Tensor, Tensor]:
+    """Return the diagonal of M = V^T T V with the symmetric part of T, and V (M / E)."""
+    w, v = result
+    given = _given(tangents[0])
+    turned = v.mT @ symmetric_part(given) @ v
+    return turned.diagonal(dim1=-2, dim2=-1), v @ (turned / _differences(w))
+
+
+def svd_backward(
+    grads: tuple[Tensor, Tensor, Tensor], needed: Needed, a: Tensor, max_sweeps: int, *, result: Any
+) -> Gradients:
+    """Return the gradient by A of its thin factors, for m >= n (Townsend 2016)."""
+    u, s, vh = result
+    for_u, for_s, for_vh = grads
+    gaps = _differences(s * s)
+    left = _skew(u.mT @ for_u) / gaps * s.unsqueeze(-2)
+    right = s.unsqueeze(-1) * (_skew(vh @ for_vh.mT) / gaps)
+    found = u @ (left + right + torch.diag_embed(for_s)) @ vh
+    if a.shape[-2] > a.shape[-1]:
+        outside = for_u - u @ (u.mT @ for_u)
+        found = found + outside / s.unsqueeze(-2) @ vh
+    return found, None
+
+
+def svd_jvp(
+    tangents: Tangents, a: Tensor, max_sweeps: int, *, result: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the tangents of the thin factors, for m >= n."""
+    u, s, vh = result
+    of_v = _given(tangents[0]) @ vh.mT
+    turned = u.mT @ of_v
+    gaps = _differences(s * s)
+    row, column = s.unsqueeze(-2), s.unsqueeze(-1)
+    of_u = u @ ((turned * row + column * turned.mT) / gaps)
+    of_vh = ((column * turned + turned.mT * row) / gaps).mT @ vh
+    if a.shape[-2] > a.shape[-1]:
+        of_u = of_u + (of_v - u @ turned) / row
+    return of_u, turned.diagonal(dim1=-2, dim2=-1), of_vh
+
+
+# -- triangular factors ----------------------------------------------------------------------------
+
+
+def cholesky_backward(grad: Tensor, needed: Needed, a: Tensor, *, result: Tensor) -> Gradients:
+    """Return L^-T phi(L^T G) L^-1, symmetrized; phi takes the lower triangle, its diagonal once."""
+    inner = _phi(result.mT @ grad)
+    found = _times_inverse(_inverse_times(result.mT, inner, upper=True), result, upper=False)
+    return (symmetric_part(found),)
+
+
+def cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
+    """Return L phi(L^-1 T L^-T)."""
+    inner = _inverse_times(result, _given(tangents[0]), upper=False)
+    inner = _times_inverse(inner, result.mT, upper=True)
+    return result @ _phi(symmetric_part(inner))
+
+
+def qr_backward(
+    grads: tuple[Tensor, Tensor], needed: Needed, a: Tensor, *, result: Any
+) -> Gradients:
+    """Return (Gq + Q M) R^-T, with M the lower triangle of R Gr^T - Gq^T Q and its mirror."""
+    q, r = result
+    inner = r @ grads[1].triu().mT - grads[0].mT @ q
+    mirrored = inner.tril() + inner.tril(-1).mT
+    return (_times_inverse(grads[0] + q @ mirrored, r.mT, upper=False),)
+
+
+def qr_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tensor]:
+    """Return the tangents of Q and R, for m >= n."""
+    q, r = result
+    turned = _times_inverse(_given(tangents[0]), r, upper=True)
+    inside = q.mT @ turned
+    upper = inside - _skew(inside.tril(-1))
+    return turned - q @ upper, upper @ r
+
+
+def lu_backward(
+    grads: tuple[Tensor, Tensor, Tensor], needed: Needed, a: Tensor, *, result: Any
+) -> Gradients:
+    """Return P L^-T (tril(L^T Gl, -1) + triu(Gu U^T)) U^-T, for square matrices."""
+    p, lower, upper = result
+    inner = (lower.mT @ grads[1]).tril(-1) + (grads[2] @ upper.mT).triu()
+    inner = _inverse_times(lower.mT, inner, upper=True)
+    return (p @ _times_inverse(inner, upper.mT, upper=False),)
+
+
+def lu_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return L tril(X, -1) and triu(X) U with X = L^-1 P^T T U^-1; P does not move."""
+    p, lower, upper = result
+    inner = _inverse_times(lower, p.mT @ _given(tangents[0]), upper=False)
+    inner = _times_inverse(inner, upper, upper=True)
+    return torch.zeros_like(p), lower @ inner.tril(-1), inner.triu() @ upper
+
+
+# -- solutions -------------------------------------------------------------------------------------
+
+
+def cg_backward(
+    grads: tuple[Tensor, Tensor],
+    needed: Needed,
+    a: Tensor,
+    b: Tensor,
+    x0: Tensor,
+    tol: float,
+    maxiter: int,
+    *,
+    result: Any,
+) -> Gradients:
+    """Return -y x^T and y with A y = Gx: the derivatives of the solution, not of the steps to it.
+
+    Where the steps began, and how the residuals fell, has no derivative.
+    """
+    y, _ = LIBRARY.operations["cg"](a, grads[0], torch.zeros_like(x0), tol, maxiter)
+    for_a = -y.unsqueeze(-1) * result[0].unsqueeze(-2) if needed[0] else None
+    return for_a, y if needed[1] else None, None, None, None
+
+
+def cg_jvp(
+    tangents: Tangents,
+    a: Tensor,
+    b: Tensor,
+    x0: Tensor,
+    tol: float,
+    maxiter: int,
+    *,
+    result: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return the solution of A y = Tb - Ta x."""
+    x, norms = result
+    right = torch.zeros_like(b) if tangents[1] is None else tangents[1]
+    if tangents[0] is not None:
+        right = right - (tangents[0] @ x.unsqueeze(-1)).squeeze(-1)
+    y, _ = LIBRARY.operations["cg"](a, right, torch.zeros_like(x0), tol, maxiter)
+    return y, torch.zeros_like(norms)
+
+
+# -- what the rules are made of --------------------------------------------------------------------
+
+
+def _given(tangent: Tensor | None) -> Tensor:
+    assert tangent is not None, "an operation of one tensor is differentiated by it"
+    return tangent
+
+
+def _differences(values: Tensor) -> Tensor:
+    """Return ``values_j - values_i``, and infinity on the diagonal: nothing is divided there."""
+    gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+    n = values.shape[-1]
+    diagonal = torch.eye(n, dtype=torch.bool, device=values.device)
+    return gaps.masked_fill(diagonal, float("inf"))
+
+
+def _skew(values: Tensor) -> Tensor:
+    return values - values.mT
+
+
+def _phi(values: Tensor) -> Tensor:
+    return values.tril() - 0.5 * torch.diag_embed(values.diagonal(dim1=-2, dim2=-1))
+
+
+def _inverse_times(a: Tensor, b: Tensor, *, upper: bool) -> Tensor:
+    return torch.linalg.solve_triangular(a, b, upper=upper)
+
+
+def _times_inverse(b: Tensor, a: Tensor, *, upper: bool) -> Tensor:
+    return torch.linalg.solve_triangular(a, b, upper=upper, left=False)

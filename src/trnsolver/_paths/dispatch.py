@@ -1,0 +1,143 @@
+"""Where an operation runs: on torch, or through its ``Operation`` on a kernel.
+
+The functions take validated arguments. Where no kernel is wanted they call ``torch.linalg``, or for
+many small matrices on a CUDA device ``trnsolver._cuda``. Otherwise batch dimensions are flattened
+into one, which operations have.
+"""
+
+from __future__ import annotations
+
+from cmath import isnan
+
+import torch
+from torch import Tensor
+
+from trnblas import trsm
+from trnsci.core.eager import concrete
+from trnsci.core.errors import ConvergenceError
+from trnsci.core.finite import only_finite
+from trnsolver._cuda.batched import batched_eigh, batched_qr, batched_svd
+from trnsolver._paths.arguments import batch_of, not_positive_definite
+from trnsolver._paths.library import LIBRARY
+
+__all__ = [
+    "kernels_wanted",
+    "run_cholesky",
+    "run_eigh",
+    "run_lu",
+    "run_lu_solve",
+    "run_msign",
+    "run_qr",
+    "run_svd",
+]
+
+kernels_wanted = LIBRARY.kernels_wanted
+
+SWEEPS = 12
+"""Largest number of sweeps of Jacobi rotations on a kernel: twice what order 256 needs."""
+
+
+def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
+    """Return lower factors; the lower triangle is read."""
+    if not kernels_wanted():
+        factor = torch.linalg.cholesky(a)
+        if not concrete(a) or not _has_nan(factor):
+            return factor
+    else:
+        from trnsolver._paths.operations import CHOLESKY
+
+        factor = CHOLESKY(batch_of(a)).reshape(a.shape)
+        if only_finite(factor.diagonal(dim1=-2, dim2=-1)):
+            return factor
+    raise not_positive_definite(function, name, "the factor has no real diagonal")
+
+
+def _has_nan(factor: Tensor) -> bool:
+    """Return whether a Cholesky factor has a NaN, which then is on the diagonal too.
+
+    OpenBLAS, and cuSOLVER's routines for batches, report diagonal entries at or below zero, and NaN
+    is neither.
+    """
+    if factor.ndim == 2:
+        return isnan(factor.trace().item())
+    return isnan(factor.diagonal(dim1=-2, dim2=-1).sum().item())
+
+
+def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues, ascending, and eigenvectors; the lower triangle is read."""
+    if not kernels_wanted():
+        return batched_eigh(a) or tuple(torch.linalg.eigh(a))
+    from trnsolver._paths.operations import EIGH
+
+    w, v = EIGH(batch_of(a), SWEEPS if max_sweeps is None else max_sweeps)
+    if not only_finite(w):
+        raise ConvergenceError(f"{function}: the rotations did not converge")
+    return w.reshape(a.shape[:-1]), v.reshape(a.shape)
+
+
+def run_lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return P, L and U with ``a = P @ L @ U``."""
+    if not kernels_wanted():
+        return tuple(torch.linalg.lu(a))
+    from trnsolver._paths.operations import LU
+
+    p, lower, upper = LU(batch_of(a))
+    batch = a.shape[:-2]
+    return (
+        p.reshape(*batch, *p.shape[1:]),
+        lower.reshape(*batch, *lower.shape[1:]),
+        upper.reshape(*batch, *upper.shape[1:]),
+    )
+
+
+def run_lu_solve(a: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution of square systems on kernels: LU, and two triangular solutions."""
+    p, lower, upper = run_lu(a)
+    forward = trsm(1.0, lower, p.mT @ columns, uplo="lower", diag="unit")
+    return trsm(1.0, upper, forward, uplo="upper")
+
+
+def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the reduced factors of matrices of any shape."""
+    if not kernels_wanted():
+        return batched_qr(a) or tuple(torch.linalg.qr(a))
+    from trnsolver._paths.operations import QR
+
+    q, r = QR(batch_of(a))
+    batch = a.shape[:-2]
+    return q.reshape(*batch, *q.shape[1:]), r.reshape(*batch, *r.shape[1:])
+
+
+def run_svd(
+    function: str, a: Tensor, full_matrices: bool = False, max_sweeps: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return U, s and Vh of matrices of any shape; kernels compute thin factors."""
+    if kernels_wanted():
+        from trnsolver._paths.operations import SVD
+
+        if not full_matrices:
+            wide = a.shape[-2] < a.shape[-1]
+            flat = batch_of(a.mT if wide else a)
+            u, s, vh = SVD(flat, SWEEPS if max_sweeps is None else max_sweeps)
+            if not only_finite(s):
+                raise ConvergenceError(f"{function}: the rotations did not converge")
+            if wide:
+                u, vh = vh.mT, u.mT
+            batch = a.shape[:-2]
+            return (
+                u.reshape(*batch, *u.shape[1:]),
+                s.reshape(*batch, *s.shape[1:]),
+                vh.reshape(*batch, *vh.shape[1:]),
+            )
+        SVD.refuse("the kernel computes thin factors")
+    elif not full_matrices and (found := batched_svd(a)) is not None:
+        return found
+    u, s, vh = torch.linalg.svd(a, full_matrices=full_matrices)
+    return u, s, vh
+
+
+def run_msign(x: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
+    """Return quintic steps on matrices whose largest singular value is at most 1."""
+    from trnsolver._paths.operations import MSIGN
+
+    return MSIGN(batch_of(x), steps, *coefficients).reshape(x.shape)

@@ -1,0 +1,249 @@
+"""From the arguments of an operation to the launches of its kernels.
+
+Each function has the name of its operation and takes a launcher and the operation's arguments, of
+which tensors are float32 with one batch dimension in front. A whole batch is one launch, unless its
+program would be too long. What is
+returned has the shapes that the operation states. Importing this module imports NKI.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import trnblas
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.constants import Constants
+from trnsci.core.tiles.hardware import TILE
+from trnsolver._eigen.columns import svd_in_groups
+from trnsolver._eigen.divide import Kernels, divided_eigh
+from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_bound
+from trnsolver._kernels import cg as cg_kernels
+from trnsolver._kernels import cholesky as cholesky_kernels
+from trnsolver._kernels import eigh_blocks, eigh_tile, householder, jacobi, newton_schulz
+from trnsolver._kernels import lu as lu_kernels
+from trnsolver._kernels import qr as qr_kernels
+from trnsolver._kernels import svd as svd_kernels
+from trnsolver._paths import limits as limits
+
+__all__ = [
+    "cg",
+    "cholesky",
+    "eigh",
+    "eigh_by_division",
+    "eigh_in_groups",
+    "inv_sqrt_spd_ns",
+    "lu",
+    "matvec",
+    "msign",
+    "noise",
+    "qr",
+    "rank2_update",
+    "rotate_pairs",
+    "svd",
+    "svd_by_meetings",
+]
+
+_TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
+_NOISE: Constants[tuple[int, int]] = Constants(lambda key: (noise(*key),))
+
+
+def _launched(
+    launch: Launcher, kernel: Any, tensors: tuple[Tensor, ...], length: int, *rest: Any
+) -> Any:
+    """Return the results of a kernel for a batch, with programs that are not too long.
+
+    Args:
+        launch: The launcher.
+        kernel: A kernel whose program has a part for each matrix, and whose results are batches.
+        tensors: Its arguments that are batches.
+        length: Instructions of the program for one matrix of the batch.
+        *rest: Its other arguments.
+    """
+    count, most = tensors[0].shape[0], max(1, limits.PROGRAM // length)
+    if count <= most:
+        return launch(kernel, *tensors, *rest)
+    parts = []
+    for first in range(0, count, most):
+        parts.append(launch(kernel, *(x[first : first + most] for x in tensors), *rest))
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts)
+    return tuple(torch.cat(results) for results in zip(*parts, strict=True))
+
+
+def eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    batch, n = a.shape[0], a.shape[-1]
+    sweeps = min(max_sweeps, sweep_bound(n))
+    if n <= TILE:
+        order = n + n % 2
+        copies = max(1, min(batch, TILE // order))
+        (tables,) = _TABLES((order, copies))
+        length = -(-limits.eigh_instructions(n) // copies)
+        w, v, rest = _launched(launch, eigh_tile.jacobi_eigh, (a,), length, tables, sweeps)
+    elif n > limits.EIGH_ORDER:
+        return eigh_by_division(launch, a, max_sweeps, limits.EIGH_ORDER)
+    else:
+        w, v, rest = eigh_in_groups(launch, a, 2 * -(-n // TILE), sweeps)
+    return torch.where(rest <= _negligible(n), w, torch.nan), v
+
+
+def eigh_in_groups(
+    launch: Launcher, a: Tensor, groups: int, sweeps: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return eigenvalues, eigenvectors and what is left, with the rows in so many groups."""
+    (tables,) = _TABLES((2 * -(-a.shape[-1] // groups), 1))
+    moves = tuple(slot_permutation(groups))
+    length = limits.eigh_instructions(a.shape[-1])
+    kernel = eigh_blocks.block_jacobi_eigh
+    w, v, rest = _launched(launch, kernel, (a,), length, tables, moves, sweeps)
+    return w, v, rest
+
+
+def eigh_by_division(
+    launch: Launcher, a: Tensor, max_sweeps: int, smallest: int
+) -> tuple[Tensor, Tensor]:
+    """Return eigenpairs of matrices whose spectrum is divided until ``smallest`` rows are left."""
+
+    def product(x: Tensor, y: Tensor, turned: bool) -> Tensor:
+        return trnblas.gemm(1.0, x, y, transA=turned)
+
+    def factor(x: Tensor) -> Tensor:
+        return cholesky(launch, x[None])[0]
+
+    def solve(lower: Tensor, y: Tensor) -> Tensor:
+        return trnblas.trsm(1.0, lower, y, side="right", uplo="lower", trans=True)
+
+    def small(x: Tensor) -> tuple[Tensor, Tensor]:
+        w, v = eigh(launch, x[None], max_sweeps)
+        return w[0], v[0]
+
+    kernels = Kernels(product, factor, solve, small)
+    with trnblas.backend(launch.path):
+        pairs = [divided_eigh(matrix, smallest, kernels) for matrix in a]
+    return torch.stack([w for w, _ in pairs]), torch.stack([v for _, v in pairs])
+
+
+def svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    # Columns are rotated by what their squares say, of which half of the digits are theirs: the
+    # smallest of an ill-conditioned matrix come after the others.
+    sweeps = 2 * min(max_sweeps, sweep_bound(n))
+    if n <= TILE:
+        (tables,) = _TABLES((n + n % 2, 1))
+        length = limits.svd_instructions(m, n)
+        kernel = svd_kernels.jacobi_svd
+        u, s, vh, rest = _launched(launch, kernel, (a,), length, tables, sweeps, True)
+    else:
+        u, s, vh, rest = svd_by_meetings(launch, a, 2 * -(-n // TILE), sweeps)
+    if bool((s[:, -1] == 0).any()):
+        u = _completed(launch, u, s)
+    return u, torch.where(rest <= _negligible(m), s, torch.nan), vh
+
+
+def svd_by_meetings(
+    launch: Launcher, a: Tensor, groups: int, sweeps: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return U, s, V^T and what is left, with the columns in so many groups."""
+
+    def meeting(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (tables,) = _TABLES((x.shape[-1], 1))
+        length = limits.svd_instructions(*x.shape[-2:])
+        u, s, vh, _ = _launched(launch, svd_kernels.jacobi_svd, (x,), length, tables, 1, False)
+        return u, s, vh
+
+    def product(x: Tensor, y: Tensor, turned: bool) -> Tensor:
+        return trnblas.gemm(1.0, x, y, transA=turned)
+
+    with trnblas.backend(launch.path):
+        return svd_in_groups(a, groups, sweeps, meeting, product)
+
+
+def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
+    """Return left vectors with an orthonormal one for each singular value of zero.
+
+    Numbers from a generator take the place of the missing ones, and the rest is taken from them.
+    """
+    noise = torch.randn(u.shape[-2:], generator=torch.Generator().manual_seed(0)).to(u.device)
+    filled = torch.where(s.unsqueeze(-2) == 0, noise / u.shape[-2] ** 0.5, u)
+    return qr(launch, filled)[0]
+
+
+def cholesky(launch: Launcher, a: Tensor) -> Tensor:
+    batch, n = a.shape[0], a.shape[-1]
+    copies = max(1, min(batch, TILE // n))
+    length = -(-limits.cholesky_instructions(n) // copies)
+    found: Tensor = _launched(launch, cholesky_kernels.cholesky, (a,), length, copies)
+    return found
+
+
+def lu(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    p, lower, upper = _launched(launch, lu_kernels.lu, (a,), limits.lu_instructions(a.shape[-1]))
+    return p, lower, upper
+
+
+def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
+    m, n = a.shape[-2:]
+    length = limits.qr_instructions(m, n)
+    q, r = _launched(launch, qr_kernels.cholesky_qr, (a,), length, *_NOISE((m, n)))
+    return q, r
+
+
+def inv_sqrt_spd_ns(
+    launch: Launcher, a: Tensor, max_iters: int, tol: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    length = limits.root_instructions(a.shape[-1])
+    kernel = newton_schulz.inverse_root
+    z, steps, residual = _launched(launch, kernel, (a,), length, max_iters, tol)
+    return z, steps[:, 0], residual[:, 0]
+
+
+def msign(
+    launch: Launcher, a: Tensor, steps: int, first: float, third: float, fifth: float
+) -> Tensor:
+    if steps == 0:
+        return a.clone()
+    length = limits.msign_instructions(a.shape[-2], a.shape[-1], steps)
+    found: Tensor = _launched(launch, newton_schulz.msign, (a,), length, steps, first, third, fifth)
+    return found
+
+
+def cg(
+    launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, maxiter: int
+) -> tuple[Tensor, Tensor]:
+    length = limits.cg_instructions(a.shape[-1])
+    kernel = cg_kernels.conjugate_gradients
+    x, residuals = _launched(launch, kernel, (a, rhs, x0), length, tol, maxiter)
+    return x, residuals
+
+
+def rotate_pairs(
+    launch: Launcher, even: Tensor, odd: Tensor, c: Tensor, s: Tensor
+) -> tuple[Tensor, Tensor]:
+    first, second = launch(jacobi.rotate_pairs_kernel, even, odd, c, s)
+    return first, second
+
+
+def matvec(launch: Launcher, a: Tensor, v: Tensor) -> Tensor:
+    return launch(householder.matvec_kernel, a, v)
+
+
+def rank2_update(launch: Launcher, a: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    return launch(householder.rank2_update_kernel, a, u, v)
+
+
+def noise(rows: int, columns: int) -> np.ndarray:
+    """Return random numbers, (1, rows, columns), in columns of length 2^-22 or so."""
+    drawn = np.random.default_rng((rows, columns)).standard_normal((1, rows, columns))
+    return (drawn * (2.0**-22 / rows**0.5)).astype(np.float32)
+
+
+def _negligible(n: int) -> float:
+    """Return what may be left beside a diagonal, relative to the largest entry of the matrix.
+
+    Each of the products of the last sweep rounds once, and n of them are far from all being of one
+    sign; the residual stays below ``20 * eps * n``.
+    """
+    return 4 * torch.finfo(torch.float32).eps * n

@@ -1,0 +1,222 @@
+"""The operations of trnsolver that have a kernel, each declared once.
+
+Operands are float32 tensors with exactly one batch dimension in front, ``b`` below, which is 1 for
+a single problem. ``trnsolver._paths.kernel_path`` has a function of each name. It takes a
+``Launcher`` and these arguments and returns contiguous float32 tensors of the shapes behind the
+arrow::
+
+    eigh(launch, a (b, n, n), max_sweeps)         -> w (b, n) ascending, v (b, n, n)
+    cholesky(launch, a (b, n, n))                 -> lower factor (b, n, n), zeros above
+    lu(launch, a (b, n, n))                       -> P, L, U, all (b, n, n), a = P L U
+    qr(launch, a (b, m, n)), m >= n               -> q (b, m, n), r (b, n, n), zeros below
+    svd(launch, a (b, m, n), max_sweeps), m >= n  -> u (b, m, n), s (b, n) descending, vh (b, n, n)
+    inv_sqrt_spd_ns(launch, a (b, n, n), max_iters, tol)
+                                                  -> z (b, n, n), steps (b,), residual (b,)
+    msign(launch, a (b, m, n), steps, first, third, fifth)
+                                                  -> (b, m, n), see ``fixed_msign``
+    cg(launch, a (b, n, n), rhs (b, n), x0 (b, n), tol, maxiter)
+                                                  -> x (b, n), residuals (b, maxiter + 1)
+
+``eigh`` and ``cholesky`` read the lower triangle of ``a`` only. ``max_sweeps`` bounds the sweeps of
+Jacobi rotations; a result that has not converged within it has NaN in ``w`` or ``s``. A matrix that
+is not positive definite gives NaN on the diagonal of its factor, one that is singular a zero on
+that of ``U``, or nearly. ``qr`` is orthogonal to rounding for every matrix. The rest is what the
+references in ``_torch`` do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from trnsci.core.backend.operation import Operation
+from trnsolver._paths import derivatives as rules
+from trnsolver._paths import limits as limits
+from trnsolver._paths import torch_path
+from trnsolver._paths.library import LIBRARY
+
+__all__ = [
+    "CG",
+    "CHOLESKY",
+    "EIGH",
+    "INV_SQRT_SPD_NS",
+    "LU",
+    "MATVEC",
+    "MSIGN",
+    "QR",
+    "RANK2_UPDATE",
+    "ROTATE_PAIRS",
+    "SVD",
+]
+
+
+def _operation(name: str, **declaration: Any) -> Operation:
+    return Operation(
+        LIBRARY,
+        name,
+        launch=f"trnsolver._paths.kernel_path:{name}",
+        batched=rules.folded(name),
+        autocast="float32",
+        dtypes=("float32",),
+        **declaration,
+    )
+
+
+def _cubes(factor: float) -> Any:
+    """Return the work of a factorization: ``factor * b * m * n * min(m, n)``."""
+
+    def flops(a: Tensor, *rest: Any) -> float:
+        return factor * a.numel() * min(a.shape[-2:])
+
+    return flops
+
+
+def _per_step(factor: float) -> Any:
+    """Return the work of so many cubes for each of the steps, the second argument."""
+
+    def flops(a: Tensor, steps: int, *rest: Any) -> float:
+        return factor * steps * a.numel() * min(a.shape[-2:])
+
+    return flops
+
+
+def _up_to(order: int) -> Any:
+    """Return what a kernel has against matrices of more rows than ``order``."""
+
+    def unsuited(a: Tensor, *rest: Any) -> str:
+        return "" if a.shape[-1] <= order else f"the kernel takes orders up to {order}"
+
+    return unsuited
+
+
+def _no_room(nbytes: int) -> str:
+    most = limits.SBUF_BYTES
+    return "" if nbytes <= most else f"the kernel needs {nbytes} of {most} bytes per partition"
+
+
+def _lu_unsuited(a: Tensor) -> str:
+    if a.shape[-1] != a.shape[-2]:
+        return "the kernel takes square matrices"
+    return _up_to(limits.LU_ORDER)(a)
+
+
+def _qr_unsuited(a: Tensor) -> str:
+    rows, columns = a.shape[-2:]
+    if rows < columns:
+        return "the kernel takes at least as many rows as columns"
+    return _no_room(limits.qr_bytes(rows, columns))
+
+
+def _svd_unsuited(a: Tensor, max_sweeps: int) -> str:
+    rows, columns = a.shape[-2:]
+    if rows < columns:
+        return "the kernel takes at least as many rows as columns"
+    if rows > limits.SVD_ROWS or columns > limits.SVD_COLUMNS:
+        return f"the kernel takes up to {limits.SVD_COLUMNS} columns and {limits.SVD_ROWS} rows"
+    return ""
+
+
+def _msign_unsuited(a: Tensor, *rest: Any) -> str:
+    rows, columns = a.shape[-2:]
+    return _no_room(limits.msign_bytes(rows, columns))
+
+
+EIGH = _operation(
+    "eigh",
+    reference=torch_path.torch_eigh,
+    backward=rules.eigh_backward,
+    jvp=rules.eigh_jvp,
+    from_result=True,
+    flops=_cubes(9.0),
+    unsuited=_up_to(limits.DIVIDED_ORDER),
+)
+CHOLESKY = _operation(
+    "cholesky",
+    reference=torch_path.torch_cholesky,
+    backward=rules.cholesky_backward,
+    jvp=rules.cholesky_jvp,
+    from_result=True,
+    flops=_cubes(1 / 3),
+    unsuited=_up_to(limits.CHOLESKY_ORDER),
+)
+LU = _operation(
+    "lu",
+    reference=torch_path.torch_lu,
+    backward=rules.lu_backward,
+    jvp=rules.lu_jvp,
+    from_result=True,
+    flops=_cubes(2 / 3),
+    unsuited=_lu_unsuited,
+)
+QR = _operation(
+    "qr",
+    reference=torch_path.torch_qr,
+    backward=rules.qr_backward,
+    jvp=rules.qr_jvp,
+    from_result=True,
+    flops=_cubes(4.0),
+    unsuited=_qr_unsuited,
+)
+SVD = _operation(
+    "svd",
+    reference=torch_path.torch_svd,
+    backward=rules.svd_backward,
+    jvp=rules.svd_jvp,
+    from_result=True,
+    flops=_cubes(12.0),
+    unsuited=_svd_unsuited,
+)
+INV_SQRT_SPD_NS = _operation(
+    "inv_sqrt_spd_ns",
+    reference=torch_path.fixed_inv_sqrt,
+    flops=_per_step(6.0),
+    unsuited=_up_to(limits.ROOT_ORDER),
+)
+MSIGN = _operation(
+    "msign",
+    reference=torch_path.fixed_msign,
+    flops=_per_step(6.0),
+    unsuited=_msign_unsuited,
+)
+CG = _operation(
+    "cg",
+    reference=torch_path.fixed_cg,
+    backward=rules.cg_backward,
+    jvp=rules.cg_jvp,
+    from_result=True,
+    flops=lambda a, b, x0, tol, maxiter: 2.0 * a.numel() * maxiter,
+    unsuited=_up_to(limits.CG_ORDER),
+)
+
+
+# -- pieces, of single matrices --------------------------------------------------------------------
+
+
+def _rotated(even: Tensor, odd: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    return c * even - s * odd, s * even + c * odd
+
+
+def _matvec(a: Tensor, v: Tensor) -> Tensor:
+    # Here and below no product that autocast knows: reflections are not made of bfloat16.
+    return (a * v.mT).sum(-1, keepdim=True)
+
+
+def _rank2_update(a: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    return a - u * v.mT - v * u.mT
+
+
+def _piece(name: str, **declaration: Any) -> Operation:
+    launch = f"trnsolver._paths.kernel_path:{name}"
+    return Operation(
+        LIBRARY, name, launch=launch, autocast="float32", dtypes=("float32",), **declaration
+    )
+
+
+ROTATE_PAIRS = _piece(
+    "rotate_pairs", reference=_rotated, flops=lambda even, *rest: 6.0 * even.numel()
+)
+MATVEC = _piece("matvec", reference=_matvec, flops=lambda a, v: 2.0 * a.numel())
+RANK2_UPDATE = _piece(
+    "rank2_update", reference=_rank2_update, flops=lambda a, *rest: 4.0 * a.numel()
+)

@@ -1,0 +1,300 @@
+"""The operations of trnsparse that have a kernel, each declared once.
+
+Their arguments are those that a torch operator can have: values, index tensors, dense operands and
+numbers. Indices have no derivatives; those by values and by dense operands are products again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.backend.operation import Operation, total
+from trnsparse._paths.library import LIBRARY
+from trnsparse._patterns.pattern import pattern_of
+from trnsparse._products.block_products import block_product, cut, sampled_blocks
+from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
+from trnsparse._products.screened import screened_product
+
+__all__ = ["BSR_SDDMM", "BSR_SPMM", "SCREENED_SPMM", "SDDMM", "SPMM"]
+
+_DTYPES = ("float32", "bfloat16", "int32", "int64")
+
+
+def _operation(name: str, **declaration: Any) -> Operation:
+    return Operation(LIBRARY, name, launch=f"trnsparse._paths.kernel_path:{name}", **declaration)
+
+
+# -- by rows ---------------------------------------------------------------------------------------
+
+
+def _spmm(values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor) -> Tensor:
+    pattern = pattern_of(row_ptrs, col_indices, b.shape[-2])
+    return csr_product(RowMatrix(values, pattern), b)
+
+
+def _spmm_backward(
+    grad: Tensor, needed: Any, values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor
+) -> tuple[Tensor | None, ...]:
+    pattern = pattern_of(row_ptrs, col_indices, b.shape[-2])
+    by_values = by_b = None
+    if needed[0]:
+        by_values = SDDMM(row_ptrs, col_indices, grad, b)
+    if needed[3]:
+        turned, order = pattern.transposed
+        by_b = SPMM(values.index_select(0, order), turned.pointers, turned.indices, grad)
+    return by_values, None, None, by_b
+
+
+def _spmm_jvp(
+    tangents: Any, values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor
+) -> Tensor:
+    parts = []
+    if tangents[0] is not None:
+        parts.append(SPMM(tangents[0], row_ptrs, col_indices, b))
+    if tangents[3] is not None:
+        parts.append(SPMM(values, row_ptrs, col_indices, tangents[3]))
+    return total(parts)
+
+
+def _spmm_flops(values: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor) -> float:
+    return 2.0 * values.numel() * b.shape[-1]
+
+
+SPMM = _operation(
+    "spmm",
+    reference=_spmm,
+    backward=_spmm_backward,
+    jvp=_spmm_jvp,
+    dtypes=_DTYPES,
+    flops=_spmm_flops,
+)
+
+
+def _sddmm(row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor) -> Tensor:
+    return sampled_product(pattern_of(row_ptrs, col_indices, d.shape[-2]), c, d)
+
+
+def _sddmm_backward(
+    grad: Tensor, needed: Any, row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor
+) -> tuple[Tensor | None, ...]:
+    by_c = by_d = None
+    if needed[2]:
+        by_c = SPMM(grad, row_ptrs, col_indices, d)
+    if needed[3]:
+        turned, order = pattern_of(row_ptrs, col_indices, d.shape[-2]).transposed
+        by_d = SPMM(grad.index_select(0, order), turned.pointers, turned.indices, c)
+    return None, None, by_c, by_d
+
+
+def _sddmm_jvp(
+    tangents: Any, row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor
+) -> Tensor:
+    parts = []
+    if tangents[2] is not None:
+        parts.append(SDDMM(row_ptrs, col_indices, tangents[2], d))
+    if tangents[3] is not None:
+        parts.append(SDDMM(row_ptrs, col_indices, c, tangents[3]))
+    return total(parts)
+
+
+def _sddmm_flops(row_ptrs: Tensor, col_indices: Tensor, c: Tensor, d: Tensor) -> float:
+    return 2.0 * col_indices.numel() * c.shape[-1]
+
+
+SDDMM = _operation(
+    "sddmm",
+    reference=_sddmm,
+    backward=_sddmm_backward,
+    jvp=_sddmm_jvp,
+    dtypes=_DTYPES,
+    flops=_sddmm_flops,
+)
+
+
+# -- in blocks -------------------------------------------------------------------------------------
+
+
+def _bsr_spmm(
+    blocks: Tensor, block_row_ptrs: Tensor, block_col_indices: Tensor, b: Tensor, rows: int
+) -> Tensor:
+    return block_product(blocks, _grid(blocks, block_row_ptrs, block_col_indices, b), b, rows)
+
+
+def _grid(blocks: Tensor, pointers: Tensor, indices: Tensor, b: Tensor) -> Any:
+    return pattern_of(pointers, indices, -(-b.shape[-2] // blocks.shape[-1]))
+
+
+def _bsr_backward(
+    grad: Tensor,
+    needed: Any,
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    rows: int,
+) -> tuple[Tensor | None, ...]:
+    pattern, size = _grid(blocks, block_row_ptrs, block_col_indices, b), blocks.shape[-1]
+    by_blocks = by_b = None
+    if needed[0]:
+        by_blocks = BSR_SDDMM(block_row_ptrs, block_col_indices, grad, b, size)
+    if needed[3]:
+        turned, order = pattern.transposed
+        adjoint = blocks.index_select(0, order).mT.contiguous()
+        by_b = BSR_SPMM(adjoint, turned.pointers, turned.indices, grad, b.shape[-2])
+    return by_blocks, None, None, by_b, None
+
+
+def _bsr_jvp(
+    tangents: Any,
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    rows: int,
+) -> Tensor:
+    parts = []
+    if tangents[0] is not None:
+        parts.append(BSR_SPMM(tangents[0], block_row_ptrs, block_col_indices, b, rows))
+    if tangents[3] is not None:
+        parts.append(BSR_SPMM(blocks, block_row_ptrs, block_col_indices, tangents[3], rows))
+    return total(parts)
+
+
+def _bsr_flops(
+    blocks: Tensor, block_row_ptrs: Tensor, block_col_indices: Tensor, b: Tensor, rows: int
+) -> float:
+    return 2.0 * blocks.numel() * b.shape[-1]
+
+
+BSR_SPMM = _operation(
+    "bsr_spmm",
+    reference=_bsr_spmm,
+    backward=_bsr_backward,
+    jvp=_bsr_jvp,
+    autocast="lower",
+    dtypes=_DTYPES,
+    flops=_bsr_flops,
+)
+
+
+def _bsr_sddmm(
+    block_row_ptrs: Tensor, block_col_indices: Tensor, c: Tensor, d: Tensor, size: int
+) -> Tensor:
+    pattern = pattern_of(block_row_ptrs, block_col_indices, -(-d.shape[-2] // size))
+    return sampled_blocks(pattern, cut(c, size), cut(d, size))
+
+
+def _bsr_sddmm_backward(
+    grad: Tensor,
+    needed: Any,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    c: Tensor,
+    d: Tensor,
+    size: int,
+) -> tuple[Tensor | None, ...]:
+    by_c = by_d = None
+    if needed[2]:
+        by_c = BSR_SPMM(grad, block_row_ptrs, block_col_indices, d, c.shape[-2])
+    if needed[3]:
+        turned, order = _grid(grad, block_row_ptrs, block_col_indices, d).transposed
+        adjoint = grad.index_select(0, order).mT.contiguous()
+        by_d = BSR_SPMM(adjoint, turned.pointers, turned.indices, c, d.shape[-2])
+    return None, None, by_c, by_d, None
+
+
+def _bsr_sddmm_jvp(
+    tangents: Any,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    c: Tensor,
+    d: Tensor,
+    size: int,
+) -> Tensor:
+    parts = []
+    if tangents[2] is not None:
+        parts.append(BSR_SDDMM(block_row_ptrs, block_col_indices, tangents[2], d, size))
+    if tangents[3] is not None:
+        parts.append(BSR_SDDMM(block_row_ptrs, block_col_indices, c, tangents[3], size))
+    return total(parts)
+
+
+def _bsr_sddmm_flops(
+    block_row_ptrs: Tensor, block_col_indices: Tensor, c: Tensor, d: Tensor, size: int
+) -> float:
+    return 2.0 * block_col_indices.numel() * size * size * c.shape[-1]
+
+
+def _too_small_blocks(
+    block_row_ptrs: Tensor, block_col_indices: Tensor, c: Tensor, d: Tensor, size: int
+) -> str:
+    return "" if size > 1 else "the kernel takes blocks of at least 2"
+
+
+BSR_SDDMM = _operation(
+    "bsr_sddmm",
+    reference=_bsr_sddmm,
+    backward=_bsr_sddmm_backward,
+    jvp=_bsr_sddmm_jvp,
+    autocast="lower",
+    dtypes=_DTYPES,
+    flops=_bsr_sddmm_flops,
+    unsuited=_too_small_blocks,
+)
+
+
+# -- screened --------------------------------------------------------------------------------------
+
+
+def _screened_spmm(
+    a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
+) -> Tensor:
+    return screened_product(a, row_bounds, col_bounds, b, cutoff)
+
+
+def _screened_backward(
+    grad: Tensor,
+    needed: Any,
+    a: Tensor,
+    row_bounds: Tensor,
+    col_bounds: Tensor,
+    b: Tensor,
+    cutoff: float,
+) -> tuple[Tensor | None, ...]:
+    by_a = by_b = None
+    if needed[0]:
+        kept = torch.outer(row_bounds, col_bounds) > cutoff
+        by_a = (grad @ b.mT).masked_fill(~kept, 0.0)
+    if needed[3]:
+        by_b = SCREENED_SPMM(a.mT.contiguous(), col_bounds, row_bounds, grad, cutoff)
+    return by_a, None, None, by_b, None
+
+
+def _screened_jvp(
+    tangents: Any, a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
+) -> Tensor:
+    parts = []
+    if tangents[0] is not None:
+        parts.append(SCREENED_SPMM(tangents[0], row_bounds, col_bounds, b, cutoff))
+    if tangents[3] is not None:
+        parts.append(SCREENED_SPMM(a, row_bounds, col_bounds, tangents[3], cutoff))
+    return total(parts) if parts else b.new_zeros(a.shape[0], b.shape[1])
+
+
+def _screened_flops(
+    a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
+) -> float:
+    return 2.0 * a.numel() * b.shape[-1]
+
+
+SCREENED_SPMM = _operation(
+    "screened_spmm",
+    reference=_screened_spmm,
+    backward=_screened_backward,
+    jvp=_screened_jvp,
+    autocast="lower",
+    flops=_screened_flops,
+)

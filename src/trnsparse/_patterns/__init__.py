@@ -1,0 +1,1 @@
+"""Positions of the stored entries, and conversions between formats."""

@@ -1,0 +1,66 @@
+"""Between entries by rows and dense blocks, in time that grows with the entries alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnsparse._patterns.conversions import ordered, united
+from trnsparse._patterns.index import group_sums
+from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
+from trnsparse._patterns.pattern import Pattern
+
+__all__ = ["blocked", "unblocked"]
+
+
+def blocked(values: Tensor, pattern: Pattern, size: int) -> tuple[Tensor, Pattern]:
+    """Return the blocks (..., nb, size, size) that entries by rows lie in, and where these are.
+
+    Blocks of a row come in any order.
+    """
+    grid = (-(-pattern.rows // size), -(-pattern.columns // size))
+    if pattern.entries and suits_scipy(values, pattern.indices):
+        return _blocked_by_scipy(values, pattern, size, grid)
+    rows, columns = pattern.row_indices.to(torch.int64), pattern.indices.to(torch.int64)
+    block_rows = torch.div(rows, size, rounding_mode="floor")
+    block_columns = torch.div(columns, size, rounding_mode="floor")
+    blocks, places = united(block_rows * grid[1] + block_columns, grid, pattern.indices.dtype)
+    inside = (rows - block_rows * size) * size + (columns - block_columns * size)
+    flat = group_sums(values, places * size**2 + inside, blocks.entries * size**2)
+    return flat.reshape(*values.shape[:-1], blocks.entries, size, size), blocks
+
+
+def _blocked_by_scipy(
+    values: Tensor, pattern: Pattern, size: int, grid: tuple[int, int]
+) -> tuple[Tensor, Pattern]:
+    rows, columns = grid[0] * size, grid[1] * size
+    starts = pattern.pointers
+    if rows > pattern.rows:  # rows behind the end have no entries
+        starts = torch.cat([starts, starts[-1:].expand(rows - pattern.rows)])
+    whole = Pattern(starts, pattern.indices, (rows, columns))
+    # Blocks of one element would be the memory of the values themselves.
+    found = as_scipy_csr(values, whole).tobsr((size, size), copy=True)
+    return parts_of_scipy(found, grid, pattern.indices.dtype)
+
+
+def unblocked(
+    blocks: Tensor, pattern: Pattern, shape: tuple[int, int]
+) -> tuple[Tensor, Pattern, Tensor]:
+    """Return the entries of blocks by rows, their pattern, and where in ``blocks`` each was.
+
+    Zeros are left out, and so is what lies outside of ``shape``.
+    """
+    size = blocks.shape[-1]
+    place = blocks.detach().reshape(-1).ne(0).nonzero().squeeze(-1)
+    block = torch.div(place, size * size, rounding_mode="floor")
+    inside = place - block * size * size
+    row = torch.div(inside, size, rounding_mode="floor")
+    rows = pattern.row_indices[block] * size + row
+    columns = pattern.indices[block] * size + (inside - row * size)
+    kept = (rows < shape[0]) & (columns < shape[1])
+    if not bool(kept.all()):
+        place, rows, columns = place[kept], rows[kept], columns[kept]
+    dtype = pattern.indices.dtype
+    found, order = ordered(rows.to(dtype), columns.to(dtype), shape)
+    place = place[order]
+    return blocks.reshape(-1).index_select(0, place), found, place

@@ -1,0 +1,83 @@
+"""From one arrangement of entries to another, in time that grows with the entries alone.
+
+Values on a CPU that are neither transformed nor differentiated are moved by SciPy, together with
+their indices. Otherwise the order is found first and the values follow by it, which torch can
+differentiate.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arrays import array_of
+from trnsparse._patterns.index import expanded, group_sums, keys_of, pointers, stable_order
+from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
+from trnsparse._patterns.pattern import Pattern
+
+__all__ = ["compressed", "densified", "ordered", "row_places", "turned", "united"]
+
+
+def united(keys: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> tuple[Pattern, Tensor]:
+    """Return the pattern of the different keys, and the entry that each key is.
+
+    Args:
+        keys: One number for each entry, as ``keys_of`` has them.
+        shape: Of the matrix.
+        dtype: Of the indices of the pattern.
+    """
+    order = stable_order(keys)
+    found = keys[order]
+    first = torch.ones_like(found, dtype=torch.bool)
+    first[1:] = found[1:] != found[:-1]
+    groups = torch.empty_like(order)
+    groups[order] = torch.cumsum(first, 0) - 1
+    kept = found[first]
+    rows = torch.div(kept, max(shape[1], 1), rounding_mode="floor")
+    columns = (kept - rows * shape[1]).to(dtype)
+    return Pattern(pointers(rows, shape[0]).to(dtype), columns, shape), groups
+
+
+def ordered(rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> tuple[Pattern, Tensor]:
+    """Return coordinates by rows, columns in order, and the order of the entries."""
+    order = stable_order(keys_of(rows, columns, shape[1]))
+    return Pattern(pointers(rows, shape[0]), columns[order], shape), order
+
+
+def compressed(
+    values: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]
+) -> tuple[Tensor, Pattern]:
+    """Return coordinates by rows, columns in order; entries that come twice are added."""
+    if not suits_scipy(values, rows):
+        pattern, groups = united(keys_of(rows, columns, shape[1]), shape, columns.dtype)
+        return group_sums(values, groups, pattern.entries), pattern
+    from scipy.sparse import coo_array
+
+    data, *places = (array_of(t.detach()) for t in (values, rows, columns))
+    csr = coo_array((data, tuple(places)), shape).tocsr()
+    moved, pattern = parts_of_scipy(csr, shape, columns.dtype)
+    pattern.canonical = True
+    return moved, pattern
+
+
+def turned(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
+    """Return the entries of the transpose, and its pattern."""
+    if not suits_scipy(values, pattern.indices):
+        flipped, order = pattern.transposed
+        return values.index_select(-1, order), flipped
+    by_columns = as_scipy_csr(values, pattern).tocsc()
+    return parts_of_scipy(by_columns, (pattern.columns, pattern.rows), pattern.indices.dtype)
+
+
+def densified(values: Tensor, pattern: Pattern) -> Tensor:
+    """Return the dense matrix of entries by rows; those that come twice are added."""
+    if suits_scipy(values, pattern.indices):
+        return torch.from_numpy(as_scipy_csr(values, pattern).toarray())
+    flat = values.new_zeros(*values.shape[:-1], pattern.rows * pattern.columns)
+    return flat.index_add(-1, pattern.keys, values).reshape(*values.shape[:-1], *pattern.shape)
+
+
+def row_places(pattern: Pattern) -> Tensor:
+    """Return the place of each entry within its row."""
+    starts = expanded(pattern.pointers, pattern.entries)
+    return torch.arange(pattern.entries, device=starts.device) - pattern.pointers[starts]

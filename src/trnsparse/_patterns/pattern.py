@@ -1,0 +1,170 @@
+"""Where the stored entries of a matrix are, and what is derived from it.
+
+A pattern belongs to index tensors, not to values: matrices that share it share the transpose, the
+narrow indices and the checks, each computed at its first use.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Generic, TypeVar, overload
+
+import torch
+from torch import Tensor
+from torch.compiler import is_compiling
+
+from trnsci.core.interop import version_of
+from trnsparse._patterns.index import (
+    expanded,
+    is_canonical,
+    keys_of,
+    stable_order,
+    transposed_order,
+)
+
+__all__ = ["Pattern", "Snapshot", "pattern_of", "quieten"]
+
+_INT32_MAX = torch.iinfo(torch.int32).max
+
+
+T = TypeVar("T")
+
+
+@cache
+def quieten() -> None:
+    """Raise and suppress torch's warning that its compressed layouts are new, given once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = torch.zeros(1, dtype=torch.int64)
+        torch.sparse_csr_tensor(torch.tensor([0, 1]), one, torch.ones(1), (1, 1))
+        torch.sparse_bsr_tensor(torch.tensor([0, 1]), one, torch.ones(1, 1, 1), (1, 1))
+
+
+class found_once(Generic[T]):
+    """A property that is computed at its first use, and may be set.
+
+    It is what ``functools.cached_property`` is, whose lock torch.compile cannot trace.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> found_once[T]: ...
+
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        value = self.function(owner)
+        setattr(owner, self.name, value)
+        return value
+
+
+class Snapshot:
+    """Two index tensors, and how often each had been changed in place."""
+
+    __slots__ = ("first", "second", "versions")
+
+    def __init__(self, first: Tensor, second: Tensor) -> None:
+        self.first, self.second = first, second
+        self.versions = None if is_compiling() else _versions(first, second)
+
+    def holds(self, first: Tensor, second: Tensor) -> bool:
+        """Return whether these are the same tensors, unchanged since."""
+        return (
+            first is self.first
+            and second is self.second
+            # To a graph versions are numbers not yet known; its constants do not change.
+            and (is_compiling() or _versions(first, second) == self.versions)
+        )
+
+
+def _versions(first: Tensor, second: Tensor) -> object:
+    # Tensors of inference mode have no count of changes: they may have changed at any time.
+    if first.is_inference() or second.is_inference():
+        return object()
+    return version_of(first), version_of(second)
+
+
+class Pattern:
+    """The entries of a matrix by rows; a matrix by columns has the pattern of its transpose.
+
+    Attributes:
+        pointers: Where each row begins and the last one ends, (rows + 1,).
+        indices: The column of each entry.
+        shape: Rows and columns.
+        rows, columns, entries: How many there are.
+    """
+
+    def __init__(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> None:
+        self.pointers = pointers
+        self.indices = indices
+        self.shape = shape
+        self.rows, self.columns = shape
+        self.entries = indices.shape[0]
+        self._snapshot = Snapshot(pointers, indices)
+        self._transposed: tuple[Pattern, Tensor] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:  # what was derived is derived again
+        return type(self), (self.pointers, self.indices, self.shape)
+
+    def holds(self, pointers: Tensor, indices: Tensor, shape: tuple[int, int]) -> bool:
+        """Return whether this is the pattern of these tensors as they are now."""
+        return shape == self.shape and self._snapshot.holds(pointers, indices)
+
+    @property
+    def intact(self) -> bool:
+        """Whether its tensors, which a matrix made of it may show, are as they were."""
+        return self._snapshot.holds(self.pointers, self.indices)
+
+    @found_once
+    def row_indices(self) -> Tensor:
+        """The row of each entry."""
+        return expanded(self.pointers, self.entries)
+
+    @found_once
+    def canonical(self) -> bool:
+        """Whether the columns of each row increase, so that none comes twice."""
+        return is_canonical(self.pointers, self.indices)
+
+    @found_once
+    def keys(self) -> Tensor:
+        """One number for each entry that orders entries by row, then by column."""
+        return keys_of(self.row_indices, self.indices, self.columns)
+
+    @property
+    def transposed(self) -> tuple[Pattern, Tensor]:
+        """The pattern of the transpose, and which entry of this one each of its entries is."""
+        held = self._transposed
+        if held is None or not held[0].intact:
+            pointers, indices, order = transposed_order(self.pointers, self.indices, self.columns)
+            turned = Pattern(pointers, indices, (self.columns, self.rows))
+            held = self._transposed = (turned, order)
+        return held
+
+    @found_once
+    def sorted(self) -> tuple[Pattern, Tensor | None]:
+        """The pattern with the columns of each row in order, and the order of its entries."""
+        if self.canonical:
+            return self, None
+        order = stable_order(self.keys)
+        return Pattern(self.pointers, self.indices[order], self.shape), order
+
+    @found_once
+    def narrow(self) -> tuple[Tensor, Tensor]:
+        """Pointers and indices in int32 where they fit: what MKL reads without converting."""
+        if max(*self.shape, self.entries) > _INT32_MAX:
+            return self.pointers, self.indices
+        return self.pointers.to(torch.int32), self.indices.to(torch.int32)
+
+
+def pattern_of(pointers: Tensor, indices: Tensor, columns: int) -> Pattern:
+    """Return the pattern of index tensors with ``columns`` columns."""
+    return Pattern(pointers, indices, (pointers.shape[0] - 1, columns))

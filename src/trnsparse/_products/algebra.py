@@ -1,0 +1,67 @@
+"""Sums, common entries and products of two sparse matrices by rows, without a dense one between."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import broadcast
+from trnsparse._patterns.conversions import united
+from trnsparse._patterns.index import counted, group_sums, keys_of
+from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
+from trnsparse._patterns.pattern import Pattern
+
+__all__ = ["added", "intersection", "sparse_product"]
+
+
+def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
+    """Return the sum on the union of two patterns; entries that cancel stay stored."""
+    if of_a is of_b:
+        return a + b, of_a
+    keys = torch.cat([of_a.keys, of_b.keys])
+    pattern, groups = united(keys, of_a.shape, of_a.indices.dtype)
+    batch = broadcast(a.shape[:-1], b.shape[:-1]) or ()
+    both = torch.cat([a.expand(*batch, -1), b.expand(*batch, -1)], dim=-1)
+    return group_sums(both, groups, pattern.entries), pattern
+
+
+def intersection(a: Pattern, b: Pattern) -> tuple[Pattern, Tensor, Tensor]:
+    """Return the entries that two canonical patterns share, and where each is in both."""
+    place = torch.searchsorted(b.keys, a.keys)
+    found = place < b.entries
+    found[found.clone()] = b.keys[place[found]] == a.keys[found]
+    left = found.nonzero().squeeze(-1)
+    pattern, _ = united(a.keys[left], a.shape, a.indices.dtype)
+    return pattern, left, place[left]
+
+
+def sparse_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
+    """Return the entries of a product of two matrices, and its pattern."""
+    if not (suits_scipy(a, of_a.indices) and suits_scipy(b, of_b.indices)):
+        return _expanded_product(a, of_a, b, of_b)
+    product = as_scipy_csr(a, of_a) @ as_scipy_csr(b, of_b)
+    dtype = torch.promote_types(of_a.indices.dtype, of_b.indices.dtype)
+    return parts_of_scipy(product, (of_a.rows, of_b.columns), dtype)
+
+
+def _expanded_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
+    """Return a product that can be differentiated, by all pairs of entries that meet.
+
+    It takes memory for each multiplication, of which there are as many as the product needs.
+    """
+    lengths = counted(of_b.pointers)[of_a.indices]
+    total = int(lengths.sum())
+    left = torch.repeat_interleave(
+        torch.arange(of_a.entries, device=a.device), lengths, output_size=total
+    )
+    ends = torch.cumsum(lengths, 0)
+    inside = torch.arange(total, device=a.device) - (ends - lengths)[left]
+    right = of_b.pointers[of_a.indices[left]] + inside
+    shape = (of_a.rows, of_b.columns)
+    keys = keys_of(of_a.row_indices[left], of_b.indices[right], shape[1])
+    pattern, groups = united(keys, shape, of_a.indices.dtype)
+    if a.dtype in (torch.float16, torch.bfloat16):  # products of two are exact in float32
+        terms = a.float().index_select(-1, left) * b.float().index_select(-1, right)
+    else:
+        terms = a.index_select(-1, left) * b.index_select(-1, right)
+    return group_sums(terms, groups, pattern.entries).to(a.dtype), pattern

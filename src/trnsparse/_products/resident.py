@@ -1,0 +1,108 @@
+"""Conjugate gradients on a matrix of blocks as one operation, so that the device does all of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.backend.operation import Operation
+from trnsci.core.eager import inert
+from trnsci.core.finite import power_below
+from trnsci.core.iterations import Reason
+from trnsci.core.krylov import LinearOperator, Product, Run, Watch
+from trnsci.core.krylov.cg import conjugate_gradients, kernel_reference
+from trnsci.core.krylov.runs import ended
+from trnsparse._paths.library import LIBRARY
+from trnsparse._patterns.pattern import pattern_of
+from trnsparse._products.block_products import block_product
+from trnsparse.formats import BSRMatrix
+
+__all__ = ["BSR_CG", "resident_cg"]
+
+_MOST_BLOCK = 128
+_MOST_BYTES = 160 * 1024
+"""What the kernel keeps in SBUF, in bytes per partition."""
+_VECTORS = 7
+
+
+def _conjugate_gradients(
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    x: Tensor,
+    tol: float,
+    most: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return solutions (n, k), the iterations of each column and its squared residual."""
+    with torch.no_grad(), torch.autocast(b.device.type, enabled=False):
+        pattern = pattern_of(block_row_ptrs, block_col_indices, -(-b.shape[0] // blocks.shape[-1]))
+        wide = torch.float64 if b.dtype is torch.float64 else torch.float32
+        matrix, right = blocks.to(wide), b.to(wide)
+
+        def product(v: Tensor) -> Tensor:
+            return block_product(matrix, pattern, v, b.shape[0])
+
+        goal = tol * torch.linalg.vector_norm(right, dim=0, keepdim=True)
+        found, _, steps = kernel_reference(
+            product, right, x.to(wide), goal, most, dim=0, recorded=not inert(blocks, b, x)
+        )
+        rest = right - product(found)
+        return found.to(b.dtype), steps.squeeze(0).to(wide), (rest * rest).sum(0)
+
+
+def _too_large(
+    blocks: Tensor, block_row_ptrs: Tensor, block_col_indices: Tensor, b: Tensor, *rest: Any
+) -> str:
+    count, size = blocks.shape[0], blocks.shape[-1]
+    if size > _MOST_BLOCK:
+        return f"the kernel takes blocks of up to {_MOST_BLOCK}, not {size}"
+    grid = -(-b.shape[0] // size)
+    need = 4 * (count * size + _VECTORS * max(b.shape[1], 2) * grid)
+    if need > _MOST_BYTES:
+        return f"the kernel keeps {_MOST_BYTES} bytes per partition in SBUF, not {need}"
+    return ""
+
+
+def _flops(
+    blocks: Tensor, row_ptrs: Tensor, col_indices: Tensor, b: Tensor, x: Tensor, *rest: Any
+) -> float:
+    return 2.0 * blocks.numel() * b.shape[1] * min(rest[1], b.shape[0])
+
+
+BSR_CG = Operation(
+    LIBRARY,
+    "bsr_cg",
+    reference=_conjugate_gradients,
+    launch="trnsparse._paths.kernel_path:bsr_cg",
+    dtypes=("float32", "bfloat16", "int32", "int64"),
+    flops=_flops,
+    unsuited=_too_large,
+)
+
+
+def resident_cg(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
+    """Return a run on the device for a matrix in blocks, on products with others and with M."""
+    A = op.matrix
+    if not isinstance(A, BSRMatrix) or A.blocks.ndim != 3 or M is not None or watch.callback:
+        return conjugate_gradients(op, b, x, M, watch)
+    # The kernel squares numbers in float32, so the matrix is scaled to the size of 1 as b is.
+    unit = power_below(A.blocks)
+    right, start = (v.unsqueeze(-1) if v.ndim == 1 else v for v in (b, x * unit))
+    # One tolerance for all columns, the smallest that is not that of a right side of zeros.
+    tol = watch.goal / watch.scale
+    if isinstance(tol, Tensor):
+        tol = min((each for each in tol.flatten().tolist() if each > 0), default=0.0)
+    operands = A.blocks / unit, A.block_row_ptrs, A.block_col_indices, right, start
+    refusal = BSR_CG.refusal(*operands, tol, watch.limit)
+    if refusal:
+        BSR_CG.refuse(refusal)
+        return conjugate_gradients(op, b, x, M, watch)
+    found, steps, squares = BSR_CG(*operands, tol, watch.limit)
+    norms = squares.double().sqrt().unsqueeze(0) if b.ndim == 2 else float(squares[0]) ** 0.5
+    iterations = int(steps.max())
+    reason: Reason = "limit" if iterations >= watch.limit else "stagnated"
+    run = Run(found.reshape(b.shape) / unit, [0.0], iterations, iterations + 2, reason)
+    return ended(run, watch, norms)

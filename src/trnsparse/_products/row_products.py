@@ -1,0 +1,240 @@
+"""Products with a matrix by rows, with their derivatives.
+
+Tensors that are neither transformed nor differentiated are given to the fastest public routine. A
+product that is differentiated backwards is one node of autograd's graph. Under torch.compile,
+``vmap``, forward mode and fake tensors it is gathered and scattered, which torch sees step by step.
+None of them makes a dense matrix of a sparse one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from trnsci.core.arguments import broadcast
+from trnsci.core.arrays import array_of
+from trnsci.core.eager import concrete, inert
+from trnsci.core.interop import forward_level
+from trnsparse._patterns.layouts import NATIVE, as_scipy_csr, as_torch_csr, has_mkl
+from trnsparse._patterns.pattern import Pattern
+
+__all__ = ["NARROW", "RowMatrix", "csr_product", "one_node", "sampled_product"]
+
+NARROW = (torch.float16, torch.bfloat16)
+"""Dtypes that are summed in float32 and rounded once."""
+
+# torch and MKL clear and write every row of the result, SciPy only those with an entry: three times
+# as fast on one core of an x86-64 where at most a quarter of the rows has any.
+_MOSTLY_EMPTY = 4
+
+Maker: TypeAlias = Callable[[Tensor, Pattern], Any]
+
+
+class RowMatrix:
+    """The stored entries of a matrix by rows, and the same matrix in the libraries that multiply.
+
+    Args:
+        values: Entries (nnz,) or blocks (nb, s, s); more dimensions in front for several matrices
+            of one pattern.
+        pattern: Where they are.
+    """
+
+    __slots__ = ("_held", "pattern", "values")
+
+    def __init__(self, values: Tensor, pattern: Pattern) -> None:
+        self.values = values
+        self.pattern = pattern
+        self._held: dict[Maker, tuple[int, Any]] = {}
+
+    def made_by(self, maker: Maker) -> Any:
+        """Return the matrix that ``maker`` makes on the memory of the values, made once."""
+        memory = self.values.data_ptr()  # another one after an assignment to ``values.data``
+        held = self._held.get(maker)
+        if held is not None and held[0] == memory:
+            return held[1]
+        plain = self.values.detach().resolve_conj().resolve_neg().contiguous()
+        made = maker(plain, self.pattern)
+        if plain.data_ptr() == memory:  # a copy would not follow changes of the values in place
+            self._held[maker] = memory, made
+        return made
+
+
+def csr_product(matrix: RowMatrix, b: Tensor) -> Tensor:
+    """Return the product with a dense vector (n,) or matrix (..., n, N) of its dtype and device."""
+    values, pattern = matrix.values, matrix.pattern
+    if values.ndim == 1 and b.ndim <= 2:
+        return _product(matrix, b)
+    if b.ndim == 1:
+        return csr_product(matrix, b.unsqueeze(-1)).squeeze(-1)
+    if values.ndim == 1:  # one matrix: the columns of all right-hand sides side by side
+        wide = b.movedim(-2, 0)
+        flat = _product(matrix, wide.reshape(b.shape[-2], -1))
+        return flat.reshape(pattern.rows, *wide.shape[1:]).movedim(0, -2)
+    batch = broadcast(values.shape[:-1], b.shape[:-2]) or ()
+    if not inert(values, b):
+        return _gathered(values, pattern, b)
+    each = [
+        _product(RowMatrix(v, pattern), right)
+        for v, right in zip(
+            values.expand(*batch, -1).reshape(-1, values.shape[-1]),
+            b.expand(*batch, *b.shape[-2:]).reshape(-1, *b.shape[-2:]),
+            strict=True,
+        )
+    ]
+    if not each:
+        return b.new_zeros(*batch, pattern.rows, b.shape[-1])
+    return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
+
+
+def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
+    """Return ``(c @ d.mT)`` at the entries of a pattern, (..., nnz).
+
+    Args:
+        pattern: Which elements are wanted.
+        c: Rows of the left factor, (..., m, N).
+        d: Rows of the right factor, (..., n, N).
+    """
+    if c.ndim == d.ndim == 2:
+        if inert(c, d):
+            return _sampled(pattern, c, d)
+        if one_node(c, d):
+            return _sampled_node(c, d, pattern)
+    return _sampled_gathered(pattern, c, d)
+
+
+def one_node(a: Tensor, b: Tensor) -> bool:
+    """Return whether an operation on these may be one node of autograd's graph."""
+    return concrete(a, b) and forward_level() < 0
+
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def _product(matrix: RowMatrix, b: Tensor) -> Tensor:
+    """Return the product of one matrix with a vector or a matrix."""
+    if b.dtype in NARROW:
+        wide = RowMatrix(matrix.values.float(), matrix.pattern)
+        return _product(wide, b.float()).to(b.dtype)
+    if inert(matrix.values, b):
+        return _computed(matrix, b)
+    if b.ndim == 1:
+        return _product(matrix, b.unsqueeze(-1)).squeeze(-1)
+    if one_node(matrix.values, b):
+        return _product_node(matrix.values, b, matrix)
+    return _gathered(matrix.values, matrix.pattern, b)
+
+
+def _computed(matrix: RowMatrix, b: Tensor) -> Tensor:
+    """Return a product by the fastest public routine."""
+    pattern = matrix.pattern
+    if not pattern.entries or not b.numel():
+        return b.new_zeros(pattern.rows, *b.shape[1:])
+    if b.dtype not in NATIVE:
+        wide = b if b.ndim == 2 else b.unsqueeze(-1)
+        return _gathered(matrix.values, pattern, wide).reshape(pattern.rows, *b.shape[1:])
+    if b.is_conj():
+        b = b.resolve_conj()
+    if b.ndim == 1:
+        return torch.mv(matrix.made_by(as_torch_csr), b)
+    if not b.is_cpu:
+        return torch.mm(matrix.made_by(as_torch_csr), b)
+    if _scipy_is_faster(pattern):
+        return torch.from_numpy(matrix.made_by(as_scipy_csr) @ array_of(b))
+    # torch.mm clears the result before MKL writes it, which takes as long as a product with short
+    # rows.
+    result = b.new_empty(pattern.rows, b.shape[1])
+    return result.addmm_(matrix.made_by(as_torch_csr), b, beta=0)
+
+
+def _scipy_is_faster(pattern: Pattern) -> bool:
+    """Return whether SciPy multiplies with a matrix on a CPU in less time than torch.
+
+    torch's product is MKL's. Without MKL, as on Arm, it takes up to eight times as long as SciPy's;
+    that with a vector takes the same time.
+    """
+    return not has_mkl() or _MOSTLY_EMPTY * pattern.entries <= pattern.rows
+
+
+def _gathered(values: Tensor, pattern: Pattern, b: Tensor) -> Tensor:
+    """Return a product by steps of which torch has every derivative."""
+    if b.dtype in NARROW:
+        return _gathered(values.float(), pattern, b.float()).to(b.dtype)
+    terms = values.unsqueeze(-1) * b.index_select(-2, pattern.indices)
+    zeros = terms.new_zeros(*terms.shape[:-2], pattern.rows, terms.shape[-1])
+    return zeros.index_add(-2, pattern.row_indices, terms)
+
+
+class _Product(torch.autograd.Function):
+    """A product as one node, whose gradients are products and sampled products again."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, b: Tensor, matrix: RowMatrix) -> Tensor:
+        """Return the product."""
+        ctx.save_for_backward(values, b)
+        ctx.pattern = matrix.pattern
+        with torch.autocast(b.device.type, enabled=False):
+            return _computed(matrix, b)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients by the values and by the dense operand."""
+        (values, b), pattern, (grad,) = ctx.saved_tensors, ctx.pattern, grads
+        by_values = by_b = None
+        if ctx.needs_input_grad[0]:
+            by_values = sampled_product(pattern, grad, b.conj())
+        if ctx.needs_input_grad[1]:
+            turned, order = pattern.transposed
+            adjoint = RowMatrix(values.index_select(0, order).conj(), turned)
+            by_b = _product(adjoint, grad)
+        return by_values, by_b, None
+
+
+_product_node: Any = _Product.apply
+
+
+# -- sampled products ------------------------------------------------------------------------------
+
+
+def _sampled(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
+    if c.dtype not in (torch.float32, torch.float64) or not (pattern.entries and c.shape[1]):
+        if c.dtype in NARROW:
+            return _sampled_gathered(pattern, c.float(), d.float()).to(c.dtype)
+        return _sampled_gathered(pattern, c, d)
+    mask = as_torch_csr(c.new_zeros(pattern.entries), pattern)
+    found: Tensor = torch.sparse.sampled_addmm(mask, c, d.mT, beta=0.0)
+    return found.values()
+
+
+def _sampled_gathered(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
+    rows = c.index_select(-2, pattern.row_indices)
+    return (rows * d.index_select(-2, pattern.indices)).sum(-1)
+
+
+class _Sampled(torch.autograd.Function):
+    """A sampled product as one node."""
+
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, d: Tensor, pattern: Pattern) -> Tensor:
+        """Return the sampled product."""
+        ctx.save_for_backward(c, d)
+        ctx.pattern = pattern
+        with torch.autocast(c.device.type, enabled=False):
+            return _sampled(pattern, c, d)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Return the gradients by both factors."""
+        (c, d), pattern, (grad,) = ctx.saved_tensors, ctx.pattern, grads
+        by_c = by_d = None
+        if ctx.needs_input_grad[0]:
+            by_c = _product(RowMatrix(grad, pattern), d.conj())
+        if ctx.needs_input_grad[1]:
+            turned, order = pattern.transposed
+            by_d = _product(RowMatrix(grad.index_select(0, order), turned), c.conj())
+        return by_c, by_d, None
+
+
+_sampled_node: Any = _Sampled.apply

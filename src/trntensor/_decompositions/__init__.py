@@ -1,0 +1,1 @@
+"""What the tensor decompositions share."""

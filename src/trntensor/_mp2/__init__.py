@@ -1,0 +1,1 @@
+"""MP2 energies."""

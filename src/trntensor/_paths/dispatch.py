@@ -1,0 +1,140 @@
+"""Where a contraction runs: on torch, or step by step through operations on kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trntensor._paths.derivatives import product_of
+from trntensor._planning.chains import chain_block, roles_of
+from trntensor._planning.pairs import Unary, unary_call
+from trntensor._planning.program import Program
+from trntensor._planning.subscripts import LETTERS, Equation
+
+__all__ = ["Stage", "contracted", "lowered", "moved", "run_stages", "stages_of"]
+
+Stage = tuple[tuple[int, ...], tuple[str, ...]]
+"""Numbers of the tensors that a stage takes, and labels: a, b, out; or a, b, t, c, out of a chain.
+
+The results of stages are numbered after the operands.
+"""
+
+
+def contracted(program: Program, operands: Sequence[Tensor]) -> Tensor:
+    """Return a contraction whose products are computed by kernels."""
+    if not program.steps:
+        return program.run(*operands)
+    stages = stages_of(program)
+    if not program.slices:
+        return run_stages(program.unaries, stages, operands)
+    return program.summed(
+        operands, program.ranges(), lambda parts: run_stages(program.unaries, stages, parts)
+    )
+
+
+def lowered(program: Program, operands: Sequence[Tensor]) -> Tensor:
+    """Return a contraction on torch with every product in the precision that autocast asks for.
+
+    ``torch.einsum`` makes products of all pairs, and so the one rule of autocast holds for all.
+    """
+
+    def pair(a: Tensor, b: Tensor, left: str, right: str, out: str) -> Tensor:
+        result: Tensor = torch.einsum(Equation((left, right), out, "").plain, a, b)
+        return result
+
+    if not program.steps:
+        return program.run(*operands)
+    if not program.slices:
+        return program.each_pair(pair, operands)
+    return program.summed(operands, program.ranges(), lambda parts: program.each_pair(pair, parts))
+
+
+def moved(program: Program) -> tuple[int, list[str]]:
+    """Return the elements that one slice moves between HBM and the chip, and its launches."""
+    names = _names(program)
+    elements, launches = 0, []
+    for _, labels in stages_of(program):
+        kept = labels[2:3] if len(labels) == 5 else ()
+        elements += sum(
+            prod(program.parts[names[x]] for x in term) for term in labels if term not in kept
+        )
+        if kept:
+            launches.append("chain")
+        elif any(x in labels[1] and x not in labels[2] for x in labels[0]):
+            launches.append("contract")
+    return elements, launches
+
+
+def stages_of(program: Program) -> tuple[Stage, ...]:
+    """Return the steps of a program for kernels: two that follow each other as one, if they fit."""
+    found = program.stages
+    if found is None:
+        found = program.stages = tuple(_stages(program))
+    return found
+
+
+def _stages(program: Program) -> list[Stage]:
+    operands, steps = len(program.unaries), program.steps
+    named = _renamed(program)
+    number = {at: at for at in range(operands)}  # of a tensor, by its slot
+    stages: list[Stage] = []
+    at = 0
+    while at < len(steps):
+        i, j, _ = steps[at]
+        a, b, t = named[i], named[j], named[operands + at]
+        if at + 1 < len(steps) and operands + at in steps[at + 1][:2]:
+            k, m, _ = steps[at + 1]
+            other = m if k == operands + at else k
+            c, out = named[other], named[operands + at + 1]
+            roles = roles_of(f"{a},{b}->{t}", f"{t},{c}->{out}")
+            sizes = {x: program.parts[y] for x, y in _names(program).items()}
+            if not isinstance(roles, str) and chain_block(roles, sizes, program.itemsize):
+                number[operands + at + 1] = operands + len(stages)
+                stages.append(((number[i], number[j], number[other]), (a, b, t, c, out)))
+                at += 2
+                continue
+        number[operands + at] = operands + len(stages)
+        stages.append(((number[i], number[j]), (a, b, t)))
+        at += 1
+    return stages
+
+
+def _names(program: Program) -> dict[str, str]:
+    """Return the index that each letter stands for in operations."""
+    labels = dict.fromkeys("".join(program.labels))
+    letters = (*LETTERS, *(chr(0x4E00 + at) for at in range(len(labels))))
+    return dict(zip(letters, labels, strict=False))
+
+
+def _renamed(program: Program) -> list[str]:
+    letters = {label: letter for letter, label in _names(program).items()}
+    return ["".join(letters[label] for label in labels) for labels in program.labels]
+
+
+def run_stages(
+    unaries: Sequence[Unary], stages: Sequence[Stage], operands: Sequence[Tensor]
+) -> Tensor:
+    """Return the result of stages, of which the last gives it."""
+    from trntensor._paths.operations import CHAIN
+
+    tensors: list[Any] = [
+        x if u.trivial else unary_call(u)(x) for x, u in zip(operands, unaries, strict=True)
+    ]
+    for numbers, labels in stages:
+        if len(numbers) == 3:
+            a, b, t, c, out = labels
+            i, j, k = numbers
+            equations = f"{a},{b}->{t}", f"{t},{c}->{out}"
+            tensors.append(CHAIN(tensors[i], tensors[j], tensors[k], *equations))
+        else:
+            a, b, out = labels
+            i, j = numbers
+            tensors.append(product_of(tensors[i], tensors[j], a, b, out))
+        for at in numbers:
+            tensors[at] = None
+    result: Tensor = tensors[-1]
+    return result

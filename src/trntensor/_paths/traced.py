@@ -1,0 +1,72 @@
+"""Contractions under torch.compile: the steps are constants, the tensors are traced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from trnsci.core.interop import constant_to_compile
+from trntensor._paths.dispatch import Stage, run_stages, stages_of
+from trntensor._paths.library import LIBRARY
+from trntensor._planning.pairs import Unary
+from trntensor._planning.program import make_program
+from trntensor._planning.subscripts import LETTERS, Equation, parse
+
+__all__ = ["traced"]
+
+
+@constant_to_compile
+def _plain(text: str, ranks: tuple[int, ...]) -> str:
+    return parse("einsum", text, ranks).plain
+
+
+@constant_to_compile
+def _planned(
+    text: str, shapes: tuple[tuple[int, ...], ...], itemsize: int
+) -> tuple[tuple[Unary, ...], tuple[Stage, ...]]:
+    equation = parse("einsum", text, tuple(len(shape) for shape in shapes))
+    program = make_program("einsum", equation, shapes, itemsize)
+    return program.unaries, stages_of(program)
+
+
+def traced(text: str, tensors: Sequence[Tensor]) -> Tensor:
+    """Return a contraction in operations that torch.compile knows.
+
+    On torch it is one ``torch.einsum``, whatever sizes turn out to be; on a kernel path, and with
+    more indices than that takes, the steps are those for the sizes that are there when it is
+    traced.
+    """
+    shapes = tuple(tuple(x.shape) for x in tensors)
+    if LIBRARY.kernels_wanted() and len(tensors) > 1:
+        unaries, stages = _planned(text, shapes, tensors[0].element_size())
+        return run_stages(unaries, stages, tensors)
+    plain = _plain(text, tuple(x.ndim for x in tensors))
+    if len(tensors) > 1 and len(set(plain) - set(",->")) > len(LETTERS):
+        return _each_pair(*_pairs(text, shapes, tensors[0].element_size()), tensors)
+    result: Tensor = torch.einsum(plain, *tensors)
+    return result
+
+
+@constant_to_compile
+def _pairs(
+    text: str, shapes: tuple[tuple[int, ...], ...], itemsize: int
+) -> tuple[tuple[str, ...], tuple[tuple[int, int, str], ...]]:
+    """Return what prepares the operands, and the pairs, as equations in letters."""
+    equation = parse("einsum", text, tuple(len(shape) for shape in shapes))
+    program = make_program("einsum", equation, shapes, itemsize)
+    labels = program.labels
+    prepared = tuple(Equation((u.labels,), u.kept, "").plain for u in program.unaries)
+    return prepared, tuple(
+        (i, j, Equation((labels[i], labels[j]), out, "").plain) for i, j, out in program.steps
+    )
+
+
+def _each_pair(
+    prepared: tuple[str, ...], pairs: tuple[tuple[int, int, str], ...], tensors: Sequence[Tensor]
+) -> Tensor:
+    found = [torch.einsum(one, x) for one, x in zip(prepared, tensors, strict=True)]
+    for i, j, pair in pairs:
+        found.append(torch.einsum(pair, found[i], found[j]))
+    return found[-1]

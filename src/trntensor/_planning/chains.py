@@ -1,0 +1,97 @@
+"""Which two contractions the fused kernel takes, and how it cuts them.
+
+A chain is ``first = "a,b->t"`` followed by ``second = "t,c->out"``. Its groups are d (summed in the
+first), k (summed in the second), l (kept, in the operand that has k), r (kept, in the other one)
+and n (of c). The kernel wants k in one operand of the first contraction, and no batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import NamedTuple
+
+from trnsci.core.interop import constant_to_compile
+from trnsci.core.tiles.hardware import CORES, TILE
+from trnsci.core.tiles.tiling import row_tiles
+
+__all__ = ["Roles", "chain_block", "roles_of", "terms_of", "why_unfused"]
+
+_SBUF_BYTES = min(core.sbuf_bytes for core in CORES.values())
+_LARGEST_BLOCK = 64
+
+
+class Roles(NamedTuple):
+    """The groups of a chain, and which operand of the first contraction is its x.
+
+    Attributes:
+        d, k, l, r, n: Indices of each group.
+        x_first: Whether the first operand has k.
+    """
+
+    d: str
+    k: str
+    l: str  # noqa: E741
+    r: str
+    n: str
+    x_first: bool
+
+
+def terms_of(equation: str) -> tuple[str, str, str]:
+    """Return the indices of both operands and of the result."""
+    left, _, out = equation.partition("->")
+    a, _, b = left.partition(",")
+    return a, b, out
+
+
+def roles_of(first: str, second: str) -> Roles | str:
+    """Return the groups of a chain, or why the kernel does not take it."""
+    a, b, t = terms_of(first)
+    t_again, c, out = terms_of(second)
+    assert t == t_again
+    d = "".join(x for x in a if x in b and x not in t)
+    k = "".join(x for x in t if x in c and x not in out)
+    if not d or not k:
+        return "one of the steps has nothing to sum"
+    if any(x in b and x in t for x in a) or any(x in c and x in out for x in t):
+        return "a step is a batch of products"
+    if all(x in a for x in k):
+        x_first, x, y = True, a, b
+    elif all(x in b for x in k):
+        x_first, x, y = False, b, a
+    else:
+        return "the second step sums over indices of both operands of the first"
+    loose = "".join(label for label in x if label in t and label not in k)
+    r = "".join(label for label in y if label in t)
+    n = "".join(label for label in c if label not in k)
+    return Roles(d, k, loose, r, n, x_first)
+
+
+def chain_block(roles: Roles, sizes: Mapping[str, int], itemsize: int) -> int:
+    """Return how many l the kernel computes at a time; 0 where not even one fits in SBUF."""
+    d, k, loose, r, n = (prod(sizes[x] for x in group) for group in roles[:5])
+    kept = row_tiles(d) * r + row_tiles(k) * n + 8 * TILE
+    block = min(loose, _LARGEST_BLOCK)
+    while block:
+        # Two buffers of x, of t and of what goes out.
+        passing = 2 * block * (row_tiles(d) * TILE + row_tiles(k) * r + 2 * r) + 2 * n
+        if itemsize * (kept + passing) <= _SBUF_BYTES:
+            return block
+        block //= 2
+    return 0
+
+
+@constant_to_compile
+def why_unfused(first: str, second: str, shapes: tuple[tuple[int, ...], ...], itemsize: int) -> str:
+    """Return why the kernel does not take a chain of operands of these shapes, or nothing."""
+    roles = roles_of(first, second)
+    if isinstance(roles, str):
+        return roles
+    left, right, _ = terms_of(first)
+    terms = left, right, terms_of(second)[1]
+    sizes = {
+        x: n for t, shape in zip(terms, shapes, strict=True) for x, n in zip(t, shape, strict=True)
+    }
+    if chain_block(roles, sizes, itemsize):
+        return ""
+    return "what is between the two contractions does not fit in SBUF"

@@ -1,0 +1,293 @@
+"""The order in which a network of tensors is contracted, pair by pair.
+
+Up to ``EXACT`` tensors all orders are compared, outer products included, so that none is better.
+Beyond that greedy orders are annealed.
+
+Flops are counted as opt_einsum does: two for each multiply-add, one for each product without a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from math import inf, prod
+from random import Random
+from typing import Any, Literal
+
+from trnsci.core.tiles.hardware import BANK, CORES, TILE
+from trntensor._planning.annealing import Network, Price, annealed, linear_path, tree_of, trees_of
+from trntensor._planning.pairs import groups_of, result_labels
+
+__all__ = [
+    "EXACT",
+    "Minimize",
+    "Path",
+    "find_path",
+    "find_paths",
+    "gemm_ns",
+    "greedy_path",
+    "pair_flops",
+    "pair_ns",
+    "reordered",
+    "steps_of",
+]
+
+Path = tuple[tuple[int, int], ...]
+"""Pairs of positions in the list of tensors; both leave it and their result goes to its end."""
+
+Minimize = Literal["flops", "time", "size"]
+
+EXACT = 8
+_KEPT = 4
+_CORE = CORES["gen2"]
+
+
+def find_path(
+    inputs: Sequence[str],
+    output: str,
+    sizes: Mapping[str, int],
+    minimize: Minimize = "flops",
+    itemsize: int = 4,
+) -> tuple[Path, str]:
+    """Return the best path that was found, and how.
+
+    Args:
+        inputs: The indices of each tensor, none of them twice or needed by nobody else.
+        output: Those of the result.
+        sizes: The size of every index.
+        minimize: ``"flops"``, with ties broken by time; ``"time"`` on a NeuronCore, which counts
+            bytes, tiles of 128 and what stays in SBUF; or ``"size"``, the largest intermediate.
+        itemsize: Bytes of one element.
+    """
+    paths, found = find_paths(inputs, output, sizes, minimize, itemsize)
+    return paths[0], found
+
+
+def find_paths(
+    inputs: Sequence[str],
+    output: str,
+    sizes: Mapping[str, int],
+    minimize: Minimize = "flops",
+    itemsize: int = 4,
+) -> tuple[tuple[Path, ...], str]:
+    """Return a few good paths, the best first, and how they were found."""
+    if len(inputs) == 1:
+        return ((),), "nothing to order"
+    if len(inputs) == 2:
+        return (((0, 1),),), "nothing to order"
+    return _found(tuple(inputs), output, tuple(sizes.items()), minimize, itemsize)
+
+
+@lru_cache(maxsize=256)
+def _found(
+    inputs: tuple[str, ...],
+    output: str,
+    extents: tuple[tuple[str, int], ...],
+    minimize: Minimize,
+    itemsize: int,
+) -> tuple[tuple[Path, ...], str]:
+    """Return paths of three or more tensors; plans that differ in other things share them."""
+    sizes = {label: max(size, 1) for label, size in extents}
+    if len(inputs) <= EXACT:
+        best = _best_path(inputs, output, sizes, minimize, itemsize)
+        return (best,), "all orders compared"
+    network = Network(inputs, output, sizes)
+    found = trees_of(network, _mask_price(network, minimize, itemsize))
+    paths = dict.fromkeys(linear_path(network, tree) for _, tree in found[: 2 * _KEPT])
+    return tuple(paths)[:_KEPT], f"the best of {len(found)} annealed orders"
+
+
+def reordered(
+    inputs: Sequence[str],
+    output: str,
+    sizes: Mapping[str, int],
+    path: Path,
+    minimize: Minimize,
+    itemsize: int,
+    seed: int,
+) -> Path:
+    """Return a path that is as good as another one or better for the sizes that are given."""
+    if len(inputs) <= EXACT:
+        return find_path(inputs, output, sizes, minimize, itemsize)[0]
+    network = Network(inputs, output, {label: max(size, 1) for label, size in sizes.items()})
+    price = _mask_price(network, minimize, itemsize)
+    return linear_path(network, annealed(tree_of(network, path), price, Random(seed)))
+
+
+def _mask_price(network: Network, minimize: Minimize, itemsize: int) -> Price:
+    """Return what annealing counts; for ``"size"`` the sum of all results, led by the largest."""
+    if minimize == "flops":
+        return network.flops
+    volume = network.volume
+    if minimize == "size":
+        return lambda a, b, out: volume(out)
+
+    @cache
+    def time(a: int, b: int, out: int) -> float:
+        shared = a & b
+        batch, depth = volume(shared & out), volume(shared & ~out)
+        return gemm_ns(batch, volume(a & ~b), volume(b & ~a), depth, itemsize, 0)
+
+    return time
+
+
+def steps_of(
+    inputs: Sequence[str], output: str, path: Path, sizes: Mapping[str, int] | None = None
+) -> list[tuple[int, int, str]]:
+    """Return a path with numbers that last: operands first, results after them.
+
+    Each step has the two tensors that it takes and the indices of its result, whose order is the
+    better one where sizes are known.
+    """
+    live = list(range(len(inputs)))
+    labels = list(inputs)
+    steps = []
+    for pair in path:
+        i, j = sorted(pair)
+        second, first = live.pop(j), live.pop(i)
+        rest = set(output).union(*(labels[slot] for slot in live))
+        out = output
+        if live:
+            needed = "".join(x for x in (labels[first] + labels[second]) if x in rest)
+            out = result_labels(labels[first], labels[second], needed, sizes)
+        steps.append((first, second, out))
+        live.append(len(labels))
+        labels.append(out)
+    return steps
+
+
+def pair_flops(a: str, b: str, out: str, sizes: Mapping[str, int]) -> int:
+    """Return the flops of one pair."""
+    union = set(a).union(b)
+    return prod(sizes[x] for x in union) * (2 if union - set(out) else 1)
+
+
+def pair_ns(a: str, b: str, out: str, sizes: Mapping[str, int], itemsize: int, stays: int) -> float:
+    """Return the time of one pair on a NeuronCore, by the model of its tiles and bytes.
+
+    Of the bytes of operands and result those that stay in SBUF do not travel.
+    """
+    return gemm_ns(*groups_of(a, b, out, sizes).extents(sizes), itemsize, stays)
+
+
+def gemm_ns(
+    batch: float, rows: float, columns: float, depth: float, itemsize: int, stays: int
+) -> float:
+    """Return the time of a batch of products of matrices on a NeuronCore."""
+    passes = 4 if itemsize == 4 else 1
+    cycles = min(
+        _tiles(m) * _tiles(depth) * (passes * n + _CORE.product_cycles * -(-n // BANK))
+        for m, n in ((rows, columns), (columns, rows))
+    )
+    volume = batch * (rows * depth + depth * columns + rows * columns) * itemsize - stays
+    return max(batch * cycles / _CORE.tensor_ghz, volume / _CORE.dma_bytes_per_ns)
+
+
+def _tiles(extent: float) -> float:
+    return -(-extent // TILE)
+
+
+def greedy_path(inputs: Sequence[str], output: str, sizes: Mapping[str, int]) -> Path:
+    """Return the path that contracts at each step the pair with the fewest multiply-adds."""
+    labels = [set(term) for term in inputs]
+    path = []
+    while len(labels) > 1:
+        pairs = [(i, j) for i in range(len(labels)) for j in range(i + 1, len(labels))]
+        i, j = min(pairs, key=lambda p: prod(sizes[x] for x in labels[p[0]] | labels[p[1]]))
+        path.append((i, j))
+        second, first = labels.pop(j), labels.pop(i)
+        rest = set(output).union(*labels)
+        labels.append((first | second) & rest)
+    return tuple(path)
+
+
+# -- all orders ------------------------------------------------------------------------------------
+
+
+def _best_path(
+    inputs: Sequence[str], output: str, sizes: Mapping[str, int], minimize: Minimize, itemsize: int
+) -> Path:
+    """Return the best of all paths, by dynamic programming over sets of tensors."""
+    count = len(inputs)
+    every = (1 << count) - 1
+    labels: dict[int, str] = {1 << i: term for i, term in enumerate(inputs)}
+    best: dict[int, tuple[Any, ...]] = {1 << i: (0.0, 0.0, None) for i in range(count)}
+    price = _prices(minimize, sizes, itemsize)
+    for chosen in sorted(range(1, every + 1), key=int.bit_count):
+        if chosen in labels:
+            continue
+        outside = set(output)
+        for i in range(count):
+            if not chosen >> i & 1:
+                outside |= set(inputs[i])
+        lowest = chosen & -chosen
+        rest = chosen ^ lowest
+        found: tuple[Any, ...] = (inf, inf, None)
+        out, part = None, rest
+        while True:  # over all proper subsets that hold the lowest tensor
+            part = (part - 1) & rest
+            left, right = part | lowest, rest ^ part
+            a, b = labels[left], labels[right]
+            if out is None:
+                out = output
+                if chosen != every:
+                    out = result_labels(a, b, "".join(outside & set(a + b)))
+                labels[chosen] = out
+            behind = max(best[left][0], best[right][0])
+            if behind <= found[0]:
+                own, tie = price(a, b, out, left & (left - 1) != 0, right & (right - 1) != 0)
+                worth = own + best[left][0] + best[right][0]
+                if minimize == "size":
+                    worth = max(own, behind)
+                cost = worth, tie + best[left][1] + best[right][1]
+                if cost < found[:2]:
+                    found = (*cost, left)
+            if not part:
+                break
+        best[chosen] = found
+    return _linear(every, best, count)
+
+
+def _linear(every: int, best: Mapping[int, tuple[Any, ...]], count: int) -> Path:
+    """Return a tree of sets as a path."""
+    live = [1 << i for i in range(count)]
+    path: list[tuple[int, int]] = []
+
+    def contract(chosen: int) -> None:
+        left = best[chosen][2]
+        if left is None:
+            return
+        contract(left)
+        contract(chosen ^ left)
+        i, j = sorted((live.index(left), live.index(chosen ^ left)))
+        path.append((i, j))
+        del live[j], live[i]
+        live.append(chosen)
+
+    contract(every)
+    return tuple(path)
+
+
+def _prices(
+    minimize: Minimize, sizes: Mapping[str, int], itemsize: int
+) -> Callable[..., tuple[float, float]]:
+    """Return the function that prices a pair: what is minimised, and what breaks ties."""
+
+    @cache
+    def volume(labels: str) -> int:
+        return prod(sizes[x] for x in labels) * itemsize
+
+    room = TILE * _CORE.sbuf_bytes // 4
+
+    def price(a: str, b: str, out: str, made_a: bool, made_b: bool) -> tuple[float, float]:
+        stays = sum(
+            volume(x) for x, made in ((a, made_a), (b, made_b)) if made and volume(x) <= room
+        )
+        time = pair_ns(a, b, out, sizes, itemsize, stays)
+        if minimize == "time":
+            return time, 0.0
+        if minimize == "size":
+            return float(volume(out)), float(pair_flops(a, b, out, sizes))
+        return float(pair_flops(a, b, out, sizes)), time
+
+    return price

@@ -1,0 +1,95 @@
+"""Paths and slices of a contraction that may allocate so many bytes at a time.
+
+The path with the fewest flops is not the one with the fewest once it is cut. So a few paths are
+cut, and the best of them is searched again as its slices see it, with the sizes of their parts, as
+long as that helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from trnsci.core.errors import ShapeError
+from trntensor._planning.contraction_paths import Minimize, Path, find_paths, reordered, steps_of
+from trntensor._planning.memory import Slices, find_slices, flops_of, slice_count
+from trntensor._planning.pairs import Unary
+
+__all__ = ["fitted"]
+
+_ROUNDS = 6
+
+
+class _Cut(NamedTuple):
+    """A path in slices, with its flops and bytes."""
+
+    flops: int
+    nbytes: int
+    path: Path
+    slices: Slices
+
+
+def fitted(
+    function: str,
+    unaries: Sequence[Unary],
+    output: str,
+    sizes: Mapping[str, int],
+    itemsize: int,
+    minimize: Minimize,
+    limit: int,
+    paths: Sequence[Path] = (),
+) -> tuple[Path, Slices, str]:
+    """Return a path, its slices and how they were found.
+
+    Args:
+        function: Name of the public function, for messages.
+        unaries: What happens to each operand.
+        output: The indices of the result.
+        sizes: The size of every index.
+        itemsize: Bytes of an element.
+        minimize: What paths are chosen by.
+        limit: Bytes that may be allocated at a time.
+        paths: Those that the caller has chosen; else they are searched.
+
+    Raises:
+        ShapeError: The limit cannot be held.
+    """
+    kept = [unary.kept for unary in unaries]
+
+    def cut(path: Path) -> _Cut:
+        steps = steps_of(kept, output, path, sizes)
+        slices, nbytes = find_slices(unaries, steps, output, sizes, itemsize, limit)
+        parts = {**sizes, **dict(slices)}
+        flops = slice_count(sizes, parts) * flops_of(unaries, steps, parts)
+        return _Cut(flops, nbytes, path, slices)
+
+    given, found = bool(paths), "given"
+    if not given:
+        paths, found = find_paths(kept, output, sizes, minimize, itemsize)
+    first = cut(paths[0])
+    if not first.slices and first.nbytes <= limit:
+        return first.path, (), found
+    tried = [first]
+    if not given:
+        if minimize != "size":
+            paths = (*paths, *find_paths(kept, output, sizes, "size", itemsize)[0][:1])
+        tried += [cut(path) for path in dict.fromkeys(paths) if path != first.path]
+    fit = [entry for entry in tried if entry.nbytes <= limit]
+    if not fit:
+        least = min(entry.nbytes for entry in tried)
+        result = itemsize
+        for label in output:
+            result *= sizes[label]
+        raise ShapeError(
+            f"{function}: memory_limit must be at least {least:,} bytes, of which the "
+            f"result takes {result:,}, got {limit:,}"
+        )
+    best = min(fit)
+    if given:
+        return best.path, best.slices, found
+    for seed in range(_ROUNDS):
+        parts = {**sizes, **dict(best.slices)}
+        again = cut(reordered(kept, output, parts, best.path, minimize, itemsize, seed))
+        if again.nbytes <= limit:
+            best = min(best, again)
+    return best.path, best.slices, f"{found}, and again in slices"

@@ -1,0 +1,189 @@
+"""How much memory a contraction takes, and how it is cut so that it takes no more than allowed.
+
+A contraction is cut along some of its indices. Each slice is the contraction of parts of the
+operands, which are views; slices of a summed index are added up, those of an index of the result
+are put side by side. What is counted is all that is allocated at one time: intermediates, copies
+of operands whose dimensions do not merge, the result. Operands are taken to be dense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import prod
+
+from trntensor._planning.contraction_paths import pair_flops
+from trntensor._planning.pairs import Unary, groups_of
+
+__all__ = ["Slices", "Steps", "find_slices", "flops_of", "peak_bytes", "slice_count"]
+
+Steps = Sequence[tuple[int, int, str]]
+Slices = tuple[tuple[str, int], ...]
+"""Indices that are cut, each with the size of its parts."""
+
+
+Strides = dict[str, int]
+
+
+def peak_bytes(
+    unaries: Sequence[Unary],
+    steps: Steps,
+    sizes: Mapping[str, int],
+    itemsize: int,
+    parts: Mapping[str, int] | None = None,
+) -> int:
+    """Return the most bytes that one slice has allocated at a time, its result included."""
+    return _peak(unaries, steps, sizes, itemsize, sizes if parts is None else parts)[0]
+
+
+def _peak(
+    unaries: Sequence[Unary],
+    steps: Steps,
+    sizes: Mapping[str, int],
+    itemsize: int,
+    parts: Mapping[str, int],
+) -> tuple[int, str]:
+    """Return the most bytes, and the indices of all that is allocated then.
+
+    Args:
+        unaries: What happens to each operand.
+        steps: The pairs.
+        sizes: The size of every index.
+        itemsize: Bytes of one element.
+        parts: The size of every index in a slice.
+    """
+
+    def nbytes(labels: str) -> int:
+        return prod(parts[x] for x in labels) * itemsize
+
+    labels = [unary.kept for unary in unaries]
+    strides = [_strides(u, sizes) if not u.summed else _dense(u.kept, parts) for u in unaries]
+    # What is neither a view of an operand nor an operand.
+    made = {at: nbytes(u.kept) for at, u in enumerate(unaries) if u.summed}
+    peak = live = sum(made.values())
+    where = "".join(labels)
+    if not steps:
+        return max(peak, nbytes(labels[0])), where
+    for i, j, out in steps:
+        a, b = labels[i], labels[j]
+        groups = groups_of(a, b, out, parts)
+        copies = 0
+        if groups.depth:
+            if _copied(strides[i], (groups.batch, groups.rows, groups.depth), parts):
+                copies += nbytes(a)
+            if _copied(strides[j], (groups.batch, groups.columns, groups.depth), parts):
+                copies += nbytes(b)
+        made[len(labels)] = nbytes(out)
+        if live + copies + nbytes(out) >= peak:
+            peak = live + copies + nbytes(out)
+            where = "".join((a, b, *(labels[at] for at in made if at < len(labels)), out))
+        live += nbytes(out) - made.pop(i, 0) - made.pop(j, 0)
+        labels.append(out)
+        strides.append(_dense(groups.order, parts))
+    return peak, where
+
+
+def _dense(labels: str, sizes: Mapping[str, int]) -> Strides:
+    strides, step = {}, 1
+    for label in reversed(labels):
+        strides[label] = step
+        step *= sizes[label]
+    return strides
+
+
+def _strides(unary: Unary, sizes: Mapping[str, int]) -> Strides:
+    """Return the strides of an operand of which a diagonal or a part may have been taken."""
+    strides: Strides = {}
+    step = 1
+    for at in range(len(unary.labels) - 1, -1, -1):
+        label = unary.labels[at]
+        if at not in unary.dropped:
+            strides[label] = strides.get(label, 0) + step
+            step *= sizes[label]
+    return strides
+
+
+def _copied(strides: Strides, groups: tuple[str, str, str], parts: Mapping[str, int]) -> bool:
+    """Return whether a product of matrices needs a copy of its operand."""
+    steps = []
+    for group in groups:
+        real = [x for x in group if parts[x] != 1]
+        for outer, inner in pairwise(real):
+            if strides[outer] != parts[inner] * strides[inner]:
+                return True
+        steps.append(strides[real[-1]] if real else 1)
+    return 1 not in steps[1:]
+
+
+def flops_of(unaries: Sequence[Unary], steps: Steps, sizes: Mapping[str, int]) -> int:
+    """Return the flops of one slice."""
+    labels = [unary.kept for unary in unaries]
+    total = sum(prod(sizes[x] for x in set(u.labels)) for u in unaries if u.summed)
+    for i, j, out in steps:
+        total += pair_flops(labels[i], labels[j], out, sizes)
+        labels.append(out)
+    return total
+
+
+def find_slices(
+    unaries: Sequence[Unary],
+    steps: Steps,
+    output: str,
+    sizes: Mapping[str, int],
+    itemsize: int,
+    limit: int,
+) -> tuple[Slices, int]:
+    """Return what is to be cut so that no more than ``limit`` bytes are allocated at a time.
+
+    Parts are halved, one index at a time, the one first that costs the fewest flops for each byte
+    that it saves; then doubled again where cuts that came later have made that possible.
+
+    Returns:
+        The slices, and the bytes that they take; these are beyond the limit where the result alone,
+        or the smallest slice with it, takes more.
+    """
+    peak = peak_bytes(unaries, steps, sizes, itemsize)
+    if peak <= limit:
+        return (), peak
+    result = prod(sizes[x] for x in output) * itemsize
+    parts = dict(sizes)
+
+    def total(parts: Mapping[str, int]) -> int:
+        return result + peak_bytes(unaries, steps, sizes, itemsize, parts)
+
+    def work(parts: Mapping[str, int]) -> int:
+        return slice_count(sizes, parts) * flops_of(unaries, steps, parts)
+
+    def cuts(labels: Iterable[str]) -> list[tuple[int, int, str]]:
+        found = []
+        for label in sorted(labels):
+            if parts[label] > 1:
+                cut = {**parts, label: -(-parts[label] // 2)}
+                need = total(cut)
+                found.append((work(cut) * need, need, label))
+        return found
+
+    while True:
+        peak, where = _peak(unaries, steps, sizes, itemsize, parts)
+        need = result + peak
+        tried = []
+        if need > limit:
+            tried = cuts(set(where)) or cuts(parts)
+        if not tried:
+            break
+        better = [entry for entry in tried if entry[1] < need] or tried
+        label = min(better)[2]
+        parts[label] = -(-parts[label] // 2)
+    while need <= limit:
+        whole = [{**parts, x: min(2 * parts[x], sizes[x])} for x in sizes if parts[x] < sizes[x]]
+        fit = [joined for joined in whole if total(joined) <= limit]
+        if not fit:
+            break
+        parts = min(fit, key=work)
+        need = total(parts)
+    return tuple((x, parts[x]) for x in sizes if parts[x] < sizes[x]), need
+
+
+def slice_count(sizes: Mapping[str, int], parts: Mapping[str, int]) -> int:
+    """Return how many slices parts make."""
+    return prod(-(-sizes[x] // parts[x]) for x in parts if sizes[x])

@@ -1,0 +1,296 @@
+"""A contraction as it is carried out: operands prepared, then pair after pair, in slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+from torch import Tensor
+
+from trnsci.core.errors import FlagError
+from trntensor._planning.contraction_paths import Minimize, Path, find_path, steps_of
+from trntensor._planning.limits import fitted
+from trntensor._planning.memory import Slices, flops_of, peak_bytes
+from trntensor._planning.pairs import Unary, pair_call, unary_call, unary_of
+from trntensor._planning.subscripts import Equation, pointed, sizes_of
+
+__all__ = ["PathOptimizer", "Program", "make_program"]
+
+Call = Callable[..., Tensor]
+PathOptimizer = Callable[[Sequence[frozenset[str]], frozenset[str], Mapping[str, int]], Any]
+"""What finds a path of its own, as the optimizers of opt_einsum and cotengra do."""
+Contract = Callable[[Tensor, Tensor, str, str, str], Tensor]
+
+
+class Program:
+    """The steps of one contraction of operands of given shapes.
+
+    Attributes:
+        equation: What is contracted.
+        shapes: Of the operands.
+        sizes: The size of every index.
+        itemsize: Bytes of an element.
+        unaries: What happens to each operand before.
+        path: Which pairs are contracted, by their positions in the list of what is left.
+        steps: The same by numbers that last, each with the indices of its result.
+        slices: What is cut, and into parts of which size.
+        searched: Who found the path.
+        flops: Floating-point operations of the steps, counted as opt_einsum does.
+        peak_bytes: The most memory allocated at one time, the result included.
+    """
+
+    def __init__(
+        self,
+        equation: Equation,
+        shapes: tuple[tuple[int, ...], ...],
+        sizes: dict[str, int],
+        itemsize: int,
+        unaries: tuple[Unary, ...],
+        path: Path,
+        slices: Slices,
+        searched: str,
+    ) -> None:
+        self.equation = equation
+        self.shapes = shapes
+        self.sizes = sizes
+        self.itemsize = itemsize
+        self.unaries = unaries
+        self.path = path
+        self.steps = tuple(steps_of([u.kept for u in unaries], equation.output, path, sizes))
+        self.slices = slices
+        self.searched = searched
+        self.stages: Any = None  # what the kernel path makes of the steps, once it is asked
+        self._calls: dict[tuple[int, ...], Call] = {}
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The indices of every tensor: operands as prepared, then results."""
+        return (*(u.kept for u in self.unaries), *(out for _, _, out in self.steps))
+
+    @cached_property
+    def parts(self) -> dict[str, int]:
+        """The sizes of the indices within one slice."""
+        return {**self.sizes, **dict(self.slices)}
+
+    @property
+    def slice_count(self) -> int:
+        """How many slices there are."""
+        return prod(-(-self.sizes[label] // part) for label, part in self.slices)
+
+    @cached_property
+    def flops(self) -> int:
+        """Floating-point operations of all slices."""
+        return self.slice_count * flops_of(self.unaries, self.steps, self.parts)
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        """The most bytes allocated at one time, the result included."""
+        peak = peak_bytes(self.unaries, self.steps, self.sizes, self.itemsize, self.parts)
+        if not self.slices:
+            return peak
+        result = self.itemsize
+        for label in self.equation.output:
+            result *= self.sizes[label]
+        return result + peak
+
+    @cached_property
+    def run(self) -> Call:
+        """The function of the operands that computes the result with torch."""
+        if self.slices:
+            return self._run_slices
+        return self._whole(self.sizes)
+
+    def ranges(self) -> Iterator[tuple[tuple[str, int, int], ...]]:
+        """Yield the slices, each as (index, start, length) of what is cut."""
+        cuts = [
+            [
+                (label, at, min(part, self.sizes[label] - at))
+                for at in range(0, self.sizes[label], part)
+            ]
+            for label, part in self.slices
+        ]
+        return product(*cuts)
+
+    def sliced(
+        self, operands: Sequence[Tensor], at: Sequence[tuple[str, int, int]]
+    ) -> list[Tensor]:
+        """Return the parts of the operands that belong to a slice, as views."""
+        found = list(operands)
+        for label, start, length in at:
+            for number, unary in enumerate(self.unaries):
+                for dim, name in enumerate(unary.labels):
+                    if name == label and dim not in unary.dropped:
+                        found[number] = found[number].narrow(dim, start, length)
+        return found
+
+    def summed(
+        self,
+        operands: Sequence[Tensor],
+        slices: Iterable[Sequence[tuple[str, int, int]]],
+        contract: Callable[[Sequence[Tensor]], Tensor] | None = None,
+    ) -> Tensor:
+        """Return the sum of some slices, in a tensor of the whole result.
+
+        Each is computed by ``contract`` from the parts of the operands, or else by torch.
+        """
+        output = self.equation.output
+        total = None
+        for at in slices:
+            parts = self.sliced(operands, at)
+            part = self._part(parts, at) if contract is None else contract(parts)
+            if total is None:
+                total = part.new_zeros([self.sizes[label] for label in output])
+            view = total
+            for label, start, length in at:
+                if label in output:
+                    view = view.narrow(output.index(label), start, length)
+            view += part
+            del part
+        if total is None:
+            total = operands[0].new_zeros([self.sizes[label] for label in output])
+        return total
+
+    def each_pair(self, contract: Contract, operands: Sequence[Tensor]) -> Tensor:
+        """Return the result with every pair computed by ``contract(a, b, labels...)``."""
+        tensors: list[Any] = [
+            x if u.trivial else unary_call(u)(x)
+            for x, u in zip(operands, self.unaries, strict=True)
+        ]
+        for i, j, out in self.steps:
+            tensors.append(contract(tensors[i], tensors[j], self.labels[i], self.labels[j], out))
+            tensors[i] = tensors[j] = None
+        result: Tensor = tensors[-1]
+        return result
+
+    def _run_slices(self, *operands: Tensor) -> Tensor:
+        return self.summed(operands, self.ranges())
+
+    def _part(self, operands: Sequence[Tensor], at: Sequence[tuple[str, int, int]]) -> Tensor:
+        lengths = tuple(length for _, _, length in at)
+        call = self._calls.get(lengths)
+        if call is None:
+            sizes = {**self.sizes, **{label: length for label, _, length in at}}
+            call = self._calls[lengths] = self._whole(sizes)
+        return call(*operands)
+
+    def _whole(self, sizes: Mapping[str, int]) -> Call:
+        """Return the function that contracts operands of these sizes at once."""
+        prepared = [None if u.trivial else unary_call(u) for u in self.unaries]
+        labels, output = self.labels, self.equation.output
+        if not self.steps:
+            return _single(prepared[0], self.unaries[0], output)
+        calls = [(i, j, pair_call(labels[i], labels[j], out, sizes)) for i, j, out in self.steps]
+        if len(calls) == 1:
+            return _double(calls[0][2], *prepared)
+        before = [(at, call) for at, call in enumerate(prepared) if call is not None]
+
+        def several(*operands: Tensor) -> Tensor:
+            tensors: list[Any] = list(operands)
+            for at, call in before:
+                tensors[at] = call(tensors[at])
+            for i, j, pair in calls:
+                tensors.append(pair(tensors[i], tensors[j]))
+                tensors[i] = tensors[j] = None
+            return tensors[-1]
+
+        return several
+
+
+def _single(prepare: Call | None, unary: Unary, output: str) -> Call:
+    if prepare is None:
+        return lambda x: _placed(x, unary, output)
+    return lambda x: _placed(prepare(x), unary, output)
+
+
+def _placed(x: Tensor, unary: Unary, output: str) -> Tensor:
+    """Return a single operand's result with its dimensions in order, in memory of its own."""
+    x = x.permute([unary.kept.index(label) for label in output])
+    return x if unary.summed else x.clone()
+
+
+def _double(pair: Call, first: Call | None, second: Call | None) -> Call:
+    if first is None:
+        if second is None:
+            return pair
+        return lambda x, y: pair(x, second(y))
+    if second is None:
+        return lambda x, y: pair(first(x), y)
+    return lambda x, y: pair(first(x), second(y))
+
+
+def make_program(
+    function: str,
+    equation: Equation,
+    shapes: tuple[tuple[int, ...], ...],
+    itemsize: int,
+    minimize: Minimize = "flops",
+    memory_limit: int | None = None,
+    path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
+) -> Program:
+    """Return the program of a contraction.
+
+    Args:
+        function: Name of the public function, for messages.
+        equation: What is contracted.
+        shapes: Of the operands.
+        itemsize: Bytes of an element.
+        minimize: What the path is chosen by.
+        memory_limit: Bytes that may be allocated at a time; None for any number.
+        path: A path that the caller has chosen, or who finds one.
+
+    Raises:
+        ShapeError: The shapes do not fit, or the limit cannot be held.
+        FlagError: The path is none of these operands.
+    """
+    sizes = sizes_of(function, equation, shapes)
+    present = [
+        {x for x, n in zip(term, shape, strict=True) if n == sizes[x]}
+        for term, shape in zip(equation.inputs, shapes, strict=True)
+    ]
+    unaries = []
+    for number, (term, shape) in enumerate(zip(equation.inputs, shapes, strict=True)):
+        others = set(equation.output).union(*(p for at, p in enumerate(present) if at != number))
+        unaries.append(unary_of(term, shape, "".join(others), sizes))
+    kept = [unary.kept for unary in unaries]
+    chosen, searched = None, "given"
+    if path is not None:
+        chosen = _chosen(function, path, kept, equation, sizes)
+    slices: Slices = ()
+    if memory_limit is not None:
+        given = () if chosen is None else (chosen,)
+        chosen, slices, searched = fitted(
+            function, unaries, equation.output, sizes, itemsize, minimize, memory_limit, given
+        )
+    elif chosen is None:
+        chosen, searched = find_path(kept, equation.output, sizes, minimize, itemsize)
+    return Program(equation, shapes, sizes, itemsize, tuple(unaries), chosen, slices, searched)
+
+
+def _chosen(
+    function: str,
+    path: Sequence[tuple[int, int]] | PathOptimizer,
+    kept: Sequence[str],
+    equation: Equation,
+    sizes: Mapping[str, int],
+) -> Path:
+    """Return the path of a caller, checked."""
+    if callable(path):
+        found = path([frozenset(term) for term in kept], frozenset(equation.output), dict(sizes))
+    else:
+        found = path
+    pairs = tuple(tuple(sorted(int(at) for at in pair)) for pair in found)
+    left = range(len(kept), 1, -1)
+    fits = len(pairs) == len(left) and all(
+        len(pair) == 2 and 0 <= pair[0] < pair[1] < count
+        for pair, count in zip(pairs, left, strict=True)
+    )
+    if not fits:
+        message = (
+            f"{function}: path must have {len(left)} pairs of different positions in what is left "
+            f"of {len(kept)} operands, got {list(pairs)}"
+        )
+        raise FlagError(pointed(message, equation.text))
+    return tuple((pair[0], pair[1]) for pair in pairs)

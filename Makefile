@@ -7,14 +7,16 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --n
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check docs format mutants clean
+.PHONY: help setup demo test test-all check docs package format mutants clean
 
 help:
 	@echo "make demo      run kernels, break one, validate all of them and show the table"
-	@echo "make test      format, lint, types, import rules and the fast tests"
-	@echo "make test-all  the same with the slow tests"
+	@echo "make test      format, lint, types, import rules and the fast tests; ARGS goes to pytest"
+	@echo "make test PACKAGE=trnblas   the same for src/trnblas and tests/trnblas alone"
+	@echo "make test-all  the same as make test, with the slow tests"
 	@echo "make check     tools/check as it is; ARGS goes to pytest"
 	@echo "make docs      write the reference pages and build the site"
+	@echo "make package   build the wheel and the source package, in dist/"
 	@echo "make format    rewrite the sources the way make test wants them"
 	@echo "make mutants   plant faults and see which the tests notice; ARGS goes to tools/mutants.py"
 	@echo "make clean     remove .venv and every cache"
@@ -40,8 +42,9 @@ demo: $(READY)
 	@echo; printf "the same as a page: "
 	@$(VENV)/bin/python -m trnsci status --records build/records --format html --output build/status.html
 
+# PACKAGE, if given, reaches tools/check as an environment variable.
 test: $(READY)
-	tools/check -m "not slow"
+	tools/check -m "not slow" $(ARGS)
 
 # PySCF and the site's builders are large packages for a few slow tests.
 $(VENV)/.all: $(READY)
@@ -67,6 +70,10 @@ docs: $(VENV)/.docs
 	address=$$($(VENV)/bin/python hatch_build.py) && \
 		TRNSCI_REPOSITORY_URL="$$address" $(VENV)/bin/python -m mkdocs build --quiet
 	@echo site/index.html
+
+# Without isolation: hatchling is in .venv, so that nothing is fetched.
+package: $(READY)
+	$(VENV)/bin/python -m build --no-isolation
 
 format: $(READY)
 	$(VENV)/bin/ruff format .

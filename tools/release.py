@@ -1,7 +1,10 @@
 #!/usr/bin/env python
-"""Assembles the changelog of a release: moves changelog.d/ into CHANGELOG.md and sets the version.
+"""Assembles the changelog of a release from the files of changelog.d/, grouped by package.
 
-python tools/release.py 0.2.0
+    python tools/release.py           print the section of the next release
+    python tools/release.py 0.2.0     move it into CHANGELOG.md and set the version
+
+A line of ``changelog.d/SLUG.added.md`` (or changed, fixed, removed) is ``PACKAGE: what changed``.
 """
 
 from __future__ import annotations
@@ -13,32 +16,39 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("added", "changed", "fixed", "removed")
+PACKAGES = (
+    "nkisim",
+    "trnblas",
+    "trnfft",
+    "trnrand",
+    "trnsolver",
+    "trnsparse",
+    "trntensor",
+    "trnsci",
+)
 VERSION = re.compile(r"\d+\.\d+\.\d+([a-z]+\d+)?")
 
 
-def main(version: str, root: Path = ROOT, today: datetime.date | None = None) -> None:
+def main(version: str = "", root: Path = ROOT, today: datetime.date | None = None) -> None:
     """Write the section of ``version`` on top of the changelog and empty the folder.
 
+    Without a version the section is printed and nothing is written.
+
     Raises:
-        SystemExit: The version is none, or is in the changelog, or there is nothing to release.
+        SystemExit: The version is none, or is in the changelog, or there is nothing to release, or
+            a line of changelog.d is not of the form ``PACKAGE: what changed``.
     """
+    if not version:
+        print("\n".join(["## Unreleased", "", *_section(root)]).rstrip())
+        return
     if not VERSION.fullmatch(version):
         raise SystemExit(f"got {version!r}, accepted: a version such as 0.2.0")
     changelog = root / "CHANGELOG.md"
     text = changelog.read_text(encoding="utf-8")
     if f"## {version} " in text:
         raise SystemExit(f"{version} is in the changelog already")
-    entries = sorted(p for p in (root / "changelog.d").glob("*.md") if p.name != "README.md")
-    if not entries:
-        raise SystemExit("changelog.d holds no change")
     date = today or datetime.datetime.now(datetime.UTC).date()
-    section = [f"## {version} ({date})", ""]
-    for kind in KINDS:
-        found = [path for path in entries if path.name.endswith(f".{kind}.md")]
-        if found:
-            section += [f"### {kind.capitalize()}", ""]
-            section += [_item(path.read_text(encoding="utf-8")) for path in found]
-            section.append("")
+    section = [f"## {version} ({date})", "", *_section(root)]
     head, mark, rest = text.partition("\n## ")
     changelog.write_text("\n".join([head.rstrip(), "", *section, mark[1:] + rest]).rstrip() + "\n")
     for name, pattern in (
@@ -48,14 +58,34 @@ def main(version: str, root: Path = ROOT, today: datetime.date | None = None) ->
         path = root / name
         line = f'version = "{version}"' if name == "pyproject.toml" else f"version: {version}"
         path.write_text(re.sub(pattern, line, path.read_text(), count=1, flags=re.MULTILINE))
-    for path in entries:
+    for path in _files(root):
         path.unlink()
 
 
-def _item(text: str) -> str:
-    """Return one change as an entry of a list."""
-    first, *others = text.strip().splitlines()
-    return "\n".join([f"- {first}", *(f"  {line}".rstrip() for line in others)])
+def _files(root: Path) -> list[Path]:
+    return sorted(p for p in (root / "changelog.d").glob("*.md") if p.name != "README.md")
+
+
+def _section(root: Path) -> list[str]:
+    """Return the changes, a heading per package: additions first, removals last."""
+    changes: dict[tuple[str, str], list[str]] = {}
+    for path in _files(root):
+        kind = path.name.split(".")[-2]
+        if kind not in KINDS:
+            raise SystemExit(f"got {path.name}, accepted: SLUG.{{{','.join(KINDS)}}}.md")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            package, colon, change = line.partition(": ")
+            if not colon or package not in PACKAGES:
+                accepted = f"PACKAGE: what changed, on one line, with one of {', '.join(PACKAGES)}"
+                raise SystemExit(f"{path.name}:{number}: got {line!r}, accepted: {accepted}")
+            changes.setdefault((package, kind), []).append(f"- {kind.capitalize()}: {change}")
+    if not changes:
+        raise SystemExit("changelog.d holds no change")
+    lines = []
+    for package in PACKAGES:
+        found = [change for kind in KINDS for change in changes.get((package, kind), ())]
+        lines += [f"### {package}", "", *found, ""] if found else []
+    return lines
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.diagnostics import Place, declare, flag
+from nkisim.diagnostics import Place, declare, defined_at, flag
 from nkisim.dtypes import DTYPES, DType, as_dtype
 from nkisim.machine import Core
-from nkisim.machine.written import confirm_garbage, with_sentinel
+from nkisim.machine.unwritten import confirm_garbage, with_sentinel
 from nkisim.memory import (
     Lifetime,
     MemoryRegion,
@@ -282,7 +282,7 @@ def definition_place(function: Callable[..., Any]) -> Place:
     """Return the place where a kernel is defined."""
     written = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
     code = getattr(written, "__code__", None) or getattr(type(written).__call__, "__code__", None)
-    return Place("<unknown>", 0) if code is None else Place(code.co_filename, code.co_firstlineno)
+    return Place("<unknown>", 0) if code is None else defined_at(code)
 
 
 def kernel_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:

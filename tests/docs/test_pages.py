@@ -23,9 +23,16 @@ from .pages import DOCS, GENERATED, ROOT, SITE_ONLY, Page, written_pages
 PAGES = written_pages()
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
 
-each_page = pytest.mark.parametrize(
-    "path", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES]
-)
+
+def _each(paths):
+    return pytest.mark.parametrize(
+        "path", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in paths]
+    )
+
+
+each_page = _each(PAGES)
+# Its examples add names that do not exist.
+each_page_and_contributing = _each([*PAGES, ROOT / "CONTRIBUTING.md"])
 
 
 @each_page
@@ -40,7 +47,7 @@ def test_blocks_run_and_print_what_is_shown(path, tmp_path, monkeypatch):
         uninstall()
 
 
-@each_page
+@each_page_and_contributing
 def test_links_lead_to_a_page_and_a_heading(path):
     for link in Page.read(path).links:
         target, _, anchor = link.partition("#")
@@ -60,7 +67,7 @@ def test_rules_and_instructions_are_called_by_their_names(path):
     assert set(re.findall(r"\bnl\.(\w+)", prose)) <= set(dir(language))
 
 
-@each_page
+@each_page_and_contributing
 def test_shown_commands_exist(path):
     shell = [b.text for b in Page.read(path).blocks if b.info[:1] == ["sh"]]
     lines = [line.partition("#")[0] for text in shell for line in text.splitlines()]

@@ -184,3 +184,35 @@ def test_a_grid_of_one():
     source = np.ones((4, 3), np.float32)
     np.testing.assert_array_equal(nkisim.simulate(grid_of)(source, 0), source)
     np.testing.assert_array_equal(nkisim.simulate(grid_of[1])(source, 1), source)
+
+
+def without_a_decorator(source, *, scale=2.0):
+    return multiplied(source, scale)
+
+
+@nkisim.jit
+def with_a_decorator(source, *, scale=2.0):
+    return multiplied(source, scale)
+
+
+@partial(lambda kernel, number: kernel, number=1)
+# A comment between the decorators.
+@nkisim.jit()
+def with_decorators(source, *, scale=2.0):
+    return multiplied(source, scale)
+
+
+@pytest.mark.parametrize(
+    "kernel", [without_a_decorator, with_a_decorator, with_decorators], ids=lambda k: k.__name__
+)
+def test_a_finding_about_a_whole_kernel_points_at_its_def(kernel):
+    report = nkisim.check(kernel)(np.ones((4, 3), np.float32))
+    (finding,) = (f for f in report.findings if f.rule.id == "A016")
+    assert finding.place.text == f"def {kernel.__name__}(source, *, scale=2.0):"
+
+
+def test_without_source_a_finding_has_the_line_that_python_knows():
+    scope = {"multiplied": multiplied}
+    exec("@staticmethod\ndef made(source, *, scale=2.0):\n    pass\n", scope)
+    report = nkisim.check(scope["made"])(np.ones((4, 3), np.float32))
+    assert {f.place.line for f in report.findings if f.rule.id == "A016"} == {1}

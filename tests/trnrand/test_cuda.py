@@ -77,7 +77,9 @@ def test_samples_take_one_launch(kind):
     dtype = torch.int32 if kind == "words" else torch.float32
     source = Source("philox", 1, 3, torch.device("cuda"))
     torch_stream(kind, source, 1_000_001, dtype)  # which compiles the kernel
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True
+    ) as profile:
         torch_stream(kind, source, 1_000_001, dtype)
         torch.cuda.synchronize()
     kernels = [event.name for event in profile.events() if event.device_type.name == "CUDA"]

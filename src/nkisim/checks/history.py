@@ -17,8 +17,8 @@ import numpy as np
 from nkisim.diagnostics import Place, user_place
 from nkisim.machine import Effect, Step
 from nkisim.memory import Lifetime, NkiTensor
-from nkisim.memory.marks import Grains
 from nkisim.memory.storage import Storage
+from nkisim.memory.written_map import Grains
 from nkisim.spec.enums import engine as Engine
 
 __all__ = ["History", "Site", "Turn"]

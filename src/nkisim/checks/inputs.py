@@ -23,7 +23,7 @@ from nkisim.checks.langcheck.source import definition_of
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.machine import Effect
 from nkisim.memory import Lifetime, NkiTensor
-from nkisim.memory.marks import Marks
+from nkisim.memory.written_map import Marks
 
 __all__ = ["InputCoverage"]
 

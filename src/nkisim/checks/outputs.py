@@ -8,7 +8,7 @@ import numpy as np
 
 from nkisim.diagnostics import Place, declare, flag
 from nkisim.machine import Core
-from nkisim.machine.written import confirm_garbage
+from nkisim.machine.unwritten import confirm_garbage
 from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
 from nkisim.parts import parts_of
 

@@ -107,7 +107,6 @@ class StaleTails:
         held = np.ndarray(shape, tensor.array.dtype, storage.data, start, strides)
         if left.any():
             held[left] = _others(held, left)
-            storage.version += 1
 
     def read(self, step: Step, effect: Effect) -> None:
         """Look whether a read takes old elements beside new ones."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from nkisim.diagnostics.syntax import parsed
@@ -19,6 +19,7 @@ __all__ = [
     "Place",
     "assigned_name",
     "caught_by_own",
+    "defined_at",
     "is_own_file",
     "loops_around",
     "raised_at",
@@ -115,6 +116,27 @@ def _assigned(source: str) -> dict[int, str]:
             for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                 found[line] = target.id
     return found
+
+
+def defined_at(code: CodeType) -> Place:
+    """Return the line of a function's ``def``; Python's own number is that of a decorator.
+
+    Where the source is not at hand, it is Python's number.
+    """
+    file, first = code.co_filename, code.co_firstlineno
+    defs = _decorated("".join(linecache.getlines(file)))
+    return Place(file, defs.get((first, code.co_name), first))
+
+
+@lru_cache(maxsize=64)
+def _decorated(source: str) -> dict[tuple[int, str], int]:
+    """Return the ``def`` lines of decorated functions, by first decorator's line and name."""
+    tree = parsed(source)
+    return {
+        (node.decorator_list[0].lineno, node.name): node.lineno
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.decorator_list
+    }
 
 
 def user_stacklevel() -> int:

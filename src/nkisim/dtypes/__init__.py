@@ -1,6 +1,5 @@
 """Number formats: what is stored, how it is rounded, and what it becomes in float32."""
 
-from nkisim.dtypes.arithmetic import BFLOAT16_SMALL, takes_bfloat16
 from nkisim.dtypes.convert import decode, encode, holds
 from nkisim.dtypes.formats import (
     DTYPES,
@@ -30,7 +29,6 @@ from nkisim.dtypes.formats import (
 from nkisim.dtypes.packed import pack, unpack
 
 __all__ = [
-    "BFLOAT16_SMALL",
     "DTYPES",
     "UNSIGNED",
     "DType",
@@ -54,7 +52,6 @@ __all__ = [
     "int32",
     "pack",
     "promote",
-    "takes_bfloat16",
     "tfloat32",
     "uint8",
     "uint16",

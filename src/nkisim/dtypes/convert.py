@@ -55,6 +55,8 @@ def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Floa
         return _decode_into(stored, dtype, out)
     if dtype is float32 or dtype is tfloat32:
         return cast(Float32Array, stored)
+    if dtype is bfloat16:  # whose bits are shifted, which raises no floating-point flag
+        return np.asarray(stored.astype(_F32))
     if dtype.kind == "float" and dtype.itemsize == 1:
         # Every byte is a valid index, so the mode only matters for speed: "wrap" is the fastest.
         return np.asarray(_values(dtype).take(stored.view(np.uint8), mode="wrap"))

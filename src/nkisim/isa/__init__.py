@@ -3,8 +3,6 @@
 from nkisim.diagnostics import NkiValidationError
 from nkisim.isa import constants
 from nkisim.isa.activation import activation, activation_reduce, exponential
-from nkisim.isa.assignment import assign as _assign  # gives `t[...] = value` its meaning
-from nkisim.isa.dma import dma_compute, dma_copy, dma_transpose
 from nkisim.isa.elementwise import (
     reciprocal,
     scalar_tensor_tensor,
@@ -13,16 +11,27 @@ from nkisim.isa.elementwise import (
     tensor_tensor,
 )
 from nkisim.isa.fill import iota, memset
-from nkisim.isa.gather import (
+from nkisim.isa.movement.assignment import assign as _assign  # gives `t[...] = value` its meaning
+from nkisim.isa.movement.dma import dma_compute, dma_copy, dma_transpose
+from nkisim.isa.movement.gather import (
     local_gather,
     nc_n_gather,
     nc_stream_shuffle,
     nonzero_with_count,
     sequence_bounds,
 )
-from nkisim.isa.matmul import nc_matmul
-from nkisim.isa.mx import nc_matmul_mx, quantize_mx
 from nkisim.isa.normalisation import bn_aggr, bn_stats
+from nkisim.isa.products.matmul import nc_matmul
+from nkisim.isa.products.mx import nc_matmul_mx, quantize_mx
+from nkisim.isa.products.transpose import nc_transpose
+from nkisim.isa.random.rng import (
+    dropout,
+    rand2,
+    rand_get_state,
+    rand_set_state,
+    rng,
+    set_rng_seed,
+)
 from nkisim.isa.reduce import tensor_partition_reduce, tensor_reduce, tensor_scalar_reduce
 from nkisim.isa.registers import (
     VirtualRegister,
@@ -30,14 +39,6 @@ from nkisim.isa.registers import (
     register_load,
     register_move,
     register_store,
-)
-from nkisim.isa.rng import (
-    dropout,
-    rand2,
-    rand_get_state,
-    rand_set_state,
-    rng,
-    set_rng_seed,
 )
 from nkisim.isa.scan import tensor_scalar_cumulative, tensor_tensor_scan
 from nkisim.isa.search import max8, nc_find_index8, nc_match_replace8
@@ -48,7 +49,6 @@ from nkisim.isa.select import (
     tensor_copy_predicated,
 )
 from nkisim.isa.sync import core_barrier, sendrecv
-from nkisim.isa.transpose import nc_transpose
 from nkisim.isa.version import get_nc_version
 from nkisim.objects import NKIObject
 from nkisim.removed import hide_modules, missing_name

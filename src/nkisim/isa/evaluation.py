@@ -175,7 +175,7 @@ def in_blocks(call: Call) -> Shortcut | None:
         total = fold(core, Engine.scalar, command, reduce_op, part, lanes, reads=reads_registers)
         return (None, total) if reads_registers else (None,)
 
-    return Shortcut(lambda: True, compute)
+    return compute
 
 
 def _evaluate_rows(

@@ -20,6 +20,8 @@ __all__ = ["affine_values", "iota", "memset", "pattern_fits", "stored_scalar"]
 
 Array = np.ndarray
 
+_F32 = np.dtype(np.float32)
+
 MEMSET_TYPE = declare(
     "A004",
     "memset-type",
@@ -106,18 +108,15 @@ def _fill_value(call: Call) -> None:
 )
 def memset(
     dst: Any, value: float, engine: Engine = Engine.unknown, name: str | None = None
-) -> Array:
+) -> None:
     """Fill a tile with a constant."""
-    number = np.asarray(stored_scalar(dst, value))
-    if dst.ndim == 2:
-        return number.reshape(1, 1)
-    return np.broadcast_to(number, (dst.shape[0], dst.free_size))
+    dst.array[...] = stored_scalar(dst, value)
 
 
 def stored_scalar(tensor: NkiTensor, value: Any) -> Any:
     """Return a number in the storage form of ``tensor``; integers saturate, NaN becomes 0."""
     dtype, storage = tensor.dtype, tensor.origin.storage_dtype(tensor.dtype)
-    if storage == np.float32 and dtype != "tfloat32":
+    if storage == _F32 and dtype != "tfloat32":
         return np.float32(value)
     if dtype.kind == "packed" or (dtype.is_integer and isinstance(value, (int, np.integer))):
         limits: Any = np.iinfo(storage)
@@ -199,6 +198,6 @@ def iota(
     wide = values.astype(np.float32)
     return (
         wide
-        if dst.origin.storage_dtype(dst.dtype) == np.float32 and dst.dtype != "tfloat32"
+        if dst.origin.storage_dtype(dst.dtype) == _F32 and dst.dtype != "tfloat32"
         else encode(wide, dst.dtype)
     )

@@ -91,6 +91,8 @@ PARTITION_REDUCTION_OPERATOR = declare(
 
 def reduced_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """Return the axes of a reduction as sorted non-negative integers."""
+    if type(axis) is int:
+        return (axis + ndim if axis < 0 else axis,)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     return tuple(sorted(int(a) + ndim if int(a) < 0 else int(a) for a in axes))
 
@@ -183,9 +185,9 @@ def tensor_reduce(
     function = as_op(op)
     assert function is not None
     assert function.reduce is not None
-    axes = reduced_axes(axis, data.ndim)
-    width = math.prod(data.shape[axes[0] :])
-    result = function.reduce(data.reshape(data.shape[0], -1, width))
+    shape = data.shape
+    width = math.prod(shape[reduced_axes(axis, len(shape))[0] :])
+    result = function.reduce(data.reshape(shape[0], -1, width))
     return -result if negate else result
 
 

@@ -109,7 +109,7 @@ def chained(data: str, *steps: tuple[str, str, str | None]) -> Callable[[Call], 
             _compute(core, as_rows(arguments[to]), as_rows(arguments[of]), operations)
             return (None,)
 
-        return Shortcut(lambda: True, compute)
+        return compute
 
     return make
 

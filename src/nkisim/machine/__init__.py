@@ -5,8 +5,8 @@ from nkisim.machine.blas import one_blas_thread
 from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import CORE, RELEASES, Core, Event, Garbage, current_core
 from nkisim.machine.dispatch import instruction
-from nkisim.machine.door import Rows, admit_static
 from nkisim.machine.finite import check_finite
+from nkisim.machine.operands import Rows, admit_static
 from nkisim.machine.plan import Plan, make_plan
 from nkisim.machine.schedule import Schedule, Stopped
 from nkisim.machine.tracking import Effect, LoopKind, Step, Tracker

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nkisim.machine.core import CORE, Garbage
-from nkisim.machine.written import report_unwritten, with_sentinel
+from nkisim.machine.unwritten import report_unwritten, with_sentinel
 from nkisim.memory import NkiTensor, is_on_chip
-from nkisim.memory.marks import runs_of
+from nkisim.memory.written_map import runs_of
 
 __all__ = [
     "commit",
@@ -86,7 +86,8 @@ def note_read(tensor: NkiTensor, instruction: str) -> None:
 
 def commit(tensor: NkiTensor, stored: Any) -> None:
     """Put elements in storage form into a tensor and note that they were written."""
-    tensor.storage.own()
+    if tensor.storage.borrowed:
+        tensor.storage.own()
     tensor.array[...] = stored
     note_written(tensor)
 
@@ -107,7 +108,6 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
         else:
             form = tensor.form
             storage.mark_written_where(where, form.start, form.strides, form.itemsize)
-    storage.version += 1
     if storage.psum is not None:
         storage.psum.write(tensor.owner, tensor.form.region)
     if storage.shared is not None:
@@ -121,7 +121,6 @@ def note_written_somewhere(tensor: NkiTensor) -> None:
     rows = origin.form.shape[0] if is_on_chip(tensor.buffer) else 1
     runs = runs_of(origin.form.start, (rows, origin.row_bytes), (storage.pitch, 1), 1)
     storage.mark_written(origin.form.start, runs)
-    storage.version += 1
 
 
 def _sharer() -> tuple[int, int]:

@@ -96,7 +96,6 @@ class Core:
         tracker: Told of every instruction before and after it runs, or None.
         values: False when no numbers are computed.
         plain: True when nobody looks at numbers that are computed, or waits for a turn.
-        fast: True when arithmetic may round otherwise for speed.
         release: NKI release whose meaning instructions have.
         member: Place among several cores, or None for a core on its own.
         tick: Called when an instruction begins, with whether other cores can see what it touches;
@@ -114,7 +113,6 @@ class Core:
         "_scratch",
         "asked",
         "clock",
-        "fast",
         "garbage",
         "generation",
         "generators",
@@ -145,7 +143,6 @@ class Core:
         watchers: tuple[Callable[[Event], None], ...] = (),
         has_grid: bool = False,
         values: bool = True,
-        fast: bool = False,
         release: str = RELEASES[0],
         member: Member | None = None,
         shared: SharedHbm | None = None,
@@ -156,7 +153,6 @@ class Core:
         self.member = member
         self.tick = None if member is None else member.tick
         self.values = values
-        self.fast = fast
         self.release = release
         self.recorder = recorder
         self.tracker = tracker

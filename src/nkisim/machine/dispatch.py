@@ -91,21 +91,19 @@ def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, 
     """Return what makes the key of a plan from the arguments of a call."""
     parameters = declared.signature.parameters.values()
     operands = [i for i, p in enumerate(parameters) if p.name in declared.operands]
-    others = [
-        (i, p.default, _static_key(p.default))
-        for i, p in enumerate(parameters)
-        if p.name not in declared.operands and p.name != "name"  # which is for people
-    ]
+    without = {*declared.operands, "name"}  # the name is for people
+    others = [(i, p.default) for i, p in enumerate(parameters) if p.name not in without]
+    usual = [*(_static_key(p.default) for p in parameters), declared.name]
 
     def key_of(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        key: list[Any] = [declared.name]
+        key = usual.copy()
         for i in operands:
             value = values[i]
             known = type(value) is NkiTensor and value.form.layout >= 0
-            key.append(value.form.layout if known else _operand_key(value))
-        for i, default, default_key in others:
-            value = values[i]
-            key.append(default_key if value is default else _static_key(value))
+            key[i] = value.form.layout if known else _operand_key(value)
+        for i, default in others:
+            if values[i] is not default:
+                key[i] = _static_key(values[i])
         return tuple(key)
 
     return key_of
@@ -137,6 +135,8 @@ def _static_key(value: Any) -> Any:
     kind = type(value)
     if kind in _BY_VALUE:
         return value
+    if kind is bool or kind is int:  # equal keys, but different arguments
+        return (kind, value)
     if kind is NkiTensor:
         return (NkiTensor, value.layout)
     if isinstance(value, (list, tuple)):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.machine.door import Rows
+from nkisim.machine.operands import Rows
 from nkisim.machine.tracking import Effect, Step
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.instruction import Instruction

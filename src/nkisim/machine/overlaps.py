@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nkisim.diagnostics import flag
-from nkisim.machine.door import Rows
+from nkisim.machine.operands import Rows
 from nkisim.machine.transfer import overlaps
 from nkisim.memory import NkiTensor
 from nkisim.spec import rules

@@ -25,15 +25,15 @@ from nkisim.machine.accesses import (
     prepare_read,
     trace_read,
 )
+from nkisim.machine.accumulation import begin_sum, note_sum
 from nkisim.machine.blocks import Blocks, make_blocks
 from nkisim.machine.core import Core, Event
-from nkisim.machine.door import Rows, admit
 from nkisim.machine.effects import added_operands, step_of
 from nkisim.machine.finite import check_finite, note_mask_fill
 from nkisim.machine.legality import check_call
+from nkisim.machine.operands import Rows, admit
 from nkisim.machine.overlaps import check_overlaps
-from nkisim.machine.spread import Target, spread_garbage
-from nkisim.machine.sums import begin_sum, note_sum
+from nkisim.machine.taint import Target, spread_garbage
 from nkisim.machine.tracking import Step
 from nkisim.machine.transfer import (
     Loader,
@@ -79,12 +79,12 @@ class Direct(NamedTuple):
 
     Attributes:
         function: Takes the elements that the call reads, and ``out``.
-        given: The arguments that it takes.
+        given: The arguments that it takes, each with what reads it; None for numbers.
         into: Whether it writes into the destination itself; else its result has to be rounded.
     """
 
     function: Callable[..., Any]
-    given: tuple[int, ...]
+    given: tuple[tuple[int, Loader | None], ...]
     into: bool
 
 
@@ -107,7 +107,6 @@ class Plan:
         "loads",
         "may_overlap",
         "mended",
-        "multiply",
         "notes",
         "numbers",
         "parts",
@@ -180,10 +179,6 @@ class Plan:
         if self.widened and self.watch is None:
             reads = [name for _, name in self.reads]
             self.blocks = make_blocks(instruction, call, reads, self.inexact)
-        self.multiply: Callable[..., bool] | None = None
-        sums = any(operand.role == "sum" for operand in instruction.operands.values())
-        if sums and instruction.function is not None:
-            self.multiply = instruction.function(call)
         self.direct = self._make_direct(call)
         self.has_faster = any((self.shortcut, self.blocks, self.direct))
 
@@ -198,7 +193,7 @@ class Plan:
         if function is None:
             return None
         ((_, result),) = self.writes
-        dst, given, as_stored = call[result], [], True
+        dst, given, loads, as_stored = call[result], [], dict(self.loads), True
         for index, name in enumerate(instruction.parameters):
             value = call[name]
             if name not in instruction.operands or name == result or value is None:
@@ -207,7 +202,7 @@ class Plan:
                 as_stored &= value.origin.storage_dtype(value.dtype) == _FLOAT32
             elif not (type(value) is float or (type(value) is int and abs(value) <= _EXACT)):
                 return None
-            given.append(index)
+            given.append((index, loads.get(index)))
         narrow = make_narrower(dst, result, instruction.name, inexact=self.inexact)
         if as_stored and narrow is unconverted:
             # One pass over stored elements is worth more than a conversion, NumPy in float32 more.
@@ -347,11 +342,10 @@ class Plan:
 
     def _compute(self, core: Core, tensors: Sequence[Any]) -> Any:
         """Compute and write the results; return those of the body."""
-        arguments = list(tensors)
         watched = core.recorder.watches_values
-        fast = not watched and self.has_faster and self._apart(tensors)
-        if fast and self._compute_faster(core, arguments, tensors):
+        if not watched and self.has_faster and self._compute_faster(core, tensors):
             return None
+        arguments = list(tensors)
         for index, convert in self.numbers:
             arguments[index] = convert(arguments[index])
         for index, load in self.loads:
@@ -361,9 +355,6 @@ class Plan:
         if self.sums is not None:
             index, accumulate = self.sums
             adds = begin_sum(core, tensors[index], arguments[accumulate], self.instruction.name)
-            if not watched and self._multiply(core, tensors, adds):
-                note_sum(tensors[index])
-                return None
             arguments[accumulate] = adds
         result = self.body(core, *arguments) if self.instruction.stateful else self.body(*arguments)
         if watched and not core.garbage:
@@ -374,21 +365,12 @@ class Plan:
 
     def _store(self, tensors: Sequence[Any], results: tuple[Any, ...]) -> None:
         """Write results; of those that are None, which are in memory already, only take note."""
-        for (index, store, note), part in zip(self.stores, results, strict=True):
+        for number, (index, store, note) in enumerate(self.stores):
+            part = results[number]
             if part is None:
                 note(tensors[index])
             else:
                 store(tensors[index], part)
-
-    def _multiply(self, core: Core, tensors: Sequence[Any], adds: Any) -> bool:
-        """Write or add a product by the instruction's function; False where the body has to."""
-        if self.multiply is None or core.fast or type(adds) is not bool:
-            return False
-        factors = [tensors[index] for index, _ in self.reads]
-        if not all(factor.storage.complete for factor in factors):
-            return False
-        ((dst, _),) = self.writes
-        return self.multiply(tensors[dst], *factors, adds)
 
     def _watch(self, core: Core, arguments: list[Any], result: Any, tensors: Sequence[Any]) -> None:
         """Look at the values of a result, before it is rounded into its destination."""
@@ -400,19 +382,17 @@ class Plan:
                 first = result[0] if type(result) is tuple else result
                 note_mask_fill(core, arguments, first, dst)
 
-    def _compute_faster(self, core: Core, arguments: list[Any], tensors: Sequence[Any]) -> bool:
+    def _compute_faster(self, core: Core, tensors: Sequence[Any]) -> bool:
         """Compute a result otherwise than by the body; False where only the body can."""
-        if self.shortcut is not None and self.shortcut.suits():
-            self._take_shortcut(self.shortcut, core, arguments, tensors)
-        elif self.blocks is not None:
-            self._compute_blocks(self.blocks, arguments, tensors)
-        elif self.direct is not None:
+        if self.shortcut is not None and self._apart(tensors):
+            self._take_shortcut(self.shortcut, core, tensors)
+        elif self.blocks is not None and self._apart(tensors):
+            self._compute_blocks(self.blocks, tensors)
+        elif self.direct is not None:  # NumPy writes a result that overlaps an operand afterwards
             function, given, into = self.direct
-            for index, load in self.loads:
-                arguments[index] = load(tensors[index])
-            ((index, store, note),) = self.stores
+            operands = [tensors[i] if load is None else load(tensors[i]) for i, load in given]
+            index, store, note = self.stores[0]
             target = tensors[index]
-            operands = [arguments[i] for i in given]
             if into:
                 function(*operands, out=target.array)
                 note(target)
@@ -422,18 +402,16 @@ class Plan:
             return False
         return True
 
-    def _take_shortcut(
-        self, shortcut: Shortcut, core: Core, arguments: list[Any], tensors: Sequence[Any]
-    ) -> None:
+    def _take_shortcut(self, shortcut: Shortcut, core: Core, tensors: Sequence[Any]) -> None:
         """Compute on stored elements."""
-        name = self.instruction.name
+        name, arguments = self.instruction.name, list(tensors)
         for index, convert in self.numbers:
             arguments[index] = convert(arguments[index])
         for index, operand in self.reads:
             arguments[index] = prepare_read(tensors[index], name, operand)
         for index, _ in self.writes:
             arguments[index] = tensors[index].array
-        self._store(tensors, shortcut.compute(core, arguments))
+        self._store(tensors, shortcut(core, arguments))
 
     def _apart(self, tensors: Sequence[Any]) -> bool:
         """Tell whether the result may be written while inputs are still being read."""
@@ -445,9 +423,9 @@ class Plan:
                 return False
         return True
 
-    def _compute_blocks(self, blocks: Blocks, arguments: list[Any], tensors: Sequence[Any]) -> None:
+    def _compute_blocks(self, blocks: Blocks, tensors: Sequence[Any]) -> None:
         """Compute a large tile in blocks of rows, each of which stays in the processor's cache."""
-        name = self.instruction.name
+        name, arguments = self.instruction.name, list(tensors)
         written = tensors[self.writes[0][0]]
         target = written.array
         for index, convert in self.numbers:

@@ -19,8 +19,8 @@ import numpy as np
 
 from nkisim.diagnostics import Place, Rule, declare, flag, user_line, user_place
 from nkisim.dtypes import UNSIGNED
-from nkisim.memory.marks import Runs
 from nkisim.memory.tensor import NkiTensor
+from nkisim.memory.written_map import Runs
 
 __all__ = ["SharedAccess"]
 

@@ -21,7 +21,7 @@ from nkisim.machine.accesses import (
     prepare_read,
     reads_garbage,
 )
-from nkisim.machine.door import Rows
+from nkisim.machine.operands import Rows
 from nkisim.memory import NkiTensor
 from nkisim.spec import rules
 from nkisim.spec.instruction import Arithmetic
@@ -44,6 +44,8 @@ __all__ = [
 Convert = Callable[[np.ndarray], np.ndarray]
 Loader = Callable[[Any], Any]
 Storer = Callable[[Any, Any], None]
+Loaded = tuple[NkiTensor, np.ndarray]
+"""An operand as its view and its elements in storage form."""
 
 _FLOAT32, _BFLOAT16 = np.dtype(np.float32), bfloat16.numpy
 _EXACT = 2.0**24
@@ -63,13 +65,6 @@ class Partial(NamedTuple):
 
     values: np.ndarray
     where: np.ndarray
-
-
-class Loaded(NamedTuple):
-    """An operand as its view and its elements in storage form."""
-
-    view: NkiTensor
-    stored: np.ndarray
 
 
 def make_widener(tensor: NkiTensor, name: str, instruction: str, *, inexact: Rule) -> Convert:
@@ -111,8 +106,6 @@ def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Ru
             return stored
 
         return narrow_to_floats
-    if dtype is bfloat16 and tensor.size < _SMALL:  # runs have NumPy's warnings off
-        return lambda values: values.astype(_BFLOAT16)
     return lambda values: encode(values, dtype)
 
 
@@ -134,7 +127,7 @@ def make_loader(
         convert = widen if arithmetic == "fp32" else unconverted
         return lambda rows: _gathered(rows, convert, instruction, name)
     if operand.as_view:
-        return lambda t: Loaded(t, read(t, instruction, name, part))
+        return lambda t: (t, read(t, instruction, name, part))
     if arithmetic == "bits":
         unsigned = UNSIGNED[tensor.dtype.itemsize]
         return lambda t: flatten(read(t, instruction, name).view(unsigned)).astype(np.uint32)
@@ -145,8 +138,10 @@ def make_loader(
         widen = make_widener(tensor, name, instruction, inexact=inexact)
     if part is not None:
         return lambda t: widen(flatten(read(t, instruction, name, part)))
-    if widen is unconverted and flatten is unconverted:
-        return lambda t: read(t, instruction, name)
+    if flatten is unconverted:
+        if widen is unconverted:
+            return lambda t: read(t, instruction, name)
+        return lambda t: widen(read(t, instruction, name))
     return lambda t: widen(flatten(read(t, instruction, name)))
 
 
@@ -194,7 +189,7 @@ def make_storer(
         return lambda t, result: commit_where(t, narrow(result).reshape(shape), part)
     if len(shape) != 2 and not operand.flat:
         return lambda t, result: commit(t, narrow(result).reshape(shape))
-    if narrow is unconverted:
+    if narrow is unconverted or _rounds_as_assigned(tensor, arithmetic):
         return commit
     return lambda t, result: commit(t, narrow(result))
 
@@ -237,6 +232,13 @@ def _keeps_float32(tensor: NkiTensor) -> bool:
     return tensor.origin.storage_dtype(tensor.dtype) == _FLOAT32 and (
         tensor.dtype != "tfloat32" or not tensor.origin.precise
     )
+
+
+def _rounds_as_assigned(tensor: NkiTensor, arithmetic: Arithmetic) -> bool:
+    """Tell whether NumPy's assignment of a small float32 array rounds as ``encode`` does."""
+    # Runs have NumPy's warnings off. Large tiles may be rounded by compiled loops.
+    kind = tensor.origin.storage_dtype(tensor.dtype)
+    return arithmetic == "fp32" and kind == _BFLOAT16 and tensor.size < _SMALL
 
 
 def unconverted(array: np.ndarray) -> np.ndarray:

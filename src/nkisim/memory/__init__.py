@@ -1,15 +1,15 @@
 """Device memory: tensors, access patterns, allocation, and what is known about each byte."""
 
-from nkisim.memory.core_memory import CoreMemory, SharedHbm
+from nkisim.memory.allocation import CoreMemory, SharedHbm
 from nkisim.memory.indexing import DynSlice
 from nkisim.memory.indirect import Indirection
 from nkisim.memory.lifetime import Lifetime
-from nkisim.memory.marks import Region
 from nkisim.memory.psum import AccumulationState
 from nkisim.memory.region import MemoryRegion, is_hbm, is_on_chip, is_psum, is_sbuf
 from nkisim.memory.requests import require_dtype
 from nkisim.memory.storage import Storage
 from nkisim.memory.tensor import NkiTensor
+from nkisim.memory.written_map import Region
 
 __all__ = [
     "AccumulationState",

@@ -9,7 +9,7 @@ import numpy as np
 
 from nkisim.diagnostics import assigned_name
 from nkisim.dtypes import DType
-from nkisim.memory.form import Form, through
+from nkisim.memory.layout import Form, through
 from nkisim.memory.region import MemoryRegion, is_on_chip
 
 __all__ = ["Address", "Lifetime", "Origin", "wide"]

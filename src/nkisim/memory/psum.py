@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from nkisim.memory.marks import Grains, Region
+from nkisim.memory.written_map import Grains, Region
 
 __all__ = ["AccumulationState"]
 

@@ -16,20 +16,16 @@ array, which it never changes. It is ``borrowed`` then, and whoever writes to a 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Protocol
 
 import numpy as np
 
-from nkisim.memory.marks import Marks, Region, Runs
 from nkisim.memory.psum import AccumulationState
+from nkisim.memory.written_map import Marks, Region, Runs
 
 __all__ = ["Sharing", "Storage"]
 
-_FLOAT32, _BYTE = np.dtype(np.float32), np.dtype(np.uint8)
-
-_NOTHING_DECODED: dict[Hashable, tuple[int, Any]] = {}
-"""What a storage has before anything is kept for its views; stays empty."""
+_BYTE = np.dtype(np.uint8)
 
 
 class Sharing(Protocol):
@@ -50,7 +46,6 @@ class Storage:
         borrowed: True while they belong to the caller's array, and must not be written.
         pitch: Bytes per partition, at least 1; the whole size for HBM.
         complete: True once every byte was written, and none with garbage; then reads need no check.
-        version: Counts writes, so that decoded copies know when they are stale.
         psum: Accumulation state of PSUM storages.
         shared: Who wrote what, for storages that two cores use at a time.
         shadow: What a tracker keeps beside the bytes; None while nobody tracks them.
@@ -58,7 +53,6 @@ class Storage:
 
     __slots__ = (
         "__weakref__",
-        "_decoded",
         "_written",
         "borrowed",
         "complete",
@@ -67,7 +61,6 @@ class Storage:
         "psum",
         "shadow",
         "shared",
-        "version",
     )
 
     def __init__(
@@ -77,12 +70,10 @@ class Storage:
         self.borrowed = borrowed
         self.pitch = pitch
         self.complete = written
-        self.version = 0
         self.shared: Sharing | None = None
         self.shadow: Any = None
         self.psum: AccumulationState | None = None
         self._written: Marks | None = None
-        self._decoded = _NOTHING_DECODED
 
     @staticmethod
     def fresh(rows: int, pitch: int, psum: bool = False, written: bool = False) -> Storage:
@@ -151,27 +142,3 @@ class Storage:
         if self._written is None:
             return np.ones(region[1], bool)
         return self._written.missing(region)
-
-    def decoded(self, key: Hashable) -> Any:
-        """Return what is kept for a view, in float32 or otherwise, None if a write came since."""
-        kept = self._decoded.get(key)
-        if kept is None:
-            return None
-        if kept[0] != self.version:
-            self._decoded.clear()
-            return None
-        return kept[1]
-
-    def new_decoded(
-        self, key: Hashable, shape: tuple[int, ...], dtype: np.dtype = _FLOAT32
-    ) -> np.ndarray:
-        """Return an array to be filled with a copy of a view, kept until the next write."""
-        values = np.empty(shape, dtype)
-        self.keep_decoded(key, values)
-        return values
-
-    def keep_decoded(self, key: Hashable, values: Any) -> None:
-        """Keep what was made of a view elsewhere until the next write."""
-        if self._decoded is _NOTHING_DECODED:
-            self._decoded = {}
-        self._decoded[key] = (self.version, values)

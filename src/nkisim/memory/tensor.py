@@ -25,9 +25,9 @@ from nkisim.memory.access import (
     reinterpreted_geometry,
     reshaped_strides,
 )
-from nkisim.memory.form import Form
 from nkisim.memory.indexing import Index, index_view
 from nkisim.memory.indirect import Indirection
+from nkisim.memory.layout import Form
 from nkisim.memory.lifetime import Lifetime
 from nkisim.memory.requests import is_tuple_of_ints
 from nkisim.memory.storage import Storage

@@ -10,12 +10,12 @@ import numpy as np
 from nkisim.diagnostics import flag
 from nkisim.dtypes import UNSIGNED, DType
 from nkisim.memory import rules
-from nkisim.memory.form import Form, layout_id, through
 from nkisim.memory.indirect import Indirection
+from nkisim.memory.layout import Form, layout_id, through
 from nkisim.memory.lifetime import Lifetime, Origin
-from nkisim.memory.marks import Region, Runs, runs_of
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.storage import Storage
+from nkisim.memory.written_map import Region, Runs, runs_of
 from nkisim.objects import NKIObject
 
 __all__ = ["View"]

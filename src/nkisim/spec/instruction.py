@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from nkisim.diagnostics import Rule
 from nkisim.spec.call import Call
@@ -42,19 +42,12 @@ Spread = Literal["all", "lanes", "elements", "product", "transpose"]
 exchanged.
 """
 
+Shortcut = Callable[[Any, Sequence[Any]], tuple[Any, ...]]
+"""Computes a call on stored elements, in blocks that stay in the processor's cache.
 
-class Shortcut(NamedTuple):
-    """A faster way through a call, on stored elements. Results and findings are the body's.
-
-    Attributes:
-        suits: Tells whether the way is open at this moment.
-        compute: Takes the core and the arguments, with tensors replaced by their stored elements;
-            returns the results, None for one that it has written itself.
-    """
-
-    suits: Callable[[], bool]
-    compute: Callable[[Any, Sequence[Any]], tuple[Any, ...]]
-
+Takes the core and the arguments, with tensors replaced by their stored elements; returns the
+results, None for one that it has written itself. Results and findings are the body's.
+"""
 
 ValueWatch = Callable[[Sequence[Any]], None]
 """Looks at the arguments of a call, tensors replaced by arrays, and flags what it finds."""
@@ -103,7 +96,7 @@ class Instruction:
         raw_results: Results that the body returns in storage form, such as indices.
         function: Returns the body of a call as a function of the elements that it reads, in the
             order of the parameters, and of ``out``, an array for the result, or None; or returns
-            None. Of a matmul it takes the tiles and whether to add, and tells whether it was done.
+            None.
         rowwise: True when the body treats every row by itself, so that large tiles can be computed
             in blocks of rows that stay in the processor's cache.
         reads_first: True when all partitions are read before one is written, column by column, so

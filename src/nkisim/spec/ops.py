@@ -116,7 +116,7 @@ def _ignoring_operand(function: Callable[[Array], Array]) -> Binary:
 
 
 def _last(reduce: Callable[..., Array]) -> Callable[[Array], Array]:
-    return lambda a: reduce(a, axis=-1)
+    return lambda a: reduce(a, -1)
 
 
 def _parity(a: Array) -> Array:

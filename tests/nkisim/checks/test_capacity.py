@@ -13,7 +13,7 @@ from nkisim.checks import capacity
 from nkisim.diagnostics import RECORDER, Place, Recorder
 from nkisim.machine import Core
 from nkisim.memory import Lifetime
-from nkisim.memory.form import Form
+from nkisim.memory.layout import Form
 from nkisim.memory.lifetime import Origin
 from tiles import hbm, sbuf
 

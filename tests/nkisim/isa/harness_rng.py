@@ -11,8 +11,8 @@ import pytest
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.isa.generators import expand_seed
-from nkisim.isa.rng import rand_set_state, rng, set_rng_seed
+from nkisim.isa.random.generators import expand_seed
+from nkisim.isa.random.rng import rand_set_state, rng, set_rng_seed
 from oracles import generators as oracle
 
 VECTOR, GPSIMD = nisa.engine.vector, nisa.engine.gpsimd

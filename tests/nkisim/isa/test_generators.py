@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nkisim.isa.generators import Lfsr, Xorwow, expand_seed
+from nkisim.isa.random.generators import Lfsr, Xorwow, expand_seed
 from oracles import generators as oracle
 
 from .harness_rng import SIGMAS, assert_uniform, each_stream, numbers

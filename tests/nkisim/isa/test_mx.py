@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
-from nkisim.isa.mx import quantize_mx
+from nkisim.isa.products.mx import quantize_mx
 from oracles import mx as oracle
 from tiles import loaded, stored
 

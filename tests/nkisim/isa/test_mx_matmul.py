@@ -12,8 +12,7 @@ import nkisim.language as nl
 from nkisim.arch import GEN4
 from nkisim.diagnostics import NkiFindingWarning
 from nkisim.dtypes.packed import pack
-from nkisim.isa.mx import _dequantised, nc_matmul_mx, quantize_mx
-from nkisim.machine import Loaded
+from nkisim.isa.products.mx import _dequantised, nc_matmul_mx, quantize_mx
 from nkisim.memory import CoreMemory
 from oracles import mx as oracle
 from oracles.matmul import matmul
@@ -598,6 +597,6 @@ def test_scaled_values_are_wide_where_float32_ends(dtype, largest, last):
     tile = CoreMemory(GEN4, precise=True).allocate((32, 2), getattr(nl, dtype), nl.sbuf)
     words = pack(np.full((32, 8), largest, np.float32), dtype)
     for scale, wide in ((last, np.float32), (last + 1, np.float64)):
-        values = _dequantised(Loaded(tile, words), np.full((32, 2), scale, np.uint8))
+        values = _dequantised((tile, words), np.full((32, 2), scale, np.uint8))
         assert values.dtype == wide
         np.testing.assert_array_equal(values, np.ldexp(np.float64(largest), scale - 127))

@@ -9,13 +9,13 @@ import pytest
 import nkisim.language as nl
 from nkisim.arch import GEN3
 from nkisim.diagnostics import Place, Recorder
-from nkisim.isa.rng import _Source
+from nkisim.isa.random.rng import _Source
 from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import RELEASES, Accumulators, Core, Event, Garbage, Plans
-from nkisim.machine.door import Rows
 from nkisim.machine.effects import added_operands, step_of
+from nkisim.machine.operands import Rows
 from nkisim.machine.schedule import _Task
-from nkisim.machine.spread import Target, spread_garbage
+from nkisim.machine.taint import Target, spread_garbage
 from nkisim.machine.transfer import Partial
 from nkisim.memory import NkiTensor, Storage
 from nkisim.memory.indexing import DynSlice

@@ -8,8 +8,8 @@ import pytest
 import nkisim.language as nl
 from nkisim.arch import GEN3
 from nkisim.machine.core import Garbage
-from nkisim.machine.door import Rows
-from nkisim.machine.spread import _mark_rows, _reached
+from nkisim.machine.operands import Rows
+from nkisim.machine.taint import _mark_rows, _reached
 from nkisim.machine.transfer import Partial, _scatter
 from nkisim.memory import CoreMemory
 

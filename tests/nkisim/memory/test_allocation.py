@@ -8,7 +8,7 @@ import nkisim.language as nl
 from nkisim.arch import GEN2, GEN3, GEN4
 from nkisim.diagnostics import RECORDER
 from nkisim.memory import CoreMemory, MemoryRegion
-from nkisim.memory.core_memory import SharedHbm
+from nkisim.memory.allocation import SharedHbm
 from nkisim.memory.requests import require_dtype, require_region, whole_shape
 
 from ..harness_recorders import EachTime

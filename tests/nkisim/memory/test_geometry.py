@@ -12,10 +12,10 @@ import nkisim
 import nkisim.language as nl
 from nkisim.arch import GEN3
 from nkisim.memory import CoreMemory
-from nkisim.memory.marks import runs_of
 from nkisim.memory.psum import AccumulationState
 from nkisim.memory.tensor import _NO_SLICES
 from nkisim.memory.view import _fits
+from nkisim.memory.written_map import runs_of
 
 ROWS, COLUMNS, PITCH = 3, 5, 20
 

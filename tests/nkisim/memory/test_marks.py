@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nkisim.memory.marks import Marks, runs_of
+from nkisim.memory.written_map import Marks, runs_of
 
 SIZE = 96
 

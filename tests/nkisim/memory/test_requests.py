@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import nkisim.language as nl
-from nkisim.memory.form import Form
+from nkisim.memory.layout import Form
 from nkisim.memory.lifetime import Origin
 from nkisim.memory.requests import is_tuple_of_ints
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nkisim.memory.marks import runs_of
 from nkisim.memory.storage import Storage
+from nkisim.memory.written_map import runs_of
 
 # Two rows of 16 bytes; views of them in float32, as byte start, shape and byte strides.
 HALF, OTHER_HALF = (0, (2, 2), (16, 4)), (8, (2, 2), (16, 4))

@@ -30,7 +30,7 @@ from nkisim.checks.langcheck.statements import check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.checks.langcheck.values import check_values
-from nkisim.diagnostics import Finding, Place, Rule, declare
+from nkisim.diagnostics import Finding, Place, Rule, declare, defined_at
 
 __all__ = ["file_findings", "kernel_findings", "source_rules"]
 
@@ -90,7 +90,7 @@ def _of_function(function: Any) -> list[Finding]:
     definition = definition_of(function)
     if definition is None:
         code = getattr(function, "__code__", None)
-        place = Place(code.co_filename, code.co_firstlineno) if code else Place("<unknown>", 0)
+        place = defined_at(code) if code else Place("<unknown>", 0)
         name = getattr(function, "__name__", type(function).__name__)
         kind = "a lambda" if code is not None and code.co_name == "<lambda>" else place.file
         return [_without_source(name, place, kind)]

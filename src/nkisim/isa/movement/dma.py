@@ -1,0 +1,206 @@
+"""DMA: dma_copy, dma_transpose, dma_compute.
+
+Transfers move bytes between HBM and SBUF. With different types on both sides the DMA engine
+converts through float32; hardware descriptor generation (hwdge) cannot convert.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import flag
+from nkisim.isa.elementwise import same_bits_or_fp32
+from nkisim.isa.movement import dma_rules as broken
+from nkisim.machine import Partial, Rows, instruction
+from nkisim.memory import NkiTensor
+from nkisim.memory import rules as memory_rules
+from nkisim.spec import HBM, SBUF, Constraint, In, Op, Out, as_op, rules, unconverted
+from nkisim.spec.constraints import same_dtype
+from nkisim.spec.cost import transfer
+from nkisim.spec.enums import dge_mode as DgeMode
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.enums import oob_mode as OobMode
+
+__all__ = ["dma_compute", "dma_copy", "dma_transpose"]
+
+Array = np.ndarray
+
+
+def _flag_skipped(dst: Any, where: Array, name: str) -> None:
+    """Flag elements that a transfer leaves out and that nothing had written before."""
+    hidden = dst.storage.unwritten(dst.region) if isinstance(dst, NkiTensor) else None
+    if hidden is not None and (hidden & ~where.reshape(hidden.shape)).any():
+        flag(
+            memory_rules.SKIPPED_UNWRITTEN,
+            f"{name} skipped {int((~where).sum())} elements of `{dst.name}` that nothing had "
+            "written",
+            instruction=name,
+            operand="dst",
+            seen=f"{int((~where).sum())} skipped elements",
+            fix="nisa.memset the destination before the transfer",
+        )
+
+
+@instruction(
+    engines=(Engine.dma,),
+    operands={
+        "dst": Out(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM, flat=True, gathers=True),
+        "src": In(SBUF, HBM, buffer_rule=broken.DMA_FROM_PSUM, flat=True, gathers=True),
+    },
+    require=(
+        Constraint("src and dst hold as many elements", (broken.DMA_COUNT,), broken.same_count),
+        Constraint(
+            "hwdge: gen3+, equal dtypes, no gather; engine= with hwdge only",
+            (
+                broken.HWDGE_DTYPE,
+                broken.DGE_ENGINE,
+                broken.DGE_CONFLICT,
+                broken.SBUF_DYNAMIC_SOURCE,
+            ),
+            broken.descriptor_mode,
+        ),
+    ),
+    choose_engine=lambda call: Engine.dma,
+    arithmetic=same_bits_or_fp32("dst", "src"),
+    moves=True,
+    spread="elements",
+    cost=transfer(over="src"),
+    removed={
+        "dst_rmw_op": (
+            rules.REMOVED_RMW,
+            "use nisa.dma_compute(dst, [src, dst], reduce_op=nl.add)",
+        ),
+        "unique_indices": (rules.REMOVED_RMW, "use nisa.dma_compute(..., unique_indices=True)"),
+    },
+    source="nki.isa.dma_copy, 0.3.0",
+)
+def dma_copy(
+    dst: Any,
+    src: Any,
+    oob_mode: OobMode = OobMode.error,
+    dge_mode: DgeMode = DgeMode.unknown,
+    engine: Engine = Engine.unknown,
+    name: str | None = None,
+) -> Any:
+    """Copy ``src`` to ``dst``; rows may be gathered or scattered by indices held in SBUF.
+
+    With ``oob_mode.skip``, rows whose index is out of bounds keep their bytes.
+    """
+    if type(src) is Partial:
+        _flag_skipped(dst, src.where, "dma_copy")
+    return src
+
+
+_PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
+
+
+@instruction(
+    engines=(Engine.dma,),
+    operands={
+        "dst": Out(SBUF, buffer_rule=rules.BUFFER_UNREACHABLE, flat=True, masked=True),
+        "src": In(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM, flat=True, gathers=True),
+    },
+    require=(
+        same_dtype("dst", "src"),
+        Constraint(
+            "axes (1, 0), (2, 1, 0) or (3, 1, 2, 0); hwdge and gather forms have fixed blocks",
+            (
+                broken.TRANSPOSE_AXES,
+                broken.TRANSPOSE_HWDGE,
+                broken.TRANSPOSE_INDIRECT,
+                broken.TRANSPOSE_WIDTH,
+            ),
+            broken.transpose_arguments,
+        ),
+    ),
+    arithmetic=unconverted,
+    moves=True,
+    spread="transpose",
+    cost=transfer(over="src"),
+    source="nki.isa.dma_transpose, 0.3.0",
+)
+def dma_transpose(
+    dst: Any,
+    src: Any,
+    axes: Any = None,
+    dge_mode: DgeMode = DgeMode.unknown,
+    oob_mode: OobMode = OobMode.error,
+    name: str | None = None,
+) -> Any:
+    """Copy ``src`` with first and last dimension exchanged; its rows may be gathered."""
+    if type(src) is not Partial:
+        return src.transpose(_PERMUTATIONS[src.ndim])
+    outside = ~src.where.reshape(len(src.where), -1)[:, 0]
+    if not outside.all():
+        flag(
+            broken.TRANSPOSE_MIXED_BOUNDS,
+            "dma_transpose has valid and out-of-bounds indices in one transfer",
+            instruction="dma_transpose",
+            operand="src",
+            seen=f"{int(outside.sum())} of {outside.size} indices out of bounds",
+            fix="clip the indices",
+        )
+    # A skipped source row is a column of dst: it keeps its bytes.
+    moved = Partial(*(part.transpose(_PERMUTATIONS[part.ndim]) for part in src))
+    _flag_skipped(dst, moved.where, "dma_transpose")
+    return moved
+
+
+@instruction(
+    engines=(Engine.dma,),
+    operands={
+        "dst": Out(SBUF, HBM, buffer_rule=broken.DMA_IN_PSUM, flat=True, gathers=True),
+        "srcs": In(SBUF, HBM, many=True, flat=True, gathers=True),
+    },
+    require=(
+        Constraint(
+            "reduce_op add, scales 1.0, 1 to 16 sources of equal size",
+            (broken.COMPUTE_FIELDS, broken.COMPUTE_ORDER, broken.DMA_COUNT),
+            broken.compute_arguments,
+        ),
+    ),
+    inexact=broken.COMPUTE_INTEGER,
+    spread="elements",
+    cost=transfer(over="dst"),
+    source="nki.isa.dma_compute, 0.3.0",
+)
+def dma_compute(
+    dst: Any,
+    srcs: Any,
+    reduce_op: Op,
+    scales: Any = None,
+    unique_indices: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Write the float32 sum of the sources to ``dst``; one may be gathered by index."""
+    function = as_op(reduce_op)
+    assert function is not None
+    assert function.binary is not None
+    total: Any = None
+    for i, src in enumerate(srcs):
+        scale = 1.0 if scales is None else float(scales[i])
+        values = src.reshape(-1) if scale == 1.0 else src.reshape(-1) * np.float32(scale)
+        total = values if total is None else function.binary(total, values)
+    if type(dst) is not Rows:
+        return total.reshape(dst.shape)
+    if unique_indices:
+        _check_unique(dst.indices)
+    return total
+
+
+def _check_unique(indices: Array) -> None:
+    values, counts = np.unique(indices, return_counts=True)
+    if (counts > 1).any():
+        repeated = int(values[np.argmax(counts > 1)])
+        rows = [int(r) for r in np.flatnonzero(indices == repeated)]
+        flag(
+            broken.REPEATED_INDEX,
+            f"dma_compute scatters rows {rows} to the same index {repeated}",
+            instruction="dma_compute",
+            operand="dst",
+            seen=f"index {repeated} for rows {rows}",
+            allowed="every index once",
+            fix="combine rows with equal indices first",
+        )

@@ -1,0 +1,1 @@
+"""The Tensor engine: nc_matmul, nc_transpose, MX numbers."""

@@ -1,0 +1,173 @@
+"""nc_matmul: stationary.T @ moving on the systolic array, summed up in PSUM.
+
+Products of the input formats are exact in float32 and are summed in float32; the order of summation
+inside one instruction is not specified by the hardware. Here it is the BLAS library's. With
+``accumulate=None`` the first matmul into an element of a PSUM tensor overwrites it and later ones
+add, element by element.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import flag
+from nkisim.dtypes import bfloat16, decode, encode
+from nkisim.isa.products import matmul_rules as broken
+from nkisim.isa.products.matmul_rules import MATMUL_CONSTRAINTS, spreads
+from nkisim.isa.products.transpose import contaminated, passed
+from nkisim.machine import Core, Loaded, check_finite, instruction
+from nkisim.memory import NkiTensor
+from nkisim.spec import PSUM, SBUF, In, Sum, rules
+from nkisim.spec.cost import matmul
+from nkisim.spec.enums import engine as Engine
+from nkisim.spec.enums import matmul_perf_mode as PerfMode
+
+__all__ = ["nc_matmul", "store_sum"]
+
+Array = np.ndarray
+
+_F32 = np.dtype(np.float32)
+
+_REMOVED = {
+    keyword: (rules.RENAMED_MATMUL_KEYWORD, f"write {new}")
+    for keyword, new in {
+        "is_moving_zero": "is_moving_onezero=",
+        "is_stationary_zero": "is_stationary_onezero=",
+        "psumAccumulateFlag": "accumulate=",
+        "psum_accumulate_flag": "accumulate=",
+        "performance_mode": "perf_mode=nisa.matmul_perf_mode.double_row",
+    }.items()
+}
+
+
+@instruction(
+    engines=(Engine.tensor,),
+    operands={
+        "dst": Sum(PSUM, buffer_rule=broken.RESULT_BUFFER),
+        "stationary": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, as_view=True),
+        "moving": In(SBUF, buffer_rule=broken.OPERAND_BUFFER, as_view=True),
+    },
+    require=MATMUL_CONSTRAINTS,
+    stateful=True,
+    spread="product",
+    cost=matmul(),
+    removed=_REMOVED,
+    source="nki.isa.nc_matmul, 0.3.0",
+)
+def nc_matmul(
+    core: Core,
+    dst: NkiTensor,
+    stationary: Loaded,
+    moving: Loaded,
+    is_stationary_onezero: bool = False,
+    is_moving_onezero: bool = False,
+    is_transpose: bool = False,
+    accumulate: Any = None,
+    tile_position: Any = (),
+    tile_size: Any = (),
+    perf_mode: PerfMode = PerfMode.none,
+    name: str | None = None,
+) -> None:
+    """Write or add ``stationary.T @ moving`` to a PSUM tile.
+
+    From gen3 on ``is_transpose`` passes the bits of ``stationary`` through, in the order of a
+    ``moving`` identity or permutation; on gen2 it only labels the product.
+
+    Float32 operands take four passes on the device and give float32 products. With a one/zero hint
+    the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
+    """
+    (weights, left), (inputs, right) = stationary, moving
+    doubled = perf_mode is PerfMode.double_row
+    if doubled or left.ndim != 2 or right.ndim != 2:
+        rows = len(left) * (2 if doubled else 1)
+        left, right = left.reshape(rows, -1), right.reshape(rows, -1)
+    if is_transpose and _passes(core, dst, weights, inputs, left, right, accumulate):
+        return
+    finite = core.recorder.watches_values and np.isfinite(dst.array[accumulate]).all()
+    left = _widened(weights, left, "stationary", is_stationary_onezero)
+    right = _widened(inputs, right, "moving", is_moving_onezero)
+    store_sum(dst, np.dot(left.T, right), accumulate)
+    if finite:
+        check_finite("nc_matmul", (left, right), dst.array)
+
+
+def _passes(
+    core: Core,
+    dst: NkiTensor,
+    stationary: NkiTensor,
+    moving: NkiTensor,
+    left: Array,
+    right: Array,
+    adds: Array | bool,
+) -> bool:
+    """Write what transpose mode passes through; False where the product is to be computed."""
+    if core.generation.number == 2:
+        contaminated(left, stationary, "nc_matmul", "stationary")
+        return False
+    ones = decode(right, moving.dtype) if right.dtype != np.float32 else right
+    if not ((ones == 0) | (ones == 1)).all() or (ones.sum(axis=0) != 1).any():
+        why = "holds columns other than those of an identity"
+    elif (ones.sum(axis=1) > 1).any():
+        why = "selects a row twice"
+    elif adds is not False:
+        return False
+    else:
+        spread = spreads(core.generation.number, Engine.tensor, stationary.dtype)
+        moved = left[ones.argmax(axis=0)].T
+        dst.array[...] = passed(moved, stationary, dst, spread=spread).reshape(dst.shape)
+        return True
+    flag(
+        broken.TRANSPOSE_MOVING,
+        f"nc_matmul in transpose mode has a moving operand that {why}",
+        instruction="nc_matmul",
+        operand="moving",
+        seen=why,
+        allowed="an identity or a permutation",
+        fix="drop is_transpose to multiply, or pass an identity",
+    )
+    return False
+
+
+def _widened(tensor: NkiTensor, stored: Array, name: str, onezero: bool) -> Array:
+    """Return an operand in float32; one that is float32 itself is rounded where it is hinted."""
+    if stored.dtype != _F32:
+        return decode(stored, tensor.dtype)
+    if not onezero:
+        return stored
+    _check_onezero(stored, name)
+    return decode(encode(stored, bfloat16), bfloat16)
+
+
+def _check_onezero(values: Array, name: str) -> None:
+    other = (values != 0) & (values != 1)
+    if other.any():
+        at = np.unravel_index(int(np.argmax(other)), other.shape)
+        flag(
+            broken.ONEZERO_HINT,
+            f"nc_matmul {name} is hinted to hold ones and zeros but holds {values[at]:.9g}",
+            instruction="nc_matmul",
+            operand=name,
+            seen=f"{values[at]:.9g} at {tuple(int(i) for i in at)}",
+            allowed="0 and 1",
+            fix=f"drop is_{name}_onezero",
+        )
+
+
+def store_sum(dst: NkiTensor, product: Array, accumulate: Array | bool) -> None:
+    """Put a product into PSUM, adding where told; sums are rounded to ``dst``'s type.
+
+    The array of the product may be changed.
+    """
+    target = dst.array
+    if target.ndim != 2:
+        product = product.reshape(dst.shape)
+    wide = target.dtype == _F32
+    if wide and accumulate is True:
+        np.add(target, product, out=target)
+        return
+    if accumulate is not False:
+        old = target if wide else decode(target, dst.dtype)
+        np.add(old, product, out=product, where=accumulate)
+    target[...] = product if wide else encode(product, dst.dtype)

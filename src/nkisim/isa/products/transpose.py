@@ -1,0 +1,206 @@
+"""nc_transpose: partition and free dimension exchanged, on the Tensor or the Vector engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nkisim.diagnostics import declare, flag
+from nkisim.dtypes import decode, encode
+from nkisim.isa.elementwise import same_bits_or_fp32
+from nkisim.isa.products.matmul_rules import (
+    RESULT_BUFFER,
+    TRANSPOSE_8BIT,
+    TRANSPOSE_DTYPE,
+    spreads,
+    transpose_dtype,
+)
+from nkisim.machine import Core, instruction
+from nkisim.memory import MemoryRegion, NkiTensor
+from nkisim.spec import ON_CHIP, Call, Constraint, In, Out
+from nkisim.spec.cost import stream
+from nkisim.spec.enums import engine as Engine
+
+__all__ = ["contaminated", "nc_transpose", "passed"]
+
+TRANSPOSE_SIZE = declare(
+    "S039",
+    "transpose-size",
+    "error",
+    "nc_transpose has a tile that is too large for the engine, or a destination of the wrong "
+    "shape.",
+    "the Tensor engine transposes up to 128x128, the Vector engine up to 32x32",
+    meaningless=True,
+)
+TRANSPOSE_FLATTENS = declare(
+    "S040",
+    "transpose-flattens",
+    "error",
+    "nc_transpose of a tile with several free dimensions has a destination that assumes a "
+    "permutation.",
+    "the free dimensions are flattened into one before the transpose",
+    meaningless=True,
+)
+TRANSPOSE_SPECIALS = declare(
+    "D009",
+    "transpose-specials",
+    "warning",
+    "The Tensor engine of gen2 transposes data with NaN or infinity.",
+    "gen2 multiplies by the identity, and 0 * inf spreads NaN over the row",
+    on_values=True,
+)
+TRANSPOSE_ENGINE = declare(
+    "A046",
+    "transpose-engine-ignored",
+    "warning",
+    "nc_transpose names an engine that 0.3.0 does not use.",
+    "the compiler of 0.3.0 ignores engine= here and picks by shape and memory",
+)
+
+
+def _runs_on(data: NkiTensor, dst: NkiTensor, asked: Engine) -> Engine:
+    """Return the engine that runs the transpose: Tensor from SBUF to PSUM, else Vector."""
+    small = data.shape[0] <= 32 and data.free_size <= 32
+    if asked is Engine.vector and small:
+        return Engine.vector
+    if data.buffer is MemoryRegion.sbuf and dst.buffer is MemoryRegion.psum:
+        return Engine.tensor
+    return Engine.vector if small else Engine.tensor
+
+
+def _chosen(call: Call) -> Engine:
+    return _runs_on(call["data"], call["dst"], call["engine"])
+
+
+def _sizes(call: Call) -> None:
+    data, dst = call.operand("data"), call.operand("dst")
+    engine = _chosen(call)
+    limit = 128 if engine is Engine.tensor else 32
+    if data.shape[0] > limit or data.free_size > limit:
+        call.fail(
+            TRANSPOSE_SIZE,
+            f"data of shape {data.shape} exceeds {limit}x{limit}, the limit of the {engine.name} "
+            f"engine",
+            operand="data",
+            seen=data.shape,
+            allowed=f"at most ({limit}, {limit})",
+            fix=f"transpose tiles of {limit}x{limit}",
+        )
+    if engine is Engine.tensor:
+        for name, tensor, wanted in (
+            ("data", data, MemoryRegion.sbuf),
+            ("dst", dst, MemoryRegion.psum),
+        ):
+            if tensor.buffer is not wanted:
+                call.fail(
+                    RESULT_BUFFER,
+                    f"{name} must be in ['{wanted.value}'] on the tensor engine, got "
+                    f"{tensor.buffer.value}",
+                    operand=name,
+                    seen=tensor.describe(),
+                    allowed=wanted.value,
+                    fix="transpose from SBUF into a PSUM tile, then nisa.tensor_copy",
+                )
+    if (dst.shape[0], dst.free_size) != (data.free_size, data.shape[0]):
+        rule = TRANSPOSE_FLATTENS if len(data.shape) > 2 else TRANSPOSE_SIZE
+        call.fail(
+            rule,
+            f"dst must be ({data.free_size}, {data.shape[0]}) for data of shape {data.shape}, "
+            f"got {dst.shape}",
+            operand="dst",
+            seen=dst.shape,
+            allowed=(data.free_size, data.shape[0]),
+            fix="allocate dst transposed; for a permutation of three dimensions use one call per "
+            "slice or dma_transpose",
+        )
+    asked = call["engine"]
+    if asked is not Engine.unknown and asked is not engine:
+        call.fail(
+            TRANSPOSE_ENGINE,
+            f"engine={asked} is ignored, the {engine.name} engine runs it",
+            operand="engine",
+            seen=asked,
+            fix="drop engine=",
+        )
+
+
+def _dtypes(call: Call) -> None:
+    transpose_dtype(call, "data", _chosen(call))
+
+
+@instruction(
+    engines=(Engine.tensor, Engine.vector),
+    operands={"dst": Out(ON_CHIP), "data": In(ON_CHIP, as_view=True)},
+    require=(
+        Constraint(
+            "up to 128x128 from SBUF to PSUM on Tensor, 32x32 on Vector; free dimensions flattened",
+            (TRANSPOSE_SIZE, TRANSPOSE_FLATTENS, TRANSPOSE_ENGINE),
+            _sizes,
+        ),
+        Constraint(
+            "dst has the dtype of data, float8 on Tensor 16 bits",
+            (TRANSPOSE_DTYPE, TRANSPOSE_8BIT),
+            _dtypes,
+        ),
+    ),
+    choose_engine=_chosen,
+    arithmetic=same_bits_or_fp32("dst", "data"),
+    raw_results=("dst",),
+    stateful=True,
+    spread="transpose",
+    cost=stream(over="data"),
+    source="nki.isa.nc_transpose, 0.3.0",
+)
+def nc_transpose(
+    core: Core,
+    dst: NkiTensor,
+    data: Any,
+    engine: Engine = Engine.unknown,
+    name: str | None = None,
+) -> Any:
+    """Transpose a tile bit for bit; on gen2's Tensor engine NaN and infinity spread."""
+    data, stored = data
+    stored = stored.reshape(data.shape[0], -1)
+    generation = core.generation.number
+    if generation == 2 and data.dtype.is_float and _runs_on(data, dst, engine) is Engine.tensor:
+        stored = contaminated(stored, data, "nc_transpose", "data")
+    result: Any = stored.T
+    if dst.dtype != data.dtype:
+        spread = spreads(generation, _runs_on(data, dst, engine), data.dtype)
+        result = passed(result, data, dst, spread=spread)
+    return result
+
+
+def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:
+    """Return stored elements of ``data`` as a transpose leaves them in ``dst``.
+
+    Bits pass as they are; where 8-bit elements ``spread``, into 16 bits with zeros above. Into any
+    other type, which is a finding, values are converted.
+    """
+    if dst.dtype == data.dtype:
+        return moved
+    moved = np.ascontiguousarray(moved)
+    if not (spread and dst.dtype.bits == 16):
+        return encode(decode(moved, data.dtype), dst.dtype)
+    narrow = moved if moved.itemsize == 1 else encode(moved, data.dtype)
+    wide = narrow.view(np.uint8).astype(np.uint16).view(dst.dtype.numpy)
+    return wide if dst.itemsize == 2 else decode(wide, dst.dtype)
+
+
+def contaminated(stored: Any, data: NkiTensor, name: str, operand: str) -> Any:
+    """Return the elements of ``data`` with NaN and infinity spread as gen2's identity does."""
+    values = decode(stored, data.dtype)
+    special = ~np.isfinite(values)
+    if not special.any():
+        return stored
+    flag(
+        TRANSPOSE_SPECIALS,
+        f"{name} {operand} holds {int(special.sum())} NaN or infinite values; gen2 spreads them",
+        instruction=name,
+        operand=operand,
+        seen=f"{int(special.sum())} of {values.size}",
+        fix="transpose on the vector engine or by DMA, or replace them first",
+    )
+    product = np.matmul(np.eye(values.shape[0], dtype=np.float32), values)
+    return encode(product, data.dtype)

@@ -1,0 +1,1 @@
+"""Random numbers and the generators of the engines."""

@@ -1,0 +1,161 @@
+"""Sums in PSUM: which elements a matmul adds to, and accumulation groups that are broken."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nkisim.diagnostics import declare, flag
+from nkisim.machine.core import Core, Garbage
+from nkisim.machine.unwritten import with_sentinel
+from nkisim.memory import NkiTensor
+
+__all__ = ["begin_sum", "note_sum"]
+
+ACCUMULATE_UNWRITTEN = declare(
+    "M003",
+    "accumulate-unwritten",
+    "error",
+    "A matmul adds to PSUM that nothing has written.",
+    "the sum starts from whatever was left there",
+)
+ACCUMULATE_AFTER_FILL = declare(
+    "M004",
+    "accumulate-after-fill",
+    "error",
+    "A matmul adds to a PSUM tile whose accumulation was not begun by a matmul.",
+    "on gen2 and gen3 only a matmul can begin an accumulation; adding onto a filled tile is "
+    "undefined",
+)
+INTERRUPTED_GROUP = declare(
+    "M042",
+    "interrupted-accumulation",
+    "error",
+    "PSUM is read or written by another engine between two matmuls that accumulate into it.",
+    "a partial sum is consumed, or lost",
+)
+REUSED_GROUP = declare(
+    "M043",
+    "reused-accumulation",
+    "warning",
+    "accumulate=None adds to a PSUM tile whose earlier sum was already read out.",
+    "the second use of the tile continues the first sum",
+)
+
+LOST_SUM = declare(
+    "W001",
+    "lost-sum",
+    "error",
+    "A matmul with accumulate=False overwrites a sum in PSUM that nothing has read.",
+    "of a loop over K only the last step is left",
+)
+
+
+def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
+    """Decide which elements of ``dst`` are added to, and flag broken accumulation groups."""
+    adds = _adds(core, dst, accumulate, name)
+    if adds is not False and not dst.storage.complete:
+        _keep_garbage(core, dst, adds)
+    return adds
+
+
+def _keep_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
+    """Note the garbage that is added to; it stays in the sum."""
+    origins = dst.storage.garbage(dst.region)
+    if origins is not None:
+        core.garbage.append(Garbage(core.clock, "dst", np.where(adds, origins, 0)))
+
+
+def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
+    state = dst.storage.psum
+    assert state is not None
+    owner, region = dst.owner, dst.form.region
+    if accumulate is not None and not accumulate:
+        if state.unread(owner, region):
+            _flag_lost(name, core, dst)
+        return False
+    if state.goes_on(owner, region):
+        return True
+    if accumulate and state.interrupted(owner, region):
+        _flag_interrupted(name, dst, "written by another engine or another matmul")
+        return True
+    opened = state.opened(owner, region)
+    if accumulate is None:
+        if opened is True and state.evicted(owner, region):
+            flag(
+                REUSED_GROUP,
+                f"{name} adds to `{dst.name}`, whose sum was already read out",
+                instruction=name,
+                operand="dst",
+                seen="accumulate=None on a tile that was read since its last matmul",
+                fix="write accumulate=(k > 0), or allocate the PSUM tile inside the outer loop",
+            )
+        return opened
+    if opened is not True:
+        _not_begun(name, core, dst)
+    elif state.evicted(owner, region):
+        _flag_interrupted(name, dst, "read")
+    return True
+
+
+def _flag_lost(name: str, core: Core, dst: NkiTensor) -> None:
+    first = [] if core.tracker is None else core.tracker.last_writes(dst)
+    flag(
+        LOST_SUM,
+        f"{name} overwrites the sum in `{dst.name}`, which nothing has read",
+        instruction=name,
+        operand="dst",
+        seen="accumulate=False on a tile that no instruction has read since its last matmul",
+        fix="pass accumulate=(k > 0), so that only the first step overwrites",
+        notes=(
+            f"dst   {dst.describe()}, made at {dst.life.line[0]}:{dst.life.line[1]}",
+            *(f"lost  {site}" for site in first),
+        ),
+    )
+
+
+def _flag_interrupted(name: str, dst: NkiTensor, how: str) -> None:
+    flag(
+        INTERRUPTED_GROUP,
+        f"{name} continues an accumulation in `{dst.name}` that was {how} in between",
+        instruction=name,
+        operand="dst",
+        seen=f"dst was {how} between two accumulating matmuls",
+        fix="finish the accumulation first, or begin a new one with accumulate=False",
+    )
+
+
+def _not_begun(name: str, core: Core, dst: NkiTensor) -> None:
+    hidden = dst.storage.unwritten(dst.region)
+    if hidden is not None:
+        # The sum that follows overwrites dst, so the sentinel may stand in the memory itself.
+        if core.values:
+            dst.array[...] = with_sentinel(dst, hidden)
+        flag(
+            ACCUMULATE_UNWRITTEN,
+            f"{name} adds to `{dst.name}`, which nothing has written",
+            instruction=name,
+            operand="dst",
+            seen=f"{int(hidden.sum())} unwritten elements",
+            fix="pass accumulate=(k > 0), or leave accumulate=None",
+            notes=(f"dst   {dst.describe()}",),
+        )
+    elif core.generation.number <= 3:
+        flag(
+            ACCUMULATE_AFTER_FILL,
+            f"{name} adds to `{dst.name}`, an accumulation that no matmul has begun",
+            instruction=name,
+            operand="dst",
+            seen="dst was last written by another engine",
+            fix="drop the fill and pass accumulate=(k > 0)",
+            notes=(f"dst   {dst.describe()}",),
+        )
+
+
+def note_sum(dst: NkiTensor) -> None:
+    """Note that a matmul wrote all of ``dst``."""
+    storage = dst.storage
+    if not storage.complete:
+        storage.mark_written(dst.form.start, dst.runs)
+    assert storage.psum is not None
+    if not storage.psum.goes_on(dst.owner, dst.form.region):
+        storage.psum.open(dst.owner, dst.form.region)

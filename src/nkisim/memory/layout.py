@@ -1,0 +1,76 @@
+"""Forms: what tensors of one shape, type and place in their storage have in common."""
+
+from __future__ import annotations
+
+import itertools
+from operator import attrgetter
+from typing import Any
+
+from nkisim.dtypes import DType
+from nkisim.memory.region import MemoryRegion
+from nkisim.memory.written_map import Region, Runs
+
+__all__ = ["Form", "layout_id", "through"]
+
+_LAYOUTS: dict[tuple[Any, ...], int] = {}
+_NUMBERS = itertools.count()
+
+
+def layout_id(key: tuple[Any, ...]) -> int:
+    """Return a small number for a static layout; equal layouts get equal numbers."""
+    known = _LAYOUTS.get(key)
+    return _LAYOUTS.setdefault(key, next(_NUMBERS)) if known is None else known
+
+
+def through(path: str) -> Any:
+    """Return a property that stands for what is found along a path of attributes."""
+    return property(attrgetter(path))
+
+
+class Form:
+    """What equal tiles have in common, so that a new one only needs its bytes.
+
+    Attributes:
+        shape, dtype, buffer, start, strides, itemsize, region, whole: As of the tensors that have
+            it.
+        layout: Number of the layout; -1 until a tensor of the form was asked for it.
+        runs: How such a tensor lies in memory; None until one was asked for it.
+        views: Forms of slices of such a tile, by their bounds.
+    """
+
+    __slots__ = (
+        "buffer",
+        "dtype",
+        "itemsize",
+        "layout",
+        "region",
+        "runs",
+        "shape",
+        "start",
+        "strides",
+        "views",
+        "whole",
+    )
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        buffer: MemoryRegion,
+        start: int,
+        strides: tuple[int, ...],
+        itemsize: int,
+        *,
+        whole: bool = False,
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.buffer = buffer
+        self.start = start
+        self.strides = strides
+        self.itemsize = itemsize
+        self.region: Region = (start, shape, strides, itemsize)
+        self.whole = whole
+        self.layout = -1
+        self.runs: Runs | None = None
+        self.views: dict[tuple[Any, ...], Form] = {}

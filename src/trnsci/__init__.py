@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("trnsci")
-except PackageNotFoundError:  # run from a source tree that nobody installed
+except PackageNotFoundError:  # run from a source tree that is not installed
     __version__ = "0+unknown"
 
 __all__: list[str] = []

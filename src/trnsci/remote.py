@@ -1,8 +1,8 @@
-"""Runs on a Trainium instance from elsewhere: start it, run, fetch the records, stop it.
+"""Remote validation on a Trainium instance: start it, run, fetch the records, stop it.
 
-The instance is reached through AWS Systems Manager (SSM), so it needs no open port; it must let SSM
-in, and hold a checkout and the Neuron SDK. It is stopped on every way out, also where it was
-running before: it is there for this alone.
+The instance is controlled through AWS Systems Manager (SSM), so it needs no open port; it must
+allow SSM and have a checkout and the Neuron SDK. It is always stopped at the end, also after an
+error and if it was already running: it must not be used for anything else.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ END = "=====END TRNSCI RECORDS====="
 
 POLL_S = 5.0
 LOG_BYTES = 20_000
-"""How much of the end of a run's output is shown: SSM keeps the first 24,000 characters alone."""
+"""Bytes of the end of a run's output that are shown: SSM returns only 24,000 characters."""
 SCRATCH = "/tmp"
-"""Where the instance keeps a run's output until its records are fetched."""
+"""Folder on the instance for a run's output until its records are fetched."""
 _STOP_ATTEMPTS = 3
 _RUNNING = ("Pending", "InProgress", "Delayed", "Cancelling")
 _FINISHED = ("Success", "Failed")
@@ -45,7 +45,7 @@ PYTHON={python} scripts/run_neuron_tests.sh > {marker}.log 2>&1 || status=$?
 tail -c {log_bytes} {marker}.log
 exit "$status"
 """
-# What was there before the run is no evidence of the run.
+# Records older than the run are not fetched.
 _FETCH = """\
 cd {directory}/src/trnsci/validation/hardware || exit 1
 echo '{begin}'
@@ -57,12 +57,12 @@ rm -f {marker} {marker}.log
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run on an instance came to.
+    """The result of a run on an instance.
 
     Attributes:
         passed: Whether its tests and all of its records passed.
-        records: What it found out about each kernel.
-        paths: Where they were written.
+        records: The record of each kernel.
+        paths: The files of the records.
     """
 
     passed: bool
@@ -77,12 +77,12 @@ class Remote:
     Attributes:
         ec2: Client that starts and stops instances.
         ssm: Client that runs commands on them.
-        tag: Key and value of the tag that exactly one Trainium instance has.
+        tag: Key and value of the tag of exactly one Trainium instance.
         directory: The checkout on the instance.
         python: Interpreter on the instance that has the Neuron SDK.
-        timeout_s: How long starting, and then running, may take.
-        say: Called with each line that a user wants to see.
-        sleep, clock: Stand for those of ``time`` in tests.
+        timeout_s: Time limit for starting, and again for each command.
+        say: Called with each line of progress output.
+        sleep, clock: Functions of ``time``, replaced in tests.
     """
 
     ec2: Any
@@ -99,8 +99,8 @@ class Remote:
         """Run every kernel on the instance and write the records into ``folder``.
 
         Raises:
-            BackendError: There is not one such instance, it does not answer in time, or what it
-                sends back are no records: then nothing was written. It is stopped by then.
+            BackendError: There is not exactly one such instance, it does not respond in time, or
+                it returns no valid records. Then nothing was written, and it has been stopped.
         """
         instance, state = self._instance()
         try:
@@ -115,7 +115,7 @@ class Remote:
             _, printed = self._command(instance, script)
             records = unpacked(printed)
             if not records:
-                raise BackendError("the run wrote no record; its output above says why")
+                raise BackendError("the run wrote no record; the reason is in its output above")
             paths = tuple(write_record(record, folder) for record in records)
         finally:
             self._stop(instance)
@@ -152,7 +152,7 @@ class Remote:
         return found[0]
 
     def _start(self, instance: str, state: str) -> None:
-        """Return when the instance takes commands."""
+        """Start the instance and wait until it accepts commands."""
         if state == "stopping":
             self.say(f"waiting until {instance} has stopped")
             self.ec2.get_waiter("instance_stopped").wait(InstanceIds=[instance])
@@ -163,10 +163,10 @@ class Remote:
             known = self.ssm.describe_instance_information(Filters=wanted)
             if any(e["PingStatus"] == "Online" for e in known["InstanceInformationList"]):
                 return
-        raise self._late(f"{instance} takes no commands through SSM")
+        raise self._late(f"{instance} accepts no commands through SSM")
 
     def _command(self, instance: str, script: str) -> tuple[bool, str]:
-        """Run a shell script on the instance; return whether it ended with 0, and its output."""
+        """Run a shell script on the instance; return whether it succeeded, and its output."""
         sent = self.ssm.send_command(
             InstanceIds=[instance],
             DocumentName="AWS-RunShellScript",
@@ -182,7 +182,7 @@ class Remote:
             except Exception as error:
                 if _code(error) != "InvocationDoesNotExist":
                     raise
-                continue  # it takes SSM a moment to know its own command
+                continue  # SSM has not registered the command yet
             if seen["Status"] in _RUNNING:
                 continue
             if seen["Status"] not in _FINISHED:
@@ -192,7 +192,7 @@ class Remote:
         raise self._late(f"the command {name} did not end")
 
     def _polls(self) -> Iterator[None]:
-        """Yield every few seconds until the time is up."""
+        """Yield every few seconds until the time limit."""
         end = self.clock() + self.timeout_s
         while self.clock() < end:
             yield
@@ -202,7 +202,7 @@ class Remote:
         return BackendError(f"{what} within {self.timeout_s:g} s")
 
     def _stop(self, instance: str) -> None:
-        """Stop the instance; neither an error nor a second Ctrl-C is a reason to leave it on."""
+        """Stop the instance, even after errors and a second Ctrl-C."""
         interrupted: KeyboardInterrupt | None = None
         why: Exception | None = None
         for _ in range(_STOP_ATTEMPTS):
@@ -229,7 +229,7 @@ def unpacked(printed: str) -> tuple[Record, ...]:
     """Return the records of an archive between its marker lines.
 
     Raises:
-        BackendError: There is no archive, it is cut off, or something in it is no record.
+        BackendError: There is no archive, it is truncated, or a file in it is not a record.
     """
     _, begun, rest = printed.partition(BEGIN)
     if not begun:
@@ -237,7 +237,7 @@ def unpacked(printed: str) -> tuple[Record, ...]:
     text, ended, _ = rest.partition(END)
     if not ended:
         raise BackendError(
-            f"the archive of records is cut off after {len(text)} characters: SSM keeps 24,000"
+            f"the archive of records is cut off after {len(text)} characters: SSM returns 24,000"
         )
     try:
         content = base64.b64decode("".join(text.split()), validate=True)
@@ -250,7 +250,7 @@ def unpacked(printed: str) -> tuple[Record, ...]:
 
 
 def clients() -> tuple[Any, Any]:
-    """Return the clients of EC2 and SSM for the profile and region of the environment.
+    """Return the EC2 and SSM clients for the profile and region of the environment.
 
     Raises:
         BackendError: boto3 is missing, or the environment names no region or no such profile.
@@ -270,7 +270,7 @@ def clients() -> tuple[Any, Any]:
 
 
 def aws_errors() -> tuple[type[Exception], ...]:
-    """Return what boto3's clients raise; nothing where it is not installed."""
+    """Return the exception types of boto3's clients; empty if it is not installed."""
     try:
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
@@ -283,13 +283,13 @@ def _record(name: str, text: str) -> Record:
         record = Record.from_json(text)
     except (ValueError, TypeError) as error:
         raise BackendError(f"the instance sent {name}, which is no record: {error}") from error
-    # The file is written under what the record says: that must not be a way out of the folder.
+    # The file name is built from the record's fields: it must not escape the folder.
     if "/" in name or name != f"{record.library}.{record.kernel}.json":
         raise BackendError(f"{name} is the record of {record.library}.{record.kernel}")
     return record
 
 
 def _code(error: Exception) -> str:
-    """Return AWS's name of an error, without a need for botocore to be there."""
+    """Return AWS's code of an error, without importing botocore."""
     response = getattr(error, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))

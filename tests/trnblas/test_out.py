@@ -74,7 +74,7 @@ def test_out_may_be_an_operand():
     assert torch.equal(c, want)
     want = trnblas.gemm(1.0, a, b)
     assert torch.equal(trnblas.gemm(1.0, a, b, out=a), want)
-    with pytest.raises(DerivativeError, match="gradient is asked for"):
+    with pytest.raises(DerivativeError, match="gradient is required"):
         trnblas.scal(2.0, b, out=b.clone().requires_grad_())
 
 

@@ -253,7 +253,7 @@ def test_others_with_the_tag_are_no_trainium(aws, remote, checkout):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pings": ["ConnectionLost"]}, "i-1 takes no commands through SSM within 600 s"),
+        ({"pings": ["ConnectionLost"]}, "i-1 accepts no commands through SSM within 600 s"),
         ({"statuses": ["InProgress"] * 1000}, "the command c-1 did not end within 600 s"),
         ({"statuses": ["TimedOut"]}, "the command c-1 ended as TimedOut"),
         ({"keeps": 60}, "the archive of records is cut off after"),

@@ -1,6 +1,6 @@
 """The command ``trnsci``: validate, status, kernels, doctor, bench, remote.
 
-Each command imports what it needs when it runs, so that ``trnsci --help`` needs no torch.
+Commands import their dependencies when they run, so that ``trnsci --help`` does not import torch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["main"]
 @click.group(name="trnsci", no_args_is_help=True)
 @click.version_option(package_name="trnsci", prog_name="trnsci")
 def main() -> None:
-    """Scientific computing on AWS Trainium: evidence about the kernels, and help with a machine."""
+    """Scientific computing on AWS Trainium: kernel validation and machine diagnosis."""
 
 
 for command in (bench, doctor, kernels, remote, status, validate):

@@ -1,4 +1,4 @@
-"""``trnsci bench``: run the benchmarks of the checkout, keep their results, draw them."""
+"""``trnsci bench``: run the benchmarks of the checkout, record and plot their results."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["bench", "draw"]
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--list", "only_list", is_flag=True, help="Name the benchmarks and run none.")
-@click.option("--no-run", is_flag=True, help="Draw what was recorded before.")
+@click.option("--list", "only_list", is_flag=True, help="List the benchmarks and run none.")
+@click.option("--no-run", is_flag=True, help="Run nothing; draw recorded results.")
 @click.option(
     "--draw",
     "folder",
@@ -22,7 +22,7 @@ __all__ = ["bench", "draw"]
     help="Draw the latest results as SVG files in this folder.",
 )
 def bench(names: tuple[str, ...], only_list: bool, no_run: bool, folder: str | None) -> None:
-    """Run benchmarks, all without NAMES, and append what they measure to their CSV files."""
+    """Run the benchmarks NAMES, by default all, and append their results to the CSV files."""
     home = _benchmarks()
     known = {path.stem.removeprefix("bench_"): path for path in sorted(home.glob("bench_*.py"))}
     if only_list:
@@ -40,13 +40,13 @@ def bench(names: tuple[str, ...], only_list: bool, no_run: bool, folder: str | N
     if folder is not None:
         for path in sorted((home / "results").glob("*.csv")):
             drawn = draw(path, Path(folder))
-            click.echo(str(drawn) if drawn else f"{path}: nothing beside ours to compare with")
+            click.echo(str(drawn) if drawn else f"{path}: no baseline to compare with")
     if failed:
         raise click.ClickException(f"failed: {', '.join(failed)}")
 
 
 def _benchmarks() -> Path:
-    """Return the folder of the benchmarks, which only a checkout has."""
+    """Return the folder of the benchmarks, which exists only in a checkout."""
     for parent in Path(__file__).resolve().parents:
         if (parent / "benchmarks" / "runner.py").is_file():
             return parent / "benchmarks"
@@ -54,7 +54,7 @@ def _benchmarks() -> Path:
 
 
 def draw(results: Path, folder: Path) -> Path | None:
-    """Draw the latest run of each problem beside its strongest baseline; None if none has one."""
+    """Draw the latest run of each problem relative to its best baseline; None without baselines."""
     from trnsci.cli.charts import chart, read_results
 
     try:

@@ -1,7 +1,7 @@
-"""Recorded benchmarks: the latest run of every problem beside its strongest baseline, drawn.
+"""Charts of recorded benchmarks: the latest run of every problem against its best baseline.
 
-A ratio is of two medians of one run, since machines differ and get warm. Charts are SVG of their
-own making, so that a page needs neither a script nor another colour scheme.
+A ratio is of two medians of the same run, since machines differ and throttle. Charts are plain SVG,
+so that a page needs no script and can use its own colour scheme.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ OURS = (
     "trnsparse",
     "trntensor",
 )
-"""What the libraries are called in the results."""
+"""Names of the libraries in the results."""
 
 ASIDE = ("threefry",)
-"""Other ways of ours, which are no baseline; neither is what begins with a name of ours."""
+"""Other variants of ours: not baselines, like all names that begin with one of ``OURS``."""
 
 ROW_PX, LABEL_PX, VALUE_PX, PLOT_PX = 18, 210, 130, 300
 LABEL_LETTERS = 34
@@ -39,17 +39,17 @@ LABEL_LETTERS = 34
 
 @dataclass(frozen=True)
 class Result:
-    """One problem as it was measured last.
+    """The latest measurement of one problem.
 
     Attributes:
         problem: Its name.
         ours_s: Median seconds of ours.
-        rival: The fastest of the others in the same run.
+        rival: The fastest baseline in the same run.
         rival_s: Its median seconds.
-        date: When, by the day.
-        commit: Of which sources.
-        machine: Where.
-        python: With which Python.
+        date: Day of the run.
+        commit: Commit of the sources.
+        machine: The machine.
+        python: Python version.
     """
 
     problem: str
@@ -71,7 +71,7 @@ def read_results(path: Path) -> list[Result]:
     """Return the latest run of every problem that has a baseline, in the order of the file.
 
     Raises:
-        ParameterError: The file is not what the benchmarks write.
+        ParameterError: The file is not a results file of the benchmarks.
     """
     runs: dict[str, dict[str, dict[str, str]]] = {}
     before = ""
@@ -110,7 +110,7 @@ def _result(problem: str, run: dict[str, dict[str, str]]) -> Result | None:
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a time with the unit that suits it."""
+    """Return a time with a suitable unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -118,13 +118,13 @@ def seconds_text(seconds: float) -> str:
 
 
 def chart(results: Sequence[Result], title: str, *, standalone: bool = True) -> str:
-    """Return bars of the ratios on a logarithmic axis, as SVG.
+    """Return a bar chart of the ratios on a logarithmic axis, as SVG.
 
     Args:
-        results: What to draw, one bar each, from above.
-        title: What the picture is about, for those who do not see it.
-        standalone: For a file of its own, on white. Otherwise text has the colour of the page
-            around it.
+        results: The results, one bar each, from top to bottom.
+        title: Description for screen readers.
+        standalone: True for a separate file with a white background; False for a page, whose
+            text colour is used.
     """
     reach = max([1.0, *(abs(math.log2(result.ratio)) for result in results)])
     middle = LABEL_PX + VALUE_PX + PLOT_PX / 2
@@ -132,7 +132,7 @@ def chart(results: Sequence[Result], title: str, *, standalone: bool = True) -> 
     width, height = LABEL_PX + PLOT_PX + VALUE_PX, ROW_PX * len(results) + 44
     text = "#1f2328" if standalone else "currentColor"
     bottom = height - 24
-    # A picture in a page shrinks to its width, on a phone beyond what can be read.
+    # A picture in a page shrinks to the page's width, which is unreadable on a phone.
     style = "" if standalone else f' style="min-width: {width}px"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -147,9 +147,9 @@ def chart(results: Sequence[Result], title: str, *, standalone: bool = True) -> 
         offset = scale * math.log2(result.ratio)
         left, length = min(middle, middle + offset), max(abs(offset), 1.0)
         colour = "#2e8b57" if result.ratio <= 1 else "#c2662d"
-        said = f"{result.problem}: {result.ratio:.2f} times as long as {result.rival}"
+        tooltip = f"{result.problem}: {result.ratio:.2f} times as long as {result.rival}"
         parts += [
-            f"<g><title>{escape(said)}</title>",
+            f"<g><title>{escape(tooltip)}</title>",
             f'<text x="{LABEL_PX - 8}" y="{y + 12}" text-anchor="end">'
             f"{escape(_short(result.problem.removesuffix(common)))}</text>",
             f'<text x="{LABEL_PX}" y="{y + 12}">{result.ratio:.2f} '
@@ -161,7 +161,7 @@ def chart(results: Sequence[Result], title: str, *, standalone: bool = True) -> 
 
 
 def _axis(reach: float, middle: float, scale: float, bottom: int, text: str) -> Iterable[str]:
-    """Yield the lines at powers of two and what they mean."""
+    """Yield the lines at powers of two and their labels."""
     step = 1 if reach <= 3 else 2 if reach <= 6 else 4
     for power in range(-step * int(reach // step), int(reach) + 1, step):
         x = middle + scale * power
@@ -180,7 +180,7 @@ def _axis(reach: float, middle: float, scale: float, bottom: int, text: str) -> 
 
 
 def _common_end(problems: Sequence[str]) -> str:
-    """Return the words in which all names end, such as the dtype; empty for a single name."""
+    """Return the common last words of all names, such as the dtype; empty for a single name."""
     ends = [name.split(" ")[::-1] for name in problems]
     count = 0
     while len(ends) > 1 and all(len(e) > count + 1 and e[count] == ends[0][count] for e in ends):
@@ -189,5 +189,5 @@ def _common_end(problems: Sequence[str]) -> str:
 
 
 def _short(problem: str) -> str:
-    """Return a name that fits beside its bar."""
+    """Return a name shortened to the width of its column."""
     return problem if len(problem) <= LABEL_LETTERS else f"{problem[: LABEL_LETTERS - 1]}…"

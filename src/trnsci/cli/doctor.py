@@ -1,4 +1,4 @@
-"""``trnsci doctor``: what this machine can do, and why."""
+"""``trnsci doctor``: the capabilities of this machine, with reasons."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MARKS = {"yes": "[ok]", "no": "[--]", "wrong": "[!!]"}
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One thing that a machine can or cannot do.
+    """One capability of a machine.
 
     Attributes:
-        what: The thing.
-        state: ``"yes"``, ``"no"``, or ``"wrong"`` where something is there and does not work.
-        why: What was found.
-        remedy: How to get it; empty where there is nothing to do.
+        what: The capability.
+        state: ``"yes"``, ``"no"``, or ``"wrong"`` for something installed that does not work.
+        why: The evidence.
+        remedy: How to get it; empty if there is nothing to do.
     """
 
     what: str
@@ -44,9 +44,9 @@ class Diagnosis:
 
 @click.command()
 def doctor() -> None:
-    """Explain what this machine can do and why, and how to get the rest.
+    """Report the capabilities of this machine, and how to get the missing ones.
 
-    Exit status: 1 where something is installed that does not work.
+    Exit status: 1 if something is installed that does not work, else 0.
     """
     found = list(diagnoses())
     for entry in found:
@@ -58,7 +58,7 @@ def doctor() -> None:
 
 
 def diagnoses() -> Iterator[Diagnosis]:
-    """Look at the machine; every answer is found, none is remembered."""
+    """Probe the machine; nothing is cached."""
     yield _python()
     yield Diagnosis("run kernels on the simulator", "yes", "nkisim needs NumPy alone")
     yield from _torch()

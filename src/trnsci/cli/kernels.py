@@ -1,4 +1,4 @@
-"""``trnsci kernels``: every kernel, where it is, and what of the hardware it uses."""
+"""``trnsci kernels``: every kernel with its module and the hardware feature it uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["kernels"]
 @click.option("--lib", "libraries", multiple=True, help="Only this library; may be repeated.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def kernels(libraries: tuple[str, ...], form: str) -> None:
-    """List the kernels with the lever that each uses."""
+    """List the kernels, each with the hardware feature (lever) it uses."""
     from trnsci.core.evidence import kernels_of
 
     found = [source for library in choose_libraries(libraries) for source in kernels_of(library)]

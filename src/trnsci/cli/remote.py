@@ -1,4 +1,4 @@
-"""``trnsci remote``: every kernel on a Trainium instance that is on for no longer than that."""
+"""``trnsci remote``: run every kernel on a Trainium instance, which is then stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["remote"]
     default="trnsci=neuron",
     show_default=True,
     metavar="KEY=VALUE",
-    help="The tag that one Trainium instance has.",
+    help="Tag of exactly one Trainium instance.",
 )
 @click.option(
     "--directory",
@@ -36,13 +36,15 @@ __all__ = ["remote"]
     show_default=True,
     help="Minutes that the run may take.",
 )
-@click.option("--records", "folder", type=click.Path(file_okay=False), help="Where records go.")
+@click.option(
+    "--records", "folder", type=click.Path(file_okay=False), help="Folder for the records."
+)
 def remote(tag: str, directory: str, python: str, timeout: int, folder: str | None) -> None:
     """Run every kernel on a Trainium instance and fetch the records.
 
     Starts the instance, runs scripts/run_neuron_tests.sh there through SSM, and always stops it:
-    also after an error, Ctrl-C or a closed terminal. Needs boto3 (the extra `remote`); AWS_PROFILE
-    and the other variables of AWS say for whom. Exit status: 0 all passed, 1 not, 2 wrong usage.
+    also after an error, Ctrl-C or a closed terminal. Needs boto3 (the extra `remote`) and AWS
+    credentials (AWS_PROFILE etc.). Exit status: 0 all passed, 1 not, 2 wrong usage.
     """
     key, equals, value = tag.partition("=")
     if not (key and equals and value):
@@ -77,7 +79,7 @@ def remote(tag: str, directory: str, python: str, timeout: int, folder: str | No
 
 @contextmanager
 def _ended_like_ctrl_c() -> Iterator[None]:
-    """Let a closed terminal or a polite kill end the run as Ctrl-C does."""
+    """Make SIGHUP and SIGTERM end the run like Ctrl-C."""
     names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {name: signal.getsignal(getattr(signal, name)) for name in names}
     try:

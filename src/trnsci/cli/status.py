@@ -24,12 +24,14 @@ __all__ = ["status"]
     show_default=True,
 )
 @click.option("--output", type=click.Path(dir_okay=False), help="Write to a file.")
-@click.option("--records", "folder", type=click.Path(file_okay=False), help="Where records are.")
+@click.option(
+    "--records", "folder", type=click.Path(file_okay=False), help="Folder of the records."
+)
 def status(libraries: tuple[str, ...], form: str, output: str | None, folder: str | None) -> None:
-    """Show what is known of every kernel in the tree.
+    """Show the validation status of every kernel.
 
-    A record counts as stale when a source it is about has changed since. Exit status: 0, or 1 where
-    a kernel failed or a record cannot be read.
+    A record is stale if its sources have changed since. Exit status: 0, or 1 if a kernel failed or
+    a record cannot be read.
     """
     from trnsci.validation import records_folder, render, rows, write_whole
 

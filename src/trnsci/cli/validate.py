@@ -1,4 +1,4 @@
-"""``trnsci validate``: run every kernel's case on the simulator and keep the records."""
+"""``trnsci validate``: run every kernel's case on the simulator and write the records."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ __all__ = ["choose_libraries", "validate"]
     type=click.Choice(["simulator", "device"]),
     default="simulator",
     show_default=True,
-    help="Run on the simulator, or on this machine's NeuronCore and keep a hardware record.",
+    help="Run on the simulator, or on this machine's NeuronCore and write a hardware record.",
 )
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
-@click.option("--again", is_flag=True, help="Run also what has a record of today's sources.")
-@click.option("--records", "folder", type=click.Path(file_okay=False), help="Where records are.")
+@click.option("--again", is_flag=True, help="Also run kernels with an up-to-date record.")
+@click.option(
+    "--records", "folder", type=click.Path(file_okay=False), help="Folder of the records."
+)
 def validate(
     libraries: tuple[str, ...],
     kernels: tuple[str, ...],
@@ -50,9 +52,9 @@ def validate(
 ) -> None:
     """Run every kernel on the simulator against its reference.
 
-    A kernel passes when its public function launches it, its result is within the bound, and none
-    of gen2, gen3 and gen4 finds anything in it. Each record is written as soon as it is made; a run
-    that was stopped goes on where it was. Exit status: 0 all passed, 1 some failed, 2 wrong usage.
+    A kernel passes if its public function launches it, its result is within the bound, and it has
+    no findings on gen2, gen3 and gen4. Each record is written immediately; an interrupted run can
+    be resumed. Exit status: 0 all passed, 1 some failed, 2 wrong usage.
     """
     from trnsci.validation import HARDWARE, records_folder, tasks
     from trnsci.validation import validate as run
@@ -89,7 +91,7 @@ def validate(
 
 
 def choose_libraries(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the libraries that were named, all if none was."""
+    """Return the named libraries, by default all."""
     from trnsci.validation import LIBRARIES
 
     unknown = [name for name in given if name not in LIBRARIES]
@@ -126,7 +128,7 @@ def _require_known(named: tuple[str, ...], libraries: tuple[str, ...]) -> None:
 
 
 def _require_writable(folder: Path) -> None:
-    """Find out before the first kernel runs whether its record could be kept."""
+    """Check that records can be written, before the first kernel runs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -140,22 +142,22 @@ def _require_device() -> None:
 
     if not device_ready():
         raise click.UsageError(
-            "--on device: no NeuronCore can be reached with AWS's NKI; `trnsci doctor` says why"
+            "--on device: no NeuronCore can be reached with AWS's NKI; `trnsci doctor` shows why"
         )
 
 
 class _Silent:
-    """Says nothing: what a log wants to see is the end."""
+    """No progress output: logs only need the result."""
 
     def started(self, task: Task) -> None:
-        """Note that a kernel runs."""
+        """Called when a kernel starts."""
 
     def finished(self, record: Record) -> None:
-        """Note that it is done."""
+        """Called when it has ended."""
 
 
 class _Bar(_Silent):
-    """A bar with the kernel that runs."""
+    """A progress bar with the current kernel."""
 
     def __init__(self, bar: Any, total: int) -> None:
         self._bar = bar

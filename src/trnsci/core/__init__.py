@@ -1,4 +1,4 @@
-"""What the six libraries share: backends, launching, plans, errors."""
+"""The shared core of the six libraries: backends, kernel launches, plans, errors."""
 
 from __future__ import annotations
 

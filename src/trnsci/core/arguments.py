@@ -1,7 +1,7 @@
-"""Checks that arguments fit, with errors that name the function and the argument.
+"""Argument validation, with errors that name the function and the argument.
 
-An operation of 8 x 8 matrices takes two microseconds, so what usually holds is tested first and
-messages are made only when something is wrong.
+An operation on 8 x 8 matrices takes two microseconds, so the common case is tested first and
+messages are formatted only on failure.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def whole(
     most: int | None = None,
     error: type[TrnsciError] = DTypeError,
 ) -> int:
-    """Return an integer of any type as one that torch takes.
+    """Return an integer of any type as an ``int`` (or ``SymInt``) that torch accepts.
 
-    A bool is none, as in torch: it would be a flag in the place of a size.
+    A bool is rejected, as in torch: it would be a flag in the place of a size.
 
     Args:
-        function: Whose argument it is.
-        name: The argument.
-        value: What was given.
+        function: The function, for messages.
+        name: The argument, for messages.
+        value: The value to check.
         least: The smallest accepted; None for any.
         most: The largest accepted; None for any.
-        error: What a value that is no integer, or outside of the bounds, raises.
+        error: The exception raised for a value that is no integer or is out of bounds.
     """
     if type(value) is not int:
         given: object = value
@@ -74,7 +74,7 @@ def several(function: str, name: str, value: int | Sequence[int]) -> list[int]:
 
 
 def tensor(function: str, name: str, value: Tensor) -> None:
-    """Raise unless ``value`` is a tensor of numbers."""
+    """Raise unless ``value`` is a tensor with a numeric dtype."""
     if not isinstance(value, Tensor):
         raise DTypeError(f"{function}: {name} must be a torch.Tensor, got {type(value).__name__}")
     if value.dtype is torch.bool:
@@ -99,7 +99,7 @@ def agree(function: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
 
 
 def floating(function: str, name: str, value: Tensor) -> None:
-    """Raise for a tensor of integers."""
+    """Raise unless the dtype is floating point or complex."""
     if not (value.is_floating_point() or value.is_complex()):
         raise DTypeError(f"{function}: {name} must be floating point or complex, got {value.dtype}")
 
@@ -125,7 +125,7 @@ def square(function: str, name: str, value: Tensor, batches: bool = True) -> Non
 
 
 def broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the shape that two shapes broadcast to, or None where they do not."""
+    """Return the shape that two shapes broadcast to, or None if they do not broadcast."""
     if a == b:
         return tuple(a)
     size = max(len(a), len(b))
@@ -137,7 +137,7 @@ def broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def expandable(function: str, name: str, value: Tensor, shape: Sequence[int]) -> None:
-    """Raise unless ``value`` broadcasts to ``shape``, without making it larger."""
+    """Raise unless ``value`` broadcasts to exactly ``shape``."""
     have = value.shape
     if have == shape:
         return

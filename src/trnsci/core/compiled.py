@@ -1,10 +1,10 @@
-"""Loops compiled by numba, which is optional: every one has a way without it beside it.
+"""Loops compiled by numba, which is optional: each loop also has an implementation without it.
 
-A loop is compiled once for all processes where numba can keep what it compiled: beside the module,
-or in the user's cache folder. Only functions of a module can be kept: what a function made inside
-another one closes over differs from process to process.
+Compiled loops are cached on disk, next to the module or in the user's cache folder, if one of them
+is writeable. Only module-level functions can be cached: the variables that a nested function
+captures differ between processes.
 
-Importing this module does not import numba; asking for a loop does.
+Importing this module does not import numba; ``compiled_loop`` does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["compiled_loop", "numba_installed", "numba_loaded"]
 
 
 def numba_loaded() -> bool:
-    """Return whether the process has numba loaded."""
+    """Return whether numba has been imported in this process."""
     return sys.modules.get("numba") is not None
 
 
@@ -28,26 +28,26 @@ def numba_installed() -> bool:
     """Return whether numba can be imported; importing it takes about half a second."""
     try:
         return find_spec("numba") is not None
-    except (ImportError, ValueError):  # somebody put None in its place
+    except (ImportError, ValueError):  # sys.modules["numba"] is None
         return False
 
 
 def compiled_loop(function: Callable[..., Any], signature: Any = None, **options: Any) -> Any:
-    """Return a function of a module, compiled for one signature, or for each that it meets.
+    """Return a module-level function, compiled for one signature or for each one it is called with.
 
     Args:
-        function: What to compile. It runs without the interpreter's lock.
-        signature: One of numba's; None compiles at the first call with arguments of new types.
-        **options: What ``numba.njit`` takes further.
+        function: The function to compile. It runs without the interpreter lock.
+        signature: A numba signature; None compiles at the first call with arguments of new types.
+        **options: Further options of ``numba.njit``.
     """
     import numba
 
-    def made(kept: bool) -> Any:
-        return numba.njit(signature, cache=kept, nogil=True, **options)(function)
+    def compiled(cached: bool) -> Any:
+        return numba.njit(signature, cache=cached, nogil=True, **options)(function)
 
     try:
-        return made(True)
+        return compiled(True)
     except RuntimeError as error:
-        if "cannot cache function" not in str(error):  # no folder that may be written to
+        if "cannot cache function" not in str(error):  # no writeable folder
             raise
-        return made(False)
+        return compiled(False)

@@ -1,9 +1,8 @@
-"""Tables that kernels need with every launch, made once and kept where they are used.
+"""Cached constant tables that kernels need with every launch.
 
-A table depends on a key alone: the length of a transform, a window. It is made on the host, brought
-to the device of its first use in a dtype, and stays there. What is in force while a table is made
-does not reach it: a default device, fake tensors, inference mode and derivatives are all set aside,
-so that a table first needed by such a call is a table for all others.
+A table depends only on a key, such as the length of a transform. It is computed on the host and
+cached for each device and dtype it is used with. A default device, fake tensors, inference mode and
+derivatives are switched off while a table is computed, so that it is valid for every later call.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Constants(Generic[K]):
-    """Tables by key, device and dtype, of which the ones not used for longest are dropped.
+    """An LRU cache of tables by key, device and dtype.
 
     Args:
         make: Function of a key that returns arrays.
-        most_bytes: How much memory the tables may take together; the newest one always stays.
+        most_bytes: Limit on the total size of the tables; the newest one is never dropped.
     """
 
     def __init__(
@@ -37,32 +36,32 @@ class Constants(Generic[K]):
     ) -> None:
         self._make = make
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[Any, tuple[Tensor, ...]] = OrderedDict()
+        self._tables: OrderedDict[Any, tuple[Tensor, ...]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
     def __call__(
         self, key: K, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> tuple[Tensor, ...]:
-        """Return the tables of a key; nobody may write to them."""
+        """Return the tables of a key; callers must not write to them."""
         place = key, torch.device(device), dtype
         with self._lock:
-            if place in self._kept:
-                self._kept.move_to_end(place)
-                return self._kept[place]
+            if place in self._tables:
+                self._tables.move_to_end(place)
+                return self._tables[place]
         made = self._made(*place)
         with self._lock:
-            if place not in self._kept:
-                self._kept[place] = made
+            if place not in self._tables:
+                self._tables[place] = made
                 self._bytes += _size(made)
-            while self._bytes > self._most_bytes and len(self._kept) > 1:
-                self._bytes -= _size(self._kept.popitem(last=False)[1])
-            return self._kept.get(place, made)
+            while self._bytes > self._most_bytes and len(self._tables) > 1:
+                self._bytes -= _size(self._tables.popitem(last=False)[1])
+            return self._tables.get(place, made)
 
     def clear(self) -> None:
-        """Forget all tables."""
+        """Drop all tables."""
         with self._lock:
-            self._kept.clear()
+            self._tables.clear()
             self._bytes = 0
 
     def _made(self, key: K, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, ...]:

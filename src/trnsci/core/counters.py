@@ -1,9 +1,10 @@
-"""How often kernels were launched, and how often torch had to compute in their place.
+"""Counters of kernel launches, and of the calls that torch computed instead.
 
-A kernel is counted each time it has run, on a device or on the simulator, under the name of its
-function; a fallback, when the kernel failed, under the operation that fell back, such as
-``trnblas.gemm``; a refusal, when the kernel does not take such arguments, under the operation and
-the reason. All count for the process, over all threads.
+- launches: a kernel has run, on a device or on the simulator; by the name of its function.
+- fallbacks: a kernel failed; by operation, such as ``trnblas.gemm``.
+- refusals: a kernel does not accept the arguments; by operation and reason.
+
+All counters are per process, over all threads.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _refusals: Counter[tuple[str, str]] = Counter()
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted since the last reset; a name that was never counted has 0.
+    """Counts since the last reset; a name that was never counted has 0.
 
     Attributes:
         launches: Launches by kernel.
@@ -35,7 +36,7 @@ class Counts:
     refusals: Counter[tuple[str, str]]
 
     def __sub__(self, earlier: Counts) -> Counts:
-        """Return what was counted since ``earlier``."""
+        """Return the counts since ``earlier``."""
         return Counts(
             self.launches - earlier.launches,
             self.fallbacks - earlier.fallbacks,
@@ -44,7 +45,7 @@ class Counts:
 
 
 def counts() -> Counts:
-    """Return a copy of the counters as they are now."""
+    """Return a copy of the counters."""
     with _lock:
         return Counts(_launches.copy(), _fallbacks.copy(), _refusals.copy())
 
@@ -70,6 +71,6 @@ def count_fallback(operation: str) -> None:
 
 
 def count_refusal(operation: str, reason: str) -> None:
-    """Count one call that the kernel of an operation does not take."""
+    """Count one call whose arguments the kernel of an operation does not accept."""
     with _lock:
         _refusals[operation, reason] += 1

@@ -1,8 +1,8 @@
 """CUDA kernels of the libraries: compiled by NVRTC, launched by the CUDA driver.
 
 Both are called through ``cuda.bindings``, NVIDIA's Python bindings, which torch's wheels for CUDA
-require. They are imported at the first launch, since torch for CPUs comes without them. A kernel
-that cannot be compiled or launched gives a warning, and torch computes instead.
+require. They are imported at the first launch, since torch for CPUs comes without them. If a
+kernel cannot be compiled or launched, a warning is issued and torch computes instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Extent = tuple[int, int, int]
 
 @cache
 def most_shared_bytes(device: int) -> int:
-    """Return the shared memory in bytes that a block can be given; 0 on ROCm."""
+    """Return the maximum shared memory of a block in bytes; 0 on ROCm."""
     if torch.version.hip is not None:
         return 0
     properties = torch.cuda.get_device_properties(device)
@@ -35,7 +35,7 @@ def most_shared_bytes(device: int) -> int:
 
 
 class CudaKernel:
-    """A kernel, compiled at its first launch for each kind of operands and each device."""
+    """A CUDA kernel, compiled at its first launch for each kind of operands and each device."""
 
     def __init__(
         self, library: str, name: str, source: Callable[[Any], str], shared_memory: bool = False
@@ -45,9 +45,9 @@ class CudaKernel:
         Args:
             library: The library that the kernel belongs to, for warnings.
             name: Name of the function in the source, which is ``extern "C"``.
-            source: Returns the CUDA C++ source for a kind: a dtype, or whatever sources differ in.
-            shared_memory: Whether launches may ask for all shared memory of a block, of which the
-                source then declares none itself; otherwise for up to 48 KiB.
+            source: Returns the CUDA C++ source for a kind: a dtype, or any key of the variants.
+            shared_memory: Whether launches may request all shared memory of a block, of which the
+                source then declares none itself; otherwise up to 48 KiB.
         """
         self._library, self._name, self._source = library, name, source
         self._shared_memory = shared_memory
@@ -76,7 +76,7 @@ class CudaKernel:
         function = self._function(kind, device)
         if function is None:
             return False
-        # The driver takes the addresses of the arguments, and copies these before it returns.
+        # The driver reads the arguments at these addresses before it returns.
         values = [
             np.array([value], dtype=np.int32)
             if isinstance(value, int)
@@ -168,7 +168,7 @@ def _cubin(source: str, name: str, device: int) -> bytes:
 
 
 def _log(nvrtc: Any, program: Any) -> str:
-    """Return what the compiler has reported."""
+    """Return the compiler's log."""
     (size,) = _checked("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize(program))
     if size <= 1:  # the terminating zero
         return ""
@@ -178,7 +178,7 @@ def _log(nvrtc: Any, program: Any) -> str:
 
 
 def _checked(call: str, returned: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the results of a call of the bindings, which return an error code in front."""
+    """Return the results of a call of the bindings, whose first result is an error code."""
     code, *results = returned
     if int(code):
         raise KernelError(f"{call}: {code!r}")
@@ -186,7 +186,7 @@ def _checked(call: str, returned: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the line of an error that has the cause: compilers write titles and warnings above."""
+    """Return the first line of an error that contains "error", else its first line."""
     lines = [line for line in map(str.strip, str(error).splitlines()) if line]
     causes = [line for line in lines if "error" in line]
     return (causes or lines or [type(error).__name__])[0]

@@ -1,4 +1,4 @@
-"""Names of dtypes, which is how plans, tilings and kernels speak of them."""
+"""Names of dtypes, as plans, tilings and kernels use them, and real parts of complex dtypes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _REAL = {
 
 
 def dtype_name(dtype: torch.dtype | str) -> str:
-    """Return ``"float32"`` for ``torch.float32``, and a name as it is."""
+    """Return ``"float32"`` for ``torch.float32``; a name is returned unchanged."""
     return str(dtype).removeprefix("torch.")
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of the parts of a complex one, and a real one as it is.
+    """Return the dtype of the real part of a complex dtype; a real dtype is returned unchanged.
 
-    ``dtype.to_real()`` says the same, which torch.compile cannot follow.
+    Equal to ``dtype.to_real()``, which torch.compile cannot trace.
     """
     return _REAL.get(dtype, dtype)

@@ -1,4 +1,4 @@
-"""Two predicates on tensors: may their values be read, and may their operations leave torch?"""
+"""Predicates on tensors: values can be read, operations may be computed outside of torch."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ recorded: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined
 def concrete(*tensors: Tensor) -> bool:
     """Return whether the values of these tensors can be read on the host.
 
-    False while ``torch.compile``, ``torch.export``, ``torch.jit.trace``, fake tensors or a
-    transform of ``torch.func`` sees the operations, for subclasses of ``Tensor`` and for meta
-    tensors. The tensors may require gradients and may be on any device.
+    False under ``torch.compile``, ``torch.export``, ``torch.jit.trace``, fake tensor modes and
+    transforms of ``torch.func``, and for subclasses of ``Tensor`` and meta tensors. The tensors may
+    require gradients and may be on any device.
     """
     if torch.compiler.is_compiling():
         return False
@@ -41,8 +41,7 @@ def concrete(*tensors: Tensor) -> bool:
 def inert(*tensors: Tensor) -> bool:
     """Return whether an operation on these tensors may be computed outside of torch.
 
-    They are ``concrete``, and neither autograd, nor forward mode, nor autocast has to see the
-    operation.
+    True if they are ``concrete`` and neither autograd, forward mode nor autocast applies.
     """
     if not concrete(*tensors) or forward_level() >= 0 or any_autocast():
         return False

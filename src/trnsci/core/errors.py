@@ -6,28 +6,29 @@
     └── TrnsciError
         ├── ShapeError      (also a ValueError)    operands whose shapes do not fit
         │   └── OperandError (also an AssertionError)  the same, of sparse operands
-        ├── DimensionError  (also an IndexError)   a dimension or an element that is not there
+        ├── DimensionError  (also an IndexError)   a dimension or an element that does not exist
         ├── DTypeError      (also a TypeError)     operands whose dtypes do not fit
         ├── DeviceError     (also a RuntimeError)  operands that are not on one device
-        ├── DerivativeError (also a RuntimeError)  a derivative asked of what cannot have one
-        ├── FlagError       (also a ValueError)    an option that is none of the accepted ones
-        ├── ParameterError  (also a ValueError     a number, size or dtype without a meaning, where
-        │                    and AssertionError)    random numbers are asked for
-        ├── LinAlgError     (also torch's and a    a matrix that does not allow what is asked of it
+        ├── DerivativeError (also a RuntimeError)  a derivative requested of a non-differentiable
+        │                                          argument
+        ├── FlagError       (also a ValueError)    an option with a value that is not accepted
+        ├── ParameterError  (also a ValueError     an invalid parameter, size or dtype of random
+        │                    and AssertionError)    numbers
+        ├── LinAlgError     (also torch's and a    a matrix unsuitable for the operation
         │   │                ValueError)
-        │   ├── SingularMatrixError                without an inverse, or with a zero to divide by
+        │   ├── SingularMatrixError                without an inverse, or a division by zero
         │   ├── NotPositiveDefiniteError           not symmetric positive definite
-        │   ├── NotFiniteError                     NaN or infinity where neither has a meaning
-        │   ├── ConvergenceError                   an iteration that ended before its goal
-        │   └── AccuracyError                      an accuracy that was asked for and not reached
-        ├── BackendError    (also a RuntimeError)  a backend that this process cannot serve
-        └── KernelError     (also a RuntimeError)  a kernel that does not do what is asked of it
+        │   ├── NotFiniteError                     NaN or infinity where finite values are required
+        │   ├── ConvergenceError                   an iteration that did not converge
+        │   └── AccuracyError                      a requested accuracy that was not reached
+        ├── BackendError    (also a RuntimeError)  a backend that is not available in this process
+        └── KernelError     (also a RuntimeError)  a kernel that violates its contract
     Warning
     ├── NkiFallbackWarning (a UserWarning)       a kernel failed and torch computed the result
-    └── AccuracyWarning    (a UserWarning)       an accuracy that was asked for was not reached
+    └── AccuracyWarning    (a UserWarning)       a requested accuracy was not reached
 
-Each also derives from the built-in exception that a caller of torch or NumPy would catch. Those of
-matrices derive from torch's, so torch is imported when one of them is first used.
+Each also derives from the built-in exception that a caller of torch or NumPy would catch. The
+matrix errors derive from torch's ``LinAlgError``, so torch is imported at their first use.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class ShapeError(TrnsciError, ValueError):
 class OperandError(ShapeError, AssertionError):
     """The shapes of sparse operands do not fit each other or the operation.
 
-    It is an ``AssertionError`` too, for callers that catch the one of older code.
+    It is also an ``AssertionError``, for callers written against older versions.
     """
 
 
@@ -110,26 +111,26 @@ class DeviceError(TrnsciError, RuntimeError):
 
 
 class DerivativeError(TrnsciError, RuntimeError):
-    """A derivative is asked of something that cannot have one, such as an ``out`` argument."""
+    """A derivative is requested of something that cannot have one, such as an ``out`` argument."""
 
 
 class FlagError(TrnsciError, ValueError):
-    """An option has a value that is none of the accepted ones."""
+    """An option has a value that is not accepted."""
 
 
 class ParameterError(TrnsciError, ValueError, AssertionError):
     """A parameter, size or dtype that a function does not accept.
 
-    It is a ``ValueError``, and an ``AssertionError`` for callers that catch the one of older code.
+    It is a ``ValueError``, and an ``AssertionError`` for callers written against older versions.
     """
 
 
 class BackendError(TrnsciError, RuntimeError):
-    """The requested backend cannot serve in this process."""
+    """The requested backend is not available in this process."""
 
 
 class KernelError(TrnsciError, RuntimeError):
-    """A kernel does not do what the operation that launched it needs."""
+    """A kernel does not do what the operation that launched it requires."""
 
 
 class NkiFallbackWarning(UserWarning):
@@ -137,4 +138,4 @@ class NkiFallbackWarning(UserWarning):
 
 
 class AccuracyWarning(UserWarning):
-    """An accuracy that was asked for was not reached; the result says what was."""
+    """A requested accuracy was not reached; the result holds the accuracy that was."""

@@ -1,8 +1,8 @@
-"""What the kernels of a library are, and the cases that show that they are right.
+"""Kernel inventory of a library, and the validation cases of its kernels.
 
-A library names its cases in its module ``evidence``: a call of the public interface for each
-kernel, what the call must give, and how far from it the result may be. ``trnsci validate`` runs
-them; ``trnsci status`` shows what came out.
+A library declares its cases in its module ``evidence``: for each kernel a call of the public
+interface, the expected result, and the allowed error. ``trnsci validate`` runs them; ``trnsci
+status`` shows the results.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _SECTION = re.compile(r"^Lever\s+(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Case:
-    """One call that runs a kernel, and what it must give.
+    """A validation case: one call that runs a kernel, and its expected result.
 
     Attributes:
-        kernel: The kernel's function, as launches are counted.
-        title: What people call it.
-        inputs: Makes the arguments; the same ones at each call.
+        kernel: The name of the kernel's function, as in the launch counters.
+        title: Name for people.
+        inputs: Returns the arguments; the same ones at each call.
         call: The public function, as a function of the inputs.
-        expected: What it must give, as a function of the inputs, from another source.
-        reference: That source in words, such as ``"torch in float64"``.
+        expected: The expected result as a function of the inputs, computed independently.
+        reference: Description of that computation, such as ``"torch in float64"``.
         bound: Largest relative error in the L2 norm, as a function of the inputs; 0 for equal bits.
-        public: Whether the call reaches the kernel as ``set_backend`` does; some kernels are there
-            to be called by other kernels' authors, and are launched themselves.
-        decided_by_values: Whether values decide what the kernel executes, as in a loop that ends
-            on the device: it cannot be checked without them.
+        public: Whether the call reaches the kernel through a public function under
+            ``set_backend``; kernels meant for use inside other kernels are launched directly.
+        decided_by_values: Whether the executed instructions depend on values, as in a loop that
+            ends on the device; such a kernel cannot be checked without values.
     """
 
     kernel: str
@@ -58,13 +58,13 @@ class Case:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel as its source shows it.
+    """A kernel, described by its source.
 
     Attributes:
-        library, name: Whose it is, and the name of its function.
-        module: Where it is.
-        summary: The first line of the module.
-        lever: What of the hardware it uses, as the module says.
+        library, name: Its library, and the name of its function.
+        module: Its module.
+        summary: The first line of the module docstring.
+        lever: The hardware feature it uses, from the module docstring.
     """
 
     library: str
@@ -75,7 +75,7 @@ class KernelSource:
 
 
 def kernels_of(library: str) -> list[KernelSource]:
-    """Return the kernels of a library in the order of their modules; imports neither it nor NKI."""
+    """Return the kernels of a library in module order, without importing the library or NKI."""
     spec = find_spec(library)
     if spec is None or spec.origin is None:
         return []
@@ -84,12 +84,12 @@ def kernels_of(library: str) -> list[KernelSource]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         text = ast.get_docstring(tree) or ""
         lever = _SECTION.search(text)
-        said = " ".join(lever[1].split()) if lever else ""
+        lever_text = " ".join(lever[1].split()) if lever else ""
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and any(map(_is_jit, node.decorator_list)):
                 module = f"{library}._kernels.{path.stem}"
                 summary = text.partition("\n")[0]
-                found.append(KernelSource(library, node.name, module, summary, said))
+                found.append(KernelSource(library, node.name, module, summary, lever_text))
     return found
 
 
@@ -99,14 +99,14 @@ def _is_jit(decorator: ast.expr) -> bool:
 
 
 def launcher(library: Library) -> Launcher:
-    """Return what launches a kernel itself, where the backend of its library says."""
+    """Return a launcher for direct kernel calls, on the path that the library's backend selects."""
     return Launcher("nki" if library.path() == "nki" else "simulator")
 
 
 def relative_error(got: Any, want: Any) -> float:
-    """Return the L2 distance of two results, or tuples of results, relative to what is wanted.
+    """Return the relative L2 error of a result, or tuple of results.
 
-    Results of unequal shape are infinitely far apart, and so is NaN from anything.
+    It is infinite for unequal shapes and for NaN.
     """
     pairs = list(zip(_flat(got), _flat(want), strict=False))
     if len(_flat(got)) != len(_flat(want)) or any(g.shape != w.shape for g, w in pairs):
@@ -119,9 +119,10 @@ def relative_error(got: Any, want: Any) -> float:
 
 
 def product_bound(a: Tensor, b: Tensor) -> float:
-    """Return how far a float32 product of matrices may be from the exact one, relatively in L2.
+    """Return the bound on the relative L2 error of a float32 matrix product.
 
-    Sums of K products in any order are off by at most K roundings of the sum of their magnitudes.
+    A sum of K products in any order has an error of at most K roundings of the sum of their
+    magnitudes.
     """
     wide_a, wide_b = a.double(), b.double()
     magnitudes = float((wide_a.abs() @ wide_b.abs()).norm())

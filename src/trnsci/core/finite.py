@@ -1,7 +1,7 @@
 """Checks for NaN and infinity, and the scale of tensors.
 
 Where values cannot be read, such as in ``torch.compile``, ``vmap`` and with fake tensors, they are
-taken to be finite and of size 1.
+assumed to be finite and of magnitude 1.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["finite", "only_finite", "power_below"]
 
 
 def finite(function: str, name: str, value: Tensor) -> None:
-    """Raise where a number is NaN or infinite.
+    """Raise if an element is NaN or infinite.
 
     Args:
-        function: Whose argument it is.
-        name: The argument.
-        value: What was given.
+        function: The function, for messages.
+        name: The argument, for messages.
+        value: The tensor to check.
 
     Raises:
-        NotFiniteError: One is.
+        NotFiniteError: An element is NaN or infinite.
     """
     if not only_finite(value):
         raise NotFiniteError(f"{function}: {name} must be finite, got NaN or infinity")
@@ -45,7 +45,7 @@ def only_finite(value: Tensor) -> bool:
 def power_below(value: Tensor) -> float:
     """Return the power of two at or below the largest magnitude, 1 for zeros.
 
-    Dividing by it does not round, and the squares of the quotients neither overflow nor vanish.
+    Division by it is exact, and the squares of the quotients neither overflow nor underflow.
     """
     if not value.numel() or not concrete(value):
         return 1.0

@@ -1,9 +1,9 @@
-"""The names of torch that are not public, in one place.
+"""The only uses of private torch names.
 
 torch documents the behaviour of ``torch.func``, fake tensors, dispatch modes and forward mode, but
-has no public name for "is one of them active?" and for stepping out of them. Every such name is
-bound here, once, with the reason and with what happens in a torch that does not have it. All of
-them exist in torch 2.9 (the Neuron SDK 2.29) to 2.13. The rest of the sources uses these functions.
+has no public predicate for "is one of them active" and no public context without them. Every such
+name is bound here, once, with the reason and with the effect of its absence. All of them exist in
+torch 2.9 (the Neuron SDK 2.29) to 2.13. All other modules use these functions.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ def forward_level() -> int:
 
 
 def with_forward_mode(enabled: bool) -> AbstractContextManager[Any]:
-    """Return a context in which forward-mode derivatives are recorded, or not."""
+    """Return a context that switches the recording of forward-mode derivatives on or off."""
     # private: torch.no_grad leaves forward mode on, and an autograd.Function turns it off inside;
     # no public switch. Without it: AttributeError at the first call.
     return forward_ad._set_fwd_grad_enabled(enabled)
 
 
 def without_transforms() -> AbstractContextManager[Any]:
-    """Return a context in which tensors are made as if no torch.func transform were active."""
+    """Return a context in which tensors are created outside of all torch.func transforms."""
     if transform_level() is None:
         return nullcontext()
-    # private: constants made inside vmap or grad must not belong to the transform; no public way.
+    # private: constants made inside vmap or grad must not belong to the transform; no public name.
     # Without it: ImportError at the first call inside a transform.
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
@@ -100,7 +100,7 @@ def without_transforms() -> AbstractContextManager[Any]:
 
 def without_modes() -> AbstractContextManager[Any]:
     """Return a context in which no dispatch mode (fake tensors, tracing) is active."""
-    # private: constants must have values whatever is traced; no public way. Without it: ImportError
+    # private: constants need values even while tracing; no public name. Without it: ImportError
     # at the first call.
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -134,12 +134,12 @@ def fake_tensor_module() -> Any:
 
 
 def is_fake(value: Any) -> bool:
-    """Return whether this is a fake tensor: one with a shape and a dtype, but without values."""
+    """Return whether this is a fake tensor: it has a shape and a dtype, but no values."""
     return type(value) is not Tensor and isinstance(value, fake_tensor_module().FakeTensor)
 
 
 def fake_mode() -> Any:
-    """Return the active fake tensor mode, None if there is none."""
+    """Return the active fake tensor mode, or None."""
     # private: no public accessor. Without it: ImportError at the first call.
     from torch._guards import detect_fake_mode
 
@@ -152,7 +152,7 @@ def fake_tensor_mode(**options: Any) -> Any:
 
 
 def proxy_tracing() -> bool:
-    """Return whether ``make_fx`` or ``torch.export`` records operators now."""
+    """Return whether ``make_fx`` or ``torch.export`` is recording operators."""
     # private: no public predicate. Without it: AttributeError at the first call.
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
 
@@ -167,7 +167,7 @@ def pytree() -> Any:
 
 
 def register_collate(kind: type, collate: Callable[..., Any]) -> None:
-    """Make the ``default_collate`` of data loaders stack objects of a class by a function."""
+    """Register the function by which ``default_collate`` of data loaders stacks a class."""
     # private: the table is documented at torch.utils.data.default_collate, under this path only.
     # Without it: ImportError.
     from torch.utils.data._utils.collate import default_collate_fn_map
@@ -182,7 +182,7 @@ def version_of(tensor: Tensor) -> int:
 
 
 def has_bfloat16_products() -> bool:
-    """Return whether oneDNN multiplies bfloat16 matrices by instructions of this processor."""
+    """Return whether oneDNN has hardware bfloat16 matrix products on this processor."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     # private: no public predicate. Without it: products of bfloat16 go through float32.
@@ -223,7 +223,7 @@ def single_level() -> AbstractContextManager[Any]:
 def below_autograd() -> AbstractContextManager[Any]:
     """Return a context in which operators are dispatched below autograd."""
     # private: the forward of a node must not be recorded a second time, while transforms further
-    # below still are; no public way. Without it: AttributeError at the first call.
+    # below still are; no public name. Without it: AttributeError at the first call.
     return torch._C._AutoDispatchBelowAutograd()
 
 
@@ -242,7 +242,7 @@ class Transform:
 
     def lowered(self, values: Sequence[Any]) -> list[tuple[Any, int | None]]:
         """Return values one level below, each with its batch dimension (None if it has none)."""
-        # private: torch.func has no public way to draw random numbers below a transform. Without
+        # private: torch.func has no public API to draw random numbers below a transform. Without
         # it: ImportError at the first draw inside a transform.
         from torch._C._functorch import _unwrap_batched, _unwrap_for_grad
 
@@ -267,7 +267,7 @@ class Transform:
 
 
 def current_transform() -> Transform | None:
-    """Return the innermost torch.func transform, None outside of all."""
+    """Return the innermost torch.func transform, or None outside of all transforms."""
     if transform_level() is None:
         return None
     # private: see ``Transform.lowered``.

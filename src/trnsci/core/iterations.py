@@ -1,7 +1,7 @@
-"""What iterative methods of all libraries return: tuples of three that also say how it went.
+"""Result types of the iterative methods: 3-tuples with a convergence report.
 
-``x, iterations, residual = cg(A, b)`` unpacks as three values, and ``result.info`` tells whether
-the method converged, why it stopped and which residuals it passed on the way.
+``x, iterations, residual = cg(A, b)`` unpacks as three values; ``result.info`` has the convergence
+flag, the stopping reason and the residual history.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["Eigenpair", "IterationInfo", "Reason", "Solution", "plot_residuals"]
 
 Reason: TypeAlias = Literal["converged", "limit", "breakdown", "stagnated", "diverged"]
-"""Why a method stopped: its tolerance is met; its iterations are spent, which for a method of a
-fixed number of steps is the usual end; a division by zero lay ahead; nothing improved any more; the
-residual is no number or grew without bound."""
+"""Stopping reason: the tolerance is met; the iteration limit is reached, which is the normal end of
+methods with a fixed number of steps; the next step would divide by zero; nothing improves any more;
+the residual is not finite or grew without bound."""
 
 
 @dataclass(frozen=True)
 class IterationInfo:
-    """How an iterative method went.
+    """Convergence report of an iterative method.
 
     Attributes:
-        converged: Whether the result meets the tolerance that was asked for.
+        converged: Whether the result meets the requested tolerance.
         reason: Why the method stopped.
-        residuals: What the method watches, before the first iteration and after each: for solvers
+        residuals: The monitored quantity before the first iteration and after each: for solvers
             the norm of the residual over that of the right-hand side, for eigenvalues the change
-            of the value. Methods that watch nothing have the last entry only.
-        matvecs: Products with the matrix.
-        details: What only some methods know, by name.
+            of the value. Methods without monitoring have the last entry only.
+        matvecs: Number of products with the matrix.
+        details: Method-specific values by name.
     """
 
     converged: bool
@@ -47,14 +47,14 @@ class IterationInfo:
         """Draw the residuals on a logarithmic axis, and return the axes.
 
         Args:
-            ax: Where to draw; None makes a figure, which belongs to no window.
+            ax: Axes to draw on; None makes a figure without a window.
             label: Name of the curve.
         """
         return plot_residuals({label or "": self}, ax)
 
 
 class _Iterated(tuple[Any, Any, Any]):
-    """Three values that unpack, and how they were found."""
+    """A 3-tuple of results with a convergence report ``info``."""
 
     info: IterationInfo
 
@@ -63,7 +63,7 @@ class _Iterated(tuple[Any, Any, Any]):
 
     @property
     def converged(self) -> bool:
-        """Whether the result meets the tolerance that was asked for."""
+        """Whether the result meets the requested tolerance."""
         return self.info.converged
 
 
@@ -71,10 +71,10 @@ class Solution(_Iterated):
     """``(x, iterations, residual)`` of a solver, with ``info``.
 
     Attributes:
-        x: The solution, or what the solver had when it stopped.
+        x: The solution, or the last iterate if the solver did not converge.
         iterations: Iterations done, as each solver counts them.
         residual: Norm of the residual over that of the right-hand side.
-        info: How it went.
+        info: Convergence report.
     """
 
     def __new__(cls, x: Tensor, iterations: int, residual: float, info: IterationInfo) -> Self:
@@ -140,15 +140,15 @@ def plot_residuals(runs: Mapping[str, IterationInfo], ax: Axes | None = None) ->
     """Draw the residuals of several runs on one logarithmic axis, and return the axes.
 
     Args:
-        runs: How each went, by the name it has in the legend; the empty name has no entry there.
-        ax: Where to draw; None makes a figure, which belongs to no window.
+        runs: Convergence reports by their names in the legend; the empty name has no entry.
+        ax: Axes to draw on; None makes a figure without a window.
     """
     if ax is None:
         from matplotlib.figure import Figure
 
         ax = Figure(layout="constrained").subplots()
     for name, info in runs.items():
-        # A residual of exactly zero has no place on a logarithmic axis.
+        # A logarithmic axis cannot show zero.
         shown = [r if r > 0 else float("nan") for r in info.residuals]
         ax.semilogy(range(len(shown)), shown, label=name or None)
     ax.set_xlabel("iteration")

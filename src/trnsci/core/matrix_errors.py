@@ -17,14 +17,14 @@ __all__ = [
 
 
 class LinAlgError(TrnsciError, torch.linalg.LinAlgError, ValueError):  # type: ignore[misc,name-defined]
-    """A matrix does not allow what is asked of it.
+    """A matrix is unsuitable for the operation.
 
     It is torch's ``LinAlgError``, and a ``ValueError`` as NumPy's is.
     """
 
 
 class SingularMatrixError(LinAlgError):
-    """A matrix has no inverse, or a zero stands where one is divided by."""
+    """A matrix has no inverse, or has a zero where a division needs a nonzero value."""
 
 
 class NotPositiveDefiniteError(LinAlgError):
@@ -32,12 +32,12 @@ class NotPositiveDefiniteError(LinAlgError):
 
 
 class NotFiniteError(LinAlgError):
-    """NaN or infinity stands where neither has a meaning."""
+    """NaN or infinity is present where finite values are required."""
 
 
 class ConvergenceError(LinAlgError):
-    """An iteration ended before it reached its goal."""
+    """An iteration did not converge."""
 
 
 class AccuracyError(LinAlgError):
-    """An accuracy that was asked for was not reached."""
+    """A requested accuracy was not reached."""

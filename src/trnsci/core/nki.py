@@ -1,6 +1,6 @@
-"""The NKI namespace that kernels are written in: AWS's where it is installed, else nkisim's.
+"""The NKI namespace of the kernels: AWS's where it is installed, else nkisim's.
 
-This is the only place that binds either. Importing it imports NKI, so only kernel modules do.
+This is the only module that binds either. Importing it imports NKI, so only kernel modules do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results written where the caller wants them."""
+"""The ``out`` argument of operations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def delivered(function: str, result: Tensor, out: Tensor | None) -> Tensor:
     The result is complete before ``out`` changes, so ``out`` may be an operand, as C is in BLAS.
 
     Raises:
-        ShapeError: ``out`` has another shape than the result; it is never made to fit.
+        ShapeError: ``out`` has another shape than the result; it is never resized.
         DTypeError: ``out`` has another dtype.
-        DerivativeError: A gradient is asked for, which ``out`` could not carry.
+        DerivativeError: A gradient is required, which ``out`` does not support.
     """
     if out is None:
         return result
@@ -30,5 +30,5 @@ def delivered(function: str, result: Tensor, out: Tensor | None) -> Tensor:
             f"got {tuple(out.shape)}"
         )
     if torch.is_grad_enabled() and (result.requires_grad or out.requires_grad):
-        raise DerivativeError(f"{function}: out must be None where a gradient is asked for")
+        raise DerivativeError(f"{function}: out must be None where a gradient is required")
     return out.copy_(result)

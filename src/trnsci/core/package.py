@@ -1,11 +1,11 @@
-"""What the ``__init__`` of every library has: names that are there when somebody asks for them.
+"""Lazy attributes for the ``__init__`` of every library.
 
 ::
 
     set_backend, get_backend, backend = LIBRARY.set_backend, LIBRARY.get_backend, LIBRARY.backend
     __getattr__, __dir__ = surface(__name__, LIBRARY, {"plan_gemm": "trnblas.plans"})
 
-gives the package ``HAS_NKI``, lazy names and a ``dir`` that shows what is public.
+adds ``HAS_NKI``, lazily imported names and a ``dir`` of the public names to the package.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def surface(
 
     Args:
         package: Its ``__name__``.
-        library: Whose ``has_nki`` is the package's ``HAS_NKI``.
-        lazy: Modules by the names that they have or hold: a name that ends its module's path is
-            the module itself.
+        library: The library that provides ``has_nki`` for the package's ``HAS_NKI``.
+        lazy: Module paths by lazy name. A name equal to the last part of its module path is the
+            module itself; any other is an attribute of the module.
     """
     homes = {} if lazy is None else dict(lazy)
 

@@ -1,4 +1,4 @@
-"""What plans of all libraries have: decisions that print, a cost, an execution and a cache."""
+"""The base class of plans: printable decisions, a cost, an execution and a cache."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["Cost", "Plan", "forget_plans", "planned"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_KEPT: list[tuple[str, Callable[[], None]]] = []
+_CACHES: list[tuple[str, Callable[[], None]]] = []
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What an execution takes on a NeuronCore.
+    """The cost of an execution on a NeuronCore.
 
     Attributes:
         flops: Floating-point operations.
-        hbm_bytes: Bytes that travel between HBM and the chip, both ways.
+        hbm_bytes: Bytes read from and written to HBM.
         launches: Kernels launched.
     """
 
@@ -37,26 +37,26 @@ class Cost:
 
 
 class Plan(ABC):
-    """How an operation will be carried out, decided from shapes and dtypes alone.
+    """How an operation will be computed, decided from shapes and dtypes alone.
 
-    Plans are values: two of the same decisions are equal, and ``planned`` keeps them.
+    Plans are values: plans with the same decisions are equal, and ``planned`` caches them.
     """
 
     @property
     @abstractmethod
     def cost(self) -> Cost:
-        """What one execution takes."""
+        """The cost of one execution."""
 
     @abstractmethod
     def decisions(self) -> Sequence[tuple[str, str]]:
-        """Return the decisions of the plan, each with a word that names it."""
+        """Return the decisions of the plan as pairs of name and value."""
 
     @abstractmethod
     def execute(self, *operands: Any) -> Any:
-        """Return the result for operands that the plan was made for, by the backend in use."""
+        """Return the result for operands that fit the plan, computed by the current backend."""
 
     def describe(self) -> str:
-        """Return the plan as a table for people to read."""
+        """Return the plan as a printable table."""
         return "\n".join(f"{name:<12}{text}" for name, text in self.decisions())
 
     def __str__(self) -> str:
@@ -64,17 +64,17 @@ class Plan(ABC):
 
 
 def planned(make: Callable[P, R]) -> Callable[P, R]:
-    """Return a function of hashable arguments that makes a plan once and keeps the last 64.
+    """Return a planning function of hashable arguments with an LRU cache of 64 plans.
 
-    ``forget_plans`` makes it begin anew.
+    ``forget_plans`` clears the cache.
     """
-    kept = lru_cache(maxsize=64)(make)
-    _KEPT.append((make.__module__.partition(".")[0], kept.cache_clear))
-    return cast(Callable[P, R], kept)
+    cached = lru_cache(maxsize=64)(make)
+    _CACHES.append((make.__module__.partition(".")[0], cached.cache_clear))
+    return cast(Callable[P, R], cached)
 
 
 def forget_plans(library: str) -> None:
-    """Forget the plans of a library and, once their holders drop them, their constants."""
-    for owner, forget in _KEPT:
+    """Clear the plan cache of a library; constants of a plan are freed with its last reference."""
+    for owner, clear in _CACHES:
         if owner == library:
-            forget()
+            clear()

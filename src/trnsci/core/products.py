@@ -1,10 +1,9 @@
-"""torch's products of matrices, by way of float32 where it has no routine for narrower numbers.
+"""torch's matrix products, computed in float32 where torch has no fast 16-bit routine.
 
-Where torch has neither MKL nor instructions of the processor for float16 or bfloat16, as on many
-ARM processors, it multiplies such numbers one by one, which takes hundreds of times as long as
-float32 does, and says so in a warning with a trace of its own calls. In float32 the products of
-narrow numbers are exact and their sums are those that torch would round, so that nothing else
-changes. Everywhere else the names here are torch's own functions.
+Where torch has neither MKL nor processor instructions for float16 or bfloat16, as on many ARM
+processors, it uses a scalar loop that is hundreds of times slower than float32, and warns with a
+trace of its own calls. In float32 the products of 16-bit values are exact and their sums are those
+that torch would round, so results are the same. Everywhere else these names are torch's functions.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Product: TypeAlias = Callable[..., Tensor]
 
 
 def _without_routine() -> frozenset[torch.dtype]:
-    """Return the dtypes whose products torch has no routine for on this CPU."""
+    """Return the dtypes without a fast matrix product in torch on this CPU."""
     if torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return frozenset()
     # oneDNN reports float16 on ARM too, but computes it by its slow reference.
@@ -34,7 +33,7 @@ def _without_routine() -> frozenset[torch.dtype]:
 
 
 def in_float32(product: Product, narrow: frozenset[torch.dtype]) -> Product:
-    """Return a product of torch that computes in float32 on the CPU what is of these dtypes."""
+    """Return a product of torch that computes in float32 for CPU operands of these dtypes."""
     if not narrow:
         return product
 
@@ -44,7 +43,7 @@ def in_float32(product: Product, narrow: frozenset[torch.dtype]) -> Product:
         if dtype not in narrow:
             return product(*operands, **options)
         if not all(operand.dtype is dtype and operand.is_cpu for operand in operands):
-            return product(*operands, **options)  # which computes, or refuses
+            return product(*operands, **options)  # computes, or raises
         out: Tensor | None = options.pop("out", None)
         found = product(*(operand.float() for operand in operands), **options).to(dtype)
         return found if out is None else out.copy_(found)

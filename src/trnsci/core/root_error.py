@@ -1,4 +1,4 @@
-"""The root of the exceptions in ``trnsci.core.errors``, where the whole tree is drawn."""
+"""The base class of the exceptions in ``trnsci.core.errors``, which shows the whole tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["TrnsciError"]
 
 
 class TrnsciError(Exception):
-    """Anything that the suite refuses or cannot do."""
+    """Base class of all exceptions of the suite."""
 
 
 TrnsciError.__module__ = "trnsci.core.errors"

@@ -1,4 +1,4 @@
-"""Evidence about the kernels: running their cases, keeping the records, showing the table."""
+"""Kernel validation: running the cases, storing the records, rendering the table."""
 
 from __future__ import annotations
 

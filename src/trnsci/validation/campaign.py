@@ -1,4 +1,4 @@
-"""Which kernels are to be validated, and doing it: resumable, in several processes."""
+"""Selection and validation of kernels: resumable, in several processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["LIBRARIES", "QUICK", "Task", "tasks", "validate"]
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 QUICK = ("gen3",)
-"""Where a quick run computes values: on trn2."""
+"""The generation on which a quick run computes values: trn2."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Task:
     """A kernel to be validated.
 
     Attributes:
-        library, kernel: Which.
-        known: Its record, if it is about today's sources.
+        library, kernel: Names of the library and the kernel.
+        known: Its record, if it is up to date.
     """
 
     library: str
@@ -46,16 +46,16 @@ def tasks(
     values_on: Sequence[str] = GENERATIONS,
     anew: bool = False,
 ) -> list[Task]:
-    """Return the kernels to be validated, with the records that still hold.
+    """Return the kernels to be validated, with their up-to-date records.
 
-    A record holds if no source has changed since and it computed on as many generations.
+    A record is up to date if it passed, no source has changed since and it covers the generations.
 
     Args:
-        folder: Where the records are.
+        folder: Folder of the records.
         libraries: Import names.
-        kernels: Names of kernels; all without.
+        kernels: Names of kernels; empty for all.
         values_on: Generations to compute on.
-        anew: Whether no record counts.
+        anew: Whether to ignore all records.
     """
     records = {} if anew else read_records(folder)[0]
     wanted = set(kernels)
@@ -84,15 +84,15 @@ def validate(
     jobs: int = 1,
     started: Callable[[Task], None] = lambda task: None,
 ) -> Iterator[Record]:
-    """Validate kernels and yield their records as they come; each is written at once.
+    """Validate kernels and yield their records; each is written immediately.
 
     Args:
-        todo: The kernels; those with a record that holds are not run again.
-        folder: Where records go.
+        todo: The kernels; those with an up-to-date record are not run again.
+        folder: Folder for the records.
         values_on: Generations to compute on.
         path: The simulator, or a NeuronCore.
-        jobs: Processes to use.
-        started: Told of each kernel before it is waited for.
+        jobs: Number of processes.
+        started: Called with each kernel before its result is awaited.
     """
     for task in todo:
         if task.known is not None:
@@ -129,7 +129,7 @@ def validate(
 
 
 def _end_with_parent() -> None:
-    """End this process as soon as that which started it is gone: killed, it tells no worker."""
+    """Exit when the parent process is gone: a killed parent cannot stop its workers."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,4 +1,4 @@
-"""The record of one kernel's validation: a JSON file, written whole or not at all."""
+"""The validation record of one kernel: a JSON file, written atomically."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ __all__ = [
 FORMAT = 1
 RECORDS_VARIABLE = "TRNSCI_RECORDS"
 HARDWARE = Path(__file__).with_name("hardware")
-"""Where the records of runs on a NeuronCore are; they are part of a release."""
+"""Folder of the records of runs on a NeuronCore, which are part of a release."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What was found out about one kernel.
+    """The validation result of one kernel.
 
     Attributes:
-        library, kernel, title: Which.
-        status: Whether the result was right, the kernel ran and no generation found an error.
-        reference: What its result was compared with.
-        error, bound: Relative error in the L2 norm, and what is allowed.
+        library, kernel, title: Names of the library and the kernel, and its title.
+        status: Whether the result was right, the kernel ran and no generation has findings.
+        reference: The source of the expected result.
+        error, bound: Relative error in the L2 norm, and the allowed error.
         launches: Launches of this kernel in one call.
         public: Whether that call was one of the public interface, under ``set_backend``.
-        generations: By name, the ids of the findings there; none is clean.
-        instructions, hbm_bytes: Of one launch, on the first generation that was run with values.
-        message: Why it failed; empty where it did not.
-        fingerprint: Of the sources that the record is about.
+        generations: Ids of the findings by generation; empty if clean.
+        instructions, hbm_bytes: Counts of one launch, on the first generation run with values.
+        message: Why it failed; empty if it passed.
+        fingerprint: Hash of the sources that the record covers.
         stamp: Date, versions, commit and, for hardware, the instance and the SDK.
-        values_on: Generations that computed values; the others were checked without.
+        values_on: Generations that computed values; the others were checked without values.
     """
 
     library: str
@@ -75,17 +75,17 @@ class Record:
     values_on: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """Return the text of the file."""
+        """Return the record as JSON text."""
         content = {"format": FORMAT, **dataclasses.asdict(self)}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Record:
-        """Return the record of a file's text.
+        """Return the record in a JSON text.
 
         Raises:
-            FlagError: The text is JSON, but no record of this format.
-            ValueError: It is no JSON.
+            FlagError: The text is JSON, but not a record of this format.
+            ValueError: The text is not JSON.
         """
         content = json.loads(text)
         if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
@@ -101,11 +101,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that should hold a record and does not.
+    """A file without a valid record.
 
     Attributes:
         path: The file.
-        why: What is wrong with it.
+        why: The error.
     """
 
     path: Path
@@ -113,7 +113,7 @@ class Unreadable:
 
 
 def records_folder(given: str | os.PathLike[str] | None = None) -> Path:
-    """Return where records are: the folder given, that of TRNSCI_RECORDS, or the user's cache."""
+    """Return the folder of the records: the given one, TRNSCI_RECORDS, or the user's cache."""
     named = given or os.environ.get(RECORDS_VARIABLE)
     if named:
         return Path(named)
@@ -122,7 +122,7 @@ def records_folder(given: str | os.PathLike[str] | None = None) -> Path:
 
 
 def write_record(record: Record, folder: Path) -> Path:
-    """Write a record; another process sees the old file or the new one, never a part."""
+    """Write a record atomically: other processes read the old file or the new one."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record.library}.{record.kernel}.json"
     write_whole(path, record.to_json())
@@ -130,7 +130,7 @@ def write_record(record: Record, folder: Path) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all; what fails leaves nothing behind."""
+    """Write a file atomically; a failure leaves no temporary file."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -143,7 +143,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_records(folder: Path) -> tuple[dict[tuple[str, str], Record], list[Unreadable]]:
-    """Return the records of a folder by library and kernel, and the files that hold none."""
+    """Return the records of a folder by library and kernel, and the unreadable files."""
     found: dict[tuple[str, str], Record] = {}
     bad = []
     for path in sorted(folder.glob("*.json")):
@@ -157,13 +157,13 @@ def read_records(folder: Path) -> tuple[dict[tuple[str, str], Record], list[Unre
 
 
 def hardware_records() -> dict[tuple[str, str], Record]:
-    """Return the records of runs on a NeuronCore that came with this version."""
+    """Return the hardware records shipped with this version."""
     return read_records(HARDWARE)[0]
 
 
 @cache
 def fingerprint(library: str) -> str:
-    """Return a hash of the sources that a library's kernels are made of and run on."""
+    """Return a hash of the sources of a library's kernels and of the code that runs them."""
     digest = hashlib.sha256()
     for package in sorted({"nkisim", "trnblas", "trnsci", library}):
         spec = find_spec(package)
@@ -178,7 +178,7 @@ def fingerprint(library: str) -> str:
 
 @cache
 def stamp() -> dict[str, str]:
-    """Return the versions and the commit that a record made now is about; the date is the run's."""
+    """Return the current versions and commit for a record; the date is added by the run."""
     found = {"python": sys.version.partition(" ")[0]}
     for name in ("trnsci", "torch", "numpy"):
         try:
@@ -190,7 +190,7 @@ def stamp() -> dict[str, str]:
 
 
 def device_stamp() -> dict[str, str]:
-    """Return the instance that this is, and the versions of AWS's tools on it."""
+    """Return the instance type of this machine, and the versions of AWS's tools."""
     product = Path("/sys/devices/virtual/dmi/id/product_name")
     try:
         instance = product.read_text(encoding="utf-8").strip()
@@ -206,7 +206,7 @@ def device_stamp() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the commit of the checkout that this file is in, with a + if files differ from it."""
+    """Return the commit of the checkout of this file, with a + if there are uncommitted changes."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> Any:

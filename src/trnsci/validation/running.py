@@ -1,4 +1,4 @@
-"""Running one case on the simulator: the result, the launch, the findings on each generation."""
+"""Validation of one case on the simulator: result, launch, and findings on each generation."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ GENERATIONS = ("gen2", "gen3", "gen4")
 
 
 class _Observer:
-    """Runs kernels in place of the simulator, and keeps what it saw of one of them.
+    """Runs kernels in place of the simulator, and records the findings and costs of one.
 
     Attributes:
-        kernel: The one that is watched.
-        values_on: The generations it is run on with values, the first of which gives the results.
-        always: Whether it needs values on all of them.
+        kernel: The recorded kernel.
+        values_on: Generations to run on with values; the first one gives the results.
+        always: Whether the kernel needs values on all generations.
         findings: Ids by generation.
-        instructions, hbm_bytes: Of one launch.
+        instructions, hbm_bytes: Counts of one launch.
     """
 
     def __init__(self, kernel: str, values_on: Sequence[str]) -> None:
@@ -82,7 +82,7 @@ def find_case(library: str, kernel: str) -> Case:
     """Return the case of a kernel.
 
     Raises:
-        KernelError: The library names none for it.
+        KernelError: The library declares no case for it.
     """
     cases: tuple[Case, ...] = import_module(f"{library}.evidence").CASES
     for case in cases:
@@ -98,14 +98,14 @@ def run_case(
     values_on: Sequence[str] = GENERATIONS,
     path: Literal["simulator", "nki"] = "simulator",
 ) -> Record:
-    """Run the case of a kernel through the public interface, with nothing left to torch.
+    """Run the case of a kernel through the public interface, without fallback to torch.
 
     Args:
         library: Import name.
         kernel: Name of the kernel's function.
         values_on: Generations to compute on; the others are checked without values.
-        path: The simulator, or a NeuronCore. Only nkisim tells of generations and costs; AWS's
-            simulator and the device give the result and the launch.
+        path: The simulator, or a NeuronCore. Only nkisim reports findings by generation and costs;
+            AWS's simulator and the device give the result and the launch.
     """
     watched = path == "simulator" and provider() == "nkisim"
     observer = _Observer(kernel, values_on)
@@ -152,7 +152,7 @@ def run_case(
 
 
 def _fault(error: float, bound: float, launches: int, observer: _Observer) -> str:
-    """Say what is wrong with a finished run; the empty string if nothing is."""
+    """Return the error of a finished run, or the empty string."""
     if not launches:
         return "the public call did not launch the kernel"
     if not error <= bound:
@@ -163,7 +163,7 @@ def _fault(error: float, bound: float, launches: int, observer: _Observer) -> st
 
 @contextmanager
 def _kernels_only(library: str, path: str) -> Iterator[None]:
-    """Send the calls of a library to kernels, and let none fall back to torch."""
+    """Run the calls of a library on kernels, and make fallbacks to torch raise."""
     require = library_switch(library, "REQUIRE_NKI").name
     before = os.environ.get(require)
     os.environ[require] = "1"

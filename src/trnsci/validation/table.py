@@ -1,4 +1,4 @@
-"""The validation table: one row for each kernel in the tree, computed from the records."""
+"""The validation table: one row for each kernel, computed from the records."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ _DISPENSABLE = (
     "hardware",
     "rel. error",
 )
-"""Columns that a narrow terminal does without, the first ones first."""
+"""Columns to leave out on a narrow terminal, in this order."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of one kernel.
+    """One row of the table: a kernel and its records.
 
     Attributes:
-        library, kernel, title, module, lever: Which, where, and what of the hardware it uses.
-        status: Of its record: ``"stale"`` if sources have changed since it was made.
-        record: The record, if there is one.
-        hardware: Of a run on a NeuronCore: when, where, with which SDK; ``"pending"`` without one.
+        library, kernel, title, module, lever: Its names, module and hardware feature.
+        status: Status of its record: ``"stale"`` if sources have changed since.
+        record: The record, or None.
+        hardware: Date, instance and SDK of a run on a NeuronCore; ``"pending"`` without one.
     """
 
     library: str
@@ -76,13 +76,13 @@ class Row:
 
     @property
     def reached(self) -> str:
-        """How it was launched: by the public interface, by itself, or not at all."""
+        """How it was launched: through the public interface, directly, or not at all."""
         if self.record is None or not self.record.launches:
             return "-"
         return "set_backend" if self.record.public else "itself"
 
     def cells(self) -> tuple[str, ...]:
-        """Return the texts of the table."""
+        """Return the texts of the row."""
         record = self.record
         head = (self.library, self.kernel, self.title, self.reached)
         state = _SIGNS.get(self.status, self.status)
@@ -111,7 +111,7 @@ def _clean(record: Record, generation: str) -> str:
 
 
 def rows(folder: Path, libraries: Iterable[str] = LIBRARIES) -> tuple[list[Row], list[Unreadable]]:
-    """Return a row for each kernel in the tree, and the files that hold no record."""
+    """Return a row for each kernel, and the files without a valid record."""
     records, bad = read_records(folder)
     broken = {entry.path.stem for entry in bad}
     hardware = hardware_records()
@@ -157,11 +157,11 @@ def _hardware(record: Record | None) -> str:
 
 
 def summary(found: Sequence[Row]) -> str:
-    """Return one line on all kernels."""
+    """Return a one-line summary of all kernels."""
     counts = {status: sum(row.status == status for row in found) for status in (*_SIGNS, "not run")}
-    said = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
+    details = ", ".join(f"{number} {status}" for status, number in counts.items() if number)
     on_device = sum(row.hardware.startswith("passed") for row in found)
-    return f"{len(found)} kernels: {said or 'none'}; {on_device} with a hardware record"
+    return f"{len(found)} kernels: {details or 'none'}; {on_device} with a hardware record"
 
 
 def render(
@@ -176,10 +176,10 @@ def render(
 
     Args:
         found: The rows.
-        bad: Files that hold no record.
-        form: Which of the four.
-        width: Letters of a line of text; columns that do not fit are left out, and named.
-        colour: Whether text has what is wrong in red and what is not known in yellow.
+        bad: Files without a valid record.
+        form: The format.
+        width: Maximum characters of a text line; columns that do not fit are left out and listed.
+        colour: Whether text shows failed kernels in red and unknown ones in yellow.
     """
     if form == "json":
         content = {
@@ -203,18 +203,18 @@ def render(
             ruled[2:] = [_painted(line, row.status) for line, row in painted]
         text = "\n".join(ruled)
     left_out = [name for i, name in enumerate(_HEADINGS) if i not in shown]
-    notes = [f"not shown for want of width: {', '.join(left_out)}"] if left_out else []
+    notes = [f"not shown, the line is too narrow: {', '.join(left_out)}"] if left_out else []
     notes += [
         f"{row.library}.{row.kernel}: {row.record.message}"
         for row in found
         if row.record is not None and row.record.status == "failed"
     ]
-    notes += [f"{entry.path}: {entry.why}; `trnsci validate` makes it anew" for entry in bad]
+    notes += [f"{entry.path}: {entry.why}; `trnsci validate` writes a new one" for entry in bad]
     return "\n".join([text, "", *notes, summary(found)]) + "\n"
 
 
 def _fitting(widths: Sequence[int], width: int | None) -> list[int]:
-    """Return the columns of a table that fit; what must be shown is, whether it fits or not."""
+    """Return the columns that fit; mandatory columns are always included."""
     shown = list(range(len(widths)))
     for name in _DISPENSABLE:
         if width is None or sum(widths[i] + 2 for i in shown) - 2 <= width:
@@ -229,7 +229,7 @@ def _painted(line: str, status: Status) -> str:
 
 
 def _html(found: Sequence[Row], bad: Sequence[Unreadable]) -> str:
-    """Return one self-contained page."""
+    """Return the table as one self-contained page."""
     template = files("trnsci.validation").joinpath("status.html").read_text(encoding="utf-8")
     heads = "".join(f"<th>{html.escape(name)}</th>" for name in _HEADINGS)
     body = "".join(_html_row(row) for row in found)
@@ -248,11 +248,11 @@ def _html(found: Sequence[Row], bad: Sequence[Unreadable]) -> str:
 def _html_row(row: Row) -> str:
     cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row.cells())
     kind = row.status.replace(" ", "-")
-    said = [f"<b>lever</b> {html.escape(row.lever or 'not named')}"]
+    details = [f"<b>lever</b> {html.escape(row.lever or 'not named')}"]
     if row.record is not None:
         if row.record.message:
-            said.append(f"<b>fault</b> {html.escape(row.record.message)}")
+            details.append(f"<b>fault</b> {html.escape(row.record.message)}")
         made = ", ".join(f"{name} {value}" for name, value in row.record.stamp.items())
-        said.append(f"<b>made</b> {html.escape(made)}")
-    more = f'<tr class="more"><td colspan="{len(_HEADINGS)}">{"<br>".join(said)}</td></tr>'
+        details.append(f"<b>made</b> {html.escape(made)}")
+    more = f'<tr class="more"><td colspan="{len(_HEADINGS)}">{"<br>".join(details)}</td></tr>'
     return f'<tr class="{kind}" tabindex="0">{cells}</tr>{more}'

@@ -1,14 +1,14 @@
-"""What automatic mixed precision makes of the arguments of an operation.
+"""Automatic mixed precision: casts of an operation's arguments.
 
-Three rules, one of which an operation declares:
+An operation declares one of three rules:
 
 ===========  =====================================================================================
-``lower``    float32 and lower become the precision that autocast asks for, as in torch's products
-``float32``  lower precisions become float32, as in torch's sums and transforms
-``keep``     everything stays as it is
+``lower``    float32 and lower are cast to the autocast dtype, as in torch's products
+``float32``  lower precisions are cast to float32, as in torch's sums and transforms
+``keep``     nothing is cast
 ===========  =====================================================================================
 
-Inside of an operation autocast is off: the rule has been applied, once.
+Autocast is off inside an operation, since the rule has already been applied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LOWER = (torch.float16, torch.bfloat16)
 
 
 def autocast_device(args: Iterable[Any]) -> str | None:
-    """Return the type of device whose autocast reaches the arguments, None where none does."""
+    """Return the device type whose autocast applies to the arguments, or None."""
     for arg in args:
         if isinstance(arg, Tensor):
             kind = arg.device.type
@@ -37,7 +37,7 @@ def autocast_device(args: Iterable[Any]) -> str | None:
 
 
 def cast_arguments(rule: Autocast, device: str, args: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the arguments as a rule has them under the autocast of a device."""
+    """Return the arguments, cast by a rule for the autocast of a device."""
     if rule == "keep":
         return tuple(args)
     wanted = torch.get_autocast_dtype(device) if rule == "lower" else torch.float32
@@ -48,6 +48,6 @@ def cast_arguments(rule: Autocast, device: str, args: Sequence[Any]) -> tuple[An
 
 
 def without_autocast(args: Iterable[Any]) -> AbstractContextManager[Any]:
-    """Return a block inside which autocast does not reach the arguments."""
+    """Return a context in which autocast does not apply to the arguments."""
     device = autocast_device(args)
     return nullcontext() if device is None else torch.autocast(device, enabled=False)

@@ -1,9 +1,9 @@
-"""The derivatives of an operation, made once for autograd, torch.func and forward mode.
+"""Derivatives of an operation, defined once for autograd, torch.func and forward mode.
 
-An operation is one node to torch, whatever computes it. The node knows the operation's backward,
-its derivative forward and how it goes over a batch, so that ``grad``, ``jvp``, ``vmap`` and every
-nesting of them give on a kernel path what they give on torch. An operation without rules of its own
-has the derivatives of its reference, which is computed again for them.
+An operation is one node of autograd's graph on every path. The node has a backward rule, a
+forward-mode rule and a vmap rule, so that ``grad``, ``jvp``, ``vmap`` and every nesting of them
+agree on kernel paths and on torch. An operation without its own rules differentiates its reference,
+which is then computed again.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def make_node(
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return an operation as a node of autograd's graph, in two forms.
 
-    The first is for callers: it serves all transforms of torch.func that are in force. The second
-    is for the dispatcher, which calls it with tensors of one such transform at a time and goes on
-    below it: so it does where torch.compile has the transforms in its graph.
+    The first is for callers: it handles all active transforms of torch.func at once. The second is
+    for the dispatcher, which calls it with tensors of one transform at a time and then continues
+    with the next one, as under torch.compile with transforms in the graph.
 
     Args:
-        name: What a graph calls it.
+        name: Name of the node in graphs.
         compute: The operation without derivatives.
-        reference: What it is in torch.
+        reference: The torch reference.
         backward: ``backward(grad, needed, *args)``, or None for that of the reference.
         jvp: ``jvp(tangents, *args)``, or None for that of the reference.
         batched: ``batched(info, in_dims, *args)`` returns results and their batch dimensions.
@@ -59,8 +59,8 @@ def make_node(
     """
 
     def node_forward(*args: Any) -> Any:
-        # An autograd function turns derivatives off in here, but those of transforms further
-        # below are still to be taken.
+        # torch.autograd.Function switches derivatives off here, but outer transforms still need
+        # theirs.
         with torch.enable_grad(), with_forward_mode(True), below_autograd():
             return compute(*args)
 
@@ -75,7 +75,7 @@ def make_node(
         ctx.mark_non_differentiable(*(o for o in outputs if not _has_derivative(o.dtype)))
         ctx.single = not isinstance(output, tuple)
         ctx.blanks = [(o.shape, o.dtype, o.device) for o in outputs]
-        # Autograd computes backward in threads of its own, and after blocks have ended.
+        # Autograd runs backward in its own threads, and after ``with`` blocks have ended.
         ctx.settings = snapshot()
 
     def node_backward(ctx: Any, *grads: Tensor | None) -> Gradients:
@@ -94,9 +94,9 @@ def make_node(
             return backward(grad, needed, *args, **_named(ctx, results))
 
     def node_jvp(ctx: Any, *tangents: Tensor | None) -> Any:
-        # Without forward mode in here, the derivative of this derivative would be zero, unsaid.
+        # Without forward mode here, the second derivative would silently be zero.
         with restored(ctx.settings), with_forward_mode(True):
-            args, results = ([_primal(arg) for arg in kept] for kept in _arguments(ctx))
+            args, results = ([_primal(arg) for arg in saved] for saved in _arguments(ctx))
             with without_autocast(args):
                 if jvp is not None:
                     return jvp(tangents, *args, **_named(ctx, results))
@@ -127,7 +127,7 @@ def pulled_back(
     needed: Sequence[bool],
     args: list[Any],
 ) -> Gradients:
-    """Return the gradients of a reference by its arguments, None for what is not needed."""
+    """Return the gradients of a reference with respect to its arguments, None if not needed."""
     places = [place for place, wanted in enumerate(needed) if wanted]
     function = _of_places(reference, places, args)
     pull = torch.func.vjp(function, *(args[place] for place in places))[1]
@@ -144,9 +144,9 @@ def pushed_forward(
 ) -> Gradients:
     """Return the tangents of a reference's results, None for a result without derivative.
 
-    They are the gradient of a gradient: what ``vjp`` pulls back is linear in what is pulled back,
-    and the transpose of that is the derivative forward. torch's own forward mode cannot be nested
-    in itself, and this is called from inside of it.
+    Computed by the double-backward trick: the vector-Jacobian product is linear in its vector, and
+    its transpose is the Jacobian-vector product. torch's forward mode cannot be used: it cannot be
+    nested in itself, and this function is called inside of it.
     """
     places = [place for place, tangent in enumerate(tangents) if tangent is not None]
     function = _of_places(reference, places, args)
@@ -163,12 +163,12 @@ def pushed_forward(
 def each_entry(
     operation: Any, size: int, in_dims: Sequence[Any], args: Sequence[Any]
 ) -> tuple[Any, Any]:
-    """Return the results for the entries of a batch, one after the other, stacked in front.
+    """Return the results for each entry of a batch, stacked along the first dimension.
 
     Args:
-        operation: The ``Operation``, which knows the shapes of results where there is no entry.
-        size: How many entries there are.
-        in_dims: Where each argument has its batch; None for those that entries share.
+        operation: The ``Operation``, which gives the result shapes of an empty batch.
+        size: Number of entries.
+        in_dims: Batch dimension of each argument; None for arguments shared by all entries.
         args: The arguments.
     """
     if not size:
@@ -190,7 +190,7 @@ def each_entry(
 
 
 def _no_entries(operation: Any, in_dims: Sequence[Any], args: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the results of a batch without entries, which depend on the arguments all the same."""
+    """Return the results of an empty batch, connected to the arguments in the graph."""
     blanks, anchors = list(args), []
     for place, (arg, dim) in enumerate(zip(args, in_dims, strict=True)):
         if isinstance(arg, Tensor):
@@ -213,7 +213,7 @@ def _no_entries(operation: Any, in_dims: Sequence[Any], args: Sequence[Any]) -> 
 
 
 def total(tangents: Sequence[Tensor]) -> Tensor:
-    """Return the sum of the parts of a tangent, one for each argument that has one."""
+    """Return the sum of the tangent contributions of the arguments."""
     found = tangents[0]
     for tangent in tangents[1:]:
         found = found + tangent
@@ -221,12 +221,12 @@ def total(tangents: Sequence[Tensor]) -> Tensor:
 
 
 def _arguments(ctx: Any) -> tuple[list[Any], list[Any]]:
-    """Return the arguments of a node, and its results if they are kept."""
-    args, kept = list(ctx.others), list(ctx.saved_tensors)
+    """Return the saved arguments of a node, and its results if saved."""
+    args, saved = list(ctx.others), list(ctx.saved_tensors)
     inputs = len(ctx.places)
-    for place, tensor in zip(ctx.places, kept[:inputs], strict=True):
+    for place, tensor in zip(ctx.places, saved[:inputs], strict=True):
         args[place] = tensor
-    return args, kept[inputs:]
+    return args, saved[inputs:]
 
 
 def _named(ctx: Any, results: list[Any]) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _primal(arg: Any) -> Any:
 def _of_places(
     reference: Callable[..., Any], places: Sequence[int], args: Sequence[Any]
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """Return the reference as a function of some arguments, with what of its result has one."""
+    """Return the reference as a function of some arguments, returning differentiable results."""
 
     def function(*tensors: Tensor) -> tuple[Tensor, ...]:
         full = list(args)

@@ -1,4 +1,4 @@
-"""Whether this machine has a NeuronCore that torch can reach."""
+"""Detection of a NeuronCore that torch can use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NeuronDevice:
 
     Attributes:
         kind: ``"native"`` for torch's own ``neuron`` device type, ``"xla"`` for torch_xla.
-        torch_device: What ``tensor.to`` takes.
+        torch_device: Argument for ``tensor.to``.
     """
 
     kind: Literal["native", "xla"]
@@ -26,13 +26,13 @@ class NeuronDevice:
 
 
 probed: list[NeuronDevice | None] = []
-"""What was found, once somebody asked."""
+"""The cached result of the probe; empty before it has run."""
 
 
 def neuron_device() -> NeuronDevice | None:
-    """Return the NeuronCore of this process, or None; probed once, and never raises.
+    """Return the NeuronCore of this process, or None; probed once, never raises.
 
-    Without a device node of the Neuron driver nothing is imported.
+    If the Neuron driver has no device node, nothing is imported.
     """
     if not probed:
         probed.append(_probe())
@@ -40,7 +40,7 @@ def neuron_device() -> NeuronDevice | None:
 
 
 def forget_device() -> None:
-    """Make the next ``neuron_device`` probe again."""
+    """Clear the cached probe result."""
     probed.clear()
 
 
@@ -51,8 +51,8 @@ def _probe() -> NeuronDevice | None:
         try:
             found = probe()
         except Exception:
-            # A broken or missing runtime is a machine without a device; `set_backend("nki")`
-            # shows what is wrong with it, since the kernel's own exception is then reported.
+            # A broken or missing runtime counts as no device. `set_backend("nki")` shows the
+            # cause, since the kernel's own exception is then reported.
             continue
         if found is not None:
             return found

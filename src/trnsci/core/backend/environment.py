@@ -1,7 +1,7 @@
-"""Environment variables that are on or off, read at each use.
+"""Boolean environment variables, read at each use.
 
 ``1``, ``true``, ``yes`` and ``on`` mean on; ``0``, ``false``, ``no``, ``off`` and the empty string
-mean off, in any case of letters. A variable that is not set is off; any other value raises.
+mean off, in upper or lower case. A variable that is not set is off; any other value raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def flag_value(name: str, value: str) -> bool:
     """Return whether ``value`` switches the variable ``name`` on.
 
     Raises:
-        FlagError: The value is none of the accepted ones.
+        FlagError: The value is not accepted.
     """
     word = value.strip().lower()
     if word in _ON:
@@ -35,11 +35,11 @@ def flag_value(name: str, value: str) -> bool:
 
 
 class Switch:
-    """A variable, and a second one that decides where the first is not set.
+    """A library's variable, and the variable of the suite that applies if it is not set.
 
     Attributes:
-        name: The variable that decides where it is set, even to the empty string.
-        umbrella: The variable that decides otherwise.
+        name: The library's variable; it takes precedence if set, even to the empty string.
+        umbrella: The variable that applies otherwise.
     """
 
     def __init__(self, name: str, umbrella: str) -> None:
@@ -47,7 +47,7 @@ class Switch:
         self.umbrella = umbrella
 
     def is_on(self) -> bool:
-        """Return whether the switch is on now."""
+        """Return whether the switch is currently on."""
         for name in (self.name, self.umbrella):
             value = os.environ.get(name)
             if value is not None:

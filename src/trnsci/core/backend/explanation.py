@@ -1,7 +1,7 @@
-"""Which path a call takes and why, found without running a kernel or the mathematics.
+"""``explain``: the path of a call and the reason, without running a kernel or the mathematics.
 
-The function runs on tensors that have a shape and a dtype but no values. Each operation that it
-reaches notes what it would do, and gives back the shape of its result.
+The function runs on fake tensors, which have a shape and a dtype but no values. Each operation it
+reaches records its path and returns a fake result of the right shape.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["RUNNING", "Explanation", "Step", "explain", "note", "recording"]
 
 @dataclass(frozen=True)
 class Step:
-    """What one operation does.
+    """The path of one operation.
 
     Attributes:
         operation: Qualified name, such as ``"trnblas.gemm"``.
         path: ``"pytorch"``, ``"nki"`` or ``"simulator"``.
-        reason: Why.
+        reason: Why this path is taken.
     """
 
     operation: str
@@ -35,12 +35,12 @@ class Step:
 
 @dataclass
 class Explanation:
-    """What a call does.
+    """The paths of all operations of a call.
 
     Attributes:
         function: Name of the function.
         steps: One for each operation that the call reaches, in order.
-        open_end: Why the explanation stops before the call does; empty if it does not.
+        open_end: Why the explanation ends before the call does; empty if complete.
     """
 
     function: str
@@ -51,7 +51,7 @@ class Explanation:
     def path(self) -> str:
         """The path of the call: that of its operations, ``"torch only"`` if it reaches none.
 
-        ``"not known"`` if the explanation stops before it reaches one.
+        ``"not known"`` if the explanation ends before it reaches one.
         """
         paths = sorted({step.path for step in self.steps})
         if paths:
@@ -69,10 +69,9 @@ _RECORDER: ContextVar[Explanation | None] = ContextVar("trnsci.explanation", def
 
 
 class _Running:
-    """How many explanations are being made in the process.
+    """The number of explanations in progress in the process.
 
-    Calls look at this number first: it is cheaper than a context variable, and torch.compile can
-    guard on it.
+    Calls check it first: it is cheaper than a context variable, and torch.compile can guard on it.
     """
 
     def __init__(self) -> None:
@@ -88,22 +87,22 @@ RUNNING = _Running()
 
 
 def recording() -> bool:
-    """Return whether the current context asks for an explanation."""
+    """Return whether an explanation is recorded in the current context."""
     return RUNNING.number > 0 and _RECORDER.get() is not None
 
 
 def note(step: Step) -> None:
-    """Add a step to the explanation that the current context asks for."""
+    """Add a step to the explanation of the current context."""
     explanation = _RECORDER.get()
     assert explanation is not None
     explanation.steps.append(step)
 
 
 def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Explanation:
-    """Return which path ``function(*args, **kwargs)`` takes and why, without computing it.
+    """Return the path of ``function(*args, **kwargs)`` and the reason, without computing it.
 
     Raises:
-        Exception: What the call itself raises about the shapes and dtypes of its operands.
+        Exception: Any error of the call itself about the shapes and dtypes of its operands.
     """
     import torch
 
@@ -123,11 +122,11 @@ def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Expla
         fake_tensor.DynamicOutputShapeException,
         fake_tensor.UnsupportedFakeTensorException,
     ) as stop:
-        explanation.open_end = f"what comes next depends on values ({type(stop).__name__})"
+        explanation.open_end = f"the rest depends on values ({type(stop).__name__})"
     except RuntimeError as stop:
         if ".numpy()" not in str(stop):
             raise
-        explanation.open_end = "what comes next is computed by NumPy or SciPy"
+        explanation.open_end = "the rest is computed by NumPy or SciPy"
     finally:
         RUNNING.add(-1)
         _RECORDER.reset(token)

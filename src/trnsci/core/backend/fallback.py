@@ -1,4 +1,4 @@
-"""What happens when a kernel fails: it is counted, and said once per operation and cause."""
+"""Fallback to torch when a kernel fails: counted, with one warning per operation and cause."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from trnsci.core.errors import NkiFallbackWarning
 
 __all__ = ["callers_level", "forget_causes", "report_fallback"]
 
-_LONGEST = 200  # characters of the cause's first line that tell it from other causes
+_LONGEST = 200  # characters of the error's first line that identify a cause
 
 _lock = Lock()
-_told: set[tuple[str, str, str]] = set()
+_reported: set[tuple[str, str, str]] = set()
 
 
 def report_fallback(operation: str, error: Exception, variable: str) -> None:
-    """Count that torch computes in the place of a kernel, and warn if this cause is new.
+    """Count a fallback to torch, and warn if its cause is new.
 
     Args:
         operation: Qualified name of the operation, such as ``"trnblas.gemm"``.
@@ -30,9 +30,9 @@ def report_fallback(operation: str, error: Exception, variable: str) -> None:
     line = (text.splitlines() or [""])[0][:_LONGEST]
     cause = (operation, type(error).__name__, line)
     with _lock:
-        if cause in _told:
+        if cause in _reported:
             return
-        _told.add(cause)
+        _reported.add(cause)
     try:
         warnings.warn(
             f"{operation}: the kernel failed and torch computed the result ({cause[1]}: {line}); "
@@ -41,22 +41,22 @@ def report_fallback(operation: str, error: Exception, variable: str) -> None:
             stacklevel=callers_level(operation.partition(".")[0]),
         )
     except NkiFallbackWarning:
-        # A filter made it an exception: torch does not compute, and nothing was told.
+        # A warning filter made it an exception: torch does not compute, so report it again.
         with _lock:
-            _told.discard(cause)
+            _reported.discard(cause)
         raise
 
 
 def forget_causes() -> None:
-    """Make every cause new again."""
+    """Clear the set of reported causes, so that each one is warned about again."""
     with _lock:
-        _told.clear()
+        _reported.clear()
 
 
 def callers_level(library: str) -> int:
-    """Return the ``stacklevel`` of a warning at which the code that called the library stands.
+    """Return the ``stacklevel`` that attributes a warning to the caller of the library.
 
-    It is to be asked for in the function that warns.
+    Call it in the function that warns.
     """
     inner = {library, "torch", "trnsci"}
     level, frame = 0, inspect.currentframe()

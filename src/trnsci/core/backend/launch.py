@@ -1,7 +1,7 @@
 """Launching a kernel on a NeuronCore or on the simulator.
 
-A launcher takes tensors where they are and gives the results back there. Operands that are on the
-NeuronCore already are not moved, and neither are their results.
+A launcher accepts tensors on any device and returns the results on the device of the first one.
+Operands that are already on the NeuronCore are not moved, and neither are their results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trnsci.core.errors import BackendError
 __all__ = ["SIMULATE", "Launcher"]
 
 SIMULATE: Setting[Callable[[Any], Callable[..., Any]] | None] = Setting("trnsci.simulate", None)
-"""Makes a function of arrays from a kernel; None is the ``nki.simulate`` of the NKI in use."""
+"""Converts a kernel to a function of arrays; None uses the ``nki.simulate`` of the current NKI."""
 
 
 class Launcher:
@@ -40,8 +40,8 @@ class Launcher:
 
         Args:
             kernel: An ``nki.jit`` kernel.
-            *args: Its arguments. Tensors may be anywhere and of any layout; the kernel gets dense
-                ones.
+            *args: Its arguments. Tensors may be on any device and of any layout; the kernel
+                receives dense ones.
         """
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
         home = tensors[0].device if tensors else torch.device("cpu")
@@ -53,7 +53,7 @@ class Launcher:
 
 
 def _simulated(kernel: Any, args: tuple[Any, ...]) -> Any:
-    """Run a kernel on NumPy arrays, which the simulators of AWS and of nkisim both take."""
+    """Run a kernel on NumPy arrays, which the simulators of AWS and of nkisim both accept."""
     simulate = SIMULATE.get()
     if simulate is None:
         from trnsci.core.nki import nki

@@ -1,12 +1,12 @@
-"""Which implementation the operations of a library run on.
+"""Backend selection of a library.
 
-A library is asked for one of four backends. ``"pytorch"`` is torch on the device where the
-operands are. ``"nki"`` launches NKI kernels on a NeuronCore, or on the simulator when the
-environment says so. ``"simulator"`` launches them on the simulator. ``"auto"`` is ``"nki"`` where
-AWS's toolchain and a NeuronCore are present, else ``"pytorch"``.
+There are four backends. ``"pytorch"`` is torch on the device of the operands. ``"nki"`` launches
+NKI kernels on a NeuronCore, or on the simulator if the environment variable for it is on.
+``"simulator"`` launches them on the simulator. ``"auto"`` is ``"nki"`` where AWS's toolchain and a
+NeuronCore are present, else ``"pytorch"``.
 
-The request made with ``set_backend`` holds for the process; the one made with ``with
-library.backend(...)`` holds for the current context, so that threads and tasks do not meet.
+``set_backend`` applies to the process; ``with library.backend(...)`` applies to the current
+context, so that threads and tasks do not affect each other.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Library:
 
     Attributes:
         name: Import name, such as ``"trnblas"``.
-        use_simulator: The variable that sends kernels to the simulator.
-        require_nki: The variable that makes a call raise that no kernel computes.
+        use_simulator: The environment variable that runs kernels on the simulator.
+        require_nki: The environment variable that makes calls raise if no kernel computes them.
         operations: The operations declared so far, by name.
     """
 
@@ -70,37 +70,37 @@ class Library:
         return has_aws_nki()
 
     def set_backend(self, name: str) -> None:
-        """Choose the backend for the process; inside a ``with backend`` block, for that block.
+        """Set the backend for the process; inside a ``with backend`` block, for that block.
 
         Args:
             name: ``"auto"``, ``"pytorch"``, ``"nki"`` or ``"simulator"``.
 
         Raises:
-            FlagError: The name is none of these.
+            FlagError: The name is not one of these.
             BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
         """
         self._check(name, "set_backend")
         self._requested.set(name)
 
     def get_backend(self) -> str:
-        """Return the backend that was asked for, ``"auto"`` if none was."""
+        """Return the requested backend, by default ``"auto"``."""
         return self._requested.get()
 
     def backend(self, name: str) -> AbstractContextManager[None]:
-        """Choose the backend inside a ``with`` block, for the current thread or task only.
+        """Set the backend inside a ``with`` block, for the current thread or task only.
 
-        A thread started inside the block sees the choice of the process; one that is to see the
-        choice of the block runs in a copy of its context (``contextvars.copy_context().run``).
+        A thread started inside the block uses the backend of the process. To use that of the
+        block, run it in a copy of the block's context (``contextvars.copy_context().run``).
 
         Raises:
-            FlagError: The name is none of the accepted ones.
+            FlagError: The name is not accepted.
             BackendError: ``"nki"`` without AWS's NKI and without simulator mode.
         """
         self._check(name, "backend")
         return self._requested.scope(name)
 
     def path(self) -> Path:
-        """Return what a call made now runs on, if its operands suit a kernel."""
+        """Return the path of a call with operands that its kernel accepts."""
         requested = self._requested.get()
         if requested == "pytorch":
             return "pytorch"
@@ -111,14 +111,14 @@ class Library:
         return "pytorch"
 
     def kernels_wanted(self) -> bool:
-        """Return whether a call made now is to go to its ``Operation``.
+        """Return whether calls must go through their ``Operation``.
 
-        That is so where kernels run, and while ``explain`` asks what the operation would do.
+        True where kernels run, and while ``explain`` records paths.
         """
         return self.path() != "pytorch" or recording()
 
     def no_nki(self, function: str) -> BackendError:
-        """Return the error that says how to get what ``"nki"`` needs."""
+        """Return the error for a missing NKI, with instructions to install it."""
         return BackendError(
             f"{self.name}.{function}: backend 'nki' needs AWS's NKI (nki>=0.3.0, Neuron SDK 2.29 "
             f"or later), which is not installed. On a Trainium or Inferentia host, install the "

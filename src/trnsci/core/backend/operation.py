@@ -1,9 +1,9 @@
-"""An operation that torch and an NKI kernel can both compute.
+"""Operations with a torch reference and an NKI kernel, and the choice between the two.
 
-The choice is made once, here, for every operation of every library. On the torch path the
-reference is called and nothing else happens. On a kernel path the call goes through a torch
-operator ``torch.ops.<library>.<name>``, so that autograd, torch.func, FakeTensor, torch.compile,
-torch.export and vmap know what it does without running it.
+The choice is made here for every operation of every library. On the torch path the reference is
+called and nothing else happens. On a kernel path the call goes through a torch operator
+``torch.ops.<library>.<name>``, with rules for autograd, torch.func, FakeTensor, torch.compile,
+torch.export and vmap.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class Operation:
     """An operation with a torch reference and a kernel.
 
     Args:
-        library: Whose backend decides.
+        library: The library, whose backend decides the path.
         name: Name of the operation within the library.
         reference: Torch function of the operation's arguments, differentiable and out of place,
             that returns a tensor or a tuple of them; its annotations (``Tensor``, ``Tensor |
             None``, ``float``, ``int``, ``bool``, ``str``; ``tuple[Tensor, Tensor]`` for two
-            results) give the operator its schema, unless ``fake`` does.
+            results) define the operator's schema, unless ``fake`` does.
         launch: A function, or ``"module:function"`` to be imported at the first kernel call. It
-            gets a ``Launcher`` and the operation's arguments, calls ``launcher(kernel, *args)`` at
-            least once, and returns what the reference would, in shape and dtype.
+            receives a ``Launcher`` and the operation's arguments, calls ``launcher(kernel, *args)``
+            at least once, and returns results of the reference's shapes and dtypes.
         fake: Function of the arguments that returns tensors of the result's shape and dtype
             without computing; None runs the reference on tensors without values.
         backward: ``backward(grad, needed, *args)`` returns one gradient for each argument, None
@@ -50,20 +50,20 @@ class Operation:
             a tuple. None differentiates the reference.
         jvp: ``jvp(tangents, *args)`` returns the tangent of each result for those of the
             arguments, of which some are None; None differentiates the reference.
-        from_result: Whether ``backward`` and ``jvp`` take the result as well, by the name
-            ``result``: derivatives of solutions are made of them.
-        batched: ``batched(info, in_dims, *args)`` is the rule of ``torch.vmap``, as
-            ``torch.library.register_vmap`` has it; None computes entry after entry.
-        autocast: What automatic mixed precision makes of the arguments (see ``Autocast``):
-            ``"lower"`` for products, which run in the precision that it asks for, ``"float32"``
-            for what torch computes in float32 then, ``"keep"`` for what it does not touch.
-        dtypes: Names of the dtypes that the kernel takes; a call with a tensor of any other is
+        from_result: Whether ``backward`` and ``jvp`` also take the result, as the keyword
+            ``result``; derivatives of solutions use it.
+        batched: ``batched(info, in_dims, *args)`` is the rule for ``torch.vmap``, as in
+            ``torch.library.register_vmap``; None computes the entries one by one.
+        autocast: The casting rule of automatic mixed precision (see ``Autocast``): ``"lower"`` for
+            products, which run in the autocast dtype, ``"float32"`` for operations that torch runs
+            in float32 under autocast, ``"keep"`` for no cast.
+        dtypes: Names of the dtypes that the kernel accepts; a call with a tensor of any other is
             refused and runs on torch.
-        flops: Function of the arguments that returns how much work a call is.
+        flops: Function of the arguments that returns the work of a call.
         min_flops: Work below which backend ``"auto"`` runs on torch even where a NeuronCore is
             present, since a launch would take longer.
-        unsuited: Function of the arguments that returns why the kernel does not take them, or the
-            empty string.
+        unsuited: Function of the arguments that returns the reason why the kernel does not accept
+            them, or the empty string.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Operation:
         self._batched = batched or self._each
         self._flops = flops
         self._unsuited = unsuited
-        # torch.compile cannot format a number that may be dynamic to it.
+        # Formatted here: torch.compile cannot format a dynamic number.
         self._too_small = f"a launch is worth at least {min_flops:.3g} flops"
         self._operator: Any = None
         self._node: Any = None
@@ -111,7 +111,7 @@ class Operation:
         return f"<operation {self.qualified_name}>"
 
     def __call__(self, *args: Any) -> Any:
-        """Return the result, by the path that the backend and the arguments ask for."""
+        """Return the result, computed on the path of the backend and the arguments."""
         if not self.library.kernels_wanted():
             return self.reference(*args)
         device = autocast_device(args)
@@ -122,7 +122,7 @@ class Operation:
             return self._called(args)
 
     def choose(self, *args: Any) -> tuple[Path, str]:
-        """Return the path that a call takes now, and why."""
+        """Return the path of a call, and the reason."""
         if self.library.path() == "pytorch":
             return "pytorch", self._torch_reason()
         if _any_empty(args):
@@ -136,7 +136,7 @@ class Operation:
         return "backend 'auto' finds no NeuronCore with AWS's NKI"
 
     def _suited(self, args: tuple[Any, ...]) -> tuple[Path, str]:
-        """Return the path of arguments that the kernel takes, and why."""
+        """Return the path for arguments that the kernel accepts, and the reason."""
         path, requested = self.library.path(), self.library.get_backend()
         if requested == "auto" and path == "nki":
             if self._flops is not None and self._flops(*args) < self.min_flops:
@@ -147,17 +147,17 @@ class Operation:
         return path, f"backend {requested!r} is set"
 
     def refusal(self, *args: Any) -> str:
-        """Return why the kernel does not take the arguments, the empty string if it does."""
+        """Return the reason why the kernel does not accept the arguments, or the empty string."""
         for arg in args:
             if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:
                 return f"the kernel does not take {arg.dtype}"
         return "" if self._unsuited is None else self._unsuited(*args)
 
     def refuse(self, reason: str) -> None:
-        """Say that a call which asked for the kernel is about to be computed by torch.
+        """Report that torch will compute a call for which a kernel was requested.
 
-        For callers that find out before there are arguments of the operation. It is counted, shown
-        by ``explain``, and raises where kernels are required.
+        For callers that decide this before they have the arguments of the operation. The refusal
+        is counted, shown by ``explain``, and raises where kernels are required.
 
         Raises:
             BackendError: Kernels are required.
@@ -171,13 +171,13 @@ class Operation:
         self._count_refusal(reason)
 
     def shape_of_result(self, *args: Any) -> Any:
-        """Return dense tensors like the result; on tensors without values it computes nothing."""
+        """Return dense empty tensors like the result; computes nothing for fake tensors."""
         return _each_of(self._fake(*args), _empty_like)
 
     def register(self) -> bool:
-        """Make the torch operator, if there is none yet; return True.
+        """Create the torch operator, if it does not exist yet; return True.
 
-        torch.compile takes the answer for a constant, and so runs this while it traces.
+        torch.compile treats the result as a constant, and so runs this while tracing.
         """
         with self._lock:
             if self._operator is None:
@@ -213,7 +213,7 @@ class Operation:
 
     def _registered(self) -> Any:
         name, space = self.name, self.library.name
-        # What is registered lasts as long as this object.
+        # Registrations last as long as this object.
         home = self._home = cast(Any, torch.library.Library)(space, "FRAGMENT")
         schema = torch.library.infer_schema(self._fake, mutates_args=())
         home.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
@@ -236,7 +236,7 @@ class Operation:
     def _run(self, *args: Any) -> Any:
         """Compute the result with the kernel; if that fails, with torch."""
         path = self.library.path()
-        if path == "pytorch":  # chosen after the call was compiled
+        if path == "pytorch":  # the backend was changed after the call was compiled
             return self._by_reference(args)
         try:
             return _each_of(self._run_kernel(Launcher(path), *args), Tensor.contiguous)
@@ -289,7 +289,7 @@ def _empty_like(result: Tensor) -> Tensor:
 
 
 def _own(result: Tensor, args: tuple[Any, ...]) -> Tensor:
-    """Return ``result`` dense and in memory of its own, as a custom operator must."""
+    """Return ``result`` dense and not aliasing an argument, as custom operators require."""
     dense = result.contiguous()
     memory = dense.untyped_storage().data_ptr()
     shared = any(isinstance(a, Tensor) and a.untyped_storage().data_ptr() == memory for a in args)

@@ -1,4 +1,4 @@
-"""Which implementation of NKI this process has, found without importing any.
+"""Detection of the installed NKI implementation, without importing it.
 
 AWS's package counts when it has ``nki.isa`` and its distribution records a version of at least
 0.3.0: the ``nki`` 0.0.1 of the public registry is an empty placeholder.
@@ -25,11 +25,11 @@ _PACKAGE = "nki"
 def has_aws_nki() -> bool:
     """Return whether ``import nki`` gives AWS's NKI 0.3.0 or later.
 
-    Where ``nkisim.install()`` made ``nki`` importable, or displaced AWS's, it does not.
+    False where ``nkisim.install()`` made ``nki`` importable, or replaced AWS's.
     """
     try:
         spec = find_spec(_PACKAGE)
-        # What nkisim puts in its place has no folder, so that no file is found there.
+        # The module of nkisim has no folder, so that no file is found there.
         folders = spec and spec.submodule_search_locations
         if not folders or PathFinder.find_spec(f"{_PACKAGE}.isa", folders) is None:
             return False
@@ -39,7 +39,7 @@ def has_aws_nki() -> bool:
 
 
 def provider() -> Provider:
-    """Return whose NKI the kernels of this process are written against."""
+    """Return the NKI implementation that kernels of this process import."""
     return "aws" if has_aws_nki() else "nkisim"
 
 

@@ -1,8 +1,8 @@
-"""Keeping operands on the NeuronCore between calls.
+"""Operands that stay on the NeuronCore between calls.
 
-A tensor that ``to_device`` returns is an ordinary torch tensor. Where there is a NeuronCore it
-lives there: kernels take it without a copy and leave their results beside it, until
-``from_device`` brings one back. Where there is none it is the tensor that was given.
+``to_device`` returns an ordinary torch tensor. With a NeuronCore it is on the device: kernels
+use it without a copy, and their results stay on the device until ``from_device`` copies them
+back. Without a NeuronCore it is the given tensor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def to_device(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def from_device(tensor: torch.Tensor, device: str | torch.device = "cpu") -> torch.Tensor:
-    """Return a tensor of the NeuronCore on ``device``; any other tensor as it is."""
+    """Return a tensor of the NeuronCore on ``device``; any other tensor unchanged."""
     neuron = neuron_device()
     if neuron is None or tensor.device.type != neuron.torch_device.type:
         return tensor

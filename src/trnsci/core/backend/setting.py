@@ -1,11 +1,10 @@
-"""Choices that hold for the process, and other ones that hold inside a ``with`` block.
+"""Settings of the process that can be overridden inside a ``with`` block.
 
-The backend of a library and the precision of its transforms are such choices. A block belongs to
-the current context, so that threads and tasks do not meet: a thread started inside a block sees the
-choice of the process, one that runs in a copy of the block's context
-(``contextvars.copy_context().run``) sees that of the block. What autograd computes later, in
-threads of its own, is computed under the choices that were in force when the result was:
-``snapshot`` and ``restored``.
+The backend of a library and the precision of its transforms are settings. A block applies to the
+current context, so that threads and tasks do not affect each other: a thread started inside a block
+uses the value of the process; one that runs in a copy of the block's context
+(``contextvars.copy_context().run``) uses that of the block. Backward passes, which autograd runs
+later in its own threads, use the settings of the forward pass: ``snapshot`` and ``restored``.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ _SETTINGS: WeakSet[Setting[Any]] = WeakSet()
 
 
 class Setting(Generic[T]):
-    """One choice. None is no value: it stands for the choice of the process.
+    """One setting. None is not a valid value: it means "no override".
 
     Args:
-        name: For its representation.
-        default: What holds while nothing is chosen.
+        name: Name for ``repr``.
+        default: The initial value.
 
     Attributes:
-        default: The choice of the process.
-        scoped: Whether there ever was a block; without one nobody need look for it.
+        default: The value of the process.
+        scoped: Whether a block was ever entered; if not, the context variable is not read.
     """
 
     def __init__(self, name: str, default: T) -> None:
         self.name = name
         self.default = default
         self._variable: ContextVar[T | None] = ContextVar(name, default=None)
-        # The same for the current thread, which is all that torch.compile can read and guard.
+        # A copy for the current thread: torch.compile cannot read and guard context variables.
         self._traced = local()
         self.scoped = False
         _SETTINGS.add(self)
@@ -53,7 +52,7 @@ class Setting(Generic[T]):
         return f"<setting {self.name}: {self.get()!r}>"
 
     def get(self) -> T:
-        """Return the choice of the innermost block, or that of the process."""
+        """Return the value of the innermost block, or that of the process."""
         if self.scoped:
             chosen = self._of_block()
             if chosen is not None:
@@ -61,7 +60,7 @@ class Setting(Generic[T]):
         return self.default
 
     def set(self, value: T) -> None:
-        """Choose for the process; inside a block, for that block."""
+        """Set the value for the process; inside a block, for that block."""
         if self.scoped and self._of_block() is not None:
             self._put(value)
         else:
@@ -69,7 +68,7 @@ class Setting(Generic[T]):
 
     @contextmanager
     def scope(self, value: T) -> Iterator[None]:
-        """Choose inside a ``with`` block, for the current thread or task only."""
+        """Override the value inside a ``with`` block, for the current thread or task only."""
         before = self._of_block()
         self._put(value)
         try:
@@ -78,7 +77,7 @@ class Setting(Generic[T]):
             self._put(before)
 
     def _of_block(self) -> T | None:
-        # torch.compile can follow, and guard, what belongs to a thread, but no context variable.
+        # torch.compile can trace and guard thread-local values, but not context variables.
         if is_compiling():
             self._show_to_thread()
             found: T | None = getattr(self._traced, "value", None)
@@ -91,10 +90,10 @@ class Setting(Generic[T]):
         self.scoped = True
 
     def _show_to_thread(self) -> bool:
-        """Make what torch.compile reads that of the context, which may be one copied from another.
+        """Copy the context's value, possibly inherited from another thread, to the thread-local.
 
-        It runs while a graph is made. A thread that never chose and never compiled has no value at
-        all, which is none that a graph was made for.
+        Runs while torch.compile traces. A thread that never set a value and never compiled has no
+        thread-local value, which matches the guard of no graph.
         """
         self._traced.value = self._variable.get()
         return True
@@ -106,13 +105,13 @@ Snapshot = list[tuple["Setting[Any]", Any]]
 
 
 def snapshot() -> Snapshot:
-    """Return all settings with the choices that are in force now."""
+    """Return all settings with their current values."""
     return [(setting, setting.get()) for setting in list(_SETTINGS)]
 
 
 @contextmanager
 def restored(taken: Snapshot) -> Iterator[None]:
-    """Put the choices of a snapshot in force inside a ``with`` block."""
+    """Apply the values of a snapshot inside a ``with`` block."""
     with ExitStack() as stack:
         for setting, value in taken:
             if value is not None and setting.get() != value:

@@ -15,17 +15,17 @@ from trnsci.core.krylov.vectors import Number, Vectors
 __all__ = ["conjugate_gradients", "kernel_reference"]
 
 _GAIN = 0.5
-"""A restart from the true residual is made while the last one gained at least this factor."""
+"""Restarts from the true residual continue while the last one gained at least this factor."""
 
 
 def conjugate_gradients(
     product: Product, b: Tensor, x: Tensor, M: Product | None, watch: Watch
 ) -> Run:
-    """Return a run of conjugate gradients; x is written over.
+    """Return a run of conjugate gradients; x is overwritten.
 
-    Several vectors share each product. One that meets its goal, or in whose direction the matrix is
-    not positive, stays unchanged while others go on. If the recurrence meets the goal but the
-    residual of x does not, because of rounding, the method is restarted at x.
+    Several vectors share each product. A vector stays unchanged once it meets its goal, or if the
+    matrix is not positive in its direction. If the recurrence meets the goal but the residual of x
+    does not, because of rounding, the method is restarted at x.
     """
     space = watch.space
     r, products = begun(product, b, x)
@@ -60,21 +60,21 @@ def kernel_reference(
     dim: int,
     recorded: bool,
 ) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Return what a kernel computes, without restarts: the torch reference of operations.
+    """Conjugate gradients without restarts: the torch reference of the kernels.
 
     Args:
         product: The product with the matrices.
         b: Right sides, vectors along ``dim``.
-        x: Where to begin.
+        x: The starting vectors.
         goal: Norms of the residuals at which to stop.
         limit: Number of steps.
         dim: Dimension of the vectors.
-        recorded: Whether it is traced, batched or differentiated: all steps are made then, those
-            of finished vectors without effect.
+        recorded: Whether the call is traced, batched or differentiated: then all steps are made,
+            without effect on finished vectors.
 
     Returns:
         Solutions, the norms of their residuals at the start and after each of ``limit`` steps, and
-        how many steps each took.
+        the number of steps of each.
     """
     space = Vectors(dim, recorded=recorded)
     r = b - product(x)
@@ -103,8 +103,8 @@ def _steps(
 ) -> tuple[Tensor, Number]:
     """Return x after steps of the recurrence that begins with the residual r, and its norms.
 
-    ``after(x, norms, active)`` is called after each step; ``active`` are the vectors that moved. x
-    and r are written over unless something is recorded.
+    ``after(x, norms, active)`` is called after each step; ``active`` are the vectors that changed.
+    x and r are overwritten unless the call is traced or differentiated.
     """
     z = r if M is None else M(r)
     p, rho = z.clone(), space.inner(r, z)

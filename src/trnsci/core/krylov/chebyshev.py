@@ -16,7 +16,7 @@ __all__ = ["chebyshev", "coefficients", "needed_steps"]
 def chebyshev(
     product: Product, b: Tensor, x: Tensor, watch: Watch, lam_min: float, lam_max: float
 ) -> Run:
-    """Return a run of ``watch.limit`` steps. No inner product is taken before the end."""
+    """Return a run of ``watch.limit`` steps, without inner products before the end."""
     before = x
     for alpha, beta in zip(*coefficients(lam_min, lam_max, watch.limit), strict=True):
         step = alpha * (b - product(x)) + beta * (x - before)
@@ -38,7 +38,7 @@ def coefficients(lam_min: float, lam_max: float, K: int) -> tuple[list[float], l
 
 
 def needed_steps(function: str, lam_min: float, lam_max: float, tol: float) -> int:
-    """Return how many steps reduce every error to ``tol`` of itself.
+    """Return the number of steps that reduce every error by the factor ``tol``.
 
     Raises:
         FlagError: tol is not between 0 and 1.

@@ -133,7 +133,7 @@ class _Cycle:
         self._columns.append(torch.cat([h, h.new_tensor([length])]))
         self._Z.append(direction)
         self.steps += 1
-        # Nothing but rounding remains of a vector inside the space.
+        # The vector lies in the space: the remainder is rounding error.
         tiny = 10 * torch.finfo(w.dtype).eps * length_before
         if length > tiny:
             self._V.append(w / length)
@@ -184,7 +184,7 @@ class _Cycle:
     def recycled(self, keep: int) -> Recycled:
         """Return directions that A nearly annihilates, and their orthonormal images.
 
-        They belong to the smallest singular values of A on the space of the cycle, with the
+        They belong to the smallest singular values of A on the space of the cycle and of the
         directions recycled so far.
         """
         Z = torch.stack(self._Z, -1)
@@ -202,7 +202,7 @@ class _Cycle:
             small[:k, :k] = torch.eye(k, dtype=Z.dtype, device=Z.device)
             small[:k, k:] = torch.stack(self._B, -1)
             small[k:, k:] = H
-        # Columns of one length, so that small singular values are small images of unit vectors.
+        # Columns of equal norm, so that small singular values are small images of unit vectors.
         lengths = torch.linalg.vector_norm(space, dim=0)
         space, small = space / lengths, small / lengths
         u, s, vh = torch.linalg.svd(small, full_matrices=False)

@@ -1,12 +1,12 @@
-"""Derivatives of the solution of ``A x = b``, whatever iteration found it.
+"""Derivatives of the solution of ``A x = b`` by implicit differentiation.
 
 A tangent of x solves ``A Tx = Tb - TA x``, and a gradient g of x pulls back to y for b and to that
 of ``-A x`` at y for the data of A, with ``A^H y = g``: one more system each; the steps of the
 iteration are not differentiated. The systems are solved by the same function again, so that the
 derivatives can be differentiated too.
 
-The entries of a function are not available. With ``r = b - A x`` at a fixed x, ``x + A^-1 r`` is
-the solution to first order in everything that r depends on: b, and whatever the function captures.
+If A is a function, its entries are not available. With ``r = b - A x`` at a fixed x, ``x + A^-1 r``
+is the solution to first order in everything that r depends on: b, and the function's captures.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def operator_solution(
         function: The public function, for messages.
         x: The solution, without derivatives.
         b: The right side, with derivatives.
-        image: ``A x``, with the derivatives of what A captures.
+        image: ``A x``, with the derivatives of the tensors that A captures.
         solve: Returns the solution of A for a right side.
         solve_adjoint: The same for the conjugate transpose of A.
     """
@@ -79,7 +79,7 @@ def operator_solution(
 class _Matrix(torch.autograd.Function):
     @staticmethod
     def forward(data: Tensor, b: Tensor, start: Tensor | None, rules: Rules) -> Tensor:
-        # torch.func hands over tensors below its transforms here, whose values can be read.
+        # torch.func passes tensors below its transforms here, whose values can be read.
         return rules.compute(data, b, start)
 
     @staticmethod
@@ -128,7 +128,7 @@ class _Operator(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.tracked and torch.is_grad_enabled():
-            # How x moves with A is not in the image of x: second derivatives would lack that.
+            # The image has no derivative of x with respect to A: second derivatives would be wrong.
             raise DerivativeError(
                 f"{ctx.tracked}: what a function for A captures has first derivatives only; give A "
                 f"as a matrix, or take gradients without create_graph"

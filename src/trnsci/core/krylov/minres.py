@@ -49,7 +49,7 @@ def _steps(
     """Add the corrections for a residual r to x, until the recurrence meets the goal.
 
     Returns:
-        Whether the method cannot go on, for the reason that is in the run.
+        Whether the method cannot continue; the run has the reason.
     """
     r1 = r2 = r
     y = r1 if M is None else M(r1)
@@ -96,7 +96,7 @@ def _steps(
         if beta == 0 or (phibar * ratio <= watch.goal and M is None):
             break
         if phibar * ratio <= watch.goal:
-            # With M the ratio of the two norms changes on the way.
+            # With M the ratio of the two norms changes between iterations.
             actual = norm(b - product(run.x))
             run.matvecs += 1
             if actual <= watch.goal or phibar == 0:

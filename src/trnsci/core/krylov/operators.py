@@ -1,7 +1,7 @@
-"""Linear operators: everything that iterative methods take for a matrix.
+"""Linear operators: all matrix types that iterative methods accept.
 
-A dense tensor, a function ``v -> A @ v``, an object with ``matvec`` as SciPy's operators have, or
-one with ``@`` as sparse matrices have. All of them become a ``LinearOperator``.
+A dense tensor, a function ``v -> A @ v``, an object with ``matvec`` like SciPy's operators, or
+one with ``@`` like sparse matrices. All of them are converted to a ``LinearOperator``.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Preconditioner: TypeAlias = Product
 
 
 class LinearOperator:
-    """A square matrix known by its products.
+    """A square matrix defined by its products with vectors.
 
     Args:
         matvec: ``v -> A @ v`` for vectors of n entries.
         rmatvec: ``v -> A.mH @ v``; None takes the transpose of ``matvec`` by differentiating it.
-        order: n; None where it is not known.
+        order: n; None if unknown.
 
     Attributes:
-        matrix: The matrix that the products are with; None for a function.
+        matrix: The matrix itself; None for a function.
 
     Example:
         >>> operator = LinearOperator(lambda v: 2 * v, order=3)

@@ -17,9 +17,9 @@ __all__ = ["power_iteration"]
 def power_iteration(
     function: str, product: Product, v0: Tensor, tol: float, limit: int
 ) -> Eigenpair:
-    """Return the eigenpair that ``v0`` leads to, without derivatives.
+    """Return the eigenpair reached from ``v0``, without derivatives.
 
-    It stops when the Rayleigh quotient changes by at most ``tol`` times itself.
+    The iteration stops when the relative change of the Rayleigh quotient is at most ``tol``.
 
     Raises:
         OperandError: ``v0`` is zero or not finite.

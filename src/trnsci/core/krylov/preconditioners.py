@@ -1,6 +1,6 @@
-"""Approximate inverses by the diagonal of a matrix, and by blocks on it.
+"""Jacobi and block Jacobi preconditioners.
 
-They take vectors (..., n), and compute in the dtype of the matrix or, for complex vectors, in the
+They accept vectors (..., n), and compute in the dtype of the matrix or, for complex vectors, in the
 complex dtype of its precision.
 """
 
@@ -19,7 +19,7 @@ _NARROW = (torch.float16, torch.bfloat16)
 
 
 def checked_diagonal(function: str, diagonal: Tensor) -> Tensor:
-    """Return a diagonal (..., n) that can be divided by, without derivatives.
+    """Return a checked diagonal (..., n) for division, without derivatives.
 
     Raises:
         SingularMatrixError: An element is zero, or its reciprocal overflows.
@@ -37,7 +37,7 @@ def checked_diagonal(function: str, diagonal: Tensor) -> Tensor:
 
 
 def jacobi(function: str, diagonal: Tensor) -> Product:
-    """Return the division by a diagonal (..., n).
+    """Return the Jacobi preconditioner: division by a diagonal (..., n).
 
     Raises:
         SingularMatrixError: An element is zero.
@@ -47,12 +47,12 @@ def jacobi(function: str, diagonal: Tensor) -> Product:
 
 
 def block_jacobi(function: str, blocks: Tensor, n: int, definite: bool) -> Product:
-    """Return the solution with the blocks on a diagonal.
+    """Return the block Jacobi preconditioner.
 
     Args:
         function: The public function, for messages.
         blocks: The blocks, (..., count, size, size).
-        n: Order of the matrix; what the last block has beyond it is ignored.
+        n: Order of the matrix; the part of the last block beyond it is ignored.
         definite: Whether the blocks must be Hermitian positive definite.
 
     Raises:
@@ -63,7 +63,7 @@ def block_jacobi(function: str, blocks: Tensor, n: int, definite: bool) -> Produ
     blocks = blocks.detach().clone()
     blocks = blocks.float() if blocks.dtype in _NARROW else blocks
     if count:
-        # The identity beyond the edge of the matrix.
+        # Pad with the identity beyond the edge of the matrix.
         inside = torch.arange(size, device=blocks.device) < n - (count - 1) * size
         last = blocks[..., -1, :, :]
         identity = torch.eye(size, dtype=blocks.dtype, device=blocks.device)

@@ -20,12 +20,12 @@ Product: TypeAlias = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback gets after each iteration.
+    """Argument of a callback after each iteration.
 
     Attributes:
         iteration: Iterations done.
-        residual: Norm of the residual over that of b, as the recurrence has it.
-        x: The solution so far, or None where the method has none between restarts.
+        residual: Norm of the residual over that of b, from the recurrence.
+        x: The current iterate, or None if the method has none between restarts.
     """
 
     iteration: int
@@ -72,7 +72,7 @@ class Run:
 
 
 def begun(product: Product, b: Tensor, x: Tensor) -> tuple[Tensor, int]:
-    """Return the residual at the start, and the products that it took: none for zero."""
+    """Return the initial residual, and the number of products: none for x = 0."""
     if not bool(torch.any(x)):
         return b.clone(), 0
     return b - product(x), 1
@@ -88,7 +88,7 @@ def report(watch: Watch, run: Run, norms: Number, x: Tensor | None) -> None:
 
 
 def ended(run: Run, watch: Watch, norms: Number) -> Run:
-    """Return the run with the norms of the residual of its x, and the reason that follows."""
+    """Return the run with the true residual norms of its x, and the resulting reason."""
     run.residuals[-1] = watch.relative(norms)
     if not math.isfinite(run.residuals[-1]):
         run.reason = "diverged"

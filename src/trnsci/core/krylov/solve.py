@@ -24,14 +24,14 @@ from trnsci.core.krylov.vectors import ONE, Number, Vectors
 __all__ = ["Method", "Stopping", "System", "run_system", "solution", "solve", "stopping"]
 
 Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Product | None, Watch], Run]
-"""``method(op, b, x, M, watch)`` returns a run that begins at x, which it may write over."""
+"""``method(op, b, x, M, watch)`` returns a run that begins at x, which it may overwrite."""
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When a method stops: ``norm(b - A x) <= max(tol * norm(b), atol)``, or after ``limit`` steps.
+    """Stopping rule: ``norm(b - A x) <= max(tol * norm(b), atol)``, or ``limit`` steps.
 
-    ``fixed`` is for methods that make ``limit`` steps and compare nothing.
+    ``fixed`` is for methods that make ``limit`` steps without a residual test.
     """
 
     tol: float
@@ -49,7 +49,7 @@ def stopping(
     limit: tuple[str, int],
     callback: Callback | None,
 ) -> Stopping:
-    """Return a checked stopping rule; ``rtol`` wins over ``tol``, ``limit`` has its own name.
+    """Return a checked stopping rule; ``rtol`` overrides ``tol``, ``limit`` is (name, value).
 
     Raises:
         FlagError: A tolerance or the limit is negative, or the callback is no function.
@@ -71,12 +71,12 @@ class System:
     Attributes:
         function: The public function, for messages.
         method: The iterative method.
-        stopping: When it stops.
-        M: Approximate inverse of the matrix, of any kind.
+        stopping: The stopping rule.
+        M: Approximate inverse of the matrix, of any type that ``as_operator`` accepts.
         hermitian: Whether the matrix is its own adjoint.
         columns: Whether vectors are the columns (n, k) of b, which share products, or lie along
             its last dimension.
-        with_data: Returns the matrix with a tensor of data, for matrices that have one.
+        with_data: Returns the matrix with a given data tensor, for matrices that have one.
     """
 
     function: str
@@ -94,11 +94,11 @@ def solve(
     """Return the solution of ``A x = b``, with its derivatives.
 
     Args:
-        system: How to solve it.
-        A: The matrix: anything that ``as_operator`` takes.
+        system: The method and its options.
+        A: The matrix: anything that ``as_operator`` accepts.
         b: Right sides, in the dtype to compute in.
-        x0: Where to begin, like b; None for zero.
-        data: The tensor that A is made of by ``system.with_data``; a dense A is its own data.
+        x0: Starting vectors, like b; None for zero.
+        data: The data tensor of A for ``system.with_data``; a dense A is its own data.
 
     Raises:
         FlagError: Values cannot be read, as under ``vmap`` and with fake tensors.
@@ -140,11 +140,11 @@ def run_system(
     rule: Stopping,
     space: Vectors = ONE,
 ) -> Run:
-    """Return a run with b scaled to the size of 1 by a power of two, which rounds nothing.
+    """Return a run with b scaled to about 1 by a power of two, which is exact.
 
-    Squares of its numbers are representable then. For b = 0 it is x = 0, at once.
+    The squares of its elements are then representable. For b = 0 the result is x = 0.
     """
-    if recording():  # an explanation needs the choice of path alone
+    if recording():  # explain() only needs the path
         x = torch.zeros_like(b) if start is None else start
         return method(op, b, x, M, Watch(rule.tol, rule.limit, 1.0, rule.callback, space))
     peak = space.peak(b)
@@ -180,9 +180,9 @@ def run_system(
 
 
 def solution(x: Tensor, runs: list[Run]) -> Solution:
-    """Return the report on a batch: that of the system with the largest residual, and all others.
+    """Return the report of a batch: that of the system with the largest residual, and all others.
 
-    Iterations are the most of any system, products those of all.
+    Iterations are the maximum over the systems, products the sum.
     """
     infos = [
         IterationInfo(
@@ -233,7 +233,7 @@ def _of_matrix(
     start: Tensor | None,
     compute: Callable[[Any, Tensor, Tensor | None], Tensor],
 ) -> Tensor:
-    """Return the solution with the derivatives by the data of the matrix and by b."""
+    """Return the solution with derivatives with respect to the matrix data and b."""
     assert system.with_data is not None
     made = system.with_data
     if not differentiated(data, b):
@@ -265,7 +265,7 @@ def _of_operator(
     start: Tensor | None,
     compute: Callable[[Any, Tensor, Tensor | None], Tensor],
 ) -> Tensor:
-    """Return the solution with the derivatives by b and by what the products with A capture."""
+    """Return the solution with derivatives with respect to b and the captures of A."""
     x = compute(A, b.detach(), start)
     if not (torch.is_grad_enabled() or forward_level() >= 0 or transform_level() is not None):
         return x
@@ -285,7 +285,7 @@ def _of_operator(
 
 
 def _power_below(peak: Number) -> Number:
-    """Return the power of two below each number, 1 for 0."""
+    """Return the power of two at or below each element, 1 for 0."""
     if isinstance(peak, Tensor):
         return torch.where(peak > 0, peak / (2 * torch.frexp(peak).mantissa), 1.0)
     return 2.0 ** (math.frexp(peak)[1] - 1) if peak > 0 else 1.0

@@ -1,6 +1,6 @@
-"""Arithmetic that Krylov methods do on vectors, written once for one vector and for several.
+"""Vector arithmetic of the Krylov methods, for one vector and for several.
 
-The inner products of one vector are Python numbers; those of several vectors in one tensor are
+Inner products of one vector are Python numbers; those of several vectors in one tensor are
 tensors that broadcast along the vectors. Both are summed in float64 for vectors of float32.
 """
 
@@ -22,13 +22,13 @@ _WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
 class Vectors:
-    """How numbers are computed from vectors and vectors from numbers.
+    """Inner products, norms and updates of vectors.
 
     Args:
         dim: Dimension along which vectors lie in a tensor of several; None for one vector (n,).
-        total: Sums numbers over all ranks that hold parts of the vectors.
-        recorded: Whether derivatives or a graph are recorded: no value is read on the host and no
-            tensor is written in place.
+        total: Sums scalars over all ranks that hold parts of the vectors.
+        recorded: Whether derivatives or a graph are recorded: then no value is read on the host
+            and no tensor is written in place.
     """
 
     def __init__(
@@ -89,21 +89,21 @@ class Vectors:
         return float(numbers.max()) if numbers.numel() else 0.0
 
     def ratio(self, above: Number, below: Number, where: Any) -> Number:
-        """Return ``above / below``, 0 for vectors for which a condition does not hold."""
+        """Return ``above / below``, 0 for vectors that do not meet a condition."""
         if isinstance(below, Tensor):
-            # Twice, since the derivative of a quotient by zero is NaN even where it is not chosen.
+            # Masked twice: the derivative of a quotient by zero is NaN even where it is masked out.
             return torch.where(where, above / torch.where(where, below, 1.0), 0.0)
         return above / below if where else 0.0
 
     def plus(self, x: Tensor, factor: Number, v: Tensor) -> Tensor:
-        """Return ``x + factor * v``, in the memory of x if nothing is recorded."""
+        """Return ``x + factor * v``, in place in x unless ``recorded``."""
         if not isinstance(factor, Tensor):
             return x.add_(v, alpha=factor)
         factor = factor.to(v.dtype)
         return x + factor * v if self.recorded else x.addcmul_(v, factor)
 
     def extended(self, z: Tensor, factor: Number, p: Tensor) -> Tensor:
-        """Return ``z + factor * p``, in the memory of p if nothing is recorded."""
+        """Return ``z + factor * p``, in place in p unless ``recorded``."""
         if not isinstance(factor, Tensor):
             return torch.add(z, p, alpha=factor, out=p)
         factor = factor.to(p.dtype)
@@ -111,7 +111,7 @@ class Vectors:
 
 
 ONE = Vectors()
-"""One vector, all of it on this process."""
+"""Arithmetic of one vector, on one process."""
 
 norm: Callable[[Tensor], float] = ONE.norm
 

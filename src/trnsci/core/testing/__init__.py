@@ -1,4 +1,4 @@
-"""For tests of the libraries: problems, bounds on rounding, and proof that a kernel ran."""
+"""Test utilities of the libraries: random problems, rounding bounds, checks of kernel launches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 BACKENDS = ("pytorch", "simulator")
-"""The backends that every machine has."""
+"""The backends that are available on every machine."""
 
 
 def random_tensor(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -41,7 +41,7 @@ def random_tensor(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:
-    """Return the largest relative error of rounding to ``dtype`` once."""
+    """Return the largest relative error of one rounding to ``dtype``."""
     return torch.finfo(dtype).eps / 2
 
 
@@ -56,7 +56,7 @@ def sum_bound(magnitudes: np.ndarray, length: int, dtype: torch.dtype) -> np.nda
     Args:
         magnitudes: The same sums over the absolute values of the terms, in float64.
         length: Number of terms of each sum.
-        dtype: Of the results.
+        dtype: Dtype of the results.
     """
     final = unit_roundoff(dtype)
     grown = length * min(final, unit_roundoff(torch.float32))
@@ -66,12 +66,12 @@ def sum_bound(magnitudes: np.ndarray, length: int, dtype: torch.dtype) -> np.nda
 
 @contextmanager
 def launched(*kernels: str) -> Iterator[None]:
-    """Assert that the block launches each of ``kernels``, and that nothing else computes in it."""
+    """Assert that the block launches each of ``kernels``, without fallbacks or refusals."""
     before = counts()
     yield
     since = counts() - before
     assert not since.fallbacks, f"fell back to torch: {dict(since.fallbacks)}"
-    assert not since.refusals, f"refused, and left to torch: {dict(since.refusals)}"
+    assert not since.refusals, f"refused, and computed by torch: {dict(since.refusals)}"
     missing = [name for name in kernels if not since.launches[name]]
     assert not missing, f"not launched: {missing}; launched were {dict(since.launches)}"
 
@@ -80,7 +80,7 @@ def launched(*kernels: str) -> Iterator[None]:
 def strict_simulation(
     generation: str, *, watchers: tuple[Callable[[Any], None], ...] = ()
 ) -> Iterator[None]:
-    """Make the simulator refuse, inside the block, all that the given generation would.
+    """Simulate one generation inside the block, and reject what that generation rejects.
 
     Args:
         generation: ``"gen2"``, ``"gen3"`` or ``"gen4"``.
@@ -97,12 +97,12 @@ def strict_simulation(
 
 @contextmanager
 def clean_simulation(*generations: str) -> Iterator[None]:
-    """Assert that ``nkisim.check`` finds nothing in the kernels that the block launches.
+    """Assert that ``nkisim.check`` has no findings in the kernels that the block launches.
 
-    Notes and warnings count, and so does what the detectors of lost work and of races say.
+    Notes and warnings count, and so do findings of the lost-work and race detectors.
 
     Args:
-        *generations: Where each kernel is checked; the results are those on the first one.
+        *generations: Generations to check on; the results are those of the first one.
     """
     import nkisim
 

@@ -1,4 +1,4 @@
-"""What every operation of every library promises on every backend, as tests to inherit.
+"""Tests to inherit for the guarantees of every operation on every backend.
 
 A library's tests declare one small call for each of its operations and inherit the rest::
 
@@ -8,7 +8,7 @@ A library's tests declare one small call for each of its operations and inherit 
             Sample("gemm", lambda a, b: trnblas.gemm(1.0, a, b), (random_tensor(2, 3), ...)),
         )
 
-The truth that results and derivatives are held against is the same call on torch in float64.
+Results and derivatives are compared with the same call on torch in float64.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Sample:
 
     Attributes:
         operation: Name of the operation that it reaches.
-        call: Function of real tensors that makes it; it returns a tensor or a tuple of them.
+        call: Function of real tensors that makes the call; returns a tensor or a tuple of them.
         tensors: Its operands, in float32.
-        growth: Roundings on the longest way through the call and its second derivatives, times the
-            condition of the problem: results may be off by so many units of their largest element.
+        growth: Length of the longest chain of roundings in the call and its second derivatives,
+            times the condition number: the allowed error in roundings of the largest element.
         backward_launches: Whether gradients run kernels.
     """
 
@@ -61,11 +61,11 @@ class Sample:
         return self.operation
 
     def vector(self, *tensors: Tensor) -> Tensor:
-        """Return what of the result has derivatives, as one real vector."""
+        """Return the differentiable results as one real vector."""
         return torch.cat([_real(part) for part in _parts(self.call(*tensors))])
 
     def energy(self, *tensors: Tensor) -> Tensor:
-        """Return a number whose gradient depends on the result."""
+        """Return a scalar whose gradient depends on the result."""
         values = self.vector(*tensors)
         return (values * values).sum()
 
@@ -86,15 +86,15 @@ class Sample:
 
 
 class OperationContract:
-    """What holds for all operations; subclasses set ``library`` and ``samples``."""
+    """Guarantees of all operations; subclasses set ``library`` and ``samples``."""
 
     library: ClassVar[Library]
     samples: ClassVar[tuple[Sample, ...]]
     truth: ClassVar[torch.dtype] = torch.float64
-    """What torch computes in for comparison."""
+    """The dtype of the torch result for comparison."""
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
-        """Run tests for each sample and each backend, as they ask."""
+        """Parametrize tests over samples and backends."""
         if "sample" in metafunc.fixturenames:
             metafunc.parametrize("sample", self.samples, ids=str)
         if "backend" in metafunc.fixturenames:
@@ -102,7 +102,7 @@ class OperationContract:
 
     @pytest.fixture(autouse=True)
     def nothing_required(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Leave the environment out of it, and compiled graphs of other tests."""
+        """Isolate tests from the environment and from compiled graphs of other tests."""
         for switch in (self.library.require_nki, self.library.use_simulator):
             monkeypatch.setenv(switch.name, "0")
         torch.compiler.reset()
@@ -195,24 +195,24 @@ class OperationContract:
         with self.library.backend("simulator"):
             before = counts()
             sample.call(*tensors)
-            assert (counts() - before).refusals, "torch computed, and nobody was told"
+            assert (counts() - before).refusals, "torch computed, and no refusal was counted"
             monkeypatch.setenv(self.library.require_nki.name, "1")
             with pytest.raises(BackendError, match=self.library.require_nki.name):
                 sample.call(*tensors)
 
-    # -- what the tests are made of ----------------------------------------------------------------
+    # -- helpers of the tests ---------------------------------------------------------------------
 
     def running(self, backend: str) -> AbstractContextManager[None]:
         """Return a block on a backend that asserts which path its calls take."""
         return _Running(self.library, backend)
 
     def on_torch(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Return the truth: a function on torch, outside of all that a test is about."""
+        """Return the expected result: a function on torch, outside of modes under test."""
         with self.library.backend("pytorch"):
             return function(*args)
 
     def result_of(self, sample: Sample) -> Any:
-        """Return what the sample's call gives on torch in ``truth``."""
+        """Return the result of the sample's call on torch in ``truth``."""
         return self.on_torch(sample.call, *(tensor.to(self.truth) for tensor in sample.tensors))
 
     def dtypes(self, sample: Sample, tensors: list[Tensor], backend: str) -> tuple[str, ...]:
@@ -233,12 +233,12 @@ class OperationContract:
 
 
 class DerivativeContract(OperationContract):
-    """What holds for operations that have derivatives."""
+    """Guarantees of differentiable operations."""
 
     pytestmark: ClassVar[list[Any]] = [
-        # What torch does when forward mode is first used.
+        # torch's first use of forward mode.
         pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated"),
-        # What it says of functions of its own that vmap calls for each entry.
+        # torch's warning for its functions that vmap calls for each entry.
         pytest.mark.filterwarnings("ignore:There is a performance drop"),
     ]
 

@@ -1,1 +1,1 @@
-"""Tiling: hardware sizes, cuts of matrix products, and pieces of their kernels."""
+"""Tiling: hardware sizes, tilings of matrix products, and building blocks of their kernels."""

@@ -1,7 +1,7 @@
-"""The schedule of a matrix product, or of a batch of them: which blocks stay, which pass by.
+"""The schedule of a matrix product, or of a batch: resident blocks and streamed blocks.
 
-Layout   that of ``gemm_tiles``. A batch comes before its matrices, or between their rows and their
-         columns: then a matrix has rows that are far apart, which a load takes as it is
+Layout   that of ``gemm_tiles``. The batch dimension is the first one, or lies between rows and
+         columns: then the rows of a matrix are strided, which loads support
 Limits   float32 and bfloat16, all operands of one dtype; edges are sliced
 """
 
@@ -28,17 +28,17 @@ __all__ = ["Product", "loaded", "multiply_all"]
 
 
 class Product(NamedTuple):
-    """A product of matrices, or a batch of them; a 2-D operand serves a whole batch.
+    """A matrix product, or a batch of them; a 2-D operand is shared by the whole batch.
 
     Attributes:
         out: Result in HBM.
         a: Left operand.
         b: Right operand.
-        c: What is added, or None.
+        c: The addend, or None.
         alpha: Scale of the product.
         beta: Scale of ``c``.
-        a_layout: Where ``a`` keeps the contraction.
-        b_layout: Where ``b`` does.
+        a_layout: Position of the contraction in ``a``.
+        b_layout: Position of the contraction in ``b``.
         between: Whether ``out``, ``a`` and ``b`` have the batch between rows and columns.
     """
 
@@ -56,8 +56,8 @@ class Product(NamedTuple):
 def multiply_all(p: Product, blocks: Blocks) -> None:
     """Compute all of a product or a batch.
 
-    A single column is computed as a row: the vector then is the stationary operand, and a product
-    has 512 moving columns instead of one. It may not have its batch between rows and columns.
+    A single column is computed as a row: the vector is then the stationary operand, and a product
+    has 512 moving columns instead of one. Its batch must not lie between rows and columns.
     """
     rows, columns = matrix_shape(p.out, p.between[0])
     c = None if p.beta == 0.0 else p.c
@@ -82,7 +82,7 @@ def multiply_all(p: Product, blocks: Blocks) -> None:
 
 
 def matrix_shape(x: Tile, between: bool) -> tuple[int, int]:
-    """Return the extents of a matrix, or of each of a batch."""
+    """Return the extents of a matrix, or of each matrix of a batch."""
     if between:
         return x.shape[0], x.shape[2]
     return x.shape[len(x.shape) - 2], x.shape[len(x.shape) - 1]
@@ -96,7 +96,7 @@ def as_row(x: Tile, length: int) -> Tile:
 
 
 def slice_of(x: Tile | None, s: int, between: bool) -> Tile | None:
-    """Return the s-th matrix of a batch, or the matrix that the batch shares."""
+    """Return the s-th matrix of a batch, or the shared matrix."""
     if x is None or len(x.shape) == 2:
         return x
     if between:
@@ -117,7 +117,7 @@ def loaded(x: Tile, layout: str, k0: int, k1: int, c0: int, c1: int, blocks: Blo
 def with_resident_operand(
     p: Product, blocks: Blocks, rows: int, columns: int, depth: int, count: int
 ) -> None:
-    """Multiply while a block of one operand stays and blocks of the other pass by."""
+    """Multiply with a resident block of one operand and streamed blocks of the other."""
     step, tiles = blocks.row_tiles * TILE, column_tiles(columns)
     row_blocks = (rows + step - 1) // step
     column_blocks = (tiles + blocks.column_tiles - 1) // blocks.column_tiles
@@ -126,7 +126,7 @@ def with_resident_operand(
     outer = row_blocks if a_stays else column_blocks
     inner = column_blocks if a_stays else row_blocks
     left, right = None, None
-    # An operand that the batch shares goes through the batch before its next block comes.
+    # A block of a shared operand is used for the whole batch before the next block is loaded.
     for x in range(outer if shared else count):
         for y in range(count if shared else outer):
             block, s = (x, y) if shared else (y, x)
@@ -156,7 +156,7 @@ def with_resident_operand(
 def with_resident_result(
     p: Product, blocks: Blocks, rows: int, columns: int, depth: int, count: int
 ) -> None:
-    """Multiply while a block of the result stays in float32 and both operands pass by."""
+    """Multiply with a resident float32 block of the result and streamed blocks of both operands."""
     step, tiles = blocks.row_tiles * TILE, column_tiles(columns)
     for s in range(count):
         for m0 in range(0, rows, step):

@@ -1,10 +1,10 @@
-"""What the matrix-product kernels do with tiles: load, transpose, multiply, scale, store.
+"""Tile operations of the matrix-product kernels: load, transpose, multiply, scale, store.
 
 Layout   a *panel* is an SBUF tile (128, tiles, columns): the contraction is cut into tiles of 128
          that lie on partitions, and the columns are those of one operand's block. A product takes
          128 columns of the left panel as its stationary and up to 512 of the right as its moving
          operand.
-Limits   float32 and bfloat16; edges are sliced. Transposes keep every bit on all generations.
+Limits   float32 and bfloat16; edges are sliced. Transposes are bit-exact on all generations.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 Tile = Any
-"""An NKI tensor; what it may be is checked when the kernel is traced."""
+"""An NKI tensor; shape, dtype and buffer are checked when the kernel is traced."""
 
 _VECTOR_TILE = 32  # rows and columns that the Vector engine transposes at once
 _TILES_PER_BANK = BANK // TILE
 
 
 def extents(x: Tile, layout: str) -> tuple[int, int]:
-    """Return the contraction's extent and the other one of a 2-D or batched operand."""
+    """Return the contraction's extent and the other extent of a 2-D or batched operand."""
     first, second = x.shape[len(x.shape) - 2], x.shape[len(x.shape) - 1]
     if layout == "columns":
         return second, first
@@ -98,8 +98,8 @@ def transpose_tiles(panel: Tile, first: int, c: int, rows: Tile) -> None:
 def transpose_tile(dst: Tile, tile: Tile) -> None:
     """Write the transpose of one SBUF tile, up to 128 by 128, to ``dst`` in SBUF.
 
-    The Tensor engine of gen2 transposes by a product with the identity, in which a NaN or an
-    infinity reaches the whole row; there the Vector engine does it in pieces.
+    The Tensor engine of gen2 transposes by a product with the identity, which spreads a NaN or an
+    infinity over the whole row; on gen2 the Vector engine therefore transposes in pieces.
     """
     rows, columns = tile.shape
     if nisa.get_nc_version() == nisa.nc_version.gen2:
@@ -125,7 +125,7 @@ def add_products(
     """Add the products of two panels to PSUM tiles, or begin the tiles with them.
 
     The left columns begin at ``m``, the right ones of each tile at its entry of ``starts``. The
-    tiles grow together, each in a bank of its own, and share every stationary tile.
+    tiles are accumulated together, each in its own bank, and share every stationary tile.
     """
     mw = sums[0].shape[0]
     for t in range((depth + TILE - 1) // TILE):
@@ -140,7 +140,7 @@ def add_products(
 
 
 def moving_columns(panel: Tile, kw: int, t: int, first: int, last: int) -> Tile:
-    """Return columns of one tile of a panel; a single one twice, since some compilers refuse it."""
+    """Return columns of one panel tile; a single one twice, since some compilers reject one."""
     if last - first > 1:
         return panel[0:kw, t, first:last]
     tiles, columns = panel.shape[1], panel.shape[2]
@@ -148,10 +148,10 @@ def moving_columns(panel: Tile, kw: int, t: int, first: int, last: int) -> Tile:
 
 
 def finish(dst: Tile, total: Tile, alpha: float, beta: float, with_c: bool) -> None:
-    """Write ``alpha * total`` to ``dst``, plus ``beta`` times what it holds when ``with_c``.
+    """Write ``alpha * total`` to ``dst``, plus ``beta`` times its old contents when ``with_c``.
 
-    The scales go with the way out of PSUM: one Vector instruction, and one on the Scalar engine
-    when neither of them is 1. Sums are in float32 and are rounded once, into ``dst``.
+    The scales are applied with the copy out of PSUM: one Vector instruction, and one on the Scalar
+    engine when neither of them is 1. Sums are in float32 and are rounded once, into ``dst``.
     """
     if not with_c:
         if alpha == 1.0:
@@ -185,8 +185,8 @@ def row_sums(
     """Return float32 tiles with ``mw`` rows of the product of panels, one for each run of columns.
 
     ``starts`` holds the first column of each run, and the end of the last. The last left panel
-    goes with the first right one, and so on. With ``totals``, a block that stays in SBUF, the tiles
-    are its parts, with what the contraction before ``k0`` gave.
+    is paired with the first right one, and so on. With ``totals``, a resident block in SBUF, the
+    tiles are parts of it and include the sums over the contraction before ``k0``.
     """
     sums = []
     for j in range(len(starts) - 1):
@@ -239,7 +239,7 @@ def store_tiles(
 
 
 def group_starts(first: int, last: int, extent: int, n0: int) -> list[int]:
-    """Return where the column tiles ``first`` to ``last`` begin, and end, counted from ``n0``."""
+    """Return the start columns of tiles ``first`` to ``last``, and the end, relative to ``n0``."""
     starts = []
     for t in range(first, last + 1):
         starts.append(column_start(t, extent) - n0)

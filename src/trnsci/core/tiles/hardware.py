@@ -1,7 +1,7 @@
-"""The numbers of a NeuronCore that kernels and plans are made for.
+"""Hardware parameters of the NeuronCore generations, for kernels and plans.
 
-Those of a generation are from the NKI 0.3.0 documentation and from published measurements; nothing
-is timed and nothing is cached on disk.
+They are from the NKI 0.3.0 documentation and from published measurements; nothing is timed and
+nothing is cached on disk.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = [
 ]
 
 TILE = 128
-"""Partitions, and the most stationary columns and contraction rows of one product."""
+"""Partitions; also the maximum of stationary columns and of contraction rows of one product."""
 BANK = 512
-"""Float32 columns of one PSUM bank, and the most moving columns of one product."""
+"""Float32 columns of one PSUM bank; also the maximum of moving columns of one product."""
 
 ITEMSIZE = {"float32": 4, "bfloat16": 2}
-"""Bytes of an element, by the name of a dtype that products take."""
+"""Bytes of an element, by the dtypes that products accept."""
 
 Generation = Literal["gen2", "gen3", "gen4"]
 
@@ -37,7 +37,7 @@ _TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
 
 @dataclass(frozen=True)
 class Core:
-    """What the model knows of one NeuronCore.
+    """Model parameters of one NeuronCore generation.
 
     Attributes:
         sbuf_bytes: SBUF bytes per partition that a kernel may use.
@@ -48,8 +48,8 @@ class Core:
         transpose_ns: Time of one 128 by 128 transpose by dtype: on the Tensor engine, but on gen2
             sixteen of 32 by 32 on the Vector engine, because its Tensor engine multiplies by the
             identity and spreads NaN and infinity.
-        dma_bytes_per_ns: Bytes that all DMA queues of the core move together.
-        dma_ns: Least time of one DMA instruction.
+        dma_bytes_per_ns: Total bandwidth of all DMA queues of the core.
+        dma_ns: Minimum time of one DMA instruction.
     """
 
     sbuf_bytes: int
@@ -85,7 +85,7 @@ _ALIASES = {"trn1": "gen2", "inf2": "gen2", "trn2": "gen3", "trn3": "gen4"}
 def resolve_generation(name: str | None = None) -> Generation:
     """Return the generation called ``name``, the environment's target, or gen2.
 
-    Without either gen2 is taken: it has the smallest SBUF, so its cuts fit all generations.
+    The default is gen2: it has the smallest SBUF, so its tilings fit all generations.
 
     Raises:
         FlagError: The name, or the environment's, is not known.

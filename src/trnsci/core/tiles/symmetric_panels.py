@@ -1,10 +1,10 @@
 """Panels of a symmetric matrix of which one triangle is stored.
 
 Layout   as in ``gemm_tiles``: the contraction on partitions in tiles of 128
-Limits   the block's columns and contraction begin at multiples of 128; the other triangle is read
-         from HBM with the diagonal tiles, and none of it reaches the panel
-Cost     tiles of the stored triangle are loaded as they stand; the others are transposed from
-         their mirror image, which is taken from the panel itself when it is there
+Limits   the block's columns and contraction begin at multiples of 128; of the other triangle only
+         the part in diagonal tiles is read from HBM, and none of it is written to the panel
+Cost     tiles of the stored triangle are loaded directly; the others are transposed from their
+         mirror image, which is read from the panel itself when it contains it
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load_symmetric_panel(
     """Fill a panel with rows ``k0`` to ``k1``, columns ``c0`` to ``c1`` of a symmetric matrix."""
     mask = triangle_mask(upper)
     for k in range(k0, k1, TILE):
-        # Of this row of tiles, what lies strictly inside the stored triangle.
+        # The part of this row of tiles strictly inside the stored triangle.
         kw = min(TILE, k1 - k)
         first, last = (max(c0, k + TILE), c1) if upper else (c0, min(c1, k))
         if first < last:
@@ -85,7 +85,7 @@ def mirror_tiles(
         if k0 <= c and c < k1 and c0 <= k and k + kw <= c1:
             transpose_tile(column, panel[0:cw, (c - k0) // TILE, k - c0 : k - c0 + kw])
         else:
-            # The run up to where the mirror image enters the panel.
+            # The run up to the first tile whose mirror image is in the panel.
             end = min(last, k + stage_tiles * TILE)
             if k0 <= c and c < k1 and k < c0:
                 end = min(end, c0)

@@ -1,7 +1,7 @@
-"""How a matrix product is cut into tiles and blocks, and what a cut costs.
+"""Tiling of a matrix product into tiles and blocks, and its cost.
 
-A *tile* is what one instruction takes: 128 rows of the result, 128 of the contraction, up to 512
-columns (one PSUM bank in float32). A *block* is the run of tiles that stays in SBUF while it is
+A *tile* is the operand of one instruction: 128 rows of the result, 128 of the contraction, up to
+512 columns (one PSUM bank in float32). A *block* is a run of tiles that stays in SBUF while it is
 used. Column tiles begin at multiples of 128 and are nearly equal: 513 columns are cut into 256 and
 257, never into 512 and 1.
 """
@@ -24,20 +24,20 @@ __all__ = [
 ]
 
 Layout = Literal["rows", "columns", "upper", "lower"]
-"""Where an operand keeps the contraction: on its rows, so that it is loaded as it stands, or on its
-columns, so that it is transposed on chip; or a symmetric operand stored in one triangle."""
+"""Position of the contraction in an operand: on its rows, so that it is loaded directly; on its
+columns, so that it is transposed on chip; or in a symmetric operand stored in one triangle."""
 
 
 class Blocks(NamedTuple):
-    """The cut of a product as its kernel takes it: small integers and one word.
+    """The block sizes of a product, as passed to its kernel.
 
     Attributes:
         row_tiles: Tiles of 128 rows in a block of the left operand.
         column_tiles: Column tiles in a block of the right operand.
         depth_tiles: Tiles of 128 of the contraction in a block of either.
-        resident: The operand whose block stays while blocks of the other pass by; only when the
-            blocks hold the whole contraction.
-        group: Neighbouring column tiles that grow together, each in a PSUM bank.
+        resident: The operand whose block stays in SBUF while blocks of the other are streamed; only
+            when the blocks hold the whole contraction.
+        group: Neighbouring column tiles that are accumulated together, each in a PSUM bank.
         stage_tiles: Tiles of the contraction loaded at once when an operand is transposed.
     """
 
@@ -51,14 +51,14 @@ class Blocks(NamedTuple):
 
 @dataclass(frozen=True)
 class Tiling:
-    """A cut, what it occupies and what it costs.
+    """A tiling with its memory use and its cost.
 
     Attributes:
-        blocks: What the kernel takes.
-        generation, dtype: What it was chosen for.
-        buffers: 2 when the operand that passes by has room for its next block, else 1.
-        sbuf_bytes: Bytes per partition, with room for a C of the same dtype.
-        psum_banks: Banks, with room for the next group.
+        blocks: The block sizes, the kernel's argument.
+        generation, dtype: The generation and dtype it was chosen for.
+        buffers: 2 when the streamed operand is double-buffered, else 1.
+        sbuf_bytes: Bytes per partition, including space for a C of the same dtype.
+        psum_banks: Banks, including those of the next group.
         hbm_bytes: Bytes read from and written to HBM; reading C adds its own size.
         products: ``nc_matmul`` instructions.
         transposes: Tiles transposed on chip.
@@ -80,37 +80,37 @@ class Tiling:
 
     @property
     def time_ns(self) -> float:
-        """Predicted time: the busiest part, or one after the other without a second buffer."""
+        """Predicted time: compute and DMA overlap with two buffers, else they add up."""
         if self.buffers == 1:
             return max(self.tensor_ns, self.vector_ns) + self.dma_ns
         return max(self.tensor_ns, self.vector_ns, self.dma_ns)
 
     @property
     def fits(self) -> bool:
-        """Tell whether the cut is inside the memories of its generation."""
+        """Whether the tiling fits the memories of its generation."""
         core = CORES[self.generation]
         return self.sbuf_bytes <= core.sbuf_bytes and self.psum_banks <= core.psum_banks
 
 
 def row_tiles(extent: int) -> int:
-    """Return how many tiles of 128 hold ``extent``."""
+    """Return the number of tiles of 128 that cover ``extent``."""
     return (extent + TILE - 1) // TILE
 
 
 def column_tiles(extent: int) -> int:
-    """Return how many column tiles hold ``extent`` columns."""
+    """Return the number of column tiles that cover ``extent`` columns."""
     return (extent + BANK - 1) // BANK
 
 
 def column_start(tile: int, extent: int) -> int:
-    """Return the first column of a column tile; that of the tile after the last is ``extent``."""
+    """Return the first column of a column tile; ``extent`` for the tile after the last."""
     units = (extent + TILE - 1) // TILE
     tiles = (extent + BANK - 1) // BANK
     return min(extent, TILE * (tile * units // tiles))
 
 
 def fewest_bytes(rows: int, columns: int, depth: int, dtype: str, generation: Generation) -> int:
-    """Return HBM bytes that no schedule of a product can go below.
+    """Return a lower bound on the HBM bytes of any schedule of a product.
 
     Each operand is read and the result written at least once:
 

@@ -1,19 +1,19 @@
-"""The choice of blocks for a matrix product.
+"""Choice of block sizes for a matrix product.
 
-Two schedules are compared, each with every block size that makes a difference and fits:
+Two schedules are compared, each with every distinct block size that fits:
 
-*One operand stays.* A block of one operand with the whole contraction stays in SBUF while the other
-operand passes by, block after block. With blocks of BM rows, or of BN columns, HBM moves
+*Resident operand.* A block of one operand with the whole contraction stays in SBUF while the other
+operand is streamed, block by block. With blocks of BM rows, or of BN columns, the HBM traffic is
 
-    A stays:  M K + ceil(M / BM) K N + M N        B stays:  ceil(N / BN) M K + K N + M N
+    A resident:  M K + ceil(M / BM) K N + M N        B resident:  ceil(N / BN) M K + K N + M N
 
-*The result stays.* When the contraction is too long for that, a block of the result stays in SBUF
-in float32 and blocks of both operands pass by:
+*Resident result.* When the contraction is too long for that, a block of the result stays in SBUF
+in float32 and blocks of both operands are streamed:
 
     ceil(N / BN) M K + ceil(M / BM) K N + M N
 
-Of the cuts within a tenth of the shortest predicted time the one that moves the fewest bytes is
-taken. All cuts need the same products, so what fits is not fetched twice to save time elsewhere.
+Of the tilings within a tenth of the shortest predicted time, the one with the least traffic is
+chosen. All tilings need the same products, so operands that fit are not loaded twice to save time.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Problem:
 
     Attributes:
         rows, columns, depth: M, N and K.
-        dtype: Of the operands and the result.
-        generation: What it runs on.
-        a_layout, b_layout: Where the operands keep the contraction.
+        dtype: Dtype of the operands and the result.
+        generation: The generation it runs on.
+        a_layout, b_layout: Position of the contraction in the operands.
         batch: Number of products.
         shared: ``"a"`` or ``"b"`` when the batch has one such operand, else empty.
     """
@@ -77,7 +77,7 @@ class Problem:
 
     @property
     def core(self) -> Core:
-        """The core it runs on."""
+        """Parameters of the core it runs on."""
         return CORES[self.generation]
 
     @property
@@ -87,12 +87,12 @@ class Problem:
 
     @property
     def transposed(self) -> bool:
-        """Tell whether an operand is transposed on chip."""
+        """Whether an operand is transposed on chip."""
         return self.a_layout != "rows" or self.b_layout != "rows"
 
     @property
     def group_limit(self) -> int:
-        """The most column tiles in a group: two groups and the transposes share eight banks."""
+        """Maximum of column tiles in a group: two groups and the transposes share eight banks."""
         return 3 if self.transposed and self.core.transposes_on_tensor else 4
 
 
@@ -110,20 +110,20 @@ def gemm_tiling(
 ) -> Tiling:
     """Return the blocks for ``rows x depth`` times ``depth x columns``.
 
-    A product with one column is planned as its transpose, which is how the kernels compute it.
+    A product with one column is planned as its transpose, as the kernels compute it.
 
     Args:
         rows: M, at least 1 like all sizes.
         columns: N.
         depth: K.
         dtype: ``"float32"`` or ``"bfloat16"``.
-        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None asks the
-            environment.
-        a_layout: Where the left operand keeps the contraction: ``"columns"`` as it stands,
+        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None uses the
+            environment's target.
+        a_layout: Position of the contraction in the left operand: ``"columns"`` normally,
             ``"rows"`` when it is passed transposed.
-        b_layout: The same of the right operand, which as it stands has it on its rows.
+        b_layout: The same for the right operand, normally ``"rows"``.
         batch: Number of products.
-        shared: Which operand the whole batch shares, if any.
+        shared: The operand that the whole batch shares, if any.
 
     Raises:
         ValueError: A size is below 1, or the dtype or the generation is not known.
@@ -158,7 +158,7 @@ def _chosen(problem: Problem) -> Tiling:
 
 
 def best(candidates: Iterable[Tiling]) -> Tiling:
-    """Return the cut that fits and moves the fewest bytes in about the shortest time."""
+    """Return the tiling with the least traffic among those with about the shortest time."""
     fitting = [tiling for tiling in candidates if tiling.fits]
     limit = _ABOUT * min(tiling.time_ns for tiling in fitting)
     near = [tiling for tiling in fitting if tiling.time_ns <= limit]
@@ -166,7 +166,7 @@ def best(candidates: Iterable[Tiling]) -> Tiling:
 
 
 def _cuts(problem: Problem) -> Iterator[tuple[Blocks, int]]:
-    """Yield cuts, each with two buffers and with one; most of them fit."""
+    """Yield tilings, each with two buffers and with one; most of them fit."""
     m, n = row_tiles(problem.rows), column_tiles(problem.columns)
     k = row_tiles(problem.depth)
     for rows in splits(m):
@@ -189,7 +189,7 @@ def _cuts(problem: Problem) -> Iterator[tuple[Blocks, int]]:
 def _widest(
     problem: Problem, rows: int, widths: list[int], depth: int, buffers: int
 ) -> Blocks | None:
-    """Return the widest cut with a resident result that fits; wider blocks move fewer bytes."""
+    """Return the widest tiling with a resident result that fits; wider blocks have less traffic."""
     low, high, found = 0, len(widths), None
     while low < high:
         middle = (low + high) // 2
@@ -207,7 +207,7 @@ def _blocks(problem: Problem, rows: int, columns: int, depth: int, resident: str
 
 
 def splits(tiles: int) -> list[int]:
-    """Return the sizes, in ascending order, of the larger part when tiles are cut evenly."""
+    """Return, in ascending order, the sizes of the larger part of all even splits of tiles."""
     sizes, count = [], 1
     while count <= tiles:
         size = -(-tiles // count)
@@ -223,12 +223,12 @@ def part(tiles: int, limit: int) -> int:
 
 
 def stage_tiles(depth: int, itemsize: int) -> int:
-    """Return how many tiles of the contraction a transposing load brings at once."""
+    """Return the number of contraction tiles that a transposing load loads at once."""
     return min(depth, _STAGE_BYTES // (TILE * itemsize))
 
 
 def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
-    """Return a cut with what it occupies and costs."""
+    """Return a tiling with its memory use and cost."""
     core, size, batch = problem.core, problem.itemsize, problem.batch
     m, n, k = problem.rows, problem.columns, problem.depth
     mt, nt, kt = row_tiles(m), column_tiles(n), row_tiles(k)
@@ -282,12 +282,12 @@ def _dma_ns(core: Core, nbytes: int, instructions: int) -> float:
 
 
 def _width(columns: int, tiles: int, count: int) -> int:
-    """Return the most columns that ``count`` neighbouring column tiles have."""
+    """Return the maximum number of columns of ``count`` neighbouring column tiles."""
     return min(columns, TILE * -(-count * row_tiles(columns) // tiles))
 
 
 def _sbuf_bytes(problem: Problem, blocks: Blocks, buffers: int) -> int:
-    """Return bytes per partition: both panels, what is staged, and the rows on their way out."""
+    """Return bytes per partition of both panels, the staging tiles and the output rows."""
     size, nt = problem.itemsize, column_tiles(problem.columns)
     width = _width(problem.columns, nt, blocks.column_tiles)
     rows = min(problem.rows, blocks.row_tiles * TILE)
@@ -306,5 +306,5 @@ def _sbuf_bytes(problem: Problem, blocks: Blocks, buffers: int) -> int:
 
 
 def outgoing_bytes(width: int, itemsize: int) -> int:
-    """Return bytes per partition of two rows of the result and of what scales them."""
+    """Return bytes per partition of two output rows and the tiles that scale them."""
     return 2 * width * itemsize + 2 * min(width, BANK) * 4

@@ -14,7 +14,7 @@ from trnfft._paths.arguments import Norm
 from trnfft._paths.empty import is_empty
 from trnfft._paths.scipy_fft import scipy_fft
 from trnfft._planning.angles import roots
-from trnfft._planning.tables import keepable
+from trnfft._planning.tables import cacheable
 from trnsci.core.arrays import array_of
 from trnsci.core.constants import Constants
 from trnsci.core.eager import inert
@@ -116,7 +116,7 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 def _roots(like: Tensor, count: int, order: int) -> Tensor:
     """Return ``exp(-2 pi i k / order)`` for k below ``count``, rounded once from float64."""
     dtype = NATIVE[like.dtype]
-    if keepable(like):
+    if cacheable(like):
         # To torch.jit.trace numbers of points are tensors.
         return _ROOTS((int(count), int(order)), like.device, dtype)[0]
     angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / order)

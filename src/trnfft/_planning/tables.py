@@ -16,7 +16,7 @@ from trnsci.core.backend.device import neuron_device
 from trnsci.core.constants import Constants
 from trnsci.core.dtypes import real_dtype
 
-__all__ = ["constants", "forget_tables", "frame_matrices", "hann_window", "keepable"]
+__all__ = ["cacheable", "clear_tables", "constants", "frame_matrices", "hann_window"]
 
 
 def constants(found: Recipe, path: str, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
@@ -39,12 +39,12 @@ def frame_matrices(
 def hann_window(length: int, like: Tensor) -> Tensor:
     """Return the periodic Hann window in the precision and on the device of ``like``."""
     dtype = real_dtype(like.dtype)
-    if keepable(like):
+    if cacheable(like):
         return _WINDOWS(length, like.device, dtype)[0]
     return torch.hann_window(length, periodic=True, dtype=dtype, device=like.device)
 
 
-def keepable(like: Tensor) -> bool:
+def cacheable(like: Tensor) -> bool:
     """Return whether what is computed with ``like`` may use a tensor that is kept.
 
     A graph that is being traced must make its own.
@@ -52,7 +52,7 @@ def keepable(like: Tensor) -> bool:
     return type(like) in _PLAIN and not is_compiling()
 
 
-def forget_tables() -> None:
+def clear_tables() -> None:
     """Forget all tensors that are kept."""
     _RECIPES.clear()
     _FRAMES.clear()

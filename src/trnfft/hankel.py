@@ -79,8 +79,8 @@ def fhtoffset(dln: float, mu: float, initial: float = 0.0, bias: float = 0.0) ->
     At this offset the coefficient of the highest frequency is real, so none of it is discarded.
     """
     y = math.pi / (2 * dln)
-    turn = log_gamma(complex((mu + 1 + bias) / 2, y)) + log_gamma(complex((mu + 1 - bias) / 2, y))
-    steps = (_LOG_2 - initial) / dln + turn.imag / math.pi
+    phase = log_gamma(complex((mu + 1 + bias) / 2, y)) + log_gamma(complex((mu + 1 - bias) / 2, y))
+    steps = (_LOG_2 - initial) / dln + phase.imag / math.pi
     return initial + (steps - round(steps)) * dln
 
 

@@ -192,5 +192,5 @@ def _chosen(sizes: tuple[int, ...]) -> tuple[FFTAlgorithm, int | None, Geometry 
     padded = padded_length(n)
     geometry = find_geometry(padded)
     if geometry is None:
-        raise ShapeError(f"plan: no kernel supports {n} points, which have a large prime factor")
+        raise ShapeError(f"plan: no kernel transforms {n} points, which have a large prime factor")
     return FFTAlgorithm.BLUESTEIN, padded, geometry

@@ -120,10 +120,10 @@ def bluestein_work(p: Problem, g: Geometry) -> Work:
 
 
 def two_d_work(p: Problem, height: int, columns: int, read: int | None = None) -> Work:
-    """Return the work of two chained products; ``p`` is the second dimension, per image.
+    """Return the work of two chained products for ``p.batch`` images.
 
-    ``columns`` is the number of columns of the operand, and ``read`` its number of parts if that
-    differs from the problem's.
+    ``p`` is the second dimension, ``columns`` the number of columns of the operand, and ``read``
+    its number of parts if that differs from the problem's.
     """
     (parts, written), (_, given) = p.parts, p.points
     read = parts if read is None else read

@@ -303,7 +303,7 @@ class ComplexTensor(ComplexMethods):
     __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the constructor and arguments for pickle and copy; the stored form is kept."""
+        """Return the constructor and arguments for pickle and copy, which preserve the form."""
         return rebuilt, self._tensors()
 
     def _tensors(self) -> tuple[Tensor, ...]:

@@ -145,7 +145,7 @@ def _short_time_flops(x: Tensor, is_complex: bool, window: Tensor, hop: int, *re
 
 
 def _too_long(x: Tensor, is_complex: bool, window: Tensor, *rest: Any) -> str:
-    from trnfft._kernels.dft import LARGEST_N  # whose module imports NKI
+    from trnfft._kernels.dft import LARGEST_N  # imported here because it imports NKI
 
     n_fft = window.shape[0]
     return f"the kernel takes frames of up to {LARGEST_N} points" if n_fft > LARGEST_N else ""

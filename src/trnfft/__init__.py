@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfft._paths.library import (
-    LIBRARY,  # first: it explains how to get torch where that is missing
+    LIBRARY,  # first: its error explains how to install torch if it is missing
 )
 
 # isort: split

@@ -1,4 +1,4 @@
-"""``trnfft.complex_tensor`` by the name that other code imports it by."""
+"""Alias of ``trnfft.complex_tensor``, for code that imports it by this name."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""A complex tensor for every dtype and device, also where torch has no complex numbers.
+"""A complex tensor for every dtype and device, including those without a torch complex dtype.
 
-``ComplexTensor`` holds a native complex tensor wherever the dtype and the device have one, and two
-real parts only elsewhere: bfloat16 and float16, and devices such as a NeuronCore. It computes in
-the form in which it is held, so that neither a transform nor a product takes apart what torch keeps
-together, and a tensor of parts never meets a complex dtype. Torch functions accept it through
-``__torch_function__``; what the table in ``_complex_functions`` does not know is computed by torch
-on a native complex tensor.
+``ComplexTensor`` stores a native complex tensor if torch has one for the dtype and the device, and
+two real tensors otherwise: for bfloat16 and float16, and on devices such as a NeuronCore. It
+computes in the form it is stored in, so no conversion is added to a transform or a product. Torch
+functions accept it through ``__torch_function__``. A function without an entry in the table of
+``_complex.functions`` is computed by torch on a native complex tensor.
 """
 
 from __future__ import annotations
@@ -42,18 +41,18 @@ class ComplexTensor(ComplexMethods):
     """A complex tensor with the parts ``real`` and ``imag``.
 
     Args:
-        real: The real part, of any floating dtype (integers become the default one); or, without
-            ``imag``, a native complex tensor, which is shared and not copied.
-        imag: The imaginary part, of the shape, dtype and device of ``real``; zero by default.
+        real: The real part, of any floating dtype (integers are converted to the default dtype).
+            Without ``imag``, it may be a native complex tensor, whose memory is shared.
+        imag: The imaginary part, with the shape, dtype and device of ``real``; zero by default.
 
-    Parts that are the two interleaved halves of one complex tensor are shared too. Others of
-    float32 and float64 are joined, which copies them; where there are no complex numbers they are
-    kept, and copied only where they are not contiguous. ``z.dtype`` is the complex dtype,
-    ``z.part_dtype`` that of a part; bfloat16 has no complex dtype, and is both.
+    Memory is also shared with parts that are views of one interleaved complex tensor. Other float32
+    and float64 parts are copied into a native complex tensor. Without a native complex dtype the
+    parts are stored as given, and copied only if they are not contiguous. ``z.dtype`` is the
+    complex dtype and ``z.part_dtype`` the dtype of a part; both are bfloat16 for bfloat16 parts.
 
     Raises:
         ShapeError: The parts differ in shape.
-        DTypeError: They differ in dtype, or one is not a tensor of real numbers.
+        DTypeError: The parts differ in dtype, or one is not a real tensor.
 
     Example:
         >>> z = ComplexTensor(torch.tensor([3.0, 0.0]), torch.tensor([4.0, 1.0]))
@@ -64,7 +63,7 @@ class ComplexTensor(ComplexMethods):
     """
 
     __slots__ = ("__weakref__", "_native", "_parts")
-    # NumPy leaves operators between its scalars and a ComplexTensor to the latter, as to a Tensor.
+    # NumPy scalars defer binary operators to the ComplexTensor, as they do for a Tensor.
     __array_priority__ = 1000
 
     _native: Tensor | None
@@ -94,14 +93,14 @@ class ComplexTensor(ComplexMethods):
             self._native, self._parts = None, Parts(real.contiguous(), imag.contiguous())
 
     def _hold(self, native: Tensor) -> None:
-        """Keep a native complex tensor, or its parts where torch cannot compute with it."""
+        """Store a native complex tensor, or its parts if torch cannot compute with its dtype."""
         native = native.resolve_conj()  # so that its parts are ordinary views
         if native.dtype in PART:
             self._native, self._parts = native, None
         else:
             self._native, self._parts = None, Parts(*torch.view_as_real(native).unbind(-1))
 
-    # -- made from, and made into ------------------------------------------------------------------
+    # -- conversions -------------------------------------------------------------------------------
 
     @classmethod
     def from_torch_complex(cls, z: Tensor) -> ComplexTensor:
@@ -124,13 +123,13 @@ class ComplexTensor(ComplexMethods):
 
     @classmethod
     def _of(cls, parts: Parts) -> ComplexTensor:
-        """Return a tensor that keeps ``parts`` as they are, views included."""
+        """Return a tensor that stores ``parts`` without copying, even if they are views."""
         made = cls.__new__(cls)
         made._native, made._parts = None, parts
         return made
 
     def to_torch_complex(self) -> Tensor:
-        """Return the native complex tensor: the one this was made from, else a new one.
+        """Return a native complex tensor: the stored one if there is one, else a new one.
 
         Parts of float16 become complex32. Bfloat16 has no complex dtype and becomes complex64.
         """
@@ -142,7 +141,7 @@ class ComplexTensor(ComplexMethods):
         return torch.complex(re, im)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return a NumPy array; it shares memory where the tensor was made from a native one."""
+        """Return a NumPy array; it shares memory if a native complex tensor is stored."""
         return self._widened().numpy()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -174,12 +173,12 @@ class ComplexTensor(ComplexMethods):
             re, im = re.float(), im.float()
         if not has_complex(re.device):
             raise DTypeError(
-                f"ComplexTensor: torch has no complex numbers on {re.device}, and no rule computes "
-                "this on the two parts; move the tensor to the CPU first"
+                f"ComplexTensor: torch has no complex dtypes on {re.device}, and this function is "
+                "not implemented on separate parts; move the tensor to the CPU first"
             )
         return torch.complex(re, im)
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- attributes --------------------------------------------------------------------------------
 
     @property
     def real(self) -> Tensor:
@@ -211,7 +210,7 @@ class ComplexTensor(ComplexMethods):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The complex dtype; that of a part where there is none, as for bfloat16."""
+        """The complex dtype, or the dtype of a part if there is none, as for bfloat16."""
         first = self._first.dtype
         return COMPLEX.get(first, first)
 
@@ -238,10 +237,10 @@ class ComplexTensor(ComplexMethods):
 
     @property
     def grad(self) -> ComplexTensor | None:
-        """The gradient that ``backward`` left, in torch's convention for complex tensors."""
+        """The gradient accumulated by ``backward``, in torch's convention for complex tensors."""
         native = self._native
         if native is not None:
-            # Asking a tensor that keeps none makes torch warn.
+            # Torch warns when ``grad`` of a non-leaf without retain_grad is read.
             grad = native.grad if native.is_leaf or native.retains_grad else None
             return None if grad is None else ComplexTensor.from_torch_complex(grad)
         re, im = self._split()
@@ -266,7 +265,7 @@ class ComplexTensor(ComplexMethods):
 
     @property
     def is_native(self) -> bool:
-        """Whether one native complex tensor is held, and not two parts."""
+        """Whether one native complex tensor is stored instead of two parts."""
         return self._native is not None
 
     def is_complex(self) -> bool:
@@ -286,7 +285,7 @@ class ComplexTensor(ComplexMethods):
         return iter(self.unbind())
 
     def __bool__(self) -> bool:
-        """Return whether the only element is not zero."""
+        """Return whether the only element is nonzero."""
         return bool(self._widened())
 
     def __complex__(self) -> complex:
@@ -304,24 +303,24 @@ class ComplexTensor(ComplexMethods):
     __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how pickle and copy make it again, in the form in which it is held."""
+        """Return the constructor and arguments for pickle and copy, which preserve the form."""
         return rebuilt, self._tensors()
 
     def _tensors(self) -> tuple[Tensor, ...]:
-        """Return what is held: one native tensor, or two parts."""
+        """Return the stored tensors: one native tensor, or two parts."""
         return (self._native,) if self._native is not None else tuple(self._split())
 
     # -- elements, devices, gradients --------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> ComplexTensor:
-        """Return the entries at ``key``; a view where torch returns one."""
+        """Return the entries at ``key``, as a view if torch returns a view."""
         if self._native is not None:
             return ComplexTensor.from_torch_complex(self._native[key])
         re, im = self._split()
         return ComplexTensor._of(Parts(re[key], im[key]))
 
     def __setitem__(self, key: Any, value: ComplexTensor | Tensor | Number) -> None:
-        """Store ``value`` at ``key``, in the dtype of this tensor."""
+        """Assign ``value`` at ``key``, converted to the dtype of this tensor."""
         if isinstance(value, (ComplexTensor, Tensor)):
             value = ComplexTensor(value).to(self.part_dtype)
         if self._native is not None:
@@ -331,7 +330,7 @@ class ComplexTensor(ComplexMethods):
         re[key], im[key] = split(to_parts(value))
 
     def copy_(self, source: ComplexTensor | Tensor | Number) -> ComplexTensor:
-        """Store ``source``, broadcast to this shape, and return this tensor."""
+        """Copy ``source``, broadcast to this shape, into this tensor and return it."""
         shape = getattr(source, "shape", ())
         ends = zip(reversed(shape), reversed(self.shape), strict=False)
         if len(shape) > self.ndim or any(size not in (1, own) for size, own in ends):
@@ -343,9 +342,9 @@ class ComplexTensor(ComplexMethods):
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> ComplexTensor:
-        """Return it with another dtype of the parts or on another device.
+        """Return the tensor converted to another dtype or moved to another device.
 
-        Takes the arguments of ``Tensor.to``; a complex dtype means that of its parts.
+        Takes the arguments of ``Tensor.to``. A complex dtype selects the dtype of its parts.
         """
         args = tuple(map(_as_part, args))
         kwargs = {name: _as_part(value) for name, value in kwargs.items()}
@@ -358,37 +357,38 @@ class ComplexTensor(ComplexMethods):
 
     @classmethod
     def _fitting(cls, re: Tensor, im: Tensor) -> ComplexTensor:
-        """Return a tensor of these parts, held natively where that is possible."""
+        """Return a tensor of these parts, stored as a native complex tensor if possible."""
         if re.dtype in NATIVE and has_complex(re.device):
             return cls.from_torch_complex(torch.complex(re, im))
         return cls._of(Parts(re, im))
 
     def cpu(self) -> ComplexTensor:
-        """Return it on the CPU."""
+        """Return the tensor on the CPU."""
         return self.to("cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> ComplexTensor:
-        """Return it on a CUDA device."""
+        """Return the tensor on a CUDA device."""
         return self.to("cuda" if device is None else device, non_blocking=non_blocking)
 
     def share_memory_(self) -> ComplexTensor:
-        """Move the values to memory that processes share, and return this tensor."""
+        """Move the values to shared memory and return this tensor."""
         for tensor in self._tensors():
             tensor.share_memory_()  # type: ignore[no-untyped-call]
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> ComplexTensor:
-        """Let autograd track this tensor, and return it; ``z.grad`` has the gradient later."""
+        """Set whether autograd tracks this tensor, and return it; see ``z.grad``."""
         for tensor in self._tensors():
             tensor.requires_grad_(requires_grad)
         return self
 
     def backward(self, gradient: ComplexTensor | Tensor | None = None, **options: Any) -> None:
-        """Compute the gradients of what this tensor was made from.
+        """Compute the gradients of the leaves of this tensor's graph.
 
         Args:
-            gradient: That with respect to this tensor, in torch's convention for complex tensors.
-            **options: Those of ``Tensor.backward``.
+            gradient: Gradient with respect to this tensor, in torch's convention for complex
+                tensors.
+            **options: Options of ``Tensor.backward``.
         """
         given: tuple[Tensor, ...] | None = None
         if gradient is not None:
@@ -397,7 +397,7 @@ class ComplexTensor(ComplexMethods):
         torch.autograd.backward(self._tensors(), given, **options)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of this tensor, also where it is no leaf."""
+        """Store the gradient of this tensor even if it is not a leaf."""
         for tensor in self._tensors():
             tensor.retain_grad()
 
@@ -405,7 +405,7 @@ class ComplexTensor(ComplexMethods):
         return evaluate(ComplexTensor, function, args, kwargs)
 
     def _operate(self, function: Callable[..., Any], a: Any, b: Any) -> Any:
-        # The two usual cases first, without a search through nested arguments.
+        # The two common cases, without a search through nested arguments.
         if isinstance(a, ComplexTensor) and isinstance(b, ComplexTensor):
             if a._native is not None and b._native is not None:
                 return from_native(ComplexTensor, function(a._native, b._native), None)
@@ -423,12 +423,12 @@ class ComplexTensor(ComplexMethods):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Compute a torch function of ComplexTensors, and of other tensors beside them."""
+        """Compute a torch function whose arguments include a ComplexTensor."""
         return evaluate(ComplexTensor, function, args, kwargs or {})
 
 
 def rebuilt(*tensors: Tensor) -> ComplexTensor:
-    """Return the ComplexTensor that holds these: one native tensor, or two parts."""
+    """Return the ComplexTensor of one native tensor or of two parts."""
     made = ComplexTensor.__new__(ComplexTensor)
     made._native, made._parts = (tensors[0], None) if len(tensors) == 1 else (None, Parts(*tensors))
     return made
@@ -438,9 +438,9 @@ def complex_matmul(a: ComplexTensor | Tensor, b: ComplexTensor | Tensor) -> Comp
     """Return the matrix product of ``a`` and ``b``, with the shapes of ``torch.matmul``.
 
     Args:
-        a: A ComplexTensor or a native tensor, real ones included.
-        b: Another, of the same dtype. Float32 and float64 are multiplied as native complex
-            matrices where the device has them, everything else by four real products.
+        a: A ComplexTensor, or a native real or complex tensor.
+        b: The second factor, of the same dtype. Float32 and float64 are multiplied as native
+            complex matrices if the device supports them, other cases by four real products.
 
     Raises:
         ShapeError: The contracted dimensions differ, or the batches do not broadcast.
@@ -461,7 +461,7 @@ def complex_matmul(a: ComplexTensor | Tensor, b: ComplexTensor | Tensor) -> Comp
 
 
 def _as_part(value: Any) -> Any:
-    """Return an argument of ``Tensor.to`` for a part: its dtype or tensor in place of a complex."""
+    """Return the argument of ``Tensor.to`` for a part: complex dtypes and tensors become real."""
     if isinstance(value, ComplexTensor):
         return value.real
     if isinstance(value, Tensor) and value.is_complex():

@@ -29,24 +29,24 @@ Convolve: TypeAlias = Callable[[Tensor, Tensor, list[int]], Tensor]
 
 
 def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = None) -> Spectrum:
-    """Return the convolution of two tensors with as many dimensions.
+    """Return the convolution of two tensors with the same number of dimensions.
 
-    Along each dimension in ``axes`` the result has the sums of ``in1[j] * in2[k - j]`` over j; in
-    the others the tensors broadcast.
+    Element k of the result is the sum of ``in1[j] * in2[k - j]`` over j, along each dimension in
+    ``axes``. The other dimensions broadcast.
 
     Args:
-        in1: Real or complex tensor. The result is a ComplexTensor where one of the two is, native
-            complex where one of them is that, and else real.
-        in2: The other tensor.
-        mode: ``"full"`` returns all ``n1 + n2 - 1`` sums, ``"same"`` the n1 in the middle of them,
-            ``"valid"`` those in which no element is missing; then one of the tensors must be at
-            least as large as the other along all axes.
+        in1: Real or complex tensor. The result is a ComplexTensor if either input is one, else
+            native complex if either input is complex, else real.
+        in2: The second tensor.
+        mode: ``"full"`` returns all ``n1 + n2 - 1`` sums and ``"same"`` the central n1 of them.
+            ``"valid"`` returns the sums without zero padding; one tensor must then be at least as
+            large as the other along all axes.
         axes: Dimensions to convolve along, by default all.
 
     Raises:
-        ShapeError: Shapes that do not fit, or an axis that comes twice.
-        IndexError: There is no such dimension.
-        FlagError: The mode is none of these.
+        ShapeError: The shapes are not compatible, or an axis is repeated.
+        IndexError: A dimension does not exist.
+        FlagError: The mode is not one of these.
 
     Example:
         >>> trnfft.fftconvolve(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()
@@ -56,21 +56,22 @@ def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = 
 
 
 def oaconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = None) -> Spectrum:
-    """Return the convolution of two tensors of which one is much longer, block by block.
+    """Return the convolution of two tensors by overlap-add, for one much longer than the other.
 
-    Result, arguments and errors are those of :func:`fftconvolve`. The longer tensor is cut along
-    each axis into blocks, whose convolutions overlap and are added up: for n1 and n2 points the
-    work grows with ``n1 log n2`` and not with ``n1 log n1``, and transforms stay short.
+    Result, arguments and errors are those of :func:`fftconvolve`. The longer tensor is split along
+    each axis into blocks; the overlapping convolutions of the blocks are added. For n1 and n2
+    points the work grows as ``n1 log n2`` instead of ``n1 log n1``, and transforms are short.
     """
     return _computed("oaconvolve", in1, in2, mode, axes, _convolved_by_blocks)
 
 
 def correlate(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = None) -> Spectrum:
-    """Return the cross-correlation of two tensors with as many dimensions.
+    """Return the cross-correlation of two tensors with the same number of dimensions.
 
-    Along each dimension in ``axes``, and with n2 points in ``in2``, the result at k has the sum of
-    ``in1[j] * conj(in2[j - k + n2 - 1])`` over j: lag 0 is at ``n2 - 1``. It is the convolution
-    with ``in2`` reversed and conjugated; arguments and errors are those of :func:`fftconvolve`.
+    Element k of the result is the sum of ``in1[j] * conj(in2[j - k + n2 - 1])`` over j, along each
+    dimension in ``axes``, where ``in2`` has n2 points: lag 0 is at ``n2 - 1``. It is the
+    convolution with ``in2`` reversed and conjugated. Arguments and errors are those of
+    :func:`fftconvolve`.
 
     Example:
         >>> trnfft.correlate(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0])).round()
@@ -111,7 +112,7 @@ def _convolved(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
     if is_empty(a) or is_empty(b):
         real = not a.is_complex()
         return empty_like(a, full, real) + empty_like(b, full, real)
-    # Along a dimension of one element a convolution is a product, which broadcasting does.
+    # Along a dimension of one element a convolution is a broadcast product.
     along = [d for d in dims if a.shape[d] != 1 and b.shape[d] != 1]
     if not along:
         return a * b
@@ -120,14 +121,14 @@ def _convolved(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
 
 
 def _multiplied(a: Tensor, b: Tensor, sizes: list[int], dims: list[int]) -> Tensor:
-    """Return the cyclic convolution of these lengths along ``dims``."""
+    """Return the cyclic convolution of lengths ``sizes`` along ``dims``."""
     there, back = ("fftn", "ifftn") if a.is_complex() else ("rfftn", "irfftn")
     first, second = (transform_nd(there, x, sizes, dims, None) for x in (a, b))
     return transform_nd(back, first * second, sizes, dims, None)
 
 
 def _full_shape(a: Tensor, b: Tensor, dims: Sequence[int]) -> list[int]:
-    """Return the shape of the full convolution along ``dims``; empty where an operand is."""
+    """Return the shape of the full convolution along ``dims``; zero where an operand is empty."""
     shape = []
     for d, (m, n) in enumerate(zip(a.shape, b.shape, strict=True)):
         size = m + n - 1 if d in dims else max(m, n)
@@ -136,7 +137,7 @@ def _full_shape(a: Tensor, b: Tensor, dims: Sequence[int]) -> list[int]:
 
 
 def _convolved_by_blocks(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
-    """Return the full convolution along ``dims``, the longer operand cut into blocks."""
+    """Return the full convolution along ``dims``, with the longer operand split into blocks."""
     if a.numel() < b.numel():
         a, b = b, a
     full = _full_shape(a, b, dims)
@@ -147,7 +148,7 @@ def _convolved_by_blocks(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
     steps = [size - b.shape[d] + 1 for size, d in zip(sizes, along, strict=True)]
     if all(step >= a.shape[d] for step, d in zip(steps, along, strict=True)):
         return _convolved(a, b, dims)
-    # Every dimension of a becomes two: which block, and the place in it.
+    # Each dimension of a is split into two: the block index and the index within the block.
     places: list[int] = []
     for d, step in zip(along, steps, strict=True):
         at = d + len(places)
@@ -163,7 +164,7 @@ def _convolved_by_blocks(a: Tensor, b: Tensor, dims: list[int]) -> Tensor:
 
 
 def _cut(result: Tensor, a: Tensor, b: Tensor, dims: Sequence[int], mode: Mode) -> Tensor:
-    """Return the part of the full convolution that the mode asks for."""
+    """Return the part of the full convolution that the mode selects."""
     if mode == "full":
         return result
     for d in dims:
@@ -175,7 +176,7 @@ def _cut(result: Tensor, a: Tensor, b: Tensor, dims: Sequence[int], mode: Mode) 
 def _axes(name: str, a: Tensor, b: Tensor, axes: Dims) -> list[int]:
     if a.ndim != b.ndim:
         raise ShapeError(
-            f"{name}: in1 and in2 must have as many dimensions, "
+            f"{name}: in1 and in2 must have the same number of dimensions, "
             f"got {tuple(a.shape)} and {tuple(b.shape)}"
         )
     if axes is None:
@@ -195,7 +196,7 @@ def _axes(name: str, a: Tensor, b: Tensor, axes: Dims) -> list[int]:
 
 
 def _larger_first(name: str, a: Tensor, b: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return the two in the order in which the first is at least as large along ``dims``."""
+    """Return both tensors, the one that is at least as large along ``dims`` first."""
     if all(a.shape[d] >= b.shape[d] for d in dims):
         return a, b
     if all(a.shape[d] <= b.shape[d] for d in dims):
@@ -207,6 +208,6 @@ def _larger_first(name: str, a: Tensor, b: Tensor, dims: Sequence[int]) -> tuple
 
 
 def _joined(a: Opened, b: Opened, result: Tensor, split: bool) -> Opened:
-    """Return what the two inputs ask of their result: the wider dtype of theirs."""
+    """Return the form of the result: the wider of the two dtypes, split if either input is."""
     part = torch.promote_types(a.part or real_dtype(a.x.dtype), b.part or real_dtype(b.x.dtype))
     return Opened(result, split, None if part is real_dtype(result.dtype) else part)

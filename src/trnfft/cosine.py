@@ -1,6 +1,6 @@
 """Discrete cosine and sine transforms of types I to IV, with the semantics of ``scipy.fft``.
 
-With x[n] of N points, and without scaling, the transforms are, summed over n,
+For x[n] of N points, bin k of the unscaled transform is the sum over n of
 
 ===== ==================================== ====================================
 type  cosine                               sine
@@ -11,9 +11,9 @@ type  cosine                               sine
 4     2 x[n] cos(pi (2k+1) (2n+1) / 4N)    2 x[n] sin(pi (2k+1) (2n+1) / 4N)
 ===== ==================================== ====================================
 
-except that the first and last term of cosine 1, the first of cosine 3 and the last of sine 3 count
-half. A complex input is transformed part by part. Over several dimensions one transform follows the
-other.
+except that the first and last term of cosine 1, the first of cosine 3 and the last of sine 3 have
+weight one half. The real and imaginary parts of a complex input are transformed separately. An N-D
+transform is a sequence of 1-D transforms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["dct", "dctn", "dst", "dstn", "idct", "idctn", "idst", "idstn"]
 
 Type: TypeAlias = Literal[1, 2, 3, 4]
 
-# Type III is the inverse of type II but for the scale; I and IV are their own inverses.
+# Up to the scale, type III is the inverse of type II, and I and IV are their own inverses.
 _INVERSE: dict[int, Type] = {1: 1, 2: 3, 3: 2, 4: 4}
 _INVERSE_NORM: dict[Norm, Norm] = {
     None: "forward",
@@ -54,17 +54,17 @@ def dct(
     Args:
         input: Tensor of at least one dimension.
         type: 1, 2, 3 or 4.
-        n: Length; input is cut or padded with zeros at its end to have it.
+        n: Length; the input is truncated or zero-padded at its end to this length.
         dim: Dimension to transform.
-        norm: ``"backward"`` (the default) scales by nothing, ``"forward"`` by 1/M and ``"ortho"``
-            by the square root of it, where M is 2(N-1) for type 1 and else 2N.
-        orthogonalize: Whether the first point and the first bin (for type 1 the last ones too) are
-            scaled so that ``"ortho"`` gives an orthogonal matrix; by default so for ``"ortho"``.
+        norm: ``"backward"`` (the default) does not scale, ``"forward"`` scales by 1/M and
+            ``"ortho"`` by 1/sqrt(M), where M is 2(N-1) for type 1 and 2N otherwise.
+        orthogonalize: Whether the first point and the first bin (for type 1 also the last ones) are
+            scaled so that ``"ortho"`` gives an orthogonal matrix; by default True for ``"ortho"``.
 
     Raises:
         ShapeError: n is below one, or below two for type 1; or there are no points.
-        IndexError: There is no such dimension.
-        FlagError: type or norm is none of these.
+        IndexError: The dimension does not exist.
+        FlagError: type or norm is not one of these.
 
     Example:
         >>> trnfft.dct(torch.tensor([1.0, 1.0, 1.0, 1.0]))
@@ -95,8 +95,8 @@ def dst(
 ) -> Spectrum:
     """Return the discrete sine transform.
 
-    Args and errors are those of :func:`dct`, with M = 2(N+1) for type 1, which takes one point too;
-    ``orthogonalize`` scales the last bin of type 2 and the last point of type 3.
+    Args and errors are those of :func:`dct`, except that M = 2(N+1) for type 1, which also accepts
+    one point. ``orthogonalize`` scales the last bin of type 2 and the last point of type 3.
     """
     return _computed("dst", input, type, n, dim, norm, orthogonalize)
 
@@ -125,17 +125,18 @@ def dctn(
 
     Args:
         input: Tensor.
-        type: 1, 2, 3 or 4, along all of them.
-        s: Lengths along these dimensions, to which the input is cut or padded with zeros; -1 for
-            the length it has.
-        dim: The dimensions, each at most once; by default the last ``len(s)``, or all without s.
-        norm: As :func:`dct`, along each.
+        type: 1, 2, 3 or 4, for all dimensions.
+        s: Lengths along the dimensions in ``dim``, to which the input is truncated or zero-padded;
+            -1 for the input's length.
+        dim: Dimensions to transform, each at most once; by default the last ``len(s)``, or all
+            without s.
+        norm: As :func:`dct`, for each dimension.
         orthogonalize: As :func:`dct`.
 
     Raises:
-        ShapeError: s and dim differ in length, a dimension comes twice, or a length is too small.
-        DimensionError: There is no such dimension.
-        FlagError: type or norm is none of these.
+        ShapeError: s and dim differ in length, a dimension is repeated, or a length is too small.
+        DimensionError: A dimension does not exist.
+        FlagError: type or norm is not one of these.
     """
     return _computed_nd("dctn", input, type, s, dim, norm, orthogonalize)
 
@@ -213,7 +214,7 @@ def _transformed(
     norm: Norm,
     orthogonalize: bool | None,
 ) -> Spectrum:
-    """Return the transform along dimensions that were checked, in the kind that was given."""
+    """Return the transform along validated dimensions, in the tensor type of the input."""
     if type not in _INVERSE:
         raise FlagError(f"{function}: type must be 1, 2, 3 or 4, got {type!r}")
     sine = "dst" in function

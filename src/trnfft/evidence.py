@@ -1,4 +1,4 @@
-"""The cases that validate the kernels of trnfft, one for each algorithm that a plan may choose."""
+"""Validation cases for the kernels of trnfft, one for each algorithm of a plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["CASES"]
 
 _TORCH = "torch in float64"
 _PROMISED = 2e-6
-"""Relative error that every float32 transform keeps, in the L2 norm."""
+"""Bound of the relative L2 error of every float32 transform."""
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def _wide(x: Tensor) -> Tensor:
 def _transform(
     kernel: str, title: str, name: str, *shape: int, real: bool = False, **options: Any
 ) -> Case:
-    """Return the case of a function that torch.fft has too."""
+    """Return the case of a function that also exists in torch.fft."""
     dtype = torch.float32 if real else torch.complex64
     ours: Callable[..., Tensor] = getattr(torch_fft, name)
     theirs: Callable[..., Tensor] = getattr(torch.fft, name)

@@ -1,4 +1,4 @@
-"""Which frequency each bin stands for, and spectra with frequency zero in the middle."""
+"""Frequencies of the bins of a transform, and shifts of frequency zero to the centre."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def fftfreq(
     """Return the frequencies of the bins of :func:`trnfft.fft`: 0, 1, ..., -2, -1 over ``n d``.
 
     Args:
-        n: Points.
-        d: Time between points.
-        dtype: Dtype of the result, by default torch's.
-        device: Where it is.
-        requires_grad: Whether autograd tracks it.
+        n: Number of points.
+        d: Sample spacing.
+        dtype: Dtype of the result, by default torch's default dtype.
+        device: Device of the result.
+        requires_grad: Whether autograd tracks the result.
 
     Raises:
         ShapeError: n is below one.
@@ -58,12 +58,12 @@ def rfftfreq(
 
 
 def fftshift(input: T, dim: Dims = None) -> T:
-    """Return the bins with frequency zero in the middle of each dimension in ``dim`` (all)."""
+    """Return the bins with frequency zero centred along ``dim``, by default all dimensions."""
     return _shifted("fftshift", torch.fft.fftshift, input, dim)
 
 
 def ifftshift(input: T, dim: Dims = None) -> T:
-    """Return the bins in the order that :func:`fftshift` changed."""
+    """Return the inverse of :func:`fftshift`: frequency zero moves back to index 0."""
     return _shifted("ifftshift", torch.fft.ifftshift, input, dim)
 
 

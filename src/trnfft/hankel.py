@@ -1,14 +1,14 @@
 """Hankel transforms of functions sampled at logarithmic steps, with the semantics of ``scipy.fft``.
 
-For a(r) at ``r_j = r_c exp((j - j_c) dln)``, with the middle ``j_c = (n - 1) / 2``, there is
+For samples a(r) at ``r_j = r_c exp((j - j_c) dln)``, with ``j_c = (n - 1) / 2``, the transform is
 
     A(k) = integral of a(r) J_mu(k r) k dr
 
-at ``k_j = k_c exp((j - j_c) dln)``, where ``k_c r_c = exp(offset)``. The logarithm turns the
-integral into a convolution: the transform of a power r^(i y) is the power k^(-i y) times a quotient
-of gamma functions, so that a Fourier transform, a product with these quotients and a transform back
-are all (A. J. S. Hamilton, Monthly Notices of the Royal Astronomical Society 312, 257, 2000). The
-function is taken as periodic over the sampled range, after ``r^bias`` was divided out.
+at ``k_j = k_c exp((j - j_c) dln)``, where ``k_c r_c = exp(offset)``. In the logarithm of r the
+integral is a convolution: the transform of a power r^(i y) is the power k^(-i y) times a quotient
+of gamma functions. The algorithm is therefore a Fourier transform, a product with these quotients
+and an inverse transform (A. J. S. Hamilton, Monthly Notices of the Royal Astronomical Society 312,
+257, 2000). After division by ``r^bias`` the function is assumed periodic over the sampled range.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.compiler import is_compiling
 from trnfft._complex.arguments import NATIVE
 from trnfft._paths.arguments import along
 from trnfft._paths.kinds import closed_real, opened_real
-from trnfft._planning.tables import keepable
+from trnfft._planning.tables import cacheable
 from trnsci.core.constants import Constants
 from trnsci.core.errors import ShapeError
 from trnsci.core.interop import constant_to_compile
@@ -37,7 +37,7 @@ Key = tuple[int, float, float, float, float]
 
 _LOG_2 = math.log(2.0)
 _SHIFT = 12
-"""Stirling's series is used from this real part on: its seventh term is below 1e-17 there."""
+"""Least real part for Stirling's series, whose seventh term is then below 1e-17."""
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 
 
@@ -48,15 +48,15 @@ def fht(a: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0
         a: Shape (..., n).
         dln: Step of the logarithm.
         mu: Order of the Bessel function.
-        offset: Logarithm of ``k_c r_c``; :func:`fhtoffset` gives one without ringing.
-        bias: Exponent of the power law that is divided out before and multiplied after.
+        offset: Logarithm of ``k_c r_c``; :func:`fhtoffset` returns one without ringing.
+        bias: Exponent of the power law divided out before the transform and restored after it.
 
     Raises:
         DTypeError: a is complex.
         ShapeError: There are no points, or dln is zero.
 
     Warns:
-        RuntimeWarning: The transform is singular for these parameters; its constant is left out.
+        RuntimeWarning: The transform is singular for these parameters; its constant is omitted.
 
     Example:
         >>> r = torch.logspace(-4, 4, 128, dtype=torch.float64)
@@ -76,11 +76,11 @@ def ifht(A: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.
 def fhtoffset(dln: float, mu: float, initial: float = 0.0, bias: float = 0.0) -> float:
     """Return the offset nearest to ``initial`` at which the transform does not ring.
 
-    There the coefficient of the highest frequency is real, so that nothing of it is lost.
+    At this offset the coefficient of the highest frequency is real, so none of it is discarded.
     """
     y = math.pi / (2 * dln)
-    turn = log_gamma(complex((mu + 1 + bias) / 2, y)) + log_gamma(complex((mu + 1 - bias) / 2, y))
-    steps = (_LOG_2 - initial) / dln + turn.imag / math.pi
+    phase = log_gamma(complex((mu + 1 + bias) / 2, y)) + log_gamma(complex((mu + 1 - bias) / 2, y))
+    steps = (_LOG_2 - initial) / dln + phase.imag / math.pi
     return initial + (steps - round(steps)) * dln
 
 
@@ -96,7 +96,7 @@ def _computed(name: str, a: Tensor, dln: float, mu: float, offset: float, bias: 
     constant = _constant(float(mu), float(bias))
     if constant == 0 if inverse else not math.isfinite(constant):
         warnings.warn(
-            f"{name}: singular for mu {mu} and bias {bias}; the constant is left out",
+            f"{name}: singular for mu {mu} and bias {bias}; the constant is omitted",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -104,7 +104,7 @@ def _computed(name: str, a: Tensor, dln: float, mu: float, offset: float, bias: 
         x = x * _powers(x, n, bias * dln, bias * offset if inverse else 0.0, 1 if inverse else -1)
     bins = torch.fft.rfft(x)
     if inverse:
-        # The bin of a coefficient of zero has nothing in it.
+        # A bin whose coefficient is zero is set to zero.
         inverted = torch.where(u == 0, 0, 1 / torch.where(u == 0, 1, u.conj()))
         bins = bins * inverted
     else:
@@ -123,20 +123,20 @@ def _powers(like: Tensor, n: int, rate: float, shift: float, sign: int) -> Tenso
 
 def _table(like: Tensor, key: Key) -> Tensor:
     dtype = NATIVE[like.dtype]
-    if is_compiling() or keepable(like):
-        return _kept(key, like.device, dtype)
+    if is_compiling() or cacheable(like):
+        return _cached(key, like.device, dtype)
     return torch.tensor(coefficients(key)[0], dtype=dtype, device=like.device)
 
 
 @constant_to_compile
-def _kept(key: Key, device: torch.device, dtype: torch.dtype) -> Tensor:
-    return _KEPT(key, device, dtype)[0]
+def _cached(key: Key, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return _CACHE(key, device, dtype)[0]
 
 
 def coefficients(key: Key) -> list[npt.NDArray[np.complex128]]:
-    """Return the transforms of the powers ``r^(i y)`` that n points have, in one array.
+    """Return the transforms of the powers ``r^(i y)`` of an n-point grid, in one array.
 
-    With ``x = bias + i y`` that is ``2^x G((mu + 1 + x) / 2) / G((mu + 1 - x) / 2)``, turned by
+    With ``x = bias + i y`` each is ``2^x G((mu + 1 + x) / 2) / G((mu + 1 - x) / 2)`` times
     ``exp(-i y offset)``; G is the gamma function.
     """
     n, dln, mu, offset, bias = key
@@ -153,7 +153,7 @@ def coefficients(key: Key) -> list[npt.NDArray[np.complex128]]:
     return [found]
 
 
-_KEPT: Constants[Key] = Constants(coefficients, most_bytes=16 << 20)
+_CACHE: Constants[Key] = Constants(coefficients, most_bytes=16 << 20)
 
 
 @constant_to_compile
@@ -161,7 +161,7 @@ def _constant(mu: float, bias: float) -> float:
     """Return the coefficient of the constant: ``2^q G((mu+1+q)/2) / G((mu+1-q)/2)``, q the bias."""
     plus, minus = (mu + 1 + bias) / 2, (mu + 1 - bias) / 2
     if bias == int(bias):
-        # A quotient at whole distance is a product, which is finite also between two poles.
+        # At integer distance the quotient is a finite product, even between two poles.
         product = 1.0
         for step in range(abs(int(bias))):
             product *= min(plus, minus) + step
@@ -180,7 +180,7 @@ def _is_pole(x: float) -> bool:
 
 
 def log_gamma(z: complex) -> complex:
-    """Return a logarithm of the gamma function; its imaginary part may be off by a whole turn."""
+    """Return log Gamma(z), with an imaginary part correct modulo 2 pi."""
     down = 0j
     while z.real < _SHIFT:
         down += cmath.log(z)

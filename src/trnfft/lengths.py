@@ -1,4 +1,4 @@
-"""Lengths that transforms are quick at."""
+"""Transform lengths with small prime factors, for fast transforms."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _FACTORS = {False: (2, 3, 5, 7, 11), True: (2, 3, 5)}
 
 
 def next_fast_len(target: int, real: bool = False) -> int:
-    """Return the least length from ``target`` on with small prime factors alone.
+    """Return the smallest length of at least ``target`` whose prime factors are all small.
 
-    A signal padded with zeros to this length is transformed quickly; a kernel takes it by factors.
+    Zero-padding a signal to this length makes its transform fast; kernels transform it by factors.
 
     Args:
-        target: Least length.
-        real: Whether the transform is one of real points: then factors up to 5 count as small, else
-            up to 11. These are the lengths of ``scipy.fft.next_fast_len``.
+        target: Minimum length.
+        real: Whether the input is real. The largest factor is 5 for real and 11 for complex input,
+            as in ``scipy.fft.next_fast_len``.
 
     Raises:
         ShapeError: target is below one.
-        DTypeError: target is no integer.
+        DTypeError: target is not an integer.
 
     Example:
         >>> trnfft.next_fast_len(1021)
@@ -36,20 +36,20 @@ def next_fast_len(target: int, real: bool = False) -> int:
     target = whole("next_fast_len", "target", target)
     if target < 1:
         raise ShapeError(f"next_fast_len: target must be at least 1, got {target}")
-    return _kept(target, bool(real))
+    return _constant(target, bool(real))
 
 
 @constant_to_compile
-def _kept(target: int, real: bool) -> int:
-    return _found(target, real)
+def _constant(target: int, real: bool) -> int:
+    return _search(target, real)
 
 
 @lru_cache(maxsize=4096)
-def _found(target: int, real: bool) -> int:
+def _search(target: int, real: bool) -> int:
     """Return the least product of small factors that is not below ``target``."""
     *others, last = _FACTORS[real]
     best = 1 << (target - 1).bit_length()  # a power of two
-    # All products of the larger factors below the best; the power of two then follows.
+    # All products of the odd factors up to best; the smallest sufficient power of two is added.
     products = [1]
     for factor in (*others[1:], last):
         products = [p * factor**k for p in products for k in range(_powers(best // p, factor) + 1)]

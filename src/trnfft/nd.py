@@ -1,6 +1,6 @@
 """Fourier transforms over several dimensions, with the arguments of ``torch.fft``.
 
-Kinds and dtypes of input and result are those of :mod:`trnfft.transforms`.
+Tensor types and dtypes of input and result are those of :mod:`trnfft.transforms`.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ def fftn(
 
     Args:
         input: Tensor.
-        s: Lengths along these dimensions, to which the input is cut or padded with zeros; -1 for
-            the length it has.
-        dim: The dimensions, each at most once; by default the last ``len(s)``, or all without s.
+        s: Lengths along the dimensions in ``dim``, to which the input is truncated or zero-padded;
+            -1 for the input's length.
+        dim: Dimensions to transform, each at most once; by default the last ``len(s)``, or all
+            without s.
         norm: As :func:`trnfft.fft`, for the product of the lengths.
-        out: As there.
+        out: As :func:`trnfft.fft`.
 
     Raises:
-        ShapeError: s and dim differ in length, a dimension comes twice, or a length is below one.
-        IndexError: There is no such dimension.
-        FlagError: norm is none of torch's.
+        ShapeError: s and dim differ in length, a dimension is repeated, or a length is below one.
+        IndexError: A dimension does not exist.
+        FlagError: norm is not one of torch's.
     """
     return _spectrum("fftn", input, s, dim, norm, out)
 
@@ -79,11 +80,11 @@ def rfftn(
     *,
     out: Spectrum | None = None,
 ) -> Spectrum:
-    """Return :func:`fftn` of a real tensor with half the bins along the last of the dimensions.
+    """Return :func:`fftn` of a real tensor, with half the bins along the last entry of ``dim``.
 
     Raises:
         DTypeError: The input is complex.
-        ShapeError, IndexError, FlagError: As :func:`fftn`; also for no dimension at all.
+        ShapeError, IndexError, FlagError: As :func:`fftn`; ShapeError also for an empty ``dim``.
     """
     return _spectrum("rfftn", input, s, dim, norm, out)
 
@@ -98,10 +99,10 @@ def irfftn(
 ) -> Tensor:
     """Return the real tensor whose :func:`rfftn` is ``input``.
 
-    The default of the last length is ``2 * (bins - 1)``; args are else those of :func:`fftn`.
+    The default of the last length is ``2 * (bins - 1)``; other args are those of :func:`fftn`.
 
     Raises:
-        ShapeError, IndexError, FlagError: As :func:`fftn`; also for no dimension at all.
+        ShapeError, IndexError, FlagError: As :func:`fftn`; ShapeError also for an empty ``dim``.
     """
     return _reals("irfftn", input, s, dim, norm, out)
 
@@ -114,9 +115,9 @@ def hfftn(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the real :func:`fftn` of a signal that is the conjugate of its reverse.
+    """Return the real :func:`fftn` of a Hermitian-symmetric signal.
 
-    ``input`` has half its points along the last of the dimensions; args and errors are those of
+    ``input`` is half of the signal along the last entry of ``dim``; args and errors are those of
     :func:`irfftn`.
     """
     return _reals("hfftn", input, s, dim, norm, out)
@@ -209,7 +210,7 @@ def ihfft2(
 def _spectrum(
     function: str, input: Spectrum, s: Dims, dim: Dims, norm: Norm, out: Spectrum | None
 ) -> Spectrum:
-    """Return a complex transform, of the kind of the input."""
+    """Return a complex transform, in the tensor type of the input."""
     kind = function[:-1] + "n"
     held = opened_real(function, input) if kind in REAL_INPUT else opened(function, input)
     result = closed(_transformed(function, kind, held.x, s, dim, norm), held)
@@ -227,7 +228,7 @@ def _reals(
 
 
 def _transformed(function: str, kind: str, x: Any, s: Dims, dim: Dims, norm: Norm) -> Any:
-    """Return the transform of a tensor after checking the other arguments."""
+    """Validate the other arguments and return the transform of a tensor."""
     sizes, dims = axes(function, x, s, dim, norm, bins=kind in HALF_SPECTRUM)
     if not dims and kind not in ("fftn", "ifftn"):
         raise ShapeError(f"{function}: dim must name at least one dimension, got none")

@@ -1,7 +1,7 @@
-"""Layers of complex-valued networks, with real parameters for the two parts.
+"""Layers for complex-valued networks, with real parameters for the two parts.
 
-Each layer takes a :class:`~trnfft.ComplexTensor`, a native complex tensor or a real tensor. A
-native complex tensor gives a native one, everything else a ComplexTensor.
+Each layer takes a :class:`~trnfft.ComplexTensor`, a native complex tensor or a real tensor. It
+returns a native complex tensor for a native complex input, and a ComplexTensor otherwise.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 __all__ = ["ComplexBatchNorm1d", "ComplexConv1d", "ComplexLinear", "ComplexModReLU"]
 
-# Up to so many rows two real products take less time on a CPU than joining the parts of the
-# weights, which costs as much as ten rows of the product. On a GPU fewer launches win.
+# Up to this number of rows, real products are faster on a CPU than joining the parts of the
+# weights, which takes the time of ten rows of the product. On a GPU, fewer launches are faster.
 _FEW_ROWS = 8
 
-# Magnitudes below it are not divided by.
+# Magnitudes below this value are not divided by.
 SMALLEST = 1e-8
 
 
 class _ComplexLayer(nn.Module):
-    """A layer on ComplexTensors that returns the kind of tensor it is given."""
+    """Base class of layers: converts the input to a ComplexTensor and the result back."""
 
     def forward(self, x: ComplexTensor | Tensor) -> ComplexTensor | Tensor:
-        """Return the layer's output, a native complex tensor for a native complex input."""
+        """Return the layer's output; native complex for a native complex input."""
         if not isinstance(x, (ComplexTensor, Tensor)):
             raise DTypeError(f"{self._name}: input must be a tensor, got {type(x).__name__}")
         z = x if isinstance(x, ComplexTensor) else ComplexTensor(x)
         dtype = self._parameter_dtype()
         if dtype is not None and z.part_dtype != dtype:
             raise DTypeError(
-                f"{self._name}: input must have parts of the parameters' {dtype}, got "
+                f"{self._name}: input must have parts of the parameters' dtype {dtype}, got "
                 f"{z.part_dtype}"
             )
         y = self._compute(z)
@@ -62,7 +62,7 @@ class _ComplexLayer(nn.Module):
             )
 
     def _add_biases(self, size: int, bias: bool, **factory: Any) -> None:
-        """Register ``bias_re`` and ``bias_im`` of zeros, or as absent."""
+        """Register ``bias_re`` and ``bias_im`` as zeros, or as None."""
         for name in ("bias_re", "bias_im"):
             parameter = nn.Parameter(torch.zeros(size, **factory)) if bias else None
             self.register_parameter(name, parameter)
@@ -108,7 +108,7 @@ class ComplexLinear(_ComplexLayer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights anew and set the biases to zero."""
+        """Draw new weights and set the biases to zero."""
         for part in (self.W_re, self.W_im):
             nn.init.kaiming_uniform_(part.weight, a=math.sqrt(5))
         for bias in (self.bias_re, self.bias_im):
@@ -126,7 +126,7 @@ class ComplexLinear(_ComplexLayer):
             bias = None if b_re is None or b_im is None else torch.complex(b_re, b_im)
             native = functional.linear(z.to_torch_complex(), torch.complex(w_re, w_im), bias)
             return ComplexTensor.from_torch_complex(native)
-        # One above the other, so that each part of the weights is read once.
+        # Both parts in one batch, so that each part of the weights is read once.
         if z.is_native:
             both = torch.view_as_real(z.to_torch_complex()).movedim(-1, 0).contiguous()
         else:
@@ -142,7 +142,7 @@ class ComplexLinear(_ComplexLayer):
         return self.W_re.weight.dtype
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
+        """Return the sizes for ``repr``."""
         bias = self.bias_re is not None
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={bias}"
 
@@ -154,11 +154,11 @@ class ComplexConv1d(_ComplexLayer):
         in_channels: Channels of the input.
         out_channels: Channels of the output.
         kernel_size: Length of the filters.
-        stride: Step of the filters.
-        padding: Zeros on either side, or ``"same"`` or ``"valid"``.
+        stride: Stride of the filters.
+        padding: Number of zeros on either side, or ``"same"`` or ``"valid"``.
         bias: Whether a bias per channel, initially zero, is added.
-        dilation: Distance of the filters' taps.
-        groups: Into how many groups the channels are split, each convolved by itself.
+        dilation: Spacing of the filters' taps.
+        groups: Number of groups of channels, each convolved separately.
         device: Device of the parameters.
         dtype: Dtype of the parameters.
 
@@ -199,7 +199,7 @@ class ComplexConv1d(_ComplexLayer):
             )
         self._check_size(z, -2, self.in_channels, "channels")
         batched = z if z.ndim == 3 else z.unsqueeze(0)
-        # Both parts as one batch: two convolutions in place of four.
+        # Both parts in one batch: two convolutions instead of four.
         both = torch.cat([batched.real, batched.imag])
         (re_re, im_re), (re_im, im_im) = (
             convolve(both).chunk(2) for convolve in (self.conv_re, self.conv_im)
@@ -212,13 +212,13 @@ class ComplexConv1d(_ComplexLayer):
 
 
 class ComplexBatchNorm1d(_ComplexLayer):
-    """Batch normalisation of the real and of the imaginary parts, each by itself.
+    """Batch normalisation of the real and the imaginary part separately.
 
     Args:
         num_features: Size of dimension 1 of the input, (batch, features) or
             (batch, features, length).
         eps: Added to the variances.
-        momentum: Weight of a batch in the running statistics; None for their plain average.
+        momentum: Weight of a batch in the running statistics; None for a cumulative average.
         device: Device of the parameters.
         dtype: Dtype of the parameters.
 
@@ -252,11 +252,11 @@ class ComplexBatchNorm1d(_ComplexLayer):
 
 
 class ComplexModReLU(_ComplexLayer):
-    """``relu(|z| + b) z / |z|``: shifts the magnitudes, keeps the phases.
+    """``relu(|z| + b) z / |z|``: shifts the magnitudes, preserves the phases.
 
     Args:
         num_features: Number of biases.
-        channel_dim: The dimension of the input that they belong to; 1 after a convolution.
+        channel_dim: Dimension of the input that the biases apply to; 1 after a convolution.
         device: Device of the parameters.
         dtype: Dtype of the parameters.
 
@@ -282,15 +282,15 @@ class ComplexModReLU(_ComplexLayer):
         shape = [1] * z.ndim
         shape[self.channel_dim] = self.num_features
         size = z.abs()
-        # SMALLEST is below what float16 can hold.
+        # SMALLEST underflows in float16.
         divisor = size.clamp_min(max(SMALLEST, torch.finfo(z.part_dtype).tiny))
-        # With a positive bias the slope around zero is bias / SMALLEST, which would end any
-        # training on signals with silence in them; at zero itself it is left out.
+        # With a positive bias the slope near zero is bias / SMALLEST, which makes training on
+        # signals with silence diverge. The gradient at zero is therefore set to zero.
         scale = (torch.relu(size + self.bias.reshape(shape)) / divisor).masked_fill(size == 0, 0)
         y = z * scale
         assert isinstance(y, ComplexTensor)
         return y
 
     def extra_repr(self) -> str:
-        """Return the size and the dimension."""
+        """Return the size and the dimension for ``repr``."""
         return f"num_features={self.num_features}, channel_dim={self.channel_dim}"

@@ -1,4 +1,4 @@
-"""Plans: how a transform will run on a NeuronCore, what it takes, and the constants it needs."""
+"""Plans of transforms on a NeuronCore: algorithm, cost, error bound and constants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trnfft._paths.arguments import Norm, checked_norm
 from trnfft._paths.kinds import Spectrum
 from trnfft._planning.choice import find_geometry
 from trnfft._planning.recipe import KINDS, FFTAlgorithm, Recipe, recipe
-from trnfft._planning.tables import forget_tables
+from trnfft._planning.tables import clear_tables
 from trnfft._planning.work import (
     Problem,
     Work,
@@ -51,21 +51,21 @@ _PARTS = {"complex64": "float32"}
 
 @dataclass(frozen=True)
 class FFTPlan(Plan):
-    """How one transform runs; printing it shows a table.
+    """The plan of one transform; printing it shows a table.
 
     Attributes:
-        n: Points of the transform, over all of its dimensions.
-        algorithm: How it is computed.
-        inverse: Whether the sign of its angles is that of the inverse.
-        padded_n: Points of the inner transforms of BLUESTEIN, else None.
-        sizes: Points along each transformed dimension.
+        n: Number of points of the transform, over all of its dimensions.
+        algorithm: Algorithm of the transform.
+        inverse: Whether the exponent has the sign of the inverse transform.
+        padded_n: Number of points of the inner transforms of BLUESTEIN, else None.
+        sizes: Number of points along each transformed dimension.
         shape: Shape of the operand.
-        dim: Dimensions that are transformed, from the front.
-        dtype: Of the parts of the operand, ``"float32"`` or ``"bfloat16"``.
-        kind: The transform.
-        norm: Its normalisation, as in torch.
-        generation: The NeuronCore.
-        geometry: The factors of COOLEY_TUKEY, or of the inner transforms of BLUESTEIN.
+        dim: Transformed dimensions, as nonnegative indices.
+        dtype: Dtype of the parts of the operand, ``"float32"`` or ``"bfloat16"``.
+        kind: Name of the transform.
+        norm: Normalisation, as in torch.
+        generation: Generation of the NeuronCore.
+        geometry: Factors of COOLEY_TUKEY, or of the inner transforms of BLUESTEIN.
     """
 
     n: int
@@ -82,7 +82,7 @@ class FFTPlan(Plan):
     geometry: Geometry | None = None
 
     def __post_init__(self) -> None:
-        """Complete a plan that was made from its length alone."""
+        """Fill in the fields of a plan constructed from its length alone."""
         if not self.sizes:
             known: dict[str, Any] = {"sizes": (self.n,), "shape": (self.n,), "dim": (0,)}
             known["kind"] = "ifft" if self.inverse else "fft"
@@ -98,29 +98,29 @@ class FFTPlan(Plan):
 
     @property
     def cost(self) -> Cost:
-        """What one execution takes; one launch, unless it goes by single dimensions."""
+        """Cost of one execution; one launch, or one per dimension for SEPARABLE."""
         return Cost(self._work.flops, self._work.hbm_bytes, len(self._recipe.steps))
 
     @property
     def error_bound(self) -> float:
-        """Relative L2 error that operands without structure stay below; float32 throughout."""
+        """Bound of the relative L2 error in float32, for operands without structure."""
         return self._work.error
 
     @property
     def factors(self) -> tuple[int, ...]:
-        """Sizes of the DFT matrices of one pass through the transform."""
+        """Sizes of the DFT matrices of one transform."""
         if self.geometry is None:
             return self.sizes
         return tuple(factor for factor in self.geometry if factor > 1)
 
     @property
     def scale(self) -> float:
-        """What multiplies the sums."""
+        """Factor of the normalisation."""
         return self._recipe.scale
 
     @property
     def batch(self) -> int:
-        """Transforms in the operand."""
+        """Number of transforms in the operand."""
         moved = math.prod(self.shape[d] for d in self.dim)
         return math.prod(self.shape) // moved if moved else 0
 
@@ -141,11 +141,11 @@ class FFTPlan(Plan):
         ]
 
     def execute(self, x: Spectrum) -> Spectrum | torch.Tensor:
-        """Return the transform of ``x``, by the backend in use.
+        """Return the transform of ``x``, computed by the current backend.
 
         Raises:
-            ShapeError: The plan is for another shape.
-            DTypeError: The plan is for another dtype.
+            ShapeError: ``x`` does not have the shape of the plan.
+            DTypeError: ``x`` does not have the dtype of the plan.
         """
         if tuple(x.shape) != self.shape:
             raise ShapeError(f"execute: x must have shape {self.shape}, got {tuple(x.shape)}")
@@ -157,9 +157,9 @@ class FFTPlan(Plan):
         return getattr(transforms, self.kind)(x, self.n, self.dim[0], self.norm)
 
     def constants(self) -> tuple[Array, ...]:
-        """Return the float32 arrays that the kernel takes, in its order.
+        """Return the float32 constants of the kernel, in argument order.
 
-        They are made once for all plans that differ in the batch alone.
+        Plans that differ only in the batch share them.
         """
         return self._recipe.constants
 
@@ -181,7 +181,7 @@ class FFTPlan(Plan):
 
     def _work_by_dimension(self) -> Work:
         extents = [self.shape[d] for d in self.dim]
-        # The last dimension is the first of a half spectrum, which the others then have too.
+        # For a half spectrum the last dimension is transformed first, which halves the others.
         order = list(range(len(extents)))
         if self._recipe.form == "half":
             order = [order[-1], *order[:-1]]
@@ -212,21 +212,21 @@ def plan(
 
     Args:
         shape: Shape of the operand.
-        dim: Dimensions to transform; None takes the last, the last two for kinds such as
-            ``"fft2"`` and all for kinds such as ``"fftn"``.
+        dim: Dimensions to transform; by default the last, the last two for kinds such as
+            ``"fft2"``, or all for kinds such as ``"fftn"``.
         dtype: float32 or bfloat16, or complex64 for parts of float32, as a torch dtype or a name.
-        kind: The transform, by the name of its function.
-        n: Points, as the function takes them; None derives them from the shape.
+        kind: Name of the transform's function.
+        n: Length or lengths, as in that function; by default derived from the shape.
         norm: ``"backward"``, ``"ortho"`` or ``"forward"``.
-        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
-            takes NEURON_PLATFORM_TARGET_OVERRIDE, and gen2 without it.
+        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; by
+            default the value of NEURON_PLATFORM_TARGET_OVERRIDE, or gen2 if it is not set.
 
     Raises:
-        ShapeError: There are no points, or no kernel for so many.
-        DimensionError: There is no such dimension.
-        DTypeError: The dtype has no kernel.
-        FlagError: The kind or the norm is not known.
-        ValueError: The generation is not known.
+        ShapeError: There are no points, or no kernel supports this number of points.
+        DimensionError: A dimension does not exist.
+        DTypeError: No kernel supports the dtype.
+        FlagError: The kind or the norm is not valid.
+        ValueError: The generation is not valid.
 
     Example:
         >>> plan((32, 4096)).factors
@@ -250,7 +250,7 @@ def create_plan(n: int, inverse: bool = False) -> FFTPlan:
     """Return the plan of one float32 transform of ``n`` points; equal calls return one object.
 
     Raises:
-        ShapeError: n is below 1; it is a ValueError too.
+        ShapeError: n is below 1. A ShapeError is also a ValueError.
     """
     n = whole("create_plan", "n", n)
     if n < 1:
@@ -259,9 +259,9 @@ def create_plan(n: int, inverse: bool = False) -> FFTPlan:
 
 
 def clear_plan_cache() -> None:
-    """Forget all plans and, once their holders drop them, their constants."""
+    """Clear the cache of plans and constants; plans still in use keep their constants."""
     forget_plans("trnfft")
-    forget_tables()
+    clear_tables()
 
 
 @planned
@@ -292,7 +292,7 @@ def _cached(
 
 
 def _work_of(problem: Problem, step: Recipe) -> Work:
-    """Return the work of a transform of one dimension."""
+    """Return the work of a one-dimensional transform."""
     if step.geometry is None:
         return dft_work(problem)
     if step.algorithm is FFTAlgorithm.BLUESTEIN:
@@ -306,7 +306,7 @@ def _part_name(dtype: torch.dtype | str) -> str:
 
 
 def _dims(shape: tuple[int, ...], dim: int | Sequence[int] | None, kind: str) -> tuple[int, ...]:
-    """Return the dimensions of a transform from the front."""
+    """Return the dimensions of a transform as nonnegative indices."""
     wanted = {"2": 2, "n": 0}.get(kind[-1], 1)
     if dim is None:
         dim = range(-(wanted or len(shape)), 0)
@@ -326,7 +326,7 @@ def _dims(shape: tuple[int, ...], dim: int | Sequence[int] | None, kind: str) ->
 def _sizes(
     shape: tuple[int, ...], dims: tuple[int, ...], n: int | Sequence[int] | None, kind: str
 ) -> tuple[int, ...]:
-    """Return the points along each transformed dimension."""
+    """Return the number of points along each transformed dimension."""
     if n is None:
         sizes = [shape[d] for d in dims]
         if KINDS[kind][0] == "hermitian":
@@ -338,5 +338,5 @@ def _sizes(
     return tuple(sizes)
 
 
-# ``trnfft.plan`` is this function, and code that knows the module by that name finds it there.
+# ``trnfft.plan`` is the function, not this module: its attributes give access to the other names.
 vars(plan).update({name: globals()[name] for name in __all__ if name != "plan"})

@@ -1,8 +1,7 @@
 """Short-time Fourier transforms, with the arguments of ``torch.stft`` and ``torch.istft``.
 
-Two defaults differ from torch's: the window is a periodic Hann window, and where no window covers
-a sample the inverse returns what it has instead of raising. Any number of leading dimensions is
-accepted and kept.
+Two behaviours differ from torch's: the default window is a periodic Hann window, and the inverse
+does not raise if no window covers a sample. Any number of leading batch dimensions is accepted.
 """
 
 from __future__ import annotations
@@ -57,28 +56,28 @@ def stft(
 
     Args:
         input: Signal of shape (..., samples), real or complex.
-        n_fft: Points of a frame.
-        hop_length: Samples from one frame to the next, by default ``n_fft // 4``.
-        win_length: Samples of the window, by default ``n_fft``; a shorter window is in the middle
-            of its frame.
+        n_fft: Number of points of a frame.
+        hop_length: Number of samples between frames, by default ``n_fft // 4``.
+        win_length: Number of samples of the window, by default ``n_fft``; a shorter window is
+            centred in its frame.
         window: Window of shape (win_length,), by default a periodic Hann window.
-        center: Whether frame t is centred at sample ``t * hop_length``, for which the signal is
-            continued by ``n_fft // 2`` samples at both ends; else it begins there.
-        pad_mode: How the signal is continued: ``"reflect"``, ``"constant"`` (zeros),
-            ``"replicate"`` or ``"circular"``.
+        center: Whether frame t is centred at sample ``t * hop_length``; the signal is then padded
+            by ``n_fft // 2`` samples at both ends. Otherwise frame t begins at that sample.
+        pad_mode: Padding of the signal: ``"reflect"``, ``"constant"`` (zeros), ``"replicate"`` or
+            ``"circular"``.
         normalized: Whether the result is scaled by ``n_fft ** -0.5``.
-        onesided: Whether only the first ``n_fft // 2 + 1`` bins are returned; by default so where
+        onesided: Whether only the first ``n_fft // 2 + 1`` bins are returned; by default True if
             signal and window are real.
-        return_complex: By default the kind of the result follows that of the input, as everywhere
-            in this library; True asks for a native complex tensor, and False for a real one with
-            the parts in a last dimension of two.
-        align_to_window: Without ``center``, whether a window shorter than its frame begins with
-            the signal; the frames then begin as much earlier.
+        return_complex: By default the tensor type of the result follows the input, as everywhere
+            in this library. True returns a native complex tensor, False a real one with the parts
+            in a last dimension of two.
+        align_to_window: Without ``center``, whether a window shorter than its frame begins at the
+            start of the signal; the frames then begin earlier by the same amount.
 
     Raises:
-        ShapeError: Lengths that do not fit each other, or a signal that is too short.
+        ShapeError: The lengths are not compatible, or the signal is too short.
         DTypeError: ``onesided`` bins of a complex signal.
-        FlagError: ``pad_mode`` is none of these, or ``align_to_window`` with ``center``.
+        FlagError: ``pad_mode`` is not one of these, or ``align_to_window`` is set with ``center``.
     """
     held = opened("stft", input)
     x = held.x
@@ -139,29 +138,29 @@ def istft(
     length: int | None = None,
     return_complex: bool = False,
 ) -> Spectrum:
-    """Return the signal of shape (..., samples) whose :func:`stft` is nearest to ``input``.
+    """Return the signal of shape (..., samples) whose :func:`stft` is closest to ``input``.
 
-    Frames are transformed back, multiplied by the window, added where they overlap, and divided by
-    the sum of the squared windows. Where that sum is 1e-8 or less there is nothing to divide by:
-    there the frames are added without the window, and nothing is divided.
+    Frames are transformed back, multiplied by the window, overlap-added, and divided by the sum of
+    the squared windows. Samples where that sum is 1e-8 or less are the sums of the frames without
+    window and division.
 
     Args:
         input: Bins of shape (..., bins, frames).
-        n_fft: Points of a frame.
-        hop_length: Samples from one frame to the next, by default ``n_fft // 4``.
-        win_length: Samples of the window, by default ``n_fft``.
+        n_fft: Number of points of a frame.
+        hop_length: Number of samples between frames, by default ``n_fft // 4``.
+        win_length: Number of samples of the window, by default ``n_fft``.
         window: The window of :func:`stft`, by default a periodic Hann window.
-        center: Whether ``n_fft // 2`` samples are dropped at the beginning and, where no length is
-            given, at the end.
-        normalized: Whether the bins were scaled.
-        onesided: Whether there are ``n_fft // 2 + 1`` bins and not ``n_fft``; by default so, unless
-            a complex signal is asked for.
-        length: Samples of the result, which is cut or padded with zeros to have them.
-        return_complex: Whether the signal is complex; of the kind that ``input`` has.
+        center: Whether ``n_fft // 2`` samples are dropped at the beginning and, without ``length``,
+            at the end.
+        normalized: Whether the bins were scaled by ``n_fft ** -0.5``.
+        onesided: Whether there are ``n_fft // 2 + 1`` bins instead of ``n_fft``; by default True
+            unless ``return_complex``.
+        length: Number of samples of the result, which is truncated or zero-padded to it.
+        return_complex: Whether the signal is complex; its tensor type is that of ``input``.
 
     Raises:
-        ShapeError: Lengths or shapes that do not fit.
-        DTypeError: ``input`` is real, or a complex signal is asked for from ``onesided`` bins.
+        ShapeError: The lengths or shapes are not compatible.
+        DTypeError: ``input`` is real, or ``return_complex`` is set for ``onesided`` bins.
     """
     held = opened("istft", input)
     bins = held.x
@@ -196,13 +195,13 @@ def istft(
 
 
 def _centred(window: Tensor, n_fft: int) -> Tensor:
-    """Return a window in the middle of a frame of zeros."""
+    """Return a window centred in a frame of zeros."""
     left = (n_fft - window.shape[0]) // 2
     return torch.nn.functional.pad(window, (left, n_fft - window.shape[0] - left))
 
 
 def _returned(bins: Spectrum, held: Opened, return_complex: bool | None) -> Spectrum:
-    """Return the bins in the form that was asked for."""
+    """Return the bins in the form selected by ``return_complex``."""
     if return_complex is None:
         return closed(bins, held)
     if return_complex:
@@ -214,11 +213,11 @@ def _returned(bins: Spectrum, held: Opened, return_complex: bool | None) -> Spec
 def _lengths(
     function: str, n_fft: int, hop_length: int | None, win_length: int | None
 ) -> tuple[int, int, int]:
-    """Return the three lengths, defaults filled in."""
+    """Return n_fft, hop_length and win_length with defaults applied."""
     n_fft = whole(function, "n_fft", n_fft)
     if n_fft < 1:
         raise ShapeError(f"{function}: n_fft must be at least 1, got {n_fft}")
-    # torch's default is zero for frames of less than four points, which it then refuses.
+    # torch's default is zero for frames of fewer than four points, and it then raises.
     hop = max(n_fft // 4, 1) if hop_length is None else whole(function, "hop_length", hop_length)
     if hop < 1:
         raise ShapeError(f"{function}: hop_length must be at least 1, got {hop}")

@@ -1,7 +1,7 @@
-"""A drop-in for ``torch.fft``: the same names, arguments, results and errors.
+"""A drop-in replacement for ``torch.fft``: the same names, arguments, results and errors.
 
-Tensors are native, real or complex, and so are results. Replace ``import torch.fft`` by ``from
-trnfft import torch_fft`` and nothing else changes, except that transforms can run on kernels.
+Inputs and results are native tensors, real or complex. Replace ``import torch.fft`` by ``from
+trnfft import torch_fft``; the only difference is that transforms can run on kernels.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _one(name: str) -> OneDimension:
 
 
 def _several(name: str, default: Dims = None) -> Dimensions:
-    """Return the function ``name`` of ``torch.fft``; ``default`` is that of ``dim``."""
+    """Return the function ``name`` of ``torch.fft``; ``default`` is the default of ``dim``."""
     reference = getattr(torch.fft, name)
 
     def function(
@@ -116,13 +116,13 @@ def _several(name: str, default: Dims = None) -> Dimensions:
 
 
 def _not_by_torch(input: object) -> bool:
-    """Return whether kernels are to compute, or torch has no complex numbers on the device."""
+    """Return whether kernels are enabled, or torch has no complex dtypes on the device."""
     return isinstance(input, Tensor) and (kernels_wanted() or not has_complex(input.device))
 
 
 def _named(function: Any, name: str) -> Any:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return what ``torch.fft.{name}`` returns."
+    function.__doc__ = f"Return ``torch.fft.{name}`` of the same arguments."
     return function
 
 

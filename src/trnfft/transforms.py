@@ -1,9 +1,10 @@
 """One-dimensional Fourier transforms, with the arguments of ``torch.fft``.
 
 Input may be real, complex or a :class:`~trnfft.ComplexTensor`, of any floating dtype. The transform
-is computed in float32 or float64: float16 and bfloat16 are widened and the result is rounded back
-to them, integers and booleans become the default dtype. A complex result is a ``ComplexTensor``,
-but of a native complex tensor a native complex one. Every function can be differentiated.
+is computed in float32 or float64. Float16 and bfloat16 are widened and the result is rounded back;
+integers and booleans are converted to the default dtype. A complex result is a native complex
+tensor for native complex input, and a ``ComplexTensor`` otherwise. All functions are
+differentiable.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ def fft(
 
     Args:
         input: Tensor of at least one dimension.
-        n: Length; input is cut or padded with zeros at its end to have it.
+        n: Length; the input is truncated or zero-padded at its end to this length.
         dim: Dimension to transform.
-        norm: ``"backward"`` (the default) scales by nothing, ``"forward"`` by 1/n and ``"ortho"``
-            by the square root of it.
-        out: Tensor of the result's kind, shape and dtype that it is written to, and returned.
+        norm: ``"backward"`` (the default) does not scale, ``"forward"`` scales by 1/n and
+            ``"ortho"`` by 1/sqrt(n).
+        out: Output tensor, of the result's type, shape and dtype; it is returned.
 
     Raises:
         ShapeError: n is below one, there are no points, or out has another shape.
-        IndexError: There is no such dimension.
-        FlagError: norm is none of these.
-        DTypeError: input is no tensor, or out of another dtype.
+        IndexError: The dimension does not exist.
+        FlagError: norm is not one of these.
+        DTypeError: input is not a tensor, or out has another dtype.
 
     Example:
         >>> trnfft.fft(torch.tensor([1.0, 2.0, 3.0, 4.0])).to_torch_complex()
@@ -61,7 +62,7 @@ def ifft(
 ) -> Spectrum:
     """Return the sums of ``input[k] exp(2 pi i j k / n) / n`` over k: the inverse of :func:`fft`.
 
-    Args and errors are those of :func:`fft`; each norm undoes the same norm there.
+    Args and errors are those of :func:`fft`; it is the inverse for the same norm.
     """
     return _spectrum("ifft", input, n, dim, norm, out)
 
@@ -76,7 +77,7 @@ def rfft(
 ) -> Spectrum:
     """Return the first ``n // 2 + 1`` bins of :func:`fft` of a real tensor.
 
-    The others are the conjugates of these.
+    The remaining bins are the conjugates of these.
 
     Raises:
         DTypeError: The input is complex.
@@ -95,18 +96,19 @@ def irfft(
 ) -> Tensor:
     """Return the real tensor of n points with the bins ``input``: the inverse of :func:`rfft`.
 
-    Bins are cut or padded with zeros to ``n // 2 + 1``. The imaginary parts of the first and, for
-    even n, of the last one do not count.
+    Bins are truncated or zero-padded to ``n // 2 + 1``. The imaginary parts of the first and, for
+    even n, of the last bin are ignored.
 
     Args:
-        input: Bins; real ones are taken as complex.
-        n: Points of the result, by default ``2 * (bins - 1)``: give it to get an odd number.
+        input: Bins; real bins have zero imaginary parts.
+        n: Number of points of the result, by default ``2 * (bins - 1)``; required for an odd
+            number.
         dim: Dimension to transform.
         norm: As :func:`ifft`.
-        out: Real tensor that the result is written to.
+        out: Real output tensor.
 
     Raises:
-        ShapeError: n is below one, or there is only one bin and no n.
+        ShapeError: n is below one, or there is only one bin and n is not given.
         IndexError, FlagError: As :func:`fft`.
     """
     return _reals("irfft", input, n, dim, norm, out)
@@ -120,10 +122,10 @@ def hfft(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the real :func:`fft` of n points of a signal that is the conjugate of its reverse.
+    """Return the real :func:`fft` of a Hermitian-symmetric signal of n points.
 
-    ``input`` has the first ``n // 2 + 1`` points of the signal; cut or padded, and with the same
-    default n, as in :func:`irfft`.
+    ``input`` has the first ``n // 2 + 1`` points of the signal. They are truncated or zero-padded,
+    and n has the same default, as in :func:`irfft`.
 
     Raises:
         ShapeError, IndexError, FlagError: As :func:`irfft`.
@@ -153,7 +155,7 @@ def ihfft(
 def _spectrum(
     kind: str, input: Spectrum, n: int | None, dim: int, norm: Norm, out: Spectrum | None
 ) -> Spectrum:
-    """Return a complex transform, of the kind of the input."""
+    """Return a complex transform, in the tensor type of the input."""
     held = opened_real(kind, input) if kind in REAL_INPUT else opened(kind, input)
     result = closed(_transformed(kind, held.x, n, dim, norm), held)
     return result if out is None else stored(kind, result, out)
@@ -169,7 +171,7 @@ def _reals(
 
 
 def _transformed(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
-    """Return the transform of a tensor after checking the other arguments."""
+    """Validate the other arguments and return the transform of a tensor."""
     size, dim = along(kind, x, n, dim, norm, bins=kind in HALF_SPECTRUM)
     if is_empty(x):
         result = empty_result(kind, x, [size], [dim])

@@ -316,7 +316,7 @@ class TestMatmul:
         ("a", "b", "text"),
         [
             ((4, 8), (7, 3), r"contracted dimension, got \(4, 8\) and \(7, 3\)"),
-            ((), (3,), "a dimension or more"),
+            ((), (3,), "at least one dimension"),
             ((2, 3, 4), (5, 4, 3), "batches of a and b must broadcast"),
         ],
     )

@@ -288,7 +288,7 @@ def test_a_plan_executes_on_the_backend_in_use():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda z: trnfft.nki.complex_gemm(z, z), "a and b must be matrices that fit"),
+        (lambda z: trnfft.nki.complex_gemm(z, z), "a and b must be matrices of compatible shapes"),
         (lambda z: trnfft.nki.complex_gemm(z.real, z), "a must be complex, got torch.float32"),
         (lambda z: trnfft.nki.complex_linear(z, z.real.T, z.imag.T), "w_real and w_imag must be"),
         (lambda z: trnfft.nki.complex_mask_apply(z, z[:2, :3]), "mask and spec must broadcast"),

@@ -1,1 +1,1 @@
-"""Complex numbers as pairs of real tensors."""
+"""Implementation of ComplexTensor: arithmetic on real and imaginary parts, and torch protocols."""

@@ -1,4 +1,4 @@
-"""What torch has native complex numbers for, and which tensors can be parts or be multiplied."""
+"""Dtypes and devices with native complex tensors, and argument checks of ComplexTensor."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = [
 NATIVE = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 PART = {complex_dtype: dtype for dtype, complex_dtype in NATIVE.items()}
 HALVES = (torch.float16, torch.bfloat16)
-# Devices on which torch has complex numbers; a NeuronCore is not one.
+# Devices on which torch has complex dtypes; a NeuronCore has none.
 COMPLEX_DEVICES = ("cpu", "cuda", "meta", "xpu")
 
 
 def has_complex(device: torch.device) -> bool:
-    """Return whether torch has complex numbers on a device."""
+    """Return whether torch has complex dtypes on a device."""
     return device.type in COMPLEX_DEVICES
 
 
 def check_parts(real: Tensor, imag: Tensor) -> None:
-    """Raise unless the two can be the parts of one complex tensor."""
+    """Raise unless ``real`` and ``imag`` can be the parts of one complex tensor."""
     if not isinstance(imag, Tensor):
         raise DTypeError(f"ComplexTensor: imag must be a tensor, got {type(imag).__name__}")
     if real.shape != imag.shape:
@@ -55,7 +55,7 @@ def check_parts(real: Tensor, imag: Tensor) -> None:
 
 
 def interleaved(real: Tensor, imag: Tensor) -> Tensor | None:
-    """Return the complex tensor of which these are the two parts, if that is how they lie."""
+    """Return a complex view if the parts are interleaved in one storage, else None."""
     if real.is_contiguous() or real.dtype not in NATIVE or torch.compiler.is_compiling():
         return None
     if real.requires_grad or imag.requires_grad:
@@ -71,7 +71,7 @@ def interleaved(real: Tensor, imag: Tensor) -> Tensor | None:
 
 
 def keeps_native(value: Any) -> bool:
-    """Return whether a tensor that is held natively can stay so, given an argument of ``to``."""
+    """Return whether a native tensor stays native after ``to`` with this argument."""
     if isinstance(value, Tensor):
         return False
     if isinstance(value, torch.dtype):
@@ -82,10 +82,10 @@ def keeps_native(value: Any) -> bool:
 
 
 def check_product(a: torch.Size, b: torch.Size) -> None:
-    """Raise unless matrices of these shapes can be multiplied."""
+    """Raise unless the shapes are valid for a matrix product."""
     shapes = f"got {tuple(a)} and {tuple(b)}"
     if not a or not b:
-        raise ShapeError(f"complex_matmul: a and b must have a dimension or more, {shapes}")
+        raise ShapeError(f"complex_matmul: a and b must have at least one dimension, {shapes}")
     if a[-1] != b[-2 if len(b) > 1 else 0]:
         raise ShapeError(
             f"complex_matmul: a and b must agree in the contracted dimension, {shapes}"

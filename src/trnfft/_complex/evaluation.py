@@ -1,7 +1,7 @@
-"""Torch functions of complex tensors: on parts by a rule, or on native tensors by torch.
+"""Evaluation of torch functions on complex tensors: on parts by a rule, or natively by torch.
 
-What comes back is wrapped in the kind of tensor that asked. A function with a rule is computed on
-parts where nothing native is among its arguments; everything else torch computes.
+A function with a rule is computed on parts if none of its arguments is native complex. Torch
+computes everything else on native complex tensors. Complex results are wrapped as ComplexTensor.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["evaluate", "from_native", "from_parts", "to_native", "to_parts"]
 
 Kind: TypeAlias = type[ComplexMethods]
 
-# Where torch functions take the operands that rules take by position.
+# Keyword names of the operands, in the positional order that rules expect.
 OPERAND_KEYWORDS = ("input", "tensors", "other", "mat2", "exponent")
 
 
 def evaluate(
     kind: Kind, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Return ``function`` of arguments that contain a complex tensor of a kind."""
+    """Return ``function`` of arguments that contain an instance of ``kind``."""
     found: list[ComplexMethods | Tensor] = []
     _find((args, tuple(kwargs.values())), found)
     native = any(isinstance(z, Tensor) or z._native is not None for z in found)
@@ -57,7 +57,7 @@ def _part_dtype(z: ComplexMethods | Tensor) -> torch.dtype:
 
 
 def _find(value: Any, found: list[ComplexMethods | Tensor]) -> None:
-    """Append every complex tensor in ``value``, of either kind, to ``found``."""
+    """Append every complex tensor in ``value``, native or not, to ``found``."""
     if isinstance(value, ComplexMethods) or (isinstance(value, Tensor) and value.is_complex()):
         found.append(value)
     elif isinstance(value, (tuple, list)):
@@ -75,7 +75,7 @@ def _map(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def to_parts(value: Any) -> Any:
-    """Return an argument with complex tensors and numbers as their parts."""
+    """Return an argument with complex tensors and numbers replaced by their parts."""
 
     def change(leaf: Any) -> Any:
         if isinstance(leaf, ComplexMethods):
@@ -89,7 +89,7 @@ def to_parts(value: Any) -> Any:
 
 
 def from_parts(kind: Kind, result: Any) -> Any:
-    """Return a result with parts joined to complex tensors."""
+    """Return a result with parts replaced by complex tensors."""
 
     def change(leaf: Any) -> Any:
         return kind._fitting(*leaf) if isinstance(leaf, Parts) else leaf
@@ -98,19 +98,19 @@ def from_parts(kind: Kind, result: Any) -> Any:
 
 
 def to_native(value: Any, product: bool = False) -> Any:
-    """Return an argument with complex tensors as native ones, all operands of a product so."""
+    """Return an argument with complex tensors made native, and for a product real tensors too."""
 
     def change(leaf: Any) -> Any:
         if isinstance(leaf, ComplexMethods):
             return leaf._widened()
-        # A matrix product does not promote, unlike every other function.
+        # A matrix product, unlike other functions, does not promote dtypes.
         return leaf + 0j if product and isinstance(leaf, Tensor) else leaf
 
     return _map(value, change)
 
 
 def from_native(kind: Kind, result: Any, half: torch.dtype | None) -> Any:
-    """Return ``result`` with complex tensors wrapped, and narrowed to ``half`` where given."""
+    """Return ``result`` with complex tensors wrapped, and rounded to ``half`` if given."""
 
     def change(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor) or not (leaf.is_complex() or leaf.is_floating_point()):

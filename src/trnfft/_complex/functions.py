@@ -1,8 +1,8 @@
-"""Which torch functions are computed on the two parts of a complex tensor, and how.
+"""Table of rules that compute torch functions on the two parts of a complex tensor.
 
 A rule takes the torch function and its arguments, in which every complex operand is a
-:class:`~trnfft._complex.parts.Parts`, and returns parts, a real tensor, a tuple of parts, or
-``NotImplemented`` where these arguments need native complex numbers.
+:class:`~trnfft._complex.parts.Parts`. It returns parts, a real tensor, a tuple of parts, or
+``NotImplemented`` if these arguments need a native complex tensor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ON_PARTS_ALWAYS", "RULES", "Rule", "matrix_product"]
 Function: TypeAlias = Callable[..., Any]
 Rule: TypeAlias = Callable[..., Any]
 
-# f(re + i im) = f(re) + i f(im): rearrangements, and sums with real weights.
+# Linear functions, f(re + i im) = f(re) + i f(im): rearrangements and sums with real weights.
 PARTWISE = """
     atleast_1d atleast_2d atleast_3d broadcast_to chunk clone contiguous cumsum detach diag
     diag_embed diagonal diff expand flatten flip fliplr flipud gather index_select masked_select
@@ -46,7 +46,7 @@ def partwise(function: Function, z: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def join(function: Function, tensors: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Join the real parts and the imaginary parts, those of a real tensor being zero."""
+    """Join the real parts and the imaginary parts; a real tensor has zero imaginary part."""
     if "out" in kwargs:
         return NotImplemented
     both = [split(tensor) for tensor in tensors]
@@ -57,7 +57,7 @@ def join(function: Function, tensors: Iterable[Any], *args: Any, **kwargs: Any) 
 
 
 def where(function: Function, condition: Tensor, *choices: Any) -> Any:
-    """Choose between the parts of the two ``choices``."""
+    """Select elementwise between the parts of the two ``choices``."""
     if isinstance(condition, Parts) or len(choices) != 2:
         return NotImplemented
     (a_re, a_im), (b_re, b_im) = map(split, choices)
@@ -65,7 +65,7 @@ def where(function: Function, condition: Tensor, *choices: Any) -> Any:
 
 
 def padded(function: Function, z: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
-    """Continue each part; a value other than zero belongs to the real one."""
+    """Pad each part; a padding value other than zero applies to the real part."""
     if not isinstance(z, Parts):
         return NotImplemented
     fill = split(value or 0.0)
@@ -75,7 +75,7 @@ def padded(function: Function, z: Any, pad: Any, mode: str = "constant", value: 
 
 
 def formula(compute: Callable[..., Any]) -> Rule:
-    """Return the rule that evaluates ``compute`` whatever the torch function is called."""
+    """Return the rule that evaluates ``compute`` in place of the torch function."""
 
     def rule(function: Function, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented if "out" in kwargs else compute(*args, **kwargs)
@@ -84,16 +84,16 @@ def formula(compute: Callable[..., Any]) -> Rule:
 
 
 def refuse_in_place(function: Function, z: Any, *args: Any, **kwargs: Any) -> Any:
-    """Raise where ``function`` would change a copy of ``z`` in place of ``z``."""
+    """Raise for an in-place ``function``, which would modify a copy of ``z``."""
     if isinstance(z, Parts):
         raise DTypeError(
-            f"{function.__name__}: in place, use a method or operator of ComplexTensor"
+            f"{function.__name__}: to compute in place, use a method or operator of ComplexTensor"
         )
     return NotImplemented
 
 
 def matrix_product(function: Function, a: Any, b: Any, **kwargs: Any) -> Any:
-    """Multiply with the product that was asked for, which also judges the shapes."""
+    """Multiply parts by ``function``, which also checks the shapes."""
     return NotImplemented if kwargs else parts.matmul(a, b, function)
 
 
@@ -125,7 +125,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 
 
 def _named(names: str) -> Iterable[Function]:
-    """Yield the functions of torch and the methods of Tensor that have the names."""
+    """Yield the torch functions and Tensor methods with these names."""
     for name in names.split():
         for home in (torch, torch.Tensor):
             if hasattr(home, name):
@@ -145,5 +145,5 @@ RULES[functional.pad] = padded
 for _names, _compute in FORMULAS.items():
     RULES.update(dict.fromkeys(_named(_names), formula(_compute)))
 
-# The gradient of torch's own is NaN where the square of the magnitude underflows.
+# The gradient of torch's function is NaN where the square of the magnitude underflows.
 ON_PARTS_ALWAYS = frozenset(_named("angle"))

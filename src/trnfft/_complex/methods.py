@@ -1,4 +1,4 @@
-"""The operators and methods of a complex tensor that are a torch function each."""
+"""Operators and methods of a complex tensor that each call one torch function."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _reflected(function: Callable[..., Any]) -> Binary:
 
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method that stores into its tensor what ``function`` returns for it."""
+    """Return the in-place method of ``function``: its result is copied into the tensor."""
 
     def operate(self: ComplexMethods, *args: Any, **kwargs: Any) -> Any:
         return self.copy_(self._evaluate(function, self, *args, **kwargs))
@@ -44,26 +44,26 @@ def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """Return the method of ``torch.Tensor`` with this name, for a complex tensor of either form."""
+    """Return the ``torch.Tensor`` method of this name, for both forms of a complex tensor."""
     function = getattr(torch.Tensor, name)
 
     def method(self: ComplexMethods, *args: Any, **kwargs: Any) -> Any:
         return self._evaluate(function, self, *args, **kwargs)
 
     method.__name__ = name
-    method.__doc__ = f"Return what ``torch.Tensor.{name}`` returns."
+    method.__doc__ = f"Return ``torch.Tensor.{name}`` of the same arguments."
     return method
 
 
 def _sizes(sizes: tuple[Any, ...]) -> Any:
-    """Return ``sizes`` from either way to pass them: ``(2, 3)`` or ``((2, 3),)``."""
+    """Return ``sizes`` from positional arguments: ``(2, 3)`` or ``((2, 3),)``."""
     return sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
 
 
 class ComplexMethods:
-    """Operators and methods over ``_evaluate`` and ``_operate``, which apply a torch function.
+    """Operators and methods based on ``_evaluate`` and ``_operate``, which apply a torch function.
 
-    What holds the tensors, and how they are taken apart and put together, is the subclass's.
+    The subclass implements storage and the conversion to and from parts.
     """
 
     __slots__ = ()
@@ -72,7 +72,7 @@ class ComplexMethods:
 
     @classmethod
     def from_torch_complex(cls, z: Tensor) -> Self:
-        """Return a tensor that shares the values of a native complex one."""
+        """Return a tensor that shares the memory of a native complex tensor."""
         raise NotImplementedError
 
     @classmethod
@@ -104,7 +104,7 @@ class ComplexMethods:
         raise NotImplementedError
 
     def copy_(self, source: Any) -> Self:
-        """Store ``source``, broadcast to this shape, and return this tensor."""
+        """Copy ``source``, broadcast to this shape, into this tensor and return it."""
         raise NotImplementedError
 
     __add__ = _operator(torch.add)
@@ -132,7 +132,7 @@ class ComplexMethods:
     zero_ = _in_place(torch.zeros_like)
 
     def fill_(self, value: Number) -> Self:
-        """Store ``value`` everywhere."""
+        """Set every element to ``value``."""
         return self.copy_(value)
 
     def __neg__(self) -> Self:
@@ -256,7 +256,7 @@ class ComplexMethods:
     # -- rearrangements ----------------------------------------------------------------------------
 
     def reshape(self, *shape: Any) -> Self:
-        """Return the elements in another shape; a view where torch returns one."""
+        """Return the elements in another shape, as a view if torch returns a view."""
         return self._evaluate(torch.reshape, self, _sizes(shape))
 
     def view(self, *shape: Any) -> Self:
@@ -264,7 +264,7 @@ class ComplexMethods:
         return self._evaluate(torch.Tensor.view, self, _sizes(shape))
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
-        """Return the dimensions from ``start_dim`` to ``end_dim`` as one."""
+        """Return the tensor with dimensions ``start_dim`` to ``end_dim`` flattened into one."""
         return self._evaluate(torch.flatten, self, start_dim, end_dim)
 
     def transpose(self, dim0: int, dim1: int) -> Self:
@@ -355,11 +355,11 @@ class ComplexMethods:
         return self._evaluate(torch.clone, self)
 
     def contiguous(self) -> Self:
-        """Return the elements in order in memory, without a copy where they are already."""
+        """Return a contiguous tensor, without a copy if this one is contiguous."""
         return self._evaluate(torch.Tensor.contiguous, self)
 
     def detach(self) -> Self:
-        """Return the same values without their history."""
+        """Return the same values, detached from the autograd graph."""
         return self._evaluate(torch.detach, self)
 
     new_zeros = _method("new_zeros")
@@ -372,75 +372,75 @@ class ComplexMethods:
     # -- dtypes, gradients, memory ---------------------------------------------------------------
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Return it with another dtype or on another device."""
+        """Return the tensor converted to another dtype or moved to another device."""
         raise NotImplementedError
 
     def type_as(self, other: Any) -> Self:
-        """Return it with the dtype of ``other``."""
+        """Return the tensor with the dtype of ``other``."""
         return self.to(other.dtype)
 
     def float(self) -> Self:
-        """Return it with parts of float32."""
+        """Return the tensor with float32 parts."""
         return self.to(torch.float32)
 
     def double(self) -> Self:
-        """Return it with parts of float64."""
+        """Return the tensor with float64 parts."""
         return self.to(torch.float64)
 
     def half(self) -> Self:
-        """Return it with parts of float16."""
+        """Return the tensor with float16 parts."""
         return self.to(torch.float16)
 
     def bfloat16(self) -> Self:
-        """Return it with parts of bfloat16."""
+        """Return the tensor with bfloat16 parts."""
         return self.to(torch.bfloat16)
 
     cfloat, cdouble, chalf = float, double, half
 
     def element_size(self) -> int:
-        """Return the bytes of one element, of both parts together."""
+        """Return the number of bytes of one element, both parts together."""
         return sum(tensor.element_size() for tensor in self._tensors())
 
     def is_contiguous(self) -> bool:
-        """Return whether the elements are in order in memory."""
+        """Return whether the tensor is contiguous."""
         return self._first.is_contiguous()
 
     def stride(self, dim: int | None = None) -> Any:
-        """Return the steps from an element to the next along each dimension."""
+        """Return the stride of each dimension, in elements, or that of ``dim``."""
         return self._first.stride() if dim is None else self._first.stride(dim)
 
     def get_device(self) -> int:
-        """Return the number of the device, -1 on the CPU."""
+        """Return the index of the device, -1 on the CPU."""
         return self._first.get_device()
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all elements."""
+        """The number of bytes of all elements."""
         return sum(tensor.nbytes for tensor in self._tensors())
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is on a CUDA device."""
+        """Whether the tensor is on a CUDA device."""
         return self._first.is_cuda
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is on the CPU."""
+        """Whether the tensor is on the CPU."""
         return self._first.is_cpu
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no operation that autograd tracks made it."""
+        """Whether the tensor is a leaf of the autograd graph."""
         return all(tensor.is_leaf for tensor in self._tensors())
 
     @property
     def grad_fn(self) -> Any:
-        """What made it, for autograd."""
+        """The autograd node that computed the tensor, None for a leaf."""
         return self._first.grad_fn
 
     @property
     def layout(self) -> torch.layout:
-        """How elements are stored."""
+        """The memory layout, as in torch."""
         return self._first.layout
 
     @property

@@ -1,7 +1,7 @@
-"""Complex arithmetic on a pair of real tensors, for dtypes and devices without complex numbers.
+"""Complex arithmetic on a pair of real tensors, for dtypes and devices without complex tensors.
 
 An operand is a :class:`Parts`, a real tensor or a real number. Every function is differentiable,
-and its gradient is finite wherever that of the mathematical function is; where that has none (the
+and its gradient is finite wherever the mathematical derivative is. Where that does not exist (the
 magnitude and the phase of zero), the gradient is zero.
 """
 
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     im: Any
 
 
-# Parts, a real tensor or a real number: no type says which of them multiply with which.
+# Parts, a real tensor or a real number. Any: the type system cannot express valid combinations.
 Operand: TypeAlias = Any
 Product: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
@@ -52,7 +52,7 @@ def split(x: Operand) -> Parts:
     if isinstance(x, Parts):
         return x
     if isinstance(x, Tensor):
-        # An expanded zero costs nothing, and promotes dtypes and shapes as the tensor itself does.
+        # An expanded zero needs no memory, and promotes dtypes and shapes as the tensor does.
         return Parts(x, x.new_zeros(()).expand(x.shape))
     return Parts(x, 0.0)
 
@@ -74,7 +74,7 @@ def subtract(a: Operand, b: Operand, *, alpha: Operand = 1) -> Parts:
 
 
 def multiply(a: Operand, b: Operand) -> Operand:
-    """Return ``a b``, with half the work where one of them is real."""
+    """Return ``a b``, with half the work if one operand is real."""
     if not isinstance(b, Parts):
         a, b = b, a
     if not isinstance(b, Parts):
@@ -108,7 +108,7 @@ def reciprocal(a: Parts) -> Operand:
 
 
 def conjugate(a: Parts) -> Parts:
-    """Return the conjugate, with a real part of its own."""
+    """Return the conjugate; its real part is a copy."""
     return Parts(a.re.clone(), -a.im)
 
 
@@ -137,7 +137,7 @@ def phase(a: Parts) -> Tensor:
 
 
 def _packed(a: Parts) -> Parts:
-    """Return the parts contiguous: torch does not vectorise over the strides of a native tensor."""
+    """Return contiguous parts: torch does not vectorise over the strides of a native tensor."""
     return Parts(a.re.contiguous(), a.im.contiguous())
 
 
@@ -148,7 +148,7 @@ def exponential(a: Parts) -> Parts:
 
 
 def power(a: Operand, exponent: Operand) -> Operand:
-    """Return ``a**exponent`` for a small integer by products; NotImplemented for anything else."""
+    """Return ``a**exponent`` by products for a small integer, else NotImplemented."""
     if not (isinstance(a, Parts) and isinstance(exponent, int) and abs(exponent) <= MAX_POWER):
         return NotImplemented
     if exponent < 0:
@@ -167,12 +167,12 @@ def power(a: Operand, exponent: Operand) -> Operand:
     return Parts(a.re.clone(), a.im.clone()) if result is a else result
 
 
-# Beyond it the error of repeated products, about one rounding each, exceeds that of exp(n log a).
+# For larger exponents, the error of repeated products exceeds that of exp(n log a).
 MAX_POWER = 16
 
 
 def matmul(a: Operand, b: Operand, product: Product = torch.matmul) -> Operand:
-    """Return the matrix product, of four real ones or two where an operand is real."""
+    """Return the matrix product by four real products, or two if an operand is real."""
     if isinstance(a, Parts) and isinstance(b, Parts):
         return Parts(
             product(a.re, b.re) - product(a.im, b.im), product(a.re, b.im) + product(a.im, b.re)
@@ -185,13 +185,13 @@ def matmul(a: Operand, b: Operand, product: Product = torch.matmul) -> Operand:
 
 
 def same(a: Operand, b: Operand) -> Tensor:
-    """Return where ``a`` equals ``b``."""
+    """Return the elementwise comparison ``a == b``."""
     (a_re, a_im), (b_re, b_im) = split(a), split(b)
     return (a_re == b_re) & (a_im == b_im)
 
 
 def differ(a: Operand, b: Operand) -> Tensor:
-    """Return where ``a`` is not ``b``."""
+    """Return the elementwise comparison ``a != b``."""
     return ~same(a, b)
 
 

@@ -1,8 +1,7 @@
-"""What torch must know about a ComplexTensor to take it where it takes tensors.
+"""Registration of ComplexTensor with torch.
 
-As a node of trees of tensors it goes through ``vmap``, ``torch.compile`` and ``torch.export``; as a
-safe global through ``torch.load`` with ``weights_only``; as an entry of a batch through the
-``default_collate`` of data loaders.
+It is registered as a pytree node for ``vmap``, ``torch.compile`` and ``torch.export``, as a safe
+global for ``torch.load`` with ``weights_only``, and with ``default_collate`` for data loaders.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _KEYS = {_NATIVE: ("native",), _PARTS: ("real", "imag")}
 
 
 def register() -> None:
-    """Register ComplexTensor with torch; to be called once."""
+    """Register ComplexTensor with torch; call it once."""
     pytree().register_pytree_node(
         ComplexTensor,
         flattened,
@@ -35,12 +34,12 @@ def register() -> None:
 
 
 def flattened(z: ComplexTensor) -> tuple[list[Any], str]:
-    """Return the tensors that are held, and in which form."""
+    """Return the stored tensors and the name of the form."""
     return list(z._tensors()), _NATIVE if z.is_native else _PARTS
 
 
 def unflattened(held: Iterable[Any], form: str) -> ComplexTensor:
-    """Return the ComplexTensor again; a transform may put anything in the place of tensors."""
+    """Return the ComplexTensor of these leaves, which a transform may have replaced."""
     return rebuilt(*held)
 
 
@@ -52,5 +51,5 @@ def _flattened_with_keys(z: ComplexTensor) -> tuple[list[tuple[Any, Any]], str]:
 
 
 def collated(batch: Any, *, collate_fn_map: Any = None) -> ComplexTensor:
-    """Return the entries of a batch stacked; called by torch's ``default_collate``."""
+    """Return the stacked entries of a batch; called by torch's ``default_collate``."""
     return torch.stack(list(batch))  # type: ignore[return-value]

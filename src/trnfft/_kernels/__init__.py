@@ -1,1 +1,1 @@
-"""The NKI kernels of trnfft; importing one imports NKI, so the library does it at first use."""
+"""NKI kernels of trnfft. Importing one imports NKI, so the library imports them at first use."""

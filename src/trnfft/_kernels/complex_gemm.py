@@ -1,10 +1,10 @@
 """The complex product a @ b of matrices in split parts, of any shape, in one launch.
 
-Layout   a as M x K, b as K x N, real and imaginary parts apart; see ``complex_gemm_parts``
+Layout   a as M x K, b as K x N, separate real and imaginary parts; see ``complex_gemm_parts``
 Limits   2-D, each extent at least 1; float32 or bfloat16, all parts of one dtype. Sums are float32
-         and are rounded once, to the dtype of the parts, or kept with ``complex_gemm_bf16``.
+         and are rounded once to the dtype of the parts; ``complex_gemm_bf16`` returns float32.
 Cost     2 * M/128 * K/128 stationary tiles with 2 N moving columns each: the four real products;
-         HBM bytes of the tiling, each part once while one operand and a tile of the other fit
+         HBM bytes of the tiling, each part once if one operand and a tile of the other fit in SBUF
 Lever    b is ``[-B_im | B_re | B_im]`` on chip, so four products need two stationary tiles and no
          addition outside PSUM; an operand stays in SBUF
 """
@@ -41,7 +41,7 @@ def complex_gemm(
 def complex_gemm_bf16(
     a_re: Tile, a_im: Tile, b_re: Tile, b_im: Tile, blocks: Blocks
 ) -> tuple[Tile, Tile]:
-    """Return the parts of the product in float32, as they are summed.
+    """Return the parts of the product in float32, without rounding the sums.
 
     Arguments as in ``complex_gemm``; bfloat16 takes a quarter of the float32 time on the Tensor
     engine, and its products are exact. ``blocks`` is planned with ``wide=True``.

@@ -1,16 +1,16 @@
-"""Products of matrices given in real and imaginary parts: what all matrix transforms do with them.
+"""Products of matrices given as real and imaginary parts, shared by all matrix transforms.
 
 Layout   the contraction on partitions. A complex right operand is one SBUF panel with the columns
          ``[-B_im | B_re | B_im]``: its first two thirds multiply A_im, its last two A_re, and each
-         product gives the real and the imaginary columns of the result side by side, in one PSUM
-         bank up to 256 columns. Left parts are stored as rows x contraction and are transposed on
+         product gives adjacent real and imaginary columns of the result, in one PSUM bank for up
+         to 256 columns. Left parts are stored as rows x contraction and are transposed on
          chip; the rows may be overlapping frames of signals.
 Limits   2-D, each extent at least 1; float32 or bfloat16, all operands of one dtype. Edges are
          sliced.
 Cost     per 128 rows and 128 of the contraction: ``lefts`` stationary tiles, each with
          ``outs * columns`` moving columns; one negation of B_im for each time it is loaded
 Lever    a block of one operand stays in SBUF, sums stay in PSUM across both parts, every stationary
-         tile serves all columns of its group
+         tile is used for all columns of its group
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = ["Frames", "PartsProduct", "multiply_parts", "new_outputs"]
 
 
 class Frames(NamedTuple):
-    """The rows of a left operand that are overlapping runs of signals.
+    """Rows of a left operand that are overlapping frames of signals.
 
     Attributes:
-        hop: Samples from the start of one frame to that of the next.
-        per_signal: Frames of each signal.
+        hop: Number of samples between the starts of frames.
+        per_signal: Number of frames of each signal.
     """
 
     hop: int
@@ -59,10 +59,11 @@ class PartsProduct(NamedTuple):
         lefts: One or two parts, rows x contraction, or signals x samples with ``frames``.
         rights: Two parts.
         right_layout: ``"rows"`` for contraction x columns, ``"columns"`` for columns x contraction.
-        biases: What is added to every row of each output, columns each; or None.
-        frames: The rows of the left parts when they are frames, else None.
-        packed: Whether the left parts are half a spectrum, of whose second part column 0 is unused
-            and holds the last column of the first, where that is beyond the contraction.
+        biases: Vectors added to every row of each output, columns each; or None.
+        frames: Layout of the rows if the left parts are frames, else None.
+        packed: Whether the left parts are half a spectrum. Column 0 of the imaginary part is then
+            unused; it is replaced by the last column of the real part, if that is beyond the
+            contraction, else by zeros.
     """
 
     outs: list[Tile]
@@ -75,7 +76,7 @@ class PartsProduct(NamedTuple):
 
 
 def new_outputs(rows: int, columns: int, count: int, dtype: Tile) -> list[Tile]:
-    """Return unwritten results in HBM."""
+    """Return uninitialised results in HBM."""
     outs = []
     for _ in range(count):
         outs.append(nl.ndarray((rows, columns), dtype=dtype, buffer=nl.shared_hbm))
@@ -83,16 +84,16 @@ def new_outputs(rows: int, columns: int, count: int, dtype: Tile) -> list[Tile]:
 
 
 def multiply_parts(p: PartsProduct, blocks: Blocks) -> None:
-    """Compute all of a product.
+    """Compute a product.
 
-    Where a block holds the whole contraction, blocks of one operand stay and those of the other
-    pass by; otherwise a block of the result stays in float32 and both pass by.
+    If a block covers the whole contraction, blocks of one operand are resident and those of the
+    other are streamed. Otherwise a float32 block of the result is resident and both are streamed.
     """
     rows, columns = p.outs[0].shape
     depth = extents(p.rights[0], p.right_layout)[0]
     row_step = blocks.row_tiles * TILE
     width = column_step(columns, len(p.outs), blocks.column_tiles)
-    # The planned contraction is that of all left parts one after the other.
+    # The planned contraction is that of all left parts concatenated.
     depth_step = blocks.depth_tiles // len(p.lefts) * TILE
     split = depth_step < depth
     a_stays = blocks.resident == "a"
@@ -126,14 +127,14 @@ def multiply_block(
     totals: Tile | None,
     blocks: Blocks,
 ) -> None:
-    """Multiply panels, and store the rows when the contraction ends with them."""
+    """Multiply panels, and store the rows if this is the end of the contraction."""
     m0, m1 = row_range
     n0, n1 = column_range
     k0, k1 = depth_range
     last = k1 == extents(p.rights[0], p.right_layout)[0]
     extent = len(p.outs) * (n1 - n0)
     tiles = column_tiles(extent)
-    bias = spread_biases(p, n0, n1) if last else None
+    bias = broadcast_biases(p, n0, n1) if last else None
     for m in range(m0, m1, TILE):
         mw = min(TILE, m1 - m)
         for t in range(0, tiles, blocks.group):
@@ -160,7 +161,7 @@ def left_panels(p: PartsProduct, k0: int, k1: int, m0: int, m1: int, blocks: Blo
 def load_staged(
     panel: Tile, p: PartsProduct, x: Tile, k0: int, k1: int, r0: int, r1: int, stage_tiles: int
 ) -> None:
-    """Fill a panel with the rows ``r0`` to ``r1`` of a part that is not in HBM as it is used."""
+    """Fill a panel with rows ``r0`` to ``r1`` of frames or a packed spectrum, staged in SBUF."""
     step = stage_tiles * TILE
     for r in range(r0, r1, TILE):
         rw = min(TILE, r1 - r)
@@ -174,7 +175,7 @@ def load_staged(
 
 
 def stage_frames(staged: Tile, x: Tile, frames: Frames, r: int, k: int) -> None:
-    """Load frames that begin with the one numbered ``r``, each from its sample ``k`` on.
+    """Load frames from frame ``r`` on, each from its sample ``k`` on.
 
     A DMA reads the frames of one signal as overlapping rows, so no copy of them exists in HBM;
     frames of several short signals share a tile.
@@ -191,9 +192,9 @@ def stage_frames(staged: Tile, x: Tile, frames: Frames, r: int, k: int) -> None:
 
 
 def stage_packed(staged: Tile, p: PartsProduct, r: int, k: int) -> None:
-    """Load rows of the second part from column ``k`` on, with what the first has left for column 0.
+    """Load rows of the imaginary part from column ``k`` on, with a real column in column 0.
 
-    That is the column of the first part beyond the contraction, or zero when it has no such column.
+    That is the column of the real part beyond the contraction, or zero if there is none.
     """
     rw, kw = staged.shape
     real, imaginary = p.lefts
@@ -209,7 +210,7 @@ def stage_packed(staged: Tile, p: PartsProduct, r: int, k: int) -> None:
 
 
 def right_panels(p: PartsProduct, k0: int, k1: int, n0: int, n1: int, blocks: Blocks) -> list[Tile]:
-    """Return what multiplies the left parts, that of the last one first."""
+    """Return the right panel of each left part, in reverse order."""
     w, tiles = n1 - n0, (k1 - k0 + TILE - 1) // TILE
     if len(p.outs) == 1:
         separate = []
@@ -219,7 +220,7 @@ def right_panels(p: PartsProduct, k0: int, k1: int, n0: int, n1: int, blocks: Bl
             load_panel(panel, part, p.right_layout, k0, k1, n0, n1, blocks.stage_tiles)
             separate.append(panel)
         return separate
-    skipped = len(p.lefts) - 1  # a real left operand has no use for the negated part
+    skipped = len(p.lefts) - 1  # a real left operand does not need the negated part
     shape = (TILE, tiles, (skipped + 2) * w)
     panel = nl.ndarray(shape, dtype=p.rights[0].dtype, buffer=nl.sbuf)
     for x in range(2):
@@ -233,7 +234,7 @@ def right_panels(p: PartsProduct, k0: int, k1: int, n0: int, n1: int, blocks: Bl
 
 
 def negate(panel: Tile, to: int, at: int, width: int, depth: int) -> None:
-    """Write the negated columns of a panel that begin at ``at`` to those that begin at ``to``."""
+    """Write ``width`` negated columns of a panel, from column ``at``, to column ``to``."""
     whole = depth // TILE
     if whole > 0:
         nisa.tensor_scalar(
@@ -252,18 +253,18 @@ def negate(panel: Tile, to: int, at: int, width: int, depth: int) -> None:
         )
 
 
-def spread_biases(p: PartsProduct, n0: int, n1: int) -> Tile | None:
-    """Return the biases of some columns on all partitions, part by part; None without any."""
+def broadcast_biases(p: PartsProduct, n0: int, n1: int) -> Tile | None:
+    """Return the biases of columns ``n0`` to ``n1`` on all partitions, or None without biases."""
     if p.biases is None:
         return None
     w = n1 - n0
-    spread = nl.ndarray((TILE, len(p.biases) * w), dtype=p.biases[0].dtype, buffer=nl.sbuf)
+    rows = nl.ndarray((TILE, len(p.biases) * w), dtype=p.biases[0].dtype, buffer=nl.sbuf)
     for x in range(len(p.biases)):
         nisa.dma_copy(
-            dst=spread[0:TILE, x * w : (x + 1) * w],
+            dst=rows[0:TILE, x * w : (x + 1) * w],
             src=p.biases[x].ap(pattern=[[0, TILE], [1, w]], offset=n0),
         )
-    return spread
+    return rows
 
 
 def store_parts(
@@ -275,9 +276,9 @@ def store_parts(
     sums: list[Tile],
     bias: Tile | None,
 ) -> None:
-    """Finish neighbouring runs of columns of some rows and store them, one DMA per part.
+    """Add the bias to adjacent runs of columns of some rows and store them, one DMA per part.
 
-    The columns ``n0`` to ``n1`` of all parts lie side by side, and ``starts`` counts in them.
+    ``starts`` are offsets in the concatenation of columns ``n0`` to ``n1`` of all parts.
     """
     mw, w = sums[0].shape[0], n1 - n0
     first, last = starts[0], starts[len(starts) - 1]

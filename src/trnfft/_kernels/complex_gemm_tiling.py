@@ -1,11 +1,11 @@
-"""The choice of blocks for a product of matrices in split parts, and the bytes it moves.
+"""Choice of blocks for a product of matrices in split parts, and its HBM traffic.
 
 A product of parts is the real product
 
     [A_re A_im] [[B_re, B_im], [-B_im, B_re]]
 
-of the same rows, ``lefts`` times the contraction and ``outs`` times the columns, so the cut of that
-real product serves. It stands for one more copy of B on chip than the kernels keep.
+of the same rows, ``lefts`` times the contraction and ``outs`` times the columns, so the tiling of
+that real product is used. It reserves space for one more copy of B on chip than the kernels use.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["PartsTiling", "column_step", "parts_tiling"]
 
 @dataclass(frozen=True)
 class PartsTiling:
-    """A cut of a product of parts.
+    """The tiling of a product of parts.
 
     Attributes:
-        blocks: What the kernel takes.
-        sbuf_bytes: SBUF bytes per partition, at most, with a second buffer for what passes by.
-        psum_banks: PSUM banks, at most.
+        blocks: The ``blocks`` argument of the kernel.
+        sbuf_bytes: Maximum SBUF bytes per partition, with double buffers for streamed operands.
+        psum_banks: Maximum number of PSUM banks.
         hbm_bytes: Bytes read from and written to HBM, without a bias.
     """
 
@@ -57,16 +57,16 @@ def parts_tiling(
         columns: Columns of each right part.
         depth: The contraction.
         dtype: ``"float32"`` or ``"bfloat16"``, of all operands.
-        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None asks the
+        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None for that of the
             environment.
-        lefts: Parts of the left operand: 1 when it is real, 2 when it is complex.
-        outs: Parts of the result: 2, or 1 when only a real result is wanted.
+        lefts: Number of parts of the left operand: 1 if it is real, 2 if it is complex.
+        outs: Number of parts of the result: 2, or 1 for a real result.
         wide: Whether a bfloat16 product is stored in float32.
-        bias: Whether a bias is added, which takes room beside the block.
-        right_layout: ``"columns"`` when the right parts are stored as columns x depth.
+        bias: Whether a bias is added, which needs additional SBUF.
+        right_layout: ``"columns"`` if the right parts are stored as columns x depth.
 
     Raises:
-        ValueError: A size is below 1, or the dtype or the generation is not known.
+        ValueError: A size is below 1, or the dtype or the generation is not valid.
     """
     if min(rows, columns, depth) < 1:
         raise ShapeError(
@@ -75,8 +75,8 @@ def parts_tiling(
     tiles = row_tiles(depth)
     found = gemm_tiling(
         rows,
-        max(outs * columns, 2),  # one column would be planned as a row
-        # The copy of B that kernels do not keep is room for a bias from two tiles on.
+        max(outs * columns, 2),  # a single column would be planned as a row
+        # From two tiles on, the space of the unused copy of B is large enough for a bias.
         lefts * TILE * max(tiles, 2 if bias else 1),
         dtype,
         generation,
@@ -93,13 +93,13 @@ def parts_tiling(
     size, out_size = ITEMSIZE[dtype], 4 if wide else ITEMSIZE[dtype]
     read = left_reads * lefts * rows * depth + right_reads * 2 * depth * columns
     written = outs * rows * columns * out_size
-    # Two rows on their way out, which are planned in the dtype of the operands.
+    # The two output rows in SBUF are planned in the dtype of the operands; correct their size.
     sbuf_bytes = found.sbuf_bytes + 2 * blocks.group * BANK * (out_size - size)
     return PartsTiling(blocks, sbuf_bytes, found.psum_banks, size * read + written)
 
 
 def column_step(columns: int, outs: int, column_tiles: int) -> int:
-    """Return the columns of a block whose parts together have at most so many column tiles."""
+    """Return the columns per block, with at most ``column_tiles`` column tiles over all parts."""
     most = column_tiles * BANK // outs
     count = (columns + most - 1) // most
     return (columns + count - 1) // count

@@ -1,12 +1,12 @@
 """A batch of discrete Fourier transforms of any length as one matrix product.
 
-Layout   x as batch x N, parts apart; W as N x N, parts apart, from ``dft_constants`` with the sign
-         and the scale in it. The result has float32 parts, batch x N.
+Layout   x as batch x N in separate parts; W as N x N in separate parts, from ``dft_constants``,
+         including sign and scale. The result has float32 parts, batch x N.
 Limits   batch and N at least 1, N up to ``LARGEST_N`` by accuracy; float32 or bfloat16, x and W of
-         one dtype (bfloat16 with ``wide=True`` in the plan). No length is special: primes cost what
-         powers of two do.
-Cost     as ``complex_gemm`` with M = batch, K = N = N; half of it when x is real. W passes once and
-         stays: 12 N**2 bytes on chip in float32, which fits up to N = 1024 on every generation
+         one dtype (bfloat16 with ``wide=True`` in the plan). The cost does not depend on the
+         factors of N.
+Cost     as ``complex_gemm`` with M = batch, K = N = N; half of it if x is real. W is read once and
+         resident: 12 N**2 bytes on chip in float32, which fits up to N = 1024 on every generation
 Lever    all work is on the Tensor engine; both parts of the result come from one product per part
          of x, accumulated in PSUM
 """
@@ -23,10 +23,10 @@ __all__ = ["LARGEST_N", "dft"]
 LARGEST_N = 2048
 """The longest transform by a float32 matrix product within 2e-6 in the relative L2 norm.
 
-A sum of n independent terms, one added after the other with rounding errors of root mean square
-u / sqrt(3), u = 2^-24, is wrong by u sqrt(n / 6): 1.6e-6 for the 2 N terms of N = 2048. The Tensor
-engine adds in tiles of 128, which is better. Beyond 2048 the bound is not kept for every order of
-summation, and a transform by factors is cheaper as well as better."""
+A sequential sum of n independent terms with rounding errors of root mean square u / sqrt(3),
+u = 2^-24, has an error of u sqrt(n / 6): 1.6e-6 for the 2 N terms of N = 2048. The Tensor engine
+adds in tiles of 128, which is more accurate. Beyond 2048 the bound does not hold for every order of
+summation, and a transform by factors is both cheaper and more accurate."""
 
 
 @nki.jit
@@ -35,9 +35,9 @@ def dft(x_re: Tile, x_im: Tile | None, w_re: Tile, w_im: Tile, blocks: Blocks) -
 
     Args:
         x_re: (batch, N).
-        x_im: (batch, N), or None when x is real.
-        w_re: (N, N), or its first columns when not all bins are wanted.
-        w_im: The same of the imaginary part.
+        x_im: (batch, N), or None if x is real.
+        w_re: (N, N), or its first columns for the first bins only.
+        w_im: The imaginary part, of the same shape.
         blocks: The ``blocks`` of ``parts_tiling(batch, N, N, dtype, lefts=1 or 2)``.
     """
     lefts = [x_re] if x_im is None else [x_re, x_im]

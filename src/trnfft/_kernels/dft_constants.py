@@ -1,8 +1,8 @@
-"""The matrices that the transform kernels multiply by, as pairs of float64 arrays.
+"""Matrices of the transform kernels, as pairs of float64 arrays.
 
-Scales and windows are folded in before the one rounding to the format of the kernel, so a scaled
-transform costs and errs no more than a plain one. Entries come from exact angles. Callers round a
-matrix to float32 or bfloat16, and keep it: it depends on nothing but the length.
+Scales and windows are multiplied in before the single rounding to the format of the kernel, so a
+scaled transform has the cost and the error of an unscaled one. Entries are computed from exact
+angles. Callers round a matrix to float32 or bfloat16 and cache it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def rfft_constants(n: int, scale: float) -> Pair:
 def irfft_constants(n: int, scale: float) -> Pair:
     """Return C and S of ``irfft``, ((n + 1)//2, n) each; with ``scale=1/n`` it inverts ``rfft``.
 
-    The signal is ``sum over k of X_re[k] C[k] + X_im[k] S[k]``. Bins strictly inside stand for
-    their mirror images too and count twice. The imaginary part of bin 0 has no share in a real
-    signal; its row of S belongs to the real part of bin n/2, whose imaginary part has none either.
+    The signal is ``sum over k of X_re[k] C[k] + X_im[k] S[k]``. Bins other than 0 and n/2 have
+    weight two, for their mirror images. The imaginary parts of bins 0 and n/2 do not contribute to
+    a real signal, so row 0 of S is used for the real part of bin n/2.
     """
     real, imaginary = dft_matrix(n, inverse=True, rows=(n + 1) // 2)
     weight = np.full((len(real), 1), 2.0 * scale)
@@ -44,9 +44,9 @@ def stft_constants(window: Array, onesided: bool, scale: float) -> Pair:
     """Return W of ``frames @ W`` with the window on its rows, (n_fft, bins).
 
     Args:
-        window: n_fft weights; a shorter window is centred by the caller.
-        onesided: Whether only the first n_fft//2 + 1 bins are wanted.
-        scale: A factor of all entries, such as n_fft**-0.5.
+        window: n_fft weights; the caller centres a shorter window.
+        onesided: Whether only the first n_fft//2 + 1 bins are computed.
+        scale: Factor of all entries, such as n_fft**-0.5.
     """
     n = len(window)
     matrix = dft_matrix(n, columns=n // 2 + 1 if onesided else n)

@@ -1,4 +1,4 @@
-"""One stage of a long transform: DFTs of one or two factors down the columns of a matrix in HBM.
+"""One stage of a long transform: DFTs of one or two factors along the columns of a matrix in HBM.
 
 With two factors, row j of the matrix is j = j1 b + j2 and row k of the result k = k1 + a k2:
 
@@ -6,13 +6,13 @@ With two factors, row j of the matrix is j = j1 b + j2 and row k of the result k
     X[k2, k1] = sum over j2 of exp(-2 pi i j2 k2 / b) y[j2, k1]
 
 Layout   j1 on partitions. In the first product the *data* is stationary and the DFT matrix moves,
-         so the result has j2 on partitions: the transpose between the two products costs nothing.
+         so the result has j2 on partitions and no transpose is needed between the two products.
          In the second product the DFT matrix is stationary and many columns move at once.
 Cost     per column 2 products with 2a moving columns, and 4a moving columns of the second product;
          a stage with one factor has the second product only
-Lever    parts side by side in one PSUM bank (-sin, cos and sin lie in one table, so that two
-         neighbours of it are what the real and the imaginary part meet), twiddles on the way out of
-         PSUM, tables resident while the batch passes by
+Lever    both parts in one PSUM bank (-sin, cos and sin are adjacent in one table, so the factors of
+         the real and of the imaginary part are two adjacent entries each), twiddles fused with the
+         copies from PSUM, tables resident for the whole batch
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trnfft._kernels.four_step_geometry import (
     chunk_columns,
     group_columns,
 )
-from trnfft._kernels.four_step_tiles import View, load, part_of, rows_used, store, turn
+from trnfft._kernels.four_step_tiles import View, load, multiply_complex, part_of, rows_used, store
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile, moving_columns
 from trnsci.core.tiles.hardware import BANK
@@ -36,14 +36,14 @@ _FIRST_BANKS = 4
 
 
 class Stage(NamedTuple):
-    """What a stage does.
+    """Parameters of a stage.
 
     Attributes:
-        a, b: Its factors; ``a`` is 1 where it has one.
-        columns: Columns of the matrix, or the batch where each row of HBM is one.
-        batch: How many matrices there are; 1 where columns are rows of HBM.
-        by_rows: Whether the columns are rows of HBM.
-        matrices, inner: Where its constants lie.
+        a, b: Factors; ``a`` is 1 if there is only one.
+        columns: Number of columns of the matrix, or the batch size if ``by_rows``.
+        batch: Number of matrices; 1 if ``by_rows``.
+        by_rows: Whether each column is a row in HBM.
+        matrices, inner: Offsets of the constants.
     """
 
     a: int
@@ -56,16 +56,16 @@ class Stage(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where a stage reads.
+    """Input of a stage.
 
     Attributes:
-        parts: Real and imaginary part, or the real one alone.
-        stride: Elements from one matrix of the batch to the next.
-        limit: Elements of it that exist; the rest is zero.
-        table: Where a table lies that multiplies the elements, or NOWHERE.
-        table_points: Elements of each part of that table.
-        weights: Where the weights of column 0 lie, or NOWHERE.
-        real_points: Elements whose imaginary part does not count, whatever it is.
+        parts: Real and imaginary part, or the real part alone.
+        stride: Number of elements between matrices of the batch.
+        limit: Number of existing elements of a matrix; the others are zero.
+        table: Offset of a table that multiplies the elements, or NOWHERE.
+        table_points: Number of elements of each part of that table.
+        weights: Offset of the weights of column 0, or NOWHERE.
+        real_points: Elements whose imaginary part is ignored.
     """
 
     parts: list[Tile]
@@ -78,14 +78,14 @@ class Source(NamedTuple):
 
 
 class Sink(NamedTuple):
-    """Where a stage writes.
+    """Output of a stage.
 
     Attributes:
-        parts: Real and imaginary part, or the real one alone.
-        stride: Elements from one result of the batch to the next.
-        limit: Elements of it that are wanted.
-        table: Where a table lies that multiplies the results, or NOWHERE.
-        transposed: Whether columns become rows, so that the next stage finds its own columns.
+        parts: Real and imaginary part, or the real part alone.
+        stride: Number of elements between results of the batch.
+        limit: Number of elements of a result that are stored.
+        table: Offset of a table that multiplies the results, or NOWHERE.
+        transposed: Whether the result is stored transposed, as the next stage reads it.
         conjugate: Whether the product with the table is conjugated.
     """
 
@@ -117,7 +117,7 @@ def run_stage(stage: Stage, source: Source, sink: Sink, constants: Tile) -> None
             base = (c0 if stage.by_rows else s) * source.stride
             data = load(view, source.parts, [base] * len(source.parts))
             for point in source.real_points:
-                # The sines of the first row of twiddles are zeros.
+                # Source of zeros: the sines of the first row of twiddles.
                 clear_imaginary(data, view, point, constants, stage.inner + a * b)
             if source.weights != NOWHERE and (c0 == 0 or stage.by_rows):
                 weigh(stage, source, constants, data, c1 - c0)
@@ -135,7 +135,7 @@ def run_stage(stage: Stage, source: Source, sink: Sink, constants: Tile) -> None
 
 
 def load_matrix(constants: Tile, offset: int, size: int) -> Tile:
-    """Return the matrix of a factor: -sin, cos and sin parts side by side."""
+    """Return the matrix of a factor as (size, 3, size): -sin, cos and sin parts."""
     matrix = nl.ndarray((size, 3, size), dtype=nl.float32, buffer=nl.sbuf)
     rows = constants.ap(pattern=[[3 * size, size], [size, 3], [1, size]], offset=offset)
     nisa.dma_copy(dst=matrix, src=rows)
@@ -168,7 +168,7 @@ def sink_view(stage: Stage, sink: Sink, c0: int, c1: int) -> View:
 
 
 def sink_base(stage: Stage, sink: Sink, s: int, column: int) -> int:
-    """Return where the results of matrix ``s`` from ``column`` on begin."""
+    """Return the offset of the results of matrix ``s`` from ``column`` on."""
     if stage.by_rows:
         return column * sink.stride
     return s * sink.stride + (column * stage.a * stage.b if sink.transposed else 0)
@@ -211,10 +211,10 @@ def weigh(stage: Stage, source: Source, constants: Tile, data: Tile, columns: in
 
 
 def clear_imaginary(data: Tile, view: View, point: int, constants: Tile, zeros: int) -> None:
-    """Set the imaginary part of a point to zero where a loaded view has it.
+    """Set the imaginary part of a point to zero if a loaded view contains it.
 
-    DMA does it, since compute engines do not begin at any partition; a product with zero would let
-    NaN and infinity pass.
+    DMA writes it, since compute engines cannot start at an arbitrary partition; a product with zero
+    would propagate NaN and infinity.
     """
     row, rest = point // view.row, point % view.row
     mid, mids = (rest // view.mid, 1) if view.nested else (0, view.mids)
@@ -235,7 +235,7 @@ def multiplied(stage: Stage, data: Tile, table: Tile, columns: int) -> Tile:
     times = columns if stage.by_rows else 1
     pattern = [[0, times], [1, inner]]
     blocks = out.reshape((used, 2, times, inner))
-    turn(
+    multiply_complex(
         [blocks[0:used, 0], blocks[0:used, 1]],
         data.reshape((used, parts, times, inner)),
         part_of(table, 0, pattern, 0, parts),
@@ -257,8 +257,8 @@ def first_product(
 ) -> Tile:
     """Return y of columns ``g0`` to ``g1`` of the loaded ones, as a pair with j2 on partitions.
 
-    Its columns are in the order in which the results will be stored: k1 innermost where results
-    of a column lie together, the matrix column innermost where those of a row do.
+    Its columns are in the order in which the results are stored: k1 innermost if the results of a
+    column are contiguous, else the matrix column innermost.
     """
     a, b, count = stage.a, stage.b, g1 - g0
     used, parts = data.shape[0], data.shape[1]
@@ -290,7 +290,7 @@ def first_product(
         pattern = [[0, banks], [0, columns], [1, a]]
         places = [[2 * width, b], [step * per_bank, banks], [step, columns], [k_step, a]]
         at = bank * per_bank * step
-        turn(
+        multiply_complex(
             [y.ap(pattern=places, offset=at), y.ap(pattern=places, offset=width + at)],
             sums.ap(
                 pattern=[
@@ -310,7 +310,7 @@ def first_product(
 
 
 def rows_together(stage: Stage, sink: Sink) -> bool:
-    """Tell whether the results of one column lie together in HBM."""
+    """Return whether the results of one column are contiguous in HBM."""
     return stage.by_rows or sink.transposed
 
 
@@ -326,7 +326,7 @@ def last_product(
 ) -> Tile:
     """Return the results of columns ``g0`` to ``g1`` of the loaded ones, multiplied by the table.
 
-    Only the rows and the parts that the sink wants are computed.
+    Only the rows and the parts that the sink stores are computed.
     """
     rows = rows_used(sink_view(stage, sink, 0, 1))
     depth, _, width = y.shape
@@ -336,7 +336,7 @@ def last_product(
     for w in range(0, width, BANK):
         end = min(w + BANK, width)
         real, imaginary = moving_columns(y, depth, 0, w, end), moving_columns(y, depth, 1, w, end)
-        # Each matrix meets both parts before the next is loaded.
+        # Each matrix multiplies both parts before the next is loaded.
         products = [(0, 1, real, False), (1, 1, imaginary, False)]
         products += [(0, 0, imaginary, True), (1, 2, real, True)]
         for product in products:
@@ -362,7 +362,7 @@ def last_product(
     dst = []
     for p in range(wanted):
         dst.append(blocks[0:rows, p])
-    turn(
+    multiply_complex(
         dst,
         sums.ap(
             pattern=[

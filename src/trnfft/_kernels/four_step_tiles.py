@@ -1,9 +1,8 @@
-"""What stages of long transforms do with tiles: load and store blocks, multiply by tables.
+"""Tile operations of the stages of long transforms: load and store blocks, multiply by tables.
 
-Layout   a *pair* is an SBUF tile (rows, 2, columns) with the real and the imaginary part side by
-         side; a real operand has one part. A *view* is a block of a matrix in HBM, of which only
-         the first ``limit`` elements in storage order exist: what lies beyond them is zero when it
-         is loaded and left out when it is stored.
+Layout   a *pair* is an SBUF tile (rows, 2, columns) of a real and an imaginary part; a real operand
+         has one part. A *view* is a block of a matrix in HBM of which only the first ``limit``
+         elements in storage order exist: the others are loaded as zeros and not stored.
 Limits   tiles are float32; HBM operands may be bfloat16, which DMA widens
 """
 
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
-__all__ = ["View", "load", "part_of", "rows_used", "store", "turn"]
+__all__ = ["View", "load", "multiply_complex", "part_of", "rows_used", "store"]
 
 
 class View(NamedTuple):
@@ -22,10 +21,10 @@ class View(NamedTuple):
 
     Attributes:
         rows, mids, width: Extents.
-        row, mid: Steps in elements.
-        start: Of the innermost index.
-        limit: Elements that exist; counted over rows, mids and the innermost index where the block
-            is ``nested``, and over rows and the innermost index for every mid where it is not.
+        row, mid: Strides in elements.
+        start: Offset of the innermost index.
+        limit: Number of existing elements, counted over rows, mids and the innermost index if the
+            block is ``nested``, else over rows and the innermost index for every mid.
         nested: Whether a row consists of its mids, so that ``row`` is a multiple of ``mid``.
     """
 
@@ -40,12 +39,12 @@ class View(NamedTuple):
 
 
 def rows_used(view: View) -> int:
-    """Return how many rows have any element."""
+    """Return the number of rows with at least one element."""
     return min(view.rows, (view.limit + view.row - 1) // view.row)
 
 
 def pieces(view: View) -> list[tuple[int, int, int, int, int]]:
-    """Return boxes (row, rows, mid, mids, width) that hold the elements which exist."""
+    """Return boxes (row, rows, mid, mids, width) that cover the existing elements."""
     whole = min(view.rows, view.limit // view.row)
     boxes = []
     if whole > 0:
@@ -61,11 +60,11 @@ def pieces(view: View) -> list[tuple[int, int, int, int, int]]:
         boxes.append((whole, 1, mids, 1, min(view.width, rest - view.start)))
     else:
         boxes.append((whole, 1, 0, view.mids, min(view.width, rest - view.start)))
-    kept = []
+    filled = []
     for box in boxes:
         if box[4] > 0:
-            kept.append(box)
-    return kept
+            filled.append(box)
+    return filled
 
 
 def access(hbm: Tile, base: int, view: View, box: tuple[int, int, int, int, int]) -> Tile:
@@ -78,7 +77,7 @@ def access(hbm: Tile, base: int, view: View, box: tuple[int, int, int, int, int]
 
 
 def load(view: View, parts: list[Tile], bases: list[int]) -> Tile:
-    """Return the used rows of a view as a pair, or with one part where one is given."""
+    """Return the used rows of a view as a pair, or as one part if only one is given."""
     used, count = rows_used(view), len(parts)
     pair = nl.ndarray((used, count, view.mids * view.width), dtype=nl.float32, buffer=nl.sbuf)
     blocks = pair.reshape((used, count, view.mids, view.width))
@@ -95,7 +94,7 @@ def load(view: View, parts: list[Tile], bases: list[int]) -> Tile:
 
 
 def store(view: View, parts: list[Tile], base: int, pair: Tile) -> None:
-    """Write a pair to the same place of each of ``parts``."""
+    """Write each part of a pair to the same view of the corresponding one of ``parts``."""
     blocks = pair.reshape((pair.shape[0], len(parts), view.mids, view.width))
     for p in range(len(parts)):
         for box in pieces(view):
@@ -113,12 +112,11 @@ def part_of(table: Tile, part: int, pattern: list[list[int]], offset: int, times
     return table.ap(pattern=first + pattern, offset=part * columns + offset)
 
 
-def turn(dst: list[Tile], data: Tile, cos: Tile, sin: Tile, conjugate: bool) -> None:
-    """Multiply by a complex table: ``dst`` is the real and, where wanted, the imaginary part.
+def multiply_complex(dst: list[Tile], data: Tile, cos: Tile, sin: Tile, conjugate: bool) -> None:
+    """Multiply by a complex table; ``dst`` is the real and optionally the imaginary part.
 
-    ``data`` is (rows, parts, ...), from SBUF or PSUM; both of its parts pass through one
-    instruction. ``cos`` and ``sin`` have its shape. ``conjugate`` turns the sign of the imaginary
-    result.
+    ``data`` is (rows, parts, ...), from SBUF or PSUM; one instruction processes both of its parts.
+    ``cos`` and ``sin`` have its shape. ``conjugate`` negates the imaginary result.
     """
     rows, parts = data.shape[0], data.shape[1]
     if parts == 1:

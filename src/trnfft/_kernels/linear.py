@@ -1,10 +1,10 @@
 """The complex linear layer x @ w.T + b in split parts, of any shape, in one launch.
 
-Layout   x as rows x inputs, w as outputs x inputs, b as outputs, parts apart
-Limits   x and w 2-D, each extent at least 1; float32 or bfloat16, all of one dtype, which the
-         result has too. Without a bias both of its parts are None.
+Layout   x as rows x inputs, w as outputs x inputs, b as outputs, in separate parts
+Limits   x and w 2-D, each extent at least 1; float32 or bfloat16, operands and result of one dtype.
+         Without a bias both of its parts are None.
 Cost     as ``complex_gemm``, and one transpose on chip of each tile of w that is loaded
-Lever    as ``complex_gemm``; the bias joins the sums on their way out of PSUM, before the rounding
+Lever    as ``complex_gemm``; the bias is added in the copy from PSUM, before the rounding
 """
 
 from __future__ import annotations

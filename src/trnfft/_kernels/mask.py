@@ -1,12 +1,12 @@
 """The elementwise product of two complex tensors in split parts, of any shape, in one launch.
 
-Layout   all elements in storage order, up to 128 rows of up to 2048; what is left of the last rows
-         is one row more
+Layout   all elements in storage order, up to 128 rows of up to 2048; the remaining elements are one
+         more row
 Limits   four tensors of one shape and dtype, at least one element; float32 or bfloat16. Products
          and sums are float32 and are rounded once, into the result.
 Cost     six tensor_tensor per tile, three on the Vector and three on the GpSimd engine; every
          element is read and written once
-Lever    one pass over HBM for both parts; the real part is computed beside the imaginary one
+Lever    one pass over HBM for both parts; the two parts are computed in parallel, on two engines
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def complex_mask(a_re: Tile, a_im: Tile, b_re: Tile, b_im: Tile) -> tuple[Tile, 
     operands = [a_re, a_im, b_re, b_im]
     for start in range(0, total, TILE * COLUMNS):
         count = min(TILE * COLUMNS, total - start)
-        # As few columns as 128 rows allow: short tensors use all partitions too.
+        # The fewest columns for at most 128 rows, so that short tensors also use all partitions.
         columns = (count + TILE - 1) // TILE
         rows = count // columns
         multiply_rows(operands, out_re, out_im, start, rows, columns)
@@ -44,7 +44,7 @@ def complex_mask(a_re: Tile, a_im: Tile, b_re: Tile, b_im: Tile) -> tuple[Tile, 
 def multiply_rows(
     operands: list[Tile], out_re: Tile, out_im: Tile, start: int, rows: int, columns: int
 ) -> None:
-    """Multiply ``rows * columns`` elements that begin at ``start``."""
+    """Multiply ``rows * columns`` elements from ``start`` on."""
     pattern = [[columns, rows], [1, columns]]
     tiles = []
     for x in operands:

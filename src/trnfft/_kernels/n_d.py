@@ -1,14 +1,14 @@
-"""Fourier transforms over three and more dimensions: one product for each, in one launch.
+"""Fourier transforms over three to five dimensions: one product for each, in one launch.
 
 Layout   a leading dimension j is contracted on partitions: for x (batch, j, rest) its matrix is
-         stationary and x moves, which leaves (k, rest) as it lies in HBM. The last two dimensions
-         are images, transformed as ``two_d`` does. Nothing is transposed.
+         stationary and x moves, which gives (k, rest) in the order of HBM. The last two dimensions
+         are images, transformed as in ``two_d``. Nothing is transposed.
 Limits   float32 or bfloat16 operands, results in float32; three to five dimensions
          of up to 1024 points
 Cost     8 points n flops for each dimension n; the data is written and read once more for each
          leading dimension, and read again for every 256 of its points
-Lever    four products share two moving tiles and add up in PSUM; one launch for all dimensions, so
-         that nothing between them returns to the host
+Lever    four products share two moving tiles and accumulate in PSUM; one launch for all dimensions,
+         so intermediate results do not return to the host
 Accuracy relative L2 error below 1e-6
 """
 
@@ -43,12 +43,12 @@ def n_d(
         x_re: (batch, n1, ..., nd).
         x_im: The same shape, or None for a real operand.
         first: (n1, 3, n1), the -sin, cos and sin parts of the matrix of the first dimension.
-        second: That of the next one, None where it is the last but one.
-        third: Likewise.
+        second: The matrix of the second dimension, None for three dimensions.
+        third: The matrix of the third dimension, None for three or four dimensions.
         rows_matrix: The matrix of the last dimension but one.
-        columns_matrix: That of the last, (nd, 3, m); m may be the half spectrum of a real operand,
+        columns_matrix: (nd, 3, m), that of the last; m may be the half spectrum of a real operand,
             or nd that of a real result.
-        real: Whether the result is real; a single tensor is returned then.
+        real: Whether the result is real; it is then a single tensor.
     """
     shape = x_re.shape
     parts = [x_re] if x_im is None else [x_re, x_im]
@@ -112,9 +112,9 @@ def transform_leading(x: list[Tile], matrix: Tile) -> list[Tile]:
 
 
 def columns(x: list[Tile], s: int, c0: int, c1: int) -> list[Tile]:
-    """Return some columns of one entry of the batch, (128, tiles, columns) for each part.
+    """Return columns ``c0`` to ``c1`` of batch entry ``s``, (128, tiles, columns) for each part.
 
-    A single column is followed by zeros, since some compilers refuse to move just one.
+    A single column is followed by zeros, since some compilers reject a single moving column.
     """
     length = x[0].shape[1]
     wide = max(c1 - c0, 2)
@@ -125,7 +125,7 @@ def columns(x: list[Tile], s: int, c0: int, c1: int) -> list[Tile]:
             nisa.memset(dst=panel, value=0.0)
         for k in range(0, length, TILE):
             kw = min(TILE, length - k)
-            # DMA widens bfloat16, since a product takes operands of one width.
+            # DMA widens bfloat16, since both operands of a product must have one width.
             nisa.dma_copy(dst=panel[0:kw, k // TILE, 0 : c1 - c0], src=part[s, k : k + kw, c0:c1])
         parts.append(panel)
     return parts
@@ -136,8 +136,8 @@ def leading_product(
 ) -> Tile:
     """Return part ``wanted`` of the transform of all columns: PSUM (mw, columns).
 
-    The real part of the operand meets the cos and sin parts of the panel, the imaginary one the
-    -sin and cos parts.
+    The real part of the operand is multiplied by the cos and sin parts of the panel, the imaginary
+    part by the -sin and cos parts.
     """
     width = moving[0].shape[2]
     sums = nl.ndarray((mw, width), dtype=nl.float32, buffer=nl.psum)

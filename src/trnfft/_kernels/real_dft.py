@@ -1,13 +1,13 @@
-"""Transforms between real signals and the first half of their spectra, at real cost.
+"""Transforms between real signals and the first half of their spectra, without redundant work.
 
-Layout   signals as batch x n; spectra as batch x (n//2 + 1), parts apart; matrices from
+Layout   signals as batch x n; spectra as batch x (n//2 + 1) in separate parts; matrices from
          ``rfft_constants`` and ``irfft_constants``. Results are float32.
-Limits   as ``dft``. The imaginary parts of bin 0 and, for even n, of bin n/2 do not enter
-         ``irfft``, whatever they hold: they are not read.
+Limits   as ``dft``. ``irfft`` does not read the imaginary parts of bin 0 and, for even n, of bin
+         n/2.
 Cost     a quarter of the complex transform each: one part on one side, half the bins on the other
-Lever    as ``dft``; the two parts of a spectrum share the stationary tile of their signal, or add
-         up in one PSUM bank. On its way in the real bin n/2 takes the place of the imaginary bin 0,
-         so that a signal of n samples is a contraction of n, not n + 2: at n = 256 half the tiles
+Lever    as ``dft``; the two parts of a spectrum share the stationary tile of their signal, or
+         accumulate in one PSUM bank. The real bin n/2 is loaded in place of the imaginary bin 0, so
+         the contraction for n samples has length n, not n + 2: half the tiles at n = 256
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Short-time Fourier transforms: framing, window and transform of a batch of signals in one launch.
 
-Layout   signals as batch x L, already padded; the matrix as n_fft x bins, parts apart, from
-         ``stft_constants`` with the window and the scale in it. The result has float32 parts,
+Layout   padded signals as batch x L; the matrix as n_fft x bins in separate parts, from
+         ``stft_constants``, including window and scale. The result has float32 parts,
          batch x frames x bins; the usual batch x bins x frames is a view of it.
-Limits   1 <= n_fft <= L and hop >= 1; the last samples that fill no frame are not read. Float32 or
-         bfloat16, signals and matrix of one dtype. n_fft up to ``dft.LARGEST_N`` by accuracy.
-Cost     as ``rfft`` of batch * frames rows. The frames are read as they overlap, n_fft / hop times
-         the signal in rows of n_fft samples; nothing else passes HBM but the matrix and the result
-Lever    the window costs nothing, and frames exist on chip only: a DMA with the stride of the hop
-         reads them as rows, 128 at a time, also across short signals
+Limits   1 <= n_fft <= L and hop >= 1; last samples that do not fill a frame are not read. Float32
+         or bfloat16, signals and matrix of one dtype. n_fft up to ``dft.LARGEST_N`` by accuracy.
+Cost     as ``rfft`` of batch * frames rows. Overlapping frames are read in rows of n_fft samples,
+         n_fft / hop times the signal; the only other HBM traffic is the matrix and the result
+Lever    the window is free, and frames exist on chip only: a DMA whose stride is the hop reads them
+         as rows, 128 at a time, also across short signals
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["frame_count", "stft"]
 
 
 def frame_count(length: int, n_fft: int, hop: int) -> int:
-    """Return how many whole frames a signal has."""
+    """Return the number of whole frames of a signal."""
     return 1 + (length - n_fft) // hop
 
 
@@ -34,10 +34,10 @@ def stft(
 
     Args:
         x_re: (batch, L).
-        x_im: (batch, L), or None when the signals are real.
+        x_im: (batch, L), or None if the signals are real.
         w_re: (n_fft, bins).
         w_im: (n_fft, bins).
-        hop: Samples from one frame to the next.
+        hop: Number of samples between frames.
         blocks: The ``blocks`` of ``parts_tiling(batch * frames, bins, n_fft, dtype, lefts=1 or
             2)``.
     """

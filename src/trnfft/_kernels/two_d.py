@@ -5,11 +5,11 @@ Layout   rows j1 on partitions. In both products the data is stationary and a DF
          (j2, k1), and that becomes (k1, k2), the layout in HBM. Nothing is transposed.
 Limits   float32 or bfloat16 operands (batch, n1, n2), results in float32; n1 and n2 up to 1024,
          whose image takes 64 KiB per partition
-Cost     8 n1 n2 (n1 + n2) flops; while n1 and n2 are at most 256 every operand is read once and
-         the matrices stay; beyond that x is read again for every 256 rows of the result, and the
-         second matrix passes by for each of them
-Lever    both parts side by side in one PSUM bank, the result of the first product never leaves
-         SBUF, one launch for the whole batch
+Cost     8 n1 n2 (n1 + n2) flops; if n1 and n2 are at most 256, every operand is read once and the
+         matrices are resident; beyond that x and the second matrix are read again for every 256
+         rows of the result
+Lever    both parts in one PSUM bank, the result of the first product stays in SBUF, one launch for
+         the whole batch
 Accuracy relative L2 error below 1e-6
 """
 
@@ -38,7 +38,7 @@ def two_d(
         rows_matrix: (n1, 3, m1), the -sin, cos and sin parts of the matrix of the first dimension.
         columns_matrix: (n2, 3, m2), that of the second; m2 may be the half spectrum of a real
             operand, or n2 that of a real result.
-        real: Whether the result is real; a single tensor is returned then.
+        real: Whether the result is real; it is then a single tensor.
     """
     heights, widths = rows_matrix.shape[2], columns_matrix.shape[2]
     out = []
@@ -55,12 +55,12 @@ def two_d(
 def transform_images(
     parts: list[Tile], rows_matrix: Tile, columns_matrix: Tile, out: list[Tile]
 ) -> None:
-    """Transform the parts (batch, n1, n2) of all images into those of ``out``, one or two."""
+    """Transform the parts (batch, n1, n2) of all images into the one or two parts of ``out``."""
     heights, widths = rows_matrix.shape[2], columns_matrix.shape[2]
     tall, wide = even_step(heights, _PANEL), even_step(widths, _PANEL)
-    stays = None
+    resident = None
     if wide == widths:
-        stays = matrix_panel(columns_matrix, 0, widths)
+        resident = matrix_panel(columns_matrix, 0, widths)
     for r0 in range(0, heights, tall):
         r1 = min(r0 + tall, heights)
         left = matrix_panel(rows_matrix, r0, r1)
@@ -69,7 +69,7 @@ def transform_images(
             between = chained(x, left, rows_matrix.shape[0])
             for c0 in range(0, widths, wide):
                 c1 = min(c0 + wide, widths)
-                right = stays
+                right = resident
                 if right is None:
                     right = matrix_panel(columns_matrix, c0, c1)
                 depth = columns_matrix.shape[0]
@@ -86,7 +86,7 @@ def transform_images(
 
 
 def matrix_panel(matrix: Tile, c0: int, c1: int) -> Tile:
-    """Return some columns of the three parts of a matrix, (128, tiles, 3, columns)."""
+    """Return columns ``c0`` to ``c1`` of the three parts of a matrix, (128, tiles, 3, columns)."""
     depth = matrix.shape[0]
     panel = nl.ndarray((TILE, row_tiles(depth), 3, c1 - c0), dtype=nl.float32, buffer=nl.sbuf)
     for k in range(0, depth, TILE):
@@ -102,7 +102,7 @@ def image(parts: list[Tile], s: int) -> list[Tile]:
     _, height, width = parts[0].shape
     panels = []
     for part in parts:
-        # DMA widens bfloat16, since a product takes operands of one width.
+        # DMA widens bfloat16, since both operands of a product must have one width.
         panel = nl.ndarray((TILE, row_tiles(height), width), dtype=nl.float32, buffer=nl.sbuf)
         load_panel(panel, part[s], "rows", 0, height, 0, width, 1)
         panels.append(panel)
@@ -127,11 +127,11 @@ def chained(x: list[Tile], left: Tile, depth: int) -> list[Tile]:
 def product(parts: list[Tile], panel: Tile, depth: int, m: int, mw: int, wanted: int) -> Tile:
     """Return the transposed parts times a panel: PSUM (mw, wanted, columns of the panel).
 
-    Columns ``m`` to ``m + mw`` of the parts are stationary. The real part meets the cos and sin
-    parts of the panel, the imaginary one the -sin and cos parts.
+    Columns ``m`` to ``m + mw`` of the parts are stationary. The real part is multiplied by the cos
+    and sin parts of the panel, the imaginary part by the -sin and cos parts.
     """
     width = panel.shape[3]
-    # A single moving column is computed with its other part, since some compilers refuse it.
+    # Both parts are computed for a single column: some compilers reject one moving column.
     computed = 2 if width == 1 else wanted
     sums = nl.ndarray((mw, computed, width), dtype=nl.float32, buffer=nl.psum)
     for t in range(row_tiles(depth)):

@@ -1,1 +1,1 @@
-"""Arguments, choice of the path, and the two paths of every operation: torch and kernels."""
+"""Argument checks, dispatch, and the two paths of every operation: torch and kernels."""

@@ -1,7 +1,7 @@
-"""Checks of the arguments that transforms share, with errors that name the function and argument.
+"""Argument checks shared by the transforms; errors name the function and the argument.
 
-A short transform takes a few microseconds, so common cases are tested first and messages are made
-only when something is wrong.
+A short transform takes a few microseconds, so common cases are checked first and messages are
+formatted only for an error.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Norm: TypeAlias = Literal["forward", "backward", "ortho"] | None
 Dims: TypeAlias = int | Sequence[int] | None
 
 REAL_INPUT = frozenset({"rfft", "ihfft", "rfftn", "ihfftn"})
-"""Kinds of transforms that take real input and return half a spectrum."""
+"""Transforms from real input to half a spectrum."""
 HALF_SPECTRUM = frozenset({"irfft", "hfft", "irfftn", "hfftn"})
-"""Kinds of transforms that take half a spectrum and return reals."""
+"""Transforms from half a spectrum to real output."""
 
 _NORMS = (None, "backward", "forward", "ortho")
 
@@ -31,17 +31,17 @@ def checked_norm(function: str, norm: str | None) -> None:
     """Raise unless ``norm`` is one of torch's.
 
     Raises:
-        FlagError: It is none of them.
+        FlagError: ``norm`` is not valid.
     """
     if norm not in _NORMS:
         raise FlagError(f"{function}: norm must be one of backward, forward, ortho, got {norm!r}")
 
 
 def axis(function: str, x: Any, dim: int) -> int:
-    """Return ``dim`` counted from the front.
+    """Return ``dim`` as a nonnegative index.
 
     Raises:
-        DimensionError: There is no such dimension.
+        DimensionError: The dimension does not exist.
     """
     ndim = x.ndim
     if type(dim) is not int:
@@ -61,17 +61,17 @@ def along(
     """Return the length and the dimension of a 1-D transform.
 
     Args:
-        function: Whose arguments these are.
+        function: Name of the public function, for errors.
         x: The input.
-        n: The length asked for, None for that of the input.
+        n: The length; None for that of the input.
         dim: The dimension.
         norm: The normalisation.
         bins: Whether the input has ``n // 2 + 1`` entries for n points of a real signal.
 
     Raises:
         ShapeError: The length is below one.
-        DimensionError: There is no such dimension.
-        FlagError: ``norm`` is none of torch's.
+        DimensionError: The dimension does not exist.
+        FlagError: ``norm`` is not one of torch's.
     """
     if norm is not None:
         checked_norm(function, norm)
@@ -95,18 +95,18 @@ def axes(
     """Return the lengths and the dimensions of an N-D transform.
 
     Args:
-        function: Whose arguments these are.
+        function: Name of the public function, for errors.
         x: The input.
-        s: Lengths, -1 for that of the input; None for all of these.
+        s: Lengths, -1 for that of the input; None for the lengths of the input.
         dim: Dimensions; None for the last ``len(s)``, or for all without ``s``.
         norm: The normalisation.
-        bins: Whether the input has ``s[-1] // 2 + 1`` entries in the last of the dimensions.
+        bins: Whether the input has ``s[-1] // 2 + 1`` entries along the last entry of ``dim``.
 
     Raises:
-        ShapeError: ``s`` and ``dim`` differ in length, a dimension comes twice, a length is below
-            one.
-        DimensionError: There is no such dimension.
-        FlagError: ``norm`` is none of torch's.
+        ShapeError: ``s`` and ``dim`` differ in length, a dimension is repeated, or a length is
+            below one.
+        DimensionError: A dimension does not exist.
+        FlagError: ``norm`` is not one of torch's.
     """
     if norm is not None:
         checked_norm(function, norm)
@@ -151,6 +151,6 @@ def _too_short(function: str, x: Tensor, dim: int, bins: bool) -> str:
     if not bins:
         return f"{function}: input must have points in dimension {dim}, got shape {shape}"
     return (
-        f"{function}: input must have at least two bins in dimension {dim} where no length is "
+        f"{function}: input must have at least two bins in dimension {dim} if no length is "
         f"given, got shape {shape}"
     )

@@ -1,8 +1,8 @@
-"""Derivatives of the operations with kernels, made of operations with kernels.
+"""Derivatives of the operations with kernels, composed of operations with kernels.
 
-Operands and results are real tensors that hold the parts of complex ones, and gradients are those
-by the parts: the gradient of a complex product by one factor has the conjugate of the other. G is
-the gradient by the result.
+Operands and results are real tensors with the parts of complex ones, and gradients are with respect
+to the parts: the gradient of a complex product with respect to one factor contains the conjugate of
+the other. G is the gradient with respect to the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Gradients = tuple[Tensor | None, ...]
 Needed = Sequence[bool]
 Tangents = Sequence[Tensor | None]
 
-# The sums of the other sign; half a spectrum is zero beyond its half.
+# The adjoint has the opposite sign of the exponent; a half spectrum is extended by zeros.
 _ADJOINT = {
     "fft": "ifft",
     "ifft": "fft",
@@ -48,7 +48,7 @@ _ADJOINT = {
     "irfft": "rfft",
     "hfft": "ihfft",
 }
-# A forward transform of one norm has the factor that the inverse one of the other has.
+# A forward transform of one norm has the same factor as an inverse transform of the other norm.
 _NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 _HERMITIAN = ("irfft", "hfft")
 
@@ -110,9 +110,9 @@ def transform_nd_batched(
 def _adapted(
     found: Tensor, x: Tensor, is_complex: bool, hermitian: bool, sizes: Sequence[int]
 ) -> Tensor:
-    """Return the gradient by the operand from that by all points, of which it has some."""
+    """Return the gradient of all n points converted to the shape and type of the operand."""
     if hermitian:
-        # A bin stands for itself and its mirror image; the first and the middle one have none.
+        # A bin also represents its mirror image, except for the first and the middle bin.
         bins = found.shape[-2]
         weights = found.new_full((bins, 1), 2.0)
         weights[0] = 1.0
@@ -143,7 +143,7 @@ def short_time_backward(
     onesided: bool,
     normalized: bool,
 ) -> Gradients:
-    """Return the frames that G transforms back to, windowed and added up, and for the window."""
+    """Return the overlap-added windowed frames of G for the signal, and the window's gradient."""
     n_fft = window.shape[0]
     kind = "rfft" if onesided and not is_complex else "fft"
     flags = _ADJOINT[kind], n_fft, "ortho" if normalized else "forward"
@@ -163,7 +163,7 @@ def short_time_backward(
 def short_time_jvp(
     tangents: Tangents, x: Tensor, is_complex: bool, window: Tensor, *flags: Any
 ) -> Tensor:
-    """Return the transforms with the tangent of the signal, and with that of the window."""
+    """Return the sum of the transforms with the tangent of the signal and of the window."""
     transform = LIBRARY.operations["short_time"]
     parts = []
     if tangents[0] is not None:
@@ -176,7 +176,7 @@ def short_time_jvp(
 def short_time_batched(
     info: Any, in_dims: Sequence[Any], x: Tensor, is_complex: bool, window: Tensor, *flags: Any
 ) -> tuple[Tensor, int]:
-    """Return the transform of all signals in one launch, where they share a window."""
+    """Return the transform of all signals, in one launch if they share a window."""
     operation = LIBRARY.operations["short_time"]
     if in_dims[2] is None:
         return _in_one(operation, in_dims[0], x, (is_complex, window, *flags))
@@ -187,7 +187,7 @@ def short_time_batched(
 
 
 def _frames(signal: Tensor, n_fft: int, hop: int) -> Tensor:
-    """Return (batch, frames, points), with parts behind them if the signal has some."""
+    """Return (batch, frames, points), with a last dimension of parts for a complex signal."""
     return signal.unfold(1, n_fft, hop).movedim(-1, 2)
 
 
@@ -218,7 +218,7 @@ def linear_backward(
 
 
 def linear_jvp(tangents: Tangents, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return TX W^T + X TW^T, and the tangent of the bias in every row."""
+    """Return TX W^T + X TW^T plus the tangent of the bias in every row."""
     of_x, of_weight, of_bias = tangents
     product = LIBRARY.operations["complex_linear"]
     parts = []
@@ -240,7 +240,7 @@ def mask_backward(grad: Tensor, needed: Needed, mask: Tensor, spectrum: Tensor) 
 
 
 def mask_jvp(tangents: Tangents, mask: Tensor, spectrum: Tensor) -> Tensor:
-    """Return the products with either tangent."""
+    """Return the sum of the products with each tangent."""
     return _bilinear("complex_mask", tangents, mask, spectrum)
 
 

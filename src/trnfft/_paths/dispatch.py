@@ -1,7 +1,7 @@
-"""Choice of the path of each operation: torch, or a kernel through its ``Operation``.
+"""Dispatch of each operation to torch, or to a kernel through its ``Operation``.
 
-Without kernels (one call of ``kernels_wanted``) the functions of ``_torch`` are called, and the
-modules that launch kernels are not imported. Arguments have been checked.
+If ``kernels_wanted`` returns False, the functions of ``torch_path`` are called and the modules that
+launch kernels are not imported. Arguments must be valid.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 _NORMS = (None, "backward", "forward", "ortho")
-# Kinds along several dimensions whose angles have the sign of ``fft``.
+# N-D transforms whose exponent has the sign of ``fft``.
 _FORWARD = frozenset({"fftn", "rfftn", "hfftn"})
 
-# On a device without complex numbers these are parts.
+# A native tensor, or a ComplexTensor on a device without complex dtypes.
 Value: TypeAlias = Tensor | ComplexTensor
 
 kernels_wanted = LIBRARY.kernels_wanted
@@ -67,7 +67,7 @@ def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm:
         kinds[-1] = kind[:-1]
     steps = list(zip(kinds, s, dims, strict=True))
     if kind in REAL_INPUT:
-        steps.insert(0, steps.pop())  # the other dimensions are transformed as complex numbers
+        steps.insert(0, steps.pop())  # the transforms of the other dimensions are complex
     for single, size, dim in steps:
         x = transform(single, x, size, dim, norm)
     return x
@@ -84,7 +84,7 @@ def short_time(x: Value, window: Tensor, hop: int, onesided: bool, normalized: b
 def product(a: Value, b: Value, *, narrow: bool = False) -> Value:
     """Return ``a @ b`` of two complex matrices, by an operation.
 
-    ``narrow`` says that bfloat16 holds their parts exactly.
+    ``narrow`` states that their parts are exact in bfloat16.
     """
     from trnfft._paths.operations import COMPLEX_GEMM, COMPLEX_GEMM_BF16
 
@@ -116,12 +116,12 @@ def mask(weights: Value, spectrum: Value) -> Value:
 
 
 def _is_native(x: Value) -> bool:
-    """Return whether this is a tensor on a device where torch has complex numbers."""
+    """Return whether ``x`` is a tensor on a device with torch complex dtypes."""
     return isinstance(x, Tensor) and has_complex(x.device)
 
 
 def _on_host(compute: Callable[..., Tensor], kind: str, x: Value, *arguments: Any) -> Value:
-    """Return what torch computes on the host, for a device without complex numbers."""
+    """Return the transform computed by torch on the host, for a device without complex dtypes."""
     host = x.cpu()
     if isinstance(host, ComplexTensor):
         host = host.to_torch_complex()
@@ -132,7 +132,7 @@ def _on_host(compute: Callable[..., Tensor], kind: str, x: Value, *arguments: An
 
 
 def fits(kind: str, x: Value, n: int | None, dim: int, norm: Norm) -> bool:
-    """Return whether torch would accept the arguments, and there are points to transform."""
+    """Return whether torch accepts the arguments and the operand is not empty."""
     return (
         (x.is_floating_point() or (x.is_complex() and kind not in REAL_INPUT))
         and type(dim) is int
@@ -144,7 +144,7 @@ def fits(kind: str, x: Value, n: int | None, dim: int, norm: Norm) -> bool:
 
 
 def _along(kind: str, x: Value, n: int, dim: int, norm: Norm) -> Value:
-    """Return a transform along one dimension by its operation; the others are the batch."""
+    """Return a transform along one dimension by its operation; the others are batch dimensions."""
     from trnfft._paths.operations import TRANSFORM
 
     moved = x.movedim(dim, -1)
@@ -155,7 +155,7 @@ def _along(kind: str, x: Value, n: int, dim: int, norm: Norm) -> Value:
 
 
 def _is_one_launch(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm) -> bool:
-    """Return whether a kernel transforms all the dimensions at once."""
+    """Return whether one kernel launch transforms all the dimensions."""
     return (
         1 < len(dims) <= LARGEST_RANK
         and max(s) <= LARGEST_IMAGE
@@ -164,7 +164,7 @@ def _is_one_launch(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], n
 
 
 def _together(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Value:
-    """Return a transform along several dimensions by one operation; the others are the batch."""
+    """Return an N-D transform by one operation; the other dimensions are batch dimensions."""
     from trnfft._paths.operations import TRANSFORM_ND
 
     last = tuple(range(-len(dims), 0))

@@ -1,4 +1,4 @@
-"""Transforms of no vectors at all."""
+"""Transforms of empty batches."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["empty_like", "empty_result", "is_empty"]
 
 
 def is_empty(x: Tensor) -> bool:
-    """Return whether a tensor has no entries, or ``vmap`` goes over a batch of no tensors.
+    """Return whether a tensor has no elements, or is inside ``vmap`` over an empty batch.
 
-    In such a batch every tensor has the shape of one that is there, and nothing can be computed.
+    Inside ``vmap``, a tensor of an empty batch has a nonempty shape but no values.
     """
     if is_dynamo_compiling():
         return x.numel() == 0  # wrappers of vmap cannot be traced
@@ -32,9 +32,9 @@ def is_empty(x: Tensor) -> bool:
 
 
 def empty_result(kind: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int]) -> Tensor | None:
-    """Return the empty result of a transform over a batch of no vectors, None of any other.
+    """Return the empty result of a transform of an empty batch, or None if it is not empty.
 
-    MKL refuses an empty batch. The result is part of autograd's graph.
+    MKL raises for an empty batch. The result is part of the autograd graph.
 
     Args:
         kind: The transform.
@@ -53,8 +53,8 @@ def empty_result(kind: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int]
 
 
 def empty_like(x: Tensor, shape: Sequence[int], real: bool) -> Tensor:
-    """Return a tensor of an empty shape that autograd takes as computed from ``x``."""
-    total = x.sum()  # of nothing: a zero that knows where it comes from
+    """Return a tensor of an empty shape that depends on ``x`` in the autograd graph."""
+    total = x.sum()  # an empty sum: zero, but part of the graph of x
     if real:
         total = torch.real(total)
     elif not total.is_complex():

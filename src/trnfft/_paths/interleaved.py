@@ -1,7 +1,7 @@
-"""Complex tensors as real ones with the two parts in a last dimension, as operations take them.
+"""Conversion between complex tensors and real tensors with the parts in a last dimension of two.
 
-Where the device has complex numbers that is another view of a native tensor. Where it has none,
-nothing here makes one: what comes is put together of parts, and goes back as a ComplexTensor.
+Operations take the real form. It is a view of a native complex tensor if the device has complex
+dtypes. On other devices it is stacked from the parts and converted back to a ComplexTensor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["as_complex", "as_parts", "as_spectrum", "resized"]
 
 
 def as_parts(value: Tensor | ComplexTensor) -> Tensor:
-    """Return the parts of a complex tensor in a last dimension of two, a real tensor as it is."""
+    """Return a complex tensor as parts in a last dimension of two, a real tensor unchanged."""
     if isinstance(value, ComplexTensor):
         if not value.is_native:
             return torch.stack((value.real, value.imag), -1)
@@ -31,14 +31,14 @@ def as_complex(parts: Tensor) -> Tensor:
 
 
 def as_spectrum(parts: Tensor) -> Tensor | ComplexTensor:
-    """Return parts in a last dimension of two as a complex tensor that dtype and device have."""
+    """Return parts in a last dimension of two as a native tensor, else as a ComplexTensor."""
     if parts.dtype in NATIVE and has_complex(parts.device):
         return as_complex(parts)
     return ComplexTensor._of(Parts(*parts.unbind(-1)))
 
 
 def resized(x: Tensor, dim: int, size: int) -> Tensor:
-    """Return the tensor cut, or padded with zeros, at the end of a dimension."""
+    """Return the tensor truncated or zero-padded at the end of a dimension."""
     length = x.shape[dim]
     if length >= size:
         return x.narrow(dim, 0, size)

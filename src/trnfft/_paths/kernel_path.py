@@ -1,4 +1,4 @@
-"""From the arguments of an operation to the launch of its kernel.
+"""Kernel launches of the operations.
 
 Each function has the name of its operation, takes a launcher and the operation's arguments, and
 launches one kernel once. Importing this module imports NKI.
@@ -53,7 +53,7 @@ def transform(
 
 
 def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: Recipe) -> Tensor:
-    """Transform by one product with the DFT matrix, in bfloat16 where that is precise enough."""
+    """Transform by one product with the DFT matrix, in bfloat16 if the precision level allows."""
     dtype = torch.bfloat16 if level() == "fast" else torch.float32
     name = dtype_name(dtype)
     batch, n, wide = x.shape[0], chosen.n, dtype is torch.bfloat16
@@ -143,7 +143,7 @@ def complex_mask(launch: Launcher, mask_: Tensor, spectrum: Tensor) -> Tensor:
 
 
 def _points(chosen: Recipe, n: int) -> int:
-    """Return how many points of its operand a transform of length n reads."""
+    """Return the number of points of the operand that a transform of length n reads."""
     return n // 2 + 1 if chosen.form == "hermitian" else n
 
 
@@ -152,5 +152,5 @@ def _parts(x: Tensor, is_complex: bool) -> tuple[Tensor, Tensor | None]:
 
 
 def _joined(parts: Any) -> Tensor:
-    """Return two parts in a last dimension of two, a real result as it is."""
+    """Return two parts in a last dimension of two, a real result unchanged."""
     return torch.stack(parts, dim=-1) if isinstance(parts, tuple) else parts

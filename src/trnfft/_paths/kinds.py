@@ -1,11 +1,11 @@
-"""The kinds of tensors that transforms take and give, and the dtypes they are computed in.
+"""Conversion of inputs and results of transforms between tensor types and dtypes.
 
-A transform is computed on a native tensor of float32, float64 or their complex twins. What comes in
-is brought into that form, and what goes out has the kind of what came in: a ``ComplexTensor`` for a
-``ComplexTensor``, a native complex tensor for a native one, and a ``ComplexTensor`` for a real one.
+A transform is computed on a native tensor of float32, float64 or their complex dtypes. Inputs are
+converted to that form. A complex result is native for native complex input, and a ``ComplexTensor``
+for real input or a ``ComplexTensor``.
 
-On a device without complex numbers no native complex tensor is made: kernels take and give parts,
-and what torch has to compute it computes on the host.
+On a device without complex dtypes no native complex tensor is created: kernels take and return
+parts, and torch computes on the host.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 Spectrum: TypeAlias = Tensor | ComplexTensor
 Out = TypeVar("Out", Tensor, ComplexTensor, Spectrum)
 
-# The dtypes of transforms, and whether they are complex.
+# Dtypes that transforms are computed in, and whether they are complex.
 _DIRECT = {
     torch.float32: False,
     torch.float64: False,
@@ -50,7 +50,7 @@ _DOUBLE = {
     torch.float32: torch.float64,
     torch.complex64: torch.complex128,
 }
-# The dtype of the parts of a result, by that of the input.
+# Dtype of the parts of a result, by the dtype of the input.
 _PART = {
     torch.complex32: torch.float16,
     torch.complex64: torch.float32,
@@ -64,13 +64,13 @@ _COMPLEX = {
 
 
 class Opened(NamedTuple):
-    """An input in the form that transforms are computed on.
+    """An input converted to the form that transforms are computed on.
 
     Attributes:
-        x: The native tensor; a ComplexTensor of float32 parts where the device has nothing else.
-        split: Whether a complex result is to be a ``ComplexTensor``.
-        part: The dtype that the parts of the result are rounded to, None if they have it already.
-        home: The device that the result goes back to, None if it is there already.
+        x: The native tensor; a ComplexTensor of float32 parts on a device without complex dtypes.
+        split: Whether a complex result is returned as a ``ComplexTensor``.
+        part: Dtype that the parts of the result are rounded to, None for no rounding.
+        home: Device that the result is moved to, None for no move.
     """
 
     x: Any
@@ -80,16 +80,16 @@ class Opened(NamedTuple):
 
 
 def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool = False) -> Opened:
-    """Return an input of any kind in the form that transforms are computed on.
+    """Return an input of any type in the form that transforms are computed on.
 
     Args:
-        function: Whose argument it is.
-        input: What was given.
-        name: The argument.
-        on_torch: Whether torch computes in any case, for want of a kernel.
+        function: Name of the public function, for errors.
+        input: The input.
+        name: Name of the argument, for errors.
+        on_torch: Whether torch always computes, because there is no kernel.
 
     Raises:
-        DTypeError: It is neither a tensor nor a ComplexTensor.
+        DTypeError: The input is neither a tensor nor a ComplexTensor.
     """
     if not isinstance(input, (Tensor, ComplexTensor)):
         raise DTypeError(
@@ -99,7 +99,7 @@ def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool =
     home, rounded = None, None
     double = level() == "double"
     if (on_torch or double) and not has_complex(input.device):
-        home, input = input.device, input.cpu()  # such a device has no float64 either
+        home, input = input.device, input.cpu()  # the device has no float64 either
     x: Any = input
     if isinstance(input, ComplexTensor):
         x, rounded = _held(input)
@@ -115,12 +115,12 @@ def opened(function: str, input: Spectrum, name: str = "input", on_torch: bool =
 
 
 def _held(input: ComplexTensor) -> tuple[Spectrum, torch.dtype | None]:
-    """Return what is held, in a dtype that transforms have, and the one to round to."""
+    """Return the stored tensor in a dtype that transforms support, and the dtype to round to."""
     if input.is_native:
         return input.to_torch_complex(), None
     part = input.part_dtype
     rounded = None if part in (torch.float32, torch.float64) else part
-    # Here, and not after joining: bfloat16 has no complex dtype.
+    # Widen before joining: bfloat16 has no complex dtype.
     wide = input if rounded is None else input.to(torch.float32)
     return (wide.to_torch_complex() if wide.is_native else wide), rounded
 
@@ -131,7 +131,7 @@ def opened_real(
     """Return a real input in the form that transforms are computed on.
 
     Raises:
-        DTypeError: It is complex, or not a tensor.
+        DTypeError: The input is complex, or not a tensor.
     """
     found = opened(function, input, name, on_torch)
     if isinstance(input, ComplexTensor) or not found.split:
@@ -141,7 +141,7 @@ def opened_real(
 
 
 def closed(result: Spectrum, like: Opened) -> Spectrum:
-    """Return a complex result in the kind and with the dtype that the input asks for."""
+    """Return a complex result in the tensor type and dtype that correspond to the input."""
     if isinstance(result, Tensor) and not like.split:
         return rounded_native(result, like)
     made = ComplexTensor(result)
@@ -151,26 +151,26 @@ def closed(result: Spectrum, like: Opened) -> Spectrum:
 
 
 def rounded_native(result: Tensor, like: Opened) -> Tensor:
-    """Return a complex result as a native tensor; bfloat16 parts, which have none, as complex64."""
+    """Return a complex result as a native tensor; complex64 for bfloat16 parts."""
     if like.part is None:
         return result
     return result.to(_COMPLEX.get(like.part, torch.complex64))
 
 
 def closed_real(result: Tensor, like: Opened) -> Tensor:
-    """Return a real result with the dtype that the input asks for."""
+    """Return a real result in the dtype that corresponds to the input."""
     if like.part is not None:
         result = result.to(like.part)
     return result if like.home is None else result.to(like.home)
 
 
 def stored(function: str, result: Spectrum, out: Out) -> Out:
-    """Return ``out``, into which ``result`` was written.
+    """Copy ``result`` into ``out`` and return ``out``.
 
     Raises:
-        ShapeError: The two differ in shape.
-        DTypeError: ``out`` is no tensor, or of another dtype.
-        RuntimeError: Autograd tracks one of them.
+        ShapeError: ``out`` has another shape.
+        DTypeError: ``out`` is not a tensor, or has another dtype.
+        RuntimeError: Autograd tracks ``result`` or ``out``.
     """
     if not isinstance(out, (Tensor, ComplexTensor)):
         raise DTypeError(f"{function}: out must be a tensor, got {type(out).__name__}")
@@ -190,8 +190,8 @@ def stored(function: str, result: Spectrum, out: Out) -> Out:
 
 
 def _widened(x: Tensor) -> tuple[Tensor, torch.dtype | None]:
-    """Return a tensor of any other dtype in one that transforms have, and the one to round to."""
+    """Return a tensor converted to a dtype that transforms support, and the dtype to round to."""
     wide = _WIDE.get(x.dtype)
-    if wide is None:  # integers and booleans, which torch promotes so
+    if wide is None:  # integers and booleans, promoted as in torch
         return x.to(torch.promote_types(torch.get_default_dtype(), torch.float32)), None
     return x.to(wide), _PART.get(x.dtype, x.dtype)

@@ -33,9 +33,9 @@ __all__ = [
 
 
 def _native(x: Tensor, is_complex: bool) -> Tensor:
-    """Return an operand as torch computes with it.
+    """Return an operand in the form that torch computes on.
 
-    That is on the host where the device has no complex numbers, and wide where the dtype has none.
+    It is moved to the host if the device has no complex dtypes, and widened if its dtype has none.
     """
     held = x if has_complex(x.device) else x.cpu()
     if held.dtype in HALVES:
@@ -73,7 +73,7 @@ def _no_plan(x: Tensor, is_complex: bool, kind: str, n: int, norm: str) -> str:
 
 @constant_to_compile
 def _refusal(kind: str, n: int) -> str:
-    """Return why there is no plan for a transform, the empty string if there is one."""
+    """Return the reason why a transform has no plan, or the empty string if it has one."""
     try:
         recipe(kind, (n,), None)
     except ShapeError as error:
@@ -145,7 +145,7 @@ def _short_time_flops(x: Tensor, is_complex: bool, window: Tensor, hop: int, *re
 
 
 def _too_long(x: Tensor, is_complex: bool, window: Tensor, *rest: Any) -> str:
-    from trnfft._kernels.dft import LARGEST_N  # whose module imports NKI
+    from trnfft._kernels.dft import LARGEST_N  # imported here because it imports NKI
 
     n_fft = window.shape[0]
     return f"the kernel takes frames of up to {LARGEST_N} points" if n_fft > LARGEST_N else ""
@@ -181,8 +181,8 @@ COMPLEX_GEMM = _operation(
     flops=_gemm_flops,
 )
 
-# For operands whose parts bfloat16 holds exactly; gradients and tangents are none such, so their
-# products are those of COMPLEX_GEMM.
+# For operands whose parts are exact in bfloat16. Gradients and tangents are not, so their products
+# use COMPLEX_GEMM.
 COMPLEX_GEMM_BF16 = _operation(
     "complex_gemm_bf16",
     reference=_complex_gemm,

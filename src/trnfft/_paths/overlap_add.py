@@ -1,4 +1,4 @@
-"""Frames added where they overlap, and the blocks that a convolution is cut into."""
+"""Overlap-add of frames, and block lengths of convolutions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from trnsci.core.eager import concrete
 
 __all__ = ["block_length", "overlap_added", "overlapped", "resized"]
 
-# Sums of squared windows up to this are taken as zero: a quotient by less would be rounding error.
+# Sums of squared windows up to this are treated as zero: division would amplify rounding errors.
 NEGLIGIBLE = 1e-8
 
 
 def overlap_added(
     frames: Tensor, window: Tensor, hop_length: int, dropped: int, length: int | None
 ) -> Tensor:
-    """Return the signal whose windowed frames are nearest to ``frames``.
+    """Return the signal whose windowed frames are closest to ``frames``.
 
     Args:
         frames: Shape (..., frames, n_fft).
         window: Shape (n_fft,).
-        hop_length: Samples from one frame to the next.
-        dropped: Samples that are left out at the beginning and, without a length, at the end.
-        length: Samples of the result, None for those that there are.
+        hop_length: Number of samples between frames.
+        dropped: Number of samples removed at the beginning and, without a length, at the end.
+        length: Number of samples of the result, None for all.
     """
     count, n_fft = frames.shape[-2:]
     samples = n_fft + hop_length * (count - 1)
     stop = samples - dropped if length is None else min(dropped + length, samples)
     kept = slice(dropped, max(stop, dropped))
     flat = frames.reshape(math.prod(frames.shape[:-2]), count, n_fft)
-    # For a complex window this is the sum of w^2 and not of |w|^2, as in torch.
+    # For a complex window this is the sum of w^2, not of |w|^2, as in torch.
     squares = (window * window).expand(1, count, n_fft)
     envelope = _added(squares, samples, hop_length)[:, kept]
     signal = _added(flat * window, samples, hop_length)[:, kept]
@@ -42,7 +42,7 @@ def overlap_added(
         signal = signal / envelope
     else:
         plain = _added(flat, samples, hop_length)[:, kept]
-        # The other branch of ``where`` has a gradient too: nothing may be divided by zero in it.
+        # Both branches of ``where`` are differentiated, so neither may divide by zero.
         signal = torch.where(covered, signal / torch.where(covered, envelope, 1.0), plain)
     if length is not None and signal.shape[-1] < length:
         signal = torch.nn.functional.pad(signal, (0, length - signal.shape[-1]))
@@ -50,7 +50,7 @@ def overlap_added(
 
 
 def overlapped(blocks: Tensor, step: int) -> Tensor:
-    """Return blocks of shape (..., count, length) added up, each ``step`` behind the last one."""
+    """Return the overlap-add of blocks of shape (..., count, length) at distance ``step``."""
     count, length = blocks.shape[-2:]
     samples = length + step * (count - 1)
     flat = blocks.reshape(math.prod(blocks.shape[:-2]), count, length)
@@ -58,10 +58,10 @@ def overlapped(blocks: Tensor, step: int) -> Tensor:
 
 
 def block_length(longer: int, shorter: int, real: bool) -> int:
-    """Return the length of transforms that convolves two signals in blocks with the least work.
+    """Return the transform length that minimises the work of a convolution by blocks.
 
-    A block of N points yields N - shorter + 1 sums. The work of all blocks is compared for lengths
-    that double, up to the one that needs a single block.
+    A block of N points yields N - shorter + 1 sums. The total work is compared for successively
+    doubled lengths, up to the length of a single block.
     """
     whole = next_fast_len(longer + shorter - 1, real)
     best, least = whole, whole * math.log2(whole)
@@ -75,15 +75,15 @@ def block_length(longer: int, shorter: int, real: bool) -> int:
 
 
 def resized(x: Tensor, dim: int, size: int) -> Tensor:
-    """Return a tensor padded with zeros at the end of a dimension."""
+    """Return a tensor zero-padded at the end of a dimension."""
     shape = list(x.shape)
     shape[dim] = size - shape[dim]
     return x if shape[dim] == 0 else torch.cat([x, x.new_zeros(shape)], dim)
 
 
 def _added(frames: Tensor, samples: int, hop_length: int) -> Tensor:
-    """Return frames of shape (B, frames, n_fft) added up in place, shape (B, samples)."""
-    # Unfolding cuts a signal into frames; its adjoint adds them up, in one pass over the memory.
+    """Return the overlap-add of frames (B, frames, n_fft), shape (B, samples)."""
+    # The adjoint of unfolding a signal into frames adds the frames, in one pass over memory.
     shape = (frames.shape[0], samples)
     added: Tensor = torch.ops.aten.unfold_backward(frames, shape, 1, frames.shape[2], hop_length)
     return added

@@ -1,4 +1,4 @@
-"""How exactly transforms are computed: three levels, and the older names that mean one of them.
+"""Precision of transforms: three levels, and aliases from older releases.
 
 ========== ===================================================== ==============================
 level      on a kernel                                           on torch
@@ -8,11 +8,10 @@ level      on a kernel                                           on torch
 ``double`` no kernel: float64 on the host, then rounded          in float64, then rounded
 ========== ===================================================== ==============================
 
-``fast`` is a permission, not a demand: torch has nothing to gain from bfloat16, so there the result
-is the better one. Integers, float16 and bfloat16 are computed in float32 at least on every level.
+``fast`` allows bfloat16 but does not require it: on torch it would not be faster, so float32 is
+used. Integers, float16 and bfloat16 are computed in at least float32 on every level.
 
-The level chosen with ``set_precision`` holds for the process, the one chosen with ``with
-precision(...)`` for the current thread or task.
+``set_precision`` applies to the process, ``with precision(...)`` to the current thread or task.
 """
 
 from __future__ import annotations
@@ -43,54 +42,54 @@ ALIASES: dict[str, Level] = {
     "ozaki": "fp32",
     "ozaki_hq": "fp32",
 }
-"""Names of older releases. Each means the level that is at least as exact as it promised to be."""
+"""Aliases from older releases. Each selects a level at least as accurate as it was there."""
 
 _LEVELS: dict[str, Level] = {**{name: name for name in get_args(Level)}, **ALIASES}
 
 
 MODE = Setting("trnfft.precision", "fp32")
-"""The mode, by the name that was used."""
+"""The mode, under the name given by the user."""
 
 
 def set_precision(mode: str) -> None:
-    """Choose the precision for the process; inside a ``with precision`` block, for that block.
+    """Set the precision of the process, or of the enclosing ``with precision`` block.
 
     Args:
-        mode: ``"fast"``, ``"fp32"`` or ``"double"``; or an older name: ``"bf16"``, which is
-            ``fast``, and ``"bf16_refined"``, ``"kahan"``, ``"ozaki"``, ``"ozaki_hq"``: ``fp32``.
+        mode: ``"fast"``, ``"fp32"`` or ``"double"``; or an alias: ``"bf16"`` for ``fast``, and
+            ``"bf16_refined"``, ``"kahan"``, ``"ozaki"``, ``"ozaki_hq"`` for ``fp32``.
 
     Raises:
-        FlagError: The mode is none of these. It is a ``ValueError``.
+        FlagError: The mode is not one of these. It is a ``ValueError``.
     """
     _check("set_precision", mode)
     MODE.set(mode)
 
 
 def get_precision() -> str:
-    """Return the mode that was asked for, by the name that was used; ``"fp32"`` if none was."""
+    """Return the current mode, under the name it was set by; ``"fp32"`` by default."""
     return MODE.get()
 
 
 def precision(mode: str) -> AbstractContextManager[None]:
-    """Choose the precision inside a ``with`` block, for the current thread or task only.
+    """Set the precision inside a ``with`` block, for the current thread or task only.
 
     Raises:
-        FlagError: The mode is none of the accepted ones.
+        FlagError: The mode is not valid.
     """
     _check("precision", mode)
     return MODE.scope(mode)
 
 
 def level() -> Level:
-    """Return the level that a transform made now is computed on."""
+    """Return the current level."""
     return _LEVELS[MODE.get()]
 
 
 def set_ozaki_product_precision_verified(verified: bool = True) -> None:
-    """Do nothing: kept for callers of older releases.
+    """Do nothing; it exists for compatibility with older releases.
 
-    It allowed the modes ``ozaki`` and ``ozaki_hq``, which here are names of ``fp32`` and need no
-    permission.
+    It enabled the modes ``ozaki`` and ``ozaki_hq``, which are now aliases of ``fp32`` and always
+    enabled.
 
     Raises:
         FlagError: ``verified`` is not a bool.

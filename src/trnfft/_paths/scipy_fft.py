@@ -1,8 +1,8 @@
-"""SciPy's transforms of single vectors, for lengths where they are clearly faster than torch's.
+"""SciPy transforms of single vectors, for lengths where they are clearly faster than torch's.
 
 torch prepares tables (or, on x86-64, an MKL descriptor) in every call; SciPy caches its tables. For
 a single vector the preparation usually takes longer than the transform. The choice depends on the
-length and on what torch is built with, never on earlier calls, so that results are reproducible.
+length and on the build of torch, never on earlier calls, so results are reproducible.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _COMPOSITE, _POWER_OF_TWO = 12_288, 1 << 16
 
 
 def scipy_vector(kind: str, x: Tensor, n: int | None, norm: Norm) -> Tensor | None:
-    """Return the transform ``kind`` of n points of a vector, None if torch is to compute it."""
-    if is_compiling() or type(n) is not int or n < _SHORTEST:  # a symbol while something traces
+    """Return the transform ``kind`` of n points of a vector, or None if torch should compute it."""
+    if is_compiling() or type(n) is not int or n < _SHORTEST:  # n is symbolic during tracing
         return None
     if not x.is_cpu or x.dtype not in _DTYPES or not inert(x):
         return None

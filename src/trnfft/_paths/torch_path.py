@@ -1,4 +1,4 @@
-"""Fourier transforms of native tensors, by torch; of long single vectors on a CPU by SciPy."""
+"""Fourier transforms of native tensors by torch, or by SciPy for long single vectors on a CPU."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from trnfft._paths.arguments import Norm
 from trnfft._paths.empty import is_empty
 from trnfft._paths.scipy_fft import scipy_fft
 from trnfft._planning.angles import roots
-from trnfft._planning.tables import keepable
+from trnfft._planning.tables import cacheable
 from trnsci.core.arrays import array_of
 from trnsci.core.constants import Constants
 from trnsci.core.eager import inert
@@ -60,7 +60,7 @@ def _cosine(x: Tensor, type: int) -> Tensor:
 
 
 def _sine(x: Tensor, type: int) -> Tensor:
-    """Return a sine transform as the cosine transform of a signal reversed or of turned signs."""
+    """Return a sine transform as the cosine transform of a reversed or sign-alternated signal."""
     n = x.shape[-1]
     if type == 1:
         # An odd signal of 2(N+1) points has an imaginary spectrum.
@@ -78,36 +78,36 @@ def _cosine_2(x: Tensor) -> Tensor:
     """Return the cosine transform of type II from one Fourier transform of N real points."""
     n = x.shape[-1]
     reordered = torch.cat([x[..., ::2], x[..., 1::2].flip(-1)], -1)
-    turned = torch.fft.rfft(reordered) * _roots(x, n // 2 + 1, 4 * n)
-    # The real parts are the first bins and the imaginary ones, backwards, the rest.
-    return 2 * torch.cat([turned.real, -turned.imag[..., 1 : (n + 1) // 2].flip(-1)], -1)
+    rotated = torch.fft.rfft(reordered) * _roots(x, n // 2 + 1, 4 * n)
+    # The real parts are the first bins; the imaginary parts, reversed, are the rest.
+    return 2 * torch.cat([rotated.real, -rotated.imag[..., 1 : (n + 1) // 2].flip(-1)], -1)
 
 
 def _cosine_3(x: Tensor) -> Tensor:
-    """Return the cosine transform of type III, every step of type II undone."""
+    """Return the cosine transform of type III by inverting each step of type II."""
     n = x.shape[-1]
     half = n // 2 + 1
-    backwards = torch.cat([torch.zeros_like(x[..., :1]), x[..., 1:].flip(-1)], -1)[..., :half]
-    bins = torch.complex(x[..., :half], -backwards) * _roots(x, half, 4 * n).conj()
+    reverse = torch.cat([torch.zeros_like(x[..., :1]), x[..., 1:].flip(-1)], -1)[..., :half]
+    bins = torch.complex(x[..., :half], -reverse) * _roots(x, half, 4 * n).conj()
     reordered = torch.fft.irfft(bins, n, norm="forward")
     middle = (n + 1) // 2
     return _interleaved(reordered[..., :middle], reordered[..., middle:].flip(-1))
 
 
 def _cosine_4(x: Tensor) -> Tensor:
-    """Return the cosine transform of type IV: of N/2 complex points for even N, of 2N for odd."""
+    """Return the cosine transform of type IV, by an FFT of N/2 points for even N, 2N for odd N."""
     n = x.shape[-1]
     eighths = _roots(x, 2 * n, 8 * n)
     if n % 2:
-        turned = torch.fft.fft(x * eighths[::2], 2 * n)[..., :n]
-        return 2 * (turned * eighths[1::2]).real
+        bins = torch.fft.fft(x * eighths[::2], 2 * n)[..., :n]
+        return 2 * (bins * eighths[1::2]).real
     folded = torch.complex(x[..., ::2], x[..., 1::2].flip(-1)) * eighths[1::4]
     bins = 2 * torch.fft.fft(folded) * _roots(x, n // 2, 2 * n)
     return _interleaved(bins.real, -bins.imag.flip(-1))
 
 
 def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
-    """Return the tensor with these entries at even and odd places; at most one more is even."""
+    """Return the tensor with these entries at even and odd indices, ``even`` at most one longer."""
     shared = odd.shape[-1]
     pairs = torch.stack([even[..., :shared], odd], -1).flatten(-2)
     return pairs if even.shape[-1] == shared else torch.cat([pairs, even[..., shared:]], -1)
@@ -116,8 +116,8 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 def _roots(like: Tensor, count: int, order: int) -> Tensor:
     """Return ``exp(-2 pi i k / order)`` for k below ``count``, rounded once from float64."""
     dtype = NATIVE[like.dtype]
-    if keepable(like):
-        # To torch.jit.trace numbers of points are tensors.
+    if cacheable(like):
+        # torch.jit.trace represents sizes as tensors.
         return _ROOTS((int(count), int(order)), like.device, dtype)[0]
     angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / order)
     return torch.polar(torch.ones_like(angle), angle).to(dtype)

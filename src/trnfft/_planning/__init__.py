@@ -1,1 +1,1 @@
-"""Planning: how a problem is cut and ordered before it is computed."""
+"""Planning: choice of algorithm, factors, constants and cost of a transform."""

@@ -1,14 +1,14 @@
-"""Roots of unity and the tables built of them, in float64, every angle exact before it is rounded.
+"""Roots of unity and tables of them in float64, from exactly reduced angles.
 
-An angle here is a fraction ``k/n`` of a turn. It is reduced in integers, modulo ``n`` and then into
-the first octant, and only the remaining angle in [0, pi/4] reaches ``cos`` and ``sin``. No value
-depends on a float product such as ``2*pi*j*k/n``, whose error grows with ``j*k``: every entry is
-within 2**-51 of the true one, and those at multiples of an eighth of a turn are the correctly
-rounded ones: 0, 1, -1 and the float64 nearest to the square root of one half.
+An angle is a fraction ``k/n`` of ``2*pi``. It is reduced in integers, modulo ``n`` and then into
+the first octant, and ``cos`` and ``sin`` are evaluated in [0, pi/4] only. No value depends on a
+float product such as ``2*pi*j*k/n``, whose error grows with ``j*k``. Every entry is within 2**-51
+of the exact value, and entries at multiples of ``pi/4`` are correctly rounded: 0, 1, -1 and the
+float64 nearest to the square root of one half.
 
 Every function returns a pair ``(re, im)`` of float64 arrays. Callers round them once, to the format
-of their kernel. Tables are kept, read-only, up to ``CACHE_BYTES`` in all; the least recently used
-go first, and a table larger than that is built anew each time.
+of their kernel. Tables are cached read-only in an LRU cache of ``CACHE_BYTES``; larger tables are
+not cached.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGEST_N = 2**31  # (n - 1)**2 and 8 * k stay below 2**63
 
 
 class _TableCache:
-    """Pairs of arrays by key, kept within a number of bytes, least recently used out first."""
+    """LRU cache of pairs of arrays, limited in bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -41,12 +41,12 @@ class _TableCache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, build: Callable[[], Pair]) -> Pair:
-        """Return the pair kept for ``key``, or build it, make it read-only and keep it."""
+        """Return the cached pair of ``key``, or build it, make it read-only and cache it."""
         with self._lock:
             if key in self._pairs:
                 self._pairs.move_to_end(key)
                 return self._pairs[key]
-        pair = build()  # outside the lock: a large table must not hold up the reader of a small one
+        pair = build()  # outside the lock: building a large table must not block other readers
         for part in pair:
             part.setflags(write=False)
         with self._lock:
@@ -68,27 +68,27 @@ _TABLES = _TableCache(CACHE_BYTES)
 def roots(n: int, numerators: npt.ArrayLike) -> Pair:
     """Return the real and imaginary parts of ``exp(-2*pi*i*k/n)`` for every integer ``k`` given.
 
-    The imaginary part is therefore ``-sin(2*pi*k/n)``. Any integers are accepted, negative too; the
-    inverse transform's roots are those of ``-k``.
+    The imaginary part is ``-sin(2*pi*k/n)``. Negative integers are accepted; the roots of the
+    inverse transform are those of ``-k``.
     """
     _check_length("roots", "n", n)
     k = np.asarray(numerators)
     if k.dtype.kind not in "iu":
         raise DTypeError(f"roots: numerators must be integers, got dtype {k.dtype}")
     octant, into = np.divmod(8 * np.mod(k.astype(np.int64), n), n)
-    # Odd octants are measured back from their far end, so that the angle stays within [0, pi/4].
+    # In odd octants the angle is measured from the upper end, so that it is in [0, pi/4].
     odd = (octant & 1).astype(bool)
     fraction = np.where(odd, n - into, into)
     angle = fraction * (math.pi / 4.0) / n
     half_root = math.sqrt(0.5)
     cosine = np.where(fraction == n, half_root, np.cos(angle))
     sine = np.where(fraction == n, half_root, np.sin(angle))
-    # Octants 1, 2, 5, 6 lie nearer to the imaginary axis: there sine and cosine change places.
+    # Octants 1, 2, 5, 6 are nearer to the imaginary axis: sine and cosine are swapped there.
     swapped = ((octant + 1) & 2).astype(bool)
     real, imaginary = np.where(swapped, sine, cosine), np.where(swapped, cosine, sine)
     real = np.where((octant >= 2) & (octant < 6), -real, real)
     imaginary = np.where(octant < 4, -imaginary, imaginary)
-    return real + 0.0, imaginary + 0.0  # adding zero turns -0.0 into 0.0
+    return real + 0.0, imaginary + 0.0  # adding zero converts -0.0 to 0.0
 
 
 def all_roots(n: int) -> Pair:
@@ -102,8 +102,8 @@ def dft_matrix(
 ) -> Pair:
     """Return the unscaled DFT matrix of order ``n``, or its leading ``rows`` by ``columns`` block.
 
-    Entry ``[j, k]`` is ``exp(-2*pi*i*j*k/n)``, with the sign turned where ``inverse``. The whole
-    matrix is symmetric, so it serves from either side.
+    Entry ``[j, k]`` is ``exp(-2*pi*i*j*k/n)``, conjugated if ``inverse``. The whole matrix is
+    symmetric, so it can be multiplied from either side.
     """
     _check_length("dft_matrix", "n", n)
     rows = n if rows is None else rows
@@ -119,7 +119,7 @@ def dft_matrix(
 def twiddles(n1: int, n2: int, inverse: bool = False) -> Pair:
     """Return ``exp(-2*pi*i*j*k/(n1*n2))`` for ``j < n1`` and ``k < n2``, shape ``(n1, n2)`` each.
 
-    The sign is turned where ``inverse``.
+    The values are conjugated if ``inverse``.
     """
     _check_length("twiddles", "n1", n1)
     _check_length("twiddles", "n2", n2)
@@ -130,8 +130,8 @@ def twiddles(n1: int, n2: int, inverse: bool = False) -> Pair:
 def chirp(n: int, inverse: bool = False) -> Pair:
     """Return ``exp(-pi*i*k*k/n)`` for ``k`` in ``0 .. n-1``, shape ``(n,)`` each.
 
-    The sign is turned where ``inverse``. ``k*k`` is reduced modulo ``2*n`` in integers, so the
-    phase is as good at the end of the chirp as at its start.
+    The values are conjugated if ``inverse``. ``k*k`` is reduced modulo ``2*n`` in integers, so the
+    phase is equally accurate at both ends of the chirp.
     """
     _check_length("chirp", "2 * n", 2 * n)
     return _TABLES.get(("chirp", n, inverse), lambda: _chirp(n, inverse))
@@ -139,22 +139,22 @@ def chirp(n: int, inverse: bool = False) -> Pair:
 
 def _chirp(n: int, inverse: bool) -> Pair:
     k = np.arange(n, dtype=np.int64)
-    return _turned(roots(2 * n, k * k % (2 * n)), inverse)
+    return _directed(roots(2 * n, k * k % (2 * n)), inverse)
 
 
 def _products(n: int, rows: int, columns: int, inverse: bool) -> Pair:
-    """Return the roots of order ``n`` at the products of row and column numbers."""
+    """Return the roots of order ``n`` at the products of row and column indices."""
     j = np.arange(rows, dtype=np.int64)[:, None]
     k = np.arange(columns, dtype=np.int64)[None, :]
     numerators = j * k % n
     if numerators.size < n:
-        return _turned(roots(n, numerators), inverse)
+        return _directed(roots(n, numerators), inverse)
     real, imaginary = roots(n, np.arange(n, dtype=np.int64))
-    return _turned((real[numerators], imaginary[numerators]), inverse)
+    return _directed((real[numerators], imaginary[numerators]), inverse)
 
 
-def _turned(pair: Pair, inverse: bool) -> Pair:
-    """Return the conjugate of a pair where ``inverse``, otherwise the pair."""
+def _directed(pair: Pair, inverse: bool) -> Pair:
+    """Return the conjugate of a pair if ``inverse``, otherwise the pair."""
     return (pair[0], 0.0 - pair[1]) if inverse else pair
 
 

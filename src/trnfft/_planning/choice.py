@@ -1,6 +1,6 @@
-"""Factors of long transforms, and the constants that their kernels take.
+"""Factorization of long transforms, and the constants of their kernels.
 
-Everything is NumPy: tables are made in float64 with exact angles and rounded to float32 once.
+Tables are computed with NumPy in float64 from exact angles and rounded to float32 once.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ Table = npt.NDArray[np.float32]
 _Wide = npt.NDArray[np.float64]
 
 DFT_BEST = 512
-"""Points up to which one product with the DFT matrix is the best choice. It takes n / 4 passes of
-the array for each row of a full batch; the factors of 512 points take as many, those of 1024 points
-fewer, and at any batch they read a matrix of 8 n^2 bytes less."""
+"""Largest length for which one product with the DFT matrix is fastest. It takes n / 4 passes of the
+array for each row of a full batch. A factorization takes as many for 512 points and fewer for 1024,
+and does not read a matrix of 8 n^2 bytes."""
 
 DFT_LARGEST = 1024
-"""Points up to which the DFT matrix stays in SBUF; prime lengths up to there need no chirp."""
+"""Largest length whose DFT matrix fits in SBUF; prime lengths up to it need no chirp."""
 
 LARGEST_IMAGE = 1024
-"""Points of the longest dimension of an image that one launch transforms in both dimensions."""
+"""Largest extent of an image that one launch transforms along both dimensions."""
 
 LARGEST_RANK = 5
-"""Dimensions that one launch transforms; a kernel has as many operands as it is written with."""
+"""Largest number of dimensions of one launch; a kernel has a fixed number of operands."""
 
 _TENSOR_CYCLES_PER_NS = 2.4 / 4  # float32 takes four passes
 _DMA_BYTES_PER_NS = 368.0
 _FULL_RUN = 512
-"""Bytes of a contiguous run from which on DMA reaches its rate."""
+"""Least number of contiguous bytes at which DMA reaches its full rate."""
 
 
 def find_geometry(n: int) -> Geometry | None:
-    """Return the factors of the quickest four-step transform of ``n`` points by the model.
+    """Return the factors of the four-step transform of ``n`` points with the least modelled time.
 
-    None means that ``n`` does not split into two to four factors of at most 128.
+    None means that ``n`` is not a product of two to four factors of at most 128.
     """
     best = min(_candidates(n), key=lambda g: (_stage_ns(g), g), default=None)
     if best is None:
@@ -62,7 +62,7 @@ def find_geometry(n: int) -> Geometry | None:
 
 
 def padded_length(n: int) -> int:
-    """Return the smallest power of two that holds the convolution of a chirp transform."""
+    """Return the smallest power-of-two length of the convolution of a chirp transform."""
     return max(4, 1 << (2 * n - 2).bit_length())
 
 
@@ -71,22 +71,22 @@ def _divisors(n: int) -> list[int]:
 
 
 def _may_begin(n: int, a: int) -> bool:
-    """Tell whether ``a`` may be the first factor.
+    """Return whether ``a`` may be the first factor.
 
-    It is even where ``n`` is, so that the point n / 2 of a half spectrum lies in column 0.
+    It must be even if ``n`` is, so that point n / 2 of a half spectrum is in column 0.
     """
     return a % 2 == 0 or n % 2 == 1
 
 
 def _candidates(n: int) -> Iterator[Geometry]:
-    """Yield the ways to cut ``n`` into the two factors of one stage."""
+    """Yield the factorizations of ``n`` into the two factors of one stage."""
     for a in _divisors(n):
         if 1 < n // a <= TILE and _may_begin(n, a):
             yield Geometry(a, n // a)
 
 
 def _candidates_of_two_stages(n: int) -> Iterator[Geometry]:
-    """Yield the ways to cut ``n`` into three factors or, where there are none, into four."""
+    """Yield the factorizations of ``n`` into three factors or, if there are none, into four."""
     factors = _divisors(n)
     found = False
     for a in factors:
@@ -107,7 +107,7 @@ def _candidates_of_two_stages(n: int) -> Iterator[Geometry]:
 
 
 def _stage_ns(g: Geometry) -> float:
-    """Return the time of one transform by the model: products, then transfers."""
+    """Return the modelled time of one transform: products plus transfers."""
     n1, n2 = g.a * g.b, g.c * g.d
     cycles = n2 * _column_cycles(g.a, g.b)
     transfer = _transfer_ns(n1 * n2, g.b if n2 == 1 else chunk_columns(g.a, g.b, n2))
@@ -119,7 +119,7 @@ def _stage_ns(g: Geometry) -> float:
 
 
 def _column_cycles(a: int, b: int) -> int:
-    """Return the Tensor cycles of one column of a stage, in passes of the array."""
+    """Return the Tensor engine cycles of one column of a stage, in passes of the array."""
     return 4 * a + (2 * max(2 * a, b) if a > 1 else 0)
 
 
@@ -130,7 +130,7 @@ def _transfer_ns(points: int, run: int) -> float:
 
 
 def four_step_constants(g: Geometry, inverse: bool, scale: float) -> Table:
-    """Return the vector of constants that the geometry describes, results times ``scale``."""
+    """Return the vector of constants of a geometry; ``scale`` multiplies the results."""
     last = max(i for i, factor in enumerate(g) if factor > 1)
     tables = [
         _matrix(factor, inverse, scale if i == last else 1.0)
@@ -147,7 +147,7 @@ def four_step_constants(g: Geometry, inverse: bool, scale: float) -> Table:
 
 
 def _weights(g: Geometry) -> _Wide:
-    """Return the weights of points 0 and n / 2 of a half spectrum whose scale counts pairs."""
+    """Return the weights of points 0 and n / 2 of a half spectrum scaled for conjugate pairs."""
     weights = np.ones(g.a)
     weights[0] = 0.5
     if g.a % 2 == 0:
@@ -184,10 +184,10 @@ def butterfly_constants(n: int, inverse: bool) -> Table:
 
 
 def two_d_constants(n: int, inverse: bool, scale: float, kind: str = "full") -> Table:
-    """Return the matrix of one dimension: -sin, cos and sin parts of (rows, 3, columns).
+    """Return the matrix of one dimension as (rows, 3, columns): -sin, cos and sin parts.
 
-    It is square, but has n // 2 + 1 columns where ``kind`` is ``"half"``, and as many rows where it
-    is ``"hermitian"``, with weights that count a point for its conjugate too.
+    It is n x n for ``kind="full"``, n x (n // 2 + 1) for ``"half"`` and (n // 2 + 1) x n for
+    ``"hermitian"``, with weights of two for points that also represent their conjugate.
     """
     matrix, half = _matrix(n, inverse, scale), n // 2 + 1
     if kind == "half":
@@ -198,7 +198,7 @@ def two_d_constants(n: int, inverse: bool, scale: float, kind: str = "full") -> 
 
 
 def _counts(n: int) -> _Wide:
-    """Return how many points of a spectrum each point of its half stands for."""
+    """Return the number of points of a spectrum that each point of its half represents."""
     counts = np.full(n // 2 + 1, 2.0)
     counts[0] = 1.0
     if n % 2 == 0:

@@ -1,7 +1,7 @@
-"""Which algorithm computes a transform on a NeuronCore, and the constants that its kernel takes.
+"""Recipes: the algorithm of a transform on a NeuronCore and the constants of its kernel.
 
-A recipe depends on the lengths, the kind and the norm alone. Batches of any size share it, and with
-it the tables, which are the larger part of what a short transform needs.
+A recipe depends only on the lengths, the kind and the norm, so batches of any size share it and its
+tables. For a short transform the tables are larger than the data.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ _ONE: dict[str, tuple[Form, bool]] = {
 KINDS: dict[str, tuple[Form, bool]] = {
     name + several: found for several in ("", "2", "n") for name, found in _ONE.items()
 }
-"""What each transform reads and writes, and whether its angles are those of the inverse."""
+"""Form of each transform's operand and result, and whether its exponent is that of the inverse."""
 
 
 class FFTAlgorithm(Enum):
-    """How a transform is computed.
+    """Algorithm of a transform.
 
     Attributes:
-        COOLEY_TUKEY: By factors of at most 128, each a product with its DFT matrix.
-        FOUR_STEP: The same, by the name that the literature gives it.
-        BLUESTEIN: As a convolution with a chirp, by two transforms of ``padded_n`` points.
-        DFT_GEMM: As one product with the DFT matrix.
-        TWO_D: As two chained products, for both dimensions of an image.
-        N_D: As a chain of products, one for each dimension.
-        SEPARABLE: One dimension after the other, each by the algorithm for its length.
+        COOLEY_TUKEY: Factors of at most 128, each a product with its DFT matrix.
+        FOUR_STEP: Alias of COOLEY_TUKEY; "four-step" is the name in the literature.
+        BLUESTEIN: Convolution with a chirp, by two transforms of ``padded_n`` points.
+        DFT_GEMM: One product with the DFT matrix.
+        TWO_D: Two chained products, for both dimensions of an image.
+        N_D: A chain of products, one for each dimension.
+        SEPARABLE: One transform per dimension, each by the algorithm for its length.
     """
 
     COOLEY_TUKEY = "cooley_tukey"
@@ -75,15 +75,15 @@ class FFTAlgorithm(Enum):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a transform of given lengths is computed.
+    """The algorithm and constants of a transform of given lengths.
 
     Attributes:
-        kind: The transform, a key of ``KINDS``.
-        sizes: Points along each dimension.
-        norm: Its normalisation, as in torch.
-        algorithm: How it is computed.
-        padded_n: Points of the inner transforms of BLUESTEIN, else None.
-        geometry: The factors of COOLEY_TUKEY, or of the inner transforms of BLUESTEIN.
+        kind: Name of the transform, a key of ``KINDS``.
+        sizes: Number of points along each dimension.
+        norm: Normalisation, as in torch.
+        algorithm: Algorithm of the transform.
+        padded_n: Number of points of the inner transforms of BLUESTEIN, else None.
+        geometry: Factors of COOLEY_TUKEY, or of the inner transforms of BLUESTEIN.
     """
 
     kind: str
@@ -95,22 +95,22 @@ class Recipe:
 
     @property
     def form(self) -> Form:
-        """What the transform reads and writes."""
+        """Form of the operand and the result: full, half or hermitian."""
         return KINDS[self.kind][0]
 
     @property
     def inverse(self) -> bool:
-        """Whether the angles are those of the inverse."""
+        """Whether the exponent has the sign of the inverse transform."""
         return KINDS[self.kind][1]
 
     @property
     def n(self) -> int:
-        """Points of one transform."""
+        """Number of points of one transform."""
         return math.prod(self.sizes)
 
     @property
     def scale(self) -> float:
-        """What multiplies the sums."""
+        """Factor of the normalisation."""
         norm = self.norm or "backward"
         if norm == "ortho":
             return 1.0 / math.sqrt(self.n)
@@ -118,7 +118,7 @@ class Recipe:
 
     @property
     def steps(self) -> tuple[Recipe, ...]:
-        """The transforms of single dimensions that SEPARABLE consists of, in their order."""
+        """The one-dimensional transforms of SEPARABLE in order, else this recipe alone."""
         if self.algorithm is not FFTAlgorithm.SEPARABLE:
             return (self,)
         full = [recipe("ifft" if self.inverse else "fft", (n,), self.norm) for n in self.sizes[:-1]]
@@ -127,7 +127,7 @@ class Recipe:
 
     @cached_property
     def constants(self) -> tuple[Array, ...]:
-        """The float32 arrays that the kernel takes, in its order; nobody can write to them."""
+        """The float32 constants of the kernel, in argument order; the arrays are read-only."""
         arrays = self._made()
         for array in arrays:
             array.setflags(write=False)
@@ -147,7 +147,7 @@ class Recipe:
         if self.algorithm is FFTAlgorithm.BLUESTEIN:
             args = self.n, self.geometry, self.inverse, self.scale, self.form
             return (bluestein_constants(*args),)
-        # A half spectrum is weighted by one half where a point stands for itself alone.
+        # The scale counts conjugate pairs; points without a conjugate have weight one half.
         scale = 2.0 * self.scale if self.form == "hermitian" else self.scale
         return (four_step_constants(self.geometry, self.inverse, scale),)
 
@@ -155,7 +155,7 @@ class Recipe:
         """Return the two parts of the matrix of DFT_GEMM."""
         if self.form == "hermitian":
             cos, sin = irfft_constants(self.n, self.scale)
-            # The first row of the second part is that of a real bin, and keeps its sign.
+            # The first row of the second part belongs to a real bin, so its sign is unchanged.
             signs = np.where(np.arange(len(sin)) == 0, 1.0, 1.0 if self.inverse else -1.0)
             return cos, sin * signs[:, None]
         real, imaginary = dft_constants(self.n, self.inverse, self.scale)
@@ -168,7 +168,7 @@ def recipe(kind: str, sizes: tuple[int, ...], norm: Norm) -> Recipe:
     """Return the recipe of a transform; equal calls return one object.
 
     Raises:
-        ShapeError: No kernel transforms so many points.
+        ShapeError: No kernel supports this number of points.
     """
     return Recipe(kind, sizes, norm, *_chosen(sizes))
 

@@ -1,4 +1,4 @@
-"""Constants of kernels as tensors, made once and kept where the kernels run."""
+"""Cache of kernel constants as tensors, in the memory of the device that runs the kernels."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from trnsci.core.backend.device import neuron_device
 from trnsci.core.constants import Constants
 from trnsci.core.dtypes import real_dtype
 
-__all__ = ["constants", "forget_tables", "frame_matrices", "hann_window", "keepable"]
+__all__ = ["cacheable", "clear_tables", "constants", "frame_matrices", "hann_window"]
 
 
 def constants(found: Recipe, path: str, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
-    """Return the constants of a recipe in the memory that a launch on ``path`` reads."""
+    """Return the constants of a recipe on the device of a launch on ``path``."""
     return _RECIPES(found, _home(path), dtype)
 
 
 def frame_matrices(
     window: Tensor, onesided: bool, scale: float, path: str, dtype: torch.dtype
 ) -> tuple[Tensor, ...]:
-    """Return the DFT matrices of frames with the window and the scale in them.
+    """Return the DFT matrices of frames, multiplied by the window and the scale.
 
-    The values of the window are their key: a tensor may be written to, or be another one at the
-    same address.
+    The cache key is the window's values, since a tensor may be modified in place.
     """
     values = window.detach().cpu().double().numpy()
     return _FRAMES((values.tobytes(), onesided, scale), _home(path), dtype)
@@ -39,21 +38,21 @@ def frame_matrices(
 def hann_window(length: int, like: Tensor) -> Tensor:
     """Return the periodic Hann window in the precision and on the device of ``like``."""
     dtype = real_dtype(like.dtype)
-    if keepable(like):
+    if cacheable(like):
         return _WINDOWS(length, like.device, dtype)[0]
     return torch.hann_window(length, periodic=True, dtype=dtype, device=like.device)
 
 
-def keepable(like: Tensor) -> bool:
-    """Return whether what is computed with ``like`` may use a tensor that is kept.
+def cacheable(like: Tensor) -> bool:
+    """Return whether a computation with ``like`` may use a cached tensor.
 
-    A graph that is being traced must make its own.
+    A traced graph must create its own.
     """
     return type(like) in _PLAIN and not is_compiling()
 
 
-def forget_tables() -> None:
-    """Forget all tensors that are kept."""
+def clear_tables() -> None:
+    """Clear the caches."""
     _RECIPES.clear()
     _FRAMES.clear()
     _WINDOWS.clear()

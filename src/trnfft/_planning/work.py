@@ -1,13 +1,13 @@
-"""What a transform takes on a NeuronCore: operations, HBM bytes and the error to expect.
+"""Cost model of transforms on a NeuronCore: operations, HBM bytes and expected error.
 
-A :class:`Problem` says what is transformed; the functions are named for the algorithms.
+A :class:`Problem` describes the operand; there is one function per algorithm.
 
-Errors are relative to the result, in the L2 norm. A float32 sum of t terms, one added after the
-other with independent roundings of root mean square u / sqrt(3), u = 2^-24, is wrong by
-u sqrt(t / 6); a product with a table rounds its entries, two products and a sum. Errors of the
-steps of a transform add up as squares, since every step keeps the norm but for a factor. The Tensor
-engine adds within 128 terms in an order of its own, which is better, so this bounds what is seen
-for operands without structure; it is no worst case.
+Errors are relative to the result, in the L2 norm. A sequential float32 sum of t terms with
+independent roundings of root mean square u / sqrt(3), u = 2^-24, has an error of u sqrt(t / 6). A
+product with a table rounds its entries, two products and a sum. Errors of the steps of a transform
+add in quadrature, since every step preserves the norm up to a factor. The Tensor engine adds 128
+terms in its own order, which is more accurate, so this is a bound for operands without structure,
+but not a worst case.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ __all__ = [
 
 _ROUNDOFF = 2.0**-24
 _TABLE = 2.0
-"""Squared error of a product with a table, in units of squared roundoff: four roundings of mean
-square 1/3 each, of which at most six count for one result."""
+"""Squared error of a product with a table, in units of squared roundoff: at most six roundings of
+mean square 1/3 each per result."""
 
 
 class Problem(NamedTuple):
-    """What is transformed.
+    """The size of a transform and its operand.
 
     Attributes:
-        batch: Transforms.
-        length: Points that each has before it is cut or padded.
-        n: Points of the transform.
-        kind: ``"full"``, ``"half"`` (real to a half spectrum) or ``"hermitian"`` (back again).
-        itemsize: Bytes of a part of the operand.
+        batch: Number of transforms.
+        length: Number of points of a row before it is truncated or padded.
+        n: Number of points of the transform.
+        kind: ``"full"``, ``"half"`` (real to a half spectrum) or ``"hermitian"`` (the inverse).
+        itemsize: Bytes per element of a part of the operand.
     """
 
     batch: int
@@ -53,12 +53,12 @@ class Problem(NamedTuple):
 
     @property
     def parts(self) -> tuple[int, int]:
-        """Parts of the operand and of the result."""
+        """Number of parts of the operand and of the result."""
         return 1 if self.kind == "half" else 2, 1 if self.kind == "hermitian" else 2
 
     @property
     def points(self) -> tuple[int, int]:
-        """Points that are read and written for each transform."""
+        """Number of points read and written per transform."""
         taken, given = chirp_lengths(self.n, self.kind)
         return min(taken, self.length), given
 
@@ -70,12 +70,12 @@ class Problem(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one execution takes.
+    """Cost and error of one execution.
 
     Attributes:
-        flops: Operations.
-        hbm_bytes: Bytes read and written.
-        error: Relative L2 error to expect.
+        flops: Floating-point operations.
+        hbm_bytes: Bytes read from and written to HBM.
+        error: Expected relative L2 error.
     """
 
     flops: int
@@ -110,7 +110,7 @@ def bluestein_work(p: Problem, g: Geometry) -> Work:
     flops = _factor_flops(g, (2, 2), (taken, points)) + _factor_flops(g, (2, 2), (points, given))
     constants = 2 * segments(g).weights + 2 * (taken + points + given)
     between = 2 * _between_bytes(g) + 16 * points
-    # A convolution keeps half of its points, and with them half of the squared norm.
+    # Half of the points of the convolution, and of its squared norm, are discarded.
     squared = 2 * (2 * _factor_error(g) + 3 * _TABLE)
     return Work(
         p.batch * (flops + 6 * (taken + points + given)),
@@ -120,10 +120,10 @@ def bluestein_work(p: Problem, g: Geometry) -> Work:
 
 
 def two_d_work(p: Problem, height: int, columns: int, read: int | None = None) -> Work:
-    """Return the work of two chained products; ``p`` is the second dimension, one image a batch.
+    """Return the work of two chained products for ``p.batch`` images.
 
-    ``columns`` are those of the operand, which the first product leaves as they are, and ``read``
-    its parts where they are not those of the problem.
+    ``p`` is the second dimension, ``columns`` the number of columns of the operand, and ``read``
+    its number of parts if that differs from the problem's.
     """
     (parts, written), (_, given) = p.parts, p.points
     read = parts if read is None else read
@@ -139,9 +139,9 @@ def two_d_work(p: Problem, height: int, columns: int, read: int | None = None) -
 
 
 def n_d_work(p: Problem, sizes: tuple[int, ...], columns: int) -> Work:
-    """Return the work of one product for each dimension; ``p`` is the last of ``sizes``.
+    """Return the work of one product per dimension; ``p`` is the last of ``sizes``.
 
-    ``columns`` are the points of the operand along it, and ``p.batch`` counts whole transforms.
+    ``columns`` is the operand's extent along it, and ``p.batch`` the number of N-D transforms.
     """
     leading, height = sizes[:-2], sizes[-2]
     read, itemsize, count = p.parts[0], p.itemsize, p.batch
@@ -158,7 +158,7 @@ def n_d_work(p: Problem, sizes: tuple[int, ...], columns: int) -> Work:
 
 
 def added(first: Work, second: Work) -> Work:
-    """Return the work of two steps, whose errors add up as squares."""
+    """Return the work of two steps; their errors add in quadrature."""
     return Work(
         first.flops + second.flops,
         first.hbm_bytes + second.hbm_bytes,
@@ -167,7 +167,7 @@ def added(first: Work, second: Work) -> Work:
 
 
 def _factor_flops(g: Geometry, parts: tuple[int, int], points: tuple[int, int]) -> int:
-    """Return the operations of one transform by factors; only rows with points are multiplied."""
+    """Return the operations of one transform by factors; empty rows are not multiplied."""
     n, factors = g.length, [f for f in g if f > 1]
     used = -(-points[0] // (n // factors[0]))
     rows = -(-points[1] // (n // factors[-1]))
@@ -177,7 +177,7 @@ def _factor_flops(g: Geometry, parts: tuple[int, int], points: tuple[int, int]) 
 
 
 def _between_bytes(g: Geometry) -> int:
-    """Return the bytes of one transform that pass through HBM between its stages."""
+    """Return the bytes that one transform writes to and reads from HBM between its stages."""
     return 16 * g.length if g.d > 1 else 0
 
 

@@ -1,7 +1,7 @@
-"""The operations of trnfft that have kernels, under names of their own.
+"""Direct access to the operations of trnfft that have kernels.
 
-Each runs where the library's backend says: on a NeuronCore, on the simulator or on torch. Operands
-may be native complex tensors or ``ComplexTensor``; the result is of the kind of the first.
+Each runs on the library's backend: a NeuronCore, the simulator or torch. Operands may be native
+complex tensors or ``ComplexTensor``; the result has the tensor type of the first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Complex products: checks, and one operation each."""
+"""Complex products: argument checks and dispatch to one operation each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def complex_gemm(a: Spectrum, b: Spectrum) -> Spectrum:
     """Return ``a @ b`` of two complex matrices.
 
     Raises:
-        ShapeError: The operands are not matrices that fit.
+        ShapeError: The operands are not matrices of compatible shapes.
         DTypeError: An operand is not complex, or the dtypes differ.
     """
     return _like(product(*_factors("complex_gemm", a, b)), a)
@@ -26,8 +26,8 @@ def complex_gemm(a: Spectrum, b: Spectrum) -> Spectrum:
 def complex_gemm_bf16(a: Spectrum, b: Spectrum) -> Spectrum:
     """Return ``a @ b`` with operands rounded to bfloat16 and sums in float32.
 
-    It takes a quarter of the Tensor engine's time for float32, and half the bytes. Gradients are
-    those of the exact product at the rounded operands.
+    It takes a quarter of the Tensor engine time of float32, and half the bytes. Gradients are
+    those of the exact product of the rounded operands.
 
     Raises:
         ShapeError, DTypeError: As ``complex_gemm``.
@@ -45,7 +45,7 @@ def complex_linear(x: Spectrum, w_real: Tensor, w_imag: Tensor) -> Spectrum:
         w_imag: The same shape.
 
     Raises:
-        ShapeError: The shapes do not fit.
+        ShapeError: The shapes are not compatible.
         DTypeError: x is not complex, or the dtypes differ.
     """
     value = _operand("complex_linear", "x", x)
@@ -84,12 +84,12 @@ def _operand(function: str, name: str, value: Spectrum) -> ComplexTensor:
 
 
 def _factors(function: str, a: Spectrum, b: Spectrum) -> tuple[ComplexTensor, ComplexTensor]:
-    """Return two matrices that can be multiplied."""
+    """Return the operands, checked to be matrices of compatible shapes."""
     left, right = _operand(function, "a", a), _operand(function, "b", b)
     _agree(function, "a", left, "b", right)
     if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[0]:
         raise ShapeError(
-            f"{function}: a and b must be matrices that fit, "
+            f"{function}: a and b must be matrices of compatible shapes, "
             f"got {tuple(left.shape)} and {tuple(right.shape)}"
         )
     return left, right
@@ -109,10 +109,10 @@ def _like(result: Spectrum, operand: Spectrum) -> Spectrum:
 
 
 def _rounded(value: ComplexTensor) -> ComplexTensor:
-    """Return what bfloat16 keeps of the parts; derivatives pass whole, as if nothing was lost."""
-    return ComplexTensor(_kept(value.real), _kept(value.imag))
+    """Return the parts rounded to bfloat16; gradients pass through unchanged."""
+    return ComplexTensor(_rounded_part(value.real), _rounded_part(value.imag))
 
 
-def _kept(part: Tensor) -> Tensor:
+def _rounded_part(part: Tensor) -> Tensor:
     lost = (part.to(torch.bfloat16).to(part.dtype) - part).detach()
     return part + lost

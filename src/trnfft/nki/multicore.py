@@ -1,7 +1,7 @@
-"""Transforms over several cores.
+"""Multi-core switch, for compatibility with callers that set it.
 
-A launch serves a whole batch, and which cores it occupies is the launch's business, so the switch
-changes no result and no launch. It is kept for callers that set it.
+One launch computes a whole batch and chooses its own cores, so the switch changes neither results
+nor launches.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ VARIABLE = "TRNFFT_MULTICORE"
 
 
 class _Chosen:
-    """What ``set_multicore`` chose; None leaves it to the environment."""
+    """The setting of ``set_multicore``; None selects that of the environment."""
 
     enabled: bool | None = None
     cores = 0
 
 
 def set_multicore(enabled: bool, num_cores: int = 0) -> None:
-    """Note whether transforms may occupy several cores, and how many; 0 is all.
+    """Set whether transforms may use several cores, and the number of cores; 0 means all.
 
     Raises:
         FlagError: ``num_cores`` is negative.
@@ -37,12 +37,12 @@ def set_multicore(enabled: bool, num_cores: int = 0) -> None:
 
 
 def get_multicore() -> bool:
-    """Return whether transforms may occupy several cores."""
+    """Return whether transforms may use several cores."""
     if _Chosen.enabled is None:
         return flag_value(VARIABLE, os.environ.get(VARIABLE, ""))
     return _Chosen.enabled
 
 
 def multi_core_fft(x: Spectrum, inverse: bool = False) -> Spectrum:
-    """Return ``fft`` or ``ifft`` along the last dimension; shapes are kept, also of one row."""
+    """Return ``fft`` or ``ifft`` along the last dimension, in the shape of ``x``."""
     return ifft(x) if inverse else fft(x)

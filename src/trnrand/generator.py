@@ -11,12 +11,13 @@ import secrets
 import threading
 from collections.abc import Callable
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from trnrand._paths.dispatch import stream
+from trnrand._paths.programs import ProgramSteps
 from trnrand._stream.prefetch import Prefetch, Stretch
 from trnrand._stream.state import (
     CHILDREN,
@@ -36,9 +37,6 @@ from trnrand._stream.state import (
 from trnrand._stream.words import INDEX_LIMIT, Domain, Source, unsigned
 from trnrand.engines import ENGINES, EngineName, engine_named
 from trnrand.errors import ParameterError
-
-if TYPE_CHECKING:
-    from trnrand.programs import ProgramBuilder
 
 __all__ = ["Generator"]
 
@@ -72,8 +70,8 @@ class Generator:
         tensor([0.6130, 0.4686, 0.0732])
     """
 
-    #: What ``new_program`` makes; the module of programs, which is built on generators, sets it.
-    _program_builder: ClassVar[type[ProgramBuilder]]
+    #: Makes the builders of ``new_program``; set by ``trnrand.programs``, which is built on this.
+    _program_builder: ClassVar[Callable[[int, Generator], ProgramSteps]]
 
     def __init__(
         self,
@@ -364,12 +362,12 @@ class Generator:
             self._slots[OFFSET] += count
         return begin
 
-    def new_program(self) -> ProgramBuilder:
+    def new_program(self) -> ProgramSteps:
         """Return a builder of programs that stream from this seed, partition and position.
 
         The program has a position of its own: drawing from it does not move this generator.
         """
-        return self._program_builder(seed=self.seed, generator=self)
+        return type(self)._program_builder(self.seed, self)
 
     # -- saving ------------------------------------------------------------------------------------
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import parsed_size
+from trnrand._paths.programs import Step
 from trnrand.distributions.into import exponential_into, normal_into, uniform_into
 from trnrand.errors import ParameterError
 from trnrand.generator import _BATCH_SIZE, Generator
@@ -21,26 +20,6 @@ _FILLS: dict[str, Callable[..., None]] = {
     "uniform": uniform_into,
     "exponential": exponential_into,
 }
-
-
-@dataclass(frozen=True)
-class Step:
-    """One draw of a program.
-
-    Attributes:
-        law: What is drawn.
-        n: How many samples.
-        parameters: Of the law, as its ``*_into`` function takes them.
-        out: Name of the buffer.
-    """
-
-    law: Literal["normal", "uniform", "exponential"]
-    n: int
-    parameters: Mapping[str, float]
-    out: str
-
-    def __post_init__(self) -> None:
-        parsed_size(f"{self.law} step {self.out!r}", (self.n,))
 
 
 class GeneratorProgram:
@@ -132,19 +111,17 @@ class ProgramBuilder:
         self._counter_start = source._counter
         self._steps: list[Step] = []
 
-    def normal(self, n: int, mean: float = 0.0, std: float = 1.0, out: str = "z") -> ProgramBuilder:
+    def normal(self, n: int, mean: float = 0.0, std: float = 1.0, out: str = "z") -> Self:
         """Add a draw of n normals."""
         self._steps.append(Step("normal", n, {"mean": mean, "std": std}, out))
         return self
 
-    def uniform(
-        self, n: int, low: float = 0.0, high: float = 1.0, out: str = "u"
-    ) -> ProgramBuilder:
+    def uniform(self, n: int, low: float = 0.0, high: float = 1.0, out: str = "u") -> Self:
         """Add a draw of n uniforms on [low, high)."""
         self._steps.append(Step("uniform", n, {"low": low, "high": high}, out))
         return self
 
-    def exponential(self, n: int, rate: float = 1.0, out: str = "e") -> ProgramBuilder:
+    def exponential(self, n: int, rate: float = 1.0, out: str = "e") -> Self:
         """Add a draw of n exponentials."""
         self._steps.append(Step("exponential", n, {"rate": rate}, out))
         return self

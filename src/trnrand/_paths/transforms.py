@@ -9,7 +9,7 @@ refuses; "same" draws once for the whole batch, or from one position for each of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -23,13 +23,21 @@ from trnsci.core.interop import (
     without_transforms,
 )
 
-if TYPE_CHECKING:
-    from trnrand.generator import Generator
-
-__all__ = ["beneath", "holds", "is_transformed", "shown", "values_of"]
+__all__ = ["Seekable", "beneath", "holds", "is_transformed", "shown", "values_of"]
 
 Draw = Callable[[Sequence[Any], tuple[int, ...]], Tensor]
 """Function of values, and of sizes to put in front of that of the result."""
+
+
+class Seekable(Protocol):
+    """A position in a stream that can be read and set; generators are."""
+
+    @property
+    def offset(self) -> int:
+        """Position in the stream, in samples."""
+
+    def seek(self, offset: int) -> None:
+        """Move to a position."""
 
 
 def is_transformed() -> bool:
@@ -57,7 +65,7 @@ def shown(value: Any) -> Any:
 
 def beneath(
     function: str,
-    generator: Generator,
+    generator: Seekable,
     draw: Draw,
     values: Sequence[Any],
     batches: bool = False,

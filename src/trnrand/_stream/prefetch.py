@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -24,10 +24,7 @@ from torch import Tensor
 from trnrand._paths.library import LIBRARY
 from trnrand._stream.words import INDEX_LIMIT
 
-if TYPE_CHECKING:
-    from trnrand.generator import Generator
-
-__all__ = ["Prefetch", "Stretch"]
+__all__ = ["Prefetch", "Stream", "Stretch"]
 
 # Larger calls draw for themselves.
 _MOST = 64
@@ -39,6 +36,32 @@ _BUFFERS = 16
 # Types of options whose ``repr`` is their value.
 _CONSTANTS = frozenset((float, int, bool, type(None), torch.dtype))
 _SEQUENCES = (tuple, list, torch.Size)
+
+
+class Stream(Protocol):
+    """The part of a generator that prefetching uses."""
+
+    @property
+    def device(self) -> str | torch.device:
+        """Default device of the samples."""
+
+    @property
+    def partition_size(self) -> int:
+        """Number of ranks that share every request."""
+
+    @property
+    def stream(self) -> tuple[int, int]:
+        """Number of the engine, and the 64 bits of the seed."""
+
+    @property
+    def offset(self) -> int:
+        """Position in the stream, in samples."""
+
+    def take(self, stretch: Stretch, count: int) -> int | None:
+        """Move by ``count`` samples of a stretch, and return their index in it; None if outside."""
+
+    def clone_state(self) -> Self:
+        """Return an independent generator with the same state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +77,7 @@ class Stretch:
     values: NDArray[Any]
     is_bfloat16: bool = False
 
-    def taken(self, generator: Generator, shape: Sequence[int], count: int) -> Tensor | None:
+    def taken(self, generator: Stream, shape: Sequence[int], count: int) -> Tensor | None:
         """Return a copy of the generator's next samples and move it; None if they are not here."""
         begin = generator.take(self, count)
         if begin is None:
@@ -73,7 +96,7 @@ class Prefetch:
         self,
         function: Callable[..., Tensor],
         size: Sequence[Any],
-        generator: Generator,
+        generator: Stream,
         options: Mapping[str, Any],
     ) -> Tensor | None:
         """Return the result of a call and move the generator; None if the call must draw itself.
@@ -115,7 +138,7 @@ def _next(
     last: Stretch | None,
     function: Callable[..., Tensor],
     count: int,
-    generator: Generator,
+    generator: Stream,
     options: Mapping[str, Any],
 ) -> Stretch:
     """Return the samples from the generator's position on, none for a call by itself.
@@ -132,7 +155,7 @@ def _next(
 
 
 def _filled(
-    function: Callable[..., Tensor], count: int, generator: Generator, options: Mapping[str, Any]
+    function: Callable[..., Tensor], count: int, generator: Stream, options: Mapping[str, Any]
 ) -> Stretch:
     """Return the generator's next samples, which it keeps to draw."""
     ahead = generator.clone_state()

@@ -1,4 +1,4 @@
-"""Programs: a fixed sequence of draws that fills named buffers, call after call."""
+"""Generator programs: a fixed sequence of draws that fills named buffers, call after call."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _FILLS: dict[str, Callable[..., None]] = {
 
 
 class GeneratorProgram:
-    """A sequence of draws with a position of its own.
+    """A sequence of draws with its own position.
 
-    A step draws what a ``Generator`` with the same seed, engine, partition and position draws.
+    A step draws the samples of a ``Generator`` with the same seed, engine, partition and position.
 
     Args:
         steps: The draws, in order.
-        seed: Of the stream.
-        partition_rank: Which share of every step this program draws.
-        partition_size: How many shares there are.
-        counter_start: Where the stream starts, in units of 512 samples.
+        seed: Seed of the stream.
+        partition_rank: Rank of this program: the share of every step that it draws.
+        partition_size: Number of ranks.
+        counter_start: Initial position, in units of 512 samples.
         engine: ``"philox"`` or ``"threefry"``.
 
     Raises:
-        ParameterError: An argument that a generator does not accept.
+        ParameterError: An argument is invalid for a generator.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class GeneratorProgram:
         """Fill the named buffers, step after step; the next call continues the stream.
 
         Args:
-            buffers: By the names of the steps: tensors of any shape with n elements, of a floating
+            buffers: Tensors by the names of the steps: of any shape with n elements, of a floating
                 dtype, on any device.
 
         Raises:
             KeyError: A step's buffer is missing.
-            ParameterError: A buffer is not of its step's length or of a floating dtype. Nothing
+            ParameterError: A buffer does not have its step's length or a floating dtype. Nothing
                 is drawn then.
         """
         for step in self.steps:
@@ -91,12 +91,12 @@ def _check_buffer(step: Step, buffer: Tensor) -> None:
 
 
 class ProgramBuilder:
-    """Collects the steps of a ``GeneratorProgram``; every step returns the builder.
+    """Builder of a ``GeneratorProgram``; every step returns the builder.
 
     Args:
-        seed: Of the program's stream.
-        generator: Where partition, engine and position (rounded up to 512 samples) are taken
-            from, as they are now.
+        seed: Seed of the program's stream.
+        generator: Generator to copy the partition, engine and position (rounded up to 512 samples)
+            from.
 
     Example:
         >>> program = ProgramBuilder(seed=7).normal(1000).uniform(500, high=2.0).build()

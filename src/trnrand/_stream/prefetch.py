@@ -1,12 +1,12 @@
 """Prefetch buffers of a generator for small draws.
 
-A draw of a few samples takes tens of microseconds of fixed costs. Sample i of a law depends on
-engine, seed, i and the parameters alone, so where calls with equal arguments follow each other in a
-stream, some hundred samples are drawn at once and handed out.
+A small draw has tens of microseconds of fixed costs. Sample i of a distribution depends only on
+engine, seed, i and the parameters, so consecutive calls with equal arguments are served from a
+buffer of some hundred samples that are drawn at once.
 
-A buffer holds samples and the stream and positions that they are from, and no position of its own.
-A generator that was moved, seeded, restored or copied therefore draws the same numbers with any
-contents of its buffers, and its saved state does not need them.
+A buffer stores samples with their stream and positions; it has no read position. A generator that
+is moved, seeded, restored or copied therefore draws the same numbers with any contents of its
+buffers, and its saved state does not include them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from trnrand._stream.words import INDEX_LIMIT
 
 __all__ = ["Prefetch", "Stream", "Stretch"]
 
-# Larger calls draw for themselves.
+# Calls for more samples than this are not buffered.
 _MOST = 64
-# Samples of the first buffer for some arguments, and of the largest; each is four times the last.
+# Samples of the first and of the largest buffer for some arguments; each has four times the last.
 _FIRST, _LAST = 64, 4096
-# Buffers of a generator; all are dropped when there would be one more.
+# Largest number of buffers of a generator; one more clears them all.
 _BUFFERS = 16
 
-# Types of options whose ``repr`` is their value.
+# Types of options with a ``repr`` that identifies the value.
 _CONSTANTS = frozenset((float, int, bool, type(None), torch.dtype))
 _SEQUENCES = (tuple, list, torch.Size)
 
@@ -68,8 +68,8 @@ class Stream(Protocol):
 class Stretch:
     """Consecutive samples of one stream, from position ``first`` on.
 
-    NumPy, whose slices and copies take a fraction of torch's time, has no bfloat16: ``values`` are
-    its bits then.
+    ``values`` is a NumPy array, since NumPy slices and copies faster than torch; bfloat16, which it
+    lacks, is stored as bits.
     """
 
     stream: tuple[int, int]
@@ -78,7 +78,7 @@ class Stretch:
     is_bfloat16: bool = False
 
     def taken(self, generator: Stream, shape: Sequence[int], count: int) -> Tensor | None:
-        """Return a copy of the generator's next samples and move it; None if they are not here."""
+        """Return a copy of the generator's next samples and move it; None if not all are here."""
         begin = generator.take(self, count)
         if begin is None:
             return None
@@ -87,7 +87,7 @@ class Stretch:
 
 
 class Prefetch:
-    """The buffers of one generator, by the law and its options."""
+    """The buffers of one generator, by distribution and options."""
 
     def __init__(self) -> None:
         self._stretches: dict[str, Stretch] = {}
@@ -102,7 +102,7 @@ class Prefetch:
         """Return the result of a call and move the generator; None if the call must draw itself.
 
         Args:
-            function: Function of sizes, ``generator`` and the options, whose samples depend on
+            function: Function of sizes, ``generator`` and the options; its samples depend on
                 their position and the options alone.
             size: Positional arguments of the call.
             generator: The generator that these buffers belong to.
@@ -141,10 +141,10 @@ def _next(
     generator: Stream,
     options: Mapping[str, Any],
 ) -> Stretch:
-    """Return the samples from the generator's position on, none for a call by itself.
+    """Return the samples from the generator's position on, an empty stretch for an isolated call.
 
-    A call is worth a buffer where it begins in the last stretch of its kind, or so near to the end
-    of it as other small draws get.
+    A call fills a buffer if it begins inside the last stretch of its kind, or at most one small
+    draw behind it.
     """
     position = generator.offset
     if last is not None and 0 <= position - last.first <= len(last.values) + _MOST:
@@ -157,10 +157,10 @@ def _next(
 def _filled(
     function: Callable[..., Tensor], count: int, generator: Stream, options: Mapping[str, Any]
 ) -> Stretch:
-    """Return the generator's next samples, which it keeps to draw."""
-    ahead = generator.clone_state()
-    first = ahead.offset
-    values = function(count, generator=ahead, **options)
+    """Return the generator's next samples without moving it."""
+    copy = generator.clone_state()
+    first = copy.offset
+    values = function(count, generator=copy, **options)
     narrow = values.dtype is torch.bfloat16
     array = (values.view(torch.int16) if narrow else values).numpy()
-    return Stretch(ahead.stream, first, array, narrow)
+    return Stretch(copy.stream, first, array, narrow)

@@ -79,7 +79,7 @@ def philox(
 
     Args:
         rounds: Number of rounds; 10 is the standard engine.
-        number: What constants are made with, so that they have the type of the words.
+        number: Type of the constants, equal to the type of the words.
         compiled: Decorator of the function, such as ``numba.njit``.
     """
     m0, m1, w0, w1 = number(PHILOX_M0), number(PHILOX_M1), number(PHILOX_W0), number(PHILOX_W1)
@@ -117,7 +117,7 @@ def threefry(
 
     Args:
         rounds: Number of rounds; 20 is the standard engine.
-        number: What constants are made with, so that they have the type of the words.
+        number: Type of the constants, equal to the type of the words.
         compiled: Decorator of the function of each step, such as ``numba.njit``.
     """
     parity, mask = number(THREEFRY_PARITY), number(MASK)
@@ -263,7 +263,7 @@ def philox4x32(counter: Tensor, key: Tensor, rounds: int = PHILOX_ROUNDS) -> Ten
 
     Args:
         counter: Integers of shape (..., 4).
-        key: Integers of shape (..., 2), whose leading dimensions broadcast with the counter's.
+        key: Integers of shape (..., 2); leading dimensions broadcast with the counter's.
         rounds: Number of rounds.
 
     Raises:
@@ -277,7 +277,7 @@ def threefry4x32(counter: Tensor, key: Tensor, rounds: int = THREEFRY_ROUNDS) ->
 
     Args:
         counter: Integers of shape (..., 4).
-        key: Integers of shape (..., 4), whose leading dimensions broadcast with the counter's.
+        key: Integers of shape (..., 4); leading dimensions broadcast with the counter's.
         rounds: Number of rounds.
 
     Raises:

@@ -3,7 +3,7 @@
 Layout   one word per element, uint32, in SBUF; blocks of a request are ordered along the free axis
          first, then over the partitions
 Limits   bitwise operators run on the Vector engine and are exact. Sums and products of whole
-         words run on the GpSimd engine, whose 32-bit integers wrap. Integer arithmetic on the
+         words run on the GpSimd engine, with wrapping 32-bit integers. Integer arithmetic on the
          Vector engine goes through float32 and is used below 2^24 only.
 Cost     15 instructions for a 64-bit product by a constant, 8 of them on the GpSimd engine. With
          float32 limbs of 11 bits it would be 26, all on the Vector engine.

@@ -49,7 +49,7 @@ class Law:
 
     @property
     def elementwise(self) -> bool:
-        """Whether a sample depends on its position and on its own parameters alone."""
+        """True if a sample depends only on its position and its own parameters."""
         return self.leading == 0 and self.result_shape is None
 
     def size(self, args: Any) -> Any:

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Offsets: TypeAlias = Tensor | int
-"""Offsets of samples from the start of a source; a number n stands for the first n samples."""
+"""Offsets of samples from the start of a source; a number n means the first n samples."""
 
 Sampler: TypeAlias = Callable[..., Tensor]
 """Function of (source, count, *parameters) that returns ``count`` samples."""

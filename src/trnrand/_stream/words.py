@@ -97,7 +97,7 @@ class Source:
         return blocks.gather(1, (inside & 3)[:, None])[:, 0]
 
     def _blocks(self, first: int, steps: Tensor | int, domain: int) -> Tensor:
-        """Return the blocks at ``first + steps``; a number n stands for steps 0, 1, ..., n - 1."""
+        """Return the blocks at ``first + steps``; a number n means steps 0, 1, ..., n - 1."""
         if self.device.type == "cpu":
             return torch.from_numpy(self._blocks_on_cpu(first, steps, domain).view(np.int32))
         if isinstance(steps, int):

@@ -127,7 +127,7 @@ def lognormal(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples whose logarithm is normal with this mean and standard deviation.
+    """Return lognormal samples: their logarithm is normal with this mean and standard deviation.
 
     Raises:
         ParameterError: ``std`` is negative, or another argument is outside of its range.

@@ -61,9 +61,9 @@ def checked_covariance(function: str, mean: Tensor, covariance: Tensor) -> tuple
         raise ParameterError(f"{function}: mean must have shape (..., d), got {shapes[0]}")
     square = shapes[0][-1:] * 2
     if not isinstance(spread, Tensor) or shapes[1][-2:] != square:
-        wanted = ", ".join(map(str, square))
+        trailing = ", ".join(map(str, square))
         raise ParameterError(
-            f"{function}: covariance must have shape (..., {wanted}), got {shapes[1]}"
+            f"{function}: covariance must have shape (..., {trailing}), got {shapes[1]}"
         )
     # A covariance is a sum of products, and |a b| <= |a| |b| bounds its rounding errors: n eps for
     # n terms. sqrt(eps) allows 1 / sqrt(eps) terms.

@@ -130,11 +130,11 @@ class _Block:
         corner, directions = np.tile(corner, together), np.tile(directions, together)
         word = word_bits(points)
         low = word - LEVELS
-        kept = (1 << (low if tree is not None else word)) - 1
+        mask = (1 << (low if tree is not None else word)) - 1
         self.width, self.scale = width, 2.0 ** (cut - word)
         self.tree = None if tree is None else _cut(tree, cut)
         self.points, self.corner, self.directions = (
-            _cut(words & kept, cut) for words in (points, corner, directions)
+            _cut(words & mask, cut) for words in (points, corner, directions)
         )
         self.plain = not self.points.any()
         self.result = np.empty_like(self.points)
@@ -236,7 +236,7 @@ class SobolEngine(PointEngine):
     Args:
         n_dims: Number of dimensions, from 1 to 21201.
         scramble: True or "owen" for nested scrambling; "linear" for a random triangular matrix and
-            digital shift per dimension; False for the plain sequence, whose first point is 0.
+            digital shift per dimension; False for the plain sequence, with 0 as its first point.
         seed: From 0 to 2**64 - 1; None draws one from the default generator. Stored as ``seed``
             when scrambling.
         start_index: Index of the first point.

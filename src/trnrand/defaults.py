@@ -1,10 +1,10 @@
-"""The default generator: of which process it is, and how it is brought back to where it was.
+"""The default generator: seeding, saving and restoring its state, and behaviour in child processes.
 
-A process that forks has its default generator count the fork, and the child takes a seed that
-depends on the old seed and on that number: children draw other numbers than the parent and than
-each other, and the same ones whenever the parent was seeded alike and forks in the same order. A
-worker that ``torch.utils.data.DataLoader`` starts without a fork takes the seed that torch gives
-it. Other generators are what they are in every process.
+At a fork, the default generator of the child gets a seed derived from the parent's seed and the
+number of the fork. Children therefore draw different numbers than the parent and each other, and
+the same numbers in every run with the same seed and order of forks. A worker that
+``torch.utils.data.DataLoader`` starts without a fork uses torch's seed for the worker. Other
+generators are not changed.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = [
     "set_rng_state",
 ]
 
-# There from the start, so that compiled code can read it without making it.
+# Created at import, so that compiled code only has to read it.
 _default = Generator()
-# Whether this may be a worker whose seed torch has yet to tell.
+# Whether this process may be a worker with a seed that was not read from torch yet.
 _may_be_worker = True
 
 
 def manual_seed(seed: int) -> Generator:
     """Replace the default generator by a new one with this seed, and return it.
 
-    All that draws without being told a seed or a generator follows it, point sets included.
-    References to the old one keep their stream.
+    All calls without a seed or a generator use it, point sets included. References to the old
+    generator keep their stream.
     """
     global _default, _may_be_worker
     _default, _may_be_worker = Generator(seed), False
@@ -48,9 +48,9 @@ def manual_seed(seed: int) -> Generator:
 
 
 def get_default_generator() -> Generator:
-    """Return the generator of calls that name none; until it is seeded, its seed is random."""
+    """Return the generator of calls without one; its seed is random until ``manual_seed``."""
     if _may_be_worker and not is_compiling():
-        _ask_for_worker()
+        _seed_worker()
     return _default
 
 
@@ -60,18 +60,18 @@ def get_rng_state() -> Tensor:
 
 
 def set_rng_state(state: Tensor) -> None:
-    """Bring the default generator to a state that ``get_rng_state`` gave."""
+    """Restore a state of the default generator that ``get_rng_state`` returned."""
     get_default_generator().set_state(state)
 
 
 @contextmanager
 def fork_rng(*generators: Generator, enabled: bool = True) -> Iterator[None]:
-    """Leave generators after a ``with`` block as they were before it.
+    """Restore the states of generators at the end of a ``with`` block.
 
     Args:
-        *generators: Which; without any, the default generator. A default generator that is
-            replaced inside of the block is the old one again after it.
-        enabled: Whether to do so, for callers who decide at run time.
+        *generators: Generators to restore; without any, the default generator, also if the block
+            replaces it.
+        enabled: Whether states are restored, for a decision at run time.
 
     Example:
         >>> with trnrand.fork_rng():
@@ -91,14 +91,14 @@ def fork_rng(*generators: Generator, enabled: bool = True) -> Iterator[None]:
 def checkpoint_contexts(
     *generators: Generator,
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Return what ``torch.utils.checkpoint`` takes to draw the same numbers when it recomputes.
+    """Return contexts with which ``torch.utils.checkpoint`` recomputes the same draws.
 
-    torch saves the states of its own generators by itself, and those of others through the
-    contexts that ``context_fn`` returns: the first is around the forward pass, the second around
-    every recomputation, after which generators are where they were before it.
+    torch saves the states of its own generators only. Of the contexts that ``context_fn`` returns,
+    the first is entered for the forward pass, where it saves the states, the second for every
+    recomputation, where it restores them and undoes that at the end.
 
     Args:
-        *generators: Which; without any, the default generator.
+        *generators: Generators that the function uses; without any, the default generator.
 
     Example:
         >>> checkpoint(layer, x, use_reentrant=False, context_fn=trnrand.checkpoint_contexts)
@@ -121,7 +121,7 @@ def checkpoint_contexts(
 
 
 class _Repeated(AbstractContextManager[None]):
-    """A context that can be entered more than once: a graph may be recomputed repeatedly."""
+    """A context that can be entered repeatedly: a graph may be recomputed more than once."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
         self._make = make
@@ -142,7 +142,7 @@ class _Repeated(AbstractContextManager[None]):
 
 
 class _Moment:
-    """The states of some generators, or of the default one, and which that was."""
+    """A snapshot of the states of generators, or of the default generator and its identity."""
 
     def __init__(self, generators: tuple[Generator, ...]) -> None:
         self._default = None if generators else get_default_generator()
@@ -157,7 +157,7 @@ class _Moment:
             generator.set_state(state)
 
 
-def _ask_for_worker() -> None:
+def _seed_worker() -> None:
     global _may_be_worker
     worker = get_worker_info()
     if worker is not None:
@@ -172,7 +172,7 @@ _fork_number = 0
 
 def _before_fork() -> None:
     global _fork_number
-    # The child's copy of a lock that another thread holds would never be free.
+    # A lock that another thread holds would never be released in the child.
     _generators._lock.acquire()
     _fork_number = _default.count_fork()
 

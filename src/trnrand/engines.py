@@ -1,11 +1,11 @@
 """The two counter-based engines: Philox-4x32-10 and Threefry-4x32-20.
 
-An engine maps a counter of four 32-bit words and a key to four words that look random (Salmon,
-Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11). There is no state: the
-words of any counter can be computed at once, in any order, on any device.
+An engine maps a counter of four 32-bit words and a key to four pseudorandom words (Salmon, Moraes,
+Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11). It has no state: the words of any
+counter can be computed directly, in any order, on any device.
 
-Each engine is written once. ``philox`` and ``threefry`` return a function of words that are int64
-tensors, int64 arrays or, with ``number=numpy.uint64``, the scalars of a compiled loop.
+``philox`` and ``threefry`` are generic in the type of a word: int64 tensors, int64 arrays or, with
+``number=numpy.uint64``, the scalars of a compiled loop.
 """
 
 from __future__ import annotations
@@ -78,17 +78,17 @@ def philox(
     """Return Philox-4x32 as a function of four counter words and two key words.
 
     Args:
-        rounds: How often the words are mixed; 10 is the standard engine.
-        number: What constants are made with, so that they have the type of the words.
-        compiled: Applied to the function.
+        rounds: Number of rounds; 10 is the standard engine.
+        number: Type of the constants, equal to the type of the words.
+        compiled: Decorator of the function, such as ``numba.njit``.
     """
     m0, m1, w0, w1 = number(PHILOX_M0), number(PHILOX_M1), number(PHILOX_W0), number(PHILOX_W1)
     mask, half = number(MASK), number(32)
 
     def block(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any) -> tuple[Any, Any, Any, Any]:
         for _ in range(rounds):
-            # In int64 the products wrap and the shifts bring in copies of the sign: the masks
-            # take both away. Low halves are masked late, when they become multiplicands.
+            # In int64 the products wrap and the shifts extend the sign: the masks remove both.
+            # Low halves are masked when they become multiplicands.
             p0 = c0 * m0
             p1 = c2 * m1
             c0 = p1 >> half
@@ -116,9 +116,9 @@ def threefry(
     """Return Threefry-4x32 as a function of four counter words and four key words.
 
     Args:
-        rounds: How often the words are mixed; 20 is the standard engine.
-        number: What constants are made with, so that they have the type of the words.
-        compiled: Applied to the function of each step.
+        rounds: Number of rounds; 20 is the standard engine.
+        number: Type of the constants, equal to the type of the words.
+        compiled: Decorator of the function of each step, such as ``numba.njit``.
     """
     parity, mask = number(THREEFRY_PARITY), number(MASK)
     steps = []
@@ -141,18 +141,17 @@ def threefry(
     return compiled(block)
 
 
-# The steps of Threefry are functions of four words a and of the key, rotated so that k0 is the
-# word that is injected next; they return the same. a0 and a2 are added to and nothing else, so
-# that they are masked at the end only: 20 rounds add less than 2**38. a1 and a3 are shifted down,
-# and always below 2**32.
+# The steps of Threefry map four words a and the key, rotated so that k0 is the next word to inject,
+# to the same nine values. a0 and a2 are only added to, so they are masked once at the end: 20
+# rounds add less than 2**38. a1 and a3 are shifted down, and always below 2**32.
 
 
 def _threefry_round(left1: int, left3: int, number: Callable[[int], Any]) -> Step:
     mask = number(MASK)
     up1, up3, down1, down3 = (number(n) for n in (left1, left3, 32 - left1, 32 - left3))
 
-    # Even rounds mix (a0, a1) and (a2, a3), odd rounds (a0, a3) and (a2, a1). Here it is always
-    # the former: a round passes a1 and a3 on in exchanged places, which two rounds undo.
+    # Even rounds mix (a0, a1) and (a2, a3), odd rounds (a0, a3) and (a2, a1). Here every round
+    # mixes the former and returns a1 and a3 swapped; two rounds undo the swap.
     def mixed(
         a0: Any, a1: Any, a2: Any, a3: Any, k0: Any, k1: Any, k2: Any, k3: Any, k4: Any
     ) -> tuple[Any, ...]:
@@ -184,7 +183,7 @@ def _threefry_injection(times: int, number: Callable[[int], Any]) -> Step:
 
 
 def _in_turn(steps: Sequence[Step]) -> Step:
-    """Return a function that takes the steps in a loop, which lets go of arrays as it goes."""
+    """Return a function that applies the steps in a loop, so that intermediate arrays are freed."""
 
     def chain(*state: Any) -> tuple[Any, ...]:
         for step in steps:
@@ -195,7 +194,7 @@ def _in_turn(steps: Sequence[Step]) -> Step:
 
 
 def _nested(steps: Sequence[Step], compiled: Callable[[Any], Any]) -> Step:
-    """Return a function that takes the steps without a loop, so that a compiler sees them all."""
+    """Return a function that applies the steps without a loop, so that a compiler inlines them."""
     chain = steps[-1]
     for step in reversed(steps[:-1]):
         chain = compiled(_then(step, chain))
@@ -217,10 +216,10 @@ class Engine:
     """A counter-based engine.
 
     Attributes:
-        name: How callers ask for it.
-        number: What a saved state calls it.
-        key_words: Length of its key.
-        make: Returns its block function for a type of words and a compiler.
+        name: Name of the engine in arguments.
+        number: Number of the engine in saved states.
+        key_words: Number of words of its key.
+        make: Function of ``number`` and ``compiled`` that returns the block function.
     """
 
     name: EngineName
@@ -242,7 +241,7 @@ ENGINES: dict[str, Engine] = {
 
 @cache
 def block_function(engine: EngineName) -> Block:
-    """Return an engine as a function of Python's integers, or of int64 tensors."""
+    """Return the block function of an engine for Python integers or int64 tensors."""
     return ENGINES[engine].make(int)
 
 
@@ -250,7 +249,7 @@ def engine_named(function: str, name: str) -> Engine:
     """Return an engine by name.
 
     Raises:
-        ParameterError: There is none of that name.
+        ParameterError: The name is unknown.
     """
     if not isinstance(name, str) or name not in ENGINES:
         raise ParameterError(
@@ -264,11 +263,11 @@ def philox4x32(counter: Tensor, key: Tensor, rounds: int = PHILOX_ROUNDS) -> Ten
 
     Args:
         counter: Integers of shape (..., 4).
-        key: Integers of shape (..., 2), whose leading dimensions broadcast with the counter's.
-        rounds: How often the words are mixed.
+        key: Integers of shape (..., 2); leading dimensions broadcast with the counter's.
+        rounds: Number of rounds.
 
     Raises:
-        ParameterError: A shape or dtype that is not as above.
+        ParameterError: A shape or dtype is not as above.
     """
     return _mapped("philox4x32", philox(rounds), counter, key, 2)
 
@@ -278,11 +277,11 @@ def threefry4x32(counter: Tensor, key: Tensor, rounds: int = THREEFRY_ROUNDS) ->
 
     Args:
         counter: Integers of shape (..., 4).
-        key: Integers of shape (..., 4), whose leading dimensions broadcast with the counter's.
-        rounds: How often the words are mixed.
+        key: Integers of shape (..., 4); leading dimensions broadcast with the counter's.
+        rounds: Number of rounds.
 
     Raises:
-        ParameterError: A shape or dtype that is not as above.
+        ParameterError: A shape or dtype is not as above.
     """
     return _mapped("threefry4x32", threefry(rounds), counter, key, 4)
 
@@ -297,6 +296,6 @@ def _mapped(function: str, block: Block, counter: Tensor, key: Tensor, key_words
                 f"got shape {tuple(value.shape)}"
             )
     words = [*counter.long().unbind(-1), *key.long().unbind(-1)]
-    # All of one shape, so that words which depend on the counter or on the key alone stack too.
-    nothing = torch.zeros_like(words[0] + words[-1])
-    return torch.stack(block(*((w & MASK) + nothing for w in words)), dim=-1)
+    # Broadcast to one shape: words that depend on the counter or key alone must stack, too.
+    zeros = torch.zeros_like(words[0] + words[-1])
+    return torch.stack(block(*((w & MASK) + zeros for w in words)), dim=-1)

@@ -1,4 +1,4 @@
-"""The exception of trnrand for arguments that have no meaning."""
+"""The exception of trnrand for invalid arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases that validate the kernels of trnrand: published words, bits equal on every path."""
+"""Validation cases of the kernels: known-answer words, and samples bit-identical to torch's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THREEFRY = (0x59CD1DBB, 0xB8879579, 0x86B5D00C, 0xAC8B6D84)
 
 
 def _words(engine: str, published: Sequence[int]) -> Case:
-    """Return the case of the kernel that draws words."""
+    """Return the known-answer case of the kernel that draws words."""
 
     def draw() -> Tensor:
         from trnrand._kernels import operands, samples
@@ -49,7 +49,7 @@ def _words(engine: str, published: Sequence[int]) -> Case:
 
 
 def _samples(engine: str, law: str, title: str) -> Case:
-    """Return the case of a law: the kernel gives the bits that torch's path gives."""
+    """Return the case of a distribution: kernel and torch path give the same bits."""
     draw: Callable[..., Tensor] = getattr(trnrand, law)
 
     def drawn() -> Tensor:

@@ -1,8 +1,8 @@
-"""Generators: a seed, a position in its stream, and a share of it.
+"""Generators: a seed, a position in its stream, and a rank of a partition.
 
 The position counts samples of the whole stream, over all ranks of a partition. A request of n
 samples on rank r of P takes samples [position + r n, position + (r + 1) n) and moves the position
-by P n, so that the draws of all ranks, put together, are those of one rank.
+by P n, so the concatenated draws of all ranks equal those of one unpartitioned generator.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import secrets
 import threading
 from collections.abc import Callable
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from trnrand._paths.dispatch import stream
+from trnrand._paths.programs import ProgramSteps
 from trnrand._stream.prefetch import Prefetch, Stretch
 from trnrand._stream.state import (
     CHILDREN,
@@ -37,9 +38,6 @@ from trnrand._stream.words import INDEX_LIMIT, Domain, Source, unsigned
 from trnrand.engines import ENGINES, EngineName, engine_named
 from trnrand.errors import ParameterError
 
-if TYPE_CHECKING:
-    from trnrand.programs import ProgramBuilder
-
 __all__ = ["Generator"]
 
 _BATCH_SIZE = 512
@@ -47,8 +45,7 @@ _BATCH_SIZE = 512
 
 _ENGINES = {engine.number: engine for engine in ENGINES.values()}
 
-# Held for the few lines that move a position; one for all generators, since those made over the
-# same state do not know of each other.
+# Held while a position is moved. One lock for all generators, since several may share one state.
 _lock = threading.Lock()
 
 
@@ -57,14 +54,14 @@ class Generator:
 
     Args:
         seed: Any integer that fits 64 bits, signed or not; None takes one from the operating
-            system, which ``seed`` then tells.
-        device: Where samples are made when a function is not told.
-        partition_rank: Which share of every request this generator draws.
-        partition_size: How many shares there are.
+            system, which the attribute ``seed`` then holds.
+        device: Default device of the samples.
+        partition_rank: Rank of this generator: the share of every request that it draws.
+        partition_size: Number of ranks.
         engine: ``"philox"`` (Philox-4x32-10) or ``"threefry"`` (Threefry-4x32-20).
 
     Raises:
-        ParameterError: An argument that is not as above.
+        ParameterError: An argument is invalid.
 
     Example:
         >>> g = Generator(42)
@@ -72,8 +69,8 @@ class Generator:
         tensor([0.6130, 0.4686, 0.0732])
     """
 
-    #: What ``new_program`` makes; the module of programs, which is built on generators, sets it.
-    _program_builder: ClassVar[type[ProgramBuilder]]
+    #: Makes the builders of ``new_program``; set by ``trnrand.programs``, which is built on this.
+    _program_builder: ClassVar[Callable[[int, Generator], ProgramSteps]]
 
     def __init__(
         self,
@@ -94,7 +91,7 @@ class Generator:
         self._slots = slots_of(state)
         self._device = device
         self._torch: torch.Generator | None = None
-        #: Samples made in advance for small draws; derived from the state, and not part of it.
+        #: Prefetch buffers for small draws; derived from the state, and not part of it.
         self.prefetch = Prefetch()
 
     @classmethod
@@ -114,11 +111,11 @@ class Generator:
             f"{share if self.partition_size > 1 else ''})"
         )
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- identity ----------------------------------------------------------------------------------
 
     @property
     def seed(self) -> int:
-        """The last seed given, or the one that the operating system gave."""
+        """The last seed that was set, or the one taken from the operating system."""
         slots = self._slots
         return slots[SEED] - INDEX_LIMIT if slots[SEED_NEGATIVE] else slots[SEED]
 
@@ -129,36 +126,36 @@ class Generator:
 
     @property
     def stream(self) -> tuple[int, int]:
-        """Number of the engine, and the 64 bits of the seed: what identifies the stream."""
+        """Identity of the stream: number of the engine and the 64 bits of the seed."""
         return self._slots[ENGINE], self._slots[SEED]
 
     @property
     def device(self) -> str | torch.device:
-        """Where samples are made when a function is not told, as it was given."""
+        """Default device of the samples, as passed to the constructor."""
         return self._device
 
     @property
     def partition_rank(self) -> int:
-        """Which share of every request this generator draws."""
+        """Rank of this generator: the share of every request that it draws."""
         return self._slots[RANK]
 
     @property
     def partition_size(self) -> int:
-        """How many shares every request has."""
+        """Number of ranks that share every request."""
         return self._slots[SIZE]
 
     _partition_rank, _partition_size = partition_rank, partition_size
 
     @property
     def torch_generator(self) -> torch.Generator:
-        """A torch generator with the same seed, for torch's own functions; another stream."""
+        """A torch generator with the same seed, for torch's functions; its stream is different."""
         with _lock:
             if self._torch is None:
                 self._torch = torch.Generator(device=self._device).manual_seed(self.seed)
             return self._torch
 
     def manual_seed(self, seed: int) -> Generator:
-        """Take a new seed and go back to position 0; the partition stays. Returns itself."""
+        """Set the seed, reset the position to 0 and return the generator; the partition stays."""
         value = _checked_seed("manual_seed", seed)
         with _lock:
             self._put_seed(value)
@@ -168,26 +165,26 @@ class Generator:
                 self._torch.manual_seed(value)
         return self
 
-    # -- where it is -------------------------------------------------------------------------------
+    # -- position ----------------------------------------------------------------------------------
 
     @property
     def offset(self) -> int:
-        """Position: how many samples of the whole stream lie before the next request."""
+        """Position: number of samples of the whole stream before the next request."""
         return self._slots[OFFSET] | self._slots[OFFSET_HIGH] << 64
 
     def seek(self, offset: int) -> None:
-        """Move to a position, exactly.
+        """Move to an exact position.
 
         Raises:
-            ParameterError: It is negative, or not below 2**64.
+            ParameterError: ``offset`` is negative, or not below 2**64.
         """
         self._move("seek", "offset", lambda: _checked_count("seek", "offset", offset))
 
     def skip(self, samples: int) -> None:
-        """Move forward by a number of samples, exactly.
+        """Move forward by an exact number of samples.
 
         Raises:
-            ParameterError: It is negative, or leads to 2**64 or beyond.
+            ParameterError: ``samples`` is negative, or leads to 2**64 or beyond.
         """
         forward = _checked_count("skip", "samples", samples)
         self._move("skip", "samples", lambda: self.offset + forward)
@@ -197,12 +194,12 @@ class Generator:
         return self._counter * _BATCH_SIZE
 
     def advance(self, n_samples: int) -> None:
-        """Move forward in units of 512: both position and distance are rounded up to them.
+        """Move forward in units of 512: both position and distance are rounded up to a multiple.
 
-        ``skip`` is the exact form. Zero moves nothing.
+        ``skip`` is the exact form. Zero does not move the generator.
 
         Raises:
-            ParameterError: The number is negative, or leads to 2**64 or beyond.
+            ParameterError: ``n_samples`` is negative, or leads to 2**64 or beyond.
         """
         batches = _batches(_checked_count("advance", "n_samples", n_samples))
         if batches:
@@ -212,7 +209,7 @@ class Generator:
         """Move to a position, rounded down to a multiple of 512; ``seek`` is the exact form.
 
         Raises:
-            ParameterError: It is negative, or not below 2**64.
+            ParameterError: ``position`` is negative, or not below 2**64.
         """
         target = _checked_count("advance_to", "position", position)
         self._move("advance_to", "position", lambda: target // _BATCH_SIZE * _BATCH_SIZE)
@@ -234,12 +231,12 @@ class Generator:
                 raise ParameterError(f"{function}: {name} must lead below 2**64, got {offset}")
             self._slots[OFFSET], self._slots[OFFSET_HIGH] = offset, 0
 
-    # -- shares and children -----------------------------------------------------------------------
+    # -- partitions and children -------------------------------------------------------------------
 
     def partition(self, rank: int, size: int) -> Generator:
-        """Return a generator for one share of every request, at this position.
+        """Return a generator for one rank of a partition, at this position.
 
-        Children that this generator has spawned are not spawned by it again.
+        The number of spawned children is copied, so the new generator does not spawn them again.
 
         Raises:
             ParameterError: ``size`` is less than 1 or ``rank`` not one of 0, ..., size - 1.
@@ -252,9 +249,9 @@ class Generator:
         return share
 
     def share(self, total: int) -> tuple[int, int]:
-        """Return where this rank's part of ``total`` begins and ends, as numpy.array_split cuts.
+        """Return (start, stop) of this rank's rows out of ``total``, as numpy.array_split.
 
-        The first ``total % size`` ranks have one more than the rest.
+        The first ``total % size`` ranks have one row more than the rest.
         """
         each, more = divmod(_checked_count("share", "total", total), self.partition_size)
         rank = self.partition_rank
@@ -262,10 +259,10 @@ class Generator:
         return start, start + each + (rank < more)
 
     def split(self, n: int = 2) -> list[Generator]:
-        """Return n generators with streams of their own, which depend on the seed alone.
+        """Return n generators with independent streams that depend on the seed alone.
 
-        Every call returns the same ones, wherever the position is; the first of them are those of
-        a smaller n. Device and partition are this generator's.
+        Every call returns the same generators, at any position; a smaller n returns the first of
+        them. Device and partition are copied.
 
         Raises:
             ParameterError: ``n`` is negative.
@@ -273,7 +270,7 @@ class Generator:
         return self._offspring(Domain.SPLIT, 0, _checked_count("split", "n", n))
 
     def spawn(self, n: int) -> list[Generator]:
-        """Return n generators with streams of their own, other ones with every call.
+        """Return n generators with independent streams, different ones with every call.
 
         Raises:
             ParameterError: ``n`` is negative.
@@ -285,11 +282,11 @@ class Generator:
         return self._offspring(Domain.SPAWN, first, more)
 
     def renew_after_fork(self, number: int) -> None:
-        """Take a seed that depends on this one and on the number of the fork, at position 0."""
+        """Replace the seed by one derived from it and the number of the fork, at position 0."""
         self.manual_seed(*self._derived_seeds(Domain.FORK, number, 1))
 
     def count_fork(self) -> int:
-        """Return how many forks this generator has seen since its seeding, and count one more."""
+        """Return the number of forks since the generator was seeded, and increment it."""
         number = self._slots[FORKS]
         self._slots[FORKS] = number + 1
         return number
@@ -321,18 +318,18 @@ class Generator:
         total: int | None = None,
         each: int = 1,
     ) -> Source:
-        """Take this rank's part of a request, and return where it is.
+        """Move past a request, and return the source of this rank's samples.
 
         Args:
-            function: What error messages name.
-            count: Samples of this rank.
-            device: Where they are wanted.
-            total: Rows of all ranks, of which this rank has its ``share``; None says that every
-                rank takes ``count`` samples.
-            each: Samples of a row.
+            function: Name of the called function, for error messages.
+            count: Number of samples of this rank.
+            device: Device of the samples.
+            total: Number of rows of all ranks, of which this rank has its ``share``; None if every
+                rank draws ``count`` samples.
+            each: Number of samples of a row.
 
         Raises:
-            ParameterError: The stream would end before the request does.
+            ParameterError: The request extends past the end of the stream.
         """
         slots = self._slots
         if total is None:
@@ -351,9 +348,9 @@ class Generator:
         return Source(self.engine, slots[SEED], offset + start, device)
 
     def take(self, stretch: Stretch, count: int) -> int | None:
-        """Take the next samples out of a stretch, and return where they begin in it.
+        """Move past the next ``count`` samples if a stretch holds them; return their index in it.
 
-        Returns None, and takes nothing, unless the next ``count`` samples are all in the stretch.
+        Otherwise, return None and do not move.
         """
         with _lock:
             begin = self.offset - stretch.first
@@ -364,17 +361,17 @@ class Generator:
             self._slots[OFFSET] += count
         return begin
 
-    def new_program(self) -> ProgramBuilder:
-        """Return a builder of programs that stream from this seed, partition and position.
+    def new_program(self) -> ProgramSteps:
+        """Return a ``ProgramBuilder`` with this seed, engine, partition and position.
 
-        The program has a position of its own: drawing from it does not move this generator.
+        A program has its own position: drawing from it does not move this generator.
         """
-        return self._program_builder(seed=self.seed, generator=self)
+        return type(self)._program_builder(self.seed, self)
 
     # -- saving ------------------------------------------------------------------------------------
 
     def get_state(self) -> Tensor:
-        """Return all of the state, one-dimensional uint8.
+        """Return the state as a one-dimensional uint8 tensor.
 
         It holds the seed, engine, position, numbers of children and of forks, partition, and the
         state of ``torch_generator`` if that was used. It does not hold the device.
@@ -384,10 +381,10 @@ class Generator:
             return saved if self._torch is None else torch.cat([saved, self._torch.get_state()])
 
     def set_state(self, state: Tensor) -> None:
-        """Return to a state that ``get_state`` gave, of this or another generator.
+        """Restore a state that ``get_state`` of this or another generator returned.
 
         Raises:
-            ParameterError: It is no such state.
+            ParameterError: ``state`` is not such a tensor.
         """
         numbers, rest = unpacked(state)
         offset = numbers[OFFSET] | numbers[OFFSET_HIGH] << 64
@@ -403,10 +400,10 @@ class Generator:
                 self._torch.set_state(rest.clone())
 
     def clone_state(self) -> Generator:
-        """Return a generator of its own with this state."""
-        twin = Generator(0, self._device)
-        twin.set_state(self.get_state())
-        return twin
+        """Return an independent generator with the same state."""
+        copy = Generator(0, self._device)
+        copy.set_state(self.get_state())
+        return copy
 
     def __getstate__(self) -> dict[str, Any]:
         return {"state": self.get_state(), "device": self._device}

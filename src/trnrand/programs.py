@@ -1,15 +1,14 @@
-"""Programs: a fixed sequence of draws that fills named buffers, call after call."""
+"""Generator programs: a fixed sequence of draws that fills named buffers, call after call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from trnrand._paths.arguments import parsed_size
+from trnrand._paths.programs import Step
 from trnrand.distributions.into import exponential_into, normal_into, uniform_into
 from trnrand.errors import ParameterError
 from trnrand.generator import _BATCH_SIZE, Generator
@@ -23,41 +22,21 @@ _FILLS: dict[str, Callable[..., None]] = {
 }
 
 
-@dataclass(frozen=True)
-class Step:
-    """One draw of a program.
-
-    Attributes:
-        law: What is drawn.
-        n: How many samples.
-        parameters: Of the law, as its ``*_into`` function takes them.
-        out: Name of the buffer.
-    """
-
-    law: Literal["normal", "uniform", "exponential"]
-    n: int
-    parameters: Mapping[str, float]
-    out: str
-
-    def __post_init__(self) -> None:
-        parsed_size(f"{self.law} step {self.out!r}", (self.n,))
-
-
 class GeneratorProgram:
-    """A sequence of draws with a position of its own.
+    """A sequence of draws with its own position.
 
-    A step draws what a ``Generator`` with the same seed, engine, partition and position draws.
+    A step draws the samples of a ``Generator`` with the same seed, engine, partition and position.
 
     Args:
         steps: The draws, in order.
-        seed: Of the stream.
-        partition_rank: Which share of every step this program draws.
-        partition_size: How many shares there are.
-        counter_start: Where the stream starts, in units of 512 samples.
+        seed: Seed of the stream.
+        partition_rank: Rank of this program: the share of every step that it draws.
+        partition_size: Number of ranks.
+        counter_start: Initial position, in units of 512 samples.
         engine: ``"philox"`` or ``"threefry"``.
 
     Raises:
-        ParameterError: An argument that a generator does not accept.
+        ParameterError: An argument is invalid for a generator.
     """
 
     def __init__(
@@ -83,12 +62,12 @@ class GeneratorProgram:
         """Fill the named buffers, step after step; the next call continues the stream.
 
         Args:
-            buffers: By the names of the steps: tensors of any shape with n elements, of a floating
+            buffers: Tensors by the names of the steps: of any shape with n elements, of a floating
                 dtype, on any device.
 
         Raises:
             KeyError: A step's buffer is missing.
-            ParameterError: A buffer is not of its step's length or of a floating dtype. Nothing
+            ParameterError: A buffer does not have its step's length or a floating dtype. Nothing
                 is drawn then.
         """
         for step in self.steps:
@@ -112,12 +91,12 @@ def _check_buffer(step: Step, buffer: Tensor) -> None:
 
 
 class ProgramBuilder:
-    """Collects the steps of a ``GeneratorProgram``; every step returns the builder.
+    """Builder of a ``GeneratorProgram``; every step returns the builder.
 
     Args:
-        seed: Of the program's stream.
-        generator: Where partition, engine and position (rounded up to 512 samples) are taken
-            from, as they are now.
+        seed: Seed of the program's stream.
+        generator: Generator to copy the partition, engine and position (rounded up to 512 samples)
+            from.
 
     Example:
         >>> program = ProgramBuilder(seed=7).normal(1000).uniform(500, high=2.0).build()
@@ -132,19 +111,17 @@ class ProgramBuilder:
         self._counter_start = source._counter
         self._steps: list[Step] = []
 
-    def normal(self, n: int, mean: float = 0.0, std: float = 1.0, out: str = "z") -> ProgramBuilder:
+    def normal(self, n: int, mean: float = 0.0, std: float = 1.0, out: str = "z") -> Self:
         """Add a draw of n normals."""
         self._steps.append(Step("normal", n, {"mean": mean, "std": std}, out))
         return self
 
-    def uniform(
-        self, n: int, low: float = 0.0, high: float = 1.0, out: str = "u"
-    ) -> ProgramBuilder:
+    def uniform(self, n: int, low: float = 0.0, high: float = 1.0, out: str = "u") -> Self:
         """Add a draw of n uniforms on [low, high)."""
         self._steps.append(Step("uniform", n, {"low": low, "high": high}, out))
         return self
 
-    def exponential(self, n: int, rate: float = 1.0, out: str = "e") -> ProgramBuilder:
+    def exponential(self, n: int, rate: float = 1.0, out: str = "e") -> Self:
         """Add a draw of n exponentials."""
         self._steps.append(Step("exponential", n, {"rate": rate}, out))
         return self

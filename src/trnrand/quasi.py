@@ -1,4 +1,4 @@
-"""``trnrand.qmc`` by the name that other code imports it by."""
+"""Alias of ``trnrand.qmc``."""
 
 from __future__ import annotations
 

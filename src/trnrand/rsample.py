@@ -1,10 +1,10 @@
-"""Samples that move with their parameters: the numbers of the plain functions, with gradients.
+"""Reparameterized samples: the samples of the plain functions, with gradients.
 
-Every function draws what the function of its name in ``trnrand`` draws, and the result has the
-derivatives by those parameters that are tensors: pathwise ones, in which the noise stays and the
-sample moves. Behind a rejection they are implicit. Higher derivatives and forward mode work, too,
-and so do the transforms of ``torch.func``; what a draw means inside of ``vmap`` its ``randomness``
-says. Arguments are those of the plain functions, without ``out``.
+Every function draws the samples of the function of the same name in ``trnrand``. The result is
+differentiable by the parameters that are tensors. The derivatives are pathwise: the noise is held
+constant; for rejection samplers they are implicit. Higher derivatives, forward mode and the
+transforms of ``torch.func`` are supported; the argument ``randomness`` of ``vmap`` selects the
+behaviour of a draw. Arguments are those of the plain functions, without ``out``.
 
 Example:
     >>> shape = torch.tensor(2.0, requires_grad=True)
@@ -75,7 +75,7 @@ def uniform(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.uniform`` that move with their bounds."""
+    """Return samples of ``trnrand.uniform``, differentiable by ``low`` and ``high``."""
     bounds = {"low": plain("uniform", "low", low), "high": plain("uniform", "high", high)}
     request = prepared("uniform", size, dtype, generator, device, None, total, bounds)
     working = request.working
@@ -102,7 +102,7 @@ def normal(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.normal`` that move with mean and standard deviation."""
+    """Return samples of ``trnrand.normal``, differentiable by ``mean`` and ``std``."""
     request, values = moving_normals("normal", size, mean, std, dtype, generator, device, total)
     return values.to(request.dtype)
 
@@ -117,7 +117,7 @@ def lognormal(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.lognormal`` that move with their parameters."""
+    """Return samples of ``trnrand.lognormal``, differentiable by ``mean`` and ``std``."""
     request, powers = moving_normals("lognormal", size, mean, std, dtype, generator, device, total)
     return powers.exp().to(request.dtype)
 
@@ -131,7 +131,7 @@ def exponential(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.exponential`` that move with their rate."""
+    """Return samples of ``trnrand.exponential``, differentiable by ``rate``."""
     rates = {"rate": plain("exponential", "rate", rate, above=0.0)}
     request = prepared("exponential", size, dtype, generator, device, None, total, rates)
     standard = continuous.exponential(request.shape, dtype=request.working, **place(request))
@@ -150,7 +150,7 @@ def laplace(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.laplace`` that move with location and scale."""
+    """Return samples of ``trnrand.laplace``, differentiable by ``loc`` and ``scale``."""
     return located(continuous.laplace, size, loc, scale, dtype, generator, device, total)
 
 
@@ -164,7 +164,7 @@ def cauchy(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.cauchy`` that move with location and scale."""
+    """Return samples of ``trnrand.cauchy``, differentiable by ``loc`` and ``scale``."""
     return located(continuous.cauchy, size, loc, scale, dtype, generator, device, total)
 
 
@@ -178,7 +178,7 @@ def gumbel(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.gumbel`` that move with location and scale."""
+    """Return samples of ``trnrand.gumbel``, differentiable by ``loc`` and ``scale``."""
     return located(extremes.gumbel, size, loc, scale, dtype, generator, device, total)
 
 
@@ -192,7 +192,7 @@ def weibull(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.weibull`` that move with shape and scale."""
+    """Return samples of ``trnrand.weibull``, differentiable by ``shape`` and ``scale``."""
     parameters = {
         "shape": plain("weibull", "shape", shape, above=0.0),
         "scale": plain("weibull", "scale", scale, above=0.0),
@@ -218,7 +218,7 @@ def truncated_normal(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.truncated_normal`` that move with all of its parameters."""
+    """Return samples of ``trnrand.truncated_normal``, differentiable by all parameters."""
     function = "truncated_normal"
     parameters = {
         "mean": plain(function, "mean", mean),
@@ -252,15 +252,15 @@ def von_mises(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.von_mises`` that move with location and concentration."""
+    """Return samples of ``trnrand.von_mises``, differentiable by ``loc`` and ``kappa``."""
     parameters = {
         "loc": plain("von_mises", "loc", loc),
         "kappa": plain("von_mises", "kappa", kappa, least=0.0),
     }
     request = prepared("von_mises", size, dtype, generator, device, None, total, parameters)
     angle = wide(request, centred_angles, parameters["kappa"])
-    turned = moving(von_mises_slope, angle, every(kappa, request)) + live(loc, request)
-    return torch.where(turned.abs() <= math.pi, turned, wrapped(turned)).to(request.dtype)
+    shifted = moving(von_mises_slope, angle, every(kappa, request)) + live(loc, request)
+    return torch.where(shifted.abs() <= math.pi, shifted, wrapped(shifted)).to(request.dtype)
 
 
 @untraced
@@ -273,7 +273,7 @@ def gamma(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.gamma`` that move with shape and scale."""
+    """Return samples of ``trnrand.gamma``, differentiable by ``shape`` and ``scale``."""
     parameters = {
         "shape": plain("gamma", "shape", shape, above=0.0),
         "scale": plain("gamma", "scale", scale, above=0.0),
@@ -291,7 +291,7 @@ def chi_squared(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.chi_squared`` that move with the degrees of freedom."""
+    """Return samples of ``trnrand.chi_squared``, differentiable by ``df``."""
     degrees = {"df": plain("chi_squared", "df", df, above=0.0)}
     request = prepared("chi_squared", size, dtype, generator, device, None, total, degrees)
     return (moving_gammas(request, live(df, request) / 2) * 2.0).to(request.dtype)
@@ -307,7 +307,7 @@ def beta(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.beta`` that move with both parameters."""
+    """Return samples of ``trnrand.beta``, differentiable by ``alpha`` and ``beta``."""
     parameters = {
         "alpha": plain("beta", "alpha", alpha, above=0.0),
         "beta": plain("beta", "beta", beta, above=0.0),
@@ -337,7 +337,7 @@ def student_t(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples of ``trnrand.student_t`` that move with the degrees of freedom."""
+    """Return samples of ``trnrand.student_t``, differentiable by ``df``."""
     degrees = {"df": plain("student_t", "df", df, above=0.0)}
     request = prepared("student_t", size, dtype, generator, device, None, total, degrees)
 
@@ -360,7 +360,7 @@ def dirichlet(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return vectors of ``trnrand.dirichlet`` that move with their concentration."""
+    """Return vectors of ``trnrand.dirichlet``, differentiable by ``concentration``."""
     weights = plain("dirichlet", "concentration", concentration, above=0.0)
     if not isinstance(weights, Tensor) or not weights.shape[-1]:
         raise ParameterError(
@@ -384,7 +384,7 @@ def multivariate_normal(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return vectors of ``trnrand.multivariate_normal`` that move with mean and covariance."""
+    """Return vectors of ``trnrand.multivariate_normal``, differentiable by both parameters."""
     function = "multivariate_normal"
     means, spread = checked_covariance(function, detached(mean), detached(covariance))
     if not holds(torch.linalg.cholesky_ex(spread).info == 0):

@@ -1,1 +1,1 @@
-"""The NKI kernels of trnrand; importing one imports NKI, so the library does it at first use."""
+"""The NKI kernels of trnrand; they are imported at first use, since they import NKI."""

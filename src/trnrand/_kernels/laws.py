@@ -1,12 +1,12 @@
-"""From random words to samples, on the chip: uniform, normal and exponential.
+"""Conversion of random words to uniform, normal and exponential samples, in SBUF.
 
 Layout   words as (P, F), samples in the same places; a normal pair is two neighbours
-Limits   every integer that meets arithmetic is at most 2^24. Logarithm and sine are the
-         polynomials of ``trnrand._sampling.laws``, one rounding for each product and sum, so that
-         samples are the bits of every other backend; the root is the Scalar engine's
+Limits   every integer in arithmetic is at most 2^24. Logarithm and sine are the polynomials of
+         ``trnrand._sampling.laws``, one rounding for each product and sum, so samples are
+         bit-identical to other backends; the square root is the Scalar engine's
 Cost     instructions per tile: uniform 2, exponential 20, normal 39, most of half the width,
-         beside the 218 or 327 of the words
-Lever    samples are made where their words are, and only they leave the chip; a step of Horner's
+         in addition to the 218 or 327 of the words
+Lever    words are converted in SBUF, and only samples are written to HBM; a step of Horner's
          rule is one instruction, (s + c) f, and cosines and sines are one tile
 """
 
@@ -38,7 +38,7 @@ def _scaled(words: Tile, scale: float, dtype: Any) -> Tile:
 def uniforms(words: Tile, dtype: str) -> Tile:
     """Return the top bits of each word as a fraction in [0, 1): 24, 11 or 8 of them.
 
-    All of them are numbers of ``dtype``, so that none is rounded up to 1.
+    All of them are exact in ``dtype``, so none is rounded up to 1.
     """
     kept, target = 24, nl.float32
     if dtype == "bfloat16":
@@ -56,7 +56,7 @@ def exponentials(words: Tile) -> Tile:
         dst=rest, data=above, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=2.0**24
     )
     logs = _minus_two_log(rest, 24)
-    # The sum makes 0 of the -0 that the logarithm of 1 is.
+    # Adding 0 turns the -0 of log(1) into 0.
     nisa.tensor_scalar(dst=logs, data=logs, op0=nl.multiply, operand0=0.5, op1=nl.add, operand1=0.0)
     return logs
 
@@ -86,7 +86,7 @@ def normals(words: Tile) -> Tile:
 def _radii(words: Tile) -> Tile:
     """Return sqrt(-2 log((w + 1) / 2^32)).
 
-    The halves of w + 1 are exact in float32, so that their sum is w + 1 rounded once.
+    The halves of w + 1 are exact in float32, so their sum is w + 1 rounded once.
     """
     low = bits(words, nl.bitwise_and, 0xFFFF)
     high = _scaled(bits(words, nl.right_shift, 16), 2.0**16, nl.float32)
@@ -101,10 +101,10 @@ def _radii(words: Tile) -> Tile:
 
 
 def _minus_two_log(x: Tile, less: int) -> Tile:
-    """Return -2 log(x / 2^less) of float32 >= 1, in the steps of ``trnrand._sampling.laws``."""
+    """Return -2 log(x / 2^less) of float32 >= 1, as ``trnrand._sampling.laws`` defines it."""
     pattern = x.view(nl.uint32)
     exponents, f = bits(pattern, nl.right_shift, 23), _new(x, nl.float32)
-    # From 1 to 2; what is not below twice LOG_SPLIT is halved, and its exponent one more.
+    # m in [1, 2); from twice LOG_SPLIT on, m is halved and the exponent incremented.
     m = bits(pattern, nl.bitwise_and, 0x7F_FFFF, nl.bitwise_or, 0x3F80_0000).view(nl.float32)
     large = _new(x, nl.float32)
     nisa.tensor_scalar(dst=large, data=m, op0=nl.greater_equal, operand0=2 * LOG_SPLIT)
@@ -131,16 +131,16 @@ def _minus_two_log(x: Tile, less: int) -> Tile:
 
 
 def _horner(s: Tile, coefficient: float, x: Tile) -> None:
-    """Make (s + coefficient) x of s."""
+    """Replace s by (s + coefficient) x."""
     nisa.scalar_tensor_tensor(
         dst=s, data=s, op0=nl.add, operand0=coefficient, op1=nl.multiply, operand1=x
     )
 
 
 def _folded_turns(words: Tile, into: Tile) -> None:
-    """Write the two distances, up to a quarter turn, whose sines are cosine and sine of words.
+    """Write two angles of at most a quarter turn; their sines are the cosine and sine of words.
 
-    With d = half a turn - (w >> 8), they are |d| - a quarter and d folded at the quarters.
+    With d = half a turn - (w >> 8), they are |d| - a quarter turn, and d reflected at the quarters.
     """
     rows, half = words.shape[0], words.shape[1]
     turns = bits(words, nl.right_shift, 8)
@@ -171,7 +171,7 @@ def _folded_turns(words: Tile, into: Tile) -> None:
 
 
 def _sines(steps: Tile) -> Tile:
-    """Return the sines of steps of the angle, in the steps of ``trnrand._sampling.laws``."""
+    """Return the sines of angles in steps, as ``trnrand._sampling.laws`` defines them."""
     square, s = _new(steps, nl.float32), _new(steps, nl.float32)
     nisa.tensor_scalar(dst=steps, data=steps, op0=nl.multiply, operand0=TURN24)
     nisa.tensor_tensor(dst=square, data1=steps, data2=steps, op=nl.multiply)

@@ -1,10 +1,11 @@
-"""What a launch is told: key, first block and domain, as one row of 32-bit words.
+"""Operand of a launch: key, first block and domain, as one row of 32-bit words.
 
-Everything that is the same in all blocks of a launch is worked out here, in exact integers: round
-keys, the halves of the multipliers, and the parts of the first rounds that see no block index. The
-kernel reads them as data, so one compiled program serves every seed, position and domain.
+Values that are equal in all blocks of a launch are computed here, in exact integers: round keys,
+the halves of the multipliers, and the parts of the first rounds that do not depend on the block
+index. The kernel reads them as data, so one compiled program serves all seeds, positions and
+domains.
 
-This module needs no NKI.
+This module does not import NKI.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ __all__ = [
 ]
 
 BLOCK_WORDS = 4
-"""Words of a block, of either engine."""
-# Places in the row. The first two are the same for both engines: low and high half of the first
-# block's index (Threefry has its second key word added to the high half).
+"""Number of words of a block, for both engines."""
+# Indices into the row. The first two are the same for both engines: low and high half of the first
+# block's index (for Threefry with the second key word added to the high half).
 START = 0
 
 PHILOX_FIRST = 2
-"""What is xored to c1 and to the high half of c0 * M0 in round 1, to c0 and c2 of round 2."""
+"""Words xored in round 1 with c1 and with the high half of c0 * M0: c0 and c2 of round 2."""
 PHILOX_KEYS = 4
 """Two key words each for rounds 2 to 10; the first also holds c1 of round 2, a constant."""
 PHILOX_MULTIPLIERS = PHILOX_KEYS + 2 * (PHILOX_ROUNDS - 1)
@@ -62,15 +63,15 @@ _THREEFRY_WORDS = THREEFRY_INJECTIONS + 4 * (THREEFRY_ROUNDS // 4)
 
 
 def first_block(position: int) -> tuple[int, int]:
-    """Return the block that holds word ``position`` of a stream, and how many words precede it."""
+    """Return the block of word ``position`` of a stream, and the index of the word in it."""
     return divmod(position, BLOCK_WORDS)
 
 
 def drawn_words(count: int) -> int:
-    """Return how many words to draw from the beginning of a block so that ``count`` are usable.
+    """Return the number of words to draw from the beginning of a block for ``count`` usable words.
 
-    It is enough wherever in the block the first usable word lies, so that requests of one size
-    share one compiled program.
+    It covers every position of the first usable word in its block, so requests of one size share
+    one compiled program.
     """
     return -(-(count + BLOCK_WORDS - 1) // BLOCK_WORDS) * BLOCK_WORDS
 
@@ -85,7 +86,7 @@ def philox_operand(key: Sequence[int], start: int, domain: int = 0, stream: int 
         stream: Fourth word.
 
     Raises:
-        ParameterError: A number has more bits than it may have, or the key other than two words.
+        ParameterError: A number has too many bits, or the key does not have two words.
     """
     low, high = _checked("philox_operand", key, 2, start, domain, stream)
     constant = domain * PHILOX_M1
@@ -111,7 +112,7 @@ def threefry_operand(
         stream: Fourth word.
 
     Raises:
-        ParameterError: A number has more bits than it may have, or the key other than four words.
+        ParameterError: A number has too many bits, or the key does not have four words.
     """
     low, high = _checked("threefry_operand", key, 4, start, domain, stream)
     keys = [*key, key[0] ^ key[1] ^ key[2] ^ key[3] ^ THREEFRY_PARITY]
@@ -130,7 +131,7 @@ def threefry_operand(
 def _checked(
     function: str, key: Sequence[int], words: int, start: int, domain: int, stream: int
 ) -> tuple[int, int]:
-    """Return the low and the high word of ``start``, after a look at all arguments."""
+    """Validate all arguments, and return the low and the high word of ``start``."""
     if len(key) != words or not all(0 <= word <= MASK for word in key):
         raise ParameterError(f"{function}: key must be {words} words of 32 bits, got {key}")
     if not 0 <= start < 2**64:

@@ -1,6 +1,6 @@
 """Philox-4x32-10 (Salmon, Moraes, Dror and Shaw, SC'11): blocks of four words from their index.
 
-Layout   a block per element; the four words of a block lie next to each other in the result
+Layout   a block per element; the four words of a block are contiguous in the result
 Cost     327 instructions per tile of up to 128 x 1024 blocks, 172 on the Vector and 155 on the
          GpSimd engine: 5 for the counters, 17 for round 1, 33 for round 2, 34 for each other round
 Lever    host-made round keys leave no 32-bit addition in the rounds; the two products of a round
@@ -29,13 +29,13 @@ def philox_blocks(parameters: Tile, first: int, rows: int, columns: int) -> Tile
 
     Args:
         parameters: The words of ``philox_operand`` on all partitions.
-        first: Blocks of the launch that come before.
+        first: Number of preceding blocks of the launch.
         rows: Partitions in use.
         columns: Blocks per partition.
     """
     words = nl.ndarray((rows, columns, BLOCK_WORDS), dtype=nl.uint32, buffer=nl.sbuf)
     low, high = counters(parameters, first, rows, columns)
-    # In round 1 the product of c2 is the same for all blocks and comes with the operand.
+    # In round 1 the product of c2 is the same for all blocks and part of the operand.
     highs, lows = products(parameters, [low], [_M0], [])
     c0 = bits(high, nl.bitwise_xor, column(parameters, PHILOX_FIRST, low))
     c2 = bits(highs[0], nl.bitwise_xor, column(parameters, PHILOX_FIRST + 1, low))

@@ -1,19 +1,18 @@
 """Random words and samples of any number in one launch, from Philox or Threefry.
 
 Layout   element e of the result is word e % 4 of block e // 4 after the operand's first block, or
-         the sample made of it. A tile holds up to 128 x 1024 blocks, a run of blocks on every
-         partition, so that each partition is one contiguous piece of the result. As few columns as
-         128 partitions allow: short requests use all partitions too.
+         its sample. A tile holds up to 128 x 1024 blocks, consecutive blocks on every partition,
+         so each partition is one contiguous piece of the result. Tiles have as few columns as 128
+         partitions allow: short requests use all partitions, too.
 Limits   1 to 2^33 elements. Loops are unrolled: beyond 7e8 elements the program is longer than
          250,000 instructions per engine, which compilers may refuse. Launches begin at a block;
-         ``first_block`` and ``drawn_words`` of ``operands`` say what to draw, and what to leave
-         away, for a request that begins inside one.
+         ``first_block`` and ``drawn_words`` of ``operands`` give the words to draw and to skip for
+         a request that begins inside a block.
 Cost     per tile, the words (327 instructions for Philox, 218 for Threefry) and the samples (0
          for words, 2 for uniform, 20 for exponential, 39 for normal); one DMA out, one more for
          a ragged end. A full tile of 2^19 words takes 6.2e-4 (Philox) or 4.2e-4 (Threefry)
          instructions per word.
-Lever    one launch per request; nothing is read but one row of parameters, and nothing but samples
-         is written
+Lever    one launch per request, which reads one row of parameters and writes only samples
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def threefry_exponential(operand: Tile, count: int) -> Tile:
 
 
 def draw(operand: Tile, count: int, engine: str, law: str, dtype: str) -> Tile:
-    """Return ``count`` samples of a law from the words of an engine."""
+    """Return ``count`` samples of a distribution from the words of an engine."""
     out = nl.ndarray((count,), dtype=_element(dtype), buffer=nl.shared_hbm)
     width = operand.shape[1]
     loaded = nl.ndarray((ROWS, width), dtype=operand.dtype, buffer=nl.sbuf)
@@ -127,7 +126,7 @@ def draw(operand: Tile, count: int, engine: str, law: str, dtype: str) -> Tile:
 
 
 def store(out: Tile, samples: Tile, start: int) -> None:
-    """Write the rows of a tile one after the other, from ``start`` to the end of ``out``."""
+    """Write the rows of a tile contiguously, from ``start`` to at most the end of ``out``."""
     rows, columns = samples.shape
     count = min(rows * columns, out.shape[0] - start)
     whole = count // columns

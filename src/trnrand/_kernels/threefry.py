@@ -1,11 +1,12 @@
 """Threefry-4x32-20 (Salmon, Moraes, Dror and Shaw, SC'11): blocks of four words from their index.
 
-Layout   a block per element; the four words of a block lie next to each other in the result
+Layout   a block per element; the four words of a block are contiguous in the result
 Cost     218 instructions per tile of up to 128 x 1024 blocks, 155 on the Vector and 63 on the
          GpSimd engine: 6 for the counters, 12 for rounds 1 and 2, 10 for each other round, 4 for
          each of five key injections
-Lever    wrapping sums on the GpSimd engine beside rotations on the Vector engine; what rounds 1 and
-         2 do to constants is done on the host; the last injection writes words in stream order
+Lever    wrapping sums on the GpSimd engine overlap rotations on the Vector engine; the constant
+         parts of rounds 1 and 2 are computed on the host; the last injection writes words in
+         stream order
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def threefry_blocks(parameters: Tile, first: int, rows: int, columns: int) -> Ti
 
     Args:
         parameters: The words of ``threefry_operand`` on all partitions.
-        first: Blocks of the launch that come before.
+        first: Number of preceding blocks of the launch.
         rows: Partitions in use.
         columns: Blocks per partition.
     """
@@ -51,7 +52,7 @@ def first_rounds(parameters: Tile, first: int, rows: int, columns: int) -> list[
     """Return the four words of the state after round 2.
 
     The first key injection of the block index's high word is part of the operand, and so are x2
-    and x3 after round 1, which see no block index before round 2.
+    and x3 after round 1, which do not depend on the block index before round 2.
     """
     x0, x1 = counters(parameters, first, rows, columns)
     x0 = added(added(x0, spread(parameters, _KEY, x0)), x1)

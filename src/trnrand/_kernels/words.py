@@ -1,9 +1,9 @@
 """Exact arithmetic on tiles of 32-bit words: bits, wrapping sums, full products, block counters.
 
-Layout   one word per element, uint32, in SBUF; blocks of a request run along the free axis first,
-         then over the partitions
-Limits   bitwise operators run on the Vector engine and keep every bit. Sums and products of whole
-         words run on the GpSimd engine, whose 32-bit integers wrap. Integer arithmetic on the
+Layout   one word per element, uint32, in SBUF; blocks of a request are ordered along the free axis
+         first, then over the partitions
+Limits   bitwise operators run on the Vector engine and are exact. Sums and products of whole
+         words run on the GpSimd engine, with wrapping 32-bit integers. Integer arithmetic on the
          Vector engine goes through float32 and is used below 2^24 only.
 Cost     15 instructions for a 64-bit product by a constant, 8 of them on the GpSimd engine. With
          float32 limbs of 11 bits it would be 26, all on the Vector engine.
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 Tile = Any
-"""An NKI tensor; what it may be is checked when the kernel is traced."""
+"""An NKI tensor; shape and dtype are checked when the kernel is traced."""
 
 
 def new_words(x: Tile) -> Tile:
@@ -99,8 +99,8 @@ def counters(parameters: Tile, first: int, rows: int, columns: int) -> tuple[Til
     local = nl.ndarray((rows, columns), dtype=nl.uint32, buffer=nl.sbuf)
     nisa.iota(dst=local, pattern=[[1, columns]], offset=first, channel_multiplier=columns)
     low = added(local, spread(parameters, START, local))
-    # The offset's top bit is 0, so the sum carries where the start's top bit is 1 and its own is 0:
-    # there, and only there, (sum ^ start) & start has its top bit set.
+    # The offset's top bit is 0, so the sum carries if and only if the start's top bit is 1 and its
+    # own is 0: then (sum ^ start) & start has its top bit set.
     start = column(parameters, START, local)
     carry = bits(low, nl.bitwise_xor, start, nl.bitwise_and, start)
     carry = bits(carry, nl.right_shift, 31)
@@ -114,13 +114,13 @@ def products(
 
     With word = h 2^16 + l and multiplier = m 2^16 + n, all of u = h n + (l n >> 16) and
     v = l m + (u & 0xFFFF) stay below 2^32, and the high word is h m + (u >> 16) + (v >> 16).
-    Words are taken in turn at every step, so that one is shifted while the other is multiplied.
+    Every step alternates between the words, so one is shifted while the other is multiplied.
 
     Args:
         parameters: The operand on all partitions.
         words: Tiles of one shape.
-        multipliers: Where in the operand the multiplier of each word is: the whole, its low and
-            its high half.
+        multipliers: Index in the operand of the multiplier of each word, which is followed by its
+            low and its high half.
         lows: Tiles for the low words, or empty.
     """
     count = len(words)

@@ -1,4 +1,4 @@
-"""Checks of what distributions are given, with errors that name the function and the argument."""
+"""Validation of the arguments of distributions; errors name the function and the argument."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def real(
 
     Args:
         function: Name of the called function.
-        name: Of the parameter.
+        name: Name of the parameter.
         value: A number, or a tensor that broadcasts with the size of the call.
-        above: What it must be greater than.
-        least: The smallest that it may be.
-        most: The largest that it may be.
+        above: Exclusive lower bound.
+        least: Inclusive lower bound.
+        most: Inclusive upper bound.
         finite: Whether infinities are refused; NaN always is.
 
     Raises:
-        ParameterError: It is no number, or not in the range.
+        ParameterError: ``value`` is not a number, or outside of its range.
     """
     if isinstance(value, Tensor) and is_transformed() and not value.is_complex():
         with without_transforms():
@@ -75,7 +75,7 @@ def real(
             real(function, name, within, above=above, least=least, most=most, finite=finite)
         return value.detach().to(torch.float64)
     if isinstance(value, Tensor) and value.ndim and not value.is_complex():
-        # A copy, since the result may be written over it.
+        # A copy, since ``out`` may share its memory.
         number = value.detach().to(torch.float64, copy=True)
     else:
         try:
@@ -88,20 +88,20 @@ def real(
             return plain
         number = torch.tensor(plain, dtype=torch.float64)
     wrong = number.isnan()
-    wanted = []
+    ranges = []
     if finite:
         wrong |= number.isinf()
     if above is not None:
         wrong |= number <= above
-        wanted.append("positive" if above == 0 else f"greater than {above:g}")
+        ranges.append("positive" if above == 0 else f"greater than {above:g}")
     if least is not None:
         wrong |= number < least
-        wanted.append("non-negative" if least == 0 and most is None else f"at least {least:g}")
+        ranges.append("non-negative" if least == 0 and most is None else f"at least {least:g}")
     if most is not None:
         wrong |= number > most
-        wanted.append(f"at most {most:g}")
+        ranges.append(f"at most {most:g}")
     if wrong.any():
-        accepted = " and ".join([*wanted, "finite" if finite else "not NaN"])
+        accepted = " and ".join([*ranges, "finite" if finite else "not NaN"])
         got = number[wrong].flatten()[0].item()
         raise ParameterError(f"{function}: {name} must be {accepted}, got {got}")
     return number
@@ -110,7 +110,7 @@ def real(
 def like_out(
     function: str, size: Sequence[Any], dtype: torch.dtype | None, device: Device, out: Tensor
 ) -> tuple[Sequence[Any], torch.dtype, torch.device]:
-    """Return the size, dtype and device of ``out``, which those given must not contradict."""
+    """Return the size, dtype and device of ``out``; raise if given ones contradict them."""
     if not isinstance(out, Tensor):
         raise ParameterError(f"{function}: out must be a torch.Tensor, got {type(out).__name__}")
     if size and parsed_size(function, size) != tuple(out.shape):
@@ -146,7 +146,7 @@ def check_expands(function: str, name: str, value: Tensor, shape: tuple[int, ...
 
 
 def _joined(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape that two shapes broadcast to, or None where they do not."""
+    """Return the shape that two shapes broadcast to, or None if they do not broadcast."""
     length = max(len(a), len(b))
     pairs = zip((1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b, strict=True)
     joined = tuple(n if m == 1 else m if n in (1, m) else -1 for m, n in pairs)

@@ -1,10 +1,11 @@
-"""The path of a call of a distribution: traced, below a transform, without values, or drawn.
+"""Dispatch of a call of a distribution: traced, below a transform, without values, or drawn.
 
-``torch.compile`` and its relatives see one operator. Inside the transforms of ``torch.func`` a call
-is made again below them. Tensors without values, on the meta device or under FakeTensorMode, get a
-result without values; nothing is drawn and no generator moves. All other calls draw: a small one
-from the prefetch buffers of its generator, the rest by the function of the law. Modes that change
-what torch's functions make, such as a default device, do not reach the samplers.
+- Traced by ``torch.compile`` or export, a call is one operator.
+- Inside the transforms of ``torch.func``, it is repeated below them.
+- With tensors without values, on the meta device or under FakeTensorMode, the result has no values;
+  nothing is drawn and no generator moves.
+- All other calls draw: small ones from the prefetch buffers of the generator, the rest by the
+  function of the distribution. Function modes of torch, such as a default device, are disabled.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def _transformed(
     if options.get("out") is not None:
         raise ParameterError(f"{law.name}: out must be None inside the transforms of torch.func")
     if not isinstance(generator, Generator):
-        return law.function(*args, generator=generator, **options)  # which names the argument
+        return law.function(
+            *args, generator=generator, **options
+        )  # raises with the name of the argument
     names, size = list(options), law.size(args)
 
     def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
@@ -99,7 +102,7 @@ def _transformed(
 
 
 def _without_values(args: Any, generator: Any, options: dict[str, Any]) -> bool:
-    """Return whether a call has or makes tensors without values."""
+    """Return whether an argument or the result of a call is a tensor without values."""
     if dispatch_modes() and fake_mode() is not None:
         return True
     for value in (*args, *options.values()):
@@ -112,7 +115,7 @@ def _without_values(args: Any, generator: Any, options: dict[str, Any]) -> bool:
 
 
 def _shaped(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Tensor:
-    """Return a tensor like the result without drawing, and report the path to ``explain``."""
+    """Return a tensor like the result without drawing, and record the path for ``explain``."""
     result: Tensor | None = options.get("out")
     if result is None:
         shape, dtype = law.shape(args, options), law.dtype(args, options)
@@ -129,7 +132,7 @@ def _shaped(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Ten
 
 
 def _drawn(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Tensor:
-    """Return the samples of a call, from the prefetch buffers where it is small."""
+    """Return the samples of a call, from the prefetch buffers if it is small."""
     if generator is None:
         generator = get_default_generator()
     if function_modes():
@@ -142,12 +145,12 @@ def _drawn(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Tens
 
 
 def untraced(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
-    """Return a function that torch.compile leaves alone: it ends the graph, and begins another."""
+    """Return a function that torch.compile does not trace: it breaks the graph."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **options: _P.kwargs) -> Tensor:
         if is_compiling():
-            # Here, and not when a module is imported: it loads the compiler.
+            # Not at import, since ``disable`` loads the compiler.
             disable: Any = torch.compiler.disable
             return cast(Tensor, disable(function)(*args, **options))
         return function(*args, **options)

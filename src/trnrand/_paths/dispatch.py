@@ -1,4 +1,4 @@
-"""Where standard samples are made: by torch, or through the operation on a kernel."""
+"""Choice of the path of standard samples: torch, or the operation with a kernel."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
     """Fill a one-dimensional tensor with standard samples from the start of a source.
 
     Args:
-        kind: Which samples.
+        kind: Kind of the samples.
         source: Engine, seed, position and device.
-        out: Where they go; its dtype is theirs, and is one of ``FLOATS``, or int32 for words.
+        out: Tensor to fill; its dtype is one of ``FLOATS``, or int32 for words.
     """
     if LIBRARY.kernels_wanted():
         if out.dtype is not torch.float64:
@@ -40,7 +40,7 @@ def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
 
 
 def note_stream(kind: Kind, count: int, dtype: torch.dtype) -> None:
-    """Say to ``explain`` where standard samples would be made."""
+    """Record for ``explain`` the path of standard samples."""
     if dtype is torch.float64:
         DRAW.refuse(_TOO_WIDE)
     else:

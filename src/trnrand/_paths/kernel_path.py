@@ -1,4 +1,4 @@
-"""From the arguments of ``draw`` to the launch of its kernel; importing this imports NKI."""
+"""Launch of the kernels of ``draw``; importing this module imports NKI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trnsci.core.backend.launch import Launcher
 
 __all__ = ["draw"]
 
-# Laws whose kernels know one dtype; others are rounded from it.
+# Distributions with kernels for float32 only; other dtypes are rounded from it.
 _FLOAT32_ONLY = ("normal", "exponential")
 
 

@@ -1,4 +1,4 @@
-"""The backend of this library, one object that all its modules ask."""
+"""The backend setting of trnrand, shared by all its modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LIBRARY"]
 
 
 class _RandomLibrary(Library):
-    """The shared backend, with the exceptions that callers of trnrand catch and match."""
+    """The shared backend setting, with the exception types of trnrand."""
 
     def set_backend(self, name: str) -> None:
         """Choose the backend for the process; inside a ``with backend`` block, for that block.
@@ -28,7 +28,7 @@ class _RandomLibrary(Library):
             raise ParameterError(str(error)) from None
 
     def no_nki(self, function: str) -> BackendError:
-        """Return the error that says how to get what ``"nki"`` needs."""
+        """Return the error for a missing NKI, with the packages that provide it."""
         return BackendError(f"{super().no_nki(function)} ('nki' requires neuronxcc or nki)")
 
 

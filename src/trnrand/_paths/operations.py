@@ -1,7 +1,7 @@
-"""The operation of trnrand that has kernels: a stretch of a stream of standard samples.
+"""The operation of trnrand that has kernels: consecutive standard samples of a stream.
 
-Engine, seed and position say what the samples are. On a kernel path they travel as data, in the row
-that the kernels take, so the operation has it as an argument beside the numbers it is made of.
+Engine, seed and position determine the samples. Kernels read them as data from one row of words, so
+the operation takes this row as an operand in addition to the numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPERANDS = {"philox": philox_operand, "threefry": threefry_operand}
 
 
 def draw(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
-    """Return ``count`` standard samples from the start of a source, by the operation."""
+    """Return ``count`` standard samples from the start of a source, through the operation."""
     key = ENGINES[source.engine].key(source.seed)
     row = _OPERANDS[source.engine](key, source.start // 4, int(DOMAINS[kind]))
     operand = torch.tensor(row.view("int32"), device=source.device)
@@ -36,7 +36,7 @@ def draw(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def _halves(number: int) -> tuple[int, int]:
-    """Return the low and the high 32 bits: numbers of 64 bits without sign fit no schema."""
+    """Return the low and the high 32 bits: operator schemas have no unsigned 64-bit integers."""
     return number & MASK, number >> 32
 
 

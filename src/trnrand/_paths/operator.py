@@ -1,7 +1,7 @@
 """The operator ``torch.ops.trnrand.sample``: a draw in graphs of ``torch.compile`` and export.
 
-It reads and writes the state of the generator, so that graphs draw when they run, in order. Sizes
-may be dynamic, and rejection loops stay inside of the operator.
+It reads and writes the state of the generator, so graphs draw at run time and in order. Sizes may
+be dynamic. Rejection loops are inside the operator.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["register", "traced"]
 
 _MOST_POSITIVE = (1 << 63) - 1
 
-# Options that are arguments of the operator.
+# Options that are separate arguments of the operator.
 _APART = ("dtype", "device", "out")
 
 _LAWS: dict[str, Law] = {}
 
 
 def register(law: Law) -> None:
-    """Let the operator draw from a law, by its name."""
+    """Register a law with the operator, by its name."""
     _LAWS[law.name] = law
 
 
@@ -86,7 +86,7 @@ def _sample(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Tensor:
-    """Draw: call the function by its name, with the arguments that ``traced`` took apart."""
+    """Call the function of this name with the arguments that ``traced`` flattened."""
     law = _LAWS[function]
     sources: dict[str, Any] = {
         "float": iter(numbers),

@@ -1,7 +1,7 @@
-"""What a call asks for: a shape, a dtype, a device, and parameters that make sense.
+"""Validated calls of distributions: shape, dtype, device and parameters.
 
-A distribution describes its call in a ``Request``, which takes samples from the generator only
-after everything was checked: a call that raises does not move a stream.
+A ``Request`` moves the generator only after everything is validated: a call that raises does not
+move a stream.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from trnsci.core.dtypes import dtype_name
 
 __all__ = ["Request", "prepared", "prepared_vectors"]
 
-# Bytes that a process can address on today's 64-bit processors.
+# Bytes that a process can address on current 64-bit processors.
 _ADDRESSABLE = 1 << 47
 
 
 @dataclass(frozen=True)
 class Request:
-    """A call whose size and options were checked.
+    """A call with validated size and options.
 
     Attributes:
         function: Name of the called function.
-        shape: Of the result.
-        dtype: Of the result.
-        device: Of the result.
-        generator: Where samples come from.
-        out: Where the result goes, None for a new tensor.
-        total: Length of the first dimension over all ranks, None where ranks draw alike.
+        shape: Shape of the result.
+        dtype: Dtype of the result.
+        device: Device of the result.
+        generator: Generator of the samples.
+        out: Tensor for the result, None for a new one.
+        total: Length of the first dimension over all ranks, None if all ranks have equal sizes.
     """
 
     function: str
@@ -59,23 +59,23 @@ class Request:
 
     @property
     def count(self) -> int:
-        """How many samples the result has."""
+        """Number of samples of the result."""
         return math.prod(self.shape)
 
     def source(self) -> Source:
-        """Take the samples, and return where they are."""
+        """Move the generator past the samples, and return their source."""
         each = math.prod(self.shape[1:])
         return self.generator.reserve(self.function, self.count, self.device, self.total, each)
 
     def flat(self, parameter: Parameter) -> Parameter:
-        """Return a parameter with one value per sample, or the one number that it is."""
+        """Return a tensor parameter with one value per sample; a number is returned as it is."""
         if not isinstance(parameter, Tensor):
             return parameter
         return parameter.to(self.device).expand(self.shape).reshape(-1)
 
     @property
     def working(self) -> torch.dtype:
-        """The dtype to compute in: float64 for itself, float32 for the rest."""
+        """The dtype of the computation: float64 for float64, float32 for the rest."""
         return torch.float64 if self.dtype is torch.float64 else torch.float32
 
     def typed(self, parameter: Parameter, dtype: torch.dtype) -> Tensor:
@@ -85,16 +85,16 @@ class Request:
         return torch.tensor(parameter, dtype=dtype)
 
     def buffer(self, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a one-dimensional tensor to fill: ``out`` itself where its memory will do."""
-        wanted = dtype or self.dtype
-        if self.out is not None and self.out.dtype is wanted and self.out.is_contiguous():
+        """Return a one-dimensional tensor to fill: a view of ``out`` if dtype and layout fit."""
+        dtype = dtype or self.dtype
+        if self.out is not None and self.out.dtype is dtype and self.out.is_contiguous():
             return self.out.detach().view(-1)
         try:
-            return torch.empty(self.count, dtype=wanted, device=self.device)
-        except RuntimeError as error:  # also what torch raises for more than 2**63 bytes
+            return torch.empty(self.count, dtype=dtype, device=self.device)
+        except RuntimeError as error:  # torch raises it for more than 2**63 bytes, too
             raise ParameterError(
                 f"{self.function}: size must fit in the memory of {self.device}, got {self.shape} "
-                f"of {wanted}, {self.count * wanted.itemsize:.3g} bytes"
+                f"of {dtype}, {self.count * dtype.itemsize:.3g} bytes"
             ) from error
 
     def result(self, values: Tensor) -> Tensor:
@@ -124,18 +124,18 @@ def prepared(
     Args:
         function: Name of the called function.
         size: Its positional arguments: integers, or one sequence of them; without any, the shape
-            is that of ``out``, or else what the parameters broadcast to.
-        dtype: Of the result; None for that of ``out``, or else ``default``.
-        generator: None for the default one.
-        device: None for that of ``out``, or else the generator's.
-        out: Where the result goes.
+            is that of ``out``, or else of the broadcast parameters.
+        dtype: Dtype of the result; None for that of ``out``, or else ``default``.
+        generator: Generator of the samples; None for the default one.
+        device: Device of the result; None for that of ``out``, or else the generator's.
+        out: Tensor for the result.
         total: Length of the first dimension over all ranks.
-        parameters: Checked parameters by name.
-        dtypes: Which dtypes the function accepts.
-        default: The dtype of a call that names none.
+        parameters: Validated parameters by name.
+        dtypes: Dtypes that the function accepts.
+        default: Dtype of a call without one.
 
     Raises:
-        ParameterError: Any of these is not as the function needs it.
+        ParameterError: An argument is invalid.
     """
     if generator is None:
         generator = get_default_generator()
@@ -176,17 +176,18 @@ def prepared_vectors(
 
     Args:
         function: Name of the called function.
-        size: How many vectors, as positional arguments; without any, as ``batch`` broadcasts to.
-        width: Components of a vector.
-        batch: Values by name that have the dimensions of the parameters but for the last.
-        dtype: Of the result.
-        generator: None for the default one.
-        device: None for the generator's.
+        size: Batch shape of the vectors, as positional arguments; without any, the shape that
+            ``batch`` broadcasts to.
+        width: Number of components of a vector.
+        batch: Values by name with the dimensions of the parameters except for the last.
+        dtype: Dtype of the result.
+        generator: Generator of the samples; None for the default one.
+        device: Device of the result; None for the generator's.
         total: Length of the first dimension over all ranks.
-        dtypes: Which dtypes the function accepts.
+        dtypes: Dtypes that the function accepts.
 
     Raises:
-        ParameterError: Any of these is not as the function needs it.
+        ParameterError: An argument is invalid.
     """
     tensors = {k: v for k, v in batch.items() if isinstance(v, Tensor)}
     vectors = parsed_size(function, size) if size else broadcast(function, tensors)

@@ -1,4 +1,4 @@
-"""The result of a call of a distribution, from its arguments alone: shape, dtype and device."""
+"""Shape, dtype and device of the result of a distribution, derived from its arguments."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _SEQUENCES = (list, tuple, torch.Size)
 
 @dataclass(frozen=True)
 class Law:
-    """A function that draws.
+    """A distribution and the properties of its results.
 
     Attributes:
-        function: The function, which validates its arguments and draws.
+        function: Function that validates its arguments and draws.
         leading: Number of positional arguments before the size.
         result_shape: Function of the leading arguments, of ``size`` (empty if none is given) and of
             the options that returns the shape of the result; None where that is the size, or the
             shape that the parameters broadcast to.
-        default_dtype: Of the result, if none is given; None for that of the first argument, or
-            int64.
-        kind: The standard samples with a kernel that it is made of.
-        has_dtype: Whether it takes a dtype.
+        default_dtype: Dtype of the result, if none is given; None for that of the first argument,
+            or int64.
+        kind: Kind of standard samples with a kernel that it is computed from.
+        has_dtype: Whether the function has an argument ``dtype``.
     """
 
     function: Callable[..., Tensor]
@@ -49,11 +49,11 @@ class Law:
 
     @property
     def elementwise(self) -> bool:
-        """Whether a sample depends on its position and on its own parameters alone."""
+        """True if a sample depends only on its position and its own parameters."""
         return self.leading == 0 and self.result_shape is None
 
     def size(self, args: Any) -> Any:
-        """Return the size that positional arguments give, None where there is none."""
+        """Return the size given by the positional arguments, None if there is none."""
         size = args[self.leading :]
         if len(size) == 1 and isinstance(size[0], _SEQUENCES):
             return tuple(size[0])

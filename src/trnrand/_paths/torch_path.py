@@ -1,7 +1,7 @@
 """Standard samples of a stream: words, uniforms, normals and exponentials.
 
-What sample i of a seed is depends on the engine, the kind
-and the dtype alone, so that requests may be cut anywhere:
+Sample i of a seed depends on the engine, the kind and the dtype alone, so a request can be split
+anywhere:
 
 ===========  ============================================================================
 words        word i, as its bit pattern in int32
@@ -44,7 +44,7 @@ __all__ = ["first_normals53", "normals53", "torch_fill", "torch_stream"]
 
 
 def torch_stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
-    """Return ``count`` standard samples from the start of a source, made by torch."""
+    """Return ``count`` standard samples from the start of a source."""
     out = torch.empty(count, dtype=dtype, device=source.device)
     torch_fill(kind, source, out)
     return out
@@ -53,7 +53,7 @@ def torch_stream(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> 
 def torch_fill(kind: Kind, source: Source, out: Tensor) -> None:
     """Fill a one-dimensional tensor with standard samples from the start of a source."""
     if out.dtype is not torch.float64 and out.is_contiguous():
-        # Exponentials in half precision are made of float32's uniforms.
+        # Exponentials in half precision are computed from float32 uniforms.
         bits = UNIFORM_BITS[out.dtype] if kind == "uniform" else 24
         stretch = (kind, source.engine, source.seed, source.start, DOMAINS[kind])
         if suits_triton(out):
@@ -82,14 +82,14 @@ def _fill_by_chunks(kind: Kind, source: Source, out: Tensor) -> None:
     group, domain, per_sample = GROUPS[kind], int(DOMAINS[kind]), 1
     if out.dtype is torch.float64:
         domain, per_sample = domain | WIDE, 2
-    # Enough samples that calling torch, fifty times per chunk, costs little beside the work.
+    # Enough samples that the overhead of fifty calls of torch per chunk is small.
     count, chunk = out.numel(), 8 * chunk_samples(source.device)
-    ahead = source.start % group
-    aligned = source.later(-ahead)
-    for done in range(-ahead, count, chunk):
+    skipped = source.start % group
+    aligned = source.later(-skipped)
+    for done in range(-skipped, count, chunk):
         samples = min(chunk, count - done)
         samples += samples % group
-        words = aligned.later(done + ahead).words(domain, samples * per_sample, per_sample)
+        words = aligned.later(done + skipped).words(domain, samples * per_sample, per_sample)
         values = _CONVERT[kind](words, out.dtype)
         low, high = max(done, 0), min(done + samples, count)
         out[low:high] = values[low - done : high - done]
@@ -103,7 +103,7 @@ def _uniforms(words: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype is torch.float64:
         return unit53(paired(words))
     bits = UNIFORM_BITS[dtype]
-    # Exact in float32 first: some devices lack a conversion of integers to half precision.
+    # Through float32, which is exact: some devices cannot convert integers to half precision.
     top = (words >> (32 - bits)) & ((1 << bits) - 1)
     return top.float().mul_(2.0**-bits).to(dtype)
 
@@ -112,7 +112,7 @@ def _exponentials(words: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype is torch.float64:
         return _uniforms(words, dtype).neg_().log1p_().neg_()
     rest = _top24(words).neg_().add_(2.0**24).mul_(2.0**-24)
-    # The sum makes 0 of -0.
+    # Adding 0 turns -0 into 0.
     return _minus_two_log(rest).mul_(0.5).add_(0.0).to(dtype)
 
 
@@ -120,12 +120,11 @@ def _normals(words: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype is torch.float64:
         return _interleaved(*normals53(paired(words.view(-1, 4))))
     first, second = words.view(-1, 2).unbind(1)
-    # All 32 bits and one more value, so that no logarithm is of 0. Both halves are exact, so that
-    # their sum is rounded once.
+    # u = (word + 1) / 2**32 is never 0. Both halves are exact, so their sum is rounded once.
     upper = ((first >> 16) & 0xFFFF).float().mul_(2.0**16)
     u = (first & 0xFFFF).float().add_(1.0).add_(upper).mul_(2.0**-32)
     radius = _root(_minus_two_log(u).clamp_(min=LEAST_SQUARE))
-    # Distances in steps of the angle, all exact: from half a turn, then folded to quarters.
+    # Angles in steps, all exact: relative to half a turn, then reduced to quarter turns.
     before = _top24(second).neg_().add_(2.0**23)
     cosine = _sine(before.abs().sub_(2.0**22))
     folded = torch.minimum(before, 2.0**23 - before)
@@ -138,7 +137,7 @@ def _top24(words: Tensor) -> Tensor:
 
 
 def _minus_two_log(u: Tensor) -> Tensor:
-    """Return -2 log(u) of positive float32, which are used up, as ``_laws`` defines it."""
+    """Return -2 log(u) of positive float32, overwriting u, as ``_sampling.laws`` defines it."""
     bits = u.view(torch.int32)
     exponent = (bits - LOG_SPLIT_BITS) >> 23
     f = (bits - (exponent << 23)).view(torch.float32).sub_(1.0)
@@ -149,9 +148,9 @@ def _minus_two_log(u: Tensor) -> Tensor:
 
 
 def _root(square: Tensor) -> Tensor:
-    """Return correctly rounded square roots of float32, which are used up."""
+    """Return correctly rounded square roots of float32, overwriting the argument."""
     if square.is_cpu:
-        # torch's own, of a vector library, is now and then off in the last place.
+        # NumPy, since torch's vectorised square root is not always correctly rounded.
         array = square.numpy()
         np.sqrt(array, out=array)
         return square
@@ -159,7 +158,7 @@ def _root(square: Tensor) -> Tensor:
 
 
 def _sine(steps: Tensor) -> Tensor:
-    """Return the sine of steps of the angle up to a quarter of a turn, as ``_laws`` defines it."""
+    """Return the sine of up to a quarter turn, in steps, as ``_sampling.laws`` defines it."""
     x = steps.mul_(TURN24)
     square = x * x
     p = (square * SINE[0]).add_(SINE[1])
@@ -169,25 +168,25 @@ def _sine(steps: Tensor) -> Tensor:
 
 
 def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
-    # Four times as fast as torch.stack, which copies element by element.
+    # Four times as fast as torch.stack.
     return torch.view_as_real(torch.complex(even, odd)).view(-1)
 
 
 def normals53(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Return two tensors of normals in float64, with |z| up to 9.4, from an (n, 2) of pairs."""
+    """Return two tensors of normals in float64, with |z| up to 9.4, from (n, 2) paired words."""
     radius, angle = _polar53(blocks)
     return radius * angle.cos(), radius * angle.sin()
 
 
 def first_normals53(blocks: Tensor) -> Tensor:
-    """Return the first of the tensors that ``normals53`` returns."""
+    """Return the first result of ``normals53``."""
     radius, angle = _polar53(blocks)
     return radius.mul_(angle.cos_())
 
 
 def _polar53(blocks: Tensor) -> tuple[Tensor, Tensor]:
     first, second = blocks.unbind(1)
-    # All 64 bits, first word on top: both parts are exact, so that small uniforms keep theirs.
+    # All 64 bits, first word on top. Both parts are exact, so small uniforms keep full precision.
     lower = (first >> 32 & MASK).double().add_(1.0)
     u = (first & MASK).double().mul_(2.0**32).add_(lower).mul_(2.0**-64)
     return u.log_().mul_(-2.0).sqrt_(), unit53(second).mul_(2 * math.pi)

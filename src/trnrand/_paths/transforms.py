@@ -1,15 +1,15 @@
 """Draws inside the transforms of ``torch.func``.
 
-To a derivative, ``grad`` or ``jvp``, what is drawn is a constant. ``vmap`` says by its argument
-``randomness`` what a draw means inside of it, as for torch's own functions: "error", its default,
-refuses; "same" draws once for the whole batch, or from one position for each of its parameters;
-"different" goes on in the stream from each member of the batch to the next.
+Samples are constants under ``grad`` and ``jvp``. The argument ``randomness`` of ``vmap`` selects
+the behaviour of a draw, as for torch's functions: "error", the default, raises; "same" draws once
+for the whole batch, or from one position for each member of a batch of parameters; "different"
+continues the stream from one member of the batch to the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -23,13 +23,21 @@ from trnsci.core.interop import (
     without_transforms,
 )
 
-if TYPE_CHECKING:
-    from trnrand.generator import Generator
-
-__all__ = ["beneath", "holds", "is_transformed", "shown", "values_of"]
+__all__ = ["Seekable", "beneath", "holds", "is_transformed", "shown", "values_of"]
 
 Draw = Callable[[Sequence[Any], tuple[int, ...]], Tensor]
-"""Function of values, and of sizes to put in front of that of the result."""
+"""Function of values, and of batch sizes to prepend to the size of the result."""
+
+
+class Seekable(Protocol):
+    """A stream with a position that can be read and set, such as a ``Generator``."""
+
+    @property
+    def offset(self) -> int:
+        """Position in the stream, in samples."""
+
+    def seek(self, offset: int) -> None:
+        """Move to a position."""
 
 
 def is_transformed() -> bool:
@@ -38,40 +46,40 @@ def is_transformed() -> bool:
 
 
 def values_of(tensor: Tensor) -> Tensor:
-    """Return the values beneath all transforms, those of a whole batch included."""
+    """Return the values below all transforms, of a whole batch."""
     while is_wrapped(tensor):
         tensor = unwrapped(tensor)
     return tensor.detach()
 
 
 def holds(condition: Tensor) -> bool:
-    """Return whether a condition holds for all values, those of a whole batch included."""
+    """Return whether a condition holds for all values of a whole batch."""
     with without_transforms():
         return bool(values_of(condition).all())
 
 
 def shown(value: Any) -> Any:
-    """Return a parameter as a message can show it."""
+    """Return a parameter without transforms, for an error message."""
     return values_of(value) if isinstance(value, Tensor) else value
 
 
 def beneath(
     function: str,
-    generator: Generator,
+    generator: Seekable,
     draw: Draw,
     values: Sequence[Any],
     batches: bool = False,
     front: tuple[int, ...] = (),
 ) -> Tensor:
-    """Return what is drawn beneath the transforms of the current call, if there are any.
+    """Return the result of a draw below the transforms of the current call, wrapped in them.
 
     Args:
         function: Name of the function that draws.
-        generator: Where samples come from.
-        draw: What draws, once all transforms are off.
-        values: Its arguments; tensors are taken out of the transforms.
-        batches: Whether it may put sizes in front of that of its result.
-        front: Sizes of the batches of the transforms that were left already.
+        generator: Generator of the samples.
+        draw: Function that draws without transforms.
+        values: Its arguments; tensors are unwrapped.
+        batches: Whether ``draw`` supports batch sizes.
+        front: Batch sizes of the transforms that are already unwrapped.
 
     Raises:
         DerivativeError: ``vmap`` has ``randomness="error"``.

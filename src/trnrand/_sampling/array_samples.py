@@ -1,7 +1,7 @@
-"""Standard samples in float32 by NumPy, in place: what makes them where numba is not there.
+"""Standard samples in float32 by in-place NumPy operations, for processes without numba.
 
-Words stay apart by their number in the block until samples are written, and what is made of some
-thousand blocks stays in the cache of a core.
+The four words of a block are separate arrays until samples are written. Work is done in chunks of
+some thousand blocks, which fit in the cache of a core.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["fill_samples"]
 
 Floats = NDArray[np.float32]
 
-# Blocks at a time: few enough for the cache, and enough that calling NumPy 200 times costs little.
-# Philox, whose words have 64 bits, has half as many; samples are made of no more than that.
+# Blocks per chunk: they fit in the cache, and amortise 200 NumPy calls. Philox has half as many,
+# since its words take 64 bits; the conversion to samples uses chunks of that size, too.
 _BLOCKS = {"philox": 1 << 14, "threefry": 1 << 15}
 _CONVERTED = 1 << 14
 
 _LIMIT = 1 << 64
 _LOG, _SINE = ([np.float32(c) for c in series] for series in (LOG, SINE))
 _LN2, _TURN, _LEAST = np.float32(MINUS_TWO_LN2), np.float32(TURN24), np.float32(LEAST_SQUARE)
-# Words from the first on have a successor that float32 rounds to 2**32.
+# Words w >= _NEAR_ONE: float32 rounds w + 1 to 2**32.
 _NEAR_ONE, _LAST_BUT_ONE = np.uint32(0xFFFF_FF7F), np.uint32(0xFFFF_FFFE)
 _ONE, _HALF, _ZERO = np.float32(1.0), np.float32(0.5), np.float32(0.0)
 _QUARTER_TURN, _HALF_TURN, _TURN_STEPS = (np.float32(2.0**n) for n in (22, 23, 24))
@@ -54,7 +54,7 @@ def fill_samples(
 ) -> None:
     """Fill a dense float32 array with standard samples from ``start`` on.
 
-    ``bits`` of a word make a uniform.
+    A uniform has the top ``bits`` of its word.
     """
     skipped = start % 4
     total, most = (skipped + out.size + 3) // 4, _BLOCKS[engine]
@@ -67,14 +67,14 @@ def fill_samples(
 
 
 def _write(kind: Kind, words: Sequence[NDArray[Any]], bits: int, out: Floats, begin: int) -> None:
-    """Write the samples of some blocks from ``begin`` on, less those outside of ``out``."""
+    """Write the samples of some blocks from ``begin`` on, clipped to ``out``."""
     count = len(words[0])
     end = begin + 4 * count
     whole = begin >= 0 and end <= out.size
     part = out[begin:end] if whole else np.empty(4 * count, np.float32)
     _CONVERT[kind](words, bits, part.reshape(count, 4))
     if not whole:
-        # The first or the last block is not wanted whole.
+        # Only a part of the first or the last block is written.
         left, right = max(begin, 0), min(end, out.size)
         out[left:right] = part[left - begin : right - begin]
 
@@ -91,17 +91,17 @@ def _exponentials(words: Sequence[NDArray[Any]], bits: int, out: Floats) -> None
         np.subtract(_TURN_STEPS, rest, out=rest)
         values = _minus_two_log(rest, 24)
         values *= _HALF
-        np.add(values, _ZERO, out=out[:, i])  # which makes 0 of -0
+        np.add(values, _ZERO, out=out[:, i])  # turns -0 into 0
 
 
 def _normals(words: Sequence[NDArray[Any]], bits: int, out: Floats) -> None:
     count = len(out)
     both = np.empty((2, count), np.uint32)
     both[0], both[1] = words[0], words[2]
-    # All 32 bits and one more value, so that no logarithm is of 0: exact, then rounded once.
-    near_one = both.max() >= _NEAR_ONE  # one stretch of a thousand has such a word
+    # u = (word + 1) / 2**32 is never 0: exact, then rounded once.
+    near_one = both.max() >= _NEAR_ONE  # true for one chunk of a thousand
     if near_one:
-        np.minimum(both, _LAST_BUT_ONE, out=both)  # whose successor is rounded to 2**32, too
+        np.minimum(both, _LAST_BUT_ONE, out=both)  # w + 1 must not wrap; it rounds to 2**32, too
     both += np.uint32(1)
     radius = _minus_two_log(both.astype(np.float32), 32)
     if near_one:
@@ -109,7 +109,7 @@ def _normals(words: Sequence[NDArray[Any]], bits: int, out: Floats) -> None:
     np.sqrt(radius, out=radius)
     both[0], both[1] = words[1], words[3]
     steps = _above(both, 8)
-    # Distances in steps of the angle, all exact: from half a turn, then folded to quarters.
+    # Angles in steps, all exact: relative to half a turn, then reduced to quarter turns.
     before = _HALF_TURN - steps
     angles = np.empty((2, 2, count), np.float32)
     cosine, sine = angles
@@ -125,13 +125,13 @@ def _normals(words: Sequence[NDArray[Any]], bits: int, out: Floats) -> None:
 
 
 def _above(words: NDArray[np.uint32], shift: int) -> Floats:
-    """Return words, which are used up, without some of their lowest bits."""
+    """Return words shifted right as float32, overwriting them."""
     words >>= np.uint32(shift)
     return words.view(np.int32).astype(np.float32)
 
 
 def _minus_two_log(u: Floats, scaled: int) -> Floats:
-    """Return -2 log(u / 2**scaled) of floats, which are used up, as ``_laws`` defines it."""
+    """Return -2 log(u / 2**scaled), overwriting u, as ``_sampling.laws`` defines it."""
     bits = u.view(np.int32)
     bits -= np.int32(LOG_SPLIT_BITS + (scaled << 23))
     exponent = (bits >> _EXPONENT).astype(np.float32)
@@ -150,7 +150,7 @@ def _minus_two_log(u: Floats, scaled: int) -> Floats:
 
 
 def _sine(steps: Floats) -> Floats:
-    """Return the sine of steps of the angle up to a quarter of a turn, as ``_laws`` defines it."""
+    """Return the sine of up to a quarter turn, in steps, as ``_sampling.laws`` defines it."""
     steps *= _TURN
     square = steps * steps
     p = square * _SINE[0]

@@ -1,7 +1,7 @@
-"""Blocks of the engines on NumPy arrays, in place: what makes words where numba is not there.
+"""Blocks of the engines by in-place NumPy operations, for processes without numba.
 
-Philox works on uint64, which holds the products of two words; Threefry on uint32, which wraps by
-itself. Blocks come by the thousand, so that calling NumPy 100 or 200 times costs little per word.
+Philox uses uint64, which holds the products of two words; Threefry uses uint32, which wraps. Blocks
+are computed by the thousand, so the overhead of 100 to 200 NumPy calls per word is small.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from trnrand.engines import (
 
 __all__ = ["block_words", "write_blocks"]
 
-# Up to here Python's own integers are faster than arrays.
+# Up to this number of blocks Python integers are faster than arrays.
 _FEW_BLOCKS = 4
 
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
 
-# Of both mixes of a round of Threefry: how far words are shifted to the left, and to the right.
+# Left and right shifts of both mixes of a round of Threefry.
 _SHIFTS = [[(np.uint32(n), np.uint32(32 - n)) for n in pair] for pair in THREEFRY_ROTATIONS]
 
 
@@ -56,7 +56,7 @@ def block_words(
 ) -> Sequence[NDArray[Any]]:
     """Return the four words of the blocks at ``first + steps``, modulo 2**64, in the low 32 bits.
 
-    What is above those has no meaning.
+    Higher bits are undefined.
     """
     key = ENGINES[engine].key(seed)
     if len(steps) <= _FEW_BLOCKS:
@@ -74,7 +74,7 @@ def _philox(at: NDArray[np.uint64], domain: int, k0: int, k1: int) -> Sequence[N
         for r in range(PHILOX_ROUNDS)
     ]
     m0, m1 = np.uint64(PHILOX_M0), np.uint64(PHILOX_M1)
-    # What all blocks have in common is one number until the rounds have mixed it with the rest.
+    # Words that are equal in all blocks stay arrays of one element until they are mixed.
     c0, c1, c2, c3 = at & _MASK, _upper(at), np.full_like(at[:1], domain), np.zeros_like(at[:1])
     for first, second in keys[:3]:
         p0, p1 = c0 * m0, c2 * m1
@@ -92,7 +92,7 @@ def _philox(at: NDArray[np.uint64], domain: int, k0: int, k1: int) -> Sequence[N
         np.bitwise_xor(c0, c1, c0)
         np.right_shift(p0, _HALF, c2)
         np.bitwise_xor(c2, c3, c2)
-        # The lower halves of the products; what c1 and c3 were in is free for the next ones.
+        # The lower halves of the products; the old c1 and c3 are buffers for the next ones.
         c1, p1 = p1, c1
         c3, p0 = p0, c3
     return c0, c1, c2, c3
@@ -102,7 +102,7 @@ def _threefry(
     at: NDArray[np.uint64], domain: int, key: tuple[int, ...]
 ) -> Sequence[NDArray[np.uint32]]:
     keys = [*key, key[0] ^ key[1] ^ key[2] ^ key[3] ^ THREEFRY_PARITY]
-    # What all blocks have in common is one number for the first two rounds.
+    # Words that are equal in all blocks stay arrays of one element for the first two rounds.
     same = np.array([[word] for word in key], np.uint32)
     x0 = at.astype(np.uint32)
     x0 += same[0]
@@ -111,14 +111,14 @@ def _threefry(
     x2, x3 = _mixed(x2, x3, 0, 1)
     x0, x3 = _mixed(x0, x3, 1, 0)
     x2, x1 = _mixed(x2, x1, 1, 1)
-    turned = np.empty_like(x0)
+    low_bits = np.empty_like(x0)
     for r in range(2, THREEFRY_ROUNDS):
-        # x0 and x2 take turns with x1 and x3 as partners, whose names are exchanged for that.
+        # Rounds pair x0 and x2 alternately with x1 and x3, by swapping these two.
         for a, b, (left, right) in zip((x0, x2), (x1, x3), _SHIFTS[r % 8], strict=True):
             np.add(a, b, a)
-            np.right_shift(b, right, turned)
+            np.right_shift(b, right, low_bits)
             np.left_shift(b, left, b)
-            np.bitwise_or(b, turned, b)
+            np.bitwise_or(b, low_bits, b)
             np.bitwise_xor(b, a, b)
         x1, x3 = x3, x1
         if r % 4 == 3:
@@ -132,14 +132,14 @@ def _threefry(
 def _mixed(
     a: NDArray[np.uint32], b: NDArray[np.uint32], r: int, pair: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return what a round of Threefry makes of two words; one of them may stand for all blocks."""
+    """Return two words after a round of Threefry; each has one element, or one per block."""
     left, right = _SHIFTS[r][pair]
     a = a + b
     return a, (b << left | b >> right) ^ a
 
 
 def _upper(at: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the upper halves of indices, or one for all that have the same."""
+    """Return the upper halves of indices, as one element if all are equal."""
     if at.min() >> _HALF == at.max() >> _HALF:
         at = at[:1]
     return at >> _HALF

@@ -1,7 +1,7 @@
 """Blocks of an engine in one compiled loop, for processes that have numba loaded.
 
-Importing this module imports numba. A loop is compiled when its engine is first asked for, and kept
-for later processes.
+Importing this module imports numba. A loop is compiled at the first use of its engine, and cached
+on disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["block_loop", "philox_of_eight", "threefry_of_eight"]
 
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
 
-# By numba itself: what LLVM inlines keeps checks that stop it from vectorising.
+# Inlined by numba: functions inlined by LLVM keep checks that prevent vectorisation.
 _inlined = partial(numba.njit, inline="always")
 _philox_block = ENGINES["philox"].make(np.uint64, _inlined)
 threefry_of_eight = ENGINES["threefry"].make(np.uint64, _inlined)
@@ -68,6 +68,6 @@ def block_loop(engine: str) -> Any:
     """Return ``fill(out, steps, low, high, domain, stream, *key)`` of an engine.
 
     Words 4 i to 4 i + 3 of ``out`` (uint32) become the block at ``low + 2**32 * high + steps[i]``.
-    Numbers are uint64. A key of two words is passed with two more, which are not read.
+    Numbers are uint64. A key of two words is padded to four.
     """
     return compiled_loop({"philox": _fill_philox, "threefry": _fill_threefry}[engine])

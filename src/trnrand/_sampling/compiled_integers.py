@@ -1,8 +1,7 @@
-"""Words to uniforms of 53 bits, to proposals of counts and to integers of a range, compiled.
+"""Compiled loops from words to 53-bit uniforms, proposals of counts and integers of a range.
 
-Importing this module imports numba. The loops do what their twins on tensors do, one rounding after
-the other, so that results are the same bits. A loop is compiled when it is first asked for, and
-kept for later processes.
+Importing this module imports numba. The loops round in the same order as the tensor versions, so
+results are bit-identical. A loop is compiled at its first use, and cached on disk.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ def _unit53(pair: Any) -> Any:
 
 
 def _units(pairs: Any, out: Any) -> None:
-    """Make uniforms in [0, 1) of pairs of words."""
+    """Convert pairs of words to uniforms in [0, 1)."""
     for i in range(pairs.size):
         out[i] = _unit53(pairs[i])
 
 
 def _proposals(pairs: Any, a: Any, b: Any, centre: Any, v: Any, us: Any, k: Any) -> None:
-    """Make what transformed rejection proposes of two pairs of words each."""
+    """Convert two pairs of words each to a proposal of transformed rejection."""
     for i in range(len(pairs)):
         u = _unit53(pairs[i, 0]) - 0.5
         distance = 0.5 - abs(u)
@@ -54,7 +53,7 @@ def _tabled(
     values: Any,
     good: Any,
 ) -> None:
-    """Make proposals, and tell which are accepted, as ``_tabled.Hat`` defines it."""
+    """Compute proposals and whether they are accepted, as ``tables.Hat`` defines it."""
     for i in range(len(pairs)):
         u = _unit53(pairs[i, 0]) - 0.5
         us = 0.5 - abs(u)
@@ -71,7 +70,7 @@ def _tabled(
 
 
 def _products(words: Any, span: Any, biased: Any, values: Any, good: Any) -> None:
-    """Make the upper halves of words times a span, and tell where the lower are not biased."""
+    """Compute the upper halves of words times a span, and whether the lower halves are unbiased."""
     for i in range(words.size):
         product = np.uint64(words[i]) * span
         values[i] = product >> np.uint64(32)

@@ -1,7 +1,7 @@
-"""Standard samples in float32 by compiled loops: words into the cache, samples out of it.
+"""Standard samples in float32 by compiled loops, in chunks of words that fit in the cache.
 
-Importing this module imports numba. A loop is compiled when its engine or kind is first asked for,
-and kept for later processes.
+Importing this module imports numba. A loop is compiled at the first use of its engine or kind, and
+cached on disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["fill_samples"]
 
 _inlined = partial(numba.njit, inline="always")
 
-# Blocks whose words are made together; 128 KiB of them stay in a core's second cache.
+# Blocks per chunk: 128 KiB of words fit in the level-2 cache of a core.
 _BLOCKS = 1 << 13
 
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
@@ -47,8 +47,8 @@ _QUARTER, _HALF_TURN = np.float32(2.0**22), np.float32(2.0**23)
 _INT, _FLOAT = ir.IntType(32), ir.FloatType()
 
 
-# numba computes with integers in 64 bits, which halves what a vector register holds: what is done
-# to 32 bits is written in LLVM's own terms.
+# numba promotes integers to 64 bits, which halves the vector width: operations on 32 bits are
+# therefore written as LLVM intrinsics.
 
 
 def _number(value: int) -> ir.Constant:
@@ -220,7 +220,7 @@ def fill_samples(
 ) -> None:
     """Fill a dense float32 array with standard samples from ``start`` on.
 
-    ``bits`` of a word make a uniform.
+    A uniform has the top ``bits`` of its word.
     """
     make_words, convert = _loop(engine), _loop(kind)
     shift, scale = np.uint32(32 - bits), np.float32(2.0**-bits)
@@ -235,7 +235,7 @@ def fill_samples(
         if begin >= 0 and end <= out.size:
             convert(words, shift, scale, out[begin:end])
         else:
-            # The first or the last block is not wanted whole.
+            # Only a part of the first or the last block is written.
             edge = np.empty(4 * count, np.float32)
             convert(words, shift, scale, edge)
             left, right = max(begin, 0), min(end, out.size)

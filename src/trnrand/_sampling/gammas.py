@@ -1,7 +1,7 @@
-"""How gamma samples are made: by the method of Marsaglia and Tsang (ACM TOMS 26, 2000) in float64.
+"""Sampler of gamma variates: the method of Marsaglia and Tsang (ACM TOMS 26, 2000) in float64.
 
-Where ratios are wanted, for beta, Dirichlet and Student's t, their logarithms are made: with a
-small shape the samples themselves would underflow.
+Ratios of gamma variates (beta, Dirichlet, Student's t) are computed from logarithms: with a small
+shape the samples themselves would underflow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["gammas", "log_acceptance", "log_gammas", "student_normals"]
 
 
 def student_normals(source: Source, count: int) -> Tensor:
-    """Return the normals of Student's t."""
+    """Return the standard normals in the numerator of Student's t."""
     return first_normals53(paired(source.slots(Domain.STUDENT_T, count)))
 
 
@@ -52,7 +52,7 @@ def gammas(
             return centre * (1 + x) ** 3, good
         value = 3 * torch.log1p(x) + centre.log()
         if any_boosted:
-            # gamma(k) = gamma(k + 1) U**(1 / k), of words that the test above did not read.
+            # gamma(k) = gamma(k + 1) U**(1 / k), with words that the test above did not use.
             root = torch.log1p(-unit53(more[:, 1]))
             value = value + torch.where(at(boosted, places), root / at(k, places), 0.0)
         return value if logarithms else value.exp(), good
@@ -61,10 +61,10 @@ def gammas(
 
 
 def log_acceptance(x: Tensor, d: Tensor) -> Tensor:
-    """Return the logarithm of how likely d (1 + x)**3 is kept, where 3 x sqrt(d) is normal.
+    """Return the log acceptance probability of d (1 + x)**3, where 3 x sqrt(d) is normal.
 
-    It is z**2 / 2 + d - d v + d log(v) with z = 3 x sqrt(d) and v = (1 + x)**3, in which all but
-    the fourth power of x and those above cancel. Below -1 it is NaN, which accepts nothing.
+    It is z**2 / 2 + d - d v + d log(v) with z = 3 x sqrt(d) and v = (1 + x)**3, in which the powers
+    of x below the fourth cancel. It is NaN, which is never accepted, for x below -1.
     """
     small = d < 1e4
     if d.ndim:
@@ -77,6 +77,6 @@ def _whole_acceptance(x: Tensor, d: Tensor) -> Tensor:
 
 
 def _acceptance_series(x: Tensor, d: Tensor) -> Tensor:
-    # |x| is at most 9.5 / 3 sqrt(d): 0.032 here, so that the next term is below 1e-8 of the first,
-    # which itself is below 0.01. What is left of the difference above falls as 1 / d.
+    # |x| is at most 9.5 / 3 sqrt(d), here 0.032: the next term is below 1e-8 of the first, which is
+    # below 0.01. The remainder of the difference above falls as 1 / d.
     return -3 * d * x**4 * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x * (1 / 7 - x / 8))))

@@ -1,6 +1,6 @@
-"""What standard samples are: which words they are made of, and how many bits of them.
+"""Definition of standard samples: domains, numbers of bits, and polynomial coefficients.
 
-Every way to make samples reads these numbers: torch, NumPy, compiled loops, Triton and NKI.
+Shared by all implementations: torch, NumPy, compiled loops, Triton and NKI.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 WIDE = 0x80
-"""Added to a domain for its samples of two words, so that they share no word with those of one."""
+"""Flag of a domain for samples of two words, so that they share no word with samples of one."""
 
 
 class Domain(IntEnum):
-    """What words are for. Numbers are part of the streams: they never change meaning."""
+    """Purposes of words. The numbers are part of the streams and never change meaning."""
 
     UNIFORM = 0
     NORMAL = 1
@@ -70,19 +70,19 @@ DOMAINS: dict[Kind, Domain] = {
     "normal": Domain.NORMAL,
     "exponential": Domain.EXPONENTIAL,
 }
-"""Which words samples of one word are made of; those of two words add ``WIDE``."""
+"""Domain of samples of one word; samples of two words add ``WIDE``."""
 
 GROUPS: dict[Kind, int] = {"words": 1, "uniform": 1, "normal": 2, "exponential": 1}
-"""How many neighbours are made together."""
+"""Number of neighbouring samples that are computed together."""
 
 UNIFORM_BITS = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
-"""As many as the significand holds: the conversion to the dtype is exact, never up to 1."""
+"""Bits of the significand: conversion to the dtype is exact and never rounds up to 1."""
 
 # -- logarithm and sine in float32 -----------------------------------------------------------------
 #
-# Normals and exponentials are made of the two functions below, in float32, by multiplications,
-# additions and one square root, each rounded once, in this order. So they are the same bits
-# wherever arithmetic is IEEE 754's: no library's logarithm has a part in them.
+# Normals and exponentials are computed from the two functions below, in float32, by
+# multiplications, additions and one square root, each rounded once, in this order. They are
+# bit-identical on all IEEE 754 hardware, since no library function is used.
 #
 #   -2 log(u)   u = m 2**e with m from LOG_SPLIT to twice that, f = m - 1:
 #               g = LOG[0]; g = g f + c for each further c of LOG; e MINUS_TWO_LN2 + g f
@@ -116,7 +116,7 @@ SINE = tuple(
 )
 
 LEAST_SQUARE = 2.0**-100
-"""The square of the radius of u = 1, where the logarithm is 0; not every root is valid there."""
+"""Least squared radius: at u = 1 the logarithm is 0, where some square roots are not valid."""
 
 TURN24 = float.fromhex("0x1.921fb6p-22")
 """The angle of the last of 24 bits, 2 pi / 2**24 in float32."""

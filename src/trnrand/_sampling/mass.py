@@ -1,7 +1,7 @@
-"""Logarithms of the probabilities of the Poisson, binomial and hypergeometric distributions.
+"""Log probability mass of the Poisson, binomial and hypergeometric distributions.
 
 In the form of Loader ("Fast and accurate computation of binomial probabilities", 2000): deviances
-in place of differences of large logarithms of factorials, so that large parameters lose nothing.
+replace differences of large log factorials, so large parameters lose no accuracy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["log_binomial", "log_hypergeometric", "log_poisson"]
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
-# log(k!) less Stirling's formula for k to 15, where lgamma takes ten times longer; 0 has none.
+# log(k!) minus Stirling's formula for k to 15, ten times as fast as lgamma; entry 0 is unused.
 _STIRLING_RESTS = [0.0] + [
     math.log(math.factorial(k)) - (k + 0.5) * math.log(k) + k - _HALF_LOG_2PI for k in range(1, 16)
 ]
@@ -46,14 +46,14 @@ def log_binomial(k: Tensor, n: Tensor, p: Tensor) -> Tensor:
 def log_hypergeometric(k: Tensor, good: Tensor, bad: Tensor, draws: Tensor) -> Tensor:
     """Return log(C(good, k) C(bad, draws - k) / C(good + bad, draws)), all whole, k possible."""
     members = good + bad
-    # The same factors p**draws (1 - p)**(members - draws) stand above and below.
+    # The factors p**draws (1 - p)**(members - draws) cancel.
     p = draws / members.clamp(min=1)
     both = log_binomial(k, good, p) + log_binomial(draws - k, bad, p)
     return both - log_binomial(draws, members, p)
 
 
 def _stirling_rest(k: Tensor) -> Tensor:
-    """Return log(k!) less Stirling's formula, for whole k > 0."""
+    """Return log(k!) minus Stirling's formula, for whole k > 0."""
     square = k * k
     # The next term of the series is 1 / 1188 k**9: below 1e-13 where the series is used.
     series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / k

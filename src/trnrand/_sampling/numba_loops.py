@@ -1,7 +1,7 @@
-"""When samples are made by compiled loops: where numba is loaded, or worth loading.
+"""Choice of compiled loops: used if numba is loaded, or enough samples are drawn to load it.
 
-The numbers are the same either way. Loading numba takes half a second, and compiling a loop for the
-first time on a machine some more.
+Results are bit-identical with and without them. Loading numba takes half a second, and the first
+compilation of a loop on a machine some more.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from trnsci.core.compiled import numba_installed, numba_loaded
 
 __all__ = ["compiled_wanted"]
 
-# Samples that one request, or all so far, must have for a process to load numba.
+# Samples of one request, or of all so far, from which a process loads numba.
 _OF_ONE, _OF_ALL = 1 << 18, 1 << 21
 
 _drawn = 0
 
 
 def compiled_wanted(samples: int) -> bool:
-    """Return whether compiled loops are to make this many samples."""
+    """Return whether to use compiled loops for this many samples."""
     global _drawn
     if numba_loaded():
         return True
@@ -33,6 +33,6 @@ def _loads() -> bool:
         return False
     try:
         import numba  # noqa: F401
-    except ImportError:  # for one of a NumPy that it does not know
+    except ImportError:  # numba raises it for NumPy versions that it does not support
         return False
     return True

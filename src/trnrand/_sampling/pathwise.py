@@ -1,10 +1,10 @@
-"""How samples move with their parameters when the noise they are made of stays.
+"""Implicit reparameterization gradients: derivatives of samples by their parameters.
 
-Where a sample is no formula of noise and parameter, as behind a rejection, it moves so that its
-place in the distribution stays: with F the distribution function, dx/dp = -(dF/dp) / (dF/dx)
+A sample of a rejection sampler is not a differentiable function of noise and parameter. Its
+derivative keeps the value of the distribution function F constant: dx/dp = -(dF/dp) / (dF/dx)
 (M. Figurnov, S. Mohamed and A. Mnih, "Implicit reparameterization gradients", NeurIPS 2018). The
-quotients are integrals of smooth functions, summed here to 1e-8 or better; they are differentiable
-themselves, so that second derivatives are right, too.
+quotients are integrals of smooth functions, computed to 1e-8 or better. They are differentiable, so
+second derivatives are correct, too.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from torch.special import digamma, erfcx, i0e, i1e
 __all__ = ["log_gamma_slope", "moving", "truncated_slopes", "von_mises_slope"]
 
 Slopes = Callable[..., Sequence[Tensor]]
-"""Function of samples and their parameters that returns the derivatives by each of these."""
+"""Function of samples and parameters that returns the derivative by each parameter."""
 
-# A density that has fallen by exp(-37) is rounded away.
+# A density smaller by a factor of exp(-37) is negligible in float64.
 _FALL = 37.0
 
 
 def moving(slopes: Slopes, samples: Tensor, *parameters: Tensor) -> Tensor:
-    """Return samples that move with their parameters.
+    """Return samples with derivatives by their parameters.
 
     Args:
-        slopes: Their derivatives.
-        samples: Their values.
+        slopes: Function that returns the derivatives.
+        samples: Values of the samples.
         parameters: Tensors of the shape of the samples.
     """
     return _Moving.apply(slopes, samples, *parameters)  # type: ignore[no-untyped-call]
 
 
 class _Moving(torch.autograd.Function):
-    """Samples with derivatives of any order: the slopes are taken of the moving samples."""
+    """Samples with derivatives of any order: slopes are functions of the differentiable samples."""
 
     generate_vmap_rule = True
 
@@ -75,7 +75,7 @@ def log_gamma_slope(log_x: Tensor, shape: Tensor) -> tuple[Tensor]:
 
 
 def _power_series(x: Tensor, shape: Tensor, centre: Tensor) -> Tensor:
-    """Return the slope where x is at most 1, from the powers of the distribution function."""
+    """Return the slope for x of at most 1, from the power series of the distribution function."""
     total = torch.zeros_like(x)
     term = torch.ones_like(x)
     for k in range(19):  # 1 / 19! is below 1e-17
@@ -86,13 +86,13 @@ def _power_series(x: Tensor, shape: Tensor, centre: Tensor) -> Tensor:
 
 
 def _beyond(x: Tensor, shape: Tensor, centre: Tensor) -> Tensor:
-    """Return the slope where x is at least 1, from the density at x exp(w).
+    """Return the slope for x of at least 1, an integral of the density at x exp(w) over w.
 
-    It is an integral over w below 0 or above, on the side where x is beyond the mean.
+    The integral is over negative w for x below the mean, and over positive w otherwise.
     """
     lower = x < shape
     excess = (x - shape).abs()
-    # Where the density has fallen: w**2 / (2 + w) <= w - 1 + exp(-w), w**2 / 2 <= exp(w) - 1 - w.
+    # Width where it is negligible: w**2 / (2 + w) <= w - 1 + exp(-w), w**2 / 2 <= exp(w) - 1 - w.
     linear = 2 * excess - _FALL
     below = 4 * _FALL / (linear + torch.sqrt(linear * linear + 8 * _FALL * shape))
     above = 2 * _FALL / (excess + torch.sqrt(excess * excess + 2 * _FALL * x))
@@ -107,11 +107,11 @@ def _beyond(x: Tensor, shape: Tensor, centre: Tensor) -> Tensor:
 def von_mises_slope(angle: Tensor, kappa: Tensor) -> tuple[Tensor]:
     """Return d angle / d kappa of von Mises samples around 0."""
     size = angle.abs()
-    # 1 - I1(kappa) / I0(kappa), from where its terms cancel by their expansion.
+    # 1 - I1(kappa) / I0(kappa); by an asymptotic expansion for large kappa, where it cancels.
     inverse = 1 / kappa.clamp(min=500.0)
     expanded = inverse * (0.5 + inverse * (1 / 8 + inverse * (1 / 8 + inverse * 25 / 128)))
     spread = torch.where(kappa < 500.0, 1 - i1e(kappa) / i0e(kappa), expanded)
-    # Of w further than size the density has fallen by 2 kappa (w / pi)**2 at least.
+    # At size + w the log density is lower by at least 2 kappa (w / pi)**2.
     reach = math.pi * torch.sqrt(0.5 * _FALL / kappa.clamp(min=1e-300))
     width = torch.minimum(math.pi - size, reach)
     total = torch.zeros_like(size)
@@ -124,18 +124,18 @@ def von_mises_slope(angle: Tensor, kappa: Tensor) -> tuple[Tensor]:
 
 @cache
 def _legendre(points: int) -> tuple[tuple[float, float], ...]:
-    """Return places in [0, 1] and weights of Gauss and Legendre."""
+    """Return the nodes in [0, 1] and weights of Gauss-Legendre quadrature."""
     places, weights = np.polynomial.legendre.leggauss(points)
     return tuple(zip(((places + 1) / 2).tolist(), (weights / 2).tolist(), strict=True))
 
 
 def truncated_slopes(z: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """Return dz / d low and dz / d high of standard normals restricted to [low, high]."""
-    # On the upper side, where what lies above is the density times Mills' ratio.
+    # Mirrored to the upper side, where the tail probability is the density times Mills' ratio.
     mirrored = low + high < 0
     sign = torch.where(mirrored, -1.0, 1.0)
     bottom, top = torch.where(mirrored, -high, low), torch.where(mirrored, -low, high)
-    # All lies above -37, to the last digit.
+    # The probability below -37 is 0 in float64.
     bottom, at = bottom.clamp(min=-37.0), (sign * z).clamp(min=-37.0)
     far = _fall(bottom, top) * _mills(top)
     whole = _mills(bottom) - far
@@ -145,10 +145,10 @@ def truncated_slopes(z: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tens
 
 
 def _mills(x: Tensor) -> Tensor:
-    """Return what lies above x over the density at x."""
+    """Return Mills' ratio: the probability above x divided by the density at x."""
     return erfcx(x * math.sqrt(0.5)) * math.sqrt(math.pi / 2)
 
 
 def _fall(x: Tensor, y: Tensor) -> Tensor:
-    """Return the normal density at y over that at x."""
+    """Return the normal density at y divided by that at x."""
     return torch.exp(-0.5 * (y - x) * (y + x))

@@ -1,8 +1,8 @@
-"""How samples that are not a plain stream are made: by chunks, and by rejection in fixed slots.
+"""Chunked samplers, and rejection sampling with fixed slots of words.
 
-A sampler is a function of a source, of a number of samples and of parameters. The words that it
-uses for sample i are those of slot (i, attempt) of its domains, so that a sample depends on the
-seed, on its own position and on its own parameters, and on nothing that other samples do.
+A sampler is a function of a source, a number of samples and parameters. For sample i it uses the
+words of slot (i, attempt) of its domains, so a sample depends on the seed, its own position and its
+own parameters, and not on other samples.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Offsets: TypeAlias = Tensor | int
-"""Which samples, by their distance from the start of a source; n is the first n of them."""
+"""Offsets of samples from the start of a source; a number n means the first n samples."""
 
 Sampler: TypeAlias = Callable[..., Tensor]
 """Function of (source, count, *parameters) that returns ``count`` samples."""
@@ -44,11 +44,11 @@ _ATTEMPTS = 1 << 24
 
 
 def sampled(request: Request, sampler: Sampler, *parameters: Parameter) -> Tensor:
-    """Return the result of a request, made chunk by chunk.
+    """Return the result of a request, computed in chunks.
 
     Args:
-        request: What was asked for.
-        sampler: What makes some of the samples.
+        request: The validated call.
+        sampler: Sampler of a chunk.
         parameters: Numbers, or tensors that broadcast to the shape of the request.
     """
     flat = [request.flat(p) for p in parameters]
@@ -62,13 +62,13 @@ def sampled(request: Request, sampler: Sampler, *parameters: Parameter) -> Tenso
 
 
 def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows: Tensor) -> Tensor:
-    """Return the result of a request for vectors, made chunk by chunk.
+    """Return the result of a request for vectors, computed in chunks.
 
     Args:
-        request: What was asked for; its last dimension is that of the vectors.
-        sampler: Function of (source, vectors, numbers, rows) that returns so many vectors.
-        numbers: A parameter of the vectors, which broadcasts to their number.
-        rows: Parameters of the components, in the last dimension; those before broadcast too.
+        request: The validated call; its last dimension is that of the vectors.
+        sampler: Function of (source, count, numbers, rows) that returns ``count`` vectors.
+        numbers: A parameter of the vectors, which broadcasts to their batch shape.
+        rows: Parameters of the components in the last dimension; the others broadcast, too.
     """
     *batch, width = request.shape
     vectors = math.prod(batch)
@@ -87,17 +87,17 @@ def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows
 
 
 def float64(parameter: Parameter, source: Source) -> Tensor:
-    """Return a parameter as a tensor where the samples are."""
+    """Return a parameter as a float64 tensor on the device of the source."""
     return torch.as_tensor(parameter, dtype=torch.float64, device=source.device)
 
 
 def many(offsets: Offsets) -> int:
-    """Return how many samples there are."""
+    """Return the number of samples."""
     return offsets if isinstance(offsets, int) else offsets.numel()
 
 
 def at(parameter: _P, offsets: Offsets) -> _P:
-    """Return the values that a parameter has for some samples; a single one it has for all."""
+    """Return the values of a parameter at some samples; a scalar is returned as it is."""
     if isinstance(offsets, int) or not isinstance(parameter, Tensor) or not parameter.ndim:
         return parameter
     return cast(_P, parameter.index_select(0, offsets))
@@ -109,12 +109,12 @@ def accepted(
     """Return the first accepted proposal of each sample.
 
     Args:
-        offsets: Which samples.
-        propose: Function of some of the offsets, their places among all of them, and the number
+        offsets: Offsets of the samples.
+        propose: Function of some of the offsets, their indices among all of them, and the number
             of the attempt; it returns values and whether they are accepted.
     """
     values, good = propose(offsets, many(offsets), 0)
-    if good.all():  # in a third of the time that the list of the others takes
+    if good.all():  # three times as fast as ``nonzero``
         return values
     pending = (~good).nonzero()[:, 0]
     for attempt in range(1, _ATTEMPTS):
@@ -134,12 +134,12 @@ def by_group(
     samplers: tuple[Callable[..., Tensor], Callable[..., Tensor]],
     *parameters: Parameter,
 ) -> Tensor:
-    """Return samples that one of two samplers makes, each for its group.
+    """Return samples of two groups, each from its sampler.
 
     Args:
-        source: Of the words.
-        offsets: Which samples.
-        first: Whether the first sampler makes them, for all or for each.
+        source: Source of the words.
+        offsets: Offsets of the samples.
+        first: Whether the first sampler is used, for all samples or for each.
         samplers: Functions of (source, offsets, *parameters).
         parameters: Flat parameters.
     """
@@ -158,10 +158,10 @@ def by_group(
 
 
 def units(source: Source, domain: int, count: int) -> Tensor:
-    """Return float64 in [0, 1), of two words per sample."""
+    """Return float64 in [0, 1), from two words per sample."""
     return unit53(paired(source.words(domain | WIDE, 2 * count, 2)))
 
 
 def open_units(source: Source, domain: int, count: int) -> Tensor:
-    """Return float64 in (0, 1): ``units``, with half a step in place of 0."""
+    """Return float64 in (0, 1): ``units``, with 0 replaced by half a step."""
     return units(source, domain, count).clamp_(min=2.0**-54)

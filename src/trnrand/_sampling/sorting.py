@@ -1,4 +1,4 @@
-"""The order of random keys, by sorting numbers instead of indices where that is the same."""
+"""Argsort of random keys, by a faster sort of packed keys and indices where possible."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def sorting_order(keys: Tensor) -> Tensor:
 
 
 def _packed_order(keys: Tensor) -> Tensor | None:
-    """Return the order, or None where two keys differ in their last bits at most.
+    """Return the order, or None if two keys differ at most in the low bits that indices replace.
 
-    Indices ride in the low bits: NumPy sorts numbers ten times as fast as torch sorts indices.
+    Indices are packed into the low bits: NumPy sorts values ten times as fast as torch argsorts.
     """
     count = keys.numel()
     bits = np.uint64((count - 1).bit_length())
     low = (np.uint64(1) << bits) - np.uint64(1)
-    # In the order of numbers with a sign, once the sign bit is turned over.
+    # Flipping the sign bit makes the unsigned order equal to the signed one.
     numbers = keys.numpy().view(np.uint64) ^ np.uint64(1 << 63)
     numbers &= ~low
     numbers |= np.arange(count, dtype=np.uint64)

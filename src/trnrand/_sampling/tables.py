@@ -1,7 +1,7 @@
-"""Transformed rejection of counts by a table of their probabilities, where parameters are numbers.
+"""Transformed rejection of counts with a table of their probabilities, for scalar parameters.
 
-The probability of a proposal is looked up in place of two dozen logarithms. All that is left are
-operations with one rounding each, so that compiled loops and arrays accept the same proposals.
+A table lookup replaces two dozen logarithms per proposal. All other operations round once, so
+compiled loops and arrays accept the same proposals.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from trnrand._stream.words import Domain, Source, paired, unit53
 __all__ = ["LARGEST_TABLE", "Hat", "binomial_table", "poisson_table", "tabled"]
 
 LARGEST_TABLE = 2048
-"""Counts are below this where they are looked up."""
+"""Exclusive upper bound of counts in a table."""
 
 Floats = NDArray[np.float64]
 
 
 class Hat(NamedTuple):
-    """Numbers of a transformed rejection.
+    """Constants of a transformed rejection.
 
     A proposal is floor((2 a / us + b) u + centre) with u in [-0.5, 0.5) and us = 0.5 - |u|. With a
-    second uniform v it is accepted at once where us is at least 0.07 and v at most ``squeeze``,
-    never where us is below ``narrow`` and v above us, and else where v times ``scale`` is at most
+    second uniform v it is accepted if us is at least 0.07 and v at most ``squeeze``, rejected if us
+    is below ``narrow`` and v above us, and otherwise accepted if v times ``scale`` is at most
     a / us**2 + b times its probability.
     """
 
@@ -46,12 +46,12 @@ class Hat(NamedTuple):
 
     @classmethod
     def of(cls, hat: tuple[Tensor, Tensor, Tensor, Tensor], centre: Tensor, narrow: float) -> Hat:
-        """Return the numbers of a hat whose constants are 0-d tensors."""
+        """Return the constants of a hat given as 0-d tensors."""
         a, b, scale, squeeze = map(float, hat)
         return cls(a, b, scale, squeeze, float(centre), narrow)
 
 
-# Arrays, since what torch makes depends on modes that may be on.
+# NumPy arrays, since active torch modes would change tensors.
 @lru_cache(maxsize=64)
 def poisson_table(mean: float, end: int) -> Floats:
     """Return the probabilities of the counts below ``end``."""
@@ -61,7 +61,7 @@ def poisson_table(mean: float, end: int) -> Floats:
 
 @lru_cache(maxsize=64)
 def binomial_table(n: int, p: float, peak: float) -> Floats:
-    """Return the probabilities of the counts up to n over one whose logarithm is ``peak``."""
+    """Return the probabilities of the counts up to n, divided by exp(peak)."""
     k = torch.arange(n + 1, dtype=torch.float64, device="cpu")
     trials, chance = (torch.tensor(x, dtype=torch.float64, device="cpu") for x in (n, p))
     return log_binomial(k, trials, chance).sub_(peak).exp_().numpy()
@@ -70,7 +70,7 @@ def binomial_table(n: int, p: float, peak: float) -> Floats:
 def tabled(
     source: Source, domain: Domain, hat: Hat, table: Floats
 ) -> Callable[[Offsets, Offsets, int], tuple[Tensor, Tensor]]:
-    """Return what proposes counts to ``accepted``; a count that the table lacks is not accepted."""
+    """Return the ``propose`` function of ``accepted``; counts outside the table are rejected."""
 
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         pairs = paired(source.slots(domain, some, attempt))

@@ -1,10 +1,10 @@
-"""Words and standard samples in one launch, for CUDA devices, where torch brings Triton along.
+"""Triton kernels for CUDA devices: words and standard samples in one launch.
 
-torch's own operations would need a hundred launches for the same words. Here words never leave the
-registers of a thread: it makes blocks of four, turns each into four neighbouring samples and writes
-them at once, 16 bytes at a time where the request begins at a block. Sums and products are not
-fused, so that samples are the same bits as elsewhere. Importing this module imports Triton; a
-kernel is compiled when its engine, kind and dtype are first asked for.
+torch's operations would need a hundred launches for the same words. Here words stay in the
+registers of a thread, which converts each block to four neighbouring samples and stores them
+together, 16 bytes at a time if the request begins at a block. Sums and products are not fused, so
+samples are bit-identical to those of other backends. Importing this module imports Triton; a kernel
+is compiled at the first use of its engine, kind and dtype.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from trnrand.engines import MASK, THREEFRY_PARITY, THREEFRY_ROTATIONS, EngineNam
 
 __all__ = ["blocks", "fill"]
 
-# Blocks of a program: four for each thread of four warps, whose sixteen samples hide the latency
-# of the rounds; programs enough for all multiprocessors from 10**5 samples on.
+# Blocks of a program: four for each thread of four warps. Sixteen samples per thread hide the
+# latency of the rounds, and 10**5 samples are enough programs for all multiprocessors.
 _LANES = 512
 _OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 
@@ -41,12 +41,12 @@ _LEAST, _TURN24 = tl.constexpr(LEAST_SQUARE), tl.constexpr(TURN24)
 
 _SIGN = 1 << 31
 
-# Words change from call to call, and a kernel is to serve them all.
+# Not specialised: these change from call to call.
 _ANY_VALUE = ["count", "skipped", "first_low", "first_high", "domain", "k0", "k1"]
 
 
 @triton.jit
-def _turned(word, left: tl.constexpr):
+def _rotated(word, left: tl.constexpr):
     return (word << left) | (word >> (32 - left))
 
 
@@ -54,13 +54,13 @@ def _turned(word, left: tl.constexpr):
 def _two_rounds(a0, a1, a2, a3, row: tl.constexpr):
     """Return the words after the rounds with that row of rotations and the next."""
     a0 += a1
-    a1 = _turned(a1, _ROTATIONS[2 * row]) ^ a0
+    a1 = _rotated(a1, _ROTATIONS[2 * row]) ^ a0
     a2 += a3
-    a3 = _turned(a3, _ROTATIONS[2 * row + 1]) ^ a2
+    a3 = _rotated(a3, _ROTATIONS[2 * row + 1]) ^ a2
     a0 += a3
-    a3 = _turned(a3, _ROTATIONS[2 * row + 2]) ^ a0
+    a3 = _rotated(a3, _ROTATIONS[2 * row + 2]) ^ a0
     a2 += a1
-    a1 = _turned(a1, _ROTATIONS[2 * row + 3]) ^ a2
+    a1 = _rotated(a1, _ROTATIONS[2 * row + 3]) ^ a2
     return a0, a1, a2, a3
 
 
@@ -128,7 +128,7 @@ def _blocks_kernel(
 
 @triton.jit
 def _minus_two_log(u):
-    """Return -2 log(u), as ``_laws`` defines it."""
+    """Return -2 log(u), as ``_sampling.laws`` defines it."""
     bits = u.to(tl.int32, bitcast=True)
     exponent = (bits - _SPLIT) >> 23
     f = (bits - (exponent << 23)).to(tl.float32, bitcast=True) - 1.0
@@ -140,7 +140,7 @@ def _minus_two_log(u):
 
 @triton.jit
 def _sine(steps):
-    """Return the sine of steps of the angle up to a quarter of a turn, as ``_laws`` defines it."""
+    """Return the sine of up to a quarter turn, in steps, as ``_sampling.laws`` defines it."""
     x = steps * _TURN24
     square = x * x
     p = square * _SINE[0] + _SINE[1]
@@ -151,12 +151,12 @@ def _sine(steps):
 
 @triton.jit
 def _samples(word, next_word, kind: tl.constexpr, bits: tl.constexpr):
-    """Return two standard samples of neighbouring words."""
+    """Return two standard samples from neighbouring words."""
     if kind == "words":
         a = word.to(tl.int32, bitcast=True)
         b = next_word.to(tl.int32, bitcast=True)
     elif kind == "normal":
-        # All 32 bits and one more value, so that no logarithm is of 0; the sum is rounded once.
+        # u = (word + 1) / 2**32 is never 0; the sum is rounded once.
         lower = (word & 0xFFFF).to(tl.float32) + 1.0
         u = ((word >> 16).to(tl.float32) * 65536.0 + lower) * (2.0**-32)
         radius = tl.sqrt_rn(tl.maximum(_minus_two_log(u), _LEAST))
@@ -189,9 +189,9 @@ def _fill_kernel(
     aligned: tl.constexpr,
     lanes: tl.constexpr,
 ):
-    """Write the samples of the blocks from ``first`` on, except for so many of the first block.
+    """Write the samples of the blocks from ``first`` on, without the first ``skipped`` samples.
 
-    ``aligned`` says that it is all of the first block, which the compiler then knows.
+    ``aligned`` is true if ``skipped`` is 0, as a constant for the compiler.
     """
     begin = tl.program_id(0).to(tl.int64) * lanes
     w0, w1, w2, w3 = _block(
@@ -199,12 +199,12 @@ def _fill_kernel(
     )
     s0, s1 = _samples(w0, w1, kind, bits)
     s2, s3 = _samples(w2, w3, kind, bits)
-    # Neighbours in memory are neighbours in the registers of one thread.
+    # Samples that are neighbours in memory are in the registers of one thread.
     samples = tl.interleave(tl.interleave(s0, s2), tl.interleave(s1, s3))
     samples = samples.to(out.dtype.element_ty)
     at = 4 * begin + tl.arange(0, 4 * lanes)
     if aligned:
-        # Without a mask, stores are as wide as the hardware has them.
+        # Unmasked stores have the full width of the hardware.
         if 4 * (begin + lanes) <= count:
             tl.store(out + at, samples)
         else:
@@ -228,7 +228,7 @@ def fill(
 ) -> None:
     """Fill a one-dimensional tensor on a CUDA device with standard samples from ``start`` on.
 
-    ``bits`` of a word make a uniform, and the uniform of an exponential.
+    A uniform, and the uniform of an exponential, has the top ``bits`` of its word.
     """
     count, skipped = out.numel(), start % 4
     words = _words(seed, start // 4, domain)
@@ -244,8 +244,8 @@ def _launch(kernel: Any, count: int, out: Tensor, *arguments: object) -> None:
 
 
 def _words(seed: int, first: int, domain: int) -> tuple[int, int, int, int, int]:
-    """Return the words of counter and key as int32, which the domain is far from."""
-    # The first two words of a key are the halves of the seed, whatever the engine.
+    """Return the words of counter and key as int32; the domain is small enough for it."""
+    # The first two words of a key are the halves of the seed for both engines.
     return *_halves(first), int(domain), *_halves(seed)
 
 

@@ -1,4 +1,4 @@
-"""Indices that come as often as weights say."""
+"""Sampling of indices with given weights."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ INDICES = (torch.int64, torch.int32, torch.int16, torch.uint8, *FLOATS)
 
 
 def check_holds(function: str, what: str, number: int, dtype: torch.dtype) -> None:
-    """Raise unless all whole numbers to ``number`` are exact in a dtype."""
+    """Raise unless all whole numbers up to ``number`` are exact in a dtype."""
     exact = 2 / torch.finfo(dtype).eps if dtype.is_floating_point else torch.iinfo(dtype).max
     if number > exact:
         raise ParameterError(f"{function}: dtype must hold {what}, got {dtype} and {number}")
 
 
 def scaled_weights(function: str, weights: Tensor) -> Tensor:
-    """Return weights over the largest of their row, so that no sum of them is lost or infinite.
+    """Return weights divided by the largest of their row, so sums do not under- or overflow.
 
     Raises:
         ParameterError: A row has no positive weight.
@@ -36,20 +36,20 @@ def scaled_weights(function: str, weights: Tensor) -> Tensor:
 
 
 def of_weights(weights: Tensor) -> Sampler:
-    """Return a sampler of indices that come as often as their weights say."""
+    """Return a sampler of indices with probabilities proportional to weights."""
     bounds = weights.cumsum(0)
     last = int(weights.nonzero().max())
 
     def sampler(source: Source, count: int) -> Tensor:
         aim = units(source, Domain.CHOICE, count) * bounds[-1]
-        # Rounding may aim at the very end, which no member of positive weight has.
+        # Rounding may reach the upper end, which belongs to no index of positive weight.
         return torch.searchsorted(bounds, aim, right=True).clamp_(max=last)
 
     return sampler
 
 
 def of_rows(table: Tensor) -> Sampler:
-    """Return a sampler of indices, of one row of weights for each sample."""
+    """Return a sampler of indices with one row of weights for each sample."""
     width = table.shape[1]
     bounds = table.cumsum(1)
     places = torch.arange(width, device=table.device)
@@ -58,7 +58,7 @@ def of_rows(table: Tensor) -> Sampler:
 
     def sampler(source: Source, count: int, row: Tensor) -> Tensor:
         aim = units(source, Domain.CHOICE, count) * ends[row]
-        # Halves: the first bound that is beyond the aim lies in [low, high].
+        # Bisection: the first bound above the target is in [low, high].
         low, high = torch.zeros_like(row), last[row]
         for _ in range((width - 1).bit_length()):
             middle = (low + high) >> 1

@@ -1,8 +1,8 @@
-"""How counts are made, and which dtypes hold them.
+"""Samplers of counts (Poisson, binomial, geometric) and checks of their dtypes.
 
-Small means are inverted term by term. Larger ones use Hörmann's transformed rejection with squeeze,
-PTRS for Poisson and BTRS for binomial (Insurance: Mathematics and Economics 12, 1993; J. Statist.
-Comput. Simul. 46, 1993), exact for every mean.
+Small means use inversion term by term. Larger ones use Hörmann's transformed rejection with
+squeeze, PTRS for Poisson and BTRS for binomial (Insurance: Mathematics and Economics 12, 1993; J.
+Statist. Comput. Simul. 46, 1993), exact for every mean.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ COUNTS = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint
 """Dtypes that hold counts."""
 
 LARGEST = 2.0**50
-"""Parameters go up to here: counts near it are exact in float64, with room for deviations."""
+"""Largest parameter: counts near it, deviations included, are exact in float64."""
 
 INVERTED = 10.0
-"""Means below this are inverted; the rejections are proven from 10 on."""
+"""Means below this use inversion; the rejection samplers are proven from 10 on."""
 
 _TAIL = 44.5  # exp(-44.5) is below 2**-64
-_NEGLIGIBLE = 1e-20  # a term that no uniform of 53 bits can tell from zero
-_CHUNK = 1 << 14  # samples whose uniforms and counts stay in the cache of a core
+_NEGLIGIBLE = 1e-20  # below the resolution of a 53-bit uniform
+_CHUNK = 1 << 14  # samples with uniforms and counts that fit in the cache of a core
 
 
-# -- what fits -------------------------------------------------------------------------------------
+# -- limits ----------------------------------------------------------------------------------------
 
 
 def check_fits(request: Request, end: Parameter, most: float = math.inf) -> None:
@@ -85,13 +85,13 @@ def poisson_end(mean: Parameter) -> Tensor:
 
 
 def gamma_end(shape: Parameter) -> Tensor:
-    """Return what a standard gamma sample exceeds with probability below exp(-_TAIL)."""
+    """Return a value that a standard gamma sample exceeds with probability below exp(-_TAIL)."""
     k = _as_tensor(shape)
     return k + torch.sqrt(2 * _TAIL * k) + _TAIL
 
 
 def whole_numbers(function: str, name: str, value: Parameter) -> Parameter:
-    """Return a parameter that is a whole number of at most ``LARGEST``, checked."""
+    """Return a parameter after checking that it is a whole number of at most ``LARGEST``."""
     checked = real(function, name, value, least=0.0, most=LARGEST)
     numbers = _as_tensor(checked)
     if (numbers != numbers.floor()).any():
@@ -146,7 +146,7 @@ class PoissonHat(NamedTuple):
     """The proposals of PTRS: floor((2 a / (0.5 - |u|) + b) u + mean + 0.43), u in [-0.5, 0.5).
 
     Their density times ``inverse_alpha`` is at least that of the counts. A second uniform up to
-    ``squeeze`` accepts without a look at the probability, where |u| is at most 0.43.
+    ``squeeze`` accepts without computing the probability, where |u| is at most 0.43.
     """
 
     a: Tensor
@@ -158,8 +158,9 @@ class PoissonHat(NamedTuple):
 def poisson_hat(mean: Tensor) -> PoissonHat:
     """Return constants for means of at least 10.
 
-    They are Hörmann's but for the numbers over b. With his, 1.1328 and 3.6224, the hat is passed
-    by 0.5 % at some means between 10 and 60, and the squeeze accepts a little too much.
+    They are Hörmann's except for the numerators over b. With his, 1.1328 and 3.6224, the
+    probabilities exceed the hat by 0.5 % at some means between 10 and 60, and the squeeze accepts
+    slightly too often.
     """
     b = 0.931 + 2.53 * torch.sqrt(mean)
     a = -0.059 + 0.02483 * b
@@ -254,11 +255,11 @@ def _btrs(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -> Tensor:
     return accepted(offsets, propose)
 
 
-# -- both ------------------------------------------------------------------------------------------
+# -- shared ----------------------------------------------------------------------------------------
 
 
 def slot_uniforms(source: Source, domain: Domain, offsets: Offsets) -> Tensor:
-    """Return float64 in [0, 1), one per sample, of its first slot."""
+    """Return float64 in [0, 1), one per sample, from its first slot."""
     return unit53(paired(source.slots(domain, offsets))[:, 0])
 
 
@@ -266,7 +267,7 @@ def inverted(u: Tensor, first: Tensor, ratio: Callable[[int], Tensor]) -> Tensor
     """Return the smallest k at which the distribution function exceeds u.
 
     Args:
-        u: Uniforms, used up.
+        u: Uniforms, overwritten.
         first: Probability of 0.
         ratio: Probability of k over that of k - 1.
     """
@@ -283,10 +284,10 @@ def inverted(u: Tensor, first: Tensor, ratio: Callable[[int], Tensor]) -> Tensor
 
 
 def inverted_by_number(u: Tensor, first: float, ratio: Callable[[int], float]) -> Tensor:
-    """Return what ``inverted`` returns on a CPU where all samples have the same probabilities.
+    """Return the result of ``inverted`` on a CPU where all samples have the same probabilities.
 
-    The sums and products are the same, term by term, but in Python and by NumPy, which take a
-    fourth of torch's time.
+    The sums and products are the same, term by term, but computed by Python and NumPy in a quarter
+    of torch's time.
     """
     k = torch.zeros_like(u)
     for begin in range(0, len(k), _CHUNK):
@@ -310,7 +311,7 @@ def _transformed(
     b: Tensor,
     centre: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a uniform on [0, 1), the distance of another one to its ends, and k made of that."""
+    """Return (v, us, k): a uniform, the distance of another to its ends, and the proposed count."""
     pairs = paired(source.slots(domain, offsets, attempt))
     if pairs.is_cpu and not (a.ndim or b.ndim or centre.ndim) and numba_loops.compiled_wanted(0):
         from trnrand._sampling.compiled_integers import integer_loop

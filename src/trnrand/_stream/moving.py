@@ -1,4 +1,4 @@
-"""Parameters with their gradients, and the noise that they move: what ``rsample`` is made of."""
+"""Helpers of ``rsample``: parameters with gradients, and the noise that they transform."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plain(
     least: float | None = None,
     finite: bool = True,
 ) -> Parameter:
-    """Return a parameter without its gradient, checked."""
+    """Return a validated parameter without its gradient."""
     return real(function, name, detached(value), above=above, least=least, finite=finite)
 
 
@@ -64,7 +64,7 @@ def live(value: Parameter, request: Request, dtype: torch.dtype = torch.float64)
 
 
 def every(value: Parameter, request: Request) -> Tensor:
-    """Return a parameter with its gradient, one for each sample."""
+    """Return a parameter with its gradient in float64, expanded to one value per sample."""
     return live(value, request).expand(request.shape)
 
 
@@ -72,7 +72,7 @@ def every(value: Parameter, request: Request) -> Tensor:
 
 
 def place(request: Request) -> dict[str, Any]:
-    """Return the keywords of a call that draws what a request asks for."""
+    """Return the generator, device and total of a request as keyword arguments."""
     return {
         "generator": request.generator,
         "device": request.device,
@@ -81,17 +81,17 @@ def place(request: Request) -> dict[str, Any]:
 
 
 def wide(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
-    """Return what a sampler makes for a request, in float64, beneath the transforms of torch."""
-    asked = replace(request, dtype=torch.float64)
+    """Return the samples of a request in float64, drawn below the transforms of ``torch.func``."""
+    in_float64 = replace(request, dtype=torch.float64)
 
     def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
-        return sampled(asked, noise, *values)
+        return sampled(in_float64, noise, *values)
 
     return beneath(request.function, request.generator, draw, parameters)
 
 
 def wide_pairs(request: Request, noise: Sampler, *parameters: Parameter) -> Tensor:
-    """Return two numbers of float64 per sample, in a last dimension."""
+    """Return two float64 values per sample, in the last dimension."""
 
     def draw(values: Sequence[Any], front: tuple[int, ...]) -> Tensor:
         seconds = []
@@ -118,7 +118,7 @@ def moving_normals(
     device: Device,
     total: int | None,
 ) -> tuple[Request, Tensor]:
-    """Return the request of a call, and normals in the dtype to compute in."""
+    """Return the request of a call, and normals with gradients in the working dtype."""
     parameters = {
         "mean": plain(function, "mean", mean),
         "std": plain(function, "std", std, least=0.0),
@@ -138,7 +138,7 @@ def located(
     device: Device,
     total: int | None,
 ) -> Tensor:
-    """Return samples of a law that location and scale move and stretch."""
+    """Return samples of a location-scale distribution with gradients."""
     function = law.__name__
     parameters = {
         "loc": plain(function, "loc", loc),
@@ -150,11 +150,11 @@ def located(
 
 
 def moving_gammas(request: Request, shape: Parameter) -> Tensor:
-    """Return standard gamma samples in float64."""
+    """Return standard gamma samples in float64 with gradients."""
     samples = wide(request, gammas, plain(request.function, "shape", shape))
     return moving(_gamma_slope, samples, every(shape, request))
 
 
 def _gamma_slope(x: Tensor, shape: Tensor) -> tuple[Tensor]:
-    # What underflowed to 0 does not move.
+    # The derivative of a sample that underflowed to 0 is 0.
     return (x * log_gamma_slope(x.clamp(min=1e-300).log(), shape)[0],)

@@ -1,12 +1,12 @@
 """Prefetch buffers of a generator for small draws.
 
-A draw of a few samples takes tens of microseconds of fixed costs. Sample i of a law depends on
-engine, seed, i and the parameters alone, so where calls with equal arguments follow each other in a
-stream, some hundred samples are drawn at once and handed out.
+A small draw has tens of microseconds of fixed costs. Sample i of a distribution depends only on
+engine, seed, i and the parameters, so consecutive calls with equal arguments are served from a
+buffer of some hundred samples that are drawn at once.
 
-A buffer holds samples and the stream and positions that they are from, and no position of its own.
-A generator that was moved, seeded, restored or copied therefore draws the same numbers with any
-contents of its buffers, and its saved state does not need them.
+A buffer stores samples with their stream and positions; it has no read position. A generator that
+is moved, seeded, restored or copied therefore draws the same numbers with any contents of its
+buffers, and its saved state does not include them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -24,29 +24,52 @@ from torch import Tensor
 from trnrand._paths.library import LIBRARY
 from trnrand._stream.words import INDEX_LIMIT
 
-if TYPE_CHECKING:
-    from trnrand.generator import Generator
+__all__ = ["Prefetch", "Stream", "Stretch"]
 
-__all__ = ["Prefetch", "Stretch"]
-
-# Larger calls draw for themselves.
+# Calls for more samples than this are not buffered.
 _MOST = 64
-# Samples of the first buffer for some arguments, and of the largest; each is four times the last.
+# Samples of the first and of the largest buffer for some arguments; each has four times the last.
 _FIRST, _LAST = 64, 4096
-# Buffers of a generator; all are dropped when there would be one more.
+# Largest number of buffers of a generator; one more clears them all.
 _BUFFERS = 16
 
-# Types of options whose ``repr`` is their value.
+# Types of options with a ``repr`` that identifies the value.
 _CONSTANTS = frozenset((float, int, bool, type(None), torch.dtype))
 _SEQUENCES = (tuple, list, torch.Size)
+
+
+class Stream(Protocol):
+    """The part of a generator that prefetching uses."""
+
+    @property
+    def device(self) -> str | torch.device:
+        """Default device of the samples."""
+
+    @property
+    def partition_size(self) -> int:
+        """Number of ranks that share every request."""
+
+    @property
+    def stream(self) -> tuple[int, int]:
+        """Number of the engine, and the 64 bits of the seed."""
+
+    @property
+    def offset(self) -> int:
+        """Position in the stream, in samples."""
+
+    def take(self, stretch: Stretch, count: int) -> int | None:
+        """Move by ``count`` samples of a stretch, and return their index in it; None if outside."""
+
+    def clone_state(self) -> Self:
+        """Return an independent generator with the same state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
     """Consecutive samples of one stream, from position ``first`` on.
 
-    NumPy, whose slices and copies take a fraction of torch's time, has no bfloat16: ``values`` are
-    its bits then.
+    ``values`` is a NumPy array, since NumPy slices and copies faster than torch; bfloat16, which it
+    lacks, is stored as bits.
     """
 
     stream: tuple[int, int]
@@ -54,8 +77,8 @@ class Stretch:
     values: NDArray[Any]
     is_bfloat16: bool = False
 
-    def taken(self, generator: Generator, shape: Sequence[int], count: int) -> Tensor | None:
-        """Return a copy of the generator's next samples and move it; None if they are not here."""
+    def taken(self, generator: Stream, shape: Sequence[int], count: int) -> Tensor | None:
+        """Return a copy of the generator's next samples and move it; None if not all are here."""
         begin = generator.take(self, count)
         if begin is None:
             return None
@@ -64,7 +87,7 @@ class Stretch:
 
 
 class Prefetch:
-    """The buffers of one generator, by the law and its options."""
+    """The buffers of one generator, by distribution and options."""
 
     def __init__(self) -> None:
         self._stretches: dict[str, Stretch] = {}
@@ -73,13 +96,13 @@ class Prefetch:
         self,
         function: Callable[..., Tensor],
         size: Sequence[Any],
-        generator: Generator,
+        generator: Stream,
         options: Mapping[str, Any],
     ) -> Tensor | None:
         """Return the result of a call and move the generator; None if the call must draw itself.
 
         Args:
-            function: Function of sizes, ``generator`` and the options, whose samples depend on
+            function: Function of sizes, ``generator`` and the options; its samples depend on
                 their position and the options alone.
             size: Positional arguments of the call.
             generator: The generator that these buffers belong to.
@@ -115,13 +138,13 @@ def _next(
     last: Stretch | None,
     function: Callable[..., Tensor],
     count: int,
-    generator: Generator,
+    generator: Stream,
     options: Mapping[str, Any],
 ) -> Stretch:
-    """Return the samples from the generator's position on, none for a call by itself.
+    """Return the samples from the generator's position on, an empty stretch for an isolated call.
 
-    A call is worth a buffer where it begins in the last stretch of its kind, or so near to the end
-    of it as other small draws get.
+    A call fills a buffer if it begins inside the last stretch of its kind, or at most one small
+    draw behind it.
     """
     position = generator.offset
     if last is not None and 0 <= position - last.first <= len(last.values) + _MOST:
@@ -132,12 +155,12 @@ def _next(
 
 
 def _filled(
-    function: Callable[..., Tensor], count: int, generator: Generator, options: Mapping[str, Any]
+    function: Callable[..., Tensor], count: int, generator: Stream, options: Mapping[str, Any]
 ) -> Stretch:
-    """Return the generator's next samples, which it keeps to draw."""
-    ahead = generator.clone_state()
-    first = ahead.offset
-    values = function(count, generator=ahead, **options)
+    """Return the generator's next samples without moving it."""
+    copy = generator.clone_state()
+    first = copy.offset
+    values = function(count, generator=copy, **options)
     narrow = values.dtype is torch.bfloat16
     array = (values.view(torch.int16) if narrow else values).numpy()
-    return Stretch(ahead.stream, first, array, narrow)
+    return Stretch(copy.stream, first, array, narrow)

@@ -1,7 +1,7 @@
-"""The state of a generator: a few 64-bit numbers in the memory of one int64 tensor.
+"""The state of a generator: nine 64-bit numbers in the memory of one int64 tensor.
 
-Nothing else says what a generator draws next. So torch can see a draw as an operator that reads and
-writes that tensor, which is what keeps compiled graphs right, and a saved state is a copy of it.
+It determines all further draws. In compiled graphs a draw is therefore an operator that reads and
+writes this tensor, and a saved state is a copy of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ENGINE, SEED, SEED_NEGATIVE, OFFSET, OFFSET_HIGH, CHILDREN, FORKS, RANK, SIZE = range(9)
-"""Places of the numbers; those of 64 bits without a sign are in the memory as their bits."""
+"""Indices of the numbers; unsigned 64-bit numbers are stored as their bit patterns."""
 
 _SLOTS = 9
 _MAGIC, _FORMAT = b"trnr", 2
@@ -43,20 +43,20 @@ _LENGTH = _HEADER.size + _NUMBERS.size
 
 
 def new_state() -> Tensor:
-    """Return a tensor of zeros, with memory whatever modes of torch are on."""
+    """Return a tensor of zeros with memory, independent of active torch modes."""
     with without_modes(), without_transforms():
         return torch.from_numpy(np.zeros(_SLOTS, np.int64))
 
 
 def slots_of(state: Tensor) -> memoryview:
-    """Return the numbers of a state, without sign, on its own memory."""
+    """Return a view of the numbers of a state, unsigned, that shares its memory."""
     with without_modes(), without_transforms():
         numbers: Any = state.numpy().view(np.uint64)
     return memoryview(numbers)
 
 
 def packed(slots: memoryview) -> Tensor:
-    """Return the numbers as bytes that any machine can read, one-dimensional uint8."""
+    """Return the numbers as portable bytes, one-dimensional uint8."""
     saved = _HEADER.pack(_MAGIC, _FORMAT) + _NUMBERS.pack(*slots)
     return torch.frombuffer(bytearray(saved), dtype=torch.uint8)
 
@@ -65,7 +65,7 @@ def unpacked(state: Tensor) -> tuple[list[int], Tensor]:
     """Return the numbers that ``packed`` saved, and the bytes that follow them.
 
     Raises:
-        ParameterError: It is no such state.
+        ParameterError: ``state`` is not a saved state.
     """
     if not isinstance(state, Tensor) or state.dtype is not torch.uint8 or state.ndim != 1:
         raise ParameterError("set_state: state must be what get_state returned")

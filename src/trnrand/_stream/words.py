@@ -1,9 +1,9 @@
-"""Where the words of a stream are, and how to get them.
+"""Random words of a stream, by position.
 
-The counter of a block is (index low, index high, domain, stream): a domain number per purpose in
-the low 8 bits of its word, the attempt of a rejection sampler above them. Word n of a domain is
-word n % 4 of block n // 4. Words are int32 tensors of their bit patterns: torch has no arithmetic
-for uint32 on every device, and int32 is half the memory of int64.
+The counter of a block is (index low, index high, domain, stream). The low 8 bits of the domain word
+number the purpose, the bits above them the attempt of a rejection sampler. Word n of a domain is
+word n % 4 of block n // 4. Words are int32 tensors of their bit patterns: torch lacks uint32
+arithmetic on some devices, and int32 takes half the memory of int64.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ __all__ = [
 ]
 
 INDEX_LIMIT = 1 << 64
-"""Positions of samples and indices of blocks are below this."""
+"""Exclusive upper bound of sample positions and block indices."""
 
-# What a chunk of work makes must stay in the cache of a core; a GPU wants it large instead.
+# A CPU chunk fits in the cache of a core; a GPU chunk is large enough to fill the device.
 _CPU_CHUNK, _GPU_CHUNK = 1 << 14, 1 << 22
 
 
 def chunk_samples(device: torch.device) -> int:
-    """Return how many blocks or samples to work on at a time; a multiple of 4."""
+    """Return the number of blocks or samples per chunk, a multiple of 4."""
     return _CPU_CHUNK if device.type == "cpu" else _GPU_CHUNK
 
 
 @dataclass(frozen=True)
 class Source:
-    """Words of one engine and seed from a position on.
+    """The words of one engine and seed from a position on.
 
     Attributes:
-        engine: Which engine.
+        engine: Name of the engine.
         seed: Its 64-bit seed.
-        start: Position of the first sample; one sample further is one sample later in the stream.
-        device: Where tensors are made.
+        start: Position of the first sample in the stream.
+        device: Device of the words.
     """
 
     engine: EngineName
@@ -68,11 +68,11 @@ class Source:
         return replace(self, start=self.start + samples)
 
     def words(self, domain: int, count: int, per_sample: int = 1) -> Tensor:
-        """Return ``count`` words, the first of them the first word of the sample at ``start``.
+        """Return ``count`` words, beginning with the first word of the sample at ``start``.
 
         Args:
-            domain: The word of the counter that says what they are for.
-            count: How many.
+            domain: Domain word of the counter.
+            count: Number of words.
             per_sample: Words per sample: 1, 2 or 4.
         """
         first = self.start * per_sample
@@ -84,20 +84,20 @@ class Source:
         """Return a block of four words per sample, of shape (n, 4).
 
         Args:
-            domain: What they are for.
-            offsets: Distances of the samples from ``start``, or a number n for 0, 1, ..., n - 1.
-            attempt: Which of the slots of each sample.
+            domain: Domain of the words.
+            offsets: Offsets of the samples from ``start``, or a number n for 0, 1, ..., n - 1.
+            attempt: Number of the attempt, which selects the slot of each sample.
         """
         return self._blocks(self.start, offsets, domain | attempt << 8)
 
     def word_at(self, domain: int, offsets: Tensor, attempt: int) -> Tensor:
-        """Return the word that a sample of one word has in an attempt."""
+        """Return the word of each single-word sample in an attempt."""
         inside = offsets + self.start % 4
         blocks = self._blocks(self.start // 4, inside >> 2, domain | attempt << 8)
         return blocks.gather(1, (inside & 3)[:, None])[:, 0]
 
     def _blocks(self, first: int, steps: Tensor | int, domain: int) -> Tensor:
-        """Return the blocks at ``first + steps``; a number is for steps from 0 up to it."""
+        """Return the blocks at ``first + steps``; a number n means steps 0, 1, ..., n - 1."""
         if self.device.type == "cpu":
             return torch.from_numpy(self._blocks_on_cpu(first, steps, domain).view(np.int32))
         if isinstance(steps, int):
@@ -128,12 +128,12 @@ def unsigned(words: Tensor) -> Tensor:
 
 
 def paired(words: Tensor) -> Tensor:
-    """Return neighbouring words as one int64: the first is its low half, the second its high."""
+    """Return pairs of neighbouring words as int64, low half first."""
     return words.view(torch.int64)
 
 
 def unit53(pairs: Tensor) -> Tensor:
-    """Return float64 in [0, 1), multiples of 2**-53: 27 bits of the first word, 26 of the other."""
+    """Return float64 in [0, 1), multiples of 2**-53: 27 bits of word one and 26 of word two."""
     if pairs.is_cpu and numba_loops.compiled_wanted(0):
         from trnrand._sampling.compiled_integers import integer_loop
 
@@ -147,7 +147,7 @@ def unit53(pairs: Tensor) -> Tensor:
 
 @cache
 def _first_steps() -> NDArray[np.int64]:
-    # An array, since what torch makes depends on modes that may be on at the first call.
+    # NumPy, since torch modes that are active at the first call would change a tensor.
     return np.arange(_CPU_CHUNK)
 
 
@@ -172,12 +172,12 @@ def _fill(
 
 @cache
 def has_triton() -> bool:
-    """Tell whether Triton is installed."""
+    """Return whether Triton is installed."""
     return find_spec("triton") is not None
 
 
 def suits_triton(tensor: Tensor) -> bool:
-    """Tell whether a CUDA tensor with values lies before us, and Triton is installed."""
+    """Return whether a tensor is a plain CUDA tensor, eager mode is on and Triton is installed."""
     if torch.compiler.is_compiling() or type(tensor) is not Tensor:
         return False
     return tensor.device.type == "cuda" and has_triton()

@@ -1,4 +1,4 @@
-"""All samplers in one module, by the name that other code imports it by."""
+"""All distributions of trnrand, re-exported from the modules of their families."""
 
 from __future__ import annotations
 

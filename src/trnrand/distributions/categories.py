@@ -1,4 +1,4 @@
-"""Categories: indices with given probabilities, one of a row of weights per sample."""
+"""The categorical distribution: indices with given probabilities."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ def categorical(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return indices of categories, int64 unless asked.
+    """Return indices of categories, int64 by default.
 
-    ``p`` has the weights of the categories in its last dimension, and need not have sum 1;
-    ``logits``, in its place, their logarithms. The dimensions before that are rows of weights,
-    which broadcast to the size, one row for each sample. How often each category comes in n
-    trials is ``multinomial``.
+    The last dimension of ``p`` holds the weights of the categories, which need not sum to 1;
+    ``logits``, given instead, their logarithms. The other dimensions broadcast to the size, one row
+    of weights for each sample. ``multinomial`` counts the categories of n trials.
 
     Raises:
-        ParameterError: Not one of ``p`` and ``logits`` is given, weights are negative or all 0, or
-            another argument is outside of its range.
+        ParameterError: Not exactly one of ``p`` and ``logits`` is given, weights are negative or
+            all 0, or another argument is outside of its range.
     """
     weights = _weights(p, logits)
     rows = {"p" if logits is None else "logits": weights[..., 0]}
@@ -65,7 +64,7 @@ def _weights(p: Tensor | None, logits: Tensor | None) -> Tensor:
         if isinstance(weights, Tensor):
             return scaled_weights("categorical", weights)
     elif logits is not None:
-        # The logarithm of 0 is welcome; that of infinity becomes NaN below.
+        # Logits of -inf (weight 0) are valid; +inf becomes NaN below.
         powers = real("categorical", "logits", logits, finite=False)
         if isinstance(powers, Tensor) and powers.shape[-1]:
             weights = torch.exp(powers - powers.amax(-1, keepdim=True))

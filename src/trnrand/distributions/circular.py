@@ -1,8 +1,8 @@
-"""The von Mises distribution, the normal one of angles.
+"""The von Mises distribution, the circular analogue of the normal distribution.
 
 By rejection from a wrapped Cauchy distribution (D. J. Best and N. I. Fisher, Applied Statistics 28,
-1979). With q = 2 kappa + sqrt(1 + 4 kappa**2) its half angles have the tangents of uniform ones
-over sqrt(q): this form keeps all digits from a kappa of 0, where it is uniform, to the largest.
+1979). With q = 2 kappa + sqrt(1 + 4 kappa**2), the tangents of its half angles are those of uniform
+angles divided by sqrt(q). This form is accurate for all kappa from 0, where it is uniform.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def von_mises(
 
 def _von_mises(source: Source, count: int, loc: Parameter, kappa: Parameter) -> Tensor:
     angle = centred_angles(source, count, kappa)
-    turned = angle + loc
-    # An angle inside of the range stays as it is, without another rounding.
-    return torch.where(turned.abs() <= math.pi, turned, wrapped(turned))
+    shifted = angle + loc
+    # An angle inside the range is not rounded again.
+    return torch.where(shifted.abs() <= math.pi, shifted, wrapped(shifted))
 
 
 def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
@@ -64,7 +64,7 @@ def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
         slots = unit53(paired(source.slots(Domain.VON_MISES, offsets, attempt)))
         tangent = at(narrowing, places) * torch.tan((slots[:, 0] - 0.5) * math.pi)
         square = tangent * tangent
-        # kappa times the distance of the cosine from where the proposals' density has its pole.
+        # kappa times the distance of the cosine from the pole of the proposal density.
         y = at(least, places) + 2 * at(k, places) * (square / (1 + square))
         good = torch.log(slots[:, 1]) <= 1 - y + torch.log(y)
         return 2 * torch.atan(tangent), good
@@ -73,5 +73,5 @@ def centred_angles(source: Source, count: int, kappa: Parameter) -> Tensor:
 
 
 def wrapped(angle: Tensor) -> Tensor:
-    """Return angles turned into [-pi, pi]."""
+    """Return angles reduced to [-pi, pi]."""
     return angle - 2 * math.pi * torch.round(angle / (2 * math.pi))

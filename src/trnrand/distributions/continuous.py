@@ -1,15 +1,15 @@
-"""Continuous distributions: uniform, normal, exponential and what follows from them in one step.
+"""Continuous distributions: uniform, normal, lognormal, exponential, Laplace and Cauchy.
 
 All functions of trnrand share these arguments:
 
-- ``*size``: integers or one sequence of them. Without any, the shape is that of ``out``, or what
-  the parameters broadcast to; ``()`` is a single sample.
-- ``dtype``: float32 unless stated; float64, bfloat16 and float16 too.
+- ``*size``: integers or one sequence of them. Without any, the shape is that of ``out``, or of the
+  broadcast parameters; ``()`` is a single sample.
+- ``dtype``: float32 by default; also float64, bfloat16 and float16.
 - ``generator``: a ``Generator``; None is the default one.
-- ``device``: where the result is made; None is the generator's device.
-- ``out``: a tensor to fill and return, which then says shape, dtype and device.
+- ``device``: device of the result; None is the generator's device.
+- ``out``: a tensor to fill and return, which determines shape, dtype and device.
 - ``total``: for uneven shares of a partition, the length of the first dimension over all ranks;
-  this rank's must then be ``generator.share(total)``.
+  this rank's rows are then ``generator.share(total)``.
 
 Parameters are numbers or tensors that broadcast to the shape. A parameter outside of its range
 raises ``ParameterError``, a ``ValueError``, before anything is drawn. Samples carry no gradients.
@@ -76,7 +76,7 @@ def uniform(
         )
     samples = stream("uniform", request.source(), request.count, request.dtype)
     values = samples.view(request.shape).to(working).mul_(span).add_(bottom.to(working))
-    # Rounding may reach the upper bound, from inside; the lower one is reached from u = 0 alone.
+    # Rounding may reach the upper bound; the lower one is reached for u = 0 only.
     below = torch.nextafter(top, bottom)
     return request.result(torch.minimum(values.to(request.dtype), below))
 
@@ -127,7 +127,7 @@ def lognormal(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return samples whose logarithm is normal with this mean and standard deviation.
+    """Return lognormal samples: their logarithm is normal with this mean and standard deviation.
 
     Raises:
         ParameterError: ``std`` is negative, or another argument is outside of its range.
@@ -154,7 +154,7 @@ def exponential(
     """
     rates = {"rate": real("exponential", "rate", rate, above=0.0)}
     request = prepared("exponential", size, dtype, generator, device, out, total, rates)
-    # The sample of u = 0 is that of half a step of u: the middle of what it stands for.
+    # u = 0 is replaced by half a step of u, the middle of its interval.
     half_step = 2.0**-54 if request.dtype is torch.float64 else 2.0**-25
     samples = _standard("exponential", request).clamp_(min=half_step)
     if not _is(rate, 1):
@@ -219,7 +219,7 @@ def _largest(parameter: Parameter) -> float:
 
 
 def _standard(kind: Kind, request: Request) -> Tensor:
-    """Return standard samples in the dtype to compute in and the shape of the request."""
+    """Return standard samples in the working dtype and the shape of the request."""
     samples = request.buffer(request.working)
     fill_stream(kind, request.source(), samples)
     return samples.view(request.shape)

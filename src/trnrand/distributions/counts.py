@@ -62,7 +62,7 @@ def binomial(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return how many of ``n`` trials with probability ``p`` succeed, whole numbers in ``dtype``.
+    """Return the number of successes in ``n`` trials of probability ``p``, as ``dtype``.
 
     ``dtype`` may also be an integer dtype that holds ``n``.
 
@@ -89,7 +89,7 @@ def geometric(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return how many trials with probability ``p`` it takes to succeed once, 1 or more.
+    """Return the number of trials of probability ``p`` up to the first success, at least 1.
 
     ``dtype`` may also be an integer dtype.
 
@@ -115,10 +115,10 @@ def negative_binomial(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return how many trials with probability ``p`` fail before ``n`` succeed.
+    """Return the number of failures before ``n`` successes, in trials of probability ``p``.
 
-    ``n`` need not be whole: the counts are Poisson with a mean that is gamma distributed, of shape
-    ``n`` and scale (1 - p) / p. ``dtype`` may also be an integer dtype.
+    ``n`` need not be whole: the counts are Poisson with a gamma distributed mean of shape ``n`` and
+    scale (1 - p) / p. ``dtype`` may also be an integer dtype.
 
     Raises:
         ParameterError: ``n`` is not positive, ``p`` not in (0, 1], counts may exceed 2**53 or not

@@ -1,4 +1,4 @@
-"""Distributions on integers that compare words: Bernoulli, and integers of a range."""
+"""The Bernoulli distribution, and uniform integers of a range."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bernoulli(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return 1 with probability ``p``, to 64 bits of it, else 0.
+    """Return 1 with probability ``p``, exact to 64 bits, else 0.
 
     ``dtype`` may also be bool or an integer dtype.
 
@@ -60,7 +60,7 @@ def randint(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return integers from ``low`` to ``high - 1``, each equally likely, int64 unless asked.
+    """Return integers from ``low`` to ``high - 1``, each equally likely, int64 by default.
 
     ``dtype`` may be any integer or floating dtype in which all results are exact.
 
@@ -135,7 +135,7 @@ def _check_exact(low: int | Tensor, high: int | Tensor, dtype: torch.dtype) -> N
 def _integers(source: Source, count: int, low: int | Tensor, span: int | Tensor) -> Tensor:
     narrow = span <= _TWO32
     values = by_group(source, count, narrow, (_by_product, _by_mask), span)
-    # Of a span above 2**63 the sum wraps to the right place.
+    # For a span above 2**63 the sum wraps to the correct value.
     return values.add_(low)
 
 
@@ -153,7 +153,7 @@ def _by_product(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
         product = unsigned(words).mul_(at(span, places))
         good = (product & MASK) >= at(biased, places)
         upper = product.bitwise_right_shift_(32)
-        # A product of 64 bits brought its sign along.
+        # A product of 64 bits was sign-extended by the shift.
         return upper if isinstance(span, int) and span <= 1 << 31 else upper & MASK, good
 
     return accepted(offsets, propose)
@@ -171,7 +171,7 @@ def _compiled_products(words: Tensor, span: int) -> tuple[Tensor, Tensor]:
 
 
 def _by_mask(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
-    """Return integers below any spans: as many bits as it takes, until they are below."""
+    """Return integers below any spans, by rejection of masked words."""
     if isinstance(span, Tensor):
         last: int | Tensor = span - 1
         mask = last
@@ -183,7 +183,7 @@ def _by_mask(source: Source, offsets: Offsets, span: int | Tensor) -> Tensor:
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         pairs = paired(source.slots(Domain.RANDINT | WIDE, some, attempt))
         value = pairs[:, 0] & at(mask, places)
-        # Compared as unsigned numbers: with the sign bits turned over.
+        # Flipping the sign bits compares as unsigned.
         return value, (value ^ _SIGN) <= (at(last, places) ^ _SIGN)
 
     return accepted(offsets, propose)

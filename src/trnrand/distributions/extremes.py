@@ -1,4 +1,4 @@
-"""Distributions of extremes: Gumbel and Weibull, powers and logarithms of exponentials."""
+"""Extreme value distributions: Gumbel and Weibull, from logarithms of exponential samples."""
 
 from __future__ import annotations
 

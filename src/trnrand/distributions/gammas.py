@@ -1,4 +1,4 @@
-"""The gamma distribution and those made of it: chi-squared, beta, Student's t, Dirichlet."""
+"""The gamma distribution and those derived from it: chi-squared, beta, Student's t, Dirichlet."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def beta(
     }
     request = prepared("beta", size, dtype, generator, device, out, total, parameters)
     limits = torch.finfo(request.dtype)
-    # The neighbours of 0 and 1 in the dtype; eps is the distance above 1, twice that below.
+    # Bounds inside of 0 and 1 in the dtype; eps is the spacing above 1, twice that below 1.
     inside = sampled(request, _beta, *parameters.values())
     return inside.clamp_(limits.tiny, 1 - limits.eps / 2)
 
@@ -128,8 +128,8 @@ def dirichlet(
 ) -> Tensor:
     """Return vectors of the Dirichlet distribution, non-negative with sum 1, of shape (*size, k).
 
-    ``concentration`` is positive, of shape (..., k). The dimensions before that broadcast to
-    ``size``, which is how many vectors; by default it is those.
+    ``concentration`` is positive, of shape (..., k). Its leading dimensions broadcast to ``size``,
+    the batch shape of the vectors, and are its default.
 
     Raises:
         ParameterError: ``concentration`` is not as above, or another argument is outside of its

@@ -1,4 +1,4 @@
-"""Filling a tensor in place with random numbers."""
+"""Functions that fill a tensor in place with samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def uniform_into(
     high: Parameter = 1.0,
     generator: Generator | None = None,
 ) -> None:
-    """Fill a tensor with what ``uniform`` of its shape and dtype returns."""
+    """Fill a tensor with the samples of ``uniform`` for its shape and dtype."""
     uniform(low=low, high=high, generator=generator, out=buf)
 
 
@@ -27,12 +27,12 @@ def normal_into(
     std: Parameter = 1.0,
     generator: Generator | None = None,
 ) -> None:
-    """Fill a tensor with what ``normal`` of its shape and dtype returns."""
+    """Fill a tensor with the samples of ``normal`` for its shape and dtype."""
     normal(mean=mean, std=std, generator=generator, out=buf)
 
 
 def exponential_into(
     buf: Tensor, rate: Parameter = 1.0, generator: Generator | None = None
 ) -> None:
-    """Fill a tensor with what ``exponential`` of its shape and dtype returns."""
+    """Fill a tensor with the samples of ``exponential`` for its shape and dtype."""
     exponential(rate=rate, generator=generator, out=buf)

@@ -1,7 +1,7 @@
-"""Permutations, and choices from a population with or without putting back.
+"""Permutations, and choices from a population with or without replacement.
 
-An order is that of random keys of 64 bits, one per member; members with equal keys, of which there
-are none in 99.9 % of orders of 10**8, stay in their own order.
+A permutation is the stable order of random 64-bit keys, one per member. In 99.9 % of permutations
+of 10**8 members no two keys are equal.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def randperm(
     device: Device = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return the integers 0, ..., n - 1 in random order, int64 unless asked.
+    """Return the integers 0, ..., n - 1 in random order, int64 by default.
 
-    It counts as a request of n samples: the ranks of a partition draw different permutations, as
-    one rank does in successive calls.
+    Consumes n samples of the stream: the ranks of a partition draw different permutations, as one
+    rank does in successive calls.
 
     Raises:
-        ParameterError: ``n`` is negative or no integer, or ``dtype`` does not hold n - 1.
+        ParameterError: ``n`` is negative or not an integer, or ``dtype`` does not hold n - 1.
     """
     length = _length("randperm", n)
     request = prepared(
@@ -74,10 +74,10 @@ def shuffle(
 ) -> Tensor:
     """Return a copy of a tensor with its slices along a dimension in random order.
 
-    It counts as ``randperm`` of their number, and has its order.
+    Consumes the stream and orders the slices exactly as ``randperm(n)`` for n slices.
 
     Raises:
-        ParameterError: ``values`` is no tensor with such a dimension.
+        ParameterError: ``values`` is not a tensor with this dimension.
     """
     if not isinstance(values, Tensor) or not -values.ndim <= index(dim) < values.ndim:
         kind = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
@@ -97,10 +97,10 @@ def choice(
 ) -> Tensor:
     """Return members of a population, drawn at random.
 
-    The population is a tensor, whose members lie along its first dimension, or a number n for the
-    integers 0, ..., n - 1. ``p`` has the weights of the members; without it all are equal. Without
-    ``replace`` no member comes twice, and the call counts as a request of as many samples as the
-    population has members.
+    The population is a tensor with members along its first dimension, or a number n for the
+    integers 0, ..., n - 1. ``p`` holds the weights of the members, which are equal by default. With
+    ``replace=False`` no member is drawn twice, and the call consumes as many samples of the stream
+    as the population has members.
 
     Raises:
         ParameterError: The population is empty, the weights do not fit it, or it is smaller than
@@ -145,15 +145,15 @@ def _picked(request: Request, length: int, weights: Tensor | None, replace: bool
 
 
 def _order(source: Source, length: int, weights: Tensor | None = None) -> Tensor:
-    """Return a random order; with weights, that in which weighted draws come."""
+    """Return a random order; with weights, that of weighted draws without replacement."""
     if weights is None:
         keys = paired(source.words(Domain.PERMUTATION | WIDE, 2 * length, 2))
         return sorting_order(keys)
-    # Whose exponential clock of rate w rings first, second, ...: drawn without putting back
+    # The order of exponential variates with rates w is that of weighted draws without replacement
     # (Efraimidis and Spirakis, 2006).
-    rings = torch.log(-torch.log1p(-open_units(source, Domain.PERMUTATION, length)))
-    # Compared by their logarithms, of which none is infinite but those of rate 0.
-    return torch.argsort(rings - torch.log(weights), stable=True)
+    logarithms = torch.log(-torch.log1p(-open_units(source, Domain.PERMUTATION, length)))
+    # Sorted by their logarithms, which are finite except for rate 0.
+    return torch.argsort(logarithms - torch.log(weights), stable=True)
 
 
 def _weights(p: Parameter, length: int, device: torch.device) -> Tensor:

@@ -1,7 +1,7 @@
-"""The names that torch has for its own draws, for code that changes its import and nothing else.
+"""Functions with torch's names and arguments, so that code needs to change only its import.
 
 ``rand`` is ``uniform`` on [0, 1), ``randn`` is ``standard_normal``. The ``*_like`` functions take
-shape, dtype and device from a tensor, unless told otherwise.
+their default shape, dtype and device from a tensor.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rand_like(
     device: Device = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return what ``rand`` of the shape, dtype and device of a tensor returns."""
+    """Return ``rand`` with the shape, dtype and device of a tensor."""
     like = _like("rand_like", input)
     return rand(
         like.shape,
@@ -71,7 +71,7 @@ def randn_like(
     device: Device = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return what ``randn`` of the shape, dtype and device of a tensor returns."""
+    """Return ``randn`` with the shape, dtype and device of a tensor."""
     like = _like("randn_like", input)
     return randn(
         like.shape,
@@ -91,9 +91,9 @@ def randint_like(
     dtype: torch.dtype | None = None,
     device: Device = None,
 ) -> Tensor:
-    """Return integers from ``low`` to ``high - 1`` in the shape, dtype and device of a tensor.
+    """Return integers from ``low`` to ``high - 1`` with the shape, dtype and device of a tensor.
 
-    With one bound, it is the upper one and the lower one is 0, as in torch.
+    A single bound is the upper one, and the lower one is 0, as in torch.
     """
     like = _like("randint_like", input)
     bottom, top = (0, low) if high is None else (low, high)

@@ -1,4 +1,4 @@
-"""The truncated normal distribution, by the inverse of its distribution function."""
+"""The truncated normal distribution, by inversion of its distribution function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trnrand.generator import Generator
 
 __all__ = ["truncated_normal"]
 
-# From here on the distance to the nearer bound is found, on the scale on which the tail falls.
+# From this bound on, the distance to the bound is computed on the scale of the tail.
 _FAR = 5.0
 _ROOT_HALF, _ROOT_TWO_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
@@ -39,7 +39,8 @@ def truncated_normal(
     """Return samples of a normal distribution restricted to mean + [low, high] * std.
 
     The bounds are in units of ``std`` and may be infinite; ``mean`` and ``std`` are those before
-    the restriction. Neither time nor precision depends on how far out the interval is.
+    the restriction. Neither time nor precision depends on the distance of the interval from the
+    mean.
 
     Raises:
         ParameterError: ``low`` is not less than ``high``, or another argument is outside of its
@@ -74,7 +75,7 @@ def _located(
 
 def standard_truncated(source: Source, count: int, a: Tensor, b: Tensor) -> Tensor:
     """Return standard normals restricted to [a, b]."""
-    # The interval is reflected to the upper side: what lies above is small there, and has all its
+    # The interval is reflected to the upper side, where tail probabilities are small and have full
     # relative precision.
     mirrored = a + b < 0
     bottom, top = torch.where(mirrored, -b, a), torch.where(mirrored, -a, b)
@@ -85,7 +86,7 @@ def standard_truncated(source: Source, count: int, a: Tensor, b: Tensor) -> Tens
 
 def _uniforms(source: Source, offsets: Offsets) -> Tensor:
     pairs = paired(source.slots(Domain.TRUNCATED_NORMAL, offsets))
-    # Half a step in place of 0, so that neither end of the interval is reached.
+    # 0 is replaced by half a step, so neither end of the interval is reached.
     return unit53(pairs[:, 0]).clamp_(min=2.0**-54)
 
 
@@ -95,23 +96,23 @@ def _direct(source: Source, offsets: Offsets, bottom: Tensor, top: Tensor) -> Te
 
 
 def _from_bound(source: Source, offsets: Offsets, bottom: Tensor, top: Tensor) -> Tensor:
-    """Return bottom + t, where what lies above it is u of the way from that of top to bottom's.
+    """Return bottom + t, where u interpolates its tail probability from that of top to bottom's.
 
-    With erfcx(x) = exp(x**2) erfc(x), the logarithm of how much less lies above bottom + t than
-    above bottom is g(t) = t bottom + t**2 / 2 - log(erfcx((bottom + t) / sqrt 2) / erfcx(bottom /
-    sqrt 2)), in which no large numbers cancel, however far out.
+    With erfcx(x) = exp(x**2) erfc(x), minus the log ratio of the tail probabilities of bottom + t
+    and bottom is g(t) = t bottom + t**2 / 2 - log(erfcx((bottom + t) / sqrt 2) / erfcx(bottom /
+    sqrt 2)), without cancellation for any bottom.
     """
     u = _uniforms(source, offsets)
     scaled = erfcx(bottom * _ROOT_HALF)
     width = top - bottom
     ratio = erfcx(top * _ROOT_HALF) / scaled
     between = -torch.expm1(torch.log(ratio) - width * (0.5 * width + bottom))
-    wanted = -torch.log1p(-(1 - u) * between)
-    # Newton's steps: the start solves all but the last term of g, which is below 0.04 of the whole,
-    # and each step squares the relative error.
-    t = 2 * wanted / (bottom + torch.hypot(bottom, torch.sqrt(2 * wanted)))
+    target = -torch.log1p(-(1 - u) * between)
+    # Newton's method. The start ignores the last term of g, which is below 0.04 of the whole, and
+    # each step squares the relative error.
+    t = 2 * target / (bottom + torch.hypot(bottom, torch.sqrt(2 * target)))
     for _ in range(3):
         here = erfcx((bottom + t) * _ROOT_HALF)
         value = t * (bottom + 0.5 * t) - torch.log(here / scaled)
-        t = t - (value - wanted) * here / _ROOT_TWO_OVER_PI
+        t = t - (value - target) * here / _ROOT_TWO_OVER_PI
     return bottom + t

@@ -1,7 +1,7 @@
-"""Draws from an urn: hypergeometric without putting back, multinomial with.
+"""Urn models: hypergeometric (without replacement) and multinomial (with replacement).
 
-Hypergeometric samples of small mean are inverted term by term; larger ones are made by a ratio of
-uniforms (E. Stadlober, "The ratio of uniforms approach for generating discrete random variates",
+Hypergeometric samples use inversion term by term for small means, and a ratio of uniforms for
+larger ones (E. Stadlober, "The ratio of uniforms approach for generating discrete random variates",
 Journal of Computational and Applied Mathematics 31, 1990).
 """
 
@@ -42,7 +42,7 @@ from trnrand.generator import Generator
 
 __all__ = ["hypergeometric", "multinomial"]
 
-# Half the width of the region under a table mountain hat, per deviation, and what steps add.
+# Half the width of the region under a table mountain hat, per deviation, and the constant part.
 _PER_DEVIATION, _OF_STEPS = 2 * math.sqrt(2 / math.e), 3 - 2 * math.sqrt(3 / math.e)
 
 
@@ -58,7 +58,7 @@ def hypergeometric(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return how many of ``draws`` without putting back are good, whole numbers in ``dtype``.
+    """Return the number of good members in ``draws`` without replacement, as ``dtype``.
 
     ``dtype`` may also be an integer dtype that holds the counts.
 
@@ -95,11 +95,11 @@ def multinomial(
     device: Device = None,
     total: int | None = None,
 ) -> Tensor:
-    """Return how often each of k categories comes in ``n`` trials, of shape (*size, k).
+    """Return the counts of k categories in ``n`` trials, of shape (*size, k).
 
-    ``p`` has the weights of the categories in its last dimension, and need not have sum 1. What
-    dimensions it has before that, and ``n``, broadcast to ``size``, which is how many vectors; by
-    default it is what they broadcast to. Single trials are ``categorical``.
+    The last dimension of ``p`` holds the weights of the categories, which need not sum to 1. Its
+    leading dimensions and ``n`` broadcast to ``size``, the batch shape of the vectors, and give its
+    default. ``categorical`` draws single trials.
 
     Raises:
         ParameterError: ``n`` is not a whole number in [0, 2**50], the weights are negative or all
@@ -111,7 +111,7 @@ def multinomial(
     if not isinstance(weights, Tensor):
         raise ParameterError(f"{function}: p must have shape (..., k), got {p!r}")
     weights = scaled_weights(function, weights)
-    # Of category i and the later ones together.
+    # Total weight of category i and the later ones.
     left = weights.flip(-1).cumsum(-1).flip(-1)
     batch = {"n": trials, "p": left[..., 0]}
     width = weights.shape[-1]
@@ -142,7 +142,7 @@ def _hypergeometric(
     if (everything + taken).ndim:
         of_good, of_bad, taken = (p.expand(count) for p in (of_good, of_bad, taken))
         everything = of_good + of_bad
-    # The rarer kind, and what is taken or left, whichever is less: counts then start at 0.
+    # By symmetry, the rarer kind and the smaller of drawn and remaining: counts start at 0.
     rare = torch.minimum(of_good, of_bad)
     few = torch.minimum(taken, everything - taken)
     small = rare * few < INVERTED * everything.clamp(min=1)
@@ -172,7 +172,7 @@ def _hypergeometric_inverted(
 
 
 class RatioHat(NamedTuple):
-    """The proposals floor(centre + width (v - 0.5) / u) of two uniforms, and the mode."""
+    """Constants of the proposals floor(centre + width (v - 0.5) / u), and the mode."""
 
     centre: Tensor
     width: Tensor
@@ -180,7 +180,7 @@ class RatioHat(NamedTuple):
 
 
 def ratio_hat(rare: Tensor, other: Tensor, few: Tensor) -> RatioHat:
-    """Return Stadlober's constants for what is drawn from ``rare`` and ``other`` members."""
+    """Return Stadlober's constants for ``few`` draws from ``rare`` and ``other`` members."""
     members = rare + other
     mean = few * (rare / members)
     variance = mean * (other / members) * ((members - few) / (members - 1))

@@ -1,4 +1,4 @@
-"""Normal vectors with a covariance."""
+"""The multivariate normal distribution."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ def multivariate_normal(
 ) -> Tensor:
     """Return normal vectors with this mean and covariance, of shape (*size, d).
 
-    ``mean`` has shape (..., d), ``covariance`` (..., d, d). The dimensions before that broadcast to
-    ``size``, which is how many vectors; by default it is what they broadcast to. The covariance may
-    be as asymmetric as rounding in its dtype leaves a sum of products; its mean with its transpose
-    is what counts.
+    ``mean`` has shape (..., d), ``covariance`` (..., d, d). Their leading dimensions broadcast to
+    ``size``, the batch shape of the vectors, and give its default. The covariance may be asymmetric
+    up to the rounding errors of sums of products in its dtype; its mean with its transpose is used.
 
     Raises:
         ParameterError: The shapes do not fit, or the covariance is not positive definite.
@@ -62,12 +61,12 @@ def checked_covariance(function: str, mean: Tensor, covariance: Tensor) -> tuple
         raise ParameterError(f"{function}: mean must have shape (..., d), got {shapes[0]}")
     square = shapes[0][-1:] * 2
     if not isinstance(spread, Tensor) or shapes[1][-2:] != square:
-        wanted = ", ".join(map(str, square))
+        trailing = ", ".join(map(str, square))
         raise ParameterError(
-            f"{function}: covariance must have shape (..., {wanted}), got {shapes[1]}"
+            f"{function}: covariance must have shape (..., {trailing}), got {shapes[1]}"
         )
-    # |a b| <= |a| |b| for each of the sums of products that a covariance is made of, and so for
-    # their rounding: n terms differ by n eps, and 1 / sqrt(eps) of them is more than one sums up.
+    # A covariance is a sum of products, and |a b| <= |a| |b| bounds its rounding errors: n eps for
+    # n terms. sqrt(eps) allows 1 / sqrt(eps) terms.
     given = covariance.dtype if covariance.dtype.is_floating_point else torch.float64
     deviations = spread.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
     allowed = deviations[..., :, None] * deviations[..., None, :] * torch.finfo(given).eps ** 0.5
@@ -77,12 +76,12 @@ def checked_covariance(function: str, mean: Tensor, covariance: Tensor) -> tuple
 
 
 def standard_vectors(request: Request) -> Tensor:
-    """Return standard normals in the shape of a request, in the dtype to compute in."""
+    """Return standard normals in the shape of a request, in the working dtype."""
     samples = request.buffer(request.working)
     fill_stream("normal", request.source(), samples)
     return samples.view(request.shape)
 
 
 def rotated(z: Tensor, factor: Tensor) -> Tensor:
-    """Return the product of a factor, or one of each batch, with vectors."""
+    """Return the product of a factor, or one per batch member, with vectors."""
     return z @ factor.mT if factor.ndim == 2 else (factor @ z[..., None])[..., 0]

@@ -1,4 +1,4 @@
-"""What of trnrand is nearer to the kernels; names here may change."""
+"""Low-level names of trnrand, close to the kernels; they may change between releases."""
 
 from __future__ import annotations
 

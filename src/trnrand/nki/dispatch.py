@@ -1,4 +1,4 @@
-"""The engines by their definition, for code that works on counters and keys itself."""
+"""Reference implementations of the engines, for code that handles counters and keys itself."""
 
 from __future__ import annotations
 
@@ -56,22 +56,22 @@ threefry4x32_reference = threefry4x32
 def philox_uniform_cpu(
     n_elements: int, seed: int, counter_offset: int = 0, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return uniforms of [0, 1) from block ``counter_offset``, of four samples each, on."""
+    """Return uniforms on [0, 1), starting at block ``counter_offset`` (four samples per block)."""
     return _uniforms("philox", n_elements, seed, counter_offset, dtype)
 
 
 def threefry_uniform_cpu(
     n_elements: int, seed: int, counter_offset: int = 0, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Return what ``philox_uniform_cpu`` returns, by the other engine."""
+    """Return uniforms on [0, 1) as ``philox_uniform_cpu`` does, from Threefry."""
     return _uniforms("threefry", n_elements, seed, counter_offset, dtype)
 
 
 def box_muller_cpu(uniforms: Tensor) -> Tensor:
-    """Return normals of the shape of ``uniforms``, of which neighbours are a pair.
+    """Return normals by the Box-Muller transform of neighbouring pairs of ``uniforms``.
 
-    The first of a pair is taken for the radius, as a number of (0, 1]: a zero is taken as the
-    smallest one.
+    The result has the shape of ``uniforms``. The first uniform of a pair gives the radius, the
+    second the angle. A first uniform of 0 is replaced by the smallest normal number of the dtype.
 
     Raises:
         ParameterError: The number of uniforms is odd.

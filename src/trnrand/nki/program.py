@@ -1,4 +1,4 @@
-"""Building programs step by step."""
+"""Builder of generator programs."""
 
 from __future__ import annotations
 

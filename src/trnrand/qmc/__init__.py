@@ -1,7 +1,7 @@
 """Quasi-random point sets and their discrepancy.
 
-Points are rows. A set depends on its arguments alone: the same seed gives the same points on every
-machine and device, and a draw that starts at an index is the tail of a longer one.
+Points are rows. A point set depends on its arguments alone: the same seed gives the same points on
+every machine and device, and a draw from a start index is the tail of a longer draw.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of arguments that the point sets share, with errors that name function and argument."""
+"""Validation of the arguments of point sets; errors name the function and the argument."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from trnsci.core import arguments
 
 __all__ = ["DTYPES", "MAX_DIMS", "floating", "given_once", "whole"]
 
-#: Dimensions for which direction numbers are published (Joe and Kuo, 2008).
+#: Number of dimensions with published direction numbers (Joe and Kuo, 2008).
 MAX_DIMS = 21201
 
-#: Dtypes of points, with the significant bits of each.
+#: Significant bits of each dtype of points.
 DTYPES = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 
 
 def whole(
     function: str, name: str, value: SupportsIndex | None, least: int, most: int | None = None
 ) -> int:
-    """Return ``value`` as an int, or raise unless it is one from ``least`` to ``most``."""
+    """Return ``value`` as an int; raise unless it is an integer from ``least`` to ``most``."""
     return arguments.whole(function, name, value, least, most, ParameterError)
 
 
 def given_once(
     function: str, name: str, value: SupportsIndex | None, alias: str, other: SupportsIndex | None
 ) -> SupportsIndex:
-    """Return what was given of an argument and its alias, or raise unless it is one of them."""
+    """Return the argument or its alias; raise unless exactly one of them is given."""
     if (value is None) == (other is None):
         number = "neither" if value is None else "both"
         raise ParameterError(f"{function}: give either {name} or its alias {alias}, got {number}")
@@ -38,7 +38,7 @@ def given_once(
 
 
 def floating(function: str, dtype: torch.dtype) -> int:
-    """Return the significant bits of a dtype that points may have."""
+    """Return the significant bits of a dtype; raise if points cannot have it."""
     if dtype not in DTYPES:
         accepted = ", ".join(str(known) for known in DTYPES)
         raise ParameterError(f"{function}: dtype must be one of {accepted}, got {dtype}")

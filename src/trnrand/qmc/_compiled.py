@@ -1,6 +1,6 @@
 """Scrambled Sobol' points in one compiled loop, for processes that have numba loaded.
 
-Importing this module imports numba. The loop is compiled when it is first asked for.
+Importing this module imports numba. The loop is compiled at its first use.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ["nested_loop"]
 
 @cache
 def nested_loop(levels: int) -> Any:
-    """Return ``write(points, corner, tree, cut, out)`` for trees of so many levels.
+    """Return ``write(points, corner, tree, cut, out)`` for trees with ``levels`` levels.
 
     Row r of ``out`` becomes point ``points[r] ^ corner``, scrambled by the trees of its columns and
-    without its last ``cut`` bits, as a fraction.
+    truncated by ``cut`` bits, as a fraction.
     """
     down, low_bits = np.uint32(WORD - levels), np.uint32((1 << (WORD - levels)) - 1)
     up, word = np.uint32(levels), np.uint32(WORD)

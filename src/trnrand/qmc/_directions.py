@@ -14,18 +14,18 @@ import torch
 
 __all__ = ["BITS", "WORD", "gray_block", "gray_point", "joe_kuo", "linearly_scrambled", "word_bits"]
 
-#: Direction numbers of a dimension in words of 32 bits, as many as torch has.
+#: Number of directions of a dimension in words of 32 bits, as in torch.
 BITS = 30
-#: Bits of a word, unless 64 are asked for.
+#: Default number of bits of a word.
 WORD = 32
 
-# Primitive polynomials over GF(2) of each degree from 1 on: dimensions after the first have all of
-# them in turn, 21200 to degree 18.
+# Number of primitive polynomials over GF(2) of each degree from 1 on. Dimensions after the first
+# use them in order: 21200 up to degree 18.
 _POLYNOMIALS = (1, 1, 2, 2, 6, 6, 18, 16, 48, 60, 176, 144, 630, 756, 1800, 2048, 7710, 7776)
 
 
 def word_bits(words: np.ndarray) -> int:
-    """Return the bits of a word."""
+    """Return the number of bits of a word."""
     return 8 * words.itemsize
 
 
@@ -33,7 +33,7 @@ def word_bits(words: np.ndarray) -> int:
 def joe_kuo(n_dims: int, word: int = WORD) -> np.ndarray:
     """Return the direction numbers of S. Joe and F. Y. Kuo (2008).
 
-    In words of 32 bits they are the ``BITS`` that torch has, in words of 64 bits as many.
+    Words of 32 bits have the ``BITS`` directions of torch, words of 64 bits have 64.
     """
     table: torch.Tensor = torch.quasirandom.SobolEngine(n_dims).sobolstate  # type: ignore[no-untyped-call]
     given = np.ascontiguousarray(table.numpy().astype(np.uint64).T) << np.uint64(64 - BITS)
@@ -58,8 +58,8 @@ def _continue(directions: np.ndarray) -> None:
     for degree, number in enumerate(_POLYNOMIALS, start=1):
         columns = directions[:, left : left + number]
         left += number
-        # The last digit of v_j is the one after j others, so that what direction s is made of tells
-        # a_1 by the last of its digits, a_2 by the one before when that is taken off, and so on.
+        # v_j ends in digit j + 1, so the last digit of direction s determines a_1; with its term
+        # removed, the digit before determines a_2, and so on.
         rest = columns[degree] ^ columns[0] ^ (columns[0] >> degree)
         coefficients = []
         for k in range(1, degree):
@@ -101,8 +101,8 @@ def linearly_scrambled(directions: np.ndarray, random: np.ndarray, first: int) -
 
     Args:
         directions: (n, dims) words.
-        random: (dims, digits - first) random words, of as many digits as those.
-        first: Binary digits at the top that are neither changed nor mixed into those below.
+        random: (dims, digits - first) random words with the digits of a direction.
+        first: Number of leading binary digits that are not changed or mixed into lower ones.
     """
     word = word_bits(directions)
     scrambled = directions & ((1 << word) - (1 << (word - first)))

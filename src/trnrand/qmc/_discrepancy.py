@@ -1,4 +1,4 @@
-"""Discrepancies: how far a set of points is from filling the unit cube evenly.
+"""Discrepancy: the deviation of a point set from the uniform distribution on the unit cube.
 
 The L2 discrepancies of F. J. Hickernell, "A generalized discrepancy and quadrature error bound",
 Mathematics of Computation 67 (1998), and Y. Zhou, K.-T. Fang and J. Ning, "Mixture discrepancy for
@@ -19,7 +19,7 @@ from trnrand.errors import ParameterError
 
 __all__ = ["discrepancy"]
 
-# Pairs are taken in squares of so many points a side, which a core's second cache holds.
+# Pairs are computed in square tiles with this many points a side, which fit in the level-2 cache.
 _SIDE = 256
 
 
@@ -34,10 +34,10 @@ class _Kernel:
         constant: Factor of the constant term.
         sign: Sign of the constant term.
         single: Factor of a point, from its coordinate; None where there is no such term.
-        single_scale: Another factor of the points.
-        own: What each coordinate of a pair adds.
-        cross: Of the coordinates' product.
-        larger: Of the larger coordinate.
+        single_scale: Constant factor of a point, per dimension.
+        own: Function of each coordinate of a pair.
+        cross: Coefficient of the product of the coordinates.
+        larger: Coefficient of the larger coordinate.
     """
 
     constant: float
@@ -108,18 +108,17 @@ _KERNELS = {
 
 
 def discrepancy(points: Tensor, method: Literal["CD", "WD", "MD", "L2-star"] = "CD") -> float:
-    """Return a discrepancy of points in the unit cube; less is more even.
+    """Return a discrepancy of points in the unit cube; lower is more uniform.
 
-    The values are those of ``scipy.stats.qmc.discrepancy``: squares of the discrepancies, but for
-    "L2-star", which is the discrepancy itself. Takes time proportional to the square of the number
-    of points, memory to the number.
+    The values are those of ``scipy.stats.qmc.discrepancy``: squared discrepancies, except for
+    "L2-star", which is not squared. Time is quadratic in the number of points, memory linear.
 
     Args:
-        points: (n, d) tensor of coordinates from 0 to 1, taken to float64.
+        points: (n, d) tensor of coordinates from 0 to 1, converted to float64.
         method: "CD" centred, "WD" wrap-around, "MD" mixture, or "L2-star".
 
     Raises:
-        ParameterError: ``method`` is unknown, or ``points`` is no such tensor.
+        ParameterError: ``method`` is unknown, or ``points`` is not such a tensor.
     """
     if method not in _KERNELS:
         known = ", ".join(repr(name) for name in _KERNELS)
@@ -130,7 +129,7 @@ def discrepancy(points: Tensor, method: Literal["CD", "WD", "MD", "L2-star"] = "
     if points.is_complex() or not bool(((points >= 0) & (points <= 1)).all()):
         raise ParameterError("discrepancy: points must be real numbers from 0 to 1")
     kernel = _KERNELS[method]
-    # Coordinates of one dimension lie together.
+    # Coordinates of one dimension are contiguous.
     columns = points.detach().to(torch.float64).mT.contiguous()
     dims, count = columns.shape
     squared = kernel.sign * kernel.constant**dims + _pair_mean(kernel, columns)
@@ -141,7 +140,7 @@ def discrepancy(points: Tensor, method: Literal["CD", "WD", "MD", "L2-star"] = "
 
 
 def _pair_mean(kernel: _Kernel, columns: Tensor) -> float:
-    """Return the mean over all pairs of points, each with itself included, of the products."""
+    """Return the mean of the products over all pairs of points, a point with itself included."""
     count = columns.shape[1]
     own = kernel.own(columns)
     memory = columns.new_empty((3, min(count, _SIDE) ** 2))
@@ -160,6 +159,6 @@ def _pair_mean(kernel: _Kernel, columns: Tensor) -> float:
                 if kernel.cross:
                     factor.addcmul_(x[left, None], x[right], value=-kernel.cross)
                 product *= factor
-            # A square off the diagonal stands for its mirror image, too.
+            # A tile off the diagonal counts for its mirror image, too.
             total += float(product.sum()) * (1 if row == column else 2)
     return total / count**2

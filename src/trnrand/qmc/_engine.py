@@ -1,4 +1,4 @@
-"""What sequences of points have in common: a position, and drawing from there."""
+"""Base class of point sequences: a position, and draws from it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["PointEngine"]
 class PointEngine(ABC):
     """A sequence of points in the unit cube, drawn in order from a position.
 
-    A point is a function of its index, so that draws of any sizes give the points of one draw, and
-    an engine made anew with the same arguments and the position as ``start_index`` goes on.
+    A point is a function of its index: draws of any sizes give the points of one draw, and a new
+    engine with the same arguments and the position as ``start_index`` continues the sequence.
     """
 
     #: Name in error messages.
     _function: str
-    #: Points of the sequence.
+    #: Number of points of the sequence.
     _length: int
 
     def __init__(self, n_dims: SupportsIndex, start_index: SupportsIndex) -> None:
@@ -44,26 +44,26 @@ class PointEngine(ABC):
         """Return the next points as an (n_points, n_dims) tensor, and move past them.
 
         Raises:
-            ParameterError: ``n_points`` is no integer of at least 0 or goes past the end of the
+            ParameterError: ``n_points`` is not an integer of at least 0 or exceeds the end of the
                 sequence, or ``dtype`` is none of float64, float32, float16 and bfloat16.
         """
         floating(self._function, dtype)
-        count = self._ahead(n_points)
+        count = self._checked_count(n_points)
         points = self._points(self.position, count, dtype)
         self.position += count
         return points if device is None else points.to(device)
 
     def skip(self, n_points: SupportsIndex) -> Self:
         """Move past points without computing them, and return the engine."""
-        self.position += self._ahead(n_points)
+        self.position += self._checked_count(n_points)
         return self
 
     def reset(self) -> Self:
-        """Move to where the engine started, and return the engine."""
+        """Move to the initial position, and return the engine."""
         self.position = self._start
         return self
 
-    def _ahead(self, n_points: SupportsIndex) -> int:
+    def _checked_count(self, n_points: SupportsIndex) -> int:
         count = whole(self._function, "n_points", n_points, 0)
         if self.position + count > self._length:
             raise ParameterError(

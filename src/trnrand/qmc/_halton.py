@@ -1,9 +1,9 @@
 """Halton points, plain or scrambled.
 
-Coordinate j of point i is the fraction whose digits in base b, the j-th prime, are those of i in
-reverse. Fractions are taken over b**K, the largest power below 2**52: digits up to there are summed
-as integers that float64 holds exactly, and one division rounds. Hence a coordinate does not depend
-on how many points are drawn together.
+Coordinate j of point i is the radical inverse of i in base b, the j-th prime: the fraction with the
+digits of i in reverse. Numerators over b**K, the largest power below 2**52, are summed as integers
+that are exact in float64, and one division rounds. A coordinate therefore does not depend on the
+number of points of a draw.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 __all__ = ["HaltonEngine", "halton"]
 
-# One bit less than float64 has is left for the half that scrambled fractions end in.
+# One bit less than float64 has, since scrambled fractions end in a half.
 _WHOLE_BITS = 52
-# The most entries in a table of low digits.
+# Largest number of entries in a table of low digits.
 _TABLE = 4096
-# Coordinates that are done together: what a core's second cache holds a few times.
+# Coordinates per block; a few blocks fit in the level-2 cache of a core.
 _BLOCK = 1 << 15
-# Coordinates whose high digits are found together; without a table this is all of a number.
+# Coordinates per table of high digits; without a table of low digits these are all digits.
 _PART = 1 << 22
-# Permutations of this many bases take 300 MB; those of all, 60 GB.
+# Permutations of this many bases take 300 MB, of all bases 60 GB.
 _MAX_SCRAMBLED_DIMS = 2000
 
 # Purpose of random numbers; those of Sobol' points are 1 to 3.
@@ -68,12 +68,12 @@ def _digits(base: int) -> int:
 
 
 class _Column:
-    """One dimension of a sequence: reverses digits, each position with its own permutation."""
+    """One dimension of a sequence: reversed digits, with a permutation per position."""
 
     def __init__(self, dim: int, base: int, seed: int | None) -> None:
         self.base, self.digits = base, _digits(base)
         self.weights = [float(base ** (self.digits - 1 - k)) for k in range(self.digits)]
-        # A scrambled fraction ends in the middle of what its digits leave open, never at 0.
+        # A scrambled fraction is the middle of the interval of its digits, never 0.
         self.end = 0.0 if seed is None else 0.5
         self.permutations: np.ndarray | None = None
         if seed is not None:
@@ -82,7 +82,7 @@ class _Column:
             self.permutations = random_permutations(random).astype(np.int32)
 
     def reversed(self, numbers: np.ndarray, first: int, count: int) -> np.ndarray:
-        """Return what the digits of ``numbers`` amount to at positions first to first + count."""
+        """Return the weighted digit sums of ``numbers`` at positions first to first + count."""
         total = np.zeros(len(numbers))
         if not count:
             return total
@@ -98,7 +98,7 @@ class _Column:
         return total
 
     def _zeros(self, first: int, last: int) -> float:
-        """Return what zeros at positions first to last amount to: an exact integer."""
+        """Return the weighted sum of zeros at positions first to last, an exact integer."""
         if self.permutations is None:
             return 0.0
         images = self.permutations[first:last, 0]
@@ -140,15 +140,15 @@ class HaltonEngine(PointEngine):
     """A Halton sequence, drawn in order.
 
     Args:
-        n_dims: Dimensions, from 1 to 21201, or to 2000 when scrambling.
-        scramble: Whether every digit goes through a random permutation of its own (A. B. Owen, "A
-            randomized Halton algorithm in R", 2017). Advised beyond some 10 dimensions, where
-            neighbours of the plain sequence are strongly correlated.
-        seed: From 0 to 2**64 - 1; None draws one from the default generator.
-            Kept as ``seed`` when scrambling.
-        start_index: The first point drawn is that of number start_index + 1, since all digits of
-            number 0 are 0.
-        generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
+        n_dims: Number of dimensions, from 1 to 21201, or to 2000 when scrambling.
+        scramble: Whether every digit is permuted at random (A. B. Owen, "A randomized Halton
+            algorithm in R", 2017). Recommended beyond some 10 dimensions, where neighbouring
+            dimensions of the plain sequence are strongly correlated.
+        seed: From 0 to 2**64 - 1; None draws one from the default generator. Stored as ``seed``
+            when scrambling.
+        start_index: Index of the first point; point i is the radical inverse of i + 1, since that
+            of 0 is 0.
+        generator: A torch.Generator or a trnrand.Generator that draws the seed instead.
 
     Raises:
         ParameterError: An argument is out of range.
@@ -197,7 +197,7 @@ class HaltonEngine(PointEngine):
                 exact = torch.empty((self.n_dims, len(rows)), dtype=torch.float64)
                 for column, coordinates in zip(columns, exact.numpy(), strict=True):
                     column.write(coordinates, number)
-                # Only float16 has a smallest number above what a sequence reaches.
+                # Has an effect in float16 only: its smallest number exceeds some coordinates.
                 rows.copy_(rounded_down(exact.clamp_(min=smallest), dtype).mT)
                 number += len(rows)
         return points
@@ -219,22 +219,22 @@ def halton(
     """Return Halton points in (0, 1), both ends excluded, as an (n_points, n_dims) tensor.
 
     Args:
-        n_points: Points.
-        n_dims: Dimensions, from 1 to 21201, or to 2000 when scrambling; the bases are the first
-            primes.
+        n_points: Number of points.
+        n_dims: Number of dimensions, from 1 to 21201, or to 2000 when scrambling; the bases are the
+            first primes.
         dtype: float64, float32, float16 or bfloat16; coordinates are rounded down to it.
         scramble: Whether digits are permuted at random: see ``HaltonEngine``.
-        seed: Of the scrambling, from 0 to 2**64 - 1; None draws one from the default
+        seed: Seed of the scrambling, from 0 to 2**64 - 1; None draws one from the default
             generator.
-        start_index: The first point is that of number start_index + 1; points from here are the
-            tail of a longer draw.
-        generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
-        device: Where the result is wanted.
+        start_index: Index of the first point, as in ``HaltonEngine``; the points are the tail of a
+            longer draw.
+        generator: A torch.Generator or a trnrand.Generator that draws the seed instead.
+        device: Device of the result.
         n: Alias of n_points.
         d: Alias of n_dims.
 
     Raises:
-        ParameterError: An argument is out of range, or the points go past the sequence's end.
+        ParameterError: An argument is out of range, or the points exceed the end of the sequence.
 
     Example:
         >>> halton(3, 2, torch.float64).tolist()[0]

@@ -1,4 +1,4 @@
-"""Latin hypercube samples: in every dimension one point in each of n equal intervals."""
+"""Latin hypercube samples: one point in each of n equal intervals of every dimension."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["latin_hypercube"]
 
 # Purposes of random numbers; the other point sets use 1 to 4.
 _ORDER, _PLACE = 5, 6
-# An interval's number and the place in it must fit float64 together, with room to tell the places
-# next to an end from the end after the division.
+# The number of an interval and the place in it must be exact in float64 together, with enough bits
+# left to separate the places next to an end from the end after the division.
 _EXACT_BITS = 51
 _PLACE_BITS = 32
-# Coordinates that are done together, where sets are small.
+# Coordinates that are computed together for small sets.
 _BLOCK = 1 << 15
 
 
@@ -42,19 +42,19 @@ def latin_hypercube(
 ) -> Tensor:
     """Return a Latin hypercube sample in [0, 1) as an (n_points, n_dims) tensor.
 
-    In every dimension each interval [k/n, (k+1)/n) holds exactly one point, as long as the dtype
-    has a number in each: up to 2**24 points in float32, 2**11 in float16, 2**8 in bfloat16. With
-    more, coordinates are rounded down.
+    In every dimension each interval [k/n, (k+1)/n) contains exactly one point, if the dtype has a
+    value in each: up to 2**24 points in float32, 2**11 in float16, 2**8 in bfloat16. With more,
+    coordinates are rounded down.
 
     Args:
-        n_points: Points, up to 2**32.
-        n_dims: Dimensions, from 1 to 21201.
+        n_points: Number of points, up to 2**32.
+        n_dims: Number of dimensions, from 1 to 21201.
         dtype: float64, float32, float16 or bfloat16.
-        generator: Draws the seed; a torch.Generator or a trnrand.Generator. None takes the
-            library's default generator unless ``seed`` is given.
+        generator: A torch.Generator or a trnrand.Generator that draws the seed; None is the
+            default generator unless ``seed`` is given.
         seed: From 0 to 2**64 - 1, instead of a generator.
         centered: Whether points are in the middle of their intervals, not at random places.
-        device: Where the result is wanted.
+        device: Device of the result.
         n: Alias of n_points.
         d: Alias of n_dims.
 
@@ -93,11 +93,11 @@ def _coordinates(
     if not centered:
         bits = min(_PLACE_BITS, _EXACT_BITS - count.bit_length())
         random = random_numbers(seed, _PLACE, dims, count) >> np.uint64(64 - bits)
-        # In the middle of a step, hence inside the interval and not on its end.
+        # The middle of a step is inside the interval, not on its end.
         places = (random.view(np.int64) + 0.5) * 2.0**-bits
     rounded = rounded_down(torch.from_numpy((order + places) / count), dtype)
     if dtype is not torch.float64 and count <= 1 << precision:
-        # What was rounded past the interval's start goes up again; the product is exact.
+        # Coordinates rounded below their interval are rounded up; the product is exact.
         below = rounded.to(torch.float64) * count < torch.from_numpy(order)
         rounded = one_up(rounded, below)
     return rounded

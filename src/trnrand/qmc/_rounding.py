@@ -1,4 +1,4 @@
-"""Numbers of the unit interval in the dtype of the caller, never rounded up."""
+"""Rounding of values in the unit interval to a dtype, never up."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from torch import Tensor
 
 __all__ = ["one_up", "rounded_down"]
 
-# Numbers that are not negative are ordered as their bit patterns, so that the next number above or
-# below is one bit pattern away.
+# Non-negative floats are ordered as their bit patterns: the next float is the next bit pattern.
 _PATTERNS = {torch.float32: torch.int32, torch.float16: torch.int16, torch.bfloat16: torch.int16}
 
 
 def rounded_down(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return float64 ``values``, none negative, as the largest numbers of a dtype not above them.
+    """Return non-negative float64 ``values`` rounded down to a dtype.
 
-    Rounding to nearest would make 1 of what is just below it.
+    Rounding to nearest would round values just below 1 up to 1.
     """
     if dtype is torch.float64:
         return values
@@ -25,7 +24,7 @@ def rounded_down(values: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def one_up(values: Tensor, where: Tensor) -> Tensor:
-    """Return ``values``, none negative, replaced by the next number above at a mask."""
+    """Return non-negative ``values``, replaced by the next larger float where the mask is true."""
     return _moved(values, where.to(_PATTERNS[values.dtype]))
 
 

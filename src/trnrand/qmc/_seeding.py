@@ -1,7 +1,7 @@
-"""Where the randomness of point sets comes from: a 64-bit seed, expanded by SplitMix64.
+"""Random numbers of point sets: a 64-bit seed, expanded by SplitMix64.
 
-A number of the expansion is a function of (seed, purpose, stream, index), so that any part can be
-had without the rest, and it is the same integer everywhere.
+A number is a function of (seed, purpose, stream, index), so any part can be computed without the
+rest, and is the same integer on every machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEPS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """Scramble uint64 numbers in place, one to one, and return them."""
+    """Apply the SplitMix64 bijection to uint64 numbers in place, and return them."""
     for shift, factor in _STEPS:
         values ^= values >> np.uint64(shift)
         values *= np.uint64(factor)
@@ -38,9 +38,9 @@ def random_numbers(seed: int, purpose: int, streams: np.ndarray, count: int) -> 
 
     Args:
         seed: From 0 to 2**64 - 1.
-        purpose: Keeps uses of one seed apart.
-        streams: Numbers of the streams, 1-D.
-        count: Numbers wanted of each stream.
+        purpose: Separates different uses of one seed.
+        streams: Indices of the streams, 1-D.
+        count: Number of random numbers of each stream.
     """
     root = _mixed(np.array([seed], np.uint64)) + np.uint64(purpose)
     keys = _mixed(_mixed(root) + (streams.astype(np.uint64) + np.uint64(1)) * np.uint64(_GAMMA))
@@ -50,8 +50,8 @@ def random_numbers(seed: int, purpose: int, streams: np.ndarray, count: int) -> 
 
 def random_permutations(random: np.ndarray) -> np.ndarray:
     """Return the order of the random numbers in each row, as indices."""
-    # Indices ride in the low bits, since sorting numbers is several times as fast as sorting their
-    # indices. At least 32 random bits are left above them, as no row is longer than 2**32.
+    # Indices are packed into the low bits, since sorting is several times as fast as argsort. At
+    # least 32 random bits remain above them, as no row is longer than 2**32.
     low = np.uint64((1 << (random.shape[1] - 1).bit_length()) - 1)
     numbers = random & ~low | np.arange(random.shape[1], dtype=np.uint64)
     numbers.sort(axis=1)
@@ -60,7 +60,7 @@ def random_permutations(random: np.ndarray) -> np.ndarray:
 
 
 def checked_seed(function: str, seed: SupportsIndex) -> int:
-    """Return a seed that was given, used or not."""
+    """Return a validated seed."""
     return whole(function, "seed", seed, 0, 2**64 - 1)
 
 
@@ -69,7 +69,7 @@ def seed_from(
     seed: SupportsIndex | None,
     generator: torch.Generator | Generator | None,
 ) -> int:
-    """Return the seed given, or one drawn from the generator given or from the default one."""
+    """Return the seed, or one drawn from the generator, by default the default generator."""
     if seed is not None:
         if generator is not None:
             raise ParameterError(f"{function}: give either seed or generator, got both")

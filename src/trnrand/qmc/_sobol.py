@@ -1,12 +1,13 @@
 """Sobol' points, plain or scrambled.
 
-Scrambling is Owen's in the sense that counts: two points that agree in a coordinate's first k
-binary digits and differ in the next still do, and what follows is independent and uniform in both.
-This fixes every variance (A. B. Owen, "Variance with alternative scramblings of digital nets", ACM
-TOMACS 13, 2003). The first LEVELS digits are scrambled by nested uniform permutations: a tree with
-a random bit at every node. Each of its leaves adds a random shift to all digits below, which before
-that go through one random triangular matrix per dimension. So a coordinate is a table's entry and
-an exclusive or, where nested permutations of all digits would hash each of them.
+Scrambling has the variances of Owen's nested uniform scrambling: two points that agree in the first
+k binary digits of a coordinate and differ in the next still do, and the digits after that are
+independent and uniform in both, which determines every variance (A. B. Owen, "Variance with
+alternative scramblings of digital nets", ACM TOMACS 13, 2003). The first LEVELS digits are
+scrambled by nested uniform permutations: a tree with a random bit at every node. The digits below
+are multiplied by one random triangular matrix per dimension, then shifted at random per leaf. A
+coordinate is thus a table lookup and an exclusive or; nested permutations of all digits would need
+a hash for each of them.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ __all__ = ["SobolEngine", "sobol"]
 
 Scramble = bool | Literal["owen", "linear"]
 
-#: Binary digits under the tree of permutations.
+#: Number of leading binary digits that the tree permutes.
 LEVELS = 10
 
-# Columns are done in groups whose trees (4 KiB each) stay in a core's second cache, and rows in
-# blocks of as many words, which stay there, too, and are worth the dozen calls each takes.
+# Columns are computed in groups with trees (4 KiB each) that fit in the level-2 cache, and rows in
+# blocks of as many words, which also fit and amortise a dozen NumPy calls each.
 _GROUP = 256
 _BLOCK = 1 << 16
-# Shorter inner loops than this cost more to start than to run.
+# The overhead of shorter inner loops exceeds their work.
 _ROW = 512
-# Less than this is not worth half a second of compiling.
+# Smaller draws do not amortise half a second of compilation.
 _COMPILED_SIZE = 1 << 19
 
 # Purposes of random numbers.
@@ -56,7 +57,7 @@ _TREE, _MATRIX, _SHIFT = 1, 2, 3
 
 
 class _Columns:
-    """Some neighbouring dimensions of a sequence, with what scrambles them."""
+    """A group of neighbouring dimensions of a sequence, with their scrambling."""
 
     def __init__(self, directions: np.ndarray, dims: np.ndarray, method: str, seed: int) -> None:
         self.directions = directions
@@ -67,7 +68,7 @@ class _Columns:
         word = word_bits(directions)
         # The triangular matrix of the nested method starts below the tree.
         first = LEVELS if method == "owen" else 0
-        # The first digits of a random number: words of 32 bits have the first of those of 64.
+        # The leading digits of a random number: words of 32 bits have the first of those of 64.
         matrix = random_numbers(seed, _MATRIX, dims, word - first) >> (64 - word)
         self.directions = linearly_scrambled(directions, matrix.astype(directions.dtype), first)
         if method == "owen":
@@ -77,7 +78,7 @@ class _Columns:
             self.shift = shift.astype(directions.dtype)
 
     def fill(self, out: np.ndarray, start: int, digits: int) -> None:
-        """Write the points from ``start`` on into rows of floats, cut to ``digits`` bits."""
+        """Write the points from ``start`` on into rows of floats, truncated to ``digits`` bits."""
         count, width = out.shape
         bits = _block_bits(count, width)
         rows = 1 << bits
@@ -98,20 +99,20 @@ class _Columns:
             at = (number << bits) + begin - start
             block.write(out[at : at + end - begin], begin)
             if number < last:
-                # Going on changes one bit of the block number's Gray code, and the bit below it.
+                # The next block differs in one bit of its Gray code, and in the bit below it.
                 after = number + 1
                 block.move(bits + (after & -after).bit_length() - 1, bits - 1)
 
 
 class _Block:
-    """The points of an aligned block: those of the first block, moved to a corner.
+    """The points of an aligned block: those of the first block, xored with a corner.
 
     Args:
         points: Words of the first block, a point in each row.
-        corner: The first point of the block wanted.
+        corner: The first point of the block.
         directions: Directions of the columns.
-        tree: Of nested scrambling, or None.
-        cut: Bits to be dropped at the end of a word.
+        tree: Tree of nested scrambling, or None.
+        cut: Number of bits to drop at the end of a word.
     """
 
     def __init__(
@@ -122,18 +123,18 @@ class _Block:
         tree: np.ndarray | None,
         cut: int,
     ) -> None:
-        # Points are strung together, so that what is one long meets them in long inner loops.
+        # Several points form one row, so that broadcast operations have long inner loops.
         rows, width = points.shape
         together = min(rows, max(1, 1 << (_ROW // width).bit_length()))
         points = points.reshape(-1, together * width)
         corner, directions = np.tile(corner, together), np.tile(directions, together)
         word = word_bits(points)
         low = word - LEVELS
-        kept = (1 << (low if tree is not None else word)) - 1
+        mask = (1 << (low if tree is not None else word)) - 1
         self.width, self.scale = width, 2.0 ** (cut - word)
         self.tree = None if tree is None else _cut(tree, cut)
         self.points, self.corner, self.directions = (
-            _cut(words & kept, cut) for words in (points, corner, directions)
+            _cut(words & mask, cut) for words in (points, corner, directions)
         )
         self.plain = not self.points.any()
         self.result = np.empty_like(self.points)
@@ -150,7 +151,7 @@ class _Block:
             np.bitwise_xor(self.points, self.corner, out=self.result)
         else:
             np.bitwise_xor(self.leaves, self.corner_leaf, out=self.at)
-            # The mode saves a copy; no index is out of range.
+            # This mode avoids a copy; no index is out of range.
             self.tree.take(self.at, out=self.result, mode="wrap")
             if not self.plain:
                 self.result ^= self.points
@@ -196,25 +197,25 @@ class _CompiledBlock:
 
 def _cut(words: np.ndarray, bits: int) -> np.ndarray:
     """Return words without their last bits."""
-    # What has a bit to spare becomes signed, since that converts to floats faster.
+    # Signed if the top bit is free, since signed integers convert to floats faster.
     signed = np.int32 if words.dtype == np.uint32 else np.int64
     return (words >> bits).view(signed) if bits else words
 
 
 def _block_bits(count: int, width: int) -> int:
-    """Return the binary logarithm of a good number of rows in a block, at least 1."""
+    """Return the binary logarithm of the number of rows in a block, at least 1."""
     most = (_BLOCK // width).bit_length() - 1
     return max(1, min(most, (count - 1).bit_length()))
 
 
 def _tree(random: np.ndarray, word: int) -> np.ndarray:
-    """Return the words that replace the top digits, for all dimensions one after the other.
+    """Return the words that replace the top digits, for all dimensions in order.
 
     Args:
         random: (dims, 2**LEVELS) of uint64. The top bit of number 2**k + p is that of the node
-            after the k digits of p. The shift below leaf p is made of the lowest bits of number p,
-            and with words of 64 bits goes on with the 32 above them.
-        word: Bits of a word.
+            after the k digits of p. The shift below leaf p consists of the lowest bits of number p,
+            and with words of 64 bits continues with the 32 above them.
+        word: Number of bits of a word.
     """
     nodes = random >> 63
     flips = np.zeros((len(random), 1), np.uint64)
@@ -233,13 +234,13 @@ class SobolEngine(PointEngine):
     """A Sobol' sequence of 2**30 or 2**64 points, drawn in order.
 
     Args:
-        n_dims: Dimensions, from 1 to 21201.
+        n_dims: Number of dimensions, from 1 to 21201.
         scramble: True or "owen" for nested scrambling; "linear" for a random triangular matrix and
-            digital shift per dimension; False for the plain sequence, whose first point is 0.
-        seed: From 0 to 2**64 - 1; None draws one from the default generator.
-            Kept as ``seed`` when scrambling.
+            digital shift per dimension; False for the plain sequence, with 0 as its first point.
+        seed: From 0 to 2**64 - 1; None draws one from the default generator. Stored as ``seed``
+            when scrambling.
         start_index: Index of the first point.
-        generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
+        generator: A torch.Generator or a trnrand.Generator that draws the seed instead.
         bits: 32, or 64 for all digits of float64 and 2**64 points. The first 2**30 points have the
             same first 32 digits.
 
@@ -291,7 +292,7 @@ class SobolEngine(PointEngine):
 
     def _points(self, start: int, count: int, dtype: torch.dtype) -> Tensor:
         digits = floating(self._function, dtype)
-        # NumPy asks for large pages, which makes new memory twice as fast as torch's.
+        # NumPy allocates large pages, which are twice as fast to write as torch's new memory.
         exact = np.float64 if dtype is torch.float64 else np.float32
         points = np.empty((count, self.n_dims), exact)
         for left in range(0, self.n_dims if count else 0, _GROUP):
@@ -315,20 +316,20 @@ def sobol(
 ) -> Tensor:
     """Return Sobol' points in [0, 1) as an (n_points, n_dims) tensor.
 
-    With 2**m points from index 0 every elementary interval that the sequence's quality parameter
-    allows holds its exact share, scrambled or not. Coordinates have 32 binary digits (30 when not
-    scrambled) or 64, or as many as the dtype has, the rest cut off.
+    The first 2**m points, scrambled or not, are a digital net: every elementary interval that the
+    quality parameter of the sequence allows contains its exact share. Coordinates have 32 binary
+    digits (30 when not scrambled) or 64, truncated to the digits of the dtype.
 
     Args:
-        n_points: Points.
-        n_dims: Dimensions, from 1 to 21201.
-        seed: Of the scrambling, from 0 to 2**64 - 1; None draws one from the default
+        n_points: Number of points.
+        n_dims: Number of dimensions, from 1 to 21201.
+        seed: Seed of the scrambling, from 0 to 2**64 - 1; None draws one from the default
             generator.
         scramble: True or "owen", "linear", or False: see ``SobolEngine``.
         dtype: float64, float32, float16 or bfloat16.
-        start_index: Index of the first point; n points from here are the tail of a longer draw.
-        generator: Draws the seed instead; a torch.Generator or a trnrand.Generator.
-        device: Where the result is wanted.
+        start_index: Index of the first point; the points are the tail of a longer draw.
+        generator: A torch.Generator or a trnrand.Generator that draws the seed instead.
+        device: Device of the result.
         n: Alias of n_points.
         d: Alias of n_dims.
         bits: 32 or 64, see ``SobolEngine``.

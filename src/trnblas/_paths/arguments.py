@@ -23,6 +23,7 @@ __all__ = [
     "Product",
     "Scalar",
     "broadcast_batch",
+    "check_dimensions",
     "checked_product",
     "contracted",
     "no_accumulator",
@@ -167,6 +168,16 @@ def square_accumulator(function: str, name: str, value: Tensor, order: int) -> N
         raise ShapeError(
             f"{function}: {name} must hold matrices ({order}, {order}), got {tuple(value.shape)}"
         )
+
+
+def check_dimensions(function: str, count: int, **tensors: Tensor) -> None:
+    """Raise unless every argument is a tensor with ``count`` dimensions."""
+    for name, value in tensors.items():
+        tensor(function, name, value)
+        if value.ndim != count:
+            raise ShapeError(
+                f"{function}: {name} must have {count} dimensions, got {tuple(value.shape)}"
+            )
 
 
 def widened(function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""BLAS on torch tensors: levels 1, 2 and 3, everywhere torch runs and on a NeuronCore."""
+"""BLAS levels 1, 2 and 3 on torch tensors, on any torch device and on a NeuronCore."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ __all__ = ["nki_batched_pair_energy", "nki_fused_gemm_energy", "nki_mp2_energy"]
 def nki_mp2_energy(
     T_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor
 ) -> Tensor:
-    """Return the MP2 energy of a chunk of occupied orbitals with all of them, as a 0-d tensor.
+    """Return the MP2 energy of all pairs (i in a chunk, any j) of occupied orbitals, 0-d.
 
-    It is the sum of T (2 T - T') / D over i of the chunk, all j, a and b, where T is
-    ``T_flat[i * nvir + a, j * nvir + b]``, T' the same with a and b exchanged, and
+    The sum of T (2 T - T') / D over i in the chunk and all j, a and b, where T is
+    ``T_flat[i * nvir + a, j * nvir + b]``, T' is T with a and b exchanged, and
     D = eps_i + eps_j - eps_a - eps_b.
 
     Args:
@@ -34,7 +34,7 @@ def nki_mp2_energy(
         eps_vir: Energies of the virtual orbitals, nvir values.
 
     Raises:
-        ShapeError: The number of energies does not fit T_flat.
+        ShapeError: The number of energies does not match T_flat.
         DTypeError: The dtypes or devices differ.
     """
     function = "nki_mp2_energy"
@@ -59,18 +59,18 @@ def nki_fused_gemm_energy(
 ) -> Tensor:
     """Return the MP2 energy of one pair of occupied orbitals, as a 0-d tensor.
 
-    It is the sum of T (2 T - T^T) / D with T = b_i @ b_j^T and D = eps_occ_i + eps_occ_j - eps_a -
+    The sum of T (2 T - T^T) / D with T = b_i @ b_j^T and D = eps_occ_i + eps_occ_j - eps_a -
     eps_b; T is never stored.
 
     Args:
         b_i: Three-index integrals of orbital i, (nvir, naux).
-        b_j: Those of orbital j.
+        b_j: Three-index integrals of orbital j, (nvir, naux).
         eps_occ_i: Energy of orbital i.
         eps_occ_j: Energy of orbital j.
         eps_vir: Energies of the virtual orbitals, nvir values.
 
     Raises:
-        ShapeError: The shapes do not fit.
+        ShapeError: The shapes are incompatible.
         DTypeError: The dtypes or devices of b_i and b_j differ.
     """
     function = "nki_fused_gemm_energy"
@@ -94,7 +94,7 @@ def nki_batched_pair_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tens
         eps_vir: Energies of the virtual orbitals, nvir values.
 
     Raises:
-        ShapeError: The number of energies does not fit B.
+        ShapeError: The number of energies does not match B.
     """
     function = "nki_batched_pair_energy"
     check_dimensions(function, 3, B=B)

@@ -71,7 +71,7 @@ def einsum(
         FlagError: The subscripts are malformed, or an option is not known.
         ShapeError: Operands do not fit the subscripts or each other, ``out`` not the result, or the
             memory limit cannot be held.
-        DTypeError, DeviceError: The operands are not of one dtype, on one device.
+        DTypeError, DeviceError: The operands differ in dtype or device.
 
     Example:
         >>> einsum("ij,kj->ki", torch.ones(2, 3), torch.ones(4, 3)).shape

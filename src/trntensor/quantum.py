@@ -33,8 +33,8 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
         The energy, in float32 at least.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+        ShapeError: The shapes are incompatible.
+        DTypeError, DeviceError: The tensors differ in dtype or device.
     """
     function = "mp2_energy"
     _three_index(function, "B", B)
@@ -83,8 +83,8 @@ def ao_to_mo_transform(
         (nocc, nvir, naux).
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+        ShapeError: The shapes are incompatible.
+        DTypeError, DeviceError: The tensors differ in dtype or device.
     """
     function = "ao_to_mo_transform"
     if not isinstance(eri, ShardedTensor):
@@ -118,8 +118,8 @@ def four_index_transform(eri: Tensor, C_i: Tensor, C_a: Tensor, C_j: Tensor, C_b
         C_b: For the fourth.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+        ShapeError: The shapes are incompatible.
+        DTypeError, DeviceError: The tensors differ in dtype or device.
     """
     function = "four_index_transform"
     tensor(function, "eri", eri)

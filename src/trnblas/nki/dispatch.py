@@ -26,7 +26,7 @@ def nki_gemm(A: Tensor, B: Tensor) -> Tensor:
     """Return ``A @ B`` of two matrices.
 
     Raises:
-        ShapeError: A or B is not a matrix, or they do not fit.
+        ShapeError: A or B is not a matrix, or the shapes are incompatible.
     """
     check_dimensions("nki_gemm", 2, A=A, B=B)
     return gemm(1.0, A, B)
@@ -36,7 +36,7 @@ def nki_batched_gemm(A: Tensor, B: Tensor) -> Tensor:
     """Return ``A[i] @ B[i]`` for every i of two batches of matrices.
 
     Raises:
-        ShapeError: A or B is not a batch of matrices, or they do not fit.
+        ShapeError: A or B is not a batch of matrices, or the shapes are incompatible.
     """
     check_dimensions("nki_batched_gemm", 3, A=A, B=B)
     return batched_gemm(1.0, A, B)
@@ -61,5 +61,5 @@ def nki_trsm(
     diag: str = "nonunit",
     alpha: float = 1.0,
 ) -> Tensor:
-    """Return the solution of ``trnblas.trsm``, which has the same arguments in another order."""
+    """Return ``trnblas.trsm`` with ``alpha`` as the last argument."""
     return trsm(alpha, A, B, side, uplo, trans, diag)

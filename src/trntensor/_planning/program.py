@@ -242,7 +242,7 @@ def make_program(
         path: A path that the caller has chosen, or who finds one.
 
     Raises:
-        ShapeError: The shapes do not fit, or the limit cannot be held.
+        ShapeError: The shapes are incompatible, or the limit cannot be held.
         FlagError: The path is none of these operands.
     """
     sizes = sizes_of(function, equation, shapes)

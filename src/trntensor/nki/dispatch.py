@@ -16,7 +16,7 @@ def nki_matmul(A: Tensor, B: Tensor) -> Tensor:
 
     Raises:
         ShapeError: They are not matrices that fit.
-        DTypeError, DeviceError: They are not of one dtype, on one device.
+        DTypeError, DeviceError: They differ in dtype or device.
     """
     _check("nki_matmul", A, B, 2)
     product: Tensor = CONTRACT(A, B, "ij,jk->ik")
@@ -28,7 +28,7 @@ def nki_batched_matmul(A: Tensor, B: Tensor) -> Tensor:
 
     Raises:
         ShapeError: They are not batches of matrices that fit.
-        DTypeError, DeviceError: They are not of one dtype, on one device.
+        DTypeError, DeviceError: They differ in dtype or device.
     """
     _check("nki_batched_matmul", A, B, 3)
     products: Tensor = CONTRACT(A, B, "bij,bjk->bik")

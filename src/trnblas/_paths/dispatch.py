@@ -66,7 +66,7 @@ def run_gemmt(product: Product, upper: bool) -> Tensor:
     A, B, C, alpha, beta, *flags, shape = product
     # A tensor factor cannot be applied afterwards: it would scale the other triangle too.
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
-        GEMMT.refuse("a factor is a tensor, and the kernel takes numbers")
+        GEMMT.refuse("a factor is a tensor but the kernel takes numbers")
         return torch_gemmt(product, upper)
     return _with_factors(GEMMT, (A, B), alpha, beta, C, shape, *flags, upper)
 

@@ -1,4 +1,4 @@
-"""BLAS on torch tensors: levels 1, 2 and 3, everywhere torch runs and on a NeuronCore."""
+"""BLAS levels 1, 2 and 3 on torch tensors, on any torch device and on a NeuronCore."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from trnsci.core.errors import NkiFallbackWarning
 from trnsci.core.package import surface
 
 if TYPE_CHECKING:
+    from trnblas import mp2 as mp2
     from trnblas import nki as nki
     from trnblas import plans as plans
     from trnblas.plans import plan_gemm
@@ -75,6 +76,7 @@ __getattr__, __dir__ = surface(
     __name__,
     LIBRARY,
     {
+        "mp2": "trnblas.mp2",
         "nki": "trnblas.nki",
         "plan_gemm": "trnblas.plans",
         "plans": "trnblas.plans",

@@ -1,4 +1,4 @@
-"""BLAS on batches: one operation on every matrix of leading dimensions that broadcast."""
+"""Batched BLAS: one operation on every matrix of a batch; batch dimensions broadcast."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ def batched_gemm(
 ) -> Tensor:
     """Return ``alpha * op(A[i]) @ op(B[i]) + beta * C[i]`` for every i of a batch.
 
-    Batch dimensions broadcast: a 2-D A or B is one matrix that the whole batch shares, and a view
-    with strides of its own is a strided batch; neither is copied to be so.
+    Batch dimensions broadcast: a 2-D A or B is shared by the whole batch. Strided views are used
+    as strided batches. Neither is copied.
 
     Args:
-        alpha: Number or 0-d tensor, factor of the product. What a zero multiplies is not read.
+        alpha: Number or 0-d tensor, factor of the product. A zero leaves its operand unread.
         beta: Number or 0-d tensor, factor of C.
         A: Matrices (..., m, k), (..., k, m) if transposed.
         B: Matrices (..., k, n), (..., n, k) if transposed.
         C: Accumulator, broadcast to the result's (..., m, n).
-        transA: How op transposes A: ``False``, ``True``, ``"N"``, ``"T"`` or ``"C"``.
-        transB: How op transposes B.
-        out_dtype: Dtype of C and of the result: that of A and B, which None stands for, or float32
-            where A and B are float16, bfloat16 or float8.
-        out: Where the result goes; None for a new tensor.
+        transA: Transposition of A: ``False``, ``True``, ``"N"``, ``"T"`` or ``"C"``.
+        transB: Transposition of B.
+        out_dtype: Dtype of C and of the result: that of A and B (None), or float32 if A and B are
+            float16, bfloat16 or float8.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit, or neither A nor B is a batch.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+        ShapeError: The shapes are incompatible, or neither A nor B is a batch.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, or beta is not 0 without C.
     """
     agree("batched_gemm", "A", A, "B", B)
     if out_dtype is not None:
@@ -73,26 +73,27 @@ def grouped_gemm(
     out_dtype: torch.dtype | None = None,
     out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """Return ``gemm`` of every A[i] and B[i], whose shapes may all differ.
+    """Return ``gemm`` of every A[i] and B[i]; all shapes may differ.
 
-    Products of one shape, with the same factors (as numbers) and options, are computed as one batch
-    where a launch costs more than a copy: on a GPU and on a NeuronCore.
+    On a GPU and on a NeuronCore, products with equal shapes, factors (as numbers) and options are
+    computed as one batch: there a launch costs more than a copy.
 
     Args:
-        alpha: Factor of all products, or one for each.
+        alpha: Factor of all products, or one per product.
         A: Matrices (m, k), (k, m) if transposed.
-        B: As many matrices (k, n), (n, k) if transposed.
-        beta: Factor of all of C, or one for each.
-        C: As many accumulators.
-        transA: How op transposes A, or one option for each.
-        transB: How op transposes B, or one option for each.
+        B: The same number of matrices (k, n), (n, k) if transposed.
+        beta: Factor of every C[i], or one per product.
+        C: The same number of accumulators.
+        transA: Transposition of A, or one option per product.
+        transB: Transposition of B, or one option per product.
         out_dtype: As in ``gemm``.
-        out: Where the results go, one for each; None for new tensors.
+        out: Output tensors, one per product; None allocates them.
 
     Raises:
-        ShapeError: The numbers of matrices differ, one is none, or the shapes do not fit.
-        DTypeError: The dtypes of a product differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+        ShapeError: The numbers of matrices differ, an operand is not a matrix, or the shapes are
+            incompatible.
+        DTypeError: The dtypes of a product differ, or a factor is incompatible.
+        FlagError: An option is invalid, or beta is not 0 without C.
     """
     count = len(A)
     lists = [_for_each(name, value, count) for name, value in _named(alpha, beta, transA, transB)]
@@ -129,14 +130,14 @@ def batched_trsm(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return every X[i] with ``op(A[i]) @ X[i] = alpha * B[i]``, or with A on the right.
+    """Return the solutions X[i] of ``op(A[i]) @ X[i] = alpha * B[i]``, or with A on the right.
 
-    The arguments are those of ``trsm``; A or B, or both, are batches, which broadcast.
+    The arguments are those of ``trsm``. A, B or both are batches; batch dimensions broadcast.
 
     Raises:
-        ShapeError: The shapes do not fit, or neither A nor B is a batch.
-        DTypeError: The dtypes differ or are integers, or alpha does not suit them.
-        FlagError: An option is none of the accepted ones.
+        ShapeError: The shapes are incompatible, or neither A nor B is a batch.
+        DTypeError: The dtypes differ or are integers, or alpha is incompatible.
+        FlagError: An option is invalid.
     """
     agree("batched_trsm", "A", A, "B", B)
     _check_batch("batched_trsm", A, B)
@@ -172,7 +173,7 @@ def _launches_cost(calls: list[tuple[Any, ...]]) -> bool:
 
 
 def _in_batches(calls: list[tuple[Any, ...]], out_dtype: torch.dtype | None) -> list[Tensor]:
-    """Return the products, those of one kind as a batch."""
+    """Return the products; products with equal keys are computed as one batch."""
     kinds: dict[Any, list[int]] = {}
     for place, call in enumerate(calls):
         kinds.setdefault(_kind(place, call), []).append(place)
@@ -195,9 +196,9 @@ def _in_batches(calls: list[tuple[Any, ...]], out_dtype: torch.dtype | None) -> 
 
 
 def _kind(place: int, call: tuple[Any, ...]) -> Any:
-    """Return a key that is equal for products that can be one batch.
+    """Return the batching key of a product: equal keys can be computed as one batch.
 
-    A factor that is a tensor may differ from every other, so its product is in no batch.
+    A product whose factor is a tensor gets a unique key, because the values may differ.
     """
     parts: list[Any] = []
     for part in call:

@@ -1,4 +1,4 @@
-"""The cases that validate the kernels of trnblas: shapes with ragged edges, against float64."""
+"""Validation cases of the trnblas kernels: shapes with ragged edges, compared with float64."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _panels() -> tuple[Tensor, Tensor]:
 
 
 def _triangle(n: int = 150, *batch: int) -> Tensor:
-    """Return an upper triangle with rows far from dependent."""
+    """Return a well-conditioned upper triangle."""
     off = torch.triu(random_tensor(*batch, n, n), 1) / n
     return off + 2 * torch.eye(n)
 
@@ -60,7 +60,7 @@ def _solve_bound(a: Tensor, b: Tensor) -> float:
 
 
 def _orbitals() -> tuple[Tensor, Tensor, Tensor]:
-    """Return integrals above 0 and energies; the terms of the sum then have one sign."""
+    """Return positive integrals and energies, so that all terms of the sum have one sign."""
     occupied = -torch.linspace(1.0, 0.2, 5)
     return random_tensor(5, 40, 70).abs() + 1, occupied, torch.linspace(0.1, 1.5, 40)
 
@@ -85,11 +85,11 @@ def _integrals(b: Tensor) -> Tensor:
 
 
 def _energy_bound(b: Tensor, occupied: Tensor, virtual: Tensor) -> float:
-    """Return the roundings of two integrals, of a term and of its ways through the sums.
+    """Return the bound from the roundings of two integrals, of a term and of its sums.
 
-    Sums go over the virtual orbitals on the free axis, then over those on partitions, then over
-    pairs. A term is T (2 T - T') with T and T' of one sign, so that a relative error of T counts
-    up to 2 T (2 T + T') / (T (2 T - T')) times.
+    Sums go over the virtual orbitals on the free axis, then on partitions, then over pairs. A term
+    is T (2 T - T') with T and T' of one sign, so a relative error of T is amplified by up to
+    2 T (2 T + T') / (T (2 T - T')).
     """
     t = torch.einsum("iap,jbp->ijab", b.double(), b.double())
     grown = float((2 * t * (2 * t + t.mT)).sum() / (t * (2 * t - t.mT)).sum())

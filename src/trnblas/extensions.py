@@ -1,4 +1,4 @@
-"""Sums and scalings of matrices, which BLAS itself lacks and its vendors have."""
+"""Common BLAS extensions: matrix addition (``geam``) and diagonal scaling (``dgmm``)."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def geam(
     """Return ``alpha * op(A) + beta * op(B)``.
 
     Args:
-        alpha: Number or 0-d tensor, factor of A. What a zero multiplies is not read.
+        alpha: Number or 0-d tensor, factor of A. A zero leaves its operand unread.
         A: Matrix (m, n), (n, m) if transposed, or a batch of such matrices.
         beta: Number or 0-d tensor, factor of B.
         B: Matrix (m, n), (n, m) if transposed, or a batch that broadcasts with that of A.
-        transA: How op transposes A: ``False``, ``True``, ``"N"``, ``"T"`` or ``"C"``.
-        transB: How op transposes B.
-        out: Where the result goes; None for a new tensor.
+        transA: Transposition of A: ``False``, ``True``, ``"N"``, ``"T"`` or ``"C"``.
+        transB: Transposition of B.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid.
     """
     agree("geam", "A", A, "B", B)
     matrix("geam", "A", A)
@@ -69,11 +69,11 @@ def dgmm(A: Tensor, x: Tensor, side: str = "left", *, out: Tensor | None = None)
     Args:
         A: Matrix (m, n), or a batch of such matrices.
         x: Vector of m elements, of n on the right, or a batch that broadcasts with that of A.
-        side: On which side of A the diagonal matrix stands.
-        out: Where the result goes; None for a new tensor.
+        side: Side of A on which the diagonal matrix is.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
+        ShapeError: The shapes are incompatible.
         DTypeError: The dtypes differ.
         FlagError: side is neither left nor right.
     """

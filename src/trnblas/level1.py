@@ -1,9 +1,8 @@
 """BLAS level 1: vectors.
 
-A function of one tensor, or of tensors of one shape, takes any shape as the vector of its elements;
-``dot`` and ``dotc`` take vectors, since a product of matrices is another thing. Every function
-returns something new and can be differentiated; no argument changes but ``out``, which receives the
-result where it is given.
+Tensors of any shape are treated as vectors of their elements; tensors of one call have one shape.
+``dot`` and ``dotc`` take 1-D tensors only, since a product of matrices is a different operation.
+Every function returns new tensors and is differentiable. Only ``out`` is written to.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> T
         alpha: Number or 0-d tensor; at zero, x is not read.
         x: Tensor.
         y: Tensor of the same shape and dtype.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
         ShapeError: The shapes differ.
-        DTypeError: The dtypes differ, or alpha does not suit them.
+        DTypeError: The dtypes differ, or alpha is incompatible.
     """
     agree("axpy", "x", x, "y", y)
     _one_shape("axpy", x, y)
@@ -47,7 +46,7 @@ def axpy(alpha: Scalar, x: Tensor, y: Tensor, *, out: Tensor | None = None) -> T
 
 
 def dot(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return the sum of ``x[i] * y[i]``, nothing conjugated, as a 0-d tensor.
+    """Return the sum of ``x[i] * y[i]`` without conjugation, as a 0-d tensor.
 
     Raises:
         ShapeError: x or y is no vector, or their lengths differ.
@@ -73,8 +72,8 @@ def dotc(x: Tensor, y: Tensor, *, out: Tensor | None = None) -> Tensor:
 def nrm2(x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return the square root of the sum of ``|x[i]|**2``, as a real 0-d tensor.
 
-    No square overflows or underflows: the result is right, to a few roundings, whenever it can be
-    represented, however many elements there are.
+    No square overflows or underflows. The result is accurate to a few roundings whenever it can be
+    represented, for any number of elements.
 
     Raises:
         DTypeError: The elements are integers.
@@ -89,7 +88,7 @@ def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Return ``alpha * x``; at ``alpha == 0`` x is not read.
 
     Raises:
-        DTypeError: alpha does not suit the dtype of x.
+        DTypeError: alpha is incompatible with the dtype of x.
     """
     tensor("scal", "x", x)
     alpha = number("scal", "alpha", alpha, x)
@@ -101,10 +100,10 @@ def scal(alpha: Scalar, x: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def asum(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Return the sum of ``|x[i]|``, as a real 0-d tensor, right to a few roundings.
+    """Return the sum of ``|x[i]|``, as a real 0-d tensor, accurate to a few roundings.
 
-    Of complex numbers it is the sum of ``|real| + |imag|``, which is what BLAS has, not that of
-    the moduli. Integers are summed in int64.
+    For complex numbers it is the sum of ``|real| + |imag|``, as in BLAS, not of the moduli.
+    Integers are summed in int64.
     """
     tensor("asum", "x", x)
     result = moduli_sum(torch.view_as_real(x.resolve_conj()) if x.is_complex() else x)
@@ -114,11 +113,11 @@ def asum(x: Tensor, *, out: Tensor | None = None) -> Tensor:
 def iamax(x: Tensor) -> int:
     """Return the index of the first element with the largest modulus; NaN counts as largest.
 
-    The index is that in the flattened tensor, from zero. Complex numbers are compared by
-    ``|real| + |imag|``, as BLAS does.
+    The index counts from zero in the flattened tensor. Complex numbers are compared by
+    ``|real| + |imag|``, as in BLAS.
 
     Raises:
-        DimensionError: There are no elements.
+        DimensionError: x is empty.
     """
     tensor("iamax", "x", x)
     if x.numel() == 0:
@@ -130,12 +129,12 @@ def iamax(x: Tensor) -> int:
         return int(flat.abs().argmax())
     if not flat.dtype.is_signed:
         return int(flat.argmax())
-    # The modulus of the least integer is no integer of its type, but minus the modulus is.
+    # The modulus of the least integer overflows its type; minus the modulus does not.
     return int(torch.minimum(flat, -flat).argmin())
 
 
 def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return copies of y and x, in this order: what BLAS leaves in x and y.
+    """Return copies of y and x, in this order: the contents of x and y after BLAS swap.
 
     Raises:
         ShapeError: The shapes differ.

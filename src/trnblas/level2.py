@@ -1,8 +1,8 @@
 """BLAS level 2: a matrix and vectors, and batches of both in leading dimensions.
 
-Every function returns a new tensor and can be differentiated; no argument changes but ``out``,
-which receives the result where it is given. Of a symmetric, Hermitian or triangular matrix only the
-chosen triangle is read. ``beta`` needs something to multiply: without y it must be 0.
+Every function returns a new tensor and is differentiable. Only ``out`` is written to. Only the
+chosen triangle of a symmetric, Hermitian or triangular matrix is read. Without y, ``beta`` must be
+0.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ def gemv(
     """Return ``alpha * op(A) @ x + beta * y``.
 
     Args:
-        alpha: Number or 0-d tensor, factor of the product. What a zero multiplies is not read.
+        alpha: Number or 0-d tensor, factor of the product. A zero leaves its operand unread.
         beta: Number or 0-d tensor, factor of y.
         A: Matrix (m, n), or a batch of such matrices.
         x: Vector of n elements, of m if A is transposed, or a batch that broadcasts with that of A.
-        y: Anything that broadcasts to the result.
+        y: Tensor that broadcasts to the result.
         trans: ``False`` or ``"N"``: op(A) is A; ``True`` or ``"T"``: transposed; ``"C"``:
             conjugated as well.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: trans is none of the above, or beta is not 0 without y.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: trans is invalid, or beta is not 0 without y.
     """
     agree("gemv", "A", A, "x", x)
     op = transposition("gemv", "trans", trans, A)
@@ -87,14 +87,14 @@ def symv(
         beta: Number or 0-d tensor, factor of y.
         A: Matrix (n, n) of which the triangle ``uplo`` is read, or a batch of such matrices.
         x: Vector of n elements, or a batch that broadcasts with that of A.
-        y: Anything that broadcasts to the result.
+        y: Tensor that broadcasts to the result.
         uplo: ``"upper"`` or ``"lower"``, or their first letters.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: uplo is none of the above, or beta is not 0 without y.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: uplo is invalid, or beta is not 0 without y.
     """
     return delivered("symv", _symmetric("symv", alpha, A, x, beta, y, uplo), out)
 
@@ -111,13 +111,13 @@ def hemv(
 ) -> Tensor:
     """Return ``alpha * A @ x + beta * y`` for a Hermitian A, given by one triangle.
 
-    The diagonal of A is taken as real. The arguments are those of ``symv``, which this is for a
-    real A.
+    Imaginary parts on the diagonal of A are ignored. The arguments are those of ``symv``; for a
+    real A both are equal.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: uplo is none of the accepted ones, or beta is not 0 without y.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: uplo is invalid, or beta is not 0 without y.
     """
     return delivered("hemv", _symmetric("hemv", alpha, A, x, beta, y, uplo), out)
 
@@ -138,14 +138,14 @@ def trmv(
         x: Vector of n elements, or a batch that broadcasts with that of A.
         uplo: ``"upper"`` or ``"lower"``, or their first letters.
         trans: As in ``gemv``.
-        diag: ``"nonunit"`` or ``"unit"``, or their first letters: with unit the diagonal is not
-            read, and is one.
-        out: Where the result goes; None for a new tensor.
+        diag: ``"nonunit"`` or ``"unit"``, or their first letters; ``"unit"`` means a diagonal
+            of ones, which is not read.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
+        ShapeError: The shapes are incompatible.
         DTypeError: The dtypes differ.
-        FlagError: An option is none of the above.
+        FlagError: An option is invalid.
     """
     agree("trmv", "A", A, "x", x)
     upper, unit = is_upper("trmv", uplo), is_unit("trmv", diag)
@@ -173,13 +173,13 @@ def trsv(
 ) -> Tensor:
     """Return the solution z of ``op(A) @ z = x`` for a triangular A.
 
-    The arguments are those of ``trmv``, whose product this undoes. A zero on the diagonal gives
-    infinities or NaN, not an exception. It runs as ``trsm`` of one column.
+    The arguments are those of ``trmv``. A zero on the diagonal gives infinities or NaN, not an
+    exception. It runs as ``trsm`` of one column.
 
     Raises:
-        ShapeError: The shapes do not fit.
+        ShapeError: The shapes are incompatible.
         DTypeError: The dtypes differ or are integers.
-        FlagError: An option is none of the accepted ones.
+        FlagError: An option is invalid.
     """
     agree("trsv", "A", A, "x", x)
     upper, unit = is_upper("trsv", uplo), is_unit("trsv", diag)
@@ -199,7 +199,7 @@ def _symmetric(
     y: Tensor | None,
     uplo: str,
 ) -> Tensor:
-    """Return ``symv``, or ``hemv``, which differs from it for complex matrices."""
+    """Return ``symv`` or ``hemv``; they differ for complex matrices."""
     agree(function, "A", A, "x", x)
     upper = is_upper(function, uplo)
     square(function, "A", A)

@@ -1,15 +1,14 @@
 """BLAS level 3: matrices, and batches of them in leading dimensions.
 
-Every function returns a new tensor and can be differentiated; no argument changes but ``out``,
-which receives the result where it is given. Factors are numbers or 0-d tensors; what a zero
-multiplies is not read, so NaN there does not spread. ``beta`` needs something to multiply: without
-``C`` it must be 0. ``C`` may be anything that broadcasts to the result. Of a symmetric, Hermitian
-or triangular matrix only the chosen triangle is read.
+Every function returns a new tensor and is differentiable. Only ``out`` is written to. Factors are
+numbers or 0-d tensors. An operand with a zero factor is not read, so NaN in it does not propagate.
+``C`` broadcasts to the result; without ``C``, ``beta`` must be 0. Only the chosen triangle of a
+symmetric, Hermitian or triangular matrix is read.
 
 Options: ``trans`` is ``False`` or ``"N"`` for no transposition, ``True`` or ``"T"`` for
 transposition, ``"C"`` for the conjugate transpose; ``uplo`` is ``"upper"`` or ``"lower"``, ``side``
-``"left"`` or ``"right"``, ``diag`` ``"nonunit"`` or ``"unit"`` (the diagonal is one and is not
-read). First letters will do, in any case; anything else raises ``FlagError``.
+``"left"`` or ``"right"``, ``diag`` ``"nonunit"`` or ``"unit"`` (the diagonal is ones and is not
+read). First letters are accepted, in upper or lower case; anything else raises ``FlagError``.
 """
 
 from __future__ import annotations
@@ -67,16 +66,16 @@ def gemm(
         A: Matrix (m, k), (k, m) if transposed, or a batch of such matrices.
         B: Matrix (k, n), (n, k) if transposed, or a batch that broadcasts with that of A.
         C: Accumulator, broadcast to the result's (..., m, n).
-        transA: How op transposes A.
-        transB: How op transposes B.
-        out_dtype: Dtype of C and of the result: that of A and B, which None stands for, or float32
-            where A and B are float16, bfloat16 or float8.
-        out: Where the result goes; None for a new tensor.
+        transA: Transposition of A.
+        transB: Transposition of B.
+        out_dtype: Dtype of C and of the result: that of A and B (None), or float32 if A and B are
+            float16, bfloat16 or float8.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, or beta is not 0 without C.
     """
     agree("gemm", "A", A, "B", B)
     if out_dtype is not None:
@@ -105,14 +104,14 @@ def symm(
         A: Square matrix of which the triangle ``uplo`` is read, or a batch of such matrices.
         B: Matrix, or a batch that broadcasts with that of A.
         C: Accumulator, broadcast to the result.
-        side: On which side of B the matrix A stands.
+        side: Side of B on which A is.
         uplo: Triangle of A.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, or beta is not 0 without C.
     """
     return delivered("symm", _symmetric("symm", alpha, A, B, beta, C, side, uplo), out)
 
@@ -130,13 +129,13 @@ def hemm(
 ) -> Tensor:
     """Return ``alpha * A @ B + beta * C``, or ``alpha * B @ A + beta * C``, for a Hermitian A.
 
-    The diagonal of A is taken as real. The arguments are those of ``symm``, which this is for a
-    real A.
+    Imaginary parts on the diagonal of A are ignored. The arguments are those of ``symm``; for a
+    real A both are equal.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, or beta is not 0 without C.
     """
     return delivered("hemm", _symmetric("hemm", alpha, A, B, beta, C, side, uplo), out)
 
@@ -155,7 +154,7 @@ def gemmt(
 ) -> Tensor:
     """Return C with one triangle replaced by that of ``alpha * op(A) @ op(B) + beta * C``.
 
-    The other triangle is that of C, or zero where C is not read: absent, or with ``beta == 0``.
+    The other triangle is that of C. It is zero if C is absent or ``beta == 0``.
 
     Args:
         alpha: Factor of the product.
@@ -164,14 +163,14 @@ def gemmt(
         B: Matrix (k, n), (n, k) if transposed, or a batch that broadcasts with that of A.
         C: Accumulator, broadcast to the result's (..., n, n).
         uplo: Triangle that is computed.
-        transA: How op transposes A.
-        transB: How op transposes B.
-        out: Where the result goes; None for a new tensor.
+        transA: Transposition of A.
+        transB: Transposition of B.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit, or the product is not square.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+        ShapeError: The shapes are incompatible, or the product is not square.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, or beta is not 0 without C.
     """
     agree("gemmt", "A", A, "B", B)
     upper = is_upper("gemmt", uplo)
@@ -193,7 +192,7 @@ def trsm(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return X with ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B``, for a triangular A.
+    """Solve ``op(A) @ X = alpha * B`` or ``X @ op(A) = alpha * B`` for X, with a triangular A.
 
     A zero on the diagonal gives infinities or NaN, not an exception. float16 and bfloat16 are
     solved in float32 and rounded.
@@ -202,16 +201,16 @@ def trsm(
         alpha: Factor.
         A: Square matrix of which the triangle ``uplo`` is read, or a batch of such matrices.
         B: Matrix, or a batch that broadcasts with that of A.
-        side: On which side of X the matrix A stands.
+        side: Side of X on which A is.
         uplo: Triangle of A.
-        trans: How op transposes.
-        diag: Whether the diagonal of A is read, or is one.
-        out: Where the result goes; None for a new tensor.
+        trans: Transposition of A.
+        diag: ``"unit"`` if the diagonal of A is ones and not read.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ or are integers, or alpha does not suit them.
-        FlagError: An option is none of the accepted ones.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ or are integers, or alpha is incompatible.
+        FlagError: An option is invalid.
     """
     agree("trsm", "A", A, "B", B)
     return delivered("trsm", solved("trsm", alpha, A, B, side, uplo, trans, diag), out)
@@ -234,16 +233,16 @@ def trmm(
         alpha: Factor.
         A: Square matrix of which the triangle ``uplo`` is read, or a batch of such matrices.
         B: Matrix, or a batch that broadcasts with that of A.
-        side: On which side of B the matrix A stands.
+        side: Side of B on which A is.
         uplo: Triangle of A.
-        trans: How op transposes.
-        diag: Whether the diagonal of A is read, or is one.
-        out: Where the result goes; None for a new tensor.
+        trans: Transposition of A.
+        diag: ``"unit"`` if the diagonal of A is ones and not read.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or alpha does not suit them.
-        FlagError: An option is none of the accepted ones.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or alpha is incompatible.
+        FlagError: An option is invalid.
     """
     agree("trmm", "A", A, "B", B)
     left, upper, unit = is_left("trmm", side), is_upper("trmm", uplo), is_unit("trmm", diag)
@@ -263,7 +262,7 @@ def solved(
     trans: bool | str,
     diag: str,
 ) -> Tensor:
-    """Return the solution of ``trsm`` and of its batched form, for operands that agree."""
+    """Return ``trsm`` or ``batched_trsm`` of operands with equal dtype and device."""
     left, upper, unit = is_left(function, side), is_upper(function, uplo), is_unit(function, diag)
     op = transposition(function, "trans", trans, A)
     floating(function, "A", A)
@@ -282,7 +281,7 @@ def _symmetric(
     side: str,
     uplo: str,
 ) -> Tensor:
-    """Return ``symm``, or ``hemm``, which differs from it for complex matrices."""
+    """Return ``symm`` or ``hemm``; they differ for complex matrices."""
     agree(function, "A", A, "B", B)
     left, upper = is_left(function, side), is_upper(function, uplo)
     square(function, "A", A)

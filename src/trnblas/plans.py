@@ -1,4 +1,4 @@
-"""Plans: what a matrix product will do on a NeuronCore, known without running it."""
+"""Plans of matrix products on a NeuronCore: tiling, memory and predicted time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _KIB = 1024
 
 @dataclass(frozen=True)
 class GemmPlan(Plan):
-    """How one GEMM is cut, what it occupies and what it moves; printing it shows a table.
+    """Tiling, memory use and data movement of one GEMM; printing it shows a table.
 
     Attributes:
         rows: M.
         columns: N.
         depth: K.
-        trans_a: Whether A comes transposed, and so needs no transpose on chip.
-        trans_b: Whether B comes transposed, and so needs one.
+        trans_a: Whether A is passed transposed; it then needs no transpose on chip.
+        trans_b: Whether B is passed transposed; it then needs a transpose on chip.
         tiling: The blocks and their cost.
     """
 
@@ -44,28 +44,28 @@ class GemmPlan(Plan):
 
     @property
     def cost(self) -> Cost:
-        """What one execution takes; reading C adds its own size."""
+        """Flops and HBM bytes of one execution; reading C adds its size."""
         return Cost(2 * self.rows * self.columns * self.depth, self.tiling.hbm_bytes)
 
     @property
     def fewest_bytes(self) -> int:
-        """HBM bytes that no schedule can go below on this generation."""
+        """Lower bound on the HBM bytes of any schedule on this generation."""
         t = self.tiling
         return fewest_bytes(self.rows, self.columns, self.depth, t.dtype, t.generation)
 
     def execute(self, A: Tensor, B: Tensor) -> Tensor:
-        """Return ``op(A) @ op(B)``, by the backend in use.
+        """Return ``op(A) @ op(B)``, computed by the current backend.
 
         Raises:
-            ShapeError: The plan is for other shapes.
-            DTypeError: The plan is for another dtype.
+            ShapeError: The shapes are not those of the plan.
+            DTypeError: The dtype is not that of the plan.
         """
         shape_a, shape_b = (self.rows, self.depth), (self.depth, self.columns)
-        for name, operand, shape, turned in (
+        for name, operand, shape, transposed in (
             ("A", A, shape_a, self.trans_a),
             ("B", B, shape_b, self.trans_b),
         ):
-            wanted = shape[::-1] if turned else shape
+            wanted = shape[::-1] if transposed else shape
             if tuple(operand.shape) != wanted:
                 raise ShapeError(
                     f"execute: {name} must have shape {wanted}, got {tuple(operand.shape)}"
@@ -140,12 +140,12 @@ def plan_gemm(
         transA: Whether A is passed as (K, M).
         transB: Whether B is passed as (N, K).
         generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
-            takes NEURON_PLATFORM_TARGET_OVERRIDE, and gen2 without it.
+            selects NEURON_PLATFORM_TARGET_OVERRIDE, or gen2 if it is not set.
 
     Raises:
         ShapeError: M, N or K is below 1.
         DTypeError: The dtype has no kernel.
-        ValueError: The generation is not known.
+        ValueError: The generation is unknown.
 
     Example:
         >>> plan_gemm(2048, 2048, 2048, generation="gen2").tiling.hbm_bytes == 3 * 2**24

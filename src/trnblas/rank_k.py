@@ -1,8 +1,8 @@
-"""The updates of BLAS level 3: products of matrices with transposes, symmetric or Hermitian.
+"""Rank-k and rank-2k updates of BLAS level 3: symmetric and Hermitian products.
 
-Results are complete and exactly symmetric, or Hermitian with a real diagonal: both triangles are
-returned. C is symmetric, or Hermitian, as well and is given by its triangle ``uplo``; the other is
-not read, as in BLAS. Where the other triangle is to stay what it was, ``gemmt`` leaves it alone.
+Results contain both triangles and are exactly symmetric, or Hermitian with a real diagonal. C is
+symmetric or Hermitian too; only its triangle ``uplo`` is read, as in BLAS. ``gemmt`` computes one
+triangle and leaves the other unchanged.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def syrk(
         beta: Factor of C.
         A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
         C: Symmetric matrix (n, n), or a batch that broadcasts to that of A.
-        trans: Whether the transpose stands on the left; not ``"C"`` for a complex A (see
+        trans: Whether the transpose is on the left; not ``"C"`` for a complex A (see
             ``herk``).
         uplo: Triangle of C that is read.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, or beta is not 0 without C.
     """
     tensor("syrk", "A", A)
     upper = is_upper("syrk", uplo)
@@ -68,21 +68,21 @@ def herk(
 ) -> Tensor:
     """Return ``alpha * A @ A.mH + beta * C``, or ``alpha * A.mH @ A + beta * C``.
 
-    The diagonal of C is taken as real. For a real A this is ``syrk``.
+    Imaginary parts on the diagonal of C are ignored. For a real A this is ``syrk``.
 
     Args:
         alpha: Real factor of the product.
         beta: Real factor of C.
         A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
         C: Hermitian matrix (n, n), or a batch that broadcasts to that of A.
-        trans: Whether the conjugate transpose stands on the left: ``True`` or ``"C"``.
+        trans: Whether the conjugate transpose is on the left: ``True`` or ``"C"``.
         uplo: Triangle of C that is read.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, ``"T"`` with a complex A, or beta is not
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, ``"T"`` with a complex A, or beta is not
             0 without C.
     """
     tensor("herk", "A", A)
@@ -118,15 +118,15 @@ def syr2k(
         A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
         B: Matrix of the same shape, or a batch that broadcasts with that of A.
         C: Symmetric matrix (n, n), or a batch that broadcasts to those of A and B.
-        trans: Whether the transposes stand on the left; not ``"C"`` for complex matrices (see
+        trans: Whether the transposes are on the left; not ``"C"`` for complex matrices (see
             ``her2k``).
         uplo: Triangle of C that is read.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, or beta is not 0 without C.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, or beta is not 0 without C.
     """
     agree("syr2k", "A", A, "B", B)
     upper = is_upper("syr2k", uplo)
@@ -149,8 +149,8 @@ def her2k(
 ) -> Tensor:
     """Return ``alpha * A @ B.mH + conj(alpha) * B @ A.mH + beta * C``.
 
-    With ``trans`` it is ``alpha * A.mH @ B + conj(alpha) * B.mH @ A + beta * C``. The diagonal of C
-    is taken as real. For real matrices this is ``syr2k``.
+    With ``trans`` it is ``alpha * A.mH @ B + conj(alpha) * B.mH @ A + beta * C``. Imaginary
+    parts on the diagonal of C are ignored. For real matrices this is ``syr2k``.
 
     Args:
         alpha: Factor of the product, which may be complex.
@@ -158,14 +158,14 @@ def her2k(
         A: Matrix (n, k), (k, n) if transposed, or a batch of such matrices.
         B: Matrix of the same shape, or a batch that broadcasts with that of A.
         C: Hermitian matrix (n, n), or a batch that broadcasts to those of A and B.
-        trans: Whether the conjugate transposes stand on the left: ``True`` or ``"C"``.
+        trans: Whether the conjugate transposes are on the left: ``True`` or ``"C"``.
         uplo: Triangle of C that is read.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or a factor does not suit them.
-        FlagError: An option is none of the accepted ones, ``"T"`` with complex matrices, or beta is
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or a factor is incompatible.
+        FlagError: An option is invalid, ``"T"`` with complex matrices, or beta is
             not 0 without C.
     """
     agree("her2k", "A", A, "B", B)
@@ -182,7 +182,7 @@ def her2k(
 
 
 def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:
-    """Return the option of a symmetric product, which has no conjugation."""
+    """Validate ``trans`` of a symmetric product: conjugation is not accepted."""
     op = transposition(function, "trans", trans, A)
     if op == "C":
         hermitian = function.replace("sy", "he")
@@ -194,7 +194,7 @@ def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:
 
 
 def _conjugated(function: str, A: Tensor, trans: bool | str) -> Trans:
-    """Return the option of a Hermitian product, of which a transpose is always conjugated."""
+    """Validate ``trans`` of a Hermitian product: a transpose is always conjugated."""
     op = transposition(function, "trans", trans, A)
     if op != "T" or not A.is_complex():
         return op
@@ -225,7 +225,7 @@ def _two_arguments(
 def _accumulator(
     C: Tensor | None, beta: Scalar, upper: bool, conjugate: bool = False
 ) -> Tensor | None:
-    """Return all of the C that one triangle stands for; as it is where beta leaves it unread."""
+    """Return C with the given triangle mirrored; unchanged if beta is 0, as it is not read."""
     if C is None or is_number(beta, 0):
         return C
     return mirrored(C, upper, conjugate)

@@ -1,8 +1,7 @@
-"""The updates of BLAS level 2: outer products of vectors, added to a matrix.
+"""Rank-1 and rank-2 updates of BLAS level 2: outer products added to a matrix.
 
-Vectors may be batches, in leading dimensions that broadcast. Results that are symmetric or
-Hermitian are complete and exactly so; of the matrix that they are added to, the triangle ``uplo``
-is read.
+Vectors may be batches; batch dimensions broadcast. Symmetric and Hermitian results contain both
+triangles, which match exactly. Only the triangle ``uplo`` of A is read.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ __all__ = ["ger", "gerc", "her", "her2", "syr", "syr2"]
 def ger(
     alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """Return ``alpha * outer(x, y) + A``, nothing conjugated.
+    """Return ``alpha * outer(x, y) + A`` without conjugation.
 
     Args:
         alpha: Number or 0-d tensor; at zero, x and y are not read.
         x: Vector of m elements, or a batch of such vectors.
         y: Vector of n elements, or a batch that broadcasts with that of x.
-        A: Anything that broadcasts to the result's (..., m, n).
-        out: Where the result goes; None for a new tensor.
+        A: Tensor that broadcasts to the result's (..., m, n).
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or alpha does not suit them.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or alpha is incompatible.
     """
     return delivered("ger", _outer_sum("ger", alpha, x, y, A, conjugated=False), out)
 
@@ -47,8 +46,8 @@ def gerc(
     """Return ``alpha * outer(x, conj(y)) + A``; the arguments are those of ``ger``.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or alpha does not suit them.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or alpha is incompatible.
     """
     return delivered("gerc", _outer_sum("gerc", alpha, x, y, A, conjugated=True), out)
 
@@ -61,19 +60,19 @@ def syr(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return ``alpha * outer(x, x) + A`` for a symmetric A, nothing conjugated.
+    """Return ``alpha * outer(x, x) + A`` for a symmetric A, without conjugation.
 
     Args:
         alpha: Number or 0-d tensor; at zero, x is not read.
         x: Vector of n elements, or a batch of such vectors.
         A: Matrix (n, n), or a batch that broadcasts to that of x.
         uplo: Triangle of A.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or alpha does not suit them.
-        FlagError: uplo is none of the accepted ones.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or alpha is incompatible.
+        FlagError: uplo is invalid.
     """
     alpha, upper = _update_arguments("syr", alpha, x, x, A, uplo)
     return delivered("syr", _symmetric_one(alpha, x, A, upper), out)
@@ -88,7 +87,7 @@ def syr2(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Return ``alpha * (outer(x, y) + outer(y, x)) + A`` for a symmetric A, nothing conjugated.
+    """Return ``alpha * (outer(x, y) + outer(y, x)) + A`` for a symmetric A, unconjugated.
 
     Args:
         alpha: Number or 0-d tensor; at zero, x and y are not read.
@@ -96,12 +95,12 @@ def syr2(
         y: Vector of n elements, or a batch that broadcasts with that of x.
         A: Matrix (n, n), or a batch that broadcasts to those of x and y.
         uplo: Triangle of A.
-        out: Where the result goes; None for a new tensor.
+        out: Output tensor; None allocates one.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or alpha does not suit them.
-        FlagError: uplo is none of the accepted ones.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or alpha is incompatible.
+        FlagError: uplo is invalid.
     """
     alpha, upper = _update_arguments("syr2", alpha, x, y, A, uplo)
     return delivered("syr2", _symmetric_two(alpha, x, y, A, upper), out)
@@ -117,13 +116,13 @@ def her(
 ) -> Tensor:
     """Return ``alpha * outer(x, conj(x)) + A`` for a Hermitian A and a real alpha.
 
-    The diagonal of the result is real, and that of A is taken as real. The arguments are otherwise
-    those of ``syr``, which this is for a real x.
+    The diagonal of the result is real; imaginary parts on the diagonal of A are ignored. The other
+    arguments are those of ``syr``; for a real x both are equal.
 
     Raises:
-        ShapeError: The shapes do not fit.
+        ShapeError: The shapes are incompatible.
         DTypeError: The dtypes differ, or alpha is not real.
-        FlagError: uplo is none of the accepted ones.
+        FlagError: uplo is invalid.
     """
     alpha, upper = _update_arguments("her", alpha, x, x, A, uplo)
     if not x.is_complex():
@@ -145,13 +144,13 @@ def her2(
 ) -> Tensor:
     """Return ``alpha * outer(x, conj(y)) + conj(alpha) * outer(y, conj(x)) + A``.
 
-    A is Hermitian; its diagonal is taken as real, and that of the result is. The arguments are
-    those of ``syr2``, which this is for real vectors.
+    A is Hermitian. The diagonal of the result is real; imaginary parts on the diagonal of A are
+    ignored. The arguments are those of ``syr2``; for real vectors both are equal.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError: The dtypes differ, or alpha does not suit them.
-        FlagError: uplo is none of the accepted ones.
+        ShapeError: The shapes are incompatible.
+        DTypeError: The dtypes differ, or alpha is incompatible.
+        FlagError: uplo is invalid.
     """
     alpha, upper = _update_arguments("her2", alpha, x, y, A, uplo)
     if not x.is_complex():
@@ -187,7 +186,7 @@ def _hermitian_two(alpha: Scalar, x: Tensor, y: Tensor, below: Tensor | None) ->
 
 
 def _outer(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:
-    """Return ``alpha * outer(x, y)``, of real x and y exactly symmetric where they are equal."""
+    """Return ``alpha * outer(x, y)``; exactly symmetric if x is y and real."""
     if is_number(alpha, 0):
         return vanished((*_batch("", x, y), x.shape[-1], y.shape[-1]), x, y)
     return scaled(alpha, x[..., :, None] * y[..., None, :])

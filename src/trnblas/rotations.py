@@ -1,4 +1,4 @@
-"""Plane rotations: made with ``rotg``, applied with ``rot``.
+"""Plane (Givens) rotations: ``rotg`` computes them, ``rot`` applies them.
 
 A rotation has a real cosine c and a sine s, complex for complex numbers, with c^2 + |s|^2 = 1.
 """
@@ -18,12 +18,12 @@ __all__ = ["Rotation", "rot", "rotg"]
 
 
 class Rotation(NamedTuple):
-    """What ``rotg`` finds.
+    """Result of ``rotg``.
 
     Attributes:
-        r: What becomes of a; b becomes 0.
-        z: What BLAS leaves in b: the one number from which c and s can be had again, of real a and
-            b; b itself of complex ones.
+        r: First component of the rotated vector (r, 0).
+        z: Contents of b after BLAS rotg. For real a and b, the number from which c and s can be
+            reconstructed; for complex ones, b itself.
         c: Cosine, real.
         s: Sine.
     """
@@ -45,7 +45,7 @@ def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
 
     Raises:
         ShapeError: The shapes differ.
-        DTypeError: The dtypes differ or are integers, c is not real, or s does not suit them.
+        DTypeError: The dtypes differ or are integers, c is not real, or s is incompatible.
     """
     agree("rot", "x", x, "y", y)
     floating("rot", "x", x)
@@ -64,10 +64,10 @@ def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
 
 
 def rotg(a: Tensor, b: Tensor) -> Rotation:
-    """Return the rotation that takes (a, b) to (r, 0), element by element.
+    """Return the rotation that maps (a, b) to (r, 0), element by element.
 
     For real numbers r has the sign of the larger of a and b; for complex ones the direction of a.
-    Nothing overflows or underflows on the way to a result that can be represented.
+    No intermediate overflows or underflows if the result can be represented.
 
     Args:
         a: Tensor.
@@ -98,13 +98,13 @@ def _real_rotation(a: Tensor, b: Tensor) -> Rotation:
     one, zero = torch.ones_like(a), torch.zeros_like(a)
     nothing = b == 0
     alone = (a == 0) & ~nothing
-    # Where one of both is zero the answer is known, and a division would spoil its derivative.
+    # If a or b is zero the result is known; a division would give NaN derivatives.
     trivial = nothing | alone
     p, q = torch.where(trivial, one, a), torch.where(trivial, one, b)
     first = p.abs() > q.abs()
     r = torch.copysign(torch.hypot(p, q), torch.where(first, p, q))
     c, s = p / r, q / r
-    small = c == 0  # underflown, so its reciprocal is none
+    small = c == 0  # underflow: the reciprocal is infinite
     z = torch.where(first, s, torch.where(small, one, 1 / torch.where(small, one, c)))
 
     def chosen(of_b_zero: Tensor, of_a_zero: Tensor, otherwise: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ def _complex_rotation(a: Tensor, b: Tensor) -> Rotation:
     size_f, size_g = torch.hypot(f.real, f.imag), torch.hypot(g.real, g.imag)
     length = torch.hypot(size_f, size_g)
     direction = f / size_f
-    # Of each factor the modulus is at most one, so that their product cannot overflow.
+    # The modulus of each factor is at most one, so the product cannot overflow.
     s = direction * (g.conj() / length)
 
     def chosen(of_b_zero: Tensor, of_a_zero: Tensor, otherwise: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trntensor._paths.library import (
-    LIBRARY,  # first: it explains how to get torch where that is missing
+    LIBRARY,  # first: its ImportError explains how to install torch
 )
 
 # isort: split

@@ -1,4 +1,4 @@
-"""Einstein summation: one contraction, or many at once."""
+"""Einstein summation: one contraction (``einsum``) or several (``multi_einsum``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trntensor._paths.precision import (
 )
 from trntensor._paths.traced import traced
 from trntensor._planning.subscripts import parse, pointed, sizes_of
-from trntensor.plan import kept_plan
+from trntensor.plan import cached_plan
 
 __all__ = ["einsum", "multi_einsum"]
 
@@ -43,35 +43,35 @@ def einsum(
     """Return ``alpha * contraction + beta * out``.
 
     Args:
-        subscripts: Such as ``"ij,jk->ik"``: an index for each dimension of each operand, and those
-            of the result. What the result does not have is summed. Without an arrow the result has
-            the indices that occur once, in the order of the alphabet, capitals first. ``...``
-            stands for dimensions that broadcast, an index twice in an operand for its diagonal, and
-            a dimension of size 1 broadcasts. Sublists are taken too: ``einsum(A, [0, 1], B, [1, 2],
-            [0, 2])``.
+        subscripts: An index for each dimension of each operand and of the result, such as
+            ``"ij,jk->ik"``. Indices that are not in the result are summed. Without an arrow the
+            result has the indices that occur once, in alphabetical order, capitals first. ``...``
+            means dimensions that broadcast; an index repeated in an operand takes its diagonal; a
+            dimension of size 1 broadcasts. Sublists are accepted too:
+            ``einsum(A, [0, 1], B, [1, 2], [0, 2])``.
         *operands: Tensors of one dtype on one device.
         alpha: Scale of the contraction.
-        beta: Scale of ``out``; where it is 0, ``out`` is not read.
-        out: What is added, of the result's shape. It is not written to.
-        dtype: What the operands are cast to first: a torch dtype, or bf16, fp16, f32, f64 and their
-            long names.
+        beta: Scale of ``out``; if it is 0, ``out`` is not read.
+        out: Tensor to add, of the result's shape. It is not written to.
+        dtype: Dtype to cast the operands to first: a torch dtype, or bf16, fp16, f32, f64 and
+            their long names.
         precision: ``"fast"``, ``"sr"``, ``"dd"`` or ``"kahan"``.
-        target_forward_error: Instead of a precision, the error that it may have (see
-            ``select_precision_for_error``).
-        memory_limit: The most bytes that may be allocated at a time, the result included; what
-            takes more is computed in slices.
+        target_forward_error: Error bound from which the precision is selected (see
+            ``select_precision_for_error``); excludes ``precision``.
+        memory_limit: Maximum bytes allocated at a time, the result included; larger contractions
+            are computed in slices.
 
-    Operands may be in shards (``trntensor.parallel``).
+    Operands may be sharded (``trntensor.parallel``).
 
     Returns:
-        A new tensor in the dtype of the operands; in shards where an operand is sharded along an
-        index of the result.
+        A new tensor in the dtype of the operands; sharded if an operand is sharded along an index
+        of the result.
 
     Raises:
-        FlagError: The subscripts are malformed, or an option is not known.
-        ShapeError: Operands do not fit the subscripts or each other, ``out`` not the result, or the
-            memory limit cannot be held.
-        DTypeError, DeviceError: The operands are not of one dtype, on one device.
+        FlagError: The subscripts are malformed, or an option is invalid.
+        ShapeError: The shapes do not match the subscripts, each other or ``out``, or the memory
+            limit is too small.
+        DTypeError, DeviceError: The operands differ in dtype or device.
 
     Example:
         >>> einsum("ij,kj->ki", torch.ones(2, 3), torch.ones(4, 3)).shape
@@ -98,20 +98,20 @@ def einsum(
         if target_forward_error is not None:
             terms = _summed_terms(text, tensors)
             precision = _chosen_precision(tensors[0].dtype, terms, precision, target_forward_error)
-        plan = kept_plan("einsum", text, tensors, precision, memory_limit, "flops")
+        plan = cached_plan("einsum", text, tensors, precision, memory_limit, "flops")
         result = plan.run(*tensors)
     return _accumulated(text, result, alpha, beta, out)
 
 
 def _traced(text: str, tensors: Sequence[Tensor], precision: Precision) -> Tensor:
-    """Return a contraction in operations that torch.compile and torch.export record."""
+    """Return a contraction made of operations that torch.compile and torch.export record."""
     if precision == "fast":
         return traced(text, tensors)
     return with_precision(precision, lambda *parts: traced(text, parts), tensors)
 
 
 def _summed_terms(text: str, operands: Sequence[Any]) -> int:
-    """Return the number of products that are summed for an element of the result."""
+    """Return the number of products that are summed per element of the result."""
     equation = parse("einsum", text, tuple(x.ndim for x in operands))
     sizes = sizes_of("einsum", equation, [x.shape for x in operands])
     return prod(size for label, size in sizes.items() if label not in equation.output)
@@ -127,12 +127,12 @@ def _sharded(
     target: float | None,
     memory_limit: int | None,
 ) -> Any:
-    """Return a contraction with operands in shards."""
+    """Return a contraction with sharded operands."""
     from trntensor.parallel import sharded_einsum
 
     if out is not None and not (isinstance(beta, (int, float)) and beta == 0):
         raise FlagError("einsum: out and beta do not go with operands in shards")
-    if target is not None:  # by the sums of the whole, of which shards have parts
+    if target is not None:  # selected by the terms of the full sums; shards have only part of them
         terms = _summed_terms(text, operands)
         precision = _chosen_precision(operands[0].dtype, terms, precision, target)
 
@@ -188,13 +188,13 @@ def multi_einsum(
 ) -> list[Tensor]:
     """Return the results of several contractions, in their order.
 
-    A contraction that occurs twice, with the same tensors, is computed once. On a kernel path
-    contractions of one kind, with equal subscripts, shapes and dtypes, are one launch.
+    Repeated contractions of the same tensors are computed once. On a kernel path contractions with
+    equal subscripts, shapes and dtypes are one launch.
 
     Args:
         *contractions: Tuples ``(subscripts, *operands)``.
         precision: As for ``einsum``.
-        target_forward_error: As for ``einsum``; each contraction gets the precision that it needs.
+        target_forward_error: As for ``einsum``; the precision is selected per contraction.
 
     Raises:
         FlagError: A precision and a target are both given.
@@ -222,7 +222,7 @@ def multi_einsum(
 
 
 def _place(distinct: list[tuple[Any, ...]], contraction: tuple[Any, ...]) -> int:
-    """Return where a contraction is in a list, to which it is added if it is not there yet."""
+    """Return the position of a contraction in a list; append it if it is absent."""
     subscripts, *operands = contraction
     for place, (other, *others) in enumerate(distinct):
         same = other == subscripts if isinstance(subscripts, str) else other is subscripts
@@ -237,7 +237,7 @@ def _place(distinct: list[tuple[Any, ...]], contraction: tuple[Any, ...]) -> int
 
 
 def _together(calls: list[tuple[Any, ...]], precision: Precision) -> dict[int, Tensor]:
-    """Return the results of contractions of one kind, of which each kind is a batch."""
+    """Return the results of contractions; those of equal shapes are computed as one batch."""
     kinds: dict[Any, list[int]] = {}
     for place, (subscripts, *operands) in enumerate(calls):
         if isinstance(subscripts, str) and all(isinstance(x, Tensor) for x in operands):

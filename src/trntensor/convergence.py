@@ -1,4 +1,4 @@
-"""How an iteration went: its error after every sweep, why it ended, and a picture of it."""
+"""Convergence report of an iteration: error per sweep, stopping reason, plot."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ __all__ = ["ConvergenceReport"]
 
 @dataclass(frozen=True)
 class ConvergenceReport:
-    """What became of a decomposition.
+    """Convergence history of a decomposition.
 
     Attributes:
-        errors: The norm of what is not reproduced, relative to that of the tensor, after every
-            sweep.
-        converged: Whether it ended by itself.
-        reason: Why it ended.
+        errors: Relative error after every sweep: norm of the residual over norm of the tensor.
+        converged: Whether the tolerance was reached before the maximum number of sweeps.
+        reason: Why the iteration stopped.
     """
 
     errors: tuple[float, ...]
@@ -28,22 +27,22 @@ class ConvergenceReport:
 
     @property
     def error(self) -> float:
-        """The error in the end."""
+        """The final relative error."""
         return self.errors[-1] if self.errors else float("nan")
 
     @property
     def sweeps(self) -> int:
-        """How many sweeps there were."""
+        """The number of sweeps."""
         return len(self.errors)
 
     def __str__(self) -> str:
         return f"error {self.error:.3e} after {self.sweeps} sweeps: {self.reason}"
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Return axes with the error of every sweep, on a logarithmic scale.
+        """Plot the error of every sweep on a logarithmic scale; return the axes.
 
         Args:
-            axes: Where to draw; None makes a figure of its own.
+            axes: Matplotlib axes to draw on; None creates a figure.
         """
         if axes is None:
             from matplotlib.figure import Figure
@@ -57,7 +56,7 @@ class ConvergenceReport:
 
 
 class Sweeps:
-    """Decides after every sweep whether another one is worth it."""
+    """Stopping criterion, evaluated after every sweep."""
 
     def __init__(self, tol: float) -> None:
         self.tol = tol
@@ -65,7 +64,7 @@ class Sweeps:
         self.reason = "max_iter"
 
     def ended(self, error: float) -> bool:
-        """Note the error of a sweep; return whether it was the last."""
+        """Record the error of a sweep; return whether to stop."""
         last = self.errors[-1] if self.errors else None
         self.errors.append(error)
         if error <= self.tol:

@@ -1,9 +1,9 @@
-"""Canonical polyadic decompositions: a tensor as a sum of outer products.
+"""Canonical polyadic (CP) decomposition: a tensor as a sum of outer products.
 
-Alternating least squares goes over the modes. What a mode is solved from, the tensor times all
-other factors, is made in two halves: the tensor with the factors of the second half of the modes
-serves every mode of the first half, and the other way round. That is two passes over the tensor in
-a sweep, however many modes there are, and no Khatri-Rao product is formed.
+Alternating least squares (ALS) solves for one mode at a time from the tensor times all other
+factors. The modes are split into two halves: the tensor contracted with the factors of one half is
+shared by all modes of the other half. A sweep thus makes two passes over the tensor for any number
+of modes, and no Khatri-Rao product is formed.
 """
 
 from __future__ import annotations
@@ -86,35 +86,35 @@ def cp_decompose(
     batch: bool = False,
     return_report: bool = False,
 ) -> tuple[list[Tensor], Tensor] | tuple[list[Tensor], Tensor, ConvergenceReport]:
-    """Return factors and weights whose ``cp_reconstruct`` is near a tensor.
+    """Return the factors and weights of a CP approximation of a tensor.
 
     Args:
         tensor: Of two or more dimensions (I_1, ..., I_d), floating point.
         rank: R, the number of terms.
-        max_iter: The most sweeps over all modes.
-        tol: It ends when the relative error is below this, or changes by less than this of it.
-        nonneg: Whether factors are to be at least 0 (1e-10, to be exact), and weights 1: columns
-            are solved for one by one, each kept non-negative (hierarchical least squares).
-        factors: Where to begin, d matrices (I_k, R); they are not written to.
-        init: Else where to begin: ``"svd"`` with the leading singular vectors of each unfolding,
-            filled up with random columns, or ``"random"``.
-        restarts: How many times to begin, at random after the first; the best is returned.
-        mask: Of the tensor's shape, False where a value is missing; whatever stands there is not
-            used. What is missing is filled with what the model says, sweep after sweep.
-        seed: Of the random numbers.
-        batch: Whether the first dimension counts tensors, each of which is decomposed; factors and
-            weights have it too. All of them do ``max_iter`` sweeps.
-        return_report: Whether a ``ConvergenceReport`` is returned as well.
+        max_iter: Maximum number of sweeps over all modes.
+        tol: Iteration stops if the relative error, or its relative change, is below this.
+        nonneg: Whether to constrain factors to be non-negative (at least 1e-10), with weights 1.
+            Columns are solved for one by one (hierarchical ALS).
+        factors: Initial factors, d matrices (I_k, R); they are not written to.
+        init: Initialization without ``factors``: ``"svd"`` for the leading singular vectors of each
+            unfolding, completed with random columns, or ``"random"``.
+        restarts: Number of starts, random after the first; the best result is returned.
+        mask: Bool tensor of the tensor's shape, False for missing values. These are not read; every
+            sweep replaces them by the values of the model.
+        seed: Seed of the random numbers.
+        batch: Whether the first dimension is a batch of tensors to decompose; factors and weights
+            have it too. Every tensor gets ``max_iter`` sweeps.
+        return_report: Whether to return a ``ConvergenceReport`` as well.
 
     Returns:
         ``factors``, d matrices (I_k, R) with columns of norm 1, ``weights`` (R,), and with
         ``return_report`` the report of the best start.
 
     Raises:
-        ShapeError: The tensor has fewer than two dimensions, or factors or mask do not fit.
-        DTypeError: The tensor is not floating point, or factors or mask are no tensors.
+        ShapeError: The tensor has fewer than two dimensions, or factors or mask do not match it.
+        DTypeError: The tensor is not floating point, or factors or mask are not tensors.
         NotFiniteError: A known value is NaN or infinite.
-        FlagError: An option is not known, or cannot be had together with another.
+        FlagError: An option is invalid, or excluded by another.
     """
     function = "cp_decompose"
     check_tensor(function, tensor, 2 + batch, complex_too=False)
@@ -156,7 +156,7 @@ def cp_decompose(
             best = tried
     assert best is not None
     found, weights, report = best
-    if nonneg:  # weights stay 1, so each factor gets a part
+    if nonneg:  # weights stay 1, so the scale is divided among the factors
         parts = [(round(log2(unit)) + mode) // len(found) for mode in range(len(found))]
         found = [(f * 2.0**part).clamp(min=_FLOOR) for f, part in zip(found, parts, strict=True)]
     else:
@@ -168,7 +168,7 @@ def cp_reconstruct(factors: Sequence[Tensor], weights: Tensor) -> Tensor:
     """Return the sum over r of ``weights[r]`` times the outer product of the r-th columns.
 
     Raises:
-        ShapeError: The factors are not matrices with as many columns as there are weights.
+        ShapeError: The factors are not matrices with one column per weight.
     """
     check_parts("cp_reconstruct", "factors", factors)
     a_tensor("cp_reconstruct", "weights", weights)
@@ -194,15 +194,15 @@ def _iterated(
     nonneg: bool,
     mask: Tensor | None,
 ) -> tuple[list[Tensor], Tensor, ConvergenceReport]:
-    """Return factors, weights and the report of sweeps until they no longer pay."""
+    """Return factors, weights and the report after sweeping to convergence."""
     known = x if mask is None else torch.where(mask, x, 0)
     norm = float(torch.linalg.vector_norm(known.detach(), dtype=torch.float64))
-    # Below, the difference of squares is rounding more than error.
+    # Below this, rounding dominates the difference of squares.
     resolved = 0.05 if x.dtype is torch.float32 else 1e-5
     weights = x.new_ones(factors[0].shape[1])
     if nonneg:
         factors = [f.abs().clamp(min=_FLOOR) for f in factors]
-        # At the scale of the tensor, or the first columns would be cut to nothing.
+        # At the scale of the tensor: else the first columns would be clipped to zero.
         scale = norm / max(
             float(torch.linalg.vector_norm(cp_reconstruct(factors, weights))), _FLOOR
         )
@@ -245,7 +245,7 @@ def _fixed_sweeps(x: Tensor, factors: list[Tensor], count: int) -> tuple[Tensor,
 def _sweep(
     x: Tensor, factors: list[Tensor], nonneg: bool, careful: bool = False
 ) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
-    """Return new factors, weights, and for the error: <x, model> and the model's squared norm."""
+    """Return new factors and weights, <x, model> and the squared norm of the model."""
     factors = list(factors)
     grams = [f.mT @ f for f in factors]
     half = (len(factors) + 1) // 2
@@ -271,9 +271,9 @@ def _sweep(
 
 
 def _times_others(x: Tensor, factors: list[Tensor], modes: range) -> Tensor:
-    """Return the tensor times the factors of all modes that are not in ``modes``, R in front."""
+    """Return the tensor times the factors of all modes not in ``modes``, R first."""
     labels = LETTERS[26 : 26 + x.ndim]
-    # From the end that is dense in memory.
+    # Start from the last mode, which is contiguous in memory.
     gone = range(modes.start) if modes.start else range(x.ndim - 1, modes.stop - 1, -1)
     have, partial = labels, x
     for mode in gone:
@@ -284,7 +284,7 @@ def _times_others(x: Tensor, factors: list[Tensor], modes: range) -> Tensor:
 
 
 def _times_rest(partial: Tensor, factors: list[Tensor], modes: range, mode: int) -> Tensor:
-    """Return what one mode is solved from, (I_k, R)."""
+    """Return the right-hand side of one mode (MTTKRP), (I_k, R)."""
     labels = LETTERS[26 : 26 + len(factors)]
     kept = "".join(labels[m] for m in modes)
     others = [m for m in modes if m != mode]
@@ -295,21 +295,21 @@ def _times_rest(partial: Tensor, factors: list[Tensor], modes: range, mode: int)
 
 
 def _solution(target: Tensor, gram: Tensor, careful: bool) -> Tensor:
-    """Return X with X gram = target, of least norm where gram is singular.
+    """Solve X gram = target for X, with least norm if gram is singular.
 
-    Where values may be read, a Cholesky factor that shows gram to be far from singular is enough.
+    If values may be read, Cholesky is used when it shows that gram is well-conditioned.
     """
     if not careful:
         lower, failed = torch.linalg.cholesky_ex(gram)
-        spread = lower.diagonal().detach()
-        least = 8 * torch.finfo(gram.dtype).eps ** 0.5 * spread.max()
-        if not failed and spread.min() > least:
+        diagonal = lower.diagonal().detach()
+        least = 8 * torch.finfo(gram.dtype).eps ** 0.5 * diagonal.max()
+        if not failed and diagonal.min() > least:
             return torch.cholesky_solve(target.mT, lower).mT
     return target @ torch.linalg.pinv(gram, hermitian=True)
 
 
 def _nonneg_solution(target: Tensor, gram: Tensor, factor: Tensor) -> Tensor:
-    """Return the factor with each column solved for in turn, and kept non-negative."""
+    """Return the factor with each column solved for in turn and clipped to be non-negative."""
     columns = list(factor.unbind(1))
     for r in range(len(columns)):
         step = (target[:, r] - torch.stack(columns, 1) @ gram[:, r]) / gram[r, r].clamp(min=_FLOOR)
@@ -317,7 +317,7 @@ def _nonneg_solution(target: Tensor, gram: Tensor, factor: Tensor) -> Tensor:
     return torch.stack(columns, 1)
 
 
-# -- where to begin --------------------------------------------------------------------------------
+# -- initialization --------------------------------------------------------------------------------
 
 
 def _start(x: Tensor, rank: int, init: str, seed: int) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""The cases that validate the kernels of trntensor: contractions against float64."""
+"""Validation cases of the trntensor kernels: contractions compared with float64."""
 
 from __future__ import annotations
 

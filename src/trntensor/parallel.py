@@ -1,9 +1,9 @@
-"""Contractions in pieces: of tensors that are kept in shards, and over the ranks of a group.
+"""Contractions of sharded tensors, and contractions distributed over ranks.
 
-A shard is a part of a tensor along one of its dimensions. ``einsum`` takes sharded operands: where
-the index of that dimension is in the result, so are the shards; where it is summed, the parts are
-contracted one by one and added up. ``einsum_over_ranks`` gives every rank of ``torch.distributed``
-some of the slices of one contraction, and adds their results with one all-reduce.
+A shard is a part of a tensor along one of its dimensions. ``einsum`` takes sharded operands: if the
+index of that dimension is in the result, the result is sharded too; if it is summed, the shards are
+contracted one by one and added. ``einsum_over_ranks`` distributes slices of one contraction over
+the ranks of ``torch.distributed`` and adds the results with one all-reduce.
 """
 
 from __future__ import annotations
@@ -34,19 +34,18 @@ _PIECES = 16
 
 @dataclass(frozen=True)
 class ShardedTensor:
-    """A tensor in parts along one dimension.
+    """A tensor in shards along one dimension.
 
     Attributes:
-        chunks: The parts, which may be of different sizes along the dimension, and on different
-            devices.
-        partition_dim: The dimension.
+        chunks: The shards. Their sizes along the dimension and their devices may differ.
+        partition_dim: The sharded dimension.
     """
 
     chunks: Sequence[Tensor]
     partition_dim: int
 
     def __post_init__(self) -> None:
-        """Check that the parts fit."""
+        """Check that the shards are compatible."""
         if not self.chunks:
             raise ShapeError("ShardedTensor: there must be at least one chunk")
         first = self.chunks[0]
@@ -79,24 +78,24 @@ class ShardedTensor:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of all parts."""
+        """The dtype of all shards."""
         return self.chunks[0].dtype
 
     def to(self, *args: Any, **options: Any) -> ShardedTensor:
-        """Return the same with ``Tensor.to`` done to every part."""
+        """Return a copy with ``Tensor.to`` applied to every shard."""
         return ShardedTensor([c.to(*args, **options) for c in self.chunks], self.partition_dim)
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Where each part begins, and the last one ends."""
+        """Offsets of the shards, followed by the end of the last one."""
         return (0, *(end for _, end in shard_boundaries(self)))
 
 
 def scatter(tensor: Tensor, dim: int, n_shards: int) -> ShardedTensor:
-    """Return a tensor in ``n_shards`` parts along a dimension, as views; the last may be smaller.
+    """Split a tensor into ``n_shards`` views along a dimension; the last may be smaller.
 
     Raises:
-        ShapeError: The dimension is not there, or there are more shards than it has elements.
+        ShapeError: The dimension does not exist, or has fewer elements than shards.
     """
     check_tensor("scatter", "tensor", tensor)
     dim = (
@@ -110,13 +109,13 @@ def scatter(tensor: Tensor, dim: int, n_shards: int) -> ShardedTensor:
 
 
 def gather(st: ShardedTensor) -> Tensor:
-    """Return the whole tensor, on the device of its first part."""
+    """Return the whole tensor, on the device of its first shard."""
     home = st.chunks[0].device
     return torch.cat([chunk.to(home) for chunk in st.chunks], st.partition_dim)
 
 
 def shard_boundaries(st: ShardedTensor) -> list[tuple[int, int]]:
-    """Return where each part begins and ends along the dimension."""
+    """Return the (start, end) of each shard along the dimension."""
     found, at = [], 0
     for chunk in st.chunks:
         found.append((at, at + chunk.shape[st.partition_dim]))
@@ -128,10 +127,10 @@ def shard_boundaries(st: ShardedTensor) -> list[tuple[int, int]]:
 
 
 def sharded_einsum(contract: Any, text: str, operands: Sequence[Any]) -> Tensor | ShardedTensor:
-    """Return a contraction of operands of which some are sharded.
+    """Return a contraction in which some operands are sharded.
 
     Args:
-        contract: ``contract(subscripts, *tensors)``.
+        contract: Contraction of plain tensors, ``contract(subscripts, *tensors)``.
         text: The subscripts.
         operands: Tensors and sharded tensors.
     """
@@ -142,22 +141,22 @@ def sharded_einsum(contract: Any, text: str, operands: Sequence[Any]) -> Tensor 
     for term, x in zip(equation.inputs, operands, strict=True):
         if isinstance(x, ShardedTensor):
             label = term[x.partition_dim]
-            if term.count(label) > 1:  # a diagonal does not keep to the shards
+            if term.count(label) > 1:  # a diagonal crosses shards
                 x = gather(x)
             else:
                 cuts.setdefault(label, set()).update(x.starts)
         parts.append(x)
     kept = [label for label in equation.output if label in cuts]
-    spread, inner = kept[:1], [label for label in cuts if label not in kept[:1]]
+    outermost, inner = kept[:1], [label for label in cuts if label not in kept[:1]]
     ranges = {label: list(pairwise(sorted(cuts[label]))) for label in cuts}
     ranges = {label: found or [(0, 0)] for label, found in ranges.items()}
     chunks = []
-    for at in ranges[spread[0]] if spread else [None]:
-        outer = {} if at is None else {spread[0]: at}
+    for at in ranges[outermost[0]] if outermost else [None]:
+        outer = {} if at is None else {outermost[0]: at}
         chunks.append(_summed(contract, equation, parts, outer, inner, ranges))
-    if not spread:
+    if not outermost:
         return chunks[0]
-    return ShardedTensor(chunks, equation.output.index(spread[0]))
+    return ShardedTensor(chunks, equation.output.index(outermost[0]))
 
 
 def _summed(
@@ -168,7 +167,7 @@ def _summed(
     inner: list[str],
     ranges: dict[str, list[tuple[int, int]]],
 ) -> Tensor:
-    """Return one part of the result: the sum over what is cut and summed, the rest put together."""
+    """Return one shard of the result: summed sharded indices added, the others concatenated."""
     inside = [label for label in inner if label in equation.output]
     if inside:
         label, rest = inside[0], [x for x in inner if x != inside[0]]
@@ -188,7 +187,7 @@ def _summed(
 
 
 def _taken(x: Any, term: str, at: dict[str, tuple[int, int]]) -> Tensor:
-    """Return the part of an operand that belongs to some ranges of indices."""
+    """Return the slice of an operand within the given index ranges."""
     whole_range = {label: bounds for label, bounds in at.items() if label in term}
     if isinstance(x, ShardedTensor):
         label = term[x.partition_dim]
@@ -215,19 +214,19 @@ def einsum_over_ranks(
     pieces: int = _PIECES,
     precision: Precision = "fast",
 ) -> Tensor:
-    """Return a contraction of which every rank computes some slices, added with one all-reduce.
+    """Return a contraction distributed over ranks in slices, added with one all-reduce.
 
-    Every rank calls it with the same operands and has the whole result. The slices do not depend on
-    the number of ranks; only the order in which they are added does. So results on different
-    numbers of ranks differ by at most ``pieces * u`` times the contraction of the magnitudes, with
-    u the unit roundoff of the dtype.
+    Every rank calls it with the same operands and gets the whole result. The slices do not depend
+    on the number of ranks; only the order of their sum does. Results on different numbers of ranks
+    thus differ by at most ``pieces * u`` times the contraction of the magnitudes, with u the unit
+    roundoff of the dtype.
 
     Args:
         subscripts: As for ``einsum``.
         *operands: Tensors, the same on every rank.
-        group: The ranks; None for all of them, and for this process alone where there is no group.
-        pieces: How many slices there are at least, where there are enough elements to cut.
-        precision: ``"fast"``, of each slice and of the sum.
+        group: Process group; None for all ranks, or for this process if none is initialized.
+        pieces: Minimum number of slices, if the indices are large enough.
+        precision: ``"fast"`` only, for each slice and for the sum.
 
     Raises:
         ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``.
@@ -251,7 +250,7 @@ def einsum_over_ranks(
 
 
 def _cut(program: Program, pieces: int) -> Program:
-    """Return a program in slices: along summed indices first, the largest of them first."""
+    """Return a program in slices: along summed indices first, the largest one first."""
     output, sizes = program.equation.output, program.sizes
     order = sorted(sizes, key=lambda label: (label in output, -sizes[label], label))
     slices: list[tuple[str, int]] = []

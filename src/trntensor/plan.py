@@ -1,4 +1,4 @@
-"""Plans of contractions: made once for subscripts, shapes and dtype, printed, kept and executed."""
+"""Contraction plans for given subscripts, shapes and dtype: print, pickle, execute."""
 
 from __future__ import annotations
 
@@ -41,24 +41,23 @@ _MOST_PLANS = 1024
 
 @dataclass(frozen=True)
 class ContractionPlan(Plan):
-    """How a contraction is carried out; printing it shows a table.
+    """Steps and cost of a contraction; printing it shows a table.
 
     Attributes:
-        subscripts: As they were given.
-        strategy: ``"matmul"`` or ``"bmm"`` for one product of matrices or a batch of them,
-            ``"path"`` for three or more operands, ``"torch"`` for what has nothing to multiply and
-            sum.
+        subscripts: The subscripts of the call.
+        strategy: ``"matmul"`` or ``"bmm"`` for one matrix product or a batch of them, ``"path"``
+            for three or more operands, ``"torch"`` without a sum of products.
         transA: Whether the first operand of a product has its contracted index first.
         transB: Whether the second has it last.
-        contraction_indices, batch_indices, output_indices: Of two operands; of several, the summed
-            ones, none, and those of the result.
+        contraction_indices, batch_indices, output_indices: Indices of a pair; for three or more
+            operands the summed ones, none, and those of the result.
         estimated_flops: Multiply-adds of all steps.
-        contraction_path: Pairs of positions in the list of what is left; results go to its end.
-        precision: What it is computed in.
-        dtype: Of the operands.
-        shapes: Of the operands.
-        memory_limit: Bytes that may be allocated at a time, or None.
-        minimize: What the path was chosen by.
+        contraction_path: Pairs of positions in the list of remaining tensors; results are appended.
+        precision: Precision of the computation.
+        dtype: Dtype of the operands.
+        shapes: Shapes of the operands.
+        memory_limit: Maximum bytes allocated at a time, or None.
+        minimize: Objective of the path search.
     """
 
     subscripts: str
@@ -84,7 +83,7 @@ class ContractionPlan(Plan):
 
     @property
     def backend(self) -> str:
-        """What an execution would run on now: ``"pytorch"``, ``"nki"`` or ``"simulator"``."""
+        """Backend of an execution now: ``"pytorch"``, ``"nki"`` or ``"simulator"``."""
         return self._backend_and_reason[0]
 
     @property
@@ -94,17 +93,17 @@ class ContractionPlan(Plan):
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes allocated at one time, the result included, for dense operands."""
+        """Peak bytes allocated, the result included, for dense operands."""
         return self.program.peak_bytes
 
     @property
     def slices(self) -> dict[str, int]:
-        """The indices that are cut, each with the size of its parts."""
+        """The sliced indices, each with the size of its parts."""
         return dict(self.program.slices)
 
     @property
     def cost(self) -> Cost:
-        """What one execution takes on a NeuronCore; what a chain keeps on the chip stays."""
+        """Flops and HBM bytes of one execution on a NeuronCore; chains need fewer bytes."""
         program = self.program
         elements, launches = moved(program)
         slices = program.slice_count
@@ -112,11 +111,11 @@ class ContractionPlan(Plan):
         return Cost(program.flops, nbytes, slices * len(launches))
 
     def execute(self, *operands: Tensor) -> Tensor:
-        """Return the contraction of operands that have the plan's shapes and dtype.
+        """Return the contraction of operands with the plan's shapes and dtype.
 
         Raises:
-            ShapeError: The plan is for other shapes.
-            DTypeError: The plan is for another dtype.
+            ShapeError: The shapes are not those of the plan.
+            DTypeError: The dtype is not that of the plan.
         """
         for number, x in enumerate(operands):
             check_tensor("execute", f"operand {number}", x)
@@ -129,7 +128,7 @@ class ContractionPlan(Plan):
         return self.run(*operands)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Store what the plan was made of: functions cannot be stored."""
+        """Pickle the arguments of the plan: its functions cannot be pickled."""
         options = self.precision, self.memory_limit, self.minimize, self.contraction_path
         return _remade, (self.subscripts, self.shapes, self.dtype, options, self.program.searched)
 
@@ -151,7 +150,7 @@ class ContractionPlan(Plan):
         return lambda *operands: with_precision(precision, fast, operands)
 
     def _step_by_step(self, *operands: Tensor) -> Tensor:
-        """Return the result with each pair in the plan's precision."""
+        """Return the result with each pair computed in the plan's precision."""
 
         def pair(a: Tensor, b: Tensor, left: str, right: str, out: str) -> Tensor:
             equation = Equation((left, right), out, self.subscripts)
@@ -208,7 +207,7 @@ class ContractionPlan(Plan):
 
     @property
     def _products(self) -> list[Groups]:
-        """The groups of the steps that are products of matrices."""
+        """The index groups of the steps that are matrix products."""
         program = self.program
         found = (
             groups_of(program.labels[i], program.labels[j], out, program.sizes)
@@ -244,14 +243,14 @@ def _remade(
     options: tuple[Precision, int | None, Minimize, Path],
     searched: str,
 ) -> ContractionPlan:
-    """Return a plan that was stored; what is made of the same numbers is the same plan."""
+    """Return an unpickled plan, from the cache if it has an equal one."""
     tensors = [torch.empty(shape, dtype=dtype, device="meta") for shape in shapes]
     plan = make_plan("plan_contraction", text, tensors, *options)
     plan.program.searched = searched
     return plan
 
 
-# -- making and keeping ----------------------------------------------------------------------------
+# -- making and caching ----------------------------------------------------------------------------
 
 
 PLANS: PlanCache[ContractionPlan] = PlanCache(_MOST_PLANS)
@@ -265,21 +264,22 @@ def plan_contraction(
     minimize: Minimize = "flops",
     path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
 ) -> ContractionPlan:
-    """Return the plan of ``einsum(subscripts, *operands)``; the same call returns the same plan.
+    """Return the plan of ``einsum(subscripts, *operands)``; equal calls return the cached plan.
 
     Args:
         subscripts: As for ``einsum``.
-        *operands: Tensors, of which shape and dtype count.
+        *operands: Tensors; only shape and dtype are used.
         precision: As for ``einsum``.
-        memory_limit: The most bytes that an execution may allocate at a time, the result included;
-            what is larger is computed in slices.
-        minimize: What the path is chosen by: ``"flops"``; ``"time"`` on a NeuronCore, which knows
-            bytes, tiles of 128 and what stays in SBUF; or ``"size"`` of the largest intermediate.
-        path: Instead of a search, the path: pairs of positions in the list of what is left, results
-            at its end; or an optimizer of opt_einsum or cotengra, ``path(inputs, output, sizes)``.
+        memory_limit: Maximum bytes that an execution allocates at a time, the result included;
+            larger contractions are computed in slices.
+        minimize: Objective of the path search: ``"flops"``; ``"time"`` on a NeuronCore, from bytes,
+            tiles of 128 and residency in SBUF; or ``"size"`` of the largest intermediate.
+        path: A path instead of a search: pairs of positions in the list of remaining tensors, with
+            results appended; or an optimizer of opt_einsum or cotengra,
+            ``path(inputs, output, sizes)``.
 
     Raises:
-        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``; or the limit cannot be held.
+        ShapeError, FlagError, DTypeError, DeviceError: As ``einsum``; or the limit is too small.
 
     Example:
         >>> a, b = torch.ones(2, 3), torch.ones(3, 4)
@@ -292,10 +292,10 @@ def plan_contraction(
     checked_precision(function, precision)
     if path is not None:
         return make_plan(function, text, tensors, precision, memory_limit, minimize, path)
-    return kept_plan(function, text, tensors, precision, memory_limit, minimize)
+    return cached_plan(function, text, tensors, precision, memory_limit, minimize)
 
 
-def kept_plan(
+def cached_plan(
     function: str,
     text: str,
     tensors: Sequence[Tensor],
@@ -303,7 +303,7 @@ def kept_plan(
     memory_limit: int | None,
     minimize: Minimize,
 ) -> ContractionPlan:
-    """Return the plan for operands that were checked, from the cache or new."""
+    """Return the plan for validated operands, cached or new."""
     shapes = tuple(x.shape for x in tensors)
     key = text, precision, memory_limit, minimize, tensors[0].dtype, shapes
     try:
@@ -324,7 +324,7 @@ def make_plan(
     minimize: Minimize,
     path: Sequence[tuple[int, int]] | PathOptimizer | None = None,
 ) -> ContractionPlan:
-    """Return a new plan for operands that were checked."""
+    """Return a new plan for validated operands."""
     checked_precision(function, precision)
     if minimize not in ("flops", "time", "size"):
         raise FlagError(f"{function}: minimize must be flops, time or size, got {minimize!r}")
@@ -336,13 +336,13 @@ def make_plan(
     program = make_program(function, equation, shapes, itemsize, minimize, memory_limit, path)
     inputs, output = equation.inputs, equation.output
     batch = contraction = ""
-    strategy, turned = "path", (False, False)
+    strategy, transposed = "path", (False, False)
     if len(inputs) == 2:
         left, right = program.labels[:2]
         groups = groups_of(left, right, output, program.sizes)
         batch, contraction = groups.batch, groups.depth
         strategy = "torch" if not contraction else "bmm" if batch else "matmul"
-        turned = _turned(inputs, contraction, batch)
+        transposed = _transposed(inputs, contraction, batch)
     elif len(inputs) == 1:
         strategy = "torch"
     if not contraction:
@@ -350,7 +350,7 @@ def make_plan(
     return ContractionPlan(
         text,
         strategy,
-        *turned,
+        *transposed,
         tuple(contraction),
         tuple(batch),
         tuple(output),
@@ -365,8 +365,8 @@ def make_plan(
     )
 
 
-def _turned(inputs: tuple[str, ...], contraction: str, batch: str) -> tuple[bool, bool]:
-    """Return whether the operands of a product have the contracted index where GEMM has it not."""
+def _transposed(inputs: tuple[str, ...], contraction: str, batch: str) -> tuple[bool, bool]:
+    """Return whether each operand of a product is transposed relative to GEMM."""
     left, right = ("".join(x for x in term if x not in batch) for term in inputs)
     return left[:1] != "" and left[0] in contraction and len(left) > 1, (
         right[:1] != "" and right[-1] in contraction and len(right) > 1
@@ -383,20 +383,20 @@ def _multiply_adds(program: Program) -> int:
 
 
 def clear_plan_cache() -> None:
-    """Forget all plans, and how often they were found."""
+    """Clear the plan cache and its hit and miss counts."""
     PLANS.clear()
 
 
 def plan_cache_info() -> dict[str, int]:
-    """Return how many plans are kept and may be, and how often one was found or made."""
+    """Return size, capacity, hits and misses of the plan cache."""
     return PLANS.info()
 
 
 def estimate_flops(subscripts: str | Tensor, *operands: Any) -> int:
-    """Return the multiply-adds of a contraction that goes over all indices at once.
+    """Return the multiply-adds of a contraction evaluated over all indices at once.
 
-    It is the product of the sizes of all indices: M K N for a product of matrices. A plan of three
-    or more operands needs fewer; its ``estimated_flops`` tells how many.
+    It is the product of the sizes of all indices: M K N for a matrix product. A plan of three or
+    more operands needs fewer: see its ``estimated_flops``.
 
     Raises:
         ShapeError, FlagError: As ``einsum``.
@@ -418,7 +418,7 @@ def _parse_subscripts(subscripts: str) -> tuple[list[str], str]:
 
 
 def _validate_subscripts(subscripts: str, operands: Sequence[Tensor]) -> None:
-    """Raise where subscripts and operands do not fit."""
+    """Raise if subscripts and operands do not match."""
     equation = parse("einsum", subscripts, tuple(x.ndim for x in operands))
     sizes_of("einsum", equation, [x.shape for x in operands])
 

@@ -19,10 +19,10 @@ __all__ = ["ao_to_mo_transform", "four_index_transform", "mp2_energy"]
 def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     """Return the MP2 energy of a closed shell from density-fitted integrals, as a 0-d tensor.
 
-    It is the sum of T (2 T - T') / D over all occupied i and j and virtual a and b, with
-    T = sum_P B[i, a, P] B[j, b, P], T' the same with a and b exchanged, and
-    D = eps_i + eps_j - eps_a - eps_b. Pairs (i, j) and (j, i) are computed once, and nothing
-    larger than the integrals of one i is in memory. On a kernel path it is one launch.
+    The sum of T (2 T - T') / D over all occupied i and j and virtual a and b, with
+    T = sum_P B[i, a, P] B[j, b, P], T' is T with a and b exchanged, and
+    D = eps_i + eps_j - eps_a - eps_b. Pairs (i, j) and (j, i) are computed once, and the largest
+    intermediate is the integrals of one i. On a kernel path it is one launch.
 
     Args:
         B: Three-index integrals, (nocc, nvir, naux), of any size.
@@ -30,11 +30,11 @@ def mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
         eps_vir: Energies of the virtual orbitals, (nvir,).
 
     Returns:
-        The energy, in float32 at least.
+        The energy, in at least float32.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+        ShapeError: The shapes are incompatible.
+        DTypeError, DeviceError: The tensors differ in dtype or device.
     """
     function = "mp2_energy"
     _three_index(function, "B", B)
@@ -71,11 +71,11 @@ def ao_to_mo_transform(
 ) -> Tensor | ShardedTensor:
     """Return B[i, a, P], the sum of C_occ[m, i] C_vir[n, a] eri[m, n, P] over m and n.
 
-    On a kernel path both steps are one launch, and what is between them stays on the chip.
+    On a kernel path both steps are one launch, and the intermediate stays on chip.
 
     Args:
-        eri: Three-index integrals over atomic orbitals, (nbasis, nbasis, naux), or shards of them:
-            along the auxiliary functions the result is in shards too, else it is summed.
+        eri: Three-index integrals over atomic orbitals, (nbasis, nbasis, naux). They may be
+            sharded: along naux the result is sharded too, else the shards are summed.
         C_occ: Coefficients of the occupied orbitals, (nbasis, nocc).
         C_vir: Coefficients of the virtual orbitals, (nbasis, nvir).
 
@@ -83,8 +83,8 @@ def ao_to_mo_transform(
         (nocc, nvir, naux).
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+        ShapeError: The shapes are incompatible.
+        DTypeError, DeviceError: The tensors differ in dtype or device.
     """
     function = "ao_to_mo_transform"
     if not isinstance(eri, ShardedTensor):
@@ -105,21 +105,21 @@ def ao_to_mo_transform(
 
 
 def four_index_transform(eri: Tensor, C_i: Tensor, C_a: Tensor, C_j: Tensor, C_b: Tensor) -> Tensor:
-    """Return (ia|jb), four-index integrals over molecular orbitals, by four quarter steps.
+    """Return (ia|jb), four-index integrals over molecular orbitals, by four quarter transforms.
 
-    Their order is that with the fewest operations. On a kernel path two steps that follow each
-    other are one launch.
+    Their order is the one with the fewest operations. On a kernel path two consecutive steps are
+    one launch.
 
     Args:
         eri: Integrals over atomic orbitals, (nbasis, nbasis, nbasis, nbasis).
         C_i: Coefficients for the first index, (nbasis, number of orbitals).
-        C_a: For the second.
-        C_j: For the third.
-        C_b: For the fourth.
+        C_a: Coefficients for the second index.
+        C_j: Coefficients for the third index.
+        C_b: Coefficients for the fourth index.
 
     Raises:
-        ShapeError: The shapes do not fit.
-        DTypeError, DeviceError: The tensors are not of one dtype, on one device.
+        ShapeError: The shapes are incompatible.
+        DTypeError, DeviceError: The tensors differ in dtype or device.
     """
     function = "four_index_transform"
     tensor(function, "eri", eri)

@@ -1,4 +1,4 @@
-"""Operands that stay on the NeuronCore between calls."""
+"""Transfer of operands to and from the NeuronCore, to keep them there between calls."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["from_xla", "to_xla"]
 
 
 def to_xla(tensor: Tensor) -> Tensor:
-    """Return a tensor on the NeuronCore; one that is there already as it is.
+    """Return a tensor on the NeuronCore; one that is already there is returned unchanged.
 
-    Kernels take it without a copy and leave their results beside it.
+    Kernels use it without a copy, and their results stay on the NeuronCore.
 
     Raises:
         BackendError: There is no NeuronCore with AWS's NKI.
@@ -31,5 +31,5 @@ def to_xla(tensor: Tensor) -> Tensor:
 
 
 def from_xla(tensor: Tensor) -> Tensor:
-    """Return a tensor of the NeuronCore on the CPU; any other tensor as it is."""
+    """Return a tensor of the NeuronCore on the CPU; any other tensor unchanged."""
     return from_device(tensor)

@@ -1,4 +1,4 @@
-"""Tensor trains, or matrix product states: a tensor as a chain of small ones.
+"""Tensor trains (matrix product states): a tensor as a chain of three-index cores.
 
 Core k is (r_{k-1}, n_k, r_k) with r_0 = r_d = 1; an element of the tensor is the product of one
 matrix from every core.
@@ -24,15 +24,15 @@ __all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]
 def tt_decompose(
     tensor: Tensor, max_rank: int | None = None, *, eps: float = 0.0, batch: bool = False
 ) -> list[Tensor]:
-    """Return the cores of a tensor train that is near a tensor, by one SVD after the other.
+    """Return the cores of a tensor train that approximates a tensor (TT-SVD).
 
     The error is at most sqrt(d - 1) times that of the best train of the same ranks.
 
     Args:
         tensor: (n_1, ..., n_d) with d at least 2, floating point.
-        max_rank: The most that a rank may be; None for what the tensor has.
-        eps: The relative error that may be made; ranks are as small as it allows.
-        batch: Whether the first dimension counts tensors; then ``max_rank`` decides alone.
+        max_rank: Maximum rank; None for the ranks of the tensor.
+        eps: Maximum relative error; ranks are the smallest that reach it.
+        batch: Whether the first dimension is a batch; then only ``max_rank`` limits the ranks.
 
     Returns:
         d cores (r_{k-1}, n_k, r_k), all but the last with orthonormal columns.
@@ -52,7 +52,7 @@ def tt_decompose(
         return list(torch.func.vmap(lambda x: tuple(_cut(x, max_rank, 0.0)))(tensor))
     if not eps:
         return _cut(tensor, max_rank, 0.0)
-    unit = power_below(tensor)  # an error is the root of squares
+    unit = power_below(tensor)  # errors are roots of sums of squares
     *cores, last = _cut(tensor / unit, max_rank, eps)
     return [*cores, last * unit]
 
@@ -62,7 +62,7 @@ def _cut(x: Tensor, max_rank: int | None, eps: float) -> list[Tensor]:
     allowed = 0.0
     if eps:
         norm = float(torch.linalg.vector_norm(x.detach()))
-        # Of a tensor that is zero nothing need be kept.
+        # A zero tensor has rank 1.
         allowed = eps * norm / max(len(sizes) - 1, 1) ** 0.5 or torch.finfo(x.dtype).tiny
     rest = x.reshape(sizes[0], -1)
     for size in sizes[:-1]:
@@ -76,10 +76,10 @@ def _cut(x: Tensor, max_rank: int | None, eps: float) -> list[Tensor]:
 
 
 def tt_reconstruct(cores: Sequence[Tensor]) -> Tensor:
-    """Return the tensor that a train stands for.
+    """Return the full tensor of a train.
 
     Raises:
-        ShapeError: The cores do not fit each other.
+        ShapeError: The cores are incompatible.
     """
     _check_cores("tt_reconstruct", cores)
     result = cores[0].flatten(0, 1)
@@ -91,18 +91,18 @@ def tt_reconstruct(cores: Sequence[Tensor]) -> Tensor:
 def tt_round(
     cores: Sequence[Tensor], max_rank: int | None = None, *, eps: float = 0.0
 ) -> list[Tensor]:
-    """Return a train of smaller ranks that is near another one.
+    """Return an approximation of a train with smaller ranks.
 
-    Nothing larger than a core is formed: the train is made orthonormal from the right, and then cut
-    by one SVD after the other from the left.
+    The train is orthogonalized from the right, then truncated by SVDs from the left. No
+    intermediate is larger than a core.
 
     Args:
         cores: The train.
-        max_rank: The most that a rank may be; None for what the train needs.
-        eps: The relative error that may be made.
+        max_rank: Maximum rank; None for the ranks that ``eps`` requires.
+        eps: Maximum relative error.
 
     Raises:
-        ShapeError: The cores do not fit each other, or max_rank is below 1.
+        ShapeError: The cores are incompatible, or max_rank is below 1.
         NotFiniteError: A core has a NaN or an infinity.
     """
     function = "tt_round"
@@ -122,7 +122,7 @@ def tt_round(
     for k in range(len(found) - 1):
         first, size, last = found[k].shape
         matrix = found[k].reshape(first * size, last)
-        # What is below the rounding of the largest value is noise of the factorisation.
+        # Values below the rounding error of the largest are noise of the factorization.
         floor = torch.finfo(matrix.dtype).eps * norm
         basis = split(matrix, max_rank, max(allowed, floor))[0]
         found[k] = basis.reshape(first, size, -1)
@@ -132,12 +132,12 @@ def tt_round(
 
 
 def tt_inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
-    """Return the sum over all elements of one train times another, as a 0-d tensor.
+    """Return the inner product of two trains, as a 0-d tensor.
 
-    The left one is conjugated. It costs d n r^3, and no tensor is formed.
+    The left one is conjugated. The cost is d n r^3; the full tensors are not formed.
 
     Raises:
-        ShapeError: The trains are not of tensors of one shape.
+        ShapeError: The shapes of the tensors differ.
     """
     for cores in (left, right):
         _check_cores("tt_inner", cores)
@@ -151,10 +151,10 @@ def tt_inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> Tensor:
 
 
 def tt_norm(cores: Sequence[Tensor]) -> Tensor:
-    """Return the norm of the tensor that a train stands for, as a 0-d tensor.
+    """Return the 2-norm of the tensor of a train, as a 0-d tensor.
 
     Raises:
-        ShapeError: The cores do not fit each other.
+        ShapeError: The cores are incompatible.
     """
     _check_cores("tt_norm", cores)
     scaled, units = _around_one(cores)
@@ -162,9 +162,9 @@ def tt_norm(cores: Sequence[Tensor]) -> Tensor:
 
 
 def _around_one(cores: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return cores whose squares are numbers again, and the powers of two they were divided by.
+    """Return cores scaled so that squares neither overflow nor underflow, and the scales.
 
-    What ``power_below`` says, but as tensors: nothing waits for a number from the device.
+    The scales are powers of two as in ``power_below``, but tensors: the device is not synchronized.
     """
     units = []
     for core in cores:
@@ -174,7 +174,7 @@ def _around_one(cores: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _sized(x: Tensor, units: Sequence[Tensor]) -> Tensor:
-    """Return what was computed of cores around one, times what these were divided by."""
+    """Undo the scaling of ``_around_one`` on a result."""
     for unit in units:
         x = x * unit
     return x

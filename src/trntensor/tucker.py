@@ -1,4 +1,4 @@
-"""Tucker decompositions: a small core times an orthonormal matrix for every mode."""
+"""Tucker decomposition: a small core times an orthonormal factor for every mode."""
 
 from __future__ import annotations
 
@@ -56,27 +56,28 @@ def tucker_decompose(
     batch: bool = False,
     return_report: bool = False,
 ) -> tuple[Tensor, list[Tensor]] | tuple[Tensor, list[Tensor], ConvergenceReport]:
-    """Return a core and factors whose ``tucker_reconstruct`` is near a tensor.
+    """Return the core and factors of a Tucker approximation of a tensor.
 
-    It begins with the singular vectors of every unfolding (HOSVD) and improves them mode by mode
-    (HOOI), until that no longer pays. Where nothing is improved, or ranks follow from an error,
-    each mode is that of what the last ones left (ST-HOSVD), which is cheaper.
+    HOSVD (the singular vectors of every unfolding) is refined by HOOI sweeps until convergence.
+    Without sweeps, or with ``eps``, the cheaper ST-HOSVD is used: each mode is computed from the
+    tensor already projected on the previous modes.
 
     Args:
         tensor: (I_1, ..., I_d), floating point.
         ranks: (R_1, ..., R_d), each at most I_k; None with ``eps``.
-        max_iter: The most sweeps of HOOI; 0 for none.
-        tol: They end when the error is below this, or changes by less than this of it.
-        eps: The relative error that may be made; ranks are then the smallest that HOSVD needs.
-        batch: Whether the first dimension counts tensors; with ``ranks`` alone.
-        return_report: Whether a ``ConvergenceReport`` is returned as well.
+        max_iter: Maximum number of HOOI sweeps; 0 for none.
+        tol: Sweeps stop if the relative error, or its relative change, is below this.
+        eps: Maximum relative error; ranks are the smallest for which HOSVD reaches it.
+        batch: Whether the first dimension is a batch; requires ``ranks``.
+        return_report: Whether to return a ``ConvergenceReport`` as well.
 
     Returns:
         The core (R_1, ..., R_d), and d factors (I_k, R_k) with orthonormal columns.
 
     Raises:
-        ParameterError: There are not as many ranks as dimensions.
-        ShapeError: A rank is below 1 or above its dimension; neither or both of ranks and eps.
+        ParameterError: The number of ranks is not that of dimensions.
+        ShapeError: A rank is below 1 or above its dimension, or not exactly one of ranks and
+            eps is given.
         NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tucker_decompose"
@@ -101,7 +102,7 @@ def tucker_decompose(
         factors = [split(unfolded(tensor, m), rank)[0] for m, rank in enumerate(sizes or ())]
     else:
         allowed = (eps or 0.0) * norm / max(tensor.ndim, 1) ** 0.5
-        if eps and not norm:  # of a tensor that is zero nothing need be kept
+        if eps and not norm:  # a zero tensor has rank 1
             allowed = torch.finfo(tensor.dtype).tiny
         core, factors = _sequential(tensor, sizes, allowed)
         sweeps.ended(_error(norm, core))
@@ -120,7 +121,7 @@ def tucker_reconstruct(core: Tensor, factors: Sequence[Tensor]) -> Tensor:
     """Return the core times every factor.
 
     Raises:
-        ShapeError: The factors are not matrices that fit the core.
+        ShapeError: The factors are not matrices that match the core.
     """
     check_parts("tucker_reconstruct", "factors", factors)
     a_tensor("tucker_reconstruct", "core", core)
@@ -144,7 +145,7 @@ def _projected(x: Tensor, factor: Tensor, mode: int) -> Tensor:
 def _sequential(
     x: Tensor, ranks: Sequence[int] | None, allowed: float
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return core and factors of ST-HOSVD, the modes that shrink most first."""
+    """Return core and factors of ST-HOSVD; modes that shrink most are processed first."""
     order = list(range(x.ndim))
     if ranks is not None:
         order.sort(key=lambda mode: ranks[mode] / x.shape[mode])
@@ -157,7 +158,7 @@ def _sequential(
 
 
 def _swept(x: Tensor, factors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Return core and factors after every mode was solved for with the others fixed."""
+    """Return core and factors after one HOOI sweep: each mode with the others fixed."""
     factors = list(factors)
     core = x
     for mode in range(x.ndim):
@@ -179,7 +180,7 @@ def _fixed_sweeps(x: Tensor, ranks: Sequence[int], count: int) -> tuple[Tensor, 
 
 
 def _error(norm: float, core: Tensor) -> float:
-    """Return the relative error: with orthonormal factors the core has the norm of the model."""
+    """Return the relative error; with orthonormal factors the core and the model have one norm."""
     kept = float(torch.linalg.vector_norm(core.detach(), dtype=_wide(core)))
     return float(max(norm**2 - kept**2, 0.0) ** 0.5 / norm) if norm else 0.0
 

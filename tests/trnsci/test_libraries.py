@@ -49,7 +49,7 @@ def test_a_package_shows_what_it_has_and_has_what_it_shows(package):
     assert module.HAS_NKI in (True, False)
 
 
-@pytest.mark.parametrize(("library", "parts"), [("trnblas", "nki plans"), ("trnfft", "nki nn")])
+@pytest.mark.parametrize(("library", "parts"), [("trnblas", "mp2 nki plans"), ("trnfft", "nki nn")])
 def test_submodules_need_no_import_of_their_own(library, parts):
     found = ", ".join(f"{library}.{part}.__name__" for part in parts.split())
     code = f"import {library}; print(json.dumps([{found}]))"
@@ -59,6 +59,7 @@ def test_submodules_need_no_import_of_their_own(library, parts):
 @pytest.mark.parametrize(
     ("alias", "home", "names"),
     [
+        ("trnblas.mp2", "trnblas.nki", ("nki_batched_pair_energy", "nki_mp2_energy")),
         ("trnfft.complex", "trnfft", ("ComplexTensor", "complex_matmul")),
         ("trnrand.distributions", "trnrand", ("uniform", "normal", "gamma", "poisson", "randperm")),
         ("trnrand.quasi", "trnrand", ("sobol", "halton", "latin_hypercube")),

@@ -1,1 +1,1 @@
-"""The NKI kernels of trnblas; importing one imports NKI, so the library does it at first use."""
+"""The NKI kernels of trnblas, imported at first use because they import NKI."""

@@ -1,12 +1,12 @@
 """alpha * op(a[i]) @ op(b[i]) + beta * c[i] for a whole batch, in one launch.
 
 Layout   that of GEMM for each matrix of the batch
-Limits   a and b are (batch, rows, columns), one of them may be a matrix that the whole batch
-         shares; float32 or bfloat16, all operands of one dtype; batch and extents at least 1
+Limits   a and b are (batch, rows, columns), one of them may be a matrix shared by the whole
+         batch; float32 or bfloat16, all operands of one dtype; batch and extents at least 1
 Cost     the products of the batch; a shared operand is read once from HBM when its block with the
          whole contraction fits in SBUF
 Lever    one launch instead of one per matrix, the shared operand stays in SBUF across the batch,
-         loads of the next matrix pass while the current one is multiplied
+         the next matrix is loaded while the current one is multiplied
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def batched_gemm(
         a: (batch, M, K), or (M, K) for all; (K, M) with ``trans_a``.
         b: (batch, K, N), or (K, N) for all; (N, K) with ``trans_b``.
         c: (batch, M, N), (M, N) for all, or None; it is not read when ``beta`` is 0.
-        alpha: Scale of the products; the caller leaves out products whose scale is 0.
+        alpha: Scale of the products; not 0.
         beta: Scale of ``c``.
-        trans_a: Whether the matrices of ``a`` come transposed.
-        trans_b: Whether those of ``b`` do.
+        trans_a: Whether the matrices of ``a`` are passed transposed.
+        trans_b: Whether the matrices of ``b`` are passed transposed.
         blocks: The ``blocks`` of ``gemm_tiling`` with this batch and shared operand.
     """
     a_layout = "rows" if trans_a else "columns"

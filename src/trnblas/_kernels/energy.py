@@ -1,13 +1,13 @@
-"""MP2 energies: from given amplitudes, of one pair of orbitals, and of all pairs.
+"""MP2 energies: from given integrals, of one pair of orbitals, and of all pairs.
 
 With T[a, b] the integral (ia|jb) of a pair and D = eps_i + eps_j - eps_a - eps_b,
 
     E(i, j) = sum_ab T[a, b] (2 T[a, b] - T[b, a]) / D[a, b].
 
-D is symmetric in a and b, so elements (a, b) and (b, a) are weighed together: with S = T^T they add
-2 (T^2 + S^2 - T S) / D, and T^2 + S^2 - T S = (T - S/2)^2 + 3/4 S^2 is a sum of squares, free of
-cancellation. Only tiles on and above the diagonal are visited, those on it with weight 1. Of all
-ordered pairs, i <= j are visited, since E(i, j) = E(j, i).
+D is symmetric in a and b, so elements (a, b) and (b, a) are combined: with S = T^T they add
+2 (T^2 + S^2 - T S) / D, and T^2 + S^2 - T S = (T - S/2)^2 + 3/4 S^2 is a sum of squares, without
+cancellation. Only tiles on and above the diagonal are computed, those on it with weight 1. Only
+pairs i <= j are computed, since E(i, j) = E(j, i).
 
 Layout   a on partitions, 128 at a time; b on the free axis, up to 512 at a time; ragged tiles are
          sliced. Nothing is padded: no 0 * inf can arise where D would be 0
@@ -17,10 +17,10 @@ Limits   any numbers of occupied and virtual orbitals. naux up to 5376 in float3
 Cost     n occupied, t tiles of virtual, k of auxiliary functions: n^2 t^2 / 2 products of k tiles,
          a quarter of the 2 n^2 t^2 of two products for each tile of each ordered pair. Per element
          of a strip about 10 Vector cycles, 6 of them for the reciprocal, and 4 Scalar ones
-Lever    products stay on chip (PSUM accumulation, then Scalar and Vector work beside the next
+Lever    products stay on chip (PSUM accumulation, then Scalar and Vector work during the next
          product); transposed panels of B stay in SBUF for a whole group of orbitals
 
-Sums go up in levels: along a strip, over the strips of a pair, over j, over i, over partitions.
+Sums have levels: along a strip, over the strips of a pair, over j, over i, over partitions.
 The error of each level grows with its own length only.
 
 The loops over pairs are Python ranges, which the compiler unrolls: in NKI 0.3.0 the index of an
@@ -64,7 +64,7 @@ __all__ = ["batched_pair_energy", "mp2_energy", "pair_energy"]
 
 @nki.jit
 def mp2_energy(t_flat: Tile, eps_occ_chunk: Tile, eps_occ_full: Tile, eps_vir: Tile) -> Tile:
-    """Return the energy of all pairs of a chunk of orbitals with all orbitals, as (1, 1).
+    """Return the energy of all pairs (i in a chunk, any j), as (1, 1).
 
     Every element of T is loaded once. Blocks of 512 by 512 on both sides of the diagonal are
     loaded together, in rows of 2 KiB, and the one below is transposed on chip.
@@ -152,7 +152,7 @@ def batched_pair_energy(b: Tile, eps_occ: Tile, eps_vir: Tile) -> Tile:
 def add_block(
     dst: Tile, t_flat: Tile, row: int, column: int, nvir: int, base: Tile, minus_b: Tile
 ) -> None:
-    """Put the sum of the (nvir, nvir) block of T at ``row``, ``column`` into a column."""
+    """Write the sum of the (nvir, nvir) block of T at ``row``, ``column`` to a column."""
     windows = row_windows(nvir, BANK)
     by_window = zero_columns(len(windows))
     for w in range(len(windows)):
@@ -180,10 +180,10 @@ def add_block(
 
 
 def add_window(dst: Tile, b: Tile, eps: Tile, eps_vir: Tile, window: Window) -> None:
-    """Put the sum over all pairs, of the tiles of one window, into a column.
+    """Write the sum over all pairs of the tiles of one window to a column.
 
-    Panels of a group of orbitals stay in SBUF. The later orbitals pass by, each loaded once for
-    the whole group.
+    Panels of a group of orbitals stay in SBUF. Each later orbital is loaded once for the whole
+    group.
     """
     nocc = b.shape[0]
     minus_a, minus_b = window_energies(eps_vir, window)
@@ -226,21 +226,21 @@ def add_window(dst: Tile, b: Tile, eps: Tile, eps_vir: Tile, window: Window) -> 
 def add_block_strip(
     slot: Tile, strip: Strip, above: Tile, below: Tile, shift: int, base: Tile, minus_b: Tile
 ) -> None:
-    """Put the row sums of one strip of loaded blocks into a column.
+    """Write the row sums of one strip of loaded blocks to a column.
 
-    Columns of a strip count through both windows; ``shift`` is where those loaded begin.
+    Columns of a strip are numbered through both windows; ``shift`` is the first loaded column.
     """
     row, rows, start, stop, weight = strip
     start, stop = start - shift, stop - shift
-    turned = nl.ndarray((rows, stop - start), dtype=above.dtype, buffer=nl.psum)
+    swapped = nl.ndarray((rows, stop - start), dtype=above.dtype, buffer=nl.psum)
     for c in range(start, stop, TILE):
         depth = min(TILE, stop - c)
         nisa.nc_transpose(
-            dst=turned[0:rows, c - start : c - start + depth],
+            dst=swapped[0:rows, c - start : c - start + depth],
             data=below[0:depth, c // TILE, row : row + rows],
         )
     direct = above[0:rows, row // TILE, start:stop]
-    squares = combine(direct, turned)
+    squares = combine(direct, swapped)
     column = base[0:rows, row // TILE : row // TILE + 1]
     weigh(slot[0:rows, 0:1], squares, column, minus_b[0:rows, start:stop], weight)
 
@@ -256,10 +256,10 @@ def add_pair_strip(
     minus_b: Tile,
     factor: float,
 ) -> None:
-    """Put ``factor`` times the row sums of one strip of a pair into a column.
+    """Write ``factor`` times the row sums of one strip of a pair to a column.
 
-    Of one orbital with itself T is symmetric, and one product is enough; so it is for a tile on
-    the diagonal, whose transpose is T^T.
+    For i = j, T is symmetric and one product is enough. It is also enough for a tile on the
+    diagonal, whose transpose is T^T.
     """
     row, rows, start, stop, weight = strip
     product = multiply_panels(panel_i, panel_j, strip, naux)

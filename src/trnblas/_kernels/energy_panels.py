@@ -1,16 +1,16 @@
-"""Transposed panels of B for the pair energies, and the strips of T that they are multiplied to.
+"""Transposed panels of B for the pair energies, and the strips of T computed from them.
 
-T = b_i b_j^T contracts over the auxiliary functions, so these have to lie on partitions: a panel is
-the transpose of b for one orbital, made once by the Tensor engine after a load in long rows.
+T = b_i b_j^T contracts over the auxiliary functions, so these must be on partitions: a panel is the
+transpose of b for one orbital, computed once by the Tensor engine after a load in long rows.
 
 Rows of b, the virtual orbitals, are cut into windows where a panel of all of them is too large.
 Windows are visited in pairs on and above the diagonal, and a panel then holds the rows of both.
 
 Layout   a panel is (128, tiles of auxiliary functions, rows of the window pair)
-Limits   three panels, of an orbital that stays, one in use and one on its way, fit 128 KiB per
+Limits   three panels (one resident, one in use and one being loaded) fit in 128 KiB per
          partition; 180,224 bytes are usable on gen2
-Cost     one transpose per 128 by 128 tile of b and panel made
-Lever    panels of a group of orbitals stay while the others pass by
+Cost     one transpose per 128 by 128 tile of b and panel
+Lever    panels of a group of orbitals stay in SBUF while the others are streamed
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 Strip = tuple[int, int, int, int, float]
-"""First row, rows, first column, last column + 1 and weight of a part of T; all within a panel."""
+"""First row, rows, first column, end column and weight of a part of T, within a panel."""
 Window = tuple[int, int, int, int]
-"""First row and rows of two row windows; the second has no rows when it would be the first."""
+"""First row and rows of two row windows; the second has 0 rows if both are the same."""
 
 PANEL_BYTES = 128 * 1024
 WINDOW = 2048
-"""Rows of a window pair at most: the energies along them and the sums of strips stay small."""
+"""Maximum rows of a window pair; bounds the buffers of energies and strip sums."""
 GROUP = 16
-"""Orbitals of a group at most: they share the sums of strips of one other orbital."""
+"""Maximum orbitals of a group; they share the strip sums of one other orbital."""
 
 
 def column_bytes(naux: int, dtype: Any) -> int:
@@ -55,12 +55,12 @@ def column_bytes(naux: int, dtype: Any) -> int:
 
 
 def most_functions(dtype: Any) -> int:
-    """Return the auxiliary functions with which two windows of 128 rows still fit."""
+    """Return the largest number of auxiliary functions for which two windows of 128 rows fit."""
     return PANEL_BYTES // (3 * 2 * TILE * (4 if dtype == nl.float32 else 2)) * TILE
 
 
 def window_width(nvir: int, naux: int, dtype: Any) -> int:
-    """Return the rows of a window: all of them if their panels fit, else a multiple of 128."""
+    """Return the rows of a window: all if their panels fit, else a multiple of 128."""
     most = PANEL_BYTES // (3 * column_bytes(naux, dtype))
     if nvir <= min(most, WINDOW):
         return nvir
@@ -72,7 +72,7 @@ def window_width(nvir: int, naux: int, dtype: Any) -> int:
 
 
 def group_size(nocc: int, window: Window, b: Tile) -> int:
-    """Return how many orbitals stay in SBUF together: all, or what leaves room for two more."""
+    """Return the number of orbitals resident in SBUF: all, or as many as leave space for two."""
     fitting = PANEL_BYTES // (column_bytes(b.shape[2], b.dtype) * (window[1] + window[3]))
     return min(GROUP, nocc if nocc <= fitting else max(1, fitting - 2))
 
@@ -90,8 +90,8 @@ def row_windows(nvir: int, width: int) -> list[Window]:
 def window_strips(window: Window) -> list[Strip]:
     """Return the strips of T in a window pair: 128 rows and up to 512 columns.
 
-    In a window with itself, a tile on the diagonal is a strip with weight 1. All other elements
-    stand for their mirror images as well, with weight 2.
+    In a window paired with itself, a tile on the diagonal is a strip with weight 1. All other
+    elements also represent their mirror images and have weight 2.
     """
     height, width = window[1], window[3]
     strips = []
@@ -109,7 +109,7 @@ def window_strips(window: Window) -> list[Strip]:
 
 
 def load_panel(b: Tile, orbital: int, window: Window) -> Tile:
-    """Return the transpose of the rows of b that a window pair has, for one orbital."""
+    """Return the transposed rows of b of a window pair, for one orbital."""
     top, height, side, width = window
     shape = (TILE, row_tiles(b.shape[2]), max(2, height + width))
     panel = nl.ndarray(shape, dtype=b.dtype, buffer=nl.sbuf)
@@ -123,10 +123,10 @@ def load_panel(b: Tile, orbital: int, window: Window) -> Tile:
 
 
 def load_rows(panel: Tile, at: int, b: Tile, orbital: int, row: int, rows: int) -> None:
-    """Transpose up to 128 rows of b into columns ``at`` and on of a panel.
+    """Transpose up to 128 rows of b into a panel, from column ``at`` on.
 
-    The Tensor engine does it on every generation: that gen2 spreads NaN and infinity on the way is
-    of no account, since one of them anywhere in b makes the energy NaN or infinite.
+    The Tensor engine is used on every generation. On gen2 it propagates NaN and infinity to other
+    elements, which is harmless: either one anywhere in b makes the energy NaN or infinite.
     """
     naux = b.shape[2]
     for k in range(0, naux, BANK):
@@ -135,18 +135,18 @@ def load_rows(panel: Tile, at: int, b: Tile, orbital: int, row: int, rows: int) 
         nisa.dma_copy(dst=wide, src=b[orbital, row : row + rows, k : k + depth])
         for t in range(0, depth, TILE):
             height = min(TILE, depth - t)
-            turned = nl.ndarray((height, rows), dtype=b.dtype, buffer=nl.psum)
-            nisa.nc_transpose(dst=turned, data=wide[0:rows, t : t + height])
+            transposed = nl.ndarray((height, rows), dtype=b.dtype, buffer=nl.psum)
+            nisa.nc_transpose(dst=transposed, data=wide[0:rows, t : t + height])
             nisa.activation(
-                dst=panel[0:height, (k + t) // TILE, at : at + rows], op=nl.copy, data=turned
+                dst=panel[0:height, (k + t) // TILE, at : at + rows], op=nl.copy, data=transposed
             )
 
 
 def multiply_panels(left: Tile, right: Tile, strip: Strip, naux: int) -> Tile:
     """Return a PSUM tile with the strip of the product of two orbitals.
 
-    Some compilers refuse a matmul with a single moving column, so a strip of one column is computed
-    with a neighbour, which is left out of the result; a panel has two columns at least.
+    Some compilers reject a matmul with a single moving column, so a strip of one column is computed
+    with a neighbour that is not part of the result; a panel has at least two columns.
     """
     row, rows, start, stop, _ = strip
     before = 1 if stop - start == 1 and start > 0 else 0

@@ -1,10 +1,10 @@
-"""Energy denominators and weighted sums: what all MP2 energy kernels do with a strip of T.
+"""Energy denominators and weighted sums of a strip of T, shared by the MP2 energy kernels.
 
-Layout   a on partitions, b along the free axis; vectors of energies are spread over partitions by
-         the DMA that loads them
+Layout   a on partitions, b along the free axis; vectors of energies are broadcast over partitions
+         by the DMA that loads them
 Limits   float32 inside; of the two operands of ``combine`` one at most is in PSUM
 Cost     per element of a strip: Vector 1 for the gap, 6 for its reciprocal, 3 more; Scalar 3
-Lever    Scalar and Vector engine share the work; sums along a strip come with the last pass
+Lever    Scalar and Vector engine share the work; sums along a strip are part of the last pass
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def combine(direct: Tile, swapped: Tile) -> Tile:
 
 
 def weigh(slot: Tile, squares: Tile, column: Tile, minus_b: Tile, weight: float) -> None:
-    """Put ``weight`` times the row sums of ``squares / (column + minus_b)`` into ``slot``."""
+    """Write ``weight`` times the row sums of ``squares / (column + minus_b)`` to ``slot``."""
     gaps = nl.ndarray(squares.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=gaps, data=minus_b, op0=nl.add, operand0=column)
     nisa.reciprocal(dst=gaps, data=gaps)
@@ -68,7 +68,7 @@ def window_energies(eps_vir: Tile, window: Window) -> tuple[Tile, Tile]:
 
 
 def value_count(energies: Tile) -> int:
-    """Return how many values a tensor of rank 1 or 2 holds."""
+    """Return the number of elements of a tensor of rank 1 or 2."""
     count = 1
     for d in range(len(energies.shape)):
         count *= energies.shape[d]
@@ -76,7 +76,7 @@ def value_count(energies: Tile) -> int:
 
 
 def broadcast_rows(energies: Tile) -> Tile:
-    """Return a vector on every partition."""
+    """Return a vector broadcast to every partition."""
     count = value_count(energies)
     rows = nl.ndarray((TILE, count), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=rows, src=energies.reshape((1, count)).ap([[0, TILE], [1, count]]))
@@ -93,9 +93,9 @@ def minus_rows(eps_vir: Tile, first: int, count: int) -> Tile:
 
 
 def minus_columns(eps_vir: Tile, first: int, count: int) -> Tile:
-    """Return ``-eps_vir`` of ``count`` orbitals, a column for each 128 of them; 0 behind the end.
+    """Return ``-eps_vir`` of ``count`` orbitals, a column for each 128 of them; padded with 0.
 
-    What is behind the end is never part of a strip.
+    No strip reads the padding.
     """
     columns = zero_columns(row_tiles(count))
     flat = eps_vir.reshape((1, value_count(eps_vir)))

@@ -2,10 +2,10 @@
 
 Layout   that of GEMM; square blocks of the result as in SYRK
 Limits   2-D, a square result; float32 or bfloat16, all operands of one dtype; the other triangle of
-         c is passed on bit for bit, whatever alpha and beta are, and is zero without c
+         c is copied unchanged for any alpha and beta; it is zero without c
 Cost     (t + 1) / (2 t) of GEMM's products for t = M/512; at most the HBM bytes of ``syrk_tiling``
          with two operands
-Lever    products of the other triangle are left out, what remains is GEMM's
+Lever    products of the other triangle are skipped; the rest is as in GEMM
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def gemmt(
         a: (M, K), or (K, M) with ``trans_a``.
         b: (K, M), or (M, K) with ``trans_b``.
         c: (M, M), or None when nothing is added.
-        alpha: Scale of the product; the caller leaves out a product whose scale is 0.
+        alpha: Scale of the product; not 0.
         beta: Scale of ``c``, not 0 when ``c`` is given.
-        trans_a: Whether ``a`` comes transposed.
-        trans_b: Whether ``b`` comes transposed.
+        trans_a: Whether ``a`` is passed transposed.
+        trans_b: Whether ``b`` is passed transposed.
         upper: Whether the upper triangle is computed, else the lower.
         blocks: The ``blocks`` of ``syrk_tiling`` with two operands.
     """
@@ -75,7 +75,7 @@ def gemmt(
                 right = loaded(b, b_layout, k0, k1, j0, j1, blocks)
                 for m in range(i0, i1, TILE):
                     mw = min(TILE, i1 - m)
-                    # Up to, or from, the diagonal; columns are counted from the block's first.
+                    # Up to, or from, the diagonal; columns are relative to the block.
                     first = max(m - j0, 0) if upper else 0
                     width = (j1 if upper else min(j1, m + mw)) - j0 - first
                     for t in range(0, column_tiles(width), blocks.group):

@@ -1,9 +1,9 @@
 """alpha * sym(a) @ b + beta * c, or b @ sym(a), from one triangle of a, in one launch.
 
-Layout   sym(a) is its own transpose, so tiles of the stored triangle are loaded as they stand on
-         either side; the others are their mirror images, transposed on chip
+Layout   sym(a) is its own transpose, so tiles of the stored triangle are loaded without a
+         transpose on either side; the others are their mirror images, transposed on chip
 Limits   2-D, each extent at least 1; float32 or bfloat16, all operands of one dtype; the other
-         triangle never reaches a product, whatever it holds
+         triangle is never used
 Cost     the products of a GEMM; at most its HBM bytes, and half of those of ``a`` when all of ``a``
          stays in SBUF
 Lever    a stored tile that stays in SBUF serves both of its places; the rest as in GEMM
@@ -33,10 +33,10 @@ def symm(
     """Return ``alpha * sym(a) @ b + beta * c``, or with ``b`` on the left.
 
     Args:
-        a: (M, M) when ``left``, else (N, N); only the chosen triangle counts.
+        a: (M, M) when ``left``, else (N, N); only the chosen triangle is used.
         b: (M, N).
         c: (M, N), or None when nothing is added; it is not read when ``beta`` is 0.
-        alpha: Scale of the product; the caller leaves out a product whose scale is 0.
+        alpha: Scale of the product; not 0.
         beta: Scale of ``c``.
         left: Whether ``a`` is the left operand.
         upper: Whether the upper triangle of ``a`` is stored, else the lower.

@@ -8,7 +8,7 @@ Limits   2-D, each extent at least 1; float32 or bfloat16, all operands of one d
 Cost     (t + 1) / (2 t) of GEMM's products for t = M/512, and (T + 1) / (2 T) of the columns that
          they stream for T = M/128; HBM bytes of ``syrk_tiling``, each operand once when it fits
 Lever    half of the products, one operand read instead of two, reuse in SBUF, accumulation in
-         several PSUM banks, transposes on an engine that keeps the bits
+         several PSUM banks, transposes on an engine that preserves all bits
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def syrk(a: Tile, c: Tile | None, alpha: float, beta: float, trans: bool, blocks
     Args:
         a: (M, K), or (K, M) with ``trans``.
         c: (M, M), or None when nothing is added; it is not read when ``beta`` is 0.
-        alpha: Scale of the product; the caller leaves out a product whose scale is 0.
+        alpha: Scale of the product; not 0.
         beta: Scale of ``c``.
-        trans: Whether ``a`` comes transposed.
+        trans: Whether ``a`` is passed transposed.
         blocks: The ``blocks`` of ``syrk_tiling``.
     """
     return symmetric_product([a], c, alpha, beta, "rows" if trans else "columns", blocks)
@@ -56,9 +56,9 @@ def syr2k(
         a: (M, K), or (K, M) with ``trans``.
         b: Of the same shape.
         c: (M, M), or None when nothing is added; it is not read when ``beta`` is 0.
-        alpha: Scale of the products; the caller leaves out products whose scale is 0.
+        alpha: Scale of the products; not 0.
         beta: Scale of ``c``.
-        trans: Whether ``a`` and ``b`` come transposed.
+        trans: Whether ``a`` and ``b`` are passed transposed.
         blocks: The ``blocks`` of ``syrk_tiling`` with two operands.
     """
     return symmetric_product([a, b], c, alpha, beta, "rows" if trans else "columns", blocks)
@@ -67,7 +67,7 @@ def syr2k(
 def symmetric_product(
     xs: list[Tile], c: Tile | None, alpha: float, beta: float, layout: str, blocks: Blocks
 ) -> Tile:
-    """Return the sum of products of each operand with the last, the one before it, and so on."""
+    """Return the sum of the products of ``xs[i]`` with ``xs[-1 - i]`` transposed."""
     depth, size = extents(xs[0], layout)
     out = nl.ndarray((size, size), dtype=xs[0].dtype, buffer=nl.shared_hbm)
     if beta == 0.0:
@@ -90,7 +90,7 @@ def symmetric_product(
                     rights = panels(xs, layout, k0, k1, j0, j1, blocks)
                 for m in range(i0, i1, TILE):
                     mw = min(TILE, i1 - m)
-                    # From the diagonal on; columns are counted from the block's first.
+                    # From the diagonal on; columns are relative to the block.
                     first, width = max(m - j0, 0), j1 - max(j0, m)
                     for t in range(0, column_tiles(width), blocks.group):
                         last = min(t + blocks.group, column_tiles(width))
@@ -124,7 +124,7 @@ def store_both(
 ) -> None:
     """Store tiles of one row of tiles and their mirror images; ``starts`` counts from ``n0``.
 
-    With something to add the scaled product stays in float32 until it is added, in both places.
+    If ``c`` is added, the scaled product stays in float32 until the addition, in both places.
     """
     mw = sums[0].shape[0]
     dtype = out.dtype if c is None else nl.float32
@@ -134,15 +134,15 @@ def store_both(
         finish(piece, sums[j], alpha, 1.0, False)
         for q in range(0, width, TILE):
             qw = min(TILE, width - q)
-            turned = nl.ndarray((qw, mw), dtype=dtype, buffer=nl.sbuf)
-            transpose_tile(turned, piece[0:mw, q : q + qw])
+            mirrored = nl.ndarray((qw, mw), dtype=dtype, buffer=nl.sbuf)
+            transpose_tile(mirrored, piece[0:mw, q : q + qw])
             if n + q == m:
-                # A sum may depend on the order of its terms, so a diagonal tile is mirrored too.
+                # Rounding depends on the order of the sum, so a diagonal tile is mirrored too.
                 nisa.tensor_copy_predicated(
-                    dst=piece[0:mw, q : q + qw], src=turned, predicate=lower[0:mw, 0:mw]
+                    dst=piece[0:mw, q : q + qw], src=mirrored, predicate=lower[0:mw, 0:mw]
                 )
             else:
-                store_sum(out, c, n + q, m, turned, beta)
+                store_sum(out, c, n + q, m, mirrored, beta)
         store_sum(out, c, m, n, piece, beta)
 
 

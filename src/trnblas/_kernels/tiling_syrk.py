@@ -1,13 +1,13 @@
-"""The choice of blocks for products of which one triangle is computed.
+"""Block sizes of products of which one triangle is computed.
 
-The result is cut into square blocks of B rows. A block of the operand with the whole contraction
-stays in SBUF while the blocks after it pass by; on the diagonal it is multiplied with itself. With
-b = M / B blocks HBM moves about
+The result is split into square blocks of B rows. A block of the operand with the whole contraction
+stays in SBUF while later blocks are streamed; on the diagonal it is multiplied with itself. With
+b = M / B blocks, HBM traffic is about
 
     (b + 1) / 2 * M K + M M
 
-elements, and M K + M M when the operand fits. A contraction too long for that is cut too, the block
-of the result stays in float32, and both blocks pass by: about b M K + M M.
+elements, and M K + M M when the operand fits. A longer contraction is split too: the block
+of the result stays in SBUF in float32, and both operands are streamed: about b M K + M M.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def syrk_tiling(
         depth: K, at least 1.
         dtype: ``"float32"`` or ``"bfloat16"``.
         generation: As in ``gemm_tiling``.
-        layout: ``"rows"`` when no operand is transposed on chip.
-        operands: 2 for SYR2K, a sum of two products. GEMMT takes the same blocks: it holds two
-            panels too, needs half of the products and moves no more bytes.
+        layout: ``"rows"`` if no operand is transposed on chip.
+        operands: 2 for SYR2K, a sum of two products. GEMMT uses the same blocks: it also holds
+            two panels, computes half of the products and moves no more bytes.
 
     Raises:
-        ValueError: A size is below 1, or the dtype or the generation is not known.
+        ValueError: A size is below 1, or the dtype or the generation is unknown.
     """
     if min(size, depth) < 1:
         raise ShapeError(f"syrk_tiling: sizes must be at least 1, got M={size}, K={depth}")
@@ -66,7 +66,7 @@ def _chosen(
 
 
 def _cuts(size: int, depth: int) -> Iterator[tuple[int, int, int]]:
-    """Yield row tiles, depth tiles and buffers; blocks are whole banks wide where they can be."""
+    """Yield row tiles, depth tiles and buffers; block widths are whole banks if possible."""
     mt, kt = row_tiles(size), row_tiles(depth)
     for rows in splits(mt):
         if rows == mt or rows < _BLOCK_TILES or rows % _BLOCK_TILES == 0:
@@ -85,7 +85,7 @@ def _price(
     tiles: int,
     buffers: int,
 ) -> Tiling:
-    """Return a cut with what it occupies and costs."""
+    """Return a tiling with its memory and cost."""
     core, item = CORES[generation], ITEMSIZE[dtype]
     mt, kt, step = row_tiles(size), row_tiles(depth), rows * TILE
     whole = tiles >= kt
@@ -93,12 +93,12 @@ def _price(
     for first in range(0, size, step):
         last = min(first + step, size)
         later = range(last, size, step)
-        # The block itself, once or again for each later one, and the later ones.
+        # The block itself, loaded once or once per later block, and the later blocks.
         read += (last - first) * (1 if whole else 1 + len(later)) + size - last
         wide = sum(column_tiles(min(step, size - j)) for j in later)
         products += sum(column_tiles(last - m) + wide for m in range(first, last, TILE))
     products *= operands * kt
-    # Every tile of the computed triangle is turned into its mirror image; those on the diagonal
+    # Every tile of the computed triangle is transposed into its mirror image; those on the diagonal
     # too, so that they are symmetric to the last bit.
     mirrored = mt * (mt + 1) // 2
     transposes = mirrored + (0 if layout == "rows" else operands * kt * -(-read // TILE))
@@ -136,7 +136,7 @@ def _price(
 def _sbuf_bytes(
     size: int, item: int, operands: int, blocks: Blocks, whole: bool, buffers: int
 ) -> int:
-    """Return bytes per partition: the panels, what is staged, and the tiles on their way out."""
+    """Return bytes per partition: panels, staging buffers and output tiles."""
     extent = min(size, blocks.row_tiles * TILE)
     panel = operands * blocks.depth_tiles * extent * item
     several = blocks.row_tiles < row_tiles(size)

@@ -1,18 +1,18 @@
-"""One triangular matrix and a panel of columns: what TRSM and TRMM share.
+"""Panels, diagonal blocks and layout flags shared by TRSM and TRMM.
 
-Both routines see a square matrix M and a panel Z of columns, whichever side and flags were asked:
+All combinations of side and flags are reduced to a square matrix M and a panel Z of columns:
 
     left   M = op(A),    Z holds columns of B
     right  M = op(A)^T,  Z holds columns of B^T, that is rows of B: X op(A) = B is M X^T = B^T
 
-M is A itself or its transpose (``turned``), and lower or upper (``lower``). A matmul wants the
-contraction on the partitions of both operands, so a block M[i, k] is used as its transpose: as
-stored when M is the transpose of A, else turned once by the Tensor engine after the load.
+M is A itself or its transpose (``transposed``), and lower or upper (``lower``). A matmul requires
+the contraction on the partitions of both operands, so a block M[i, k] is used as its transpose: as
+stored if M is the transpose of A, else transposed once by the Tensor engine after the load.
 
 Layout   rows of M and Z on partitions, 128 at a time; a panel is (128, blocks, columns)
 Limits   no extent is 0; a panel has at most 2048 columns, so that a row of results fills four PSUM
          banks of 512 and leaves four for transposes and for the next row
-Cost     on the right, one transpose of each tile of B on its way in and one on its way out
+Cost     on the right, one transpose of each tile of B after the load and one before the store
 Lever    the panel stays in SBUF for the whole operation: Z is read and written once
 """
 
@@ -46,35 +46,35 @@ __all__ = [
 ]
 
 BANKS = 4
-"""Banks that one row of results fills at most."""
+"""Maximum PSUM banks of one row of results."""
 PANEL_BYTES = 144 * 1024
-"""SBUF bytes per partition for what stays; of 180,224 on gen2 the rest is for tiles in flight."""
+"""SBUF bytes per partition of resident panels; the rest of 180,224 (gen2) is for other tiles."""
 
 Chunk = tuple[int, int, int, int]
 
 
 class Triangle(NamedTuple):
-    """Where A stands and which half of it counts.
+    """Side, triangle and diagonal of the triangular operand.
 
     Attributes:
         left: Whether op(A) is the left factor.
         upper: Whether the upper triangle of A is stored.
-        turned: Whether M is the transpose of A.
+        transposed: Whether M is the transpose of A.
         lower: Whether M is lower.
         unit: Whether the diagonal is ones.
     """
 
     left: bool
     upper: bool
-    turned: bool
+    transposed: bool
     lower: bool
     unit: bool
 
 
 def triangle(left: bool, upper: bool, trans: bool, unit: bool) -> Triangle:
     """Return the flags of a BLAS call as the kernels use them."""
-    turned = left == trans
-    return Triangle(left, upper, turned, upper == turned, unit)
+    transposed = left == trans
+    return Triangle(left, upper, transposed, upper == transposed, unit)
 
 
 def block_rows(i: int, extent: int) -> int:
@@ -89,7 +89,7 @@ def even_width(extent: int, limit: int) -> int:
 
 
 def panel_width(blocks: int, itemsize: int, reserved: int) -> int:
-    """Return how many columns a panel may have beside ``reserved`` columns that stay with it."""
+    """Return the maximum columns of a panel, given ``reserved`` columns of other residents."""
     return min(PANEL_BYTES // (blocks * itemsize) - reserved, BANKS * BANK)
 
 
@@ -112,16 +112,16 @@ def column_chunks(first: int, batch: int, columns: int, width: int) -> list[Chun
 
 
 def load_panel(b: Tile, chunk: Chunk, left: bool, dtype: Any) -> Tile:
-    """Return columns of B, or rows of B turned into columns, as a panel of ``dtype``.
+    """Return columns of B, or rows of B transposed into columns, as a panel of ``dtype``.
 
-    Rows of B come 512 elements at a time, four blocks wide, before they are turned.
+    Rows of B are loaded 512 elements (four blocks) at a time before they are transposed.
     """
     first, count, start, width = chunk
     extent = b.shape[1] if left else b.shape[2]
     blocks = row_tiles(extent)
     panel = nl.ndarray((TILE, blocks, max(2, count * width)), dtype=dtype, buffer=nl.sbuf)
     if count * width == 1:
-        # Some compilers refuse a matmul with a single moving column: it gets one of zeros beside.
+        # Some compilers reject a matmul with a single moving column: a column of zeros is added.
         nisa.memset(dst=panel, value=0.0)
     for q in range(count):
         at = q * width
@@ -146,7 +146,7 @@ def load_panel(b: Tile, chunk: Chunk, left: bool, dtype: Any) -> Tile:
 
 
 def store_panel(out: Tile, chunk: Chunk, left: bool, panel: Tile) -> None:
-    """Write a panel where ``load_panel`` took it from, rounded to the type of ``out``."""
+    """Store a panel, the inverse of ``load_panel``, rounded to the dtype of ``out``."""
     first, count, start, width = chunk
     extent = out.shape[1] if left else out.shape[2]
     for q in range(count):
@@ -200,9 +200,9 @@ def load_diagonal(a: Tile, q: int, i: int, dtype: Any) -> Tile:
 
 
 def select_triangle(block: Tile, upper: bool, diagonal: bool) -> Tile:
-    """Return a block with zeros for the other triangle, and for the diagonal unless it is wanted.
+    """Return one triangle of a block, with or without its diagonal; zeros elsewhere.
 
-    A selection, not a product with a mask: NaN in what is not chosen is gone.
+    Elements are selected, not multiplied by a mask, so NaN elsewhere is removed.
     """
     size = block.shape[0]
     sign = 1 if upper else -1
@@ -218,12 +218,12 @@ def select_triangle(block: Tile, upper: bool, diagonal: bool) -> Tile:
     return chosen
 
 
-def load_transposed(a: Tile, q: int, i: int, k: int, turned: bool, dtype: Any) -> Tile:
+def load_transposed(a: Tile, q: int, i: int, k: int, transposed: bool, dtype: Any) -> Tile:
     """Return the transpose of M[i, k], off the diagonal: k on partitions, i on the free axis."""
     rows, depth = block_rows(i, a.shape[1]), block_rows(k, a.shape[1])
     top, side = i * TILE, k * TILE
     block = nl.ndarray((depth, rows), dtype=dtype, buffer=nl.sbuf)
-    if turned:
+    if transposed:
         nisa.dma_copy(dst=block, src=a[q, side : side + depth, top : top + rows])
         return block
     stored = nl.ndarray((rows, depth), dtype=dtype, buffer=nl.sbuf)
@@ -248,7 +248,7 @@ def panel_strip(panel: Tile, rows: int, i: int, s: int) -> Tile:
 
 
 def add_product(strips: list[Tile], stationary: Tile, panel: Tile, k: int, first: bool) -> None:
-    """Add ``stationary.T`` times block ``k`` of a panel to a row of results, or begin it."""
+    """Add ``stationary.T`` times block ``k`` of a panel to a row of results, or write it."""
     for s in range(len(strips)):
         nisa.nc_matmul(
             dst=strips[s],

@@ -1,17 +1,17 @@
 """alpha op(tri(A)) B or alpha B op(tri(A)), A triangular: half the matmuls of a full product.
 
-Blocks of the empty triangle are neither loaded nor multiplied. A row of the result needs only rows
-of B on its own side of the diagonal, so it takes its own row's place in SBUF: rows are computed
-from the far end of the triangle, each before the rows it is read for are gone.
+Blocks of the empty triangle are neither loaded nor multiplied. A row of the result depends only on
+rows of B on its own side of the diagonal, so it overwrites its row of B in SBUF: rows are computed
+in an order in which every row of B is read before it is overwritten.
 
 Layout   B, then the result, in a (128, blocks, columns) panel in SBUF (see ``triangular``)
 Limits   A and B of one type, float32 or bfloat16; sums in float32, one rounding into the result.
-         NaN in B reaches, beside what depends on it, the other rows of its block of 128 (on the
+         NaN in B propagates to its dependents and to the other rows of its block of 128 (on the
          right, columns)
 Cost     order n, m columns, b = n / 128: b (b + 1) / 2 products of 128 by 128 by m. Blocks of A are
          read once per panel, of 2048 columns or, from order 2305 on in float32, 36864 / b; unless M
          is the transpose of A, one transpose each
-Lever    operand reuse in SBUF and accumulation in PSUM; result over operand halves the SBUF
+Lever    operand reuse in SBUF and accumulation in PSUM; in-place results halve the SBUF use
 """
 
 # NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
@@ -46,12 +46,12 @@ def trmm(a: Tile, b: Tile, alpha: float, left: bool, upper: bool, trans: bool, u
     """Return ``alpha op(tri(A)) B``, or ``alpha B op(tri(A))`` unless ``left``.
 
     Args:
-        a: Square matrix; only the triangle chosen by ``upper`` is used, with ``unit`` without its
-            diagonal, which then is taken as ones.
+        a: Square matrix; only the triangle chosen by ``upper`` is used. With ``unit`` its diagonal
+            is not read and is ones.
         b: The other factor, (rows, columns), of the type of ``a``.
-        alpha: Factor of the product; 0 gives zeros whatever the matrices hold.
-        left: Which side ``op(tri(A))`` stands on.
-        upper: Which triangle is stored.
+        alpha: Factor of the product; 0 gives zeros for any matrices, NaN included.
+        left: Whether ``op(tri(A))`` is the left factor.
+        upper: Whether the upper triangle is stored.
         trans: Whether ``op`` transposes.
         unit: Whether the diagonal is ones.
     """
@@ -83,14 +83,14 @@ def multiply(a: Tile, b: Tile, out: Tile, alpha: float, tri: Triangle) -> None:
                 if k == i:
                     block = diagonal_block(a, i, tri)
                 else:
-                    block = load_transposed(a, 0, i, k, tri.turned, a.dtype)
+                    block = load_transposed(a, 0, i, k, tri.transposed, a.dtype)
                 add_product(strips, block, panel, k, k == first)
             scale_row(panel, strips, i, alpha)
         store_panel(out, chunks[c], tri.left, panel)
 
 
 def diagonal_block(a: Tile, i: int, tri: Triangle) -> Tile:
-    """Return the transpose of M[i, i] with zeros beside the triangle, and ones on it for unit."""
+    """Return the transpose of the triangular block M[i, i], with a diagonal of ones for unit."""
     chosen = select_triangle(load_diagonal(a, 0, i, a.dtype), tri.upper, True)
     size = chosen.shape[0]
     if tri.unit:
@@ -102,7 +102,7 @@ def diagonal_block(a: Tile, i: int, tri: Triangle) -> Tile:
             on_false_value=1.0,
             cmp_op=nl.not_equal,
         )
-    if tri.turned:
+    if tri.transposed:
         return chosen
     block = nl.ndarray((size, size), dtype=a.dtype, buffer=nl.sbuf)
     transpose_tile(block, chosen)

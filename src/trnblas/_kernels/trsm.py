@@ -1,23 +1,23 @@
-"""X with op(A) X = alpha B or X op(A) = alpha B, A triangular: matmuls only, one launch.
+"""Solution X of op(A) X = alpha B or X op(A) = alpha B, A triangular: matmuls only, one launch.
 
 The diagonal blocks of M (see ``triangular``) are inverted on chip, then row by row
 
     X_i = inv(M_ii) (alpha B_i - sum_k M_ik X_k),
 
 the sum growing in PSUM over the rows already solved. A diagonal block is inverted by doubling:
-with X_s the inverse of the diagonal s-blocks of M_ii and M_s its s-blocks beside them,
+with X_s the inverse of the diagonal s-blocks of M_ii and M_s its s-blocks next to them,
 
     X_2s = X_s - X_s M_s X_s
 
-from the reciprocal diagonal in seven steps to 128. That is block inversion, each entry of which is
-one product of two inverses and a block of M, as accurate as substitution by blocks. Both X_s and
-its transpose are kept, so no step turns anything.
+from the reciprocal diagonal in seven steps to 128. This is block inversion: each entry is one
+product of two inverses and a block of M, as accurate as substitution by blocks. Both X_s and its
+transpose are stored, so no step transposes.
 
 Layout   solved rows in a (128, blocks, columns) float32 panel in SBUF, over the right-hand sides
 Limits   order up to 18,432: inverses and a panel of at least 128 columns share 144 KiB per
          partition. float32 or bfloat16, all work in float32, one rounding into X. A NaN or
-         infinity in B reaches, beside what depends on it, the other rows of its block of 128 (on
-         the right, columns); a zero on the diagonal makes X not finite, and no error is raised
+         infinity in B propagates to its dependents and to the other rows of its block of 128 (on
+         the right, columns). A zero on the diagonal makes X not finite; no error is raised
 Cost     order n, m columns, b = n / 128: b (b - 1) / 2 products of A's blocks and b of inverses,
          each 128 by 128 by m; 20 matmuls of 128^3 per diagonal block. Blocks of A are read once
          per panel, of 2048 columns or, from order 2049 on, 36864 / b - 128; unless M is the
@@ -56,20 +56,20 @@ __all__ = ["MAX_ORDER", "batched_trsm", "trsm"]
 LEVELS = 7
 """Doublings from 1 to 128."""
 MAX_ORDER = PANEL_BYTES // (4 * 2 * TILE) * TILE
-"""Largest order: 128 columns of a panel and 128 of the inverses, for each block."""
+"""Largest order: each block has 128 panel columns and 128 columns of inverses."""
 
 
 @nki.jit
 def trsm(a: Tile, b: Tile, alpha: float, left: bool, upper: bool, trans: bool, unit: bool) -> Tile:
-    """Return X with ``op(A) X = alpha B``, or ``X op(A) = alpha B`` unless ``left``.
+    """Solve ``op(A) X = alpha B``, or ``X op(A) = alpha B`` unless ``left``, for X.
 
     Args:
-        a: Square matrix; only the triangle chosen by ``upper`` is used, with ``unit`` without its
-            diagonal, which then is taken as ones.
+        a: Square matrix; only the triangle chosen by ``upper`` is used. With ``unit`` its diagonal
+            is not read and is ones.
         b: Right-hand sides, (rows, columns).
-        alpha: Factor of ``b``; 0 gives zeros whatever the matrices hold.
-        left: Which side ``op(A)`` stands on.
-        upper: Which triangle is stored.
+        alpha: Factor of ``b``; 0 gives zeros for any matrices, NaN included.
+        left: Whether ``op(A)`` is the left factor.
+        upper: Whether the upper triangle is stored.
         trans: Whether ``op`` transposes.
         unit: Whether the diagonal is ones.
     """
@@ -88,12 +88,12 @@ def batched_trsm(
     """Return the solutions of a batch of systems, each as in ``trsm``.
 
     Args:
-        a: (batch, n, n), or (n, n) shared by the batch: then it is inverted once, and narrow
-            right-hand sides are solved side by side.
+        a: (batch, n, n), or (n, n) shared by the batch: then its blocks are inverted once, and
+            narrow right-hand sides share a panel.
         b: Right-hand sides, (batch, rows, columns).
         alpha: Factor of ``b``.
-        left: Which side ``op(A)`` stands on.
-        upper: Which triangle is stored.
+        left: Whether ``op(A)`` is the left factor.
+        upper: Whether the upper triangle is stored.
         trans: Whether ``op`` transposes.
         unit: Whether the diagonal is ones.
     """
@@ -107,7 +107,7 @@ def batched_trsm(
 
 
 def solve_batch(a: Tile, b: Tile, out: Tile, alpha: float, tri: Triangle) -> None:
-    """Solve every system of a batch, with one matrix for each or one for all."""
+    """Solve every system of a batch, with one matrix per system or one shared matrix."""
     order = a.shape[1]
     assert order <= MAX_ORDER, f"trsm: A must have order at most {MAX_ORDER}, got {order}"
     if alpha == 0:
@@ -138,7 +138,7 @@ def solve(
             strips = result_strips(block_rows(i, order), panel.shape[2])
             first = 0 if tri.lower else i + 1
             for k in range(first, first + step):
-                block = load_transposed(a, q, i, k, tri.turned, nl.float32)
+                block = load_transposed(a, q, i, k, tri.transposed, nl.float32)
                 add_product(strips, block, panel, k, k == first)
             finish_row(panel, strips, inverses, i, alpha, step > 0)
         store_panel(out, chunks[c], tri.left, panel)
@@ -171,14 +171,14 @@ def finish_row(
 def invert_block(
     inverses: Tile, a: Tile, q: int, i: int, eye: Tile, masks: Tile, tri: Triangle
 ) -> None:
-    """Put the transpose of ``inv(M_ii)`` into ``inverses``."""
+    """Write the transpose of ``inv(M_ii)`` to ``inverses``."""
     stored = load_diagonal(a, q, i, nl.float32)
     size = stored.shape[0]
-    beside = select_triangle(stored, tri.upper, False)
-    if not tri.turned:
+    strict = select_triangle(stored, tri.upper, False)
+    if not tri.transposed:
         flipped = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-        transpose_tile(flipped, beside)
-        beside = flipped
+        transpose_tile(flipped, strict)
+        strict = flipped
     inverse = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
     if tri.unit:
         nisa.tensor_copy(dst=inverse, src=eye[0:size, 0:size])
@@ -190,14 +190,14 @@ def invert_block(
     for level in range(LEVELS):
         if 2**level < size:
             mask = masks[0:size, level, 0:size]
-            double_inverse(inverse, inverse_t, beside, mask, 2 ** (level + 1) >= size)
+            double_inverse(inverse, inverse_t, strict, mask, 2 ** (level + 1) >= size)
 
 
-def double_inverse(inverse: Tile, inverse_t: Tile, beside: Tile, mask: Tile, last: bool) -> None:
-    """Make inverses of s-blocks those of 2s-blocks; the ``last`` time only the transpose."""
+def double_inverse(inverse: Tile, inverse_t: Tile, strict: Tile, mask: Tile, last: bool) -> None:
+    """Extend inverses of s-blocks to 2s-blocks; the ``last`` step computes only the transpose."""
     size = inverse.shape[0]
     chosen = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=chosen, data1=beside, data2=mask, op=nl.multiply)
+    nisa.tensor_tensor(dst=chosen, data1=strict, data2=mask, op=nl.multiply)
     summed = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=summed, stationary=chosen, moving=inverse)
     product = nl.ndarray((size, size), dtype=nl.float32, buffer=nl.sbuf)
@@ -248,9 +248,9 @@ def diagonal_ones() -> Tile:
 def doubling_masks(lower: bool) -> Tile:
     """Return ones where the transpose of M has its blocks M_s, for s = 1, 2, 4, ..., 64.
 
-    Row p and column f = 2 s g + s h + r of a 2s-block are told by d = p - 2 s g. Of a lower M the
-    transposed blocks have 0 <= d < s and h = 1, of an upper one s <= d < 2s and h = 0. A step of
-    128 for h, which no d reaches, puts both conditions into one comparison.
+    With column f = 2 s g + s h + r of a 2s-block and row p, let d = p - 2 s g. The transposed
+    blocks have 0 <= d < s and h = 1 for a lower M, s <= d < 2s and h = 0 for an upper one. A step
+    of 128 for h, larger than any d, combines both conditions into one comparison.
     """
     masks = nl.ndarray((TILE, LEVELS, TILE), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=masks, value=1.0)

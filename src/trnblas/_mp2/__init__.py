@@ -1,1 +1,1 @@
-"""MP2 energies."""
+"""MP2 energies and their derivatives on torch."""

@@ -1,8 +1,8 @@
-"""Derivatives of MP2 energies, whose products are operations with kernels.
+"""Derivatives of MP2 energies; their matrix products are operations with kernels.
 
-With T the integrals of a pair and D its energy differences, both as in ``_energies``, the energy of
-the pair has the derivatives (4 T - 2 T^T) / D by T and -T (2 T - T^T) / D^2 by D. Integrals are
-multiplied again, one row of pairs at a time: what the kernels keep on chip is nowhere to be read.
+With T the integrals of a pair and D its energy differences (see ``energies``), the energy of the
+pair has the derivatives (4 T - 2 T^T) / D by T and -T (2 T - T^T) / D^2 by D. T is recomputed, one
+row of pairs at a time, because the kernels do not store it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def batched_pair_energy_backward(
 ) -> Gradients:
     """Return 2 G_ij B_j, summed over j, for B_i, and the sums by D for the energies.
 
-    Each pair comes twice, as (i, j) and as (j, i), with the same energy: hence the factor.
+    Each pair is counted twice, as (i, j) and (j, i), with the same energy: hence the factor 2.
     """
     wide = _wide(b)
     nocc, nvir, _ = b.shape
@@ -70,14 +70,14 @@ def batched_pair_energy_backward(
     for_b, for_occupied, for_virtual = [], [], []
     for i in range(nocc):
         t = multiplied(wide[i], flat, "N", "T").reshape(nvir, nocc, nvir)
-        turned = t.transpose(0, 2)
+        swapped = t.transpose(0, 2)
         below = occupied[i] + occupied[None, :, None]
         below = below - virtual[:, None, None] - virtual[None, None, :]
         if needed[0]:
-            slope = grad * _by_t(t, turned, below)
+            slope = grad * _by_t(t, swapped, below)
             for_b.append(multiplied(slope.reshape(nvir, nocc * nvir), flat, "N", "N", 2.0))
         if needed[1] or needed[2]:
-            by_d = grad * _by_difference(t, turned, below)
+            by_d = grad * _by_difference(t, swapped, below)
             for_occupied.append(2 * by_d.sum())
             for_virtual.append(-by_d.sum((0, 1)) - by_d.sum((1, 2)))
     return (
@@ -108,12 +108,12 @@ def _along(backward: Callable[..., Gradients], tangents: Tangents, *args: Tensor
     )
 
 
-def _by_t(t: Tensor, turned: Tensor, below: Tensor) -> Tensor:
-    return (4 * t - 2 * turned) / below
+def _by_t(t: Tensor, swapped: Tensor, below: Tensor) -> Tensor:
+    return (4 * t - 2 * swapped) / below
 
 
-def _by_difference(t: Tensor, turned: Tensor, below: Tensor) -> Tensor:
-    return -t * (2 * t - turned) / (below * below)
+def _by_difference(t: Tensor, swapped: Tensor, below: Tensor) -> Tensor:
+    return -t * (2 * t - swapped) / (below * below)
 
 
 def _wide(values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""MP2 energies on torch: the definition, with nothing larger in memory than one row of pairs.
+"""MP2 energies on torch by their definition; the largest intermediate is one row of pairs.
 
 With T[a, b] the integral (ia|jb) of a pair of occupied orbitals and D = eps_i + eps_j - eps_a -
 eps_b, the energy of the pair is the sum of T (2 T - T^T) / D over the virtual orbitals a and b.
@@ -15,7 +15,7 @@ __all__ = ["batched_pair_energy", "mp2_energy", "pair_energy"]
 def mp2_energy(
     t_flat: Tensor, eps_occ_chunk: Tensor, eps_occ_full: Tensor, eps_vir: Tensor
 ) -> Tensor:
-    """Return the energy of a chunk of orbitals with all, from T of (ic * nvir, nocc * nvir)."""
+    """Return the energy of pairs (i in a chunk, any j), from T of (ic * nvir, nocc * nvir)."""
     ic, nocc, nvir = eps_occ_chunk.numel(), eps_occ_full.numel(), eps_vir.numel()
     t = t_flat.reshape(ic, nvir, nocc, nvir)
     chunk, full, virtual = (x.reshape(-1) for x in (eps_occ_chunk, eps_occ_full, eps_vir))
@@ -26,7 +26,7 @@ def mp2_energy(
 
 
 def pair_energy(b_i: Tensor, b_j: Tensor, eps_i: float, eps_j: float, eps_vir: Tensor) -> Tensor:
-    """Return the energy of one pair, from B of (nvir, naux) of both orbitals."""
+    """Return the energy of one pair, from the (nvir, naux) factors of both orbitals."""
     t = _wide(b_i) @ _wide(b_j).mT
     energies = eps_vir.reshape(-1)
     below = eps_i + eps_j - energies[:, None] - energies[None, :]
@@ -47,11 +47,11 @@ def batched_pair_energy(b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
 
 
 def _row_energy(t: Tensor, eps_i: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
-    """Return the energy of one orbital with all, from T of (nvir, nocc, nvir)."""
+    """Return the energy of the pairs (i, any j), from T of (nvir, nocc, nvir)."""
     below = eps_i + eps_occ[None, :, None] - eps_vir[:, None, None] - eps_vir[None, None, :]
     return (t * (2 * t - t.transpose(0, 2)) / below).sum()
 
 
 def _wide(values: Tensor) -> Tensor:
-    """Return values in float32 at least: sums of many terms need it."""
+    """Return values in at least float32, for accurate sums of many terms."""
     return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""alpha * product + beta * accumulator, reading nothing that a zero factor leaves out."""
+"""alpha * product + beta * accumulator; operands with a zero factor are not read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def is_number(value: Scalar, wanted: complex) -> bool:
 def scaled(alpha: Scalar, value: Tensor) -> Tensor:
     """Return ``alpha * value`` in the dtype of ``value``; may be ``value`` itself.
 
-    A tensor equal to zero gives zero also for NaN and infinities, as a number does in BLAS. It
-    cannot skip the product, since the derivative by ``alpha`` needs it.
+    An ``alpha`` tensor equal to zero gives zero also for NaN and infinities, as a number does in
+    BLAS. The product is still computed: the derivative by ``alpha`` requires it.
     """
     if isinstance(alpha, Tensor):
         skipped = (alpha == 0) & ~value.isfinite()
@@ -30,10 +30,10 @@ def scaled(alpha: Scalar, value: Tensor) -> Tensor:
 
 
 def accumulated(product: Tensor, beta: Scalar, accumulator: Tensor | None) -> Tensor:
-    """Return ``product + beta * accumulator`` without reading what ``beta == 0`` leaves out."""
+    """Return ``product + beta * accumulator``; with ``beta == 0`` the accumulator is not read."""
     if accumulator is None:
         return product
-    if accumulator.dtype is not product.dtype:  # autocast has lowered the product
+    if accumulator.dtype is not product.dtype:  # autocast lowered the product
         accumulator = accumulator.to(product.dtype)
     if isinstance(beta, Tensor):
         return product + scaled(beta, accumulator)
@@ -43,7 +43,7 @@ def accumulated(product: Tensor, beta: Scalar, accumulator: Tensor | None) -> Te
 
 
 def vanished(shape: Sequence[int], *operands: Tensor) -> Tensor:
-    """Return zeros that no value of the operands reaches, though gradients (zero) flow to them."""
+    """Return zeros, independent of the operand values, with zero gradients for the operands."""
     zeros = operands[0].new_zeros(shape)
     for operand in operands:
         if _differentiated(operand):
@@ -56,5 +56,5 @@ def _differentiated(tensor: Tensor) -> bool:
 
 
 def _untouched(tensor: Tensor) -> Tensor:
-    """Return 0 as the sum of no element: nothing is read, and the gradient is zero, not absent."""
+    """Return 0 as the sum of no elements: nothing is read, and the gradient is zero, not None."""
     return tensor.reshape(-1)[:0].sum()

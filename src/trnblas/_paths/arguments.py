@@ -1,8 +1,8 @@
-"""Validation of BLAS arguments beyond the checks of the core: shapes and factors that fit.
+"""Validation of shapes and factors of BLAS arguments, beyond the checks of the core.
 
-The check of a product returns a ``Product``; other checks return the factors alpha and beta, beta
-being 0 where there is no accumulator. A beta without an accumulator is refused: most likely the
-accumulator was forgotten.
+``checked_product`` returns a ``Product``; other checks return the factors alpha and beta, with
+beta = 0 if there is no accumulator. A nonzero beta without an accumulator is an error: most likely
+the accumulator was forgotten.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = [
     "Product",
     "Scalar",
     "broadcast_batch",
+    "check_dimensions",
     "checked_product",
     "contracted",
     "no_accumulator",
@@ -41,7 +42,7 @@ _NARROW = (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2
 
 
 class Product(NamedTuple):
-    """``alpha * op(A) @ op(B) + beta * C`` of arguments that fit, and the shape of the result."""
+    """Validated arguments of ``alpha * op(A) @ op(B) + beta * C``, and the shape of the result."""
 
     A: Tensor
     B: Tensor
@@ -63,7 +64,7 @@ def checked_product(
     transA: bool | str,
     transB: bool | str,
 ) -> Product:
-    """Return a product whose A and B agree in dtype and device already."""
+    """Validate a product; A and B must already agree in dtype and device."""
     trans_a = transposition(function, "transA", transA, A)
     trans_b = transposition(function, "transB", transB, B)
     size_a, size_b = A.shape, B.shape
@@ -94,7 +95,7 @@ def sided_arguments(
     C: Tensor | None,
     left: bool,
 ) -> tuple[Scalar, Scalar]:
-    """Return the factors of a product of a square A on one side of B; both agree already."""
+    """Return the factors of A @ B or B @ A with a square A; dtypes and devices already agree."""
     matrix(function, "B", B)
     if A.shape[-1] != B.shape[-2 if left else -1]:
         side = "left" if left else "right"
@@ -133,7 +134,7 @@ def vector_arguments(
 
 
 def contracted(function: str, A: Tensor, x: Tensor, op: Trans) -> tuple[int, ...]:
-    """Return the batch dimensions of ``op(A) @ x``, after the check that A and x fit."""
+    """Return the batch dimensions of ``op(A) @ x``; raise if the shapes are incompatible."""
     matrix(function, "A", A)
     if x.ndim == 0:
         raise ShapeError(f"{function}: x must be at least 1-D, got shape ()")
@@ -154,14 +155,14 @@ def contracted(function: str, A: Tensor, x: Tensor, op: Trans) -> tuple[int, ...
 
 
 def no_accumulator(function: str, beta: Scalar, name: str) -> int:
-    """Return 0, the factor of an accumulator that is not there."""
+    """Return 0, the factor of an absent accumulator; raise unless beta is 0."""
     if isinstance(beta, Tensor) or beta != 0:
         raise FlagError(f"{function}: beta must be 0 where {name} is not given, got {beta!r}")
     return 0
 
 
 def square_accumulator(function: str, name: str, value: Tensor, order: int) -> None:
-    """Raise unless the matrices of ``value``, of which one triangle is read, have this order."""
+    """Raise unless ``value`` holds square matrices of this order."""
     tensor(function, name, value)
     if value.shape[-2:] != (order, order):
         raise ShapeError(
@@ -169,11 +170,21 @@ def square_accumulator(function: str, name: str, value: Tensor, order: int) -> N
         )
 
 
-def widened(function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return operands that agree, in the dtype of the product.
+def check_dimensions(function: str, count: int, **tensors: Tensor) -> None:
+    """Raise unless every argument is a tensor with ``count`` dimensions."""
+    for name, value in tensors.items():
+        tensor(function, name, value)
+        if value.ndim != count:
+            raise ShapeError(
+                f"{function}: {name} must have {count} dimensions, got {tuple(value.shape)}"
+            )
 
-    A product of two float16, bfloat16 or float8 numbers is exact in float32, and so are its
-    factors: with float32 operands nothing is rounded but the sums, which are float32 as well.
+
+def widened(function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the operands in the dtype of the product.
+
+    float16, bfloat16 and float8 numbers and their products are exact in float32: with float32
+    operands only the float32 sums are rounded.
     """
     if out_dtype is A.dtype:
         return A, B
@@ -186,7 +197,7 @@ def widened(function: str, A: Tensor, B: Tensor, out_dtype: torch.dtype) -> tupl
 
 
 def broadcast_batch(function: str, a: Tensor, b: Tensor) -> tuple[int, ...]:
-    """Return the batch dimensions that those of matrices A and B broadcast to."""
+    """Return the broadcast batch dimensions of A and B."""
     if a.ndim == b.ndim == 2:
         return ()
     batch = broadcast(a.shape[:-2], b.shape[:-2])
@@ -199,16 +210,15 @@ def broadcast_batch(function: str, a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 
 def number(function: str, name: str, value: Scalar, like: Tensor) -> Scalar:
-    """Return ``value`` as a factor of ``like`` that does not change the dtype.
+    """Return ``value`` as a factor that does not change the dtype of ``like``.
 
-    A 0-d tensor on the CPU becomes a Python number; one that requires grad, is on another device
-    or is being traced stays a tensor.
+    A 0-d tensor on the CPU becomes a Python number, unless it requires grad or is being traced.
     """
     if type(value) is float and like.is_floating_point():
         return value
     if isinstance(value, Tensor):
         return _tensor_number(function, name, value, like)
-    # NumPy's scalars are such numbers too, though the type checker knows nothing of it.
+    # NumPy scalars are accepted too; the type annotation does not cover them.
     given: object = value
     if not isinstance(given, Complex):
         raise DTypeError(
@@ -228,7 +238,7 @@ def number(function: str, name: str, value: Scalar, like: Tensor) -> Scalar:
 def _factor_of(
     C: Tensor | None, function: str, beta: Scalar, A: Tensor, shape: tuple[int, ...]
 ) -> Scalar:
-    """Return the factor of an accumulator that fits, or is not there."""
+    """Return the factor of C; 0 without C."""
     if C is None:
         return no_accumulator(function, beta, "C")
     agree(function, "A", A, "C", C)

@@ -1,7 +1,7 @@
-"""Derivatives of the operations with kernels, made of operations with kernels.
+"""Derivatives of the operations with kernels, computed by operations with kernels.
 
-G is the gradient by the result, and T a tangent. Each rule returns what the mathematics says of
-real matrices; a triangle or a symmetric matrix has derivatives by the elements that are read.
+G is the gradient of the result, and TA, TB, TC are tangents. The rules are those of real matrices.
+Triangular and symmetric matrices have derivatives with respect to the elements that are read.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Gradients = tuple[Tensor | None, ...]
 Needed = Sequence[bool]
 Tangents = Sequence[Tensor | None]
 
-_TURNED = {"N": "T", "T": "N"}
+_TRANSPOSED = {"N": "T", "T": "N"}
 
 
 def multiplied(a: Tensor, b: Tensor, trans_a: str, trans_b: str, alpha: float = 1.0) -> Tensor:
-    """Return a product by the operation for single matrices or for batches."""
+    """Return a product computed by the operation for single matrices or for batches."""
     name = "gemm" if a.ndim == b.ndim == 2 else "batched_gemm"
     result: Tensor = LIBRARY.operations[name](a, b, None, alpha, 0.0, trans_a, trans_b)
     return result
@@ -66,15 +66,15 @@ def gemm_backward(
     trans_a: str,
     trans_b: str,
 ) -> Gradients:
-    """Return G op(B)^T for A and op(A)^T G for B, transposed where the operand is, and beta G."""
+    """Return G op(B)^T for A, op(A)^T G for B (transposed like the operand) and beta G for C."""
     for_a = for_b = None
     if needed[0]:
-        operands = (grad, b, "N", _TURNED[trans_b])
+        operands = (grad, b, "N", _TRANSPOSED[trans_b])
         if trans_a != "N":
             operands = (b, grad, trans_b, "T")
         for_a = multiplied(*operands, alpha).sum_to_size(a.shape)
     if needed[1]:
-        operands = (a, grad, _TURNED[trans_a], "N")
+        operands = (a, grad, _TRANSPOSED[trans_a], "N")
         if trans_b != "N":
             operands = (grad, a, "T", trans_a)
         for_b = multiplied(*operands, alpha).sum_to_size(b.shape)
@@ -91,7 +91,7 @@ def gemm_jvp(
     trans_a: str,
     trans_b: str,
 ) -> Tensor:
-    """Return op(TA) op(B) + op(A) op(TB), with its factor, and beta TC."""
+    """Return alpha (op(TA) op(B) + op(A) op(TB)) + beta TC."""
     of_a, of_b, of_c = tangents[:3]
     parts = []
     if of_a is not None:
@@ -114,7 +114,7 @@ def gemm_batched(
     trans_a: str,
     trans_b: str,
 ) -> tuple[Tensor, int]:
-    """Return a batch of products in one launch; an operand that all share stays one."""
+    """Return a batch of products in one launch; a shared operand is not expanded."""
     front = [_in_front(x, d) for x, d in zip((a, b), in_dims, strict=False)]
     if front[0].ndim == front[1].ndim == 2:
         front[0] = front[0].expand(info.batch_size, *a.shape)
@@ -137,7 +137,7 @@ def gemmt_backward(
     trans_b: str,
     upper: bool,
 ) -> Gradients:
-    """Return the gradients of the product by the triangle of G, and for C those of both."""
+    """Return the ``gemm`` gradients for one triangle of G, and both triangles for C."""
     inside = one_triangle(grad, upper)
     factors = a, b, None, alpha, beta, trans_a, trans_b
     for_a, for_b, *_ = gemm_backward(inside, (*needed[:2], False), *factors)
@@ -156,7 +156,7 @@ def gemmt_jvp(
     trans_b: str,
     upper: bool,
 ) -> Tensor:
-    """Return a triangle of what ``gemm`` has, and the other one of TC."""
+    """Return one triangle of the ``gemm`` tangent, and the other triangle of TC."""
     of_a, of_b, of_c = tangents[:3]
     product = LIBRARY.operations["gemmt"]
     flags = None, alpha, 0.0, trans_a, trans_b, upper
@@ -184,7 +184,7 @@ def symm_backward(
     left: bool,
     upper: bool,
 ) -> Gradients:
-    """Return, for A on the left, S G for B and G B^T, folded onto the triangle, for A."""
+    """Return sym(A) G for B and G B^T, folded onto the triangle, for A (A on the left)."""
     for_a = for_b = None
     if needed[0]:
         operands = (grad, b, "N", "T") if left else (b, grad, "T", "N")
@@ -205,7 +205,7 @@ def symm_jvp(
     left: bool,
     upper: bool,
 ) -> Tensor:
-    """Return the products with TA and with TB, and beta TC."""
+    """Return sym(TA) B + sym(A) TB, times alpha, plus beta TC."""
     of_a, of_b, of_c = tangents[:3]
     product = LIBRARY.operations["symm"]
     flags = None, alpha, 0.0, left, upper
@@ -228,15 +228,15 @@ def syrk_backward(
     beta: float,
     trans: str,
 ) -> Gradients:
-    """Return (G + G^T) A, or A (G + G^T), and beta G."""
-    for_a = _beside(grad + grad.mT, a, trans, alpha) if needed[0] else None
+    """Return (G + G^T) A, or A (G + G^T) if transposed, and beta G for C."""
+    for_a = _sided(grad + grad.mT, a, trans, alpha) if needed[0] else None
     return for_a, grad * beta if needed[1] else None, None, None, None
 
 
 def syrk_jvp(
     tangents: Tangents, a: Tensor, c: Tensor | None, alpha: float, beta: float, trans: str
 ) -> Tensor:
-    """Return what ``syr2k`` gives of TA and A, and beta TC."""
+    """Return ``syr2k`` of TA and A, plus beta TC."""
     of_a, of_c = tangents[:2]
     parts = []
     if of_a is not None:
@@ -256,10 +256,10 @@ def syr2k_backward(
     beta: float,
     trans: str,
 ) -> Gradients:
-    """Return (G + G^T) B for A and (G + G^T) A for B, or from the right, and beta G."""
+    """Return (G + G^T) B for A, (G + G^T) A for B (reversed if transposed) and beta G for C."""
     both = grad + grad.mT
-    for_a = _beside(both, b, trans, alpha) if needed[0] else None
-    for_b = _beside(both, a, trans, alpha) if needed[1] else None
+    for_a = _sided(both, b, trans, alpha) if needed[0] else None
+    for_b = _sided(both, a, trans, alpha) if needed[1] else None
     return for_a, for_b, grad * beta if needed[2] else None, None, None, None
 
 
@@ -272,7 +272,7 @@ def syr2k_jvp(
     beta: float,
     trans: str,
 ) -> Tensor:
-    """Return the sums of products with TA and with TB, and beta TC."""
+    """Return ``syr2k`` of TA and B, plus that of A and TB, plus beta TC."""
     of_a, of_b, of_c = tangents[:3]
     product: Callable[..., Tensor] = LIBRARY.operations["syr2k"]
     parts = []
@@ -285,7 +285,7 @@ def syr2k_jvp(
     return total(parts)
 
 
-def _beside(symmetric: Tensor, a: Tensor, trans: str, alpha: float) -> Tensor:
+def _sided(symmetric: Tensor, a: Tensor, trans: str, alpha: float) -> Tensor:
     operands = (symmetric, a) if trans == "N" else (a, symmetric)
     return multiplied(*operands, "N", "N", alpha)
 
@@ -304,13 +304,13 @@ def trmm_backward(
     trans: str,
     unit: bool,
 ) -> Gradients:
-    """Return op(A)^T G for B and the triangle of G B^T for A, or those from the right."""
+    """Return op(A)^T G for B and the triangle of G B^T for A (A on the left)."""
     for_a = for_b = None
     if needed[0]:
         for_a = _read(_outer(grad, b, left, trans, alpha), upper, unit)
     if needed[1]:
         product = LIBRARY.operations["trmm"]
-        for_b = product(a, grad, alpha, left, upper, _TURNED[trans], unit)
+        for_b = product(a, grad, alpha, left, upper, _TRANSPOSED[trans], unit)
     return for_a, for_b, None, None, None, None, None
 
 
@@ -348,8 +348,8 @@ def trsm_backward(
     *,
     result: Tensor,
 ) -> Gradients:
-    """Return Z with op(A)^T Z = G, times alpha, for B, and the triangle of -Z X^T for A."""
-    pulled = _solved(a, grad, 1.0, left, upper, _TURNED[trans], unit)
+    """Return alpha Z with op(A)^T Z = G for B, and the triangle of -Z X^T for A."""
+    pulled = _solved(a, grad, 1.0, left, upper, _TRANSPOSED[trans], unit)
     for_a = None
     if needed[0]:
         outer = _outer(pulled, result, left, trans, -1.0)
@@ -369,7 +369,7 @@ def trsm_jvp(
     *,
     result: Tensor,
 ) -> Tensor:
-    """Return the solution for alpha TB - op(TA) X, X being the result."""
+    """Return the solution with right-hand side alpha TB - op(TA) X, where X is the result."""
     of_a, of_b = tangents[:2]
     parts = []
     if of_b is not None:
@@ -384,7 +384,7 @@ def trsm_jvp(
 def trsm_batched(
     info: Any, in_dims: Sequence[int | None], a: Tensor, b: Tensor, *flags: Any
 ) -> tuple[Tensor, int]:
-    """Return a batch of solutions in one launch; a matrix that all share stays one."""
+    """Return a batch of solutions in one launch; a shared matrix is not expanded."""
     sides = _in_front(b, in_dims[1])
     if in_dims[1] is None:
         sides = sides.expand(info.batch_size, *b.shape)
@@ -407,7 +407,7 @@ def _outer(grad: Tensor, other: Tensor, left: bool, trans: str, alpha: float) ->
 
 
 def _read(matrix: Tensor, upper: bool, unit: bool) -> Tensor:
-    """Return what of a matrix is read: its triangle, without the diagonal where that is ones."""
+    """Return the elements that are read: the triangle, without its diagonal if ``unit``."""
     return one_triangle(matrix, upper, 1 if unit else 0)
 
 

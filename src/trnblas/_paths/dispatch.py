@@ -1,8 +1,8 @@
-"""Where an operation of level 3 runs: on torch, or through its ``Operation`` on a kernel.
+"""Dispatch of level 3 to the torch function, or to the ``Operation`` with a kernel.
 
-The functions take validated arguments. Where no kernel is wanted, the torch function is called.
-Otherwise arguments are brought into the form of the operation: factors that are tensors stay
-outside of it, an accumulator is broadcast, and batches have one dimension.
+The functions take validated arguments. With the torch backend, the torch function is called.
+Otherwise arguments are converted to those of the operation: tensor factors are applied outside of
+it, the accumulator is broadcast, and batches are merged into one dimension.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ kernels_wanted = LIBRARY.kernels_wanted
 
 
 def run_gemm(product: Product, out: Tensor | None) -> Tensor:
-    """Return a product, in ``out`` where torch can write it there."""
+    """Return a product, written to ``out`` if torch can do so."""
     if not kernels_wanted() or is_number(product.alpha, 0):
         return torch_gemm(product, out)
     from trnblas._paths.operations import BATCHED_GEMM, GEMM
@@ -58,15 +58,15 @@ def run_gemm(product: Product, out: Tensor | None) -> Tensor:
 
 
 def run_gemmt(product: Product, upper: bool) -> Tensor:
-    """Return one triangle of a product, the other of its C."""
+    """Return one triangle of a product and the other triangle of C."""
     if not kernels_wanted() or is_number(product.alpha, 0):
         return torch_gemmt(product, upper)
     from trnblas._paths.operations import GEMMT
 
     A, B, C, alpha, beta, *flags, shape = product
-    # A tensor as factor cannot stay outside: it would reach the other triangle too.
+    # A tensor factor cannot be applied afterwards: it would scale the other triangle too.
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
-        GEMMT.refuse("a factor is a tensor whose value the kernel cannot know")
+        GEMMT.refuse("a factor is a tensor but the kernel takes numbers")
         return torch_gemmt(product, upper)
     return _with_factors(GEMMT, (A, B), alpha, beta, C, shape, *flags, upper)
 
@@ -111,8 +111,8 @@ def run_hermitian(
 ) -> Tensor:
     """Return ``function`` of complex operands.
 
-    The kernel of the operation ``name`` takes real ones only: where kernels are wanted, a refusal
-    is counted.
+    The kernel of the operation ``name`` takes real operands only: on a kernel path, the call is
+    counted as a fallback.
     """
     if kernels_wanted():
         from trnblas._paths import operations  # noqa: F401  (declares it)
@@ -124,7 +124,7 @@ def run_hermitian(
 def run_trsm(
     alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
 ) -> Tensor:
-    """Return X with ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B``."""
+    """Solve ``op(A) @ X = alpha * B`` or ``X @ op(A) = alpha * B`` for X."""
     if not kernels_wanted() or is_number(alpha, 0):
         return torch_trsm(alpha, A, B, left, upper, op, unit)
     if isinstance(alpha, Tensor):
@@ -162,7 +162,7 @@ def _with_factors(
     shape: tuple[int, ...],
     *flags: Any,
 ) -> Tensor:
-    """Return ``alpha * product + beta * C``, in one operation where both factors are numbers."""
+    """Return ``alpha * product + beta * C``, in one operation if both factors are numbers."""
     if (
         C is not None
         and not isinstance(alpha, Tensor)
@@ -178,7 +178,7 @@ def _with_factors(
 
 
 def _one_batch(matrices: Tensor, batch: tuple[int, ...]) -> Tensor:
-    """Return a single matrix as it is, and a batch with all of ``batch`` in one dimension."""
+    """Return a single matrix unchanged, and a batch with one batch dimension."""
     if matrices.ndim == 2:
         return matrices
     return matrices.expand(*batch, *matrices.shape[-2:]).flatten(0, -3)

@@ -1,7 +1,7 @@
 """The options of BLAS: transposition, triangle, side and diagonal.
 
-Words and BLAS letters are accepted in any case. Whatever else comes raises ``FlagError``, since a
-misspelt option that silently meant its opposite would be found last.
+Words and BLAS letters are accepted in upper or lower case. Anything else raises ``FlagError``: a
+misspelt option must not silently select the opposite.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ def is_upper(function: str, value: str) -> bool:
 
 
 def is_left(function: str, value: str) -> bool:
-    """Return whether ``side`` is the left one."""
+    """Return whether ``side`` is left."""
     return value == "left" or _looked_up(_LEFT, function, "side", value)
 
 
 def is_unit(function: str, value: str) -> bool:
-    """Return whether ``diag`` stands for a diagonal of ones."""
+    """Return whether ``diag`` is unit: a diagonal of ones."""
     return value != "nonunit" and _looked_up(_UNIT, function, "diag", value)
 
 
 def applied(trans: Trans, matrix: Tensor) -> Tensor:
-    """Return the matrix, or the matrices of a batch, transposed as ``trans`` says: a view."""
+    """Return a view of the matrix, or of a batch of matrices, transposed according to ``trans``."""
     if trans == "N":
         return matrix
     return matrix.mT if trans == "T" else matrix.mH
 
 
 def flipped(trans: Trans) -> bool:
-    """Return whether rows become columns."""
+    """Return whether ``trans`` is a transpose."""
     return trans != "N"
 
 

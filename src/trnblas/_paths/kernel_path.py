@@ -1,8 +1,7 @@
-"""From the arguments of an operation to the launch of its kernel.
+"""Kernel launches: each function maps the arguments of an operation to one kernel launch.
 
-Each function has the name of its operation, takes a launcher and the operation's arguments, and
-launches one kernel once. Kernels take any shape, so nothing is padded here. Importing this module
-imports NKI.
+Each function has the name of its operation and takes a launcher and the operation's arguments.
+Kernels take any shape, so nothing is padded. Importing this module imports NKI.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ __all__ = [
 
 
 def _product(kernel: Any) -> Callable[..., Tensor]:
-    """Return the launch of a kernel that computes ``gemm``, of one matrix or of a batch."""
+    """Return the launch function of a ``gemm`` kernel, for one matrix or a batch."""
 
     def launched(
         launch: Launcher,
@@ -56,8 +55,8 @@ def _product(kernel: Any) -> Callable[..., Tensor]:
         trans_a: str,
         trans_b: str,
     ) -> Tensor:
-        turned = trans_a != "N", trans_b != "N"
-        return launch(kernel, a, b, c, alpha, beta, *turned, _gemm_blocks(a, b, *turned))
+        transposed = trans_a != "N", trans_b != "N"
+        return launch(kernel, a, b, c, alpha, beta, *transposed, _gemm_blocks(a, b, *transposed))
 
     return launched
 
@@ -77,11 +76,11 @@ def gemmt(
     trans_b: str,
     upper: bool,
 ) -> Tensor:
-    turned = trans_a != "N", trans_b != "N"
-    depth, size = a.shape if turned[0] else a.mT.shape
-    dense = turned[0] and not turned[1]
+    transposed = trans_a != "N", trans_b != "N"
+    depth, size = a.shape if transposed[0] else a.mT.shape
+    dense = transposed[0] and not transposed[1]
     blocks = syrk_tiling(size, depth, dtype_name(a.dtype), layout=_layout(dense), operands=2).blocks
-    return launch(gemmt_kernels.gemmt, a, b, c, alpha, beta, *turned, upper, blocks)
+    return launch(gemmt_kernels.gemmt, a, b, c, alpha, beta, *transposed, upper, blocks)
 
 
 def symm(
@@ -106,8 +105,8 @@ def symm(
 def syrk(
     launch: Launcher, a: Tensor, c: Tensor | None, alpha: float, beta: float, trans: str
 ) -> Tensor:
-    turned = trans != "N"
-    return launch(syrk_kernels.syrk, a, c, alpha, beta, turned, _syrk_blocks(a, turned, 1))
+    transposed = trans != "N"
+    return launch(syrk_kernels.syrk, a, c, alpha, beta, transposed, _syrk_blocks(a, transposed, 1))
 
 
 def syr2k(
@@ -119,12 +118,14 @@ def syr2k(
     beta: float,
     trans: str,
 ) -> Tensor:
-    turned = trans != "N"
-    return launch(syrk_kernels.syr2k, a, b, c, alpha, beta, turned, _syrk_blocks(a, turned, 2))
+    transposed = trans != "N"
+    return launch(
+        syrk_kernels.syr2k, a, b, c, alpha, beta, transposed, _syrk_blocks(a, transposed, 2)
+    )
 
 
 def _triangular(kernel: Any) -> Callable[..., Tensor]:
-    """Return the launch of a kernel with a triangular operand on one side of another."""
+    """Return the launch function of a kernel with a triangular operand."""
 
     def launched(
         launch: Launcher,
@@ -160,7 +161,7 @@ def mp2_energy(
 def pair_energy(
     launch: Launcher, b_i: Tensor, b_j: Tensor, eps_i: float, eps_j: float, eps_vir: Tensor
 ) -> Tensor:
-    # As data, not as constants of the program: one program serves all pairs.
+    # Energies are data, not constants of the program: one program serves all pairs.
     of_i, of_j = (torch.full((1,), e, dtype=torch.float32) for e in (eps_i, eps_j))
     kernel = energy_kernels.pair_energy
     return launch(kernel, b_i, b_j, of_i, of_j, _energies(eps_vir)).reshape(())
@@ -171,9 +172,9 @@ def batched_pair_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: T
     return launch(kernel, b, _energies(eps_occ), _energies(eps_vir)).reshape(())
 
 
-def _gemm_blocks(a: Tensor, b: Tensor, turned_a: bool, turned_b: bool) -> Blocks:
-    rows, depth = (a.mT if turned_a else a).shape[-2:]
-    columns = b.shape[-2 if turned_b else -1]
+def _gemm_blocks(a: Tensor, b: Tensor, transposed_a: bool, transposed_b: bool) -> Blocks:
+    rows, depth = (a.mT if transposed_a else a).shape[-2:]
+    columns = b.shape[-2 if transposed_b else -1]
     batch = max(a.shape[0] if a.ndim == 3 else 1, b.shape[0] if b.ndim == 3 else 1)
     shared = "a" if a.ndim < b.ndim else "b" if b.ndim < a.ndim else ""
     return gemm_tiling(
@@ -181,17 +182,17 @@ def _gemm_blocks(a: Tensor, b: Tensor, turned_a: bool, turned_b: bool) -> Blocks
         columns,
         depth,
         dtype_name(a.dtype),
-        a_layout=_layout(turned_a),
-        b_layout=_layout(not turned_b),
+        a_layout=_layout(transposed_a),
+        b_layout=_layout(not transposed_b),
         batch=batch,
         shared=shared,
     ).blocks
 
 
-def _syrk_blocks(a: Tensor, turned: bool, operands: int) -> Blocks:
-    size, depth = (a.mT if turned else a).shape
+def _syrk_blocks(a: Tensor, transposed: bool, operands: int) -> Blocks:
+    size, depth = (a.mT if transposed else a).shape
     return syrk_tiling(
-        size, depth, dtype_name(a.dtype), layout=_layout(turned), operands=operands
+        size, depth, dtype_name(a.dtype), layout=_layout(transposed), operands=operands
     ).blocks
 
 
@@ -200,5 +201,5 @@ def _layout(contraction_on_rows: bool) -> Layout:
 
 
 def _energies(values: Tensor) -> Tensor:
-    """Return orbital energies as the kernels take them: float32, in one dimension."""
+    """Return orbital energies in the form of the kernels: float32, 1-D."""
     return values.reshape(-1).to(torch.float32)

@@ -1,7 +1,7 @@
-"""The operations of trnblas that have a kernel, each declared once.
+"""Declarations of the trnblas operations that have a kernel.
 
-An operation ties a torch function to the kernel that computes the same. Its arguments are those
-that a torch custom operator can have: tensors, numbers, flags and the letters ``N``, ``T``, ``C``.
+An operation pairs a torch function with the kernel that computes the same result. Its arguments are
+types of torch custom operators: tensors, numbers, flags and the letters ``N``, ``T``, ``C``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matrix products through the one torch routine that does all of alpha, beta and C at once."""
+"""Matrix products by the torch routines that include alpha, beta and C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["matrix_product", "vector_product", "written_product"]
 
 
 def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None) -> Tensor:
-    """Return ``alpha * A @ B + beta * C`` for matrices or batches whose shapes fit."""
+    """Return ``alpha * A @ B + beta * C`` for matrices or batches of compatible shapes."""
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor):
         return accumulated(scaled(alpha, matmul(A, B)), beta, C)
     if alpha == 0:
@@ -27,7 +27,7 @@ def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor 
         return _batched(alpha, A, B, beta, C)
     if C is not None and beta != 0:
         return addmm(C, A, B, alpha=alpha, beta=beta)
-    # beta=0 leaves the first argument unread; it is there because addmm has no form without it.
+    # addmm requires a first argument; with beta=0 it is not read.
     product = mm(A, B) if alpha == 1 else addmm(A.new_empty(()), A, B, alpha=alpha, beta=0)
     return product if C is None else accumulated(product, 0, C)
 
@@ -35,10 +35,10 @@ def matrix_product(alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor 
 def written_product(
     alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, out: Tensor
 ) -> bool:
-    """Return whether ``alpha * A @ B + beta * C`` of arguments that fit was written to ``out``.
+    """Write ``alpha * A @ B + beta * C`` to ``out`` if possible; return whether it was written.
 
-    It is not where ``out`` shares memory with A or B, which torch would read after it has changed,
-    where the operation is traced or differentiated, or where factors are tensors or alpha is 0.
+    It is not written if ``out`` shares memory with A or B, if the operation is traced or
+    differentiated, if a factor is a tensor, or if alpha is 0.
     """
     if isinstance(alpha, Tensor) or isinstance(beta, Tensor) or alpha == 0:
         return False
@@ -50,7 +50,7 @@ def written_product(
         return False
     if any(t.device != A.device for t in tensors):
         return False
-    # C may be out, element by element, but not another view of its memory.
+    # C may be out itself, but not a different view of its memory.
     others = [A, B] if C is None or C is out else [A, B, C]
     memory = out.untyped_storage().data_ptr()
     if any(t.untyped_storage().data_ptr() == memory for t in others):
@@ -62,7 +62,7 @@ def written_product(
 
 
 def vector_product(alpha: Scalar, A: Tensor, x: Tensor, beta: Scalar, y: Tensor | None) -> Tensor:
-    """Return ``alpha * A @ x + beta * y`` for a matrix and vectors, or batches, that fit."""
+    """Return ``alpha * A @ x + beta * y`` for a matrix and vectors, or batches of them."""
     if A.ndim != 2 or x.ndim != 1:
         batch = broadcast(A.shape[:-2], x.shape[:-1]) or ()
         column = None if y is None else y.expand(*batch, A.shape[-2])[..., None]

@@ -1,12 +1,12 @@
 """NumPy's and SciPy's products on CPU tensors, for BLAS routines that torch lacks.
 
-torch has no product that reads or computes one triangle: it builds or computes the other one too,
-which takes twice as long for matrices and tens of times as long for a matrix and a vector. Each
-function returns None where torch has to compute: for another device, a gradient, a transform, a
-dtype without a BLAS routine, batches, empty operands, or without SciPy.
+torch has no product that reads or computes one triangle only. Computing both takes twice as long
+for matrices and tens of times as long for a matrix and a vector. Each function returns None if
+torch must compute: on another device, with a gradient or a transform, for a dtype without a BLAS
+routine, for batches or empty operands, or without SciPy.
 
-A contiguous matrix is its own transpose in Fortran's order, so nothing is copied; the options of
-the routine are those of the transpose.
+A contiguous matrix is passed as its transpose in Fortran order, without a copy; the options of the
+routine are those of the transpose.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _PREFIX = {
     torch.complex64: "c",
     torch.complex128: "z",
 }
-# Below this order torch's product of a masked triangle takes less time than the calls of SciPy.
+# Below this order torch's product of a masked triangle is faster than the SciPy call.
 _TRIANGLE = 48
 _TRANS_CODE: dict[Trans, int] = {"N": 0, "T": 1, "C": 2}
 
 
 def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
-    """Return ``alpha * sym(A) @ x``; BLAS has it for real dtypes only."""
+    """Return ``alpha * sym(A) @ x``; real dtypes only, as in BLAS."""
     routine = _routine("symv", alpha, A, x) if x.ndim == 1 else None
     if routine is None:
         return None
@@ -46,7 +46,7 @@ def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
 
 
 def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor | None:
-    """Return ``op(tri(A)) @ x``; not for the conjugate transpose."""
+    """Return ``op(tri(A)) @ x``; None for the conjugate transpose."""
     if A.shape[-1] < _TRIANGLE or x.ndim != 1 or trans == "C":
         return None
     routine = _routine("trmv", 1.0, A, x)
@@ -110,12 +110,12 @@ def herk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
 
 
 def _routine(name: str, alpha: Scalar, *operands: Tensor) -> Callable[..., Any] | None:
-    """Return SciPy's routine for the operands, or None where torch has to compute."""
+    """Return SciPy's routine for the operands, or None if torch must compute."""
     return _found(name, operands[0].dtype) if _eligible(alpha, *operands) else None
 
 
 def _eligible(alpha: Scalar, *operands: Tensor) -> bool:
-    """Return whether these are matrices and vectors with elements that NumPy may read."""
+    """Return whether these are nonempty CPU matrices and vectors that NumPy may read."""
     if isinstance(alpha, Tensor) or not inert(*operands):
         return False
     return all(x.is_cpu and x.ndim <= 2 and x.numel() for x in operands)
@@ -131,7 +131,7 @@ def _found(name: str, dtype: torch.dtype) -> Callable[..., Any] | None:
 
 
 def _columns(tensor: Tensor) -> tuple[Any, bool]:
-    """Return a matrix in Fortran's order without a copy, and whether that is its transpose."""
+    """Return a matrix or its transpose in Fortran order, uncopied, and whether it is transposed."""
     array = array_of(tensor)
     if array.flags.f_contiguous:
         return array, False

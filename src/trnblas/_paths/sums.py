@@ -1,8 +1,7 @@
-"""Norms and sums of moduli, accurate to a few roundings however many elements there are.
+"""2-norm and sum of moduli, accurate to a few roundings for any number of elements.
 
-On a CPU torch adds the terms of a norm one after the other, so that of 20 million float32 numbers
-the last four digits are wrong. Adding within blocks, and then the sums of the blocks, leaves an
-error that does not grow with the count.
+On a CPU torch adds the terms of a norm sequentially: for 20 million float32 numbers the last four
+digits are wrong. Blocked summation has an error that does not grow with the count.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from trnsci.core.eager import concrete
 
 __all__ = ["moduli_sum", "two_norm"]
 
-# Numbers whose norm is one call.
+# Up to this count the norm is one torch call.
 _FEW = 256
 # Squares added at a time: 16 of them in each lane of a vector register, of 16 lanes or of 8.
 _LONG_REGISTERS = torch.backends.cpu.get_cpu_capability().startswith("AVX")
 _BLOCK = 256 if _LONG_REGISTERS else 128
-# Float32 numbers that are added in float64 for less than the calls that small blocks take.
+# Up to this count, summing float32 in float64 is faster than the calls for small blocks.
 _WIDE = 0 if _LONG_REGISTERS else 2**14
-# Moduli taken at a time: they stay in a cache on their way to the sum, which is in pairs.
+# Moduli computed at a time: they stay in the cache until the pairwise sum reads them.
 _SPAN = 2**18
-# Norms between these cannot have lost anything to overflow or underflow of squares: with a norm of
+# Norms in this range are not affected by overflow or underflow of squares: with a norm of
 # at least 2^-40, elements whose squares vanish in float32 (below 2^-75) are smaller than half an
-# ulp of it for any count up to 2^20 times 2^20, and float64 has more room still.
+# ulp of it for any count up to 2^20 times 2^20, and the margin of float64 is larger.
 _SAFE_NORM = (2.0**-40, 2.0**60)
 _NARROW = (torch.float16, torch.bfloat16)
 
@@ -40,12 +39,12 @@ def two_norm(x: Tensor) -> Tensor:
         if low < norm.item() < high:
             return norm
     if x.dtype is not torch.float64:
-        # Squares of float32 neither overflow nor vanish in float64.
+        # Squares of float32 neither overflow nor underflow in float64.
         return torch.linalg.vector_norm(x, dtype=torch.float64).to(x.dtype)
     if x.numel() == 0:
         return torch.linalg.vector_norm(x)
-    # Dividing by a power of two is exact. Where the largest is zero, infinite or NaN, the plain
-    # norm is already right, and so is its derivative.
+    # Dividing by a power of two is exact. If the largest is zero, infinite or NaN, the plain
+    # norm and its derivative are already correct.
     largest = x.detach().abs().amax()
     _, exponent = torch.frexp(largest)
     power = torch.ldexp(torch.ones_like(largest), exponent - 1)
@@ -56,7 +55,7 @@ def two_norm(x: Tensor) -> Tensor:
 def moduli_sum(x: Tensor) -> Tensor:
     """Return the sum of the moduli of a tensor of real numbers, integers in int64."""
     if not x.is_floating_point():
-        # The modulus of the least int8 is no int8.
+        # The modulus of the least int8 overflows int8.
         return x.to(torch.int64).abs().sum()
     wide = torch.float32 if x.dtype in _NARROW else x.dtype
     count = x.numel()

@@ -1,4 +1,4 @@
-"""The operations of level 3 on validated arguments, by torch or, on a CPU, SciPy or NumPy."""
+"""Torch path of level 3 on validated arguments; on a CPU some routines use SciPy or NumPy."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = [
     "torch_trsm",
 ]
 
-# torch solves triangular systems in these only.
+# Dtypes of torch.linalg.solve_triangular.
 _SOLVABLE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def torch_gemm(product: Product, out: Tensor | None = None) -> Tensor:
-    """Return ``gemm`` of arguments that fit, computed by torch, in ``out`` where it can be."""
+    """Return ``gemm`` computed by torch, written to ``out`` if possible."""
     A, B, C, alpha, beta, trans_a, trans_b, _ = product
     if trans_a != "N":
         A = applied(trans_a, A)
@@ -42,7 +42,7 @@ def torch_gemm(product: Product, out: Tensor | None = None) -> Tensor:
 
 
 def torch_gemmt(request: Product, upper: bool) -> Tensor:
-    """Return ``gemmt`` of arguments that fit, computed by torch."""
+    """Return ``gemmt`` computed by torch."""
     A, B, C, alpha, beta, trans_a, trans_b, shape = request
     if is_number(alpha, 0):
         product = vanished(shape, A, B)
@@ -57,7 +57,7 @@ def torch_gemmt(request: Product, upper: bool) -> Tensor:
 def torch_syr2k(
     alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, op: Trans
 ) -> Tensor:
-    """Return ``syr2k`` of arguments that fit, computed by torch: half of the products, mirrored."""
+    """Return ``syr2k`` computed by torch: one of the two products plus its transpose."""
     left, right = (A.mT, B) if flipped(op) else (A, B.mT)
     half = matrix_product(alpha, left, right, 0, None)
     return accumulated(half + half.mT, beta, C)
@@ -66,7 +66,7 @@ def torch_syr2k(
 def torch_symm(
     alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, left: bool, upper: bool
 ) -> Tensor:
-    """Return ``symm`` of arguments that fit, computed by torch or SciPy's BLAS."""
+    """Return ``symm`` computed by torch or SciPy's BLAS."""
     if not is_number(alpha, 0):
         product = scipy_blas.symm(alpha, A, B, left, upper)
         if product is not None:
@@ -78,13 +78,13 @@ def torch_symm(
 def torch_hemm(
     alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, left: bool, upper: bool
 ) -> Tensor:
-    """Return ``hemm`` of complex arguments that fit, computed by torch."""
+    """Return ``hemm`` of complex arguments, computed by torch."""
     full = mirrored(A, upper, conjugate=True)
     return matrix_product(alpha, *((full, B) if left else (B, full)), beta, C)
 
 
 def torch_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:
-    """Return ``syrk`` of arguments that fit, computed by torch or NumPy."""
+    """Return ``syrk`` computed by torch or NumPy."""
     transposed = flipped(op)
     if not is_number(alpha, 0):
         product = scipy_blas.syrk(alpha, A, transposed)
@@ -96,7 +96,7 @@ def torch_syrk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Tra
 
 
 def torch_herk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Trans) -> Tensor:
-    """Return ``herk`` of arguments that fit, computed by torch or SciPy's BLAS."""
+    """Return ``herk`` computed by torch or SciPy's BLAS."""
     transposed = flipped(op)
     if not is_number(alpha, 0):
         product = scipy_blas.herk(alpha, A, transposed)
@@ -110,7 +110,7 @@ def torch_herk(alpha: Scalar, A: Tensor, beta: Scalar, C: Tensor | None, op: Tra
 def torch_her2k(
     alpha: Scalar, A: Tensor, B: Tensor, beta: Scalar, C: Tensor | None, op: Trans
 ) -> Tensor:
-    """Return ``her2k`` of complex arguments that fit: half of the products, mirrored."""
+    """Return ``her2k`` of complex arguments: one of the two products plus its adjoint."""
     left, right = (A.mH, B) if flipped(op) else (A, B.mH)
     half = matrix_product(alpha, left, right, 0, None)
     return accumulated(half + half.mH, beta, C)
@@ -119,7 +119,7 @@ def torch_her2k(
 def torch_trsm(
     alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
 ) -> Tensor:
-    """Return ``trsm`` of arguments that fit, computed by torch."""
+    """Return ``trsm`` computed by torch."""
     if is_number(alpha, 0):
         return vanished((*broadcast_batch("trsm", A, B), *B.shape[-2:]), A, B)
     dtype = A.dtype
@@ -138,7 +138,7 @@ def torch_trsm(
 def torch_trmm(
     alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, op: Trans, unit: bool
 ) -> Tensor:
-    """Return ``trmm`` of arguments that fit, computed by torch or SciPy's BLAS."""
+    """Return ``trmm`` computed by torch or SciPy's BLAS."""
     if not is_number(alpha, 0):
         product = scipy_blas.trmm(alpha, A, B, left, upper, op, unit)
         if product is not None:

@@ -1,4 +1,4 @@
-"""Matrices given by one triangle, and products of which one triangle is wanted."""
+"""Matrices given by one triangle, and products computed for one triangle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAF = 512
 
 
 def one_triangle(A: Tensor, upper: bool, diagonal: int = 0) -> Tensor:
-    """Return A with zeros outside a triangle that leaves out ``diagonal`` diagonals."""
+    """Return one triangle of A without its first ``diagonal`` diagonals; zeros elsewhere."""
     return torch.triu(A, diagonal) if upper else torch.tril(A, -diagonal)
 
 
@@ -27,7 +27,7 @@ def mirrored(A: Tensor, upper: bool, conjugate: bool = False) -> Tensor:
 
 
 def triangular(A: Tensor, upper: bool, unit: bool) -> Tensor:
-    """Return the chosen triangle of A, its diagonal replaced by ones where ``unit`` is true."""
+    """Return the chosen triangle of A, its diagonal replaced by ones if ``unit``."""
     if not unit:
         return one_triangle(A, upper)
     ones = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
@@ -35,13 +35,13 @@ def triangular(A: Tensor, upper: bool, unit: bool) -> Tensor:
 
 
 def triangle_product(A: Tensor, B: Tensor, upper: bool) -> Tensor:
-    """Return the chosen triangle of ``A @ B``, zeros elsewhere, for half of the work if large."""
+    """Return the chosen triangle of ``A @ B``, zeros elsewhere; large products cost half."""
     n = A.shape[-2]
     if n <= _LEAF:
         return one_triangle(matmul(A, B), upper)
     half = n // 2
     first, last = slice(None, half), slice(half, None)
-    # The block beside the diagonal blocks: above them, or below.
+    # The off-diagonal block, above or below the diagonal.
     rows, columns = (first, last) if upper else (last, first)
     block = matmul(A[..., rows, :], B[..., :, columns])
     zeros = torch.zeros_like(block).mT

@@ -1,8 +1,7 @@
-"""The operations that have kernels, under names of their own.
+"""Functions named after the kernels that they launch.
 
-Each runs where the library's backend says: on a NeuronCore, on the simulator or on torch. ``gemm``
-and the other functions of ``trnblas`` reach the same kernels, with factors, accumulators and
-batches.
+The backend of the library selects a NeuronCore, the simulator or torch. ``trnblas.gemm`` and the
+other public functions use the same kernels and add factors, accumulators and batches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The NKI kernels of MP2 energies themselves, for libraries that launch them on their own.
+"""NKI kernels of MP2 energies, for other libraries that launch them.
 
 Each takes arrays and returns a (1, 1) array in float32. Importing this module imports NKI.
 """

@@ -1,1 +1,1 @@
-"""What the tensor decompositions share."""
+"""Unfoldings and truncated SVDs shared by the tensor decompositions."""

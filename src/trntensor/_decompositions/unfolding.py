@@ -1,4 +1,4 @@
-"""Unfoldings of a tensor, and the bases of what they span."""
+"""Unfoldings of a tensor, and orthonormal bases of their column spaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_parts", "check_tensor", "leading_basis", "split", "unfolded"]
 
 
 def check_tensor(function: str, value: Tensor, least: int, complex_too: bool = True) -> None:
-    """Raise unless a tensor is one that can be decomposed."""
+    """Raise unless a tensor can be decomposed."""
     tensor(function, "tensor", value)
     known = [torch.float32, torch.float64]
     if complex_too:
@@ -52,13 +52,13 @@ def leading_basis(matrix: Tensor, rank: int) -> Tensor:
 def split(matrix: Tensor, rank: int | None = None, allowed: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return an orthonormal basis U of the leading left singular vectors, and singular values.
 
-    Float32 matrices with few rows go by the eigenvalues of their product with themselves, which is
-    summed in float64: that is as exact as float32 singular values are, and many times as fast.
+    For float32 matrices with few rows, the eigenvalues of the Gram matrix in float64 are used. They
+    are as accurate as float32 singular values and many times faster to compute.
 
     Args:
         matrix: (m, n).
-        rank: The most vectors.
-        allowed: The norm of what may be left out; as many vectors go as this allows.
+        rank: Maximum number of vectors.
+        allowed: Maximum norm of the truncated part; the fewest vectors that reach it are returned.
 
     Returns:
         U of (m, r), and all singular values, the largest first.

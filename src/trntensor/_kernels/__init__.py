@@ -1,1 +1,1 @@
-"""The NKI kernels of trntensor, and how they are cut."""
+"""The NKI kernels of trntensor."""

@@ -1,14 +1,14 @@
-"""Two contractions in one launch, with what is between them kept in SBUF.
+"""Two contractions in one launch, with the intermediate t in SBUF.
 
     t[k, l, r] = sum_d x[d, k, l] y[d, r]          out[l, r, n] = sum_k t[k, l, r] c[k, n]
 
 Layout   x is the stationary operand of the first product, 128 of k at a time for each l, so that t
-         comes out with k on partitions: what the second product contracts. t is its moving operand
-         where the result has r or l last, else its stationary one
+         has k on partitions, where the second product contracts. t is its moving operand if the
+         result has r or l last, else its stationary one
 Limits   float32 or bfloat16, all operands of one dtype, extents at least 1; y, c and t of one block
          of l fit in SBUF (``chain_block``). x has d, k and l in any order but with d last
 Cost     the products of both contractions; every operand is read once, t never leaves the chip
-Lever    fusion: nothing between the two products travels to HBM; y and c stay in SBUF; several l
+Lever    fusion: the intermediate is not written to HBM; y and c stay in SBUF; several l
          share a PSUM bank and one copy out of it, and fill the moving operand of the second product
 """
 
@@ -27,13 +27,13 @@ _STAGE_TILES = 4
 
 
 class Extents(NamedTuple):
-    """The sizes of the groups, and what one step in them is in x and in the result.
+    """Sizes of the index groups, and their strides in x and in the result.
 
     Attributes:
         d, k, l, r, n: The sizes.
-        block: How many l are computed at a time.
-        x_d, x_k, x_l: Elements between neighbours in x.
-        out_l, out_r, out_n: Elements between neighbours in the result.
+        block: Number of l computed at a time.
+        x_d, x_k, x_l: Strides in x, in elements.
+        out_l, out_r, out_n: Strides in the result, in elements.
         t_moves: Whether t is the moving operand of the second product.
     """
 
@@ -68,9 +68,9 @@ def chain(
         x: The operand with d, k and l, each one dimension.
         y: (d, r), or (r, d) with the layout ``"columns"``.
         c: (k, n), or (n, k) with the layout ``"columns"``.
-        shape: Of the result.
-        y_layout: Where ``y`` keeps d.
-        c_layout: Where ``c`` keeps k.
+        shape: Shape of the result.
+        y_layout: ``"rows"`` or ``"columns"``: d first or last in ``y``.
+        c_layout: ``"rows"`` or ``"columns"``: k first or last in ``c``.
         e: Sizes and strides.
     """
     out = nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
@@ -92,9 +92,9 @@ def chain(
 
 
 def first_product(t: Tile, x: Tile, right: Tile, k0: int, l0: int, lw: int, e: Extents) -> None:
-    """Fill 128 rows of t for a block of l."""
+    """Compute 128 rows of t for a block of l."""
     kw = min(TILE, e.k - k0)
-    # The dimension that is dense in HBM is dense in the tile.
+    # The contiguous dimension in HBM is contiguous in the tile.
     k_dense = e.x_k < e.x_l
     inner = (lw, kw) if k_dense else (kw, lw)
     steps = (e.x_l, e.x_k) if k_dense else (e.x_k, e.x_l)
@@ -132,7 +132,7 @@ def first_product(t: Tile, x: Tile, right: Tile, k0: int, l0: int, lw: int, e: E
 
 
 def with_moving_t(out: Tile, t: Tile, last: Tile, l0: int, lw: int, e: Extents) -> None:
-    """Multiply with n on partitions, and store (n, r, l) or (n, l, r), whichever is dense."""
+    """Multiply with n on partitions, and store (n, r, l) or (n, l, r), the contiguous one."""
     width = lw * e.r
     r_dense = e.out_r < e.out_l
     for n0 in range(0, e.n, TILE):
@@ -157,13 +157,13 @@ def with_moving_t(out: Tile, t: Tile, last: Tile, l0: int, lw: int, e: Extents) 
         else:
             pattern = [[e.out_n, nw], [e.out_r, e.r], [e.out_l, lw]]
             ready = nl.ndarray((nw, e.r, lw), dtype=out.dtype, buffer=nl.sbuf)
-            turned = flat.ap(pattern=[[width, nw], [1, e.r], [e.r, lw]])
-            nisa.tensor_copy(dst=ready, src=turned)
+            permuted = flat.ap(pattern=[[width, nw], [1, e.r], [e.r, lw]])
+            nisa.tensor_copy(dst=ready, src=permuted)
         nisa.dma_copy(dst=out.ap(pattern=pattern, offset=offset), src=ready)
 
 
 def with_stationary_t(out: Tile, t: Tile, last: Tile, l0: int, lw: int, e: Extents) -> None:
-    """Multiply with r on partitions, or with l where there is one r, and store rows of n."""
+    """Multiply with r on partitions, or with l if there is one r, and store rows of n."""
     single = e.r == 1
     rows = lw if single else e.r
     step = e.out_l if single else e.out_r

@@ -1,13 +1,13 @@
 """A contraction of two tensors as a batch of matrix products, in one launch.
 
-Layout   each operand is (batch, x, y) or (x, batch, y) with its own two of the groups rows, columns
-         and depth as x and y, in either order; the result likewise. No operand is permuted in HBM:
+Layout   each operand is (batch, x, y) or (x, batch, y), where x and y are its two groups of rows,
+         columns and depth, in either order; so is the result. No operand is permuted in HBM:
          a batch between rows and columns is a stride of the load, and an operand with the
          contraction last is transposed on chip
 Limits   extents at least 1; float32 or bfloat16, both operands of one dtype
 Cost     the products of the batch, and the HBM bytes of the tiling
 Lever    reuse in SBUF, accumulation in PSUM, one launch for all of the batch; a result with its
-         columns first is the product of the operands in the other order, and so is not transposed
+         columns first is the product of the operands in reverse order, so no transpose is needed
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def contract(
 
     Args:
         a: A matrix or a batch of them, with rows and depth.
-        b: The same with depth and columns.
-        shape: Of the result: (rows, columns), with the batch in front or between.
-        a_layout: ``"rows"`` where ``a`` has depth before rows, else ``"columns"``.
-        b_layout: ``"rows"`` where ``b`` has depth before columns, else ``"columns"``.
-        between: Whether the result, ``a`` and ``b`` have the batch between.
+        b: A matrix or a batch of them, with depth and columns.
+        shape: Shape of the result: (rows, columns), with the batch first or in between.
+        a_layout: ``"rows"`` if ``a`` has depth before rows, else ``"columns"``.
+        b_layout: ``"rows"`` if ``b`` has depth before columns, else ``"columns"``.
+        between: For the result, ``a`` and ``b``: whether the batch is in between.
         blocks: The ``blocks`` of ``gemm_tiling``.
     """
     out = nl.ndarray(shape, dtype=a.dtype, buffer=nl.shared_hbm)

@@ -1,4 +1,4 @@
-"""MP2 energies on torch: half of the pairs, and one orbital's integrals at a time."""
+"""MP2 energies on torch: pairs i <= j only, with the integrals of one i at a time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["torch_mp2_energy"]
 def torch_mp2_energy(B: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
     """Return the energy of all pairs, from B of (nocc, nvir, naux).
 
-    The energy of a pair is the same for (i, j) and (j, i), so j > i counts twice and j < i not at
-    all. It is a sum over (a, b) of T^2 / D times 2, less that of T T' / D.
+    Pairs (i, j) and (j, i) have the same energy, so j > i counts twice and j < i is skipped. The
+    energy of a pair is the sum of T (2 T - T') / D over (a, b).
     """
     wide = torch.promote_types(B.dtype, torch.float32)
     B, eps_occ, eps_vir = B.to(wide), eps_occ.to(wide), eps_vir.to(wide)

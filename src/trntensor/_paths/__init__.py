@@ -1,1 +1,1 @@
-"""Arguments, choice of the path, and the two paths of every operation: torch and kernels."""
+"""Argument validation, dispatch, and the torch and kernel path of every operation."""

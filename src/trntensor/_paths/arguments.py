@@ -1,4 +1,4 @@
-"""The operands of a contraction: how they are given, and that they fit each other."""
+"""Parsing of the call forms of a contraction, and validation of its operands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_operands", "read_arguments"]
 def read_arguments(
     function: str, subscripts: Any, operands: Sequence[Any]
 ) -> tuple[str, Sequence[Any]]:
-    """Return subscripts and operands of any form of call."""
+    """Return subscripts and operands of any call form."""
     if isinstance(subscripts, str):
         if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
             operands = operands[0]
@@ -56,7 +56,7 @@ def check_operands(function: str, text: str, tensors: Sequence[Any]) -> None:
 
 
 def _term(text: str, number: int) -> list[int]:
-    """Return where the term of an operand stands."""
+    """Return the position of an operand's term in the subscripts."""
     terms = text.partition("->")[0].split(",")
     if number >= len(terms):
         return []

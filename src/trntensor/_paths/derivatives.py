@@ -1,8 +1,8 @@
-"""Derivatives of the operations with kernels, made of operations with kernels.
+"""Derivatives of the operations with kernels, computed by operations with kernels.
 
-A contraction is linear in each operand, so that its tangent is the sum of contractions with one
-operand replaced, and the gradient by an operand is the contraction of the result's gradient with
-the others: ``"ij,jk->ik"`` has ``"ik,jk->ij"`` for its first operand.
+A contraction is linear in each operand. Its tangent is the sum of contractions with one operand
+replaced by its tangent. The gradient of an operand is the contraction of the result's gradient with
+the other operands: ``"ij,jk->ik"`` has ``"ik,jk->ij"`` for its first operand.
 
 The MP2 energy of all pairs has the derivatives S = (4 T - 2 T') / D by the integrals T and
 G = -T (2 T - T') / D^2 by the differences D. Both are the same for (ia, jb) and (jb, ia).
@@ -38,7 +38,7 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def product_of(a: Tensor, b: Tensor, left: str, right: str, out: str) -> Tensor:
-    """Return a pair by its operation, or by torch where there is nothing to sum."""
+    """Return a pair computed by its operation, or by torch if there is nothing to sum."""
     if any(x in right and x not in out for x in left):
         result: Tensor = LIBRARY.operations["contract"](a, b, f"{left},{right}->{out}")
         return result
@@ -59,7 +59,7 @@ def contract_backward(
 def contract_jvp(
     tangents: Sequence[Tensor | None], a: Tensor, b: Tensor, subscripts: str
 ) -> Tensor:
-    """Return the tangent: each operand's with the other one."""
+    """Return the tangent: the sum over operands, each replaced by its tangent."""
     left, right, out = terms_of(subscripts)
     parts = []
     if tangents[0] is not None:
@@ -72,7 +72,7 @@ def contract_jvp(
 def contract_batched(
     info: Any, in_dims: Sequence[int | None], a: Tensor, b: Tensor, subscripts: str
 ) -> tuple[Tensor, int]:
-    """Return a batch in one operation: one more index."""
+    """Return a batch as one operation with an additional index."""
     left, right, out = terms_of(subscripts)
     more = next(x for x in LETTERS if x not in subscripts)
     a, left = _with_batch(a, left, in_dims[0], more)
@@ -87,7 +87,7 @@ def _with_batch(x: Tensor, labels: str, dim: int | None, more: str) -> tuple[Ten
 def chain_backward(
     grad: Tensor, needed: Sequence[bool], a: Tensor, b: Tensor, c: Tensor, first: str, second: str
 ) -> Gradients:
-    """Return the gradients of the three operands; that of the product between them is shared."""
+    """Return the gradients of the three operands; the gradient of the intermediate is shared."""
     left, right, t = terms_of(first)
     _, last, out = terms_of(second)
     for_a = for_b = for_c = None
@@ -104,7 +104,7 @@ def chain_backward(
 def chain_jvp(
     tangents: Sequence[Tensor | None], a: Tensor, b: Tensor, c: Tensor, first: str, second: str
 ) -> Tensor:
-    """Return the tangent: each operand's with the two others."""
+    """Return the tangent: the sum over operands, each replaced by its tangent."""
     chain, operands, parts = LIBRARY.operations["chain"], [a, b, c], []
     for at in range(3):
         tangent = tangents[at]
@@ -122,7 +122,7 @@ def chain_batched(
     first: str,
     second: str,
 ) -> tuple[Tensor, int]:
-    """Return a batch in two operations, each with one more index."""
+    """Return a batch as two operations, each with an additional index."""
     left, right, t = terms_of(first)
     _, last, out = terms_of(second)
     more = next(x for x in LETTERS if x not in first + second)
@@ -145,12 +145,12 @@ def mp2_backward(
     rows, by_occ, by_vir = [], [], []
     for i in range(b.shape[0]):
         t = product_of(full[i], full, "ap", "jbp", "ajb")
-        turned = t.transpose(0, 2)
+        swapped = t.transpose(0, 2)
         below = (occupied[i] + occupied)[:, None] - above
         if needed[0]:
-            slope = grad * (4 * t - 2 * turned) / below
+            slope = grad * (4 * t - 2 * swapped) / below
             rows.append(2 * product_of(slope, full, "ajb", "jbp", "ap"))
-        by_difference = -grad * t * (2 * t - turned) / below.square()
+        by_difference = -grad * t * (2 * t - swapped) / below.square()
         by_occ.append(2 * by_difference.sum())
         by_vir.append(-2 * by_difference.sum((1, 2)))
     return (

@@ -1,4 +1,4 @@
-"""Where a contraction runs: on torch, or step by step through operations on kernels."""
+"""Dispatch of a contraction to torch, or step by step to operations with kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trntensor._planning.subscripts import LETTERS, Equation
 __all__ = ["Stage", "contracted", "lowered", "moved", "run_stages", "stages_of"]
 
 Stage = tuple[tuple[int, ...], tuple[str, ...]]
-"""Numbers of the tensors that a stage takes, and labels: a, b, out; or a, b, t, c, out of a chain.
+"""Tensor numbers of a stage, and labels: a, b, out; or a, b, t, c, out for a chain.
 
 The results of stages are numbered after the operands.
 """
@@ -37,9 +37,9 @@ def contracted(program: Program, operands: Sequence[Tensor]) -> Tensor:
 
 
 def lowered(program: Program, operands: Sequence[Tensor]) -> Tensor:
-    """Return a contraction on torch with every product in the precision that autocast asks for.
+    """Return a contraction on torch with every product in the dtype of autocast.
 
-    ``torch.einsum`` makes products of all pairs, and so the one rule of autocast holds for all.
+    ``torch.einsum`` computes all pairs as matrix products, so autocast applies to all of them.
     """
 
     def pair(a: Tensor, b: Tensor, left: str, right: str, out: str) -> Tensor:
@@ -54,7 +54,7 @@ def lowered(program: Program, operands: Sequence[Tensor]) -> Tensor:
 
 
 def moved(program: Program) -> tuple[int, list[str]]:
-    """Return the elements that one slice moves between HBM and the chip, and its launches."""
+    """Return the elements that one slice moves to and from HBM, and its launches."""
     names = _names(program)
     elements, launches = 0, []
     for _, labels in stages_of(program):
@@ -70,7 +70,7 @@ def moved(program: Program) -> tuple[int, list[str]]:
 
 
 def stages_of(program: Program) -> tuple[Stage, ...]:
-    """Return the steps of a program for kernels: two that follow each other as one, if they fit."""
+    """Return the kernel launches of a program; two consecutive steps are fused if they fit."""
     found = program.stages
     if found is None:
         found = program.stages = tuple(_stages(program))
@@ -80,7 +80,7 @@ def stages_of(program: Program) -> tuple[Stage, ...]:
 def _stages(program: Program) -> list[Stage]:
     operands, steps = len(program.unaries), program.steps
     named = _renamed(program)
-    number = {at: at for at in range(operands)}  # of a tensor, by its slot
+    number = {at: at for at in range(operands)}  # labels by tensor number
     stages: list[Stage] = []
     at = 0
     while at < len(steps):
@@ -104,7 +104,7 @@ def _stages(program: Program) -> list[Stage]:
 
 
 def _names(program: Program) -> dict[str, str]:
-    """Return the index that each letter stands for in operations."""
+    """Return the letter that represents each index in operations."""
     labels = dict.fromkeys("".join(program.labels))
     letters = (*LETTERS, *(chr(0x4E00 + at) for at in range(len(labels))))
     return dict(zip(letters, labels, strict=False))
@@ -118,7 +118,7 @@ def _renamed(program: Program) -> list[str]:
 def run_stages(
     unaries: Sequence[Unary], stages: Sequence[Stage], operands: Sequence[Tensor]
 ) -> Tensor:
-    """Return the result of stages, of which the last gives it."""
+    """Run the stages; return the result of the last one."""
     from trntensor._paths.operations import CHAIN
 
     tensors: list[Any] = [

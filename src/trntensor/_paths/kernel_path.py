@@ -1,8 +1,8 @@
-"""From the arguments of an operation to the launch of its kernel.
+"""Kernel launches: each function maps the arguments of an operation to one kernel launch.
 
-Each function has the name of its operation, takes a launcher and the operation's arguments, and
-launches one kernel once. Operands go to the kernel as they lie in memory wherever the dimensions of
-each group are neighbours; else they are permuted before. Importing this module imports NKI.
+Each function has the name of its operation and takes a launcher and the operation's arguments.
+Operands are passed in their memory layout if the dimensions of each group are adjacent; else they
+are permuted first. Importing this module imports NKI.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def contract(launch: Launcher, a: Tensor, b: Tensor, subscripts: str) -> Tensor:
     batch, rows, columns, depth = groups[:4]
     shared = ""
     if not batch:
-        # What an operand has before its summed indices counts a batch that shares the other one.
+        # Indices of an operand before its summed ones are a batch that shares the other operand.
         before, after = around(left, depth), around(right, depth)
         if before is not None:
             (batch, rows), shared = before, "b"
@@ -134,8 +134,8 @@ def mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) ->
     occupied, virtual = (eps.to(torch.float32) for eps in (eps_occ, eps_vir))
     if b.shape[2] <= energy_kernels.most_functions(dtype_name(b.dtype)):
         return launch(energy_kernels.batched_pair_energy, b, occupied, virtual).reshape(())
-    # The panels of one orbital do not fit in SBUF, so that its integrals go through HBM: two
-    # launches for each orbital.
+    # The panels of one orbital do not fit in SBUF, so its integrals are stored in HBM: two
+    # launches per orbital.
     flat = b.flatten(0, 1)
     parts = []
     for i in range(b.shape[0]):
@@ -153,7 +153,7 @@ def _some(groups: Mapping[str, str], names: str) -> dict[str, str]:
 
 
 def _order(labels: str, groups: Mapping[str, str], sizes: Mapping[str, int]) -> str | None:
-    """Return the names of groups in the order in which a tensor has them, None if it has not."""
+    """Return the group names in the order of the dimensions; None if groups are interleaved."""
     order = sorted((g for g in groups if groups[g]), key=lambda g: labels.index(groups[g][0]))
     return "".join(order) if "".join(groups[g] for g in order) == labels else None
 
@@ -161,7 +161,7 @@ def _order(labels: str, groups: Mapping[str, str], sizes: Mapping[str, int]) -> 
 def _ordered(
     x: Tensor, labels: str, groups: Mapping[str, str], sizes: Mapping[str, int]
 ) -> tuple[Tensor, str]:
-    """Return an operand with a dimension for each group, as it lies if it can be."""
+    """Return an operand with one dimension per group, in its own order if possible."""
     order = _order(labels, groups, sizes)
     if order is None:
         return _permuted(x, labels, groups, sizes)
@@ -171,7 +171,7 @@ def _ordered(
 def _permuted(
     x: Tensor, labels: str, groups: Mapping[str, str], sizes: Mapping[str, int]
 ) -> tuple[Tensor, str]:
-    """Return an operand with its groups in the order in which they are given."""
+    """Return an operand with its groups permuted to the given order."""
     places = [labels.index(label) for group in groups.values() for label in group]
     shape = [prod(sizes[label] for label in group) for group in groups.values()]
     return x.permute(places).reshape(shape), "".join(groups)
@@ -199,7 +199,7 @@ def _layout(order: str) -> Layout:
 
 
 def _steps(order: str, size: Mapping[str, int]) -> dict[str, int]:
-    """Return the elements between neighbours of each group in a dense tensor."""
+    """Return the stride of each group in a contiguous tensor, in elements."""
     found, step = {}, 1
     for name in reversed(order):
         found[name] = step

@@ -1,7 +1,7 @@
-"""The operations of trntensor that have a kernel, each declared once.
+"""Declarations of the trntensor operations that have a kernel.
 
-Subscripts of an operation are in letters, without spaces, repeated or lone indices, and have an
-output: ``"ij,jk->ik"``.
+Subscripts of an operation are letters with an explicit output, ``"ij,jk->ik"``, without spaces. No
+index is repeated within an operand or summed in one operand alone.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Precisions of a contraction: what each of them computes, and the errors that they promise.
+"""Precisions of a contraction, and their error bounds.
 
 ========  ==========================================================================================
 fast      the dtype of the operands; narrow ones are summed in float32
-sr        summed in float32 and rounded to the dtype at random, so that the mean is right
-dd        float32 operands cut into three bfloat16 parts, of whose products the six that count are
-          summed in float32, the smallest first; narrow operands are two or one such part
+sr        summed in float32 and stochastically rounded to the dtype: unbiased
+dd        float32 operands split into three bfloat16 parts; the six significant products are summed
+          in float32, the smallest first; narrow operands have one or two such parts
 kahan     the operands in float64, and the result rounded once
 ========  ==========================================================================================
 """
@@ -60,7 +60,7 @@ def checked_precision(function: str, precision: str) -> None:
 
 
 def dtype_of(function: str, dtype: torch.dtype | str | None) -> torch.dtype | None:
-    """Return the dtype that an argument names."""
+    """Return the torch dtype of a dtype argument."""
     if dtype is None or isinstance(dtype, torch.dtype):
         return dtype
     found = _NAMES.get(dtype.lower()) if isinstance(dtype, str) else None
@@ -72,7 +72,7 @@ def dtype_of(function: str, dtype: torch.dtype | str | None) -> torch.dtype | No
 def with_precision(
     precision: str, contract: Callable[..., Tensor], operands: Sequence[Tensor]
 ) -> Tensor:
-    """Return what a multilinear function of the operands is in a precision other than fast."""
+    """Evaluate a multilinear function of the operands in a precision other than fast."""
     dtype = operands[0].dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         return contract(*operands)
@@ -88,7 +88,7 @@ def with_precision(
     count = _PARTS[dtype]
     left, right = (parts_of(x.float(), count) for x in operands)
     total = None
-    # Products beyond the last diagonal are below the rounding of the sum.
+    # Products beyond the last diagonal are below the rounding error of the sum.
     for order in range(count - 1, -1, -1):
         for i in range(order + 1):
             product = contract(left[i], right[order - i])
@@ -98,7 +98,7 @@ def with_precision(
 
 
 def parts_of(x: Tensor, count: int) -> list[Tensor]:
-    """Return float32 numbers as sums of bfloat16 ones, each of what the last one left."""
+    """Split float32 numbers into bfloat16 parts, each the rounded remainder of the previous."""
     parts = []
     for _ in range(count):
         part = x.bfloat16().float()
@@ -108,10 +108,10 @@ def parts_of(x: Tensor, count: int) -> list[Tensor]:
 
 
 def stochastically_rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return each number rounded to one of its two neighbours in bfloat16 or float16.
+    """Return each number stochastically rounded to one of its two bfloat16 or float16 neighbours.
 
-    The nearer one is the likelier, in proportion to the distances, so that the mean of the error
-    is zero. Numbers that the dtype has stay, and so do those beyond its range.
+    The probabilities are proportional to the distances, so the expected error is zero. Values that
+    the dtype represents are unchanged, as are those beyond its range.
     """
     if x.dtype is dtype or dtype not in _MANTISSA:
         return x.to(dtype)
@@ -132,21 +132,21 @@ def select_precision_for_error(
     *,
     model: Literal["published", "sharp"] = "published",
 ) -> Precision:
-    """Return the cheapest precision whose bound on the relative error is within a target.
+    """Return the cheapest precision with an error bound within a target.
 
     The bounds are relative to the sum of the magnitudes of the products.
 
     Args:
-        dtype: Of operands and result.
-        K: Terms of each sum.
-        target_forward_error: What the error may be.
-        model: ``"published"`` takes every rounding to be one of ``dtype``: K u for fast, sqrt(K) u
+        dtype: Dtype of operands and result.
+        K: Number of terms of each sum.
+        target_forward_error: Maximum relative error.
+        model: ``"published"`` assumes that every rounding is in ``dtype``: K u for fast, sqrt(K) u
             for sr and K u^2 for dd, both for 16-bit dtypes only, and K 2^-53 for kahan.
-            ``"sharp"`` knows that narrow operands are summed in float32, K 2^-24 + u, and that no
-            precision gives a result nearer than its own rounding u.
+            ``"sharp"`` accounts for float32 sums of narrow operands, K 2^-24 + u, and for the
+            rounding u of the result in every precision.
 
     Raises:
-        FlagError: No precision is within the target, or the model is not known.
+        FlagError: No precision is within the target, or the model is unknown.
         ShapeError: K is below 1.
     """
     function = "select_precision_for_error"

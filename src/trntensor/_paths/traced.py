@@ -1,4 +1,4 @@
-"""Contractions under torch.compile: the steps are constants, the tensors are traced."""
+"""Contractions under torch.compile: the steps are constants; only tensors are traced."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ def _planned(
 
 
 def traced(text: str, tensors: Sequence[Tensor]) -> Tensor:
-    """Return a contraction in operations that torch.compile knows.
+    """Return a contraction made of operations that torch.compile traces.
 
-    On torch it is one ``torch.einsum``, whatever sizes turn out to be; on a kernel path, and with
-    more indices than that takes, the steps are those for the sizes that are there when it is
-    traced.
+    On torch it is one ``torch.einsum``, valid for all sizes. On a kernel path, or with more indices
+    than ``torch.einsum`` accepts, the steps are those for the sizes at trace time.
     """
     shapes = tuple(tuple(x.shape) for x in tensors)
     if LIBRARY.kernels_wanted() and len(tensors) > 1:
@@ -53,7 +52,7 @@ def traced(text: str, tensors: Sequence[Tensor]) -> Tensor:
 def _pairs(
     text: str, shapes: tuple[tuple[int, ...], ...], itemsize: int
 ) -> tuple[tuple[str, ...], tuple[tuple[int, int, str], ...]]:
-    """Return what prepares the operands, and the pairs, as equations in letters."""
+    """Return the preparation of the operands and the pairs, as equations in letters."""
     equation = parse("einsum", text, tuple(len(shape) for shape in shapes))
     program = make_program("einsum", equation, shapes, itemsize)
     labels = program.labels

@@ -1,1 +1,1 @@
-"""Planning: how a problem is cut and ordered before it is computed."""
+"""Contraction planning: parsing, path search, slicing and lowering to matrix products."""

@@ -1,12 +1,12 @@
-"""The search for the order of many tensors: greedy trees, improved by annealing.
+"""Contraction order search for many tensors: greedy trees, improved by simulated annealing.
 
-An order is a tree with the tensors as leaves. Annealing goes over its nodes again and again and
-turns ((a b) c) into ((a c) b) where that makes the two contractions cheaper, or, ever less often,
-dearer (Kalachev, Panteleev and Yung, arXiv:2108.05665). A set of indices is a number with a bit for
-each of them, so that what a pair leaves is one line of arithmetic.
+An order is a tree with the tensors as leaves. Annealing repeatedly visits its nodes and changes
+((a b) c) into ((a c) b) if that is cheaper or, with decreasing probability, more expensive
+(Kalachev, Panteleev and Yung, arXiv:2108.05665). A set of indices is an integer bit mask, so the
+indices of a result are one bitwise expression.
 
-The random numbers have fixed seeds and the search counts moves, not seconds: a network has the same
-path in every process, whatever else is installed or running.
+Seeds are fixed and the search is limited by moves, not seconds: a network has the same path in
+every process.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from typing import NamedTuple
 __all__ = ["Network", "Price", "Tree", "annealed", "linear_path", "tree_of", "trees_of"]
 
 Price = Callable[[int, int, int], float]
-"""What it costs to contract two sets of indices to a third."""
+"""Cost of contracting two index sets to a third."""
 
 _AGREED = 3
-"""Starts that end at the best price until it is taken for the best there is."""
+"""Number of starts that must reach the best price before the search stops."""
 _TEMPERATURES, _SWEEPS = 25, 20
 _HOT, _COLD = 0.3, 0.05
 _MOVES, _MORE_MOVES = 300_000, 1_000_000
 _MANY_FLOPS = 1e9
-"""A contraction that takes seconds is worth seconds of search."""
+"""Flops of a contraction from which on the search may take longer."""
 _NOISE = 0.5
 
 
 class Network:
-    """Tensors with indices as bits.
+    """A tensor network with index sets as bit masks.
 
     Attributes:
         terms: The indices of each tensor.
-        output: Those of the result.
+        output: The indices of the result.
     """
 
     def __init__(self, inputs: Sequence[str], output: str, sizes: Mapping[str, int]) -> None:
@@ -69,10 +69,10 @@ class Network:
 
 
 class Tree(NamedTuple):
-    """An order: the tensors of a network, then a node for each contraction, the last one the root.
+    """A contraction tree: the tensors, then one node per contraction; the last is the root.
 
     Attributes:
-        left, right: What each node contracts; -1 for a tensor.
+        left, right: Children of each node; -1 for a tensor.
         labels: The indices of each node.
     """
 
@@ -93,8 +93,8 @@ class Tree(NamedTuple):
 def trees_of(network: Network, price: Price) -> list[tuple[float, Tree]]:
     """Return trees with their prices, the cheapest first.
 
-    There are as many starts as it takes until the best was found three times, or as there are
-    moves; a network of 40 tensors has moves for 15 starts, or 50 if it is a large contraction.
+    Starts continue until the best was found three times or the moves are used up. A network of 40
+    tensors has moves for 15 starts, or 50 if it is a large contraction.
     """
     found: list[tuple[float, Tree]] = []
     moves = 0
@@ -115,12 +115,12 @@ def trees_of(network: Network, price: Price) -> list[tuple[float, Tree]]:
 
 
 def greedy_tree(network: Network, noise: float, generator: Random) -> Tree:
-    """Return the tree that contracts neighbours whose result is small for what it replaces.
+    """Return the greedy tree: first the pairs whose result is small relative to their operands.
 
     Args:
-        network: What is contracted.
-        noise: How much chance there is in what goes first; 0 for none.
-        generator: Of the random numbers.
+        network: The network to contract.
+        noise: Amount of randomness in the order; 0 for none.
+        generator: Random number generator.
     """
     labels, volume = list(network.terms), network.volume
     left, right = [-1] * len(labels), [-1] * len(labels)
@@ -158,7 +158,7 @@ def greedy_tree(network: Network, noise: float, generator: Random) -> Tree:
             _, i, j = heappop(queue)
             if i in live and j in live:
                 pair = i, j
-        if pair is None:  # nothing that is left has an index in common
+        if pair is None:  # no remaining pair has an index in common
             i, j = sorted(live, key=lambda at: (volume(labels[at]), at))[:2]
         node = len(labels)
         labels.append(result(i, j))
@@ -177,7 +177,7 @@ def greedy_tree(network: Network, noise: float, generator: Random) -> Tree:
 
 
 def annealed(tree: Tree, price: Price, generator: Random, hot: float = _HOT) -> Tree:
-    """Return the best tree that was met while another one was annealed; never a dearer one."""
+    """Return the best tree found by annealing; never worse than the given one."""
     left, right, labels = (list(column) for column in tree)
     leaves, root = left.count(-1), len(left) - 1
     costs = [0.0] * len(left)
@@ -199,7 +199,7 @@ def annealed(tree: Tree, price: Price, generator: Random, hot: float = _HOT) -> 
                 a, b = left[inner], right[inner]
                 if random() < 0.5:
                     a, b = b, a
-                # ((a b) c) to ((a c) b): what a and c keep is what b or the node has.
+                # ((a b) c) to ((a c) b): a and c keep the indices that b or the node has.
                 kept = (labels[a] | labels[c]) & (labels[b] | labels[node])
                 below = price(labels[a], labels[c], kept)
                 above = price(kept, labels[b], labels[node])
@@ -219,7 +219,7 @@ def annealed(tree: Tree, price: Price, generator: Random, hot: float = _HOT) -> 
 
 
 def tree_of(network: Network, path: Iterable[tuple[int, int]]) -> Tree:
-    """Return a path, pairs of positions in the list of what is left, as a tree."""
+    """Convert a path (pairs of positions in the list of remaining tensors) to a tree."""
     labels = list(network.terms)
     live = list(range(len(labels)))
     left, right = [-1] * len(labels), [-1] * len(labels)
@@ -235,16 +235,16 @@ def tree_of(network: Network, path: Iterable[tuple[int, int]]) -> Tree:
 
 
 def linear_path(network: Network, tree: Tree) -> tuple[tuple[int, int], ...]:
-    """Return a tree as pairs of positions in the list of what is left.
+    """Convert a tree to pairs of positions in the list of remaining tensors.
 
-    Of the two sides of a node that comes first with which less is in memory at one time.
+    The child of a node that comes first is the one that gives the lower peak memory.
     """
     left, right, labels = tree
     leaves = len(network.terms)
     peaks = [0.0] * len(left)
     order: list[int] = []
     waiting = [len(left) - 1]
-    while waiting:  # every node before what it contracts
+    while waiting:  # every node before its children
         node = waiting.pop()
         if node >= leaves:
             order.append(node)
@@ -270,7 +270,7 @@ def linear_path(network: Network, tree: Tree) -> tuple[tuple[int, int], ...]:
     waiting = [len(left) - 1]
     while waiting:
         node = waiting.pop()
-        if node < 0:  # both sides are there
+        if node < 0:  # both children are done
             i, j = sorted(live.index(side) for side in ordered[~node])
             path.append((i, j))
             del live[j], live[i]

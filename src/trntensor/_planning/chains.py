@@ -1,8 +1,8 @@
-"""Which two contractions the fused kernel takes, and how it cuts them.
+"""Eligibility and blocking of two contractions for the fused kernel.
 
 A chain is ``first = "a,b->t"`` followed by ``second = "t,c->out"``. Its groups are d (summed in the
 first), k (summed in the second), l (kept, in the operand that has k), r (kept, in the other one)
-and n (of c). The kernel wants k in one operand of the first contraction, and no batch.
+and n (of c). The kernel requires k in one operand of the first contraction, and no batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST_BLOCK = 64
 
 
 class Roles(NamedTuple):
-    """The groups of a chain, and which operand of the first contraction is its x.
+    """The index groups of a chain, and the operand of the first contraction that is x.
 
     Attributes:
         d, k, l, r, n: Indices of each group.
@@ -45,7 +45,7 @@ def terms_of(equation: str) -> tuple[str, str, str]:
 
 
 def roles_of(first: str, second: str) -> Roles | str:
-    """Return the groups of a chain, or why the kernel does not take it."""
+    """Return the groups of a chain, or the reason why the kernel does not support it."""
     a, b, t = terms_of(first)
     t_again, c, out = terms_of(second)
     assert t == t_again
@@ -68,12 +68,12 @@ def roles_of(first: str, second: str) -> Roles | str:
 
 
 def chain_block(roles: Roles, sizes: Mapping[str, int], itemsize: int) -> int:
-    """Return how many l the kernel computes at a time; 0 where not even one fits in SBUF."""
+    """Return the number of l computed at a time; 0 if not even one fits in SBUF."""
     d, k, loose, r, n = (prod(sizes[x] for x in group) for group in roles[:5])
     kept = row_tiles(d) * r + row_tiles(k) * n + 8 * TILE
     block = min(loose, _LARGEST_BLOCK)
     while block:
-        # Two buffers of x, of t and of what goes out.
+        # Two buffers each of x, t and the output.
         passing = 2 * block * (row_tiles(d) * TILE + row_tiles(k) * r + 2 * r) + 2 * n
         if itemsize * (kept + passing) <= _SBUF_BYTES:
             return block
@@ -83,7 +83,7 @@ def chain_block(roles: Roles, sizes: Mapping[str, int], itemsize: int) -> int:
 
 @constant_to_compile
 def why_unfused(first: str, second: str, shapes: tuple[tuple[int, ...], ...], itemsize: int) -> str:
-    """Return why the kernel does not take a chain of operands of these shapes, or nothing."""
+    """Return the reason why the kernel does not support these shapes; empty if it does."""
     roles = roles_of(first, second)
     if isinstance(roles, str):
         return roles

@@ -1,7 +1,7 @@
-"""The order in which a network of tensors is contracted, pair by pair.
+"""Contraction path search: the order in which a tensor network is contracted, pair by pair.
 
-Up to ``EXACT`` tensors all orders are compared, outer products included, so that none is better.
-Beyond that greedy orders are annealed.
+Up to ``EXACT`` tensors all orders are compared, outer products included: the path is optimal. Above
+that, greedy orders are improved by simulated annealing.
 
 Flops are counted as opt_einsum does: two for each multiply-add, one for each product without a sum.
 """
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Path = tuple[tuple[int, int], ...]
-"""Pairs of positions in the list of tensors; both leave it and their result goes to its end."""
+"""Pairs of positions in the list of tensors; both are removed and the result is appended."""
 
 Minimize = Literal["flops", "time", "size"]
 
@@ -49,14 +49,14 @@ def find_path(
     minimize: Minimize = "flops",
     itemsize: int = 4,
 ) -> tuple[Path, str]:
-    """Return the best path that was found, and how.
+    """Return the best path found, and the search method.
 
     Args:
-        inputs: The indices of each tensor, none of them twice or needed by nobody else.
-        output: Those of the result.
+        inputs: The indices of each tensor, without repeated ones and ones summed in it alone.
+        output: The indices of the result.
         sizes: The size of every index.
-        minimize: ``"flops"``, with ties broken by time; ``"time"`` on a NeuronCore, which counts
-            bytes, tiles of 128 and what stays in SBUF; or ``"size"``, the largest intermediate.
+        minimize: ``"flops"``, with ties broken by time; ``"time"`` on a NeuronCore, from
+            bytes, tiles of 128 and residency in SBUF; or ``"size"``, the largest intermediate.
         itemsize: Bytes of one element.
     """
     paths, found = find_paths(inputs, output, sizes, minimize, itemsize)
@@ -70,7 +70,7 @@ def find_paths(
     minimize: Minimize = "flops",
     itemsize: int = 4,
 ) -> tuple[tuple[Path, ...], str]:
-    """Return a few good paths, the best first, and how they were found."""
+    """Return a few good paths, the best first, and the search method."""
     if len(inputs) == 1:
         return ((),), "nothing to order"
     if len(inputs) == 2:
@@ -86,7 +86,7 @@ def _found(
     minimize: Minimize,
     itemsize: int,
 ) -> tuple[tuple[Path, ...], str]:
-    """Return paths of three or more tensors; plans that differ in other things share them."""
+    """Return paths of three or more tensors; cached, since several plans may share them."""
     sizes = {label: max(size, 1) for label, size in extents}
     if len(inputs) <= EXACT:
         best = _best_path(inputs, output, sizes, minimize, itemsize)
@@ -106,7 +106,7 @@ def reordered(
     itemsize: int,
     seed: int,
 ) -> Path:
-    """Return a path that is as good as another one or better for the sizes that are given."""
+    """Return a path that is at least as good as the given one for the given sizes."""
     if len(inputs) <= EXACT:
         return find_path(inputs, output, sizes, minimize, itemsize)[0]
     network = Network(inputs, output, {label: max(size, 1) for label, size in sizes.items()})
@@ -115,7 +115,7 @@ def reordered(
 
 
 def _mask_price(network: Network, minimize: Minimize, itemsize: int) -> Price:
-    """Return what annealing counts; for ``"size"`` the sum of all results, led by the largest."""
+    """Return the cost of annealing; for ``"size"`` the sum of all results, led by the largest."""
     if minimize == "flops":
         return network.flops
     volume = network.volume
@@ -134,10 +134,10 @@ def _mask_price(network: Network, minimize: Minimize, itemsize: int) -> Price:
 def steps_of(
     inputs: Sequence[str], output: str, path: Path, sizes: Mapping[str, int] | None = None
 ) -> list[tuple[int, int, str]]:
-    """Return a path with numbers that last: operands first, results after them.
+    """Convert a path to fixed tensor numbers: operands first, results after them.
 
-    Each step has the two tensors that it takes and the indices of its result, whose order is the
-    better one where sizes are known.
+    Each step has its two tensors and the indices of its result, in the cheaper order if sizes are
+    known.
     """
     live = list(range(len(inputs)))
     labels = list(inputs)
@@ -163,9 +163,9 @@ def pair_flops(a: str, b: str, out: str, sizes: Mapping[str, int]) -> int:
 
 
 def pair_ns(a: str, b: str, out: str, sizes: Mapping[str, int], itemsize: int, stays: int) -> float:
-    """Return the time of one pair on a NeuronCore, by the model of its tiles and bytes.
+    """Return the modelled time of one pair on a NeuronCore, from tiles and bytes.
 
-    Of the bytes of operands and result those that stay in SBUF do not travel.
+    Operands and results that stay in SBUF move no bytes.
     """
     return gemm_ns(*groups_of(a, b, out, sizes).extents(sizes), itemsize, stays)
 
@@ -173,7 +173,7 @@ def pair_ns(a: str, b: str, out: str, sizes: Mapping[str, int], itemsize: int, s
 def gemm_ns(
     batch: float, rows: float, columns: float, depth: float, itemsize: int, stays: int
 ) -> float:
-    """Return the time of a batch of products of matrices on a NeuronCore."""
+    """Return the modelled time of a batch of matrix products on a NeuronCore."""
     passes = 4 if itemsize == 4 else 1
     cycles = min(
         _tiles(m) * _tiles(depth) * (passes * n + _CORE.product_cycles * -(-n // BANK))
@@ -188,7 +188,7 @@ def _tiles(extent: float) -> float:
 
 
 def greedy_path(inputs: Sequence[str], output: str, sizes: Mapping[str, int]) -> Path:
-    """Return the path that contracts at each step the pair with the fewest multiply-adds."""
+    """Return the greedy path: at each step the pair with the fewest multiply-adds."""
     labels = [set(term) for term in inputs]
     path = []
     while len(labels) > 1:
@@ -249,7 +249,7 @@ def _best_path(
 
 
 def _linear(every: int, best: Mapping[int, tuple[Any, ...]], count: int) -> Path:
-    """Return a tree of sets as a path."""
+    """Convert a tree of sets to a path."""
     live = [1 << i for i in range(count)]
     path: list[tuple[int, int]] = []
 
@@ -271,17 +271,17 @@ def _linear(every: int, best: Mapping[int, tuple[Any, ...]], count: int) -> Path
 def _prices(
     minimize: Minimize, sizes: Mapping[str, int], itemsize: int
 ) -> Callable[..., tuple[float, float]]:
-    """Return the function that prices a pair: what is minimised, and what breaks ties."""
+    """Return the cost function of a pair: the objective, then the tie-breaker."""
 
     @cache
     def volume(labels: str) -> int:
         return prod(sizes[x] for x in labels) * itemsize
 
-    room = TILE * _CORE.sbuf_bytes // 4
+    capacity = TILE * _CORE.sbuf_bytes // 4
 
     def price(a: str, b: str, out: str, made_a: bool, made_b: bool) -> tuple[float, float]:
         stays = sum(
-            volume(x) for x, made in ((a, made_a), (b, made_b)) if made and volume(x) <= room
+            volume(x) for x, made in ((a, made_a), (b, made_b)) if made and volume(x) <= capacity
         )
         time = pair_ns(a, b, out, sizes, itemsize, stays)
         if minimize == "time":

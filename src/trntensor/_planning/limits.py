@@ -1,8 +1,7 @@
-"""Paths and slices of a contraction that may allocate so many bytes at a time.
+"""Search for a path and slices within a memory limit.
 
-The path with the fewest flops is not the one with the fewest once it is cut. So a few paths are
-cut, and the best of them is searched again as its slices see it, with the sizes of their parts, as
-long as that helps.
+The path with the fewest flops is not always the best one after slicing. So a few paths are sliced,
+and the best is searched again with the sizes of its slices until it no longer improves.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ def fitted(
     limit: int,
     paths: Sequence[Path] = (),
 ) -> tuple[Path, Slices, str]:
-    """Return a path, its slices and how they were found.
+    """Return a path, its slices and the search method.
 
     Args:
         function: Name of the public function, for messages.
-        unaries: What happens to each operand.
+        unaries: Preparation of each operand.
         output: The indices of the result.
         sizes: The size of every index.
         itemsize: Bytes of an element.
-        minimize: What paths are chosen by.
-        limit: Bytes that may be allocated at a time.
-        paths: Those that the caller has chosen; else they are searched.
+        minimize: Objective of the path search.
+        limit: Maximum bytes allocated at a time.
+        paths: Paths given by the caller; else they are searched.
 
     Raises:
-        ShapeError: The limit cannot be held.
+        ShapeError: The limit is too small.
     """
     kept = [unary.kept for unary in unaries]
 

@@ -1,9 +1,9 @@
-"""How much memory a contraction takes, and how it is cut so that it takes no more than allowed.
+"""Peak memory of a contraction, and slicing to stay within a limit.
 
-A contraction is cut along some of its indices. Each slice is the contraction of parts of the
-operands, which are views; slices of a summed index are added up, those of an index of the result
-are put side by side. What is counted is all that is allocated at one time: intermediates, copies
-of operands whose dimensions do not merge, the result. Operands are taken to be dense.
+A contraction is sliced along some of its indices. Each slice contracts views of the operands;
+slices of a summed index are added, those of an index of the result are concatenated. The peak
+counts everything allocated at one time: intermediates, copies of operands whose dimensions do not
+merge, and the result. Operands are assumed to be contiguous.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Slices", "Steps", "find_slices", "flops_of", "peak_bytes", "slice_co
 
 Steps = Sequence[tuple[int, int, str]]
 Slices = tuple[tuple[str, int], ...]
-"""Indices that are cut, each with the size of its parts."""
+"""Sliced indices, each with the size of its parts."""
 
 
 Strides = dict[str, int]
@@ -32,7 +32,7 @@ def peak_bytes(
     itemsize: int,
     parts: Mapping[str, int] | None = None,
 ) -> int:
-    """Return the most bytes that one slice has allocated at a time, its result included."""
+    """Return the peak bytes allocated by one slice, its result included."""
     return _peak(unaries, steps, sizes, itemsize, sizes if parts is None else parts)[0]
 
 
@@ -43,10 +43,10 @@ def _peak(
     itemsize: int,
     parts: Mapping[str, int],
 ) -> tuple[int, str]:
-    """Return the most bytes, and the indices of all that is allocated then.
+    """Return the peak bytes, and the indices of all tensors allocated then.
 
     Args:
-        unaries: What happens to each operand.
+        unaries: Preparation of each operand.
         steps: The pairs.
         sizes: The size of every index.
         itemsize: Bytes of one element.
@@ -58,7 +58,7 @@ def _peak(
 
     labels = [unary.kept for unary in unaries]
     strides = [_strides(u, sizes) if not u.summed else _dense(u.kept, parts) for u in unaries]
-    # What is neither a view of an operand nor an operand.
+    # Tensors that are neither operands nor views of them.
     made = {at: nbytes(u.kept) for at, u in enumerate(unaries) if u.summed}
     peak = live = sum(made.values())
     where = "".join(labels)
@@ -92,7 +92,7 @@ def _dense(labels: str, sizes: Mapping[str, int]) -> Strides:
 
 
 def _strides(unary: Unary, sizes: Mapping[str, int]) -> Strides:
-    """Return the strides of an operand of which a diagonal or a part may have been taken."""
+    """Return the strides of an operand after diagonals and slicing."""
     strides: Strides = {}
     step = 1
     for at in range(len(unary.labels) - 1, -1, -1):
@@ -104,7 +104,7 @@ def _strides(unary: Unary, sizes: Mapping[str, int]) -> Strides:
 
 
 def _copied(strides: Strides, groups: tuple[str, str, str], parts: Mapping[str, int]) -> bool:
-    """Return whether a product of matrices needs a copy of its operand."""
+    """Return whether a matrix product must copy its operand."""
     steps = []
     for group in groups:
         real = [x for x in group if parts[x] != 1]
@@ -133,14 +133,14 @@ def find_slices(
     itemsize: int,
     limit: int,
 ) -> tuple[Slices, int]:
-    """Return what is to be cut so that no more than ``limit`` bytes are allocated at a time.
+    """Return slices such that at most ``limit`` bytes are allocated at a time.
 
-    Parts are halved, one index at a time, the one first that costs the fewest flops for each byte
-    that it saves; then doubled again where cuts that came later have made that possible.
+    Parts are halved one index at a time, by the fewest added flops per byte saved. Then parts are
+    doubled again if later cuts made that possible.
 
     Returns:
-        The slices, and the bytes that they take; these are beyond the limit where the result alone,
-        or the smallest slice with it, takes more.
+        The slices and their peak bytes. These exceed the limit if the result, with the smallest
+        slice, does not fit.
     """
     peak = peak_bytes(unaries, steps, sizes, itemsize)
     if peak <= limit:
@@ -185,5 +185,5 @@ def find_slices(
 
 
 def slice_count(sizes: Mapping[str, int], parts: Mapping[str, int]) -> int:
-    """Return how many slices parts make."""
+    """Return the number of slices."""
     return prod(-(-sizes[x] // parts[x]) for x in parts if sizes[x])

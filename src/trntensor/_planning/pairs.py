@@ -2,13 +2,12 @@
 
 Every index of a pair is of one of four groups: *batch* (in both and in the result), *rows* (in the
 left and the result), *columns* (in the right and the result), *depth* (in both, summed). Indices
-that only one operand has and nobody needs are summed before. With the dimensions of each group
-merged a pair is
+that occur in one operand only are summed first. With the dimensions of each group merged, a pair is
 
     result[batch, rows, columns] = sum_depth left[batch, rows, depth] right[batch, depth, columns]
 
-Where the result wants its columns before its rows, the operands change sides: that transposes the
-product for nothing.
+If the result has its columns before its rows, the operands are exchanged: that transposes the
+product at no cost.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Function = Callable[[Tensor], Tensor]
 
 
 class Groups(NamedTuple):
-    """The indices of a pair by what becomes of them, and whether the operands change sides.
+    """The index groups of a pair, and whether the operands are exchanged.
 
     Attributes:
         batch, rows, columns, depth: The groups; ``rows`` are those of the first operand.
@@ -53,7 +52,7 @@ class Groups(NamedTuple):
 
     @property
     def order(self) -> str:
-        """The indices of the product as it is computed."""
+        """The indices of the computed product, in order."""
         if self.swapped:
             return self.batch + self.columns + self.rows
         return self.batch + self.rows + self.columns
@@ -65,9 +64,9 @@ class Groups(NamedTuple):
 
 
 def result_labels(a: str, b: str, needed: str, sizes: Mapping[str, int] | None = None) -> str:
-    """Return the indices of a pair's result in the order that costs least.
+    """Return the indices of a pair's result in the cheapest order.
 
-    The larger operand is multiplied as it lies: where its summed indices come first it is the right
+    The larger operand is used without a copy: if its summed indices come first it is the right
     factor, and its own indices are the last of the result.
     """
     both = [x for x in a if x in b and x in needed]
@@ -82,7 +81,7 @@ def result_labels(a: str, b: str, needed: str, sizes: Mapping[str, int] | None =
 
 
 def around(labels: str, depth: str) -> tuple[str, str] | None:
-    """Return what an operand has before and after its summed indices, if it has both."""
+    """Return the indices of an operand before and after its summed ones, if it has both."""
     first = labels.find(depth)
     if not depth or first < 1:
         return None
@@ -91,10 +90,10 @@ def around(labels: str, depth: str) -> tuple[str, str] | None:
 
 
 def groups_of(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Groups:
-    """Return the groups of a pair without repeated or lone indices.
+    """Return the groups of a pair without repeated indices and ones in one operand alone.
 
-    The order within a group is one that both of its tensors have, as far as there is one; else
-    that of the larger tensor, whose copy would cost more.
+    The order within a group is one that both of its tensors have, if there is one; else that of
+    the larger tensor, whose copy would cost more.
     """
     large_a = prod(sizes[x] for x in a) >= prod(sizes[x] for x in b)
     first, second = (a, b) if large_a else (b, a)
@@ -108,20 +107,20 @@ def groups_of(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Groups:
 
 
 def _ordered(own: str, out: str) -> str:
-    """Return a group in the order of the result where it stands there in one run."""
+    """Return a group in the order of the result if it is contiguous there."""
     run = "".join(x for x in out if x in own)
     return run if run in out else own
 
 
 class Unary(NamedTuple):
-    """What happens to one operand before it meets another.
+    """Preparation of one operand before its contraction: squeeze, diagonals, sums.
 
     Attributes:
-        labels: Its indices as it comes.
-        kept: Those that remain, in their order.
-        dropped: Positions of dimensions of size 1 that broadcast, and so go.
-        diagonals: Pairs of positions to take the diagonal of, one after the other.
-        summed: Positions that are summed then.
+        labels: Its indices.
+        kept: The indices that remain, in their order.
+        dropped: Positions of dimensions of size 1 that broadcast, which are removed.
+        diagonals: Pairs of positions of which to take the diagonal, in sequence.
+        summed: Positions to sum after that.
     """
 
     labels: str
@@ -132,12 +131,12 @@ class Unary(NamedTuple):
 
     @property
     def trivial(self) -> bool:
-        """Whether the operand is taken as it is."""
+        """Whether the operand needs no preparation."""
         return self.labels == self.kept
 
 
 def unary_of(labels: str, shape: tuple[int, ...], needed: str, sizes: Mapping[str, int]) -> Unary:
-    """Return what becomes of an operand of which the indices in ``needed`` are to remain."""
+    """Return the preparation of an operand that keeps the indices in ``needed``."""
     dropped = tuple(
         at for at, (x, n) in enumerate(zip(labels, shape, strict=True)) if n == 1 != sizes[x]
     )
@@ -164,14 +163,14 @@ def unary_call(unary: Unary) -> Function:
             x = x.squeeze(dropped)
         for first, second in diagonals:
             x = x.diagonal(0, first, second)
-        # Sums of narrow integers stay what they are, as products of them do.
+        # Sums of narrow integers stay in their dtype, as products of them do.
         return x.sum(summed, dtype=x.dtype) if summed else x
 
     return prepare
 
 
 def pair_call(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Pairwise:
-    """Return the function that contracts two tensors without repeated or lone indices."""
+    """Return the function that contracts two prepared tensors."""
     groups = groups_of(a, b, out, sizes)
     if not groups.depth:
         return _product_call(a, b, out)
@@ -179,8 +178,8 @@ def pair_call(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Pairwise:
         if around(a, groups.depth):
             return _around_call(a, b, groups.columns, groups.depth, out, sizes)
         if around(b, groups.depth):
-            turned = _around_call(b, a, groups.rows, groups.depth, out, sizes)
-            return lambda x, y: turned(y, x)
+            reversed_call = _around_call(b, a, groups.rows, groups.depth, out, sizes)
+            return lambda x, y: reversed_call(y, x)
     if groups.swapped:
         inner = _matrix_call(b, a, groups.batch, groups.columns, groups.rows, groups.depth, sizes)
         call: Pairwise = lambda x, y: inner(y, x)  # noqa: E731
@@ -191,8 +190,8 @@ def pair_call(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Pairwise:
 
 
 def _product_call(a: str, b: str, out: str) -> Pairwise:
-    """Return the function that multiplies without a sum: element by element, or an outer one."""
-    left, right = _spread(a, out), _spread(b, out)
+    """Return the function of a product without a sum: element-wise or outer."""
+    left, right = _broadcast_view(a, out), _broadcast_view(b, out)
     if left is None:
         return torch.mul if right is None else lambda x, y: x * right(y)
     if right is None:
@@ -200,12 +199,12 @@ def _product_call(a: str, b: str, out: str) -> Pairwise:
     return lambda x, y: left(x) * right(y)
 
 
-def _spread(labels: str, out: str) -> Function | None:
-    """Return the view of an operand with the dimensions of the result; None for the operand."""
+def _broadcast_view(labels: str, out: str) -> Function | None:
+    """Return the view function to the dimensions of the result; None if it is the identity."""
     order = [labels.index(x) for x in out if x in labels]
     at = tuple(slice(None) if x in labels else None for x in out)
     first = next((i for i, entry in enumerate(at) if entry is not None), len(at))
-    at = at[first:]  # what is missing in front broadcasts by itself
+    at = at[first:]  # missing leading dimensions broadcast implicitly
     permuted = order != sorted(order)
     if None in at:
         return (lambda x: x.permute(order)[at]) if permuted else (lambda x: x[at])
@@ -215,7 +214,7 @@ def _spread(labels: str, out: str) -> Function | None:
 def _matrix_call(
     a: str, b: str, batch: str, rows: str, columns: str, depth: str, sizes: Mapping[str, int]
 ) -> Pairwise:
-    """Return the function that multiplies matrices, with its groups in the given order."""
+    """Return the function of the matrix product, with its groups in the given order."""
     if batch:
         left = _merged(a, (batch, rows, depth), sizes)
         right = _merged(b, (batch, depth, columns), sizes)
@@ -227,8 +226,8 @@ def _matrix_call(
     if rows:
         return _composed(torch.mv, left, right)
     if columns:
-        turned = _merged(b, (columns, depth), sizes)
-        swapped = _composed(torch.mv, turned, left)
+        merged = _merged(b, (columns, depth), sizes)
+        swapped = _composed(torch.mv, merged, left)
         return lambda x, y: swapped(y, x)
     return _composed(torch.dot, left, right)
 
@@ -238,8 +237,8 @@ def _around_call(
 ) -> Pairwise:
     """Return the function for a left operand with the summed indices between its own.
 
-    What comes before them counts a batch, of which all share the right operand; merging all of its
-    own indices would copy it.
+    The indices before them are a batch that shares the right operand; merging all of its own
+    indices would copy it.
     """
     found = around(a, depth)
     assert found is not None
@@ -262,9 +261,9 @@ def _around_call(
 
 
 def _merged(labels: str, groups: tuple[str, ...], sizes: Mapping[str, int]) -> Function | None:
-    """Return the view of an operand with one dimension for each group; None for the operand.
+    """Return the reshape function to one dimension per group; None if it is the identity.
 
-    Where the memory of the operand does not allow the view, reshaping copies it.
+    Reshaping copies the operand if its strides do not allow a view.
     """
     order = [labels.index(x) for group in groups for x in group]
     shape = [prod(sizes[x] for x in group) for group in groups]
@@ -283,7 +282,7 @@ def _merged(labels: str, groups: tuple[str, ...], sizes: Mapping[str, int]) -> F
 def _composed(
     function: Callable[[Tensor, Tensor], Tensor], left: Function | None, right: Function | None
 ) -> Pairwise:
-    """Return a product of two operands, each as its view."""
+    """Return a product of two operands, each through its view function."""
     if left is None:
         if right is None:
             return function
@@ -294,7 +293,7 @@ def _composed(
 
 
 def _finish(groups: Groups, out: str, sizes: Mapping[str, int]) -> Function | None:
-    """Return what makes the result of a product of matrices; None where it is the result."""
+    """Return the function from the matrix product to the result; None if it is the identity."""
     have = groups.order
     shape = [sizes[x] for x in have]
     kept = all(len(group) <= 1 for group in groups[:3])

@@ -1,4 +1,4 @@
-"""A bounded cache of plans, by subscripts, shapes and dtype."""
+"""A bounded LRU cache of plans, by subscripts, shapes and dtype."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlanCache(Generic[P]):
         return plan
 
     def keep(self, key: Hashable, plan: P) -> P:
-        """Add a plan; return the one that the cache has for the key."""
+        """Add a plan; return the cached plan of the key."""
         with self._lock:
             self.misses += 1
             plan = self._plans.setdefault(key, plan)

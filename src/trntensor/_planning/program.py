@@ -1,4 +1,4 @@
-"""A contraction as it is carried out: operands prepared, then pair after pair, in slices."""
+"""Execution of a contraction: operands are prepared, then contracted in pairs, in slices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["PathOptimizer", "Program", "make_program"]
 
 Call = Callable[..., Tensor]
 PathOptimizer = Callable[[Sequence[frozenset[str]], frozenset[str], Mapping[str, int]], Any]
-"""What finds a path of its own, as the optimizers of opt_einsum and cotengra do."""
+"""A path optimizer with the interface of opt_einsum and cotengra."""
 Contract = Callable[[Tensor, Tensor, str, str, str], Tensor]
 
 
@@ -29,17 +29,17 @@ class Program:
     """The steps of one contraction of operands of given shapes.
 
     Attributes:
-        equation: What is contracted.
-        shapes: Of the operands.
+        equation: The contraction.
+        shapes: Shapes of the operands.
         sizes: The size of every index.
         itemsize: Bytes of an element.
-        unaries: What happens to each operand before.
-        path: Which pairs are contracted, by their positions in the list of what is left.
-        steps: The same by numbers that last, each with the indices of its result.
-        slices: What is cut, and into parts of which size.
-        searched: Who found the path.
+        unaries: Preparation of each operand.
+        path: Pairs to contract, as positions in the list of remaining tensors.
+        steps: The same pairs by fixed tensor numbers, each with the indices of its result.
+        slices: Sliced indices, with the sizes of their parts.
+        searched: Search method of the path.
         flops: Floating-point operations of the steps, counted as opt_einsum does.
-        peak_bytes: The most memory allocated at one time, the result included.
+        peak_bytes: Peak bytes allocated, the result included.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Program:
         self.steps = tuple(steps_of([u.kept for u in unaries], equation.output, path, sizes))
         self.slices = slices
         self.searched = searched
-        self.stages: Any = None  # what the kernel path makes of the steps, once it is asked
+        self.stages: Any = None  # stages of the kernel path, computed at first use
         self._calls: dict[tuple[int, ...], Call] = {}
 
     @cached_property
@@ -77,7 +77,7 @@ class Program:
 
     @property
     def slice_count(self) -> int:
-        """How many slices there are."""
+        """The number of slices."""
         return prod(-(-self.sizes[label] // part) for label, part in self.slices)
 
     @cached_property
@@ -87,7 +87,7 @@ class Program:
 
     @cached_property
     def peak_bytes(self) -> int:
-        """The most bytes allocated at one time, the result included."""
+        """Peak bytes allocated, the result included."""
         peak = peak_bytes(self.unaries, self.steps, self.sizes, self.itemsize, self.parts)
         if not self.slices:
             return peak
@@ -104,7 +104,7 @@ class Program:
         return self._whole(self.sizes)
 
     def ranges(self) -> Iterator[tuple[tuple[str, int, int], ...]]:
-        """Yield the slices, each as (index, start, length) of what is cut."""
+        """Yield the slices, each as (index, start, length) of the sliced indices."""
         cuts = [
             [
                 (label, at, min(part, self.sizes[label] - at))
@@ -117,7 +117,7 @@ class Program:
     def sliced(
         self, operands: Sequence[Tensor], at: Sequence[tuple[str, int, int]]
     ) -> list[Tensor]:
-        """Return the parts of the operands that belong to a slice, as views."""
+        """Return the views of the operands in a slice."""
         found = list(operands)
         for label, start, length in at:
             for number, unary in enumerate(self.unaries):
@@ -132,9 +132,9 @@ class Program:
         slices: Iterable[Sequence[tuple[str, int, int]]],
         contract: Callable[[Sequence[Tensor]], Tensor] | None = None,
     ) -> Tensor:
-        """Return the sum of some slices, in a tensor of the whole result.
+        """Return the sum of some slices, in a tensor of the shape of the result.
 
-        Each is computed by ``contract`` from the parts of the operands, or else by torch.
+        Each is computed from the sliced operands by ``contract``, or by torch without it.
         """
         output = self.equation.output
         total = None
@@ -177,7 +177,7 @@ class Program:
         return call(*operands)
 
     def _whole(self, sizes: Mapping[str, int]) -> Call:
-        """Return the function that contracts operands of these sizes at once."""
+        """Return the function that contracts operands of these sizes without slicing."""
         prepared = [None if u.trivial else unary_call(u) for u in self.unaries]
         labels, output = self.labels, self.equation.output
         if not self.steps:
@@ -206,7 +206,7 @@ def _single(prepare: Call | None, unary: Unary, output: str) -> Call:
 
 
 def _placed(x: Tensor, unary: Unary, output: str) -> Tensor:
-    """Return a single operand's result with its dimensions in order, in memory of its own."""
+    """Return the result of a single operand, permuted, in new memory."""
     x = x.permute([unary.kept.index(label) for label in output])
     return x if unary.summed else x.clone()
 
@@ -234,16 +234,16 @@ def make_program(
 
     Args:
         function: Name of the public function, for messages.
-        equation: What is contracted.
-        shapes: Of the operands.
+        equation: The contraction.
+        shapes: Shapes of the operands.
         itemsize: Bytes of an element.
-        minimize: What the path is chosen by.
-        memory_limit: Bytes that may be allocated at a time; None for any number.
-        path: A path that the caller has chosen, or who finds one.
+        minimize: Objective of the path search.
+        memory_limit: Maximum bytes allocated at a time; None for no limit.
+        path: A path given by the caller, or a path optimizer.
 
     Raises:
-        ShapeError: The shapes do not fit, or the limit cannot be held.
-        FlagError: The path is none of these operands.
+        ShapeError: The shapes are incompatible, or the limit is too small.
+        FlagError: The path is invalid for these operands.
     """
     sizes = sizes_of(function, equation, shapes)
     present = [
@@ -276,7 +276,7 @@ def _chosen(
     equation: Equation,
     sizes: Mapping[str, int],
 ) -> Path:
-    """Return the path of a caller, checked."""
+    """Return the path given by the caller, validated."""
     if callable(path):
         found = path([frozenset(term) for term in kept], frozenset(equation.output), dict(sizes))
     else:

@@ -1,8 +1,8 @@
-"""Subscripts of a contraction: what they mean, and what is wrong with them.
+"""Parser of contraction subscripts, with errors that show the position.
 
-A parsed equation names every dimension of every operand by one character. Letters stand for
-themselves; the dimensions of an ellipsis get characters that no subscript can have, counted from
-the right, so that operands with fewer of them broadcast.
+A parsed equation names every dimension of every operand by one character. Letters are themselves;
+the dimensions of an ellipsis get characters that are not valid in subscripts, numbered from the
+right, so that operands with fewer of them broadcast.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from trnsci.core.interop import constant_to_compile
 __all__ = ["LETTERS", "Equation", "from_sublists", "parse", "sizes_of"]
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-"""What sublists count, in the order of torch, capitals first. Subscripts take any other letter of
-any alphabet too: a network of forty tensors has more than 52 indices."""
+"""Letters of the integers in sublists, in the order of torch, capitals first. Subscripts accept
+letters of any alphabet: a network of forty tensors has more than 52 indices."""
 
 _SIGNS = frozenset(",->. ")
-_HIDDEN = 0x2460  # the dimensions of an ellipsis print as circled numbers, which are no letters
-_MORE = 0x4E00  # letters enough for any network that has used up those of LETTERS
+_HIDDEN = 0x2460  # the dimensions of an ellipsis print as circled numbers, which are not letters
+_MORE = 0x4E00  # further letters for networks with more indices than LETTERS
 
 
 class Equation(NamedTuple):
@@ -34,8 +34,8 @@ class Equation(NamedTuple):
 
     Attributes:
         inputs: One string for each operand, a character for each of its dimensions.
-        output: The same for the result.
-        text: The subscripts as they were given, for messages.
+        output: A character for each dimension of the result.
+        text: The subscripts of the call, for messages.
     """
 
     inputs: tuple[str, ...]
@@ -44,7 +44,7 @@ class Equation(NamedTuple):
 
     @property
     def plain(self) -> str:
-        """The same contraction in letters alone: up to 52 indices as ``torch.einsum`` takes it."""
+        """The contraction in letters only; up to 52 indices it is valid for ``torch.einsum``."""
         found = dict.fromkeys("".join((*self.inputs, self.output)))
         every = chain(LETTERS, map(chr, count(_MORE)))
         free = (letter for letter in every if letter not in found)
@@ -54,25 +54,25 @@ class Equation(NamedTuple):
 
 
 def pointed(message: str, text: str, places: Iterable[int] = ()) -> str:
-    """Return a message with the subscripts below it, and marks below what is wrong in them."""
-    marks = set(places)
-    line = "".join("^" if at in marks else " " for at in range(len(text) + 1)).rstrip()
+    """Return a message followed by the subscripts, with carets below the given positions."""
+    carets = set(places)
+    line = "".join("^" if at in carets else " " for at in range(len(text) + 1)).rstrip()
     return f"{message}\n    {text}" + (f"\n    {line}" if line else "")
 
 
 @constant_to_compile
 @lru_cache(maxsize=1024)
 def parse(function: str, text: str, ranks: tuple[int, ...]) -> Equation:
-    """Return the equation that subscripts are for operands of the given ranks.
+    """Parse subscripts for operands of the given ranks.
 
     Args:
-        function: Whose argument they are.
+        function: Name of the public function, for messages.
         text: Such as ``"ij,jk->ik"``; spaces, ``...`` and a missing output are as in torch.
         ranks: The number of dimensions of each operand.
 
     Raises:
         FlagError: The subscripts are malformed.
-        ShapeError: There is another number of operands, or one has another rank.
+        ShapeError: The number of operands or a rank does not match.
     """
     if not isinstance(text, str):
         raise DTypeError(f"{function}: subscripts must be a string, got {type(text).__name__}")
@@ -107,7 +107,7 @@ def parse(function: str, text: str, ranks: tuple[int, ...]) -> Equation:
 
 
 class _Term(NamedTuple):
-    """Letters of one term, the places where they stand, and before which of them the dots are."""
+    """Letters of one term, their positions in the text, and the position of the ellipsis."""
 
     letters: str
     places: tuple[int, ...]
@@ -156,12 +156,12 @@ def _named(function: str, text: str, number: int, term: _Term, rank: int) -> str
 
 
 def _hidden(count: int) -> str:
-    """Return names for the last ``count`` dimensions that an ellipsis stands for."""
+    """Return names for the last ``count`` dimensions of an ellipsis."""
     return "".join(chr(_HIDDEN + at) for at in range(count - 1, -1, -1))
 
 
 def _is_label(sign: str) -> bool:
-    """Return whether a sign may name an index: any letter, and the × and ÷ among opt_einsum's."""
+    """Return whether a character may name an index: any letter, and × and ÷ of opt_einsum."""
     return sign.isalpha() or sign in "×÷"
 
 
@@ -217,7 +217,7 @@ def _two_sizes(
 
 
 def _places(text: str, label: str, *operands: int) -> list[int]:
-    """Return where an index stands in the terms of some operands."""
+    """Return the positions of an index in the terms of the given operands."""
     sign, width = (label, 1) if _is_label(label) else ("...", 3)
     found, at = [], 0
     for number, term in enumerate(text.partition("->")[0].split(",")):
@@ -232,7 +232,7 @@ def from_sublists(function: str, args: Sequence[Any]) -> tuple[str, list[Any]]:
     """Return subscripts and operands of a call ``(operand, sublist, operand, sublist, output)``.
 
     Raises:
-        FlagError: A sublist has an entry that is none of 0 to 51 and ``...``.
+        FlagError: A sublist entry is neither 0 to 51 nor ``...``.
     """
     if len(args) < 2:
         raise DTypeError(

@@ -1,4 +1,4 @@
-"""The operations that have kernels, under names of their own."""
+"""Functions named after the kernels that they launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of ``trntensor.nki``: checks, and one operation each."""
+"""The functions of ``trntensor.nki``: validation, then one operation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["NkiFallbackWarning", "nki_batched_matmul", "nki_matmul"]
 
 
 def nki_matmul(A: Tensor, B: Tensor) -> Tensor:
-    """Return ``A @ B`` of two matrices, by the kernel of contractions where one runs.
+    """Return ``A @ B`` of two matrices, computed by the contraction kernel on a kernel path.
 
     Raises:
-        ShapeError: They are not matrices that fit.
-        DTypeError, DeviceError: They are not of one dtype, on one device.
+        ShapeError: They are not matrices of compatible shapes.
+        DTypeError, DeviceError: They differ in dtype or device.
     """
     _check("nki_matmul", A, B, 2)
     product: Tensor = CONTRACT(A, B, "ij,jk->ik")
@@ -27,8 +27,8 @@ def nki_batched_matmul(A: Tensor, B: Tensor) -> Tensor:
     """Return ``A[i] @ B[i]`` for every i of two batches of matrices.
 
     Raises:
-        ShapeError: They are not batches of matrices that fit.
-        DTypeError, DeviceError: They are not of one dtype, on one device.
+        ShapeError: They are not batches of matrices of compatible shapes.
+        DTypeError, DeviceError: They differ in dtype or device.
     """
     _check("nki_batched_matmul", A, B, 3)
     products: Tensor = CONTRACT(A, B, "bij,bjk->bik")

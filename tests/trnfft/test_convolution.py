@@ -207,7 +207,7 @@ def test_errors_name_the_function(name):
     function, x = getattr(trnfft, name), torch.ones(4)
     with pytest.raises(FlagError, match=f"^{name}: mode must be one of"):
         function(x, x, "most")
-    with pytest.raises(ShapeError, match=f"^{name}: in1 and in2 must have as many"):
+    with pytest.raises(ShapeError, match=f"^{name}: in1 and in2 must have the same number"):
         function(x, torch.ones(2, 2))
     with pytest.raises(ShapeError, match=f"^{name}: for mode 'valid'"):
         function(torch.ones(2, 5), torch.ones(5, 2), "valid")

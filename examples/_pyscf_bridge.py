@@ -46,7 +46,7 @@ def make_mol(name: str, basis: str = "sto-3g") -> Any:
 def build_df_mp2_inputs(
     mol: Any, auxbasis: str = "weigend", dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, ...]:
-    """Return what ``df_mp2_energy`` takes, for the density-fitted RHF orbitals of a molecule."""
+    """Return the arguments of ``df_mp2_energy`` for density-fitted RHF orbitals of a molecule."""
     field = _mean_field(mol, auxbasis)
     auxiliary = df.addons.make_auxmol(mol, auxbasis)
     integrals = df.incore.aux_e2(mol, auxiliary, intor="int3c2e", aosym="s1")
@@ -71,7 +71,7 @@ def pyscf_reference_energy(mol: Any, auxbasis: str = "weigend") -> float:
 
 
 def _mean_field(mol: Any, auxbasis: str) -> Any:
-    """Return RHF with density fitting, converged well beyond what the energies are compared to."""
+    """Return RHF with density fitting, converged well beyond the tolerance of the comparison."""
     field = scf.RHF(mol).density_fit(auxbasis=auxbasis)
     field.conv_tol, field.conv_tol_grad = 1e-12, 1e-9
     field.kernel()

@@ -1,17 +1,18 @@
 """Attention without the score matrix: softmax(scale q k) v with running maxima and sums.
 
-Layout   128 queries on partitions; their scores against a section of 2048 keys fill half of PSUM,
-         where the maximum is taken and from where the exponentials go to SBUF
+Layout   128 queries on partitions; their scores against a section of 2048 keys fill half of PSUM;
+         the maximum is computed there and the exponentials are written to SBUF
 Reuse    keys and values of a head stay in SBUF while they fit; else sections are streamed, each
-         once for 2048 queries, and a section that raises a query's maximum scales down what the
-         sections before it left
-Engines  Tensor for both products and for turning the weights, since the second product contracts
-         over keys; Scalar for scale, exponential and its sum in one pass; Vector for the rest
+         once for 2048 queries, and a section with a larger maximum of a query rescales the sums of
+         the sections before it
+Engines  Tensor for both products and for transposing the weights, since the second product
+         contracts over keys; Scalar for scale, exponential and its sum in one pass; Vector for the
+         rest
 Limits   d from 2 to 128, a positive scale, float32 or a type of two bytes; any number of queries
          and keys, tails are sliced
 
-With a causal mask, keys right of the diagonal are left out by blocks of 128. To the scores of the
-block that the diagonal crosses, a triangle of very negative numbers is added.
+With a causal mask, keys right of the diagonal are skipped by blocks of 128. A triangle of very
+negative numbers is added to the scores of the block on the diagonal.
 """
 
 import math
@@ -24,10 +25,10 @@ import nkisim.language as nl
 
 TILE = 128  # partitions: queries of a tile, keys of a block
 BANK = 512  # float32 columns of a PSUM bank, in which the result of a matmul must lie
-SECTION = 4 * BANK  # keys; the other four banks are for turned weights and their product
+SECTION = 4 * BANK  # keys; the other four banks are for transposed weights and their product
 GROUP = SECTION  # queries that share a pass over streamed keys; SECTION is a multiple of it
-# Bytes per partition of a head's keys and values that stay. Of the 176 KiB that gen2 has, the next
-# head's take as many while they arrive; the rest is for queries, weights and sums.
+# Bytes per partition of a head's resident keys and values. Of gen2's 176 KiB, those of the next
+# head take as many while they are loaded; the rest is for queries, weights and sums.
 RESIDENT = 64 * 1024
 MASKED = -3.0e38
 
@@ -41,13 +42,13 @@ def attention_forward(q_t, k_t, v, scale, causal):
         k_t: Keys, (heads, d, keys).
         v: Values, (heads, keys, d).
         scale: Positive factor of the scores, usually ``1 / sqrt(d)``.
-        causal: Whether query i sees the keys up to i only.
+        causal: Whether query i attends only to keys up to i.
 
     Returns:
         (heads, queries, d).
     """
     heads, d, queries = q_t.shape
-    # With a mask, nobody sees the keys behind the last query's own.
+    # With a mask, no query attends to keys beyond the last query's own.
     keys = min(k_t.shape[2], queries) if causal else k_t.shape[2]
     assert d <= TILE, "the head dimension is on partitions, of which there are 128"
     assert scale > 0, "maxima are taken before the scores are scaled"
@@ -65,7 +66,7 @@ def attention_forward(q_t, k_t, v, scale, causal):
             q_group = nl.ndarray((d, group), dtype=q_t.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=q_group, src=q_t[h, 0:d, g : g + group])
             states = []  # maxima, total weight and weighted values of each tile
-            # With a mask, every tile of the group sees some of each of these, and of no others.
+            # With a mask, every tile of the group attends to part of each of these sections only.
             for j in range(0, min(keys, g + group) if causal else keys, SECTION):
                 if resident:
                     k_tile, v_tile = sections[j // SECTION]
@@ -111,8 +112,8 @@ def causal_triangle():
 def load_section(k_t, v, h, j, end):
     """Return the keys and values from ``j`` to ``end`` of head ``h``, in SBUF.
 
-    Keys are (d, keys), with a column of zeros more where ``matmul_columns`` asks for it. Values are
-    (128, blocks, d): the keys of a block are on partitions, for the product contracts over them.
+    Keys are (d, keys), with an additional column of zeros if ``matmul_columns`` requires it. Values
+    are (128, blocks, d): keys of a block are on partitions, since the product contracts over them.
     """
     d, size = k_t.shape[1], end - j
     k_tile = nl.ndarray((d, matmul_columns(size)), dtype=k_t.dtype, buffer=nl.sbuf)
@@ -131,7 +132,7 @@ def load_section(k_t, v, h, j, end):
 
 
 def matmul_columns(columns):
-    """Return ``columns``, or one more where the last matmul would have one: some refuse that."""
+    """Return ``columns``, or one more if the last matmul had one: some compilers reject that."""
     return columns + 1 if columns % BANK == 1 else columns
 
 
@@ -166,7 +167,7 @@ def add_section(before, scores, v_tile, scale, last):
         nisa.tensor_tensor(dst=top, data1=top, data2=before[0], op=nl.maximum)
     bias = column(p)
     nisa.tensor_scalar(dst=bias, data=top, op0=nl.multiply, operand0=-scale)
-    # The weights take the type of the values: the Tensor engine does not mix float32 with less.
+    # The weights have the dtype of the values: the Tensor engine does not mix dtypes.
     weights = nl.ndarray((p, columns), dtype=v_tile.dtype, buffer=nl.sbuf)
     total = column(p)
     nisa.activation(
@@ -208,7 +209,7 @@ def scale_and_add(tile, factor, term):
 def weighted_values(weights, v_tile):
     """Return the product of weights and values in PSUM.
 
-    As many blocks of weights as fit into a bank are turned, then copied to SBUF at once.
+    As many blocks of weights as fit into a bank are transposed, then copied to SBUF at once.
     """
     p, columns = weights.shape
     d = v_tile.shape[2]
@@ -216,16 +217,20 @@ def weighted_values(weights, v_tile):
     product = nl.ndarray((p, d), dtype=nl.float32, buffer=nl.psum)
     for c in range(0, columns, blocks * TILE):
         end = min(c + blocks * TILE, columns)
-        turned = nl.ndarray((TILE, blocks, TILE), dtype=weights.dtype, buffer=nl.psum)
+        transposed = nl.ndarray((TILE, blocks, TILE), dtype=weights.dtype, buffer=nl.psum)
         for t in range(c, end, TILE):
             w = min(TILE, end - t)
-            nisa.nc_transpose(dst=turned[0:w, (t - c) // TILE, 0:p], data=weights[0:p, t : t + w])
+            nisa.nc_transpose(
+                dst=transposed[0:w, (t - c) // TILE, 0:p], data=weights[0:p, t : t + w]
+            )
         weights_t = nl.ndarray((TILE, blocks, TILE), dtype=weights.dtype, buffer=nl.sbuf)
         full, rest = (end - c) // TILE, (end - c) % TILE
         if full > 0:
-            nisa.tensor_copy(dst=weights_t[0:TILE, 0:full, 0:p], src=turned[0:TILE, 0:full, 0:p])
+            nisa.tensor_copy(
+                dst=weights_t[0:TILE, 0:full, 0:p], src=transposed[0:TILE, 0:full, 0:p]
+            )
         if rest > 0:
-            nisa.tensor_copy(dst=weights_t[0:rest, full, 0:p], src=turned[0:rest, full, 0:p])
+            nisa.tensor_copy(dst=weights_t[0:rest, full, 0:p], src=transposed[0:rest, full, 0:p])
         for t in range(c, end, TILE):
             w = min(TILE, end - t)
             nisa.nc_matmul(

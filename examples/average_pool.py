@@ -19,7 +19,7 @@ PIXELS = 8192  # of the image in SBUF at a time; 32 KiB of a partition in float3
 def average_pool(x, pool):
     """Return the means of ``pool`` by ``pool`` windows of ``x``, which is (C, H, W).
 
-    Windows do not overlap; rows and columns that fill no window are left out. One row of windows
+    Windows do not overlap; rows and columns of partial windows are ignored. One row of windows
     (``pool * W`` pixels) must fit in SBUF.
     """
     channels, height, width = x.shape

@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.picture:
         try:
             mask.plot().figure.savefig(options.picture, dpi=150, bbox_inches="tight")
-        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+        except (OSError, ValueError) as error:  # no such folder, or unknown image format
             sys.exit(f"--picture: {error}")
         print(f"wrote {options.picture}")
 

@@ -1,4 +1,4 @@
-"""Three kernels, one mistake and a chemist's calculation: what ``make demo`` shows.
+"""The demo of ``make demo``: three kernels, one mistake and a quantum chemistry calculation.
 
 The kernels of ``tensor_add.py``, ``softmax.py`` and ``matmul_six_stages.py`` run on the simulator
 at sizes that are no multiple of a tile. Their results are compared with NumPy in float64, against
@@ -105,7 +105,7 @@ def energies(inputs):
 
 
 def measure(kernel, arguments, exact, bound):
-    """Return a row of the table: how far a kernel's result is from ``exact`` where it is worst."""
+    """Return a row of the table: the maximum error of a kernel's result."""
     run = nki.simulate(kernel)
     out = run(*arguments).astype(np.float64)
     error = np.abs(out - exact)

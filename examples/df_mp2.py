@@ -9,7 +9,7 @@
 Electron repulsion integrals are factored over an auxiliary basis, (ia|jb) = sum_P B[iaP] B[jbP],
 so that everything but the energy's last sum is products of matrices:
 
-    screen   which pairs mu nu matter at all              trnsparse: Schwarz bounds
+    screen   significant pairs mu nu                      trnsparse: Schwarz bounds
     metric   J = L L^T, X = L^-T                          trnsolver: Cholesky; trnblas: trsm
     half     (i a|P) = C_occ^T (mu nu|P) C_vir            trntensor: one transform
     metric   B = (i a|P) X                                trnblas: batched_gemm, shared operand
@@ -42,13 +42,13 @@ SHAPES = {"small": (128, 16, 384), "medium": (512, 64, 1536), "large": (768, 96,
 # Their correlation energies from this input, in Hartree.
 PUBLISHED = {"small": -1.619250e-04, "medium": -2.48722, "large": -43.51183}
 
-# Integrals whose bound is smaller do not matter; shown, not used: nothing here is sparse.
+# Integrals with a smaller bound are negligible; only reported, since nothing here is sparse.
 SCREENED = 1e-4
 
 # The definition takes (nbasis - nocc)^2 nocc^2 numbers and their temporaries.
 LARGEST_CHECKED = 128
 
-# How much of T = B B^T exists at a time.
+# Size of the part of T = B B^T in memory at a time.
 SLICE_BYTES = 256 * 2**20
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -75,11 +75,11 @@ def df_mp2_energy(
         eps_occ: Energies of the occupied orbitals.
         eps_vir: Energies of the virtual orbitals.
         timings: Filled with the seconds of ``chol``, ``half``, ``metric`` and ``energy``.
-        energy_step: What computes the energy of B; ``energy_of`` unless given.
+        energy_step: Function that computes the energy of B; by default ``energy_of``.
     """
     clock = Clock(eri_3c.device, timings)
-    # Squared lengths of nearly dependent auxiliary functions: float64 costs nothing here, and the
-    # kernels know none.
+    # Squared norms of nearly dependent auxiliary functions: float64 is cheap here, and the kernels
+    # do not support it.
     with trnsolver.backend("pytorch"), trnblas.backend("pytorch"):
         factor = trnsolver.cholesky(J_metric.double())
         one = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
@@ -169,7 +169,7 @@ class Clock:
 
 
 def synthetic(nbasis: int, nocc: int, naux: int) -> Inputs:
-    """Return reproducible random inputs with orbital energies that keep their order."""
+    """Return reproducible random inputs with occupied energies below virtual ones."""
     torch.manual_seed(42)
     nvir = nbasis - nocc
     C_occ = 0.1 * torch.randn(nbasis, nocc)
@@ -199,9 +199,9 @@ def flops(nbasis: int, nocc: int, naux: int) -> int:
 
 
 def screening(inputs: Inputs, threshold: float = SCREENED) -> dict[str, int | float]:
-    """Return how many pairs mu nu, and integrals of two of them, a threshold leaves.
+    """Return the number of pairs mu nu, and of integrals of two pairs, above a threshold.
 
-    The bound of a pair is the root of its integral with itself, (mu nu|mu nu), as it is fitted.
+    The bound of a pair is the root of its fitted integral with itself, (mu nu|mu nu).
     """
     _, _, eri_3c, J_metric, _, _ = (x.double().cpu() for x in inputs)
     factor = torch.linalg.cholesky(J_metric)
@@ -237,7 +237,7 @@ def demo(
 
 
 def molecule(device: str, step: EnergyStep = energy_of) -> None:
-    """Compare the energy of water with PySCF's, where that is installed."""
+    """Compare the energy of water with PySCF's, if PySCF is installed."""
     if importlib.util.find_spec("pyscf") is None:
         print("no molecule: PySCF is not installed")
         return

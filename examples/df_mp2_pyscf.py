@@ -3,7 +3,7 @@
     python examples/df_mp2_pyscf.py --mol glycine --basis cc-pvdz
 
 Needs PySCF: in the checkout, ``pip install ".[pyscf]"``. In float64 both agree to rounding; float32
-is what an accelerator would compute.
+shows the accuracy of an accelerator.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Layer normalisation twice: with sums, and with the Vector engine's statistics instructions.
+"""Two layer normalisations: with sums, and with the Vector engine's statistics instructions.
 
-Rows are on partitions and stay in SBUF. The plain way subtracts the mean, sums the squares and
-scales. The other way lets ``bn_stats`` gather count, mean and variance of up to 512 elements at a
-time and ``bn_aggr`` join the chunks, so that the data is read once for both statistics. Weight and
-bias are the same for every row; a DMA with step 0 puts a copy of them on each partition.
+Rows are on partitions and stay in SBUF. The first version subtracts the mean, sums the squares and
+scales. In the second, ``bn_stats`` computes count, mean and variance of up to 512 elements at a
+time and ``bn_aggr`` combines the chunks, so that the data is read once for both statistics. Weight
+and bias are the same for every row; a DMA with step 0 copies them to each partition.
 """
 
 import numpy as np

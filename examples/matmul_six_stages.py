@@ -1,16 +1,16 @@
-"""Matrix product in six stages, from one instruction to all of PSUM at work.
+"""Matrix product in six stages, from one instruction to the use of all PSUM banks.
 
 The Tensor engine computes ``stationary.T @ moving`` with the contraction on partitions, so the left
 matrix comes transposed: ``lhs_t`` is (K, M), ``rhs`` is (K, N), the result (M, N). One instruction
-takes 128 partitions, 128 stationary and 512 moving columns; the stages are about how often data
-comes from HBM for it. Some compilers refuse a single moving column: N should be at least 2.
+takes 128 partitions, 128 stationary and 512 moving columns; the stages reduce the number of loads
+from HBM. Some compilers reject a single moving column: N should be at least 2.
 
 1. ``matmul_one_tile``      everything fits in one instruction
 2. ``matmul_tiled``         any size; both operands are loaded for every instruction
 3. ``matmul_hoisted``       the left operand is loaded once for a whole row of results
 4. ``matmul_blocked_free``  blocks of rows and columns reuse both operands; all of K is in SBUF
-5. ``matmul_blocked_all``   K is cut as well, partial sums wait in SBUF: no size is too large
-6. ``matmul_psum_banks``    partial sums stay in the eight PSUM banks: nothing is added twice
+5. ``matmul_blocked_all``   K is blocked as well, partial sums are in SBUF: no size is too large
+6. ``matmul_psum_banks``    partial sums stay in the eight PSUM banks: no additions outside of PSUM
 """
 
 import ml_dtypes
@@ -45,7 +45,7 @@ def matmul_one_tile(lhs_t, rhs):
 
 @nki.jit
 def matmul_tiled(lhs_t, rhs):
-    """Return ``lhs_t.T @ rhs``; three loops over tiles, the innermost adds up in PSUM."""
+    """Return ``lhs_t.T @ rhs``; three loops over tiles, the innermost accumulates in PSUM."""
     depth, rows = lhs_t.shape
     cols = rhs.shape[1]
     out = nl.ndarray((rows, cols), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
@@ -67,7 +67,7 @@ def matmul_tiled(lhs_t, rhs):
 
 @nki.jit
 def matmul_hoisted(lhs_t, rhs):
-    """Return ``lhs_t.T @ rhs``; the loads of the left operand leave the loop over columns."""
+    """Return ``lhs_t.T @ rhs``; loads of the left operand are hoisted out of the column loop."""
     depth, rows = lhs_t.shape
     cols = rhs.shape[1]
     out = nl.ndarray((rows, cols), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
@@ -85,7 +85,7 @@ def matmul_hoisted(lhs_t, rhs):
 
 @nki.jit
 def matmul_blocked_free(lhs_t, rhs):
-    """Return ``lhs_t.T @ rhs``; each load serves a block of 4 by 2 result tiles.
+    """Return ``lhs_t.T @ rhs``; each load is used for a block of 4 by 2 result tiles.
 
     The panels hold all of K: in float32 it may be up to about 3600.
     """
@@ -143,7 +143,7 @@ def matmul_blocked_all(lhs_t, rhs):
 
 @nki.jit
 def matmul_psum_banks(lhs_t, rhs):
-    """Return ``lhs_t.T @ rhs``; a block of results grows in all PSUM banks while K streams by.
+    """Return ``lhs_t.T @ rhs``; a block of results accumulates in all PSUM banks over K.
 
     Four products in a row share their stationary operand, so the engine loads it once for them.
     """

@@ -1,9 +1,9 @@
-"""Muon: gradient steps whose singular values are all about one.
+"""Muon: optimizer steps with all singular values near one.
 
     python examples/muon.py
 
-The momentum of a weight matrix is dominated by few directions; an update that is orthogonalized
-moves all of them by as much. Here a network of two layers learns a random one of the same kind,
+The momentum of a weight matrix is dominated by few directions; an orthogonalized update has the
+same size in all of them. Here a network of two layers learns a random network of the same kind,
 with orthogonalized steps and with plain ones of the same size.
 """
 
@@ -32,8 +32,8 @@ def muon_step(
         weights: Matrices with gradients.
         momenta: One for each, of its shape.
         learning_rate: Length of a step, in units of the root of the longer side over the shorter.
-        momentum: How much of the last momentum stays.
-        dtype: What the products of the orthogonalization are computed in.
+        momentum: Decay factor of the momentum.
+        dtype: Dtype of the products in the orthogonalization.
     """
     with torch.no_grad():
         for weight, average in zip(weights, momenta, strict=True):
@@ -57,13 +57,13 @@ def plain_step(weights: Sequence[Tensor], momenta: list[Tensor], learning_rate: 
 
 
 def losses(steps: int, orthogonal: bool, learning_rate: float = 0.02, seed: int = 0) -> list[float]:
-    """Return the loss before every step of training a network to be like another."""
+    """Return the loss before every step of training a network to match another."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator) / shape[-1] ** 0.5
 
-    # Inputs whose directions differ in size by a hundred: that is what plain steps suffer from.
+    # Inputs with a condition number of a hundred, which slows down plain steps.
     x = draw(256, 32) * torch.logspace(1, -1, 32)
     teacher = draw(64, 32), draw(16, 64)
     y = torch.tanh(x @ teacher[0].mT) @ teacher[1].mT

@@ -1,11 +1,11 @@
-"""The price of an Asian option, by random and by quasi-random paths, and how fast each comes near.
+"""The price of an Asian option by random and quasi-random paths, and the convergence of both.
 
 python examples/option_pricing.py
 python examples/option_pricing.py --plot option.png       errors over the number of paths
 
-A call on the geometric mean of a stock that is looked at on equally many days has a price in closed
-form, so errors are known. Each path is made of independent normal numbers, one a day: from
-``trnrand.normal``, or from Sobol points through the normal distribution.
+A call on the geometric mean of a stock at equally spaced days has a closed-form price,
+so errors are known. Each path consists of independent normal numbers, one a day: from
+``trnrand.normal``, or from Sobol points through the inverse normal distribution.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _normal(x: float) -> float:
 
 
 def errors(seed: int = 0, repeats: int = 8) -> list[tuple[int, float, float]]:
-    """Return for each number of paths the root mean square errors of both ways."""
+    """Return the root mean square errors of both methods for each number of paths."""
     exact = price()
     found = []
     for count in COUNTS:
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     if options.plot:
         try:
             plot(found, options.plot)
-        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+        except (OSError, ValueError) as error:  # no such folder, or unknown image format
             sys.exit(f"--plot: {error}")
 
 

@@ -1,10 +1,10 @@
-"""Poisson's equation on a periodic square, by transforms: exact to rounding for smooth sources.
+"""Poisson's equation on a periodic square by FFTs: exact to rounding for smooth sources.
 
 python examples/poisson_fft.py
 python examples/poisson_fft.py --plot poisson.png       source and solution
 TRNFFT_USE_SIMULATOR=1 python examples/poisson_fft.py --grid 32
 
-With lap(u) = f, every wave of u is that of f divided by minus the square of its frequency.
+With lap(u) = f, every Fourier coefficient of u is that of f divided by minus its squared frequency.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def problem(grid: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def plot(source: Tensor, found: Tensor, path: str) -> None:
-    """Draw the source beside the solution."""
+    """Draw the source and the solution side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4), layout="tight")
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     if options.plot:
         try:
             plot(source, found, options.plot)
-        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+        except (OSError, ValueError) as error:  # no such folder, or unknown image format
             sys.exit(f"--plot: {error}")
 
 

@@ -1,8 +1,8 @@
 """Scans along the rows of a matrix: a linear recurrence, and the running sum as a case of it.
 
 ``tensor_tensor_scan`` computes ``h[t] = (data0[t] op0 h[t-1]) op1 data1[t]`` along the free axis,
-one row in each partition. A row longer than a tile is cut: the last column of a tile's result is
-the ``initial`` state of the next tile. The state stays in float32 whatever the input is; only the
+one row in each partition. A row longer than a tile is split: the last column of a tile's result is
+the ``initial`` state of the next tile. The state is float32 for every input dtype; only the
 stored copy is rounded.
 """
 

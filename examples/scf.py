@@ -1,11 +1,11 @@
-"""Hartree-Fock energies of small atoms: a generalized eigenproblem until nothing changes.
+"""Hartree-Fock energies of small atoms: generalized eigenproblems iterated to self-consistency.
 
-    python examples/scf.py               helium and beryllium, beside the Hartree-Fock limits
+    python examples/scf.py               helium and beryllium, compared with the Hartree-Fock limits
     python examples/scf.py --atom be --functions 14
 
 Orbitals are sums of Gaussians around the nucleus, whose integrals have closed forms. They are far
-from orthogonal, so that every step solves F C = S C e; the density of the lowest orbitals makes the
-next F.
+from orthogonal, so that every step solves F C = S C e; the density of the lowest orbitals gives
+the next F.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Integrals:
 
 @dataclass(frozen=True)
 class ScfResult:
-    """Energy and orbitals, and how they were found."""
+    """Energy, orbitals and convergence data."""
 
     energy: float
     orbital_energies: Tensor
@@ -69,7 +69,7 @@ def scf(system: Integrals, occupied: int, tol: float = 1e-8, max_iterations: int
         system: Integrals.
         occupied: Doubly occupied orbitals.
         tol: Largest change of the energy and of the density at the end.
-        max_iterations: Most steps.
+        max_iterations: Maximum number of steps.
     """
     density = torch.zeros_like(system.core)
     energy, iteration, converged = 0.0, 0, False

@@ -1,8 +1,8 @@
 """Softmax of the rows of a matrix of any width, reading it twice.
 
-Rows are on partitions, columns stream through SBUF. The first pass keeps, for every row, the
-largest value so far and the sum of exponentials relative to it; when a chunk brings a larger value,
-the old sum is scaled down to it. The second pass computes the exponentials again and scales them.
+Rows are on partitions, columns stream through SBUF. The first pass computes, for every row, the
+running maximum and the sum of exponentials relative to it; if a chunk has a larger value, the old
+sum is rescaled. The second pass computes the exponentials again and scales them.
 The Scalar engine subtracts the maximum, takes the exponential and sums it in one instruction.
 """
 
@@ -42,7 +42,7 @@ def softmax(x):
                 nisa.tensor_scalar(dst=minus_top, data=new_top, op0=nl.multiply, operand0=-1.0)
                 chunk_sum = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)
                 exp_and_sum(powers, chunk_sum, tile, minus_top)
-                # exp(old maximum - new maximum) brings the sum so far to the new reference.
+                # exp(old maximum - new maximum) rescales the running sum.
                 shrink = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)
                 nisa.activation(dst=shrink, op=nl.exp, data=top, bias=minus_top)
                 nisa.scalar_tensor_tensor(

@@ -4,10 +4,10 @@
     python examples/sparse_fock.py --atoms 20 --threshold 1e-6
     python examples/sparse_fock.py --picture pattern.png   the pattern, as it is and in blocks
 
-Every atom has one Gaussian of type s, for which the integrals (ij|kl) are known in closed form, so
-that nothing here is made up. J[ij] = sum over kl of (ij|kl) P[kl] is a product of a matrix of pairs
+Every atom has one s-type Gaussian, for which the integrals (ij|kl) have a closed form, so
+they are exact. J[ij] = sum over kl of (ij|kl) P[kl] is a product of a matrix of pairs
 by pairs and a vector. By Cauchy and Schwarz (ij|kl) is at most Q[ij] Q[kl], with Q[ij] the root of
-(ij|ij): of a long chain most integrals need not be known, and the pattern of the others can be told
+(ij|ij): in a long chain most integrals are negligible, and the pattern of the others follows
 from the diagonal alone.
 
     unfused   integrals above the threshold as a sparse matrix, then ``spmv``
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     assert isinstance(A, trnsparse.CSRMatrix)
     again = fused(eri, diagonal, P, options.threshold)
     exact = (eri @ P.reshape(-1)).reshape(P.shape)
-    # What is left out is bounded, element by element, by the bounds that were left out.
+    # The error is bounded, element by element, by the bounds of the omitted integrals.
     dropped = torch.outer(bounds, bounds) <= options.threshold
     allowed = ((torch.outer(bounds, bounds) * dropped) @ P.reshape(-1).abs()).max().item()
     in_orbitals = trnblas.gemm(1.0, trnblas.gemm(1.0, orbitals, J, transA=True), orbitals)
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     if options.picture:
         try:
             draw(A, options.picture)
-        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+        except (OSError, ValueError) as error:  # no such folder, or unknown image format
             sys.exit(f"--picture: {error}")
 
 

@@ -5,10 +5,10 @@
 
 The "speech" is synthetic: voiced syllables, each a stack of harmonics of a gliding pitch under
 formant-like resonances and an attack-decay envelope, with silence between them, in white noise at
-0 dB. The network sees the spectrogram of the noisy signal and returns a complex mask, which is
-multiplied into it; the loss is taken on the waveform behind the inverse transform, so gradients
-pass through ``istft``, the mask, the complex layers and ``stft``. Scores are of clips that were
-not trained on.
+0 dB. The network takes the spectrogram of the noisy signal and returns a complex mask, by which it
+is multiplied; the loss is computed on the waveform after the inverse transform, so gradients
+pass through ``istft``, the mask, the complex layers and ``stft``. Scores are of clips outside the
+training set.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class MaskNetwork(nn.Module):
     def forward(self, noisy: Tensor) -> Tensor:
         """Return the enhanced waveform of a noisy one, both (clips, samples)."""
         spectrum = trnfft.stft(noisy, N_FFT, HOP)
-        # The layers see loudness; a magnitude's gradient is safe where the clip is silent.
+        # The layers get log magnitudes; the gradient of the magnitude is finite in silent parts.
         mask = self.layers(trnfft.ComplexTensor(torch.log1p(spectrum.abs())))
         mask = mask / (1 + mask.abs())  # within the unit circle: noise is only ever removed
         return trnfft.istft(spectrum * mask, N_FFT, HOP, length=noisy.shape[-1])

@@ -1,11 +1,11 @@
 """Add two matrices: the smallest complete kernel, with tiles at ragged edges.
 
-Every kernel has the same three steps. Data comes from HBM into SBUF tiles of at most 128
-partitions, an engine computes from tile to tile, and the result goes back to HBM. A last tile that
-is smaller than the others is allocated, loaded, added and stored at its own size.
+Every kernel has the same three steps. Data is loaded from HBM into SBUF tiles of at most 128
+partitions, an engine computes from tile to tile, and the result is stored to HBM. A smaller tile
+at the edge is allocated, loaded, added and stored at its own size.
 
-On a Trainium host the three imports read ``import nki``, ``import nki.isa as nisa`` and
-``import nki.language as nl``; so they may here, with ``nkisim run``.
+On a Trainium host the three imports are ``import nki``, ``import nki.isa as nisa`` and
+``import nki.language as nl``; with ``nkisim run`` they also work here.
 """
 
 import numpy as np

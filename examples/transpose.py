@@ -1,8 +1,8 @@
-"""Transpose in two ways: inside each partition, and between partitions and the free axis.
+"""Two transposes: inside each partition, and between partitions and the free axis.
 
 Two free axes are exchanged by reading them in another order: an access pattern lists, outermost
-first, the step and the count of every loop, so that a plain copy rearranges. Rows and columns of a
-matrix lie on different axes of the memory; only the Tensor engine (or a DMA) moves data across
+first, the step and the count of every loop, so that a copy permutes the axes. Rows and columns of a
+matrix are on different axes of the memory; only the Tensor engine (or a DMA) moves data across
 partitions, 128 by 128 at a time, through PSUM.
 """
 
@@ -26,12 +26,12 @@ def transpose_free_axes(x):
             for j in range(0, f2, SIDE):
                 p, m, n = min(ROWS, rows - r), min(SIDE, f1 - i), min(SIDE, f2 - j)
                 tile = nl.ndarray((p, m, n), dtype=x.dtype, buffer=nl.sbuf)
-                turned = nl.ndarray((p, n, m), dtype=x.dtype, buffer=nl.sbuf)
+                transposed = nl.ndarray((p, n, m), dtype=x.dtype, buffer=nl.sbuf)
                 nisa.dma_copy(dst=tile, src=x[r : r + p, i : i + m, j : j + n])
                 # A partition holds m rows of n: step 1 visits columns, step n visits rows.
                 columns_first = tile.ap(pattern=[[m * n, p], [1, n], [n, m]])
-                nisa.tensor_copy(dst=turned, src=columns_first)
-                nisa.dma_copy(dst=out[r : r + p, j : j + n, i : i + m], src=turned)
+                nisa.tensor_copy(dst=transposed, src=columns_first)
+                nisa.dma_copy(dst=out[r : r + p, j : j + n, i : i + m], src=transposed)
     return out
 
 
@@ -46,11 +46,11 @@ def transpose_matrix(x):
             tile = nl.ndarray((m, n), dtype=x.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=tile, src=x[r : r + m, c : c + n])
             # A transpose moves bits, so its PSUM tile has the type of the data, not float32.
-            turned = nl.ndarray((n, m), dtype=x.dtype, buffer=nl.psum)
-            nisa.nc_transpose(dst=turned, data=tile)
+            transposed = nl.ndarray((n, m), dtype=x.dtype, buffer=nl.psum)
+            nisa.nc_transpose(dst=transposed, data=tile)
             # DMA cannot read PSUM: the tile leaves through SBUF.
             result = nl.ndarray((n, m), dtype=x.dtype, buffer=nl.sbuf)
-            nisa.tensor_copy(dst=result, src=turned)
+            nisa.tensor_copy(dst=result, src=transposed)
             nisa.dma_copy(dst=out[c : c + n, r : r + m], src=result)
     return out
 

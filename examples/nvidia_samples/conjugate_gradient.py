@@ -1,4 +1,4 @@
-"""Poisson's equation on a square: a sparse matrix, conjugate gradients, and what it took.
+"""Poisson's equation on a square: a sparse matrix, conjugate gradients, convergence data.
 
 python examples/nvidia_samples/conjugate_gradient.py
 python examples/nvidia_samples/conjugate_gradient.py --grid 64

@@ -1,4 +1,4 @@
-"""All eigenvalues and eigenvectors of a symmetric matrix, judged by their definition.
+"""All eigenvalues and eigenvectors of a symmetric matrix, checked by their residuals.
 
 python examples/nvidia_samples/cusolver_syevd.py                              order 256, on torch
 TRNSOLVER_USE_SIMULATOR=1 python examples/nvidia_samples/cusolver_syevd.py --order 32

@@ -1,7 +1,7 @@
 """Pi by counting points inside of a circle, random and quasi-random: cuRAND's sample.
 
 python examples/nvidia_samples/mc_estimate_pi.py
-python examples/nvidia_samples/mc_estimate_pi.py --plot pi.png      how both come near
+python examples/nvidia_samples/mc_estimate_pi.py --plot pi.png      convergence of both
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def share_inside(points: Tensor) -> float:
 
 
 def estimates(seed: int = 0) -> list[tuple[int, float, float]]:
-    """Return for each number of points the estimates of random and of Sobol points."""
+    """Return the estimates of random and of Sobol points for each number of points."""
     found = []
     for count in COUNTS:
         drawn = trnrand.uniform(count, 2, generator=trnrand.Generator(seed))
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     if options.plot:
         try:
             plot(found, options.plot)
-        except (OSError, ValueError) as error:  # no such folder, or no such kind of picture
+        except (OSError, ValueError) as error:  # no such folder, or unknown image format
             sys.exit(f"--plot: {error}")
 
 

@@ -15,7 +15,7 @@ import trnrand
 
 
 def roundtrip_error(size: int, seed: int = 0) -> float:
-    """Return how far ``irfft2(rfft2(x))`` is from x, relatively in the L2 norm."""
+    """Return the relative error of ``irfft2(rfft2(x))`` in the L2 norm."""
     x = trnrand.normal(size, size, generator=trnrand.Generator(seed))
     back = trnfft.irfft2(trnfft.rfft2(x), s=(size, size))
     return float((back - x).norm() / x.norm())

@@ -3,9 +3,9 @@
 python examples/quantum_chemistry/df_mp2_synthetic.py --demo
 TRNSCI_USE_SIMULATOR=1 python examples/quantum_chemistry/df_mp2_synthetic.py --n-ao 12 --n-aux 20
 
-The system is drawn from a seed and is nobody's molecule; the way through the libraries is that of a
-real calculation. The energy here has no exchange part: the sum of T^2 / D over pairs i <= j, where
-those of two orbitals count twice. ``examples/df_mp2.py`` has the whole energy.
+The system is random, from a seed, and not a real molecule; the steps are those of a real
+calculation. The energy here has no exchange part: the sum of T^2 / D over pairs i <= j, where pairs
+of two different orbitals count twice. ``examples/df_mp2.py`` computes the full energy.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def synthetic_system(*, n_ao: int, n_aux: int, n_occ: int, seed: int) -> System:
 
 
 def screening_report(Q: Tensor, threshold: float = 1e-4) -> dict[str, float]:
-    """Return how many pairs of orbitals a threshold leaves."""
+    """Return the number of orbital pairs above a threshold."""
     return dict(trnsparse.sparsity_stats(Q, threshold))
 
 
@@ -104,7 +104,7 @@ def energy_of(system: System) -> tuple[float, int]:
 
 
 def defined_energy(system: System) -> float:
-    """Return the same by its definition, in float64."""
+    """Return the energy by its definition, in float64."""
     eri, metric, occ, vir, e_occ, e_vir = (x.double() for x in system[:6])
     ia_P = torch.einsum("mnp,mi,na->iap", eri, occ, vir)
     t = torch.einsum("iap,pq,jbq->ijab", ia_P, torch.linalg.inv(metric), ia_P)

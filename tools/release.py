@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Assembles the changelog of a release: moves changelog.d/ into CHANGELOG.md and sets the version.
+"""Assemble the changelog of a release: move changelog.d/ into CHANGELOG.md, set the version.
 
 python tools/release.py 0.2.0
 """
@@ -17,10 +17,10 @@ VERSION = re.compile(r"\d+\.\d+\.\d+([a-z]+\d+)?")
 
 
 def main(version: str, root: Path = ROOT, today: datetime.date | None = None) -> None:
-    """Write the section of ``version`` on top of the changelog and empty the folder.
+    """Write the section of ``version`` at the top of the changelog and empty the folder.
 
     Raises:
-        SystemExit: The version is none, or is in the changelog, or there is nothing to release.
+        SystemExit: The version is invalid or already released, or there is nothing to release.
     """
     if not VERSION.fullmatch(version):
         raise SystemExit(f"got {version!r}, accepted: a version such as 0.2.0")

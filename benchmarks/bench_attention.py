@@ -1,16 +1,17 @@
-"""How fast block-sparse attention is beside torch's own, and how exact, in one run.
+"""Speed and accuracy of block-sparse attention compared with torch attention, in one run.
 
     python benchmarks/bench_attention.py               print the table
-    python benchmarks/bench_attention.py --threads 4   with so many threads
+    python benchmarks/bench_attention.py --threads 4   with this number of threads
     python benchmarks/bench_attention.py --cuda        against compiled FlexAttention, on a GPU
     python benchmarks/bench_attention.py --record      also append to benchmarks/results/
 
-On a CPU the rivals are dense attention with the mask (``scaled_dot_product_attention``) and, once,
-FlexAttention as it is without a compiler. On a GPU the rival is FlexAttention compiled, with the
-same mask. The goal is 1.05 of the time of the fastest rival, and 10 us more for calls below 200 us.
-Contenders take turns. The error is the largest difference from all scores in float64.
+On a CPU the baselines are dense attention with the mask (``scaled_dot_product_attention``) and, in
+one row, FlexAttention without a compiler. On a GPU the baseline is compiled FlexAttention with the
+same mask. The goal is 1.05 of the time of the fastest baseline, and 10 us more for calls below
+200 us. Contenders are timed in turns. The error is the largest difference from dense attention in
+float64.
 
-A second table has what the kernels execute for each mask: counted, not measured.
+A second table has the instruction counts of the kernels for each mask: counted, not measured.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Problem:
     gradients: bool
 
     def timed(self, function: Callable[..., Tensor]) -> Call:
-        """Return a call of attention, with its gradients if they are asked for."""
+        """Return a call of attention, including gradients if the problem requires them."""
         if not self.gradients:
             return lambda: function(self.q, self.k, self.v)
         leaves = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
@@ -70,11 +71,11 @@ class Problem:
         return lambda: torch.autograd.grad(function(*leaves), leaves, weight)
 
     def ours(self) -> Call:
-        """Return our call."""
+        """Return the call of trnsparse."""
         return self.timed(lambda q, k, v: block_sparse_attention(q, k, v, self.mask))
 
     def rivals(self, with_eager: bool) -> dict[str, Call]:
-        """Return what torch has for the same."""
+        """Return the equivalent torch calls."""
         if self.q.is_cuda:
             return {"flex": self.timed(_flex(self.mask, True))}
         dense = self.mask.to_dense()
@@ -88,7 +89,7 @@ class Problem:
         return found
 
     def error(self) -> float:
-        """Return the largest difference from all scores in float64."""
+        """Return the largest difference from dense attention in float64."""
         dense = self.mask.to_dense().to(self.q.device)
         wide = [x.double() for x in (self.q, self.k, self.v)]
         want = scaled_dot_product_attention(wide[0], wide[1], wide[2], attn_mask=dense)
@@ -103,7 +104,7 @@ def _flex(mask: AttentionMask, compiled: bool) -> Callable[..., Tensor]:
 
     def call(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it is slow without a compiler, we know
+            warnings.simplefilter("ignore")  # known to be slow without a compiler
             found: Tensor = function(q, k, v, block_mask=mask.to_block_mask(q.device))
             return found
 
@@ -129,7 +130,7 @@ def problems(device: str, tokens: int) -> list[Problem]:
 def judged(problem: Problem, rounds: int, keep: bool) -> Row:
     """Return a row of the table."""
     if problem.q.is_cuda:
-        torch._dynamo.reset()  # it gives up on a function that was compiled eight times
+        torch._dynamo.reset()  # torch.compile stops recompiling a function after eight times
     rivals = problem.rivals(problem.name == "window 1, float32")
     calls = {"ours": problem.ours(), **rivals}
     finish = torch.cuda.synchronize if problem.q.is_cuda else None
@@ -150,7 +151,7 @@ def judged(problem: Problem, rounds: int, keep: bool) -> Row:
 
 
 def executed(tokens: int) -> list[Row]:
-    """Return what the kernels execute for each mask, on trn2."""
+    """Return the instruction counts of the kernels for each mask, on trn2."""
     import numpy as np
 
     import nkisim

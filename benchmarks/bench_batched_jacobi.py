@@ -6,8 +6,8 @@
 
 Each row has the time of a batch and its ratio to that of torch, and the residual and the
 orthogonality of both, in units of the precision of the dtype. The goal is at most 1.05 of torch's
-time with errors no worse. From this table comes the rule of ``trnsolver._cuda.launch`` that selects
-the batches for kernels; below four matrices both columns are torch's.
+time with errors no worse. The rule in ``trnsolver._cuda.launch`` that selects batches for kernels
+is derived from this table; below four matrices both columns are torch's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GOAL = 1.05
 
 
 def waiting(call: Callable[[Tensor], object], a: Tensor) -> Callable[[], None]:
-    """Return a call that waits for the device."""
+    """Return a call that synchronizes the device."""
 
     def run() -> None:
         call(a)
@@ -41,7 +41,7 @@ def norm(x: Tensor) -> float:
 
 
 def errors_of_pairs(a: Tensor, w: Tensor, v: Tensor) -> str:
-    """Return residual and distance from orthogonal, in units of the precision."""
+    """Return residual and orthogonality error, in units of the precision."""
     wide, x, eps = a.double(), v.double(), torch.finfo(a.dtype).eps
     residual = norm(wide @ x - x * w.double().unsqueeze(-2)) / norm(wide)
     return f"{residual / eps:.1f} {norm(x.mT @ x - torch.eye(x.shape[-1]).to(x)) / eps:.1f}"

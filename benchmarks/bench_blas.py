@@ -7,10 +7,10 @@
 
 The baseline of a product is torch's routine with alpha and beta folded in; that of a routine which
 torch lacks is the faster of torch's best expression and, on a CPU, SciPy's BLAS on the same memory.
-From 200 us of work on the ratio counts; below, the microseconds that a call adds, of which routines
-of inner loops have fewer. Contenders take turns, so that noise is shared. Small problems are
-repeated within a turn; of these the 20th percentile counts, since on a busy machine half of the
-turns are interrupted.
+The goal is a ratio from 200 us of work on. Below that it is the microseconds added per call, with a
+lower limit for inner-loop routines. Contenders are timed in turns, so that noise is shared. Small
+problems are repeated within a turn and use the 20th percentile, because on a busy machine half of
+the turns are interrupted.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Row = tuple[str, str, str, str]
 
 SMALL, REPEATS, SMALL_ROUNDS, ROUNDS = 8, 100, 60, 15
 ALPHA, BETA = 0.5, -2.0
-# From LARGE_US of work on the ratio to the baseline counts; below, the microseconds added.
+# From LARGE_US of work on, the goal is a ratio; below, the microseconds added.
 LARGE_US, GOAL_RATIO, GOAL_US, GOAL_INNER_US = 200.0, 1.05, 10.0, 5.0
 INNER = ("gemm", "gemv", "axpy", "dot")
 
 
 def operands(n: int, dtype: torch.dtype, device: str) -> dict[str, Tensor]:
-    """Return matrices, a batch and vectors of order n; ``t`` has a diagonal that dominates."""
+    """Return matrices, a batch and vectors of order n; ``t`` is diagonally dominant."""
     generator = torch.Generator().manual_seed(0)
 
     def draw(*shape: int) -> Tensor:
@@ -49,7 +49,7 @@ def operands(n: int, dtype: torch.dtype, device: str) -> dict[str, Tensor]:
 
 
 def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]]:
-    """Return, by routine, our call and the direct calls of torch that do the same."""
+    """Return, by routine, the trnblas call and the equivalent torch calls."""
     a, b, c, x, y, t = (o[name] for name in "abcxyt")
     ab, bb, cb = o["ab"], o["bb"], o["cb"]
 
@@ -97,7 +97,7 @@ def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]
 
 
 def scipy_rivals(o: dict[str, Tensor]) -> dict[str, Call]:
-    """Return, by routine, SciPy's BLAS between tensors."""
+    """Return, by routine, the SciPy BLAS call on tensors."""
     from scipy.linalg import blas
 
     a, b, x = o["a"], o["b"], o["x"]
@@ -113,7 +113,7 @@ def scipy_rivals(o: dict[str, Tensor]) -> dict[str, Call]:
     symv, trmv = routine("symv"), routine("trmv")
 
     def rank_k() -> Tensor:
-        # One triangle; the other is mirrored by torch, since the full matrix is asked for.
+        # One triangle; the other is mirrored by torch, since the result is the full matrix.
         half = tensor(syrk(1.0, a.numpy().T, trans=1, lower=1).T)
         return half + torch.triu(half, 1).mT
 
@@ -128,7 +128,7 @@ def scipy_rivals(o: dict[str, Tensor]) -> dict[str, Call]:
 
 
 def timings_of(n: int, dtype: torch.dtype, device: str) -> dict[str, dict[str, Timing]]:
-    """Return the seconds per call of every contender, by routine; ours is called trnblas."""
+    """Return the seconds per call of every contender, by routine."""
     tensors = operands(n, dtype, device)
     others = scipy_rivals(tensors) if device == "cpu" else {}
     times = REPEATS if n <= SMALL else 1 if n > 256 else 20
@@ -144,7 +144,7 @@ def timings_of(n: int, dtype: torch.dtype, device: str) -> dict[str, dict[str, T
 
 
 def row_of(name: str, n: int, timings: dict[str, Timing]) -> Row:
-    """Return a row: the ratio to the baseline, or what we add to a small call."""
+    """Return a row: the ratio to the baseline, or the time added to a small call."""
     judged = {k: t.p20 if n <= SMALL else t.p50 for k, t in timings.items()}
     ours = judged.pop("trnblas")
     rival, best = min(judged.items(), key=lambda pair: pair[1])

@@ -1,10 +1,10 @@
-"""What checking costs: source rules per 1,000 lines, and a check beside a simulation.
+"""Cost of checking: source rules per 1,000 lines, and a check compared with a simulation.
 
     python benchmarks/bench_check.py            print the table
     python benchmarks/bench_check.py --record   also append to benchmarks/results/
 
-Source rules read a file of 1,000 lines from nothing each time: a file that is unchanged is not read
-again. A check of the tiled GEMM, with every rule and detector, is timed beside its simulation.
+Source rules are timed on a new file of 1,000 lines each time, because unchanged files are cached. A
+check of the tiled GEMM, with every rule and detector, is compared with its simulation.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def kernel{0}(x, scale):
 
 
 def source_of(lines: int = LINES) -> str:
-    """Return a file of kernels with so many lines."""
+    """Return a file of kernels with the given number of lines."""
     text, number = HEAD, 0
     while text.count("\n") < lines:
         text += KERNEL.format(number)
@@ -58,7 +58,7 @@ def source_of(lines: int = LINES) -> str:
 
 
 def source_seconds(lines: int = LINES, rounds: int = 5) -> float:
-    """Return the seconds of one core that the source rules need for a new file, at best."""
+    """Return the minimum processor seconds of the source rules for a new file."""
     best = float("inf")
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(rounds):
@@ -72,7 +72,7 @@ def source_seconds(lines: int = LINES, rounds: int = 5) -> float:
 
 
 def gemm_timings(size: int = 1024, rounds: int = 5) -> dict[str, Timing]:
-    """Time a check of the tiled GEMM beside its simulation."""
+    """Time a check of the tiled GEMM and its simulation, in turns."""
     problem = gemm_problem(size, ml_dtypes.bfloat16)
     simulated, checked = nkisim.simulate(gemm), nkisim.check(gemm)
     return measure(

@@ -1,11 +1,11 @@
-"""What a second core costs: the same instructions on one core and on two, in one run.
+"""Cost of a second core: the same instructions on one core and on two, in one run.
 
     python benchmarks/bench_cores.py            print the table
     python benchmarks/bench_cores.py --record   also append to benchmarks/results/
 
-Each core does the work that one does alone, so twice the time is what two cores take that need no
-order. What comes on top is the counting of turns, the hand-over where both touch shared memory, and
-the search for races.
+Each core does the work of the single core, so two independent cores take twice the time. The
+overhead on top is the scheduling of turns, the switches at accesses to shared memory, and race
+detection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COUNT = 2000
 
 
 def private(x):
-    """Compute in a core's own memory, and store the result at the end."""
+    """Compute in private memory, and store the result at the end."""
     out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
     tile = nl.load(x)
     for _ in range(COUNT):
@@ -46,7 +46,7 @@ def streamed(x):
 
 
 def copied(x):
-    """Load and store, nothing else: every instruction touches what the cores share."""
+    """Load and store only: every instruction accesses shared memory."""
     out = nl.ndarray((2, *x.shape), dtype=x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
     for _ in range(COUNT // 2):
@@ -63,7 +63,7 @@ def timings(kernel: Callable[..., object], shape: tuple[int, int]) -> dict[str, 
 
 
 def main() -> None:
-    """Print, and record if asked, the cost per instruction on one core and on two."""
+    """Print, and optionally record, the cost per instruction on one core and on two."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", action="store_true", help="append to benchmarks/results/")
     arguments = parser.parse_args()

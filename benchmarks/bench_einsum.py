@@ -1,18 +1,17 @@
 """trntensor compared with the best public call, in time and error, in one run.
 
     python benchmarks/bench_einsum.py               print the table
-    python benchmarks/bench_einsum.py --threads 4   with so many threads for torch
+    python benchmarks/bench_einsum.py --threads 4   with this number of torch threads
     python benchmarks/bench_einsum.py --cuda        contractions and decompositions on a CUDA device
     python benchmarks/bench_einsum.py --record      also append to benchmarks/results/
 
-The rivals of a contraction are ``torch.einsum`` and opt_einsum's ``contract_expression``, of which
-the faster counts. Those of a decomposition are tensorly and, for Tucker and trains, plain torch.
-Contenders take turns, so that noise is shared; small problems are repeated within a turn. On a CPU
-with one thread time is that of the thread, since a machine with other work interrupts long turns
-more than short ones; what counts is the 20th percentile. Errors are relative to the tensor, ours
-and the rival's.
+The baseline of a contraction is the faster of ``torch.einsum`` and opt_einsum's
+``contract_expression``. That of a decomposition is tensorly and, for Tucker and trains, plain
+torch. Contenders are timed in turns, so that noise is shared; small problems are repeated within a
+turn. With one CPU thread, thread time is used, since a busy machine interrupts long turns more than
+short ones. The 20th percentile is reported. Errors of both contenders are relative to the tensor.
 
-A second table has what the plans predict for a NeuronCore: nothing in it was measured.
+A second table has the predictions of the plans for a NeuronCore: nothing in it was measured.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ Call = Callable[[], object]
 Row = tuple[str, str, str, str]
 
 TURN_S = 5e-3
-# From LARGE_US of work on the ratio to the baseline counts; below, the microseconds added.
+# From LARGE_US of work on, the goal is a ratio; below, the microseconds added.
 LARGE_US, GOAL_RATIO, GOAL_US = 200.0, 1.05, 10.0
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One contraction, with the direct call that it is where there is one."""
+    """One contraction, with the equivalent direct torch call if there is one."""
 
     name: str
     subscripts: str
@@ -81,7 +80,7 @@ REPEATED = Problem("five operands", "ab,bc,cd,de,ef->af", ((8, 8), (8, 8), (8, 8
 
 
 def duel(ours: Call, rivals: dict[str, Call], device: str) -> dict[str, Timing]:
-    """Return seconds per call of ours and of the rivals, in turns."""
+    """Return seconds per call of trntensor and of the baselines, measured in turns."""
     clock = clock_for(device, torch.get_num_threads(), keep=False)
     finish = torch.cuda.synchronize if device == "cuda" else None
     once = measure({"": ours}, rounds=3, finish=finish)[""].p20
@@ -90,12 +89,12 @@ def duel(ours: Call, rivals: dict[str, Call], device: str) -> dict[str, Timing]:
 
 
 def best_of(timings: dict[str, Timing]) -> str:
-    """Return the faster of the rivals."""
+    """Return the fastest baseline."""
     return min((name for name in timings if name != "trntensor"), key=lambda n: timings[n].p20)
 
 
 def judged(timings: dict[str, Timing], rival: str) -> tuple[str, str, str]:
-    """Return what was measured against a rival, its goal, and whether it is beyond that."""
+    """Return the result compared with a baseline, the goal, and whether it is missed."""
     ours, best = timings["trntensor"].p20 * 1e6, timings[rival].p20 * 1e6
     if best < LARGE_US:
         added = ours - best
@@ -266,7 +265,7 @@ def decomposition_row(name: str, x: Tensor, calls: dict[str, Any], device: str) 
     least = min(error for who, error in errors.items() if who != "trntensor")
     shown = f"{ratio:.3f} of {timings[rival].p20 * 1e3:.1f} ms ({rival})"
     error = f"error {errors['trntensor']:.3e}, theirs {least:.3e}"
-    # Errors are those of float32 sums over all elements: five digits of them mean something.
+    # Errors come from float32 sums over all elements: five digits are significant.
     wrong = [
         w
         for w, bad in (

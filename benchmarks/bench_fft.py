@@ -1,19 +1,19 @@
-"""How fast trnfft is compared with the best public call, and how exact, in one run.
+"""Speed and accuracy of trnfft compared with the best public call, in one run.
 
     python benchmarks/bench_fft.py               print the table
-    python benchmarks/bench_fft.py --threads 4   with so many threads for torch and for SciPy
+    python benchmarks/bench_fft.py --threads 4   with this number of threads for torch and SciPy
     python benchmarks/bench_fft.py --cuda        batches and images on a CUDA device
     python benchmarks/bench_fft.py --record      also append to benchmarks/results/
 
-The rival of a batch or an image is ``torch.fft``, that of frames ``torch.stft``, that of a layer
-the product of native matrices; that of a single transform the faster of torch and ``scipy.fft`` on
-an array. Goals: 1.05 of a rival that takes 200 microseconds or more; below, 5 microseconds more for
-a single vector and 10 for others. Each batch is run twice, as a native tensor and as a
-ComplexTensor; the second is also the result type for a real tensor. Contenders take turns, so that
-noise is shared; small problems are repeated within a turn. The error is the L2 norm of the
-difference from the result in float64, relative to that result; goals are 5e-7 log2(N) + 2e-7.
+The baseline of a batch or an image is ``torch.fft``, of frames ``torch.stft``, of a layer the
+product of native matrices, and of a single transform the faster of torch and ``scipy.fft`` on an
+array. Goals: 1.05 of a baseline of 200 microseconds or more; below, 5 microseconds more for a
+single vector and 10 for others. Each batch is run twice, as a native tensor and as a ComplexTensor;
+the second is also the result type for a real tensor. Contenders are timed in turns, so that noise
+is shared; small problems are repeated within a turn. The error is the L2 norm of the difference
+from the result in float64, relative to that result; goals are 5e-7 log2(N) + 2e-7.
 
-A second table has what the plans predict for a NeuronCore: nothing in it was measured.
+A second table has the predictions of the plans for a NeuronCore: nothing in it was measured.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SIGNALS = ((1, 16000), (8, 16000))
 FRAME, HOP = 512, 128
 LAYERS = ((1, 512, 512), (32, 256, 256), (800, 257, 64))
 TURN_S = 5e-3
-# From this time of the rival on the ratio counts; below, the time added to a call.
+# From this baseline time on, the goal is a ratio; below, the time added to a call.
 LONG_S = 200e-6
 GOAL_RATIO, GOAL_SINGLE_US, GOAL_US = 1.05, 5.0, 10.0
 
@@ -63,7 +63,7 @@ class Problem:
     split: bool = False
 
     def ours(self) -> Call:
-        """Return our transform, with its operand in the kind that is asked for."""
+        """Return the trnfft transform, with its operand converted to the given type."""
         x = ComplexTensor(self.x) if self.split and self.x.is_complex() else self.x
         transform = getattr(trnfft, self.function)
         if self.function != "stft":
@@ -72,14 +72,14 @@ class Problem:
         return lambda: transform(x, FRAME, HOP, return_complex=native)
 
     def torchs(self, x: Tensor) -> object:
-        """Return what torch makes of an operand."""
+        """Return the torch result for an operand."""
         if self.function != "stft":
             return getattr(torch.fft, self.function)(x)
         window = torch.hann_window(FRAME, dtype=x.dtype, device=x.device)
         return torch.stft(x, FRAME, HOP, window=window, return_complex=True)
 
     def rivals(self) -> dict[str, Call]:
-        """Return the direct calls that do the same."""
+        """Return the equivalent direct calls."""
         if self.function == "stft":
             window = torch.hann_window(FRAME, device=self.x.device)
             return {
@@ -160,12 +160,12 @@ def layer_rows(device: str, clock: Callable[[], float]) -> list[Row]:
 def timings_of(
     problem: Problem, device: str, clock: Callable[[], float]
 ) -> tuple[str, dict[str, Timing]]:
-    """Return the fastest rival, and its seconds per call and ours beside it."""
+    """Return the fastest baseline, its seconds per call and ours."""
     ours = problem.ours()
     finish = torch.cuda.synchronize if device == "cuda" else None
     once = measure({"": ours}, rounds=3, finish=finish)[""].p50
     times = max(1, min(500, int(TURN_S / once)))
-    # One rival at a time: where a third contender takes its turn, the one that follows it gets its
+    # One baseline at a time: with a third contender, the one that follows it gets its
     # memory from the system and not from the last turn, which for 2^20 points costs 40 percent.
     duels = {}
     for name, rival in problem.rivals().items():
@@ -175,7 +175,7 @@ def timings_of(
 
 
 def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
-    """Return a row: the time added to a short call, or the ratio to the rival of a long one."""
+    """Return a row: the time added to a short call, or the ratio to the baseline."""
     ours, best = timings["trnfft"], timings[rival]
     error, allowed = problem.error(), 5e-7 * math.log2(problem.points) + 2e-7
     if best.p50 >= LONG_S:
@@ -191,7 +191,7 @@ def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
 
 
 def predicted_rows(found: list[Problem]) -> list[Row]:
-    """Return launches, bytes and error by the plans of the problems that are one transform."""
+    """Return predicted launches, bytes and error of the problems that are one transform."""
     rows = []
     for problem in found:
         if (problem.split and problem.x.is_complex()) or problem.function == "stft":

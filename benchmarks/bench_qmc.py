@@ -4,10 +4,10 @@
     python benchmarks/bench_qmc.py --numba       the same with numba loaded
     python benchmarks/bench_qmc.py --record      also append to benchmarks/results/
 
-A call makes its engine, scrambles it and draws. SciPy draws float64, torch and trnrand float32.
-What SciPy and torch call scrambling is trnrand's "linear"; nested scrambling does more. The goal is
-at most 1.05 of the time of the faster of them where that takes 200 microseconds or more, and at
-most 10 microseconds more where it takes less. Contenders take turns, so that noise is shared.
+A call creates its engine, scrambles it and draws. SciPy draws float64, torch and trnrand float32.
+Scrambling in SciPy and torch is trnrand's "linear"; nested scrambling does more. The goal is at
+most 1.05 of the time of the faster baseline if that is 200 microseconds or more, and at most 10
+microseconds more if it is less. Contenders are timed in turns, so that noise is shared.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Call = Callable[[], object]
 SIZES = ((2**20, 2), (2**17, 10), (2**16, 64), (2**10, 1000), (2**4, 2**4))
 SET = (2**17, 10)
 PAIRS = (2000, 8)
-MOST_RATIO = 1.05  # of the faster baseline, where that takes LONG or more
-MOST_ADDED = 10e-6  # seconds, where it takes less
+MOST_RATIO = 1.05  # times the faster baseline, if that takes LONG or more
+MOST_ADDED = 10e-6  # seconds added, if it takes less
 LONG = 200e-6
 
 
 def sobol_problems() -> Iterator[tuple[str, dict[str, Call]]]:
-    """Yield Sobol' sets, plain, and scrambled in both ways beside the others' one."""
+    """Yield Sobol' sets: plain, and with each scrambling, with their baselines."""
     for n, d in SIZES:
         for method in (False, "linear", "owen"):
             plain = method is False

@@ -2,16 +2,16 @@
 
     python benchmarks/bench_rand.py              print the table
     python benchmarks/bench_rand.py --count 10000000
-    python benchmarks/bench_rand.py --all        every law that torch has, too
+    python benchmarks/bench_rand.py --all        also every distribution of torch
     python benchmarks/bench_rand.py --cuda       the same on a CUDA device, against torch
     python benchmarks/bench_rand.py --record     also append to benchmarks/results/
 
 The baselines are torch's own generator and numpy.random.Generator with Philox. NumPy's SFC64, whose
-streams have no positions, and randomgen's Philox, where that package is installed, are shown for
-comparison. The goal is at most 1.05 of the time of the faster baseline where that takes 200
-microseconds or more, and at most 10 microseconds more where it takes less. trnrand is measured with
-the loops that numba compiles, which have the goal, and without ("plain"), as where numba is not
-installed. All fill with one thread. Contenders take turns, so that noise is shared.
+streams have no positions, and randomgen's Philox, if that package is installed, are shown for
+comparison. The goal is at most 1.05 of the time of the faster baseline if that is 200 microseconds
+or more, and at most 10 microseconds more if it is less. It applies to trnrand with loops compiled
+by numba; trnrand without numba is shown as "plain". All use one thread. Contenders are timed in
+turns, so that noise is shared.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ except ImportError:  # pip install '.[bench]'
 Call = Callable[[], object]
 Row = tuple[str, str, str, str]
 
-MOST_RATIO = 1.05  # of the faster baseline, where that takes LONG or more
-MOST_ADDED = 10e-6  # seconds, where it takes less
+MOST_RATIO = 1.05  # times the faster baseline, if that takes LONG or more
+MOST_ADDED = 10e-6  # seconds added, if it takes less
 LONG = 200e-6
 SMALL = (1, 64, 1000)
 CORE = ("uniform", "normal", "exponential")
@@ -69,7 +69,7 @@ PARAMETERS: dict[str, dict[str, float]] = {
 
 
 def without_numba(call: Call) -> Call:
-    """Return the call as a process without numba makes it."""
+    """Return the call without compiled loops, as in a process without numba."""
 
     def run() -> None:
         before = numba_loops.compiled_wanted
@@ -84,7 +84,7 @@ def without_numba(call: Call) -> Call:
 
 def numpy_rivals(law: str, count: int) -> dict[str, Call]:
     engines = {"sfc64": np.random.SFC64(1), "np philox": np.random.Philox(1)}
-    if randomgen is not None:  # the same engine as ours, compiled ahead of time
+    if randomgen is not None:  # the same engine as trnrand, compiled ahead of time
         engines["randomgen philox"] = randomgen.Philox(key=1, number=4, width=32)
     method = {"uniform": "random", "normal": "standard_normal"}
     method["exponential"] = "standard_exponential"
@@ -97,7 +97,7 @@ def numpy_rivals(law: str, count: int) -> dict[str, Call]:
 
 
 def contenders(law: str, count: int, device: str) -> dict[str, Call]:
-    """Return by name the calls that draw ``count`` samples of a law."""
+    """Return by name the calls that draw ``count`` samples of a distribution."""
     draw = partial(getattr(trnrand, law.partition(" ")[0]), **PARAMETERS.get(law, {}))
     found: dict[str, Call] = {}
     for engine in ("philox", "threefry") if law in CORE else ("philox",):
@@ -112,7 +112,7 @@ def contenders(law: str, count: int, device: str) -> dict[str, Call]:
 
 
 def synchronised(call: Call) -> Call:
-    """Return a call that waits for the device."""
+    """Return a call that synchronizes the device."""
 
     def run() -> None:
         call()
@@ -122,7 +122,7 @@ def synchronised(call: Call) -> Call:
 
 
 def rows_of(law: str, count: int, timings: dict[str, Timing]) -> list[Row]:
-    """Return a row per contender: its speed, and for ours the goal and whether it is missed."""
+    """Return a row per contender: its speed, and for trnrand the goal and the verdict."""
     baselines = [name for name in timings if name in ("torch", "np philox")]
     best = min(baselines, key=lambda name: timings[name].p50)
     rows = []
@@ -143,7 +143,7 @@ def rows_of(law: str, count: int, timings: dict[str, Timing]) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=1_000_000)
-    parser.add_argument("--all", action="store_true", help="every law that torch has, too")
+    parser.add_argument("--all", action="store_true", help="also every distribution of torch")
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""How fast the simulator is, as ratios against NumPy, torch and a plain interpreter in one run.
+"""Speed of the simulator as ratios to NumPy, torch and a plain interpreter, in one run.
 
     python benchmarks/bench_simulator.py            print the table
     python benchmarks/bench_simulator.py --large    also a 4096^3 GEMM and 1 GiB of input
@@ -6,12 +6,12 @@
     python benchmarks/bench_simulator.py --record   also append to benchmarks/results/
 
 Fixed costs come first: of an instruction, of a call, of a bfloat16 element-wise instruction. Then
-the kernels are timed beside the plain interpreter of plain.py, which executes the same
-instructions, and beside the NumPy or torch routine that computes the same result: with NumPy's
-arithmetic (NKISIM_FAST=0), and with compiled loops where numba is installed.
+the kernels are compared with the plain interpreter of plain.py, which executes the same
+instructions, and with the NumPy or torch routine that computes the same result: with NumPy
+arithmetic (NKISIM_FAST=0), and with compiled loops if numba is installed.
 
-Everything gets one thread, as products of the simulator do; np.matmul and torch attention are shown
-with as many as they like too.
+All contenders use one thread, as products of the simulator do; np.matmul and torch attention are
+also shown with their default number of threads.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ ONE_THREAD = "np.matmul float32, one thread"
 ALL_THREADS = "np.matmul float32, all threads"
 
 REST = 0.15
-"""Seconds after which BLAS threads that had worked are asleep."""
+"""Seconds after which idle BLAS threads are asleep."""
 
 Row = tuple[str, str, str, str]
 
 
 def gemm_timings(size: int = 1024) -> dict[str, Timing]:
-    """Time the simulated GEMM beside np.matmul on float32 matrices, on one thread and on all."""
+    """Time the simulated GEMM and np.matmul on float32 matrices, on one thread and on all."""
     problem = gemm_problem(size, BF16)
     simulated, product = nkisim.simulate(gemm), problem.make_routine()
     found: dict[str, Timing] = {}
@@ -60,12 +60,12 @@ def gemm_timings(size: int = 1024) -> dict[str, Timing]:
 
 
 def gemm_ratio(timings: dict[str, Timing], rival: str) -> float:
-    """Return how many times longer the simulator took than the rival it was measured beside."""
+    """Return the ratio of the simulator time to the baseline of the same run."""
     return ratio(timings, f"nkisim beside {rival}", rival)
 
 
 def on_one_thread(function: Callable[[], object]) -> Callable[[], object]:
-    """Return ``function`` with BLAS, and torch if it is loaded, held to one thread."""
+    """Return ``function`` with BLAS, and torch if it is loaded, limited to one thread."""
     controller = ThreadpoolController()
     torch = sys.modules.get("torch")
 
@@ -84,9 +84,9 @@ def on_one_thread(function: Callable[[], object]) -> Callable[[], object]:
 
 
 def elementwise_timings(repeats: int = 50, turn: int = 5) -> dict[str, Timing]:
-    """Time a bf16 add on (128, 2048) inside a kernel beside the same add of ml_dtypes arrays.
+    """Time a bf16 add on (128, 2048) in a kernel and the same add of ml_dtypes arrays.
 
-    They take turns of a few calls, so that each has its operands in the cache for most of them.
+    A turn has a few calls, so that operands are in the cache for most of them.
     """
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((128, 2048)).astype(BF16) for _ in range(2))
@@ -113,13 +113,13 @@ def elementwise_timings(repeats: int = 50, turn: int = 5) -> dict[str, Timing]:
 
 
 def elementwise_ratio() -> float:
-    """Return how many times faster the simulated bf16 add is than ml_dtypes."""
+    """Return the speedup of the simulated bf16 add over ml_dtypes."""
     timings = elementwise_timings()
     return timings["ml_dtypes"].p50 / timings["nkisim"].p50
 
 
 def in_own_process(expression: str, before: str = "import bench_simulator") -> float:
-    """Return the value of an expression on this module, from a process of its own."""
+    """Return the value of an expression on this module, evaluated in a new process."""
     found = subprocess.run(
         [sys.executable, "-c", f"{before}; print({expression})"],
         capture_output=True,
@@ -144,7 +144,7 @@ def call_timings(rounds: int = 300) -> dict[str, Timing]:
 
 
 def instruction_count(problem: Problem) -> int:
-    """Return how many instructions a kernel executes."""
+    """Return the number of instructions that a kernel executes."""
     events: list[object] = []
     nkisim.simulate(problem.kernel, watchers=(events.append,))(*problem.arguments)
     return len(events)
@@ -153,7 +153,7 @@ def instruction_count(problem: Problem) -> int:
 def kernel_timings(
     problem: Problem, *, torch_loaded: bool = False, rounds: int = 15
 ) -> dict[str, Timing]:
-    """Time the simulator, the plain interpreter and, where it may be loaded, the routine."""
+    """Time the simulator, the plain interpreter and, if it is available, the routine."""
     simulated = nkisim.simulate(problem.kernel)
     plainly = interpreted(problem.kernel)
     contenders: dict[str, Callable[[], object]] = {
@@ -169,7 +169,7 @@ def kernel_timings(
 
 
 def is_attention(problem: Problem) -> bool:
-    """Tell whether a problem is the one with a goal of its own."""
+    """Return whether a problem is attention, which has its own goal."""
     return problem.name.startswith("attention")
 
 
@@ -181,13 +181,13 @@ REFERENCE_MS = {
     "layernorm (1024, 2048) bfloat16": 9,
     "attention (2048, 128) bfloat16": 64,
 }
-"""Milliseconds on two Neoverse N1 cores, of loops written for that processor."""
+"""Milliseconds of hand-written loops on two Neoverse N1 cores."""
 
 
 def kernel_rows(
     problem: Problem, count: int, numpy: dict[str, Timing], compiled: dict[str, Timing] | None
 ) -> list[Row]:
-    """Return the rows of one problem: with NumPy's arithmetic, and with compiled loops."""
+    """Return the rows of one problem: with NumPy arithmetic, and with compiled loops."""
     plain = ratio(numpy, "nkisim", "plain")
     rows = [
         row(problem.name, count / numpy["nkisim"].p50, "{:,.0f} instructions/s"),
@@ -206,14 +206,14 @@ def kernel_rows(
 
 
 def numba_works() -> bool:
-    """Tell whether the simulator compiles loops here."""
+    """Return whether the simulator can compile loops here."""
     from nkisim.compiled import numba_problem
 
     return not numba_problem()
 
 
 def gemm_without_values_timings(size: int = 2048, rounds: int = 5) -> dict[str, Timing]:
-    """Time the bf16 GEMM with and without values, beside its routine."""
+    """Time the bf16 GEMM with and without values, and its routine."""
     problem = gemm_problem(size, BF16)
     simulated = nkisim.simulate(gemm)
     traced = nkisim.simulate(gemm, values=False)
@@ -258,7 +258,7 @@ def ratio(timings: dict[str, Timing], over: str, under: str) -> float:
 
 
 def against(timings: dict[str, Timing], other: str) -> tuple[float, str]:
-    """Return how many times longer the simulator took than ``other``, and how to print that."""
+    """Return the ratio of the simulator time to ``other``, and its text."""
     return ratio(timings, "nkisim", other), "{:.2f}x"
 
 
@@ -282,7 +282,7 @@ def row(
 
 
 def torch_is_installed() -> bool:
-    """Import torch, and tell whether that worked."""
+    """Return whether torch can be imported."""
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -291,11 +291,11 @@ def torch_is_installed() -> bool:
 
 
 SMALL_GOAL = 10
-"""Times one np.add of a 4x4 tile, at most, for a small instruction."""
+"""Maximum cost of a small instruction, in np.add calls on a 4x4 tile."""
 
 
 def small_rows() -> list[Row]:
-    """Measure small instructions: processor time over that of np.add on the same tile."""
+    """Measure small instructions: processor time relative to np.add on the same tile."""
     found = small_instruction_micros()
     large, numpy = found.pop("128x128 tensor_tensor"), found.pop("128x128 np.add(out=)")
     add = found.pop("np.add(out=)")
@@ -312,7 +312,7 @@ def small_rows() -> list[Row]:
 
 
 def fixed_cost_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
-    """Measure instructions and calls of small and middling size; adds to ``timings``."""
+    """Measure small and medium instructions and calls; adds to ``timings``."""
     timings["one instruction (8, 8)"] = call = call_timings()
     timings["gemm 1024^3 bf16"] = gemms = gemm_timings()
     timings["add (128, 2048) bf16"] = adds = elementwise_timings()
@@ -341,8 +341,8 @@ def fixed_cost_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
 
 
 def large_rows() -> list[Row]:
-    """Measure what takes long or needs much memory."""
-    # First, for a new process inherits the peak of the one that starts it.
+    """Measure problems that take long or need much memory."""
+    # First, because a new process inherits the peak memory of its parent.
     peak = in_own_process("bench_simulator.peak_gib()")
     seconds, traced = large_gemm_seconds()
     return [
@@ -362,7 +362,7 @@ def middle_rows(timings: dict[str, dict[str, Timing]]) -> list[Row]:
 
 
 def main() -> None:
-    """Measure, print, and record when asked."""
+    """Measure, print, and optionally record."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--record", action="store_true", help="append to benchmarks/results")
     parser.add_argument("--large", action="store_true", help="also what takes minutes or GiB")

@@ -1,16 +1,16 @@
 """Speed of trnsolver compared with the best direct call, and its accuracy, in one run.
 
     python benchmarks/bench_solver.py               print the table
-    python benchmarks/bench_solver.py --threads 4   with so many threads
+    python benchmarks/bench_solver.py --threads 4   with this number of threads
     python benchmarks/bench_solver.py --cuda        factorizations and batches on a CUDA device
     python benchmarks/bench_solver.py --accuracy    errors of solve(target_forward_error=1e-10)
     python benchmarks/bench_solver.py --record      also append to benchmarks/results/
 
-The rival is ``torch.linalg``, or ``scipy`` where torch has no such routine. Contenders take turns,
-so that noise is shared; small problems are repeated within a turn. The goal is 1.05 of the rival's
-time from 200 us on, and at most 10 us more below. Next to the time are the iterations and the
-error: ``norm(A - product of the factors) / norm(A)`` for factorizations, the relative residual for
-solutions, both in float64.
+The baseline is ``torch.linalg``, or ``scipy`` if torch has no such routine. Contenders are timed in
+turns, so that noise is shared; small problems are repeated within a turn. The goal is 1.05 of the
+baseline's time from 200 us on, and at most 10 us more below. The table also has the iterations and
+the error: ``norm(A - product of the factors) / norm(A)`` for factorizations, the relative residual
+for solutions, both in float64.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Row = tuple[str, str, str, str]
 ORDERS = (64, 256, 512)
 BATCHES = ((500, 100), (64, 32))
 TURN_S = 5e-3
-GOAL_RATIO = 1.05  # of the rival's time, from SHORT_S on
-SHORT_S, GOAL_US = 200e-6, 10.0  # below, what a call may add
+GOAL_RATIO = 1.05  # times the baseline, from SHORT_S on
+SHORT_S, GOAL_US = 200e-6, 10.0  # seconds that a call may add, below
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A call of ours, one of a rival, and how good our result is."""
+    """A trnsolver call, its baseline, and the error of the trnsolver result."""
 
     name: str
     ours: Call
@@ -56,7 +56,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def off(product: Tensor, a: Tensor) -> str:
-    """Return how far a product of factors is from a matrix."""
+    """Return the relative error of a product of factors."""
     wide = a.double()
     return f"error {float((product - wide).norm() / wide.norm()):.1e}"
 
@@ -68,7 +68,7 @@ def left_over(a: Tensor, x: Tensor, b: Tensor) -> str:
 
 
 def factorizations(n: int, device: str) -> list[Problem]:
-    """Return the problems of one order that torch has routines for."""
+    """Return the problems of one order for which torch has routines."""
     a = draw(n, n).to(device)
     spd = (a @ a.mT / n + torch.eye(n, device=device)).contiguous()
     sym = a + a.mT
@@ -149,7 +149,7 @@ def _by_eigenvalues(a: Tensor) -> Tensor:
 
 
 def cheaper(n: int) -> list[Problem]:
-    """Return problems on a CPU where less than everything is asked for."""
+    """Return CPU problems that compute part of the result, such as some eigenvalues."""
     rng = np.random.default_rng(0)
     q = torch.from_numpy(np.linalg.qr(rng.standard_normal((n, n)))[0])
     falling = (q * 0.7 ** torch.arange(n, dtype=torch.float64)) @ q.mT
@@ -274,7 +274,7 @@ def rows_of(problems: list[Problem], device: str, keep: bool) -> list[Row]:
 
 
 def accuracy() -> list[Row]:
-    """Return the errors that are reported for a target of 1e-10, beside the actual ones."""
+    """Return the reported and the actual errors for a target of 1e-10."""
     import mpmath
 
     rows = []
@@ -299,7 +299,7 @@ def accuracy() -> list[Row]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="trnsolver beside torch.linalg and scipy")
+    parser = argparse.ArgumentParser(description="trnsolver compared with torch.linalg and scipy")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--accuracy", action="store_true")

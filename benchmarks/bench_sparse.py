@@ -1,16 +1,16 @@
-"""How fast trnsparse is beside scipy.sparse and torch.sparse, in one run.
+"""Speed of trnsparse compared with scipy.sparse and torch.sparse, in one run.
 
     python benchmarks/bench_sparse.py               print the table
-    python benchmarks/bench_sparse.py --threads 4   with so many threads for torch
-    python benchmarks/bench_sparse.py --cuda        on a CUDA device, beside torch.sparse alone
-    python benchmarks/bench_sparse.py --only spmm   rows whose name has the word
+    python benchmarks/bench_sparse.py --threads 4   with this number of torch threads
+    python benchmarks/bench_sparse.py --cuda        on a CUDA device, against torch.sparse only
+    python benchmarks/bench_sparse.py --only spmm   rows with this word in the name
     python benchmarks/bench_sparse.py --record      also append to benchmarks/results/
 
-The rival of a row is the faster of both libraries on the same data, torch.sparse with its usual
-int64 indices and with the int32 that MKL reads; without MKL it has no product of blocks. The goal
-is 1.05 times the rival from 200 us on; below, 5 us more for a product with a vector and 10 us for
-the rest. Solvers have no goal, and are there to compare. Contenders take turns, so that noise is
-shared; on one thread of a CPU it is the time of that thread.
+The baseline of a row is the fastest of SciPy and torch.sparse on the same data, the latter with its
+default int64 indices and with int32 for MKL; without MKL it has no product of blocks. The goal is
+1.05 times the baseline from 200 us on; below, 5 us more for a product with a vector and 10 us for
+the rest. Solvers have no goal; they are shown for comparison. Contenders are timed in turns, so
+that noise is shared; with one CPU thread, thread time is used.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SIZES, DENSITIES, WIDTHS = (256, 1024, 4096), (0.001, 0.01, 0.1), (1, 32, 128)
 BLOCK_GRIDS = ((4, 0.25, 128), (8, 0.1, 128), (8, 0.25, 256), (8, 0.5, 256), (16, 0.25, 256))
 TURN_S, ROUNDS = 3e-3, 9
 GOAL = 1.05
-# Below this what is added to a call counts.
+# Below this baseline time the goal is the time added to a call.
 SMALL_S = 200e-6
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One task with our call, those of the rivals, and what may be added to a short call."""
+    """One task: the trnsparse call, the baselines, and the time that may be added."""
 
     name: str
     ours: Call
@@ -52,7 +52,7 @@ class Problem:
 
 
 def matrices(size: int, density: float, device: str) -> tuple[ts.CSRMatrix, sp.csr_array, Tensor]:
-    """Return one random matrix in our format, SciPy's and torch's."""
+    """Return one random matrix in the formats of trnsparse, SciPy and torch."""
     rng = np.random.default_rng(0)
     found = sp.random_array((size, size), density=density, format="csr", rng=rng, dtype=np.float32)
     ours = ts.from_scipy(found).to(device)
@@ -61,7 +61,7 @@ def matrices(size: int, density: float, device: str) -> tuple[ts.CSRMatrix, sp.c
 
 
 def narrowed(tensor: Tensor) -> Tensor:
-    """Return a CSR tensor with the indices that MKL reads."""
+    """Return a CSR tensor with int32 indices, as MKL requires."""
     parts = tensor.crow_indices().int(), tensor.col_indices().int(), tensor.values()
     return torch.sparse_csr_tensor(*parts, tensor.shape)
 
@@ -98,7 +98,7 @@ def conversions(device: str) -> Iterator[Problem]:
 
         yield Problem(f"coo to csr {name}", to_csr, rivals)
 
-        def fresh(A=A):  # a matrix about which nothing is known yet
+        def fresh(A=A):  # a new matrix without cached properties
             return ts.CSRMatrix(
                 A.values, A.col_indices.view(-1), A.row_ptrs.view(-1), A.shape, validate=False
             )
@@ -114,7 +114,7 @@ def conversions(device: str) -> Iterator[Problem]:
         rivals = {"torch": lambda T=T: T.to_dense()}
         if on_cpu:
             rivals["scipy"] = lambda S=S: S.toarray()
-        # Of all that may be known of a matrix this uses nothing, so that any will do.
+        # This uses no cached properties of the matrix, so any matrix is valid.
         yield Problem(f"csr to dense {name}", lambda A=A: A.to_dense(), rivals)
         rivals = {"torch": lambda T=T: T.to_sparse_bsr((32, 32))}
         if on_cpu:
@@ -245,7 +245,7 @@ GROUPS = (conversions, products, gradients, blocks, attention, solutions)
 def timings_of(
     problem: Problem, device: str, clock: Callable[[], float]
 ) -> tuple[str, dict[str, Timing]]:
-    """Return the fastest rival, and its seconds per call and ours beside it."""
+    """Return the fastest baseline, its seconds per call and ours."""
     finish = torch.cuda.synchronize if device == "cuda" else None
     once = measure({"": problem.ours}, 3, clock, finish=finish)[""].p50
     times = max(1, min(300, int(TURN_S / once)))
@@ -258,7 +258,7 @@ def timings_of(
 
 
 def row_of(problem: Problem, rival: str, timings: dict[str, Timing]) -> Row:
-    """Return a row: the ratio to the rival, or what we add to a short call."""
+    """Return a row: the ratio to the baseline, or the time added to a short call."""
     ours, best = timings["trnsparse"], timings[rival]
     if best.p50 < SMALL_S and problem.goal_added_us < math.inf:
         more = added(ours, best) * 1e6

@@ -1,10 +1,10 @@
-"""How the solvers of trnsparse do beside those of torch-sla and SciPy, in one run.
+"""Solvers of trnsparse compared with those of torch-sla and SciPy, in one run.
 
     python benchmarks/bench_sparse_solvers.py       print the table
 
 The systems are Laplacians of square grids in float64. Iterative methods stop at one tolerance; a
-row has milliseconds, iterations and the relative residual of what came out, or for gradients how
-far they are from ours. torch-sla is no dependency: where it is not installed it is left out.
+row has milliseconds, iterations and the relative residual, or for gradients the difference from
+those of trnsparse. torch-sla is optional: if it is not installed, its rows are omitted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def laplacian(n: int) -> sp.csr_array:
 
 
 def iterative(S: sp.csr_array, b: Tensor) -> dict[str, Solver]:
-    """Return conjugate gradients without a preconditioner."""
+    """Return the conjugate gradient solvers, without a preconditioner."""
     A, right = ts.from_scipy(S), b.numpy()
 
     def ours() -> Answer:
@@ -75,7 +75,7 @@ def iterative(S: sp.csr_array, b: Tensor) -> dict[str, Solver]:
 
 
 def direct(S: sp.csr_array, b: Tensor) -> dict[str, Solver]:
-    """Return solutions by LU factors."""
+    """Return the solvers by LU factorization."""
     A, right = ts.from_scipy(S), b.numpy()
     found: dict[str, Solver] = {
         "trnsparse": lambda: (ts.spsolve(A, b), None),
@@ -91,7 +91,7 @@ def direct(S: sp.csr_array, b: Tensor) -> dict[str, Solver]:
 
 
 def gradients(S: sp.csr_array, b: Tensor) -> dict[str, Solver]:
-    """Return gradients of the sum of a solution by the entries of the matrix."""
+    """Return the gradients of the sum of a solution with respect to the matrix entries."""
     A = ts.from_scipy(S)
     leaf = A.values.clone().requires_grad_()
 

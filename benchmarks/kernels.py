@@ -1,4 +1,4 @@
-"""The kernels that benchmarks measure, with arguments and the routine that computes the same.
+"""Benchmarked kernels, with arguments and the routine that computes the same result.
 
 The matrix product, the Fourier transform and two copies are written here; softmax, layer
 normalisation, attention and the blocked matrix product are those of examples/.
@@ -64,8 +64,9 @@ def gemm(a_t, b):
 def fft(x, turns):
     """Transform 128 rows whose length is a power of two, in radix-2 Stockham stages.
 
-    A stage reads both halves of a row in order and writes sums and turned differences to groups of
-    ``step`` elements that alternate, so that the last stage leaves the result in natural order.
+    A stage reads both halves of a row in order and writes sums and rotated differences to
+    alternating groups of ``step`` elements, so that the last stage leaves the result in natural
+    order.
 
     Args:
         x: Real and imaginary parts, (2, 128, length), float32.
@@ -91,7 +92,7 @@ def fft(x, turns):
     while step < length:
         groups = half // step
         outputs = [[length, rows], [2 * step, groups], [1, step]]
-        # The group's number times step is the angle, the same for all elements of the group.
+        # The angle is the group number times step, the same for all elements of the group.
         angles = [[half, rows], [step, groups], [0, step]]
         cos, sin = cos_sin[0].ap(pattern=angles), cos_sin[1].ap(pattern=angles)
         differences = []
@@ -144,12 +145,12 @@ def doubled(x):
 
 @dataclass(frozen=True)
 class Problem:
-    """A kernel, what it is called with, and what else computes the same.
+    """A kernel, its arguments, and a routine that computes the same result.
 
     Attributes:
         routine: Name of the NumPy or torch routine.
-        make_routine: Returns the call of that routine; imports torch if it needs it.
-        uses_torch: Whether it does.
+        make_routine: Returns the call of that routine; imports torch if required.
+        uses_torch: Whether the routine is from torch.
         narrow: Whether the kernel works on bfloat16 or float8.
     """
 
@@ -163,7 +164,7 @@ class Problem:
 
 
 def example(script: str) -> ModuleType:
-    """Return a script of examples/ as a module; its name is not taken in sys.modules."""
+    """Return a script of examples/ as a module, without registering it in sys.modules."""
     spec = importlib.util.spec_from_file_location(f"example_{script}", EXAMPLES / f"{script}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -239,7 +240,7 @@ def layernorm_problem(rows: int, cols: int) -> Problem:
 
 
 def attention_problem(queries: int, depth: int) -> Problem:
-    """Return one head of attention without a mask, as many keys as queries, in bfloat16."""
+    """Return one head of attention without a mask, with equal keys and queries, in bfloat16."""
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((1, queries, depth), np.float32).astype(BF16) for _ in range(3))
     q_t, k_t = (np.ascontiguousarray(x.transpose(0, 2, 1)) for x in (q, k))
@@ -248,7 +249,7 @@ def attention_problem(queries: int, depth: int) -> Problem:
     def make() -> Callable[[], Any]:
         import torch
 
-        # Four dimensions, for only then torch takes its own kernel without the score matrix.
+        # 4-D, because torch uses its fused kernel only then.
         tensors = [as_torch(t)[None] for t in (q, k, v)]
         attend = torch.nn.functional.scaled_dot_product_attention
         return lambda: attend(*tensors, scale=scale)[0]
@@ -260,7 +261,7 @@ def attention_problem(queries: int, depth: int) -> Problem:
 
 
 def fft_problem(points: int) -> Problem:
-    """Return 128 complex transforms in float32; the result's two parts are apart."""
+    """Return 128 complex transforms in float32, with separate real and imaginary parts."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 128, points), np.float32)
     angles = -2 * np.pi * np.arange(points // 2) / points
@@ -277,7 +278,7 @@ def fft_problem(points: int) -> Problem:
 
 
 def as_torch(x: np.ndarray) -> Any:
-    """Return a bfloat16 array as a tensor; torch does not know the type of ml_dtypes."""
+    """Return a bfloat16 array as a tensor; torch does not accept ml_dtypes arrays."""
     import torch
 
     return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)

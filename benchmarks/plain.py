@@ -1,9 +1,9 @@
-"""NKI instructions the obvious way: what a first interpreter on NumPy would do.
+"""NKI instructions in plain NumPy: the reference interpreter of the benchmarks.
 
 A tile is an array of its real type, bfloat16 and float8 from ml_dtypes. Every instruction converts
 its operands with ``astype(float32)``, computes with NumPy and converts the result with ``astype``;
-instructions that only move data copy it. Nothing is checked, kept or done in blocks. The simulator
-is measured against this on the same kernels, so both execute the same list of instructions.
+instructions that only move data copy it. Nothing is checked, cached or blocked. The simulator is
+compared with this on the same kernels, so both execute the same list of instructions.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ F32 = np.float32
 def interpreted(kernel: Any) -> Callable[..., np.ndarray]:
     """Return a function that runs ``kernel``, with or without ``jit``, on plain arrays.
 
-    The kernel and the functions of its module are bound anew, with ``nl`` and ``nisa`` of this
-    file in place of the module's own.
+    The kernel and the functions of its module are rebound, with ``nl`` and ``nisa`` of this file
+    instead of the module's own.
     """
     function = getattr(kernel, "function", kernel)
     outer = function.__globals__
@@ -46,7 +46,7 @@ def interpreted(kernel: Any) -> Callable[..., np.ndarray]:
 
     def run(*arguments: Any) -> np.ndarray:
         tiles = (x.view(Tile) if isinstance(x, np.ndarray) else x for x in arguments)
-        # Casts to few bits overflow quietly on the device too.
+        # Casts to narrow dtypes overflow silently on the device too.
         with np.errstate(all="ignore"):
             return start(*tiles).view(np.ndarray)
 

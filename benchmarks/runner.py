@@ -1,7 +1,7 @@
-"""Measures problems side by side and prints ratios; shared by every benchmark.
+"""Timing in turns, ratios, tables and CSV records, shared by every benchmark.
 
-Machines are noisy, and quick and slow by phases, so contenders are timed in turns, and what counts
-is how two turns side by side compare: the median of their ratios in one run.
+The speed of a machine varies over time, so contenders are timed in turns. Results are the median of
+the ratios of adjacent turns in one run.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Timing:
 
 
 def clock_for(device: str, threads: int, keep: bool) -> Callable[[], float]:
-    """Return processor time where one thread does all the work, else, and for records, wall time.
+    """Return the processor clock if one thread does all the work, else, and for records, wall time.
 
-    Processor time leaves out what other processes take, and counts what other threads do.
+    Processor time excludes other processes, and includes other threads.
     """
     return time.process_time if device == "cpu" and threads == 1 and not keep else time.perf_counter
 
@@ -62,12 +62,12 @@ def measure(
 
     Args:
         contenders: Functions by name.
-        rounds: How many turns each has.
-        clock: What tells the time.
-        calls: How many calls a turn has.
-        finish: Ends a turn, as waiting for a device does.
-        rest: Seconds before a turn, which then begins with a call to warm up: BLAS threads that
-            have just worked wait actively for a while, which whoever comes next would feel.
+        rounds: Number of turns of each contender.
+        clock: Function that returns the time in seconds.
+        calls: Number of calls per turn.
+        finish: Called at the end of a turn, such as a device synchronization.
+        rest: Seconds to sleep before a turn, which then begins with a warm-up call. BLAS threads
+            spin for a while after their work, which would slow down the next contender.
     """
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     turns = range(calls)
@@ -87,12 +87,12 @@ def measure(
 
 
 def ratio(ours: Timing, rival: Timing) -> float:
-    """Return how many times longer one contender takes than another of the same run."""
+    """Return the time ratio of two contenders of one run."""
     return statistics.median(a / b for a, b in zip(ours.turns, rival.turns, strict=True))
 
 
 def added(ours: Timing, rival: Timing) -> float:
-    """Return how many seconds more one contender takes than another of the same run."""
+    """Return the difference in seconds of two contenders of one run."""
     return statistics.median(a - b for a, b in zip(ours.turns, rival.turns, strict=True))
 
 
@@ -133,7 +133,7 @@ def record(benchmark: str, problem: str, timings: Mapping[str, Timing]) -> None:
 
 
 def _processor() -> str:
-    """Return the name of the processor, or at least its kind."""
+    """Return the model name of the processor, or its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -154,7 +154,7 @@ def show(
     rows: list[tuple[str, str, str, str]],
     header: tuple[str, str, str, str] = ("problem", "measured", "goal", ""),
 ) -> None:
-    """Print a table: problem, measured, goal, verdict, unless the header says otherwise."""
+    """Print a table; the default header is problem, measured, goal, verdict."""
     rows = [header, *rows]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     for row in rows:

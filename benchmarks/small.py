@@ -1,7 +1,7 @@
-"""What small instructions cost: microseconds of processor time, in turns with NumPy's own calls.
+"""Cost of small instructions in microseconds of processor time, in turns with NumPy calls.
 
-Processor time, because a wall clock on a shared machine counts what others do; of many short turns
-the fastest fifth counts.
+Processor time is used because wall time on a shared machine includes other processes. The result is
+the 20th percentile of many short turns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TURNS, CALLS = 60, 100
 
 
 def micros(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the microseconds of each call; all take turns."""
+    """Return the microseconds of each call, measured in turns."""
     spent: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(TURNS):
         for name, call in calls.items():
@@ -31,7 +31,7 @@ def micros(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def small_instruction_micros() -> dict[str, float]:
-    """Return what single instructions cost on 4 x 4 tiles, and a 128 x 128 one beside NumPy's."""
+    """Return the cost of instructions on 4 x 4 tiles and of a 128 x 128 one, and NumPy's."""
     found: dict[str, float] = {}
 
     def kernel(x):
@@ -69,7 +69,7 @@ def small_instruction_micros() -> dict[str, float]:
 
 
 def long_loop_micros(instructions: int = 100_000) -> float:
-    """Return what an instruction costs in a kernel of many small ones, its call included."""
+    """Return the cost per instruction in a kernel of many small ones, the call included."""
 
     def kernel(x):
         a = nl.load(x)

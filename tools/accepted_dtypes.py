@@ -1,7 +1,7 @@
-"""Which dtypes every operand of every instruction takes, found by asking the static checks.
+"""Accepted dtypes of every operand of every instruction, determined with the static checks.
 
-Nobody keeps a list of them: a dtype is accepted when a legal call of ``tests/nkisim/samples.py``
-stays legal with it, alone or in place of the same dtype in all operands.
+There is no separate list: a dtype is accepted if a legal call of ``tests/nkisim/samples.py`` stays
+legal with it, in one operand or in all operands of the same dtype.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ GROUPS = {
 }
 
 Accepted = Mapping[tuple[str, str], Mapping[str, set[str]]]
-"""By instruction and operand, by generation: the dtypes."""
+"""Accepted dtypes by instruction and operand, and by generation."""
 
 
 def accepted(tests: Path) -> Accepted:
-    """Return what every operand takes on every generation."""
+    """Return the accepted dtypes of every operand on every generation."""
     found: dict[tuple[str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     samples = _samples(tests)
     for target in GENERATIONS:
@@ -66,7 +66,7 @@ def accepted(tests: Path) -> Accepted:
 
 
 def _samples(tests: Path) -> list[Any]:
-    """Return the legal calls; their folder is a package of the tests, under another name here."""
+    """Return the legal calls, imported from the tests under a different package name."""
     package = ModuleType("legal_calls")
     package.__path__ = [str(tests / "nkisim")]
     sys.modules.setdefault("legal_calls", package)
@@ -74,9 +74,9 @@ def _samples(tests: Path) -> list[Any]:
 
 
 def _variants(sample: Any) -> Iterator[tuple[str, str, dict[str, tuple[Any, Any]]]]:
-    """Yield an operand, a dtype, and the operands of the call with it: shape and dtype of each."""
+    """Yield an operand, a dtype, and the call's operand shapes and dtypes with that dtype."""
     given = {name: (tile, tile.dtype) for name, tile in sample.tiles.items()}
-    # Columns in whose place the sample has a number or nothing.
+    # Column operands for which the sample has a number or None.
     like = next((tile for tile in sample.tiles.values() if tile.buffer == "sbuf"), None)
     for name, operand in sample.declaration.operands.items():
         if operand.column and name not in given and like is not None:
@@ -116,7 +116,7 @@ def _legal(sample: Any, tiles: Mapping[str, tuple[Any, DType]], generation: Any,
 
 
 def described(by_generation: Mapping[str, set[str]]) -> str:
-    """Return the dtypes of an operand: what all its generations take, and what some take too."""
+    """Describe the dtypes of an operand: those of all generations, then those of some."""
     having = [target for target in GENERATIONS if by_generation.get(target)]
     if not having:
         return "-"
@@ -130,7 +130,7 @@ def described(by_generation: Mapping[str, set[str]]) -> str:
 
 
 def _named(dtypes: Iterable[str]) -> str:
-    """Return dtypes in words, whole groups by their name."""
+    """Return dtypes as text; complete groups by their name."""
     words, left = [], set(dtypes)
     for name, group in GROUPS.items():
         if group <= left:

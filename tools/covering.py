@@ -1,13 +1,13 @@
-"""Which functions each test calls, found by running the tests once.
+"""Pytest plugin that records the functions that each test calls.
 
     PYTHONPATH=tools pytest -p covering --covering calls.jsonl tests/trnblas
 
 One line per test that passed: its name, its seconds, the functions of ``src`` that it called, each
-as ``path:qualified name``, and whether it started a process, in which it may call anything. What
-is computed once and kept is ascribed to the first test that needs it.
+as ``path:qualified name``, and whether it started a process, whose calls are not recorded. Cached
+computations are attributed to the first test that needs them.
 
-Each function notes its call in a first statement of its own, put there when its module is imported:
-tracing would slow the interpreter five times. Functions that numba compiles are left as they are.
+A recording statement is inserted into each function when its module is imported: tracing would slow
+the interpreter down five times. Functions that numba compiles are not changed.
 """
 
 import ast
@@ -26,23 +26,23 @@ from _pytest.assertion import rewrite
 
 ROOT = Path.cwd()
 SOURCES = str(ROOT / "src") + "/"
-# Files with functions that numba compiles, be it for a loop of another file.
+# Files with functions that numba compiles, also for loops in other files.
 COMPILED = re.compile(r"compiled|trnrand/engines\.py$")
 
 called: set[str] = set()
 
 
 def note(function: str) -> None:
-    """Note a call."""
+    """Record a call."""
     called.add(function)
 
 
-# torch notes when it traces a function, and neither guards the notes nor repeats them.
+# torch calls this at trace time only, without guards.
 note._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def noting(tree: ast.Module, module: str) -> ast.Module:
-    """The tree of a module whose functions note that they are called."""
+    """Insert a recording statement into every function of a module's tree."""
 
     def visit(node: ast.AST, path: str) -> None:
         for child in ast.iter_child_nodes(node):
@@ -65,7 +65,7 @@ def noting(tree: ast.Module, module: str) -> ast.Module:
 
 
 def watched(path: str) -> bool:
-    """Whether the functions of a file note their calls."""
+    """Return whether the functions of a file record their calls."""
     return path.startswith(SOURCES) and not COMPILED.search(path)
 
 
@@ -86,16 +86,16 @@ def _noting_asserts(tree: ast.Module, source: bytes, module: str, *rest: Any) ->
 
 
 SourceFileLoader.source_to_code = _noting  # type: ignore[assignment]
-# Packages with a plugin are compiled by pytest itself.
+# pytest itself compiles packages that have a plugin.
 _rewrite_asserts = rewrite.rewrite_asserts
 rewrite.rewrite_asserts = _noting_asserts  # type: ignore[assignment]
 builtins.__called__ = note  # type: ignore[attr-defined]
-# What was compiled without the notes is not to be used.
+# Bytecode compiled without the recording statements must not be used.
 sys.pycache_prefix, sys.dont_write_bytecode = "/nonexistent", True
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--covering", metavar="FILE", help="append which functions each test calls")
+    parser.addoption("--covering", metavar="FILE", help="append the functions that each test calls")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -103,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Covering:
-    """Writes down what a test called when it has passed."""
+    """Appends the recorded calls of every passing test to a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

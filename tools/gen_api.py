@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""Writes the reference of the libraries and of ``nkisim.language``, from signatures and docstrings.
+"""Write the API reference of all packages from signatures and docstrings.
 
 One page per package: its public names in alphabetical order, classes with their public methods. The
-pages are not kept in the repository.
+pages are not part of the repository.
 
     python tools/gen_api.py [FOLDER]     FOLDER/api; default: docs
 """
@@ -23,32 +23,33 @@ ROOT = Path(__file__).resolve().parents[1]
 
 PACKAGES = {
     "nkisim": "run, check and explain kernels",
-    "nkisim.language": "`nki.language`, the kernels' own names",
+    "nkisim.language": "`nki.language`, the names used in kernels",
     "trnblas": "BLAS, the role of cuBLAS",
-    "trnblas.nki": "its kernels under names of their own",
+    "trnblas.mp2": "MP2 correlation energies",
+    "trnblas.nki": "functions named after its kernels",
     "trnfft": "transforms, the role of cuFFT",
-    "trnfft.nki": "its kernels under names of their own",
+    "trnfft.nki": "functions named after its kernels",
     "trnfft.nn": "complex layers",
     "trnrand": "random numbers, the role of cuRAND",
     "trnrand.qmc": "quasi-random points",
     "trnsolver": "factorizations and solvers, the role of cuSOLVER",
-    "trnsolver.nki": "its kernels under names of their own",
+    "trnsolver.nki": "functions named after its kernels",
     "trnsparse": "sparse matrices, the role of cuSPARSE",
-    "trnsparse.nki": "its kernels under names of their own",
+    "trnsparse.nki": "functions named after its kernels",
     "trntensor": "contractions and decompositions, the role of cuTENSOR",
-    "trntensor.nki": "its kernels under names of their own",
-    "trnsci.core": "what the libraries share",
+    "trntensor.nki": "functions named after its kernels",
+    "trnsci.core": "shared core of the libraries",
 }
 
 SECTIONS = ("Args", "Attributes", "Returns", "Raises", "Yields", "Example", "Examples")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 FORWARD = re.compile(r"ForwardRef\(('[^']*')[^)]*\)")
 QUOTED = re.compile(r"(: |-> )'([^']*)'")
-FIELD = "Alias for field number"  # what a NamedTuple says of each of its fields
+FIELD = "Alias for field number"  # default docstring of NamedTuple fields
 
 
 def main(folder: Path = ROOT / "docs") -> None:
-    """Write all pages into ``folder``; pages of earlier runs go."""
+    """Write all pages into ``folder``; pages of earlier runs are deleted."""
     home = folder / "api"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -67,7 +68,7 @@ def main(folder: Path = ROOT / "docs") -> None:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return what a package says it shows."""
+    """Return the public names of a package."""
     shown = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
     return sorted(name for name in shown if not inspect.ismodule(getattr(module, name)))
 
@@ -81,7 +82,7 @@ def page(module: ModuleType, what: str, names: list[str]) -> str:
 
 
 def entry(name: str, value: Any) -> Iterator[str]:
-    """Yield the lines on one name: its signature, what it does, and its methods."""
+    """Yield the lines of one name: signature, docstring and methods."""
     if inspect.isclass(value):
         yield from code(f"class {name}{signature(value)}")
         yield from markdown(own_doc(value))
@@ -111,7 +112,7 @@ def own_doc(value: Any) -> str:
 
 
 def signature(value: Any) -> str:
-    """Return a signature with annotations as they are written, without quotes."""
+    """Return a signature with annotations as in the source, without quotes."""
     try:
         text = ADDRESS.sub("", str(inspect.signature(value)))
     except (TypeError, ValueError):
@@ -120,7 +121,7 @@ def signature(value: Any) -> str:
 
 
 def code(text: str) -> Iterator[str]:
-    """Yield a call as Python, one argument per line where it is long."""
+    """Yield a signature as Python, one argument per line if it is long."""
     yield "```python"
     head, _, rest = text.partition("(")
     if len(text) <= 88 or not rest:
@@ -135,7 +136,7 @@ def code(text: str) -> Iterator[str]:
 
 
 def split(arguments: str) -> Iterator[str]:
-    """Yield the arguments of a signature; commas in brackets do not part them."""
+    """Yield the arguments of a signature, split at commas outside of brackets."""
     depth, part = 0, ""
     for letter in arguments:
         depth += (letter in "([{") - (letter in ")]}")
@@ -173,7 +174,7 @@ def markdown(text: str) -> Iterator[str]:
 
 
 def listed(line: str) -> str:
-    """Return one line of a section: an entry begins with its name, the rest belongs to it."""
+    """Return one line of a section as a list item or its continuation."""
     line = line.replace("``", "`")
     found = re.match(r"(\*{0,2}[\w, *.]+):\s+(.*)", line)
     if found and not line.startswith(" "):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
-"""Writes the page of benchmarks from the results that are kept in benchmarks/results.
+"""Write the benchmark page from the results in benchmarks/results.
 
-The page is not kept in the repository: it says what the results say when the site is built.
+The page is not part of the repository; it is generated when the site is built.
 
     python tools/gen_benchmarks.py [FOLDER]     FOLDER/benchmarks; default: docs
 """
@@ -23,7 +23,7 @@ from markdown_text import join, table  # noqa: E402
 from trnsci.cli.charts import Result, chart, read_results, seconds_text  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
-EVEN = 1.05  # runs of one program differ by as much
+EVEN = 1.05  # variation between runs of one program
 
 LIBRARIES = {
     "trnblas": ("blas",),
@@ -34,7 +34,7 @@ LIBRARIES = {
     "trntensor": ("einsum",),
     "nkisim": ("bench_simulator", "cores", "bench_check"),
 }
-"""The results of every library, by the names of their files."""
+"""The result files of every library."""
 
 INTRODUCTION = """\
 Every problem is timed beside the fastest freely available routine that does the same with the same
@@ -50,7 +50,7 @@ AGAIN = """\
 
 
 def main(folder: Path = ROOT / "docs", results: Path = RESULTS) -> None:
-    """Write the page into ``folder``; one of an earlier run goes."""
+    """Write the page into ``folder``, replacing an earlier one."""
     home = folder / "benchmarks"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
@@ -76,12 +76,12 @@ def page(results: Path) -> str:
 
 
 def kept(results: Path, name: str) -> bool:
-    """Tell whether there are results of that name."""
+    """Return whether there are results of that name."""
     return (results / f"{name}.csv").is_file()
 
 
 def section(name: str, results: Sequence[Result]) -> list[str]:
-    """Return what one file of results says: where and when, the bars, and all that is slower."""
+    """Return the section of one result file: summary, chart, and table of slower problems."""
     slower = sorted((r for r in results if r.ratio > EVEN), key=lambda r: -r.ratio)
     faster = sum(r.ratio <= 1 for r in results)
     even = len(results) - faster - len(slower)
@@ -111,7 +111,7 @@ def section(name: str, results: Sequence[Result]) -> list[str]:
 
 
 def measured(results: Sequence[Result]) -> str:
-    """Return when, of what and where the results are; runs of several days are told apart."""
+    """Return date, commit and machine of the results, for up to three runs."""
     runs = dict.fromkeys((r.date, r.commit, r.machine, r.python) for r in results)
     texts = [f"{date} at {commit} on {where}, Python {v}" for date, commit, where, v in runs]
     return "; ".join(texts[:3]) + (f" and {len(texts) - 3} more runs" if len(texts) > 3 else "")

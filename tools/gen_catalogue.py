@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""Writes the reference pages: one per rule and one per instruction.
+"""Write the reference pages: one per rule and one per instruction.
 
-Everything comes from the declarations in nkisim, from the twin kernels in tests/kernels and from
-the calls in instruction_examples.py. What nkisim says about a bad kernel, and what an example
-prints, is what it was while the page was made.
+The sources are the declarations in nkisim, the twin kernels in tests/kernels and the calls in
+instruction_examples.py. Findings about bad kernels and the output of examples are computed while
+the page is generated.
 
-The pages are kept in the repository: findings and other pages link to them, and ``nkisim rule``
-prints those of the rules. A test compares them with what this makes.
+The pages are part of the repository: findings and other pages link to them, and ``nkisim rule``
+prints those of the rules. A test compares them with the output of this script.
 
     python tools/gen_catalogue.py [FOLDER]     FOLDER/rules and FOLDER/instructions; default: docs
 """
@@ -50,12 +50,12 @@ FAMILIES = {
     "W": "Lost work",
 }
 
-# What serves the command line and pytest declares nothing and needs what a user may not have.
+# Modules of the command line and pytest: no declarations, and optional dependencies.
 ENTRY_POINTS = ("nkisim.__main__", "nkisim.cli", "nkisim.pytest_plugin")
 
 
 def main(folder: Path = ROOT / "docs") -> None:
-    """Write all pages below ``folder``, in place of those of an earlier run."""
+    """Write all pages below ``folder``, replacing those of an earlier run."""
     import_everything()
     pages = {"rules": rule_pages(all_twins()), "instructions": instruction_pages()}
     for name, written in pages.items():
@@ -69,7 +69,7 @@ def main(folder: Path = ROOT / "docs") -> None:
 
 
 def import_everything() -> None:
-    """Import every module of nkisim, since rules and instructions are declared where they act."""
+    """Import every module of nkisim, so that all rules and instructions are declared."""
     for module in pkgutil.walk_packages(nkisim.__path__, "nkisim."):
         if not module.name.startswith(ENTRY_POINTS):
             importlib.import_module(module.name)
@@ -79,7 +79,7 @@ def import_everything() -> None:
 
 
 def all_twins() -> dict[str, list[kernels.Twin]]:
-    """Return the twins of every rule, those that wait for an instruction last."""
+    """Return the twins of every rule."""
     for module in pkgutil.iter_modules(kernels.__path__):
         importlib.import_module(f"kernels.{module.name}")
     found: dict[str, list[kernels.Twin]] = {}
@@ -115,7 +115,7 @@ def rule_page(rule: Rule, twins: Sequence[kernels.Twin]) -> str:
 
 
 def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, str]]:
-    """Return what the rule does at each level of strictness."""
+    """Return the effect of the rule at each strictness level."""
     if twins and all(twin.on_host for twin in twins):
         return [("outside a kernel", "warns" if rule.severity == "warning" else "raises")]
     goes_on = "records it and goes on"
@@ -136,7 +136,7 @@ def consequences(rule: Rule, twins: Sequence[kernels.Twin]) -> list[tuple[str, s
 
 
 def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:
-    """Return whether ``simulate`` finds the first twin; some values are too costly to watch."""
+    """Return whether ``simulate`` finds the first twin; some checks are too costly there."""
     if not twins:
         return True
     twin = twins[0]
@@ -148,7 +148,7 @@ def looked_for_in_simulate(twins: Sequence[kernels.Twin]) -> bool:
 
 
 def twin_sections(twin: kernels.Twin) -> list[str]:
-    """Return the bad kernel, what is reported about it, and the good one, each as a whole file."""
+    """Return the bad kernel, its finding and the good kernel, each as a complete file."""
     face = twin.name.partition("_")[2].replace("_", " ")
     bad = example_of((*twin.parts, twin.bad), decorated=not twin.on_host)
     good = example_of((twin.good,), decorated=not twin.on_host)
@@ -167,7 +167,7 @@ def twin_sections(twin: kernels.Twin) -> list[str]:
 def inputs_line(
     function: Callable[..., Any], inputs: Sequence[Any], targets: Sequence[str]
 ) -> list[str]:
-    """Return a line on what a kernel is called with, and where."""
+    """Return a line with the arguments and the target of a kernel call."""
     names = inspect.signature(function).parameters
     given = [f"`{n}` {described(v)}" for n, v in zip(names, inputs, strict=False)]
     if not given:
@@ -182,7 +182,7 @@ def described(value: Any) -> str:
 
 
 def what_is_said(twin: kernels.Twin, example: Example) -> str:
-    """Return the finding that the bad kernel brings, with the lines of the file that is shown."""
+    """Return the finding of the bad kernel, with line numbers of the displayed file."""
     if twin.on_host:
         text = said_on_host(twin)
     else:

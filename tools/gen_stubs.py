@@ -1,10 +1,10 @@
 #!/usr/bin/env python
-"""Writes what type checkers and editors know of ``nki.isa``, ``nki.language`` and ``nki``.
+"""Write the type stubs of ``nki.isa``, ``nki.language`` and ``nki``.
 
-Instructions are made callable while they are declared, so that no type checker sees their
-parameters; here they are written out, from the declarations. Everything else is imported from
-where it is defined. The files are kept in the repository; a test compares them with what this
-makes.
+Instructions become callable at run time, when they are declared, so type checkers do not see their
+parameters; the stubs contain them, from the declarations. Other names are imported from their
+defining modules. The files are part of the repository; a test compares them with the output of this
+script.
 
     python tools/gen_stubs.py [FOLDER]     below FOLDER; default: src
 """
@@ -24,10 +24,10 @@ import nkisim.isa  # noqa: E402
 import nkisim.language  # noqa: E402
 from nkisim.spec import INSTRUCTIONS, Instruction, Operand  # noqa: E402
 
-# Names that a module gives to something else.
+# Names that a module imports under another name.
 ALIASES = {"bool": "nkisim.dtypes import bool_", "range": "builtins import range"}
 
-# Parameters that are no tensors, by name; those with an enum member as default are of its type.
+# Types of non-tensor parameters by name; an enum default implies the enum type.
 KINDS = {
     "name": "str | None",
     "value": "float | int",
@@ -78,7 +78,7 @@ def isa_stub() -> str:
 
 
 def reexports(module: str, leave: set[str]) -> str:
-    """Return the imports of a module's public names from where they are defined."""
+    """Return the imports of a module's public names from their defining modules."""
     package = getattr(nkisim, module)
     tree = ast.parse(Path(inspect.getsourcefile(package) or "").read_text(encoding="utf-8"))
     lines = []
@@ -97,7 +97,7 @@ def reexports(module: str, leave: set[str]) -> str:
 
 
 def declaration(instruction: Instruction) -> str:
-    """Return an instruction as a function with types."""
+    """Return an instruction as a typed function."""
     parts = []
     for p in instruction.signature.parameters.values():
         operand = instruction.operands.get(p.name)

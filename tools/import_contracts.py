@@ -1,4 +1,4 @@
-"""Contracts on imports that import-linter does not have: nothing private, and no circles."""
+"""Additional import-linter contracts: no imports of private modules, no import cycles."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["AcyclicContract", "PublicContract"]
 
 
 class PublicContract(Contract):
-    """Packages import nothing private of each other.
+    """Packages do not import private modules of each other.
 
-    Private is a module with a leading underscore in its path and, of a package that is ``sealed``,
-    every module below it.
+    A module is private if a part of its path has a leading underscore, or if it is below the top
+    level of a ``sealed`` package.
     """
 
     packages = fields.ListField(subfield=fields.StringField())
@@ -40,7 +40,7 @@ class PublicContract(Contract):
 
 
 class AcyclicContract(Contract):
-    """No module of the packages imports itself, directly or through others.
+    """The packages have no import cycle.
 
     Imports inside functions and those for type checkers count.
     """

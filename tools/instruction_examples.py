@@ -1,6 +1,6 @@
-"""One small call of every instruction, for its page: what goes in, and what is then computed.
+"""One small example call of every instruction, for its reference page.
 
-An example is data; ``program`` makes of it a file that a reader can run.
+An example is data; ``program`` converts it to a file that a reader can run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Example:
     """A call on a few numbers.
 
     Attributes:
-        call: The line, or lines, that the page is about.
-        inputs: The tensors in HBM, as expressions, by name. What is called ``x_hbm`` stays there;
-            the others are loaded into SBUF tiles of the same name.
-        tiles: Shape, dtype and, where it is not SBUF, buffer of the tiles that are written.
+        call: The line, or lines, of the instruction call.
+        inputs: The tensors in HBM, as expressions, by name. ``x_hbm`` stays in HBM; the others
+            are loaded into SBUF tiles of the same name.
+        tiles: Shape, dtype and, if it is not SBUF, buffer of the output tiles.
         shown: The tile that is returned.
-        target: The generation, where the last one is not meant.
-        cores: Cores that run the kernel.
+        target: The generation, if it is not the last one.
+        cores: Number of cores that run the kernel.
     """
 
     call: str
@@ -67,7 +67,7 @@ def program(example: Example) -> str:
 
 
 def _returned(example: Example) -> list[str]:
-    """Return the lines that bring the result to HBM, through SBUF where it is in PSUM."""
+    """Return the lines that copy the result to HBM, through SBUF if it is in PSUM."""
     shown, lines = example.shown, []
     tile = example.tiles.get(shown, "")
     if tile.endswith("shared_hbm"):
@@ -78,7 +78,7 @@ def _returned(example: Example) -> list[str]:
         shown = "copy"
     shape, place = f"{shown}.shape", "out"
     if example.cores > 1:
-        # Spelled out: the compiler takes no expansion of a shape.
+        # Written out, because the compiler does not accept an unpacked shape.
         sizes = tile.split("; ")[0].strip("()")
         shape, place = f"({example.cores}, {sizes})", "out[nl.program_id(0)]"
     return [

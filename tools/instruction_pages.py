@@ -1,4 +1,4 @@
-"""The pages of the instructions, from their declarations and one small call of each."""
+"""Reference pages of the instructions, from their declarations and one example call each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ARITHMETIC = {
 
 ROLES = {"in": "read", "out": "written", "sum": "summed into", "named": "named only"}
 
-# Functions of nki.isa that are no instructions of an engine with operands in memory.
+# Functions of nki.isa that are not engine instructions with operands in memory.
 BY_HAND = (
     "get_nc_version",
     "register_alloc",
@@ -103,7 +103,7 @@ def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted)
 
 
 def function_page(name: str, function: Callable[..., Any]) -> str:
-    """Return the page of a function that no engine executes."""
+    """Return the page of a function that is not an engine instruction."""
     found = inspect.signature(function)
     return join(
         [
@@ -123,10 +123,10 @@ def rules_of(instruction: Instruction) -> set[Rule]:
 
 
 def example(name: str) -> list[str]:
-    """Return a small call and what it prints now.
+    """Return an example call and its current output.
 
     Raises:
-        AssertionError: Something is found in it, on a generation where it is meant to run.
+        AssertionError: The check has findings on a generation that supports the instruction.
     """
     made = EXAMPLES[name]
     text = program(made)
@@ -148,7 +148,7 @@ def example(name: str) -> list[str]:
 
 
 def limits(instruction: Instruction) -> list[tuple[str, ...]]:
-    """Return what one instruction covers at most, on each generation."""
+    """Return the maximum extents of one instruction on each generation."""
     generations = [SimOptions(target=t).generation() for t in accepted_dtypes.GENERATIONS]
     engines = {e.name for e in instruction.engines}
     placed = {b for o in instruction.operands.values() for b in o.buffers}
@@ -174,7 +174,7 @@ def limits(instruction: Instruction) -> list[tuple[str, ...]]:
 
 
 def arithmetic(instruction: Instruction) -> str:
-    """Return how values pass through, read from what the declaration can answer."""
+    """Return the arithmetic of an instruction, from its declaration."""
     known = [kind for kind in ARITHMETIC if kind in constants(instruction.arithmetic.__code__)]
     text = "; or ".join(ARITHMETIC[kind] for kind in known)
     if instruction.raw_results:
@@ -189,7 +189,7 @@ def constants(code: Any) -> set[Any]:
 
 
 def also_accepted(operand: Operand) -> str:
-    """Return what may stand in place of a tile, or must hold of one."""
+    """Return the alternatives to a tile operand, and its constraints."""
     accepted = []
     if operand.scalar:
         accepted.append("a number")
@@ -203,18 +203,18 @@ def also_accepted(operand: Operand) -> str:
 
 
 def memories(buffers: Iterable[MemoryRegion]) -> str:
-    """Return the memories by the names of the hardware."""
+    """Return the hardware names of memories."""
     names = ["HBM" if "hbm" in b.value else b.value.upper() for b in buffers]
     return ", ".join(dict.fromkeys(names))
 
 
 def linked(rules: Iterable[Rule]) -> str:
-    """Return the ids of rules as links to their pages."""
+    """Return rule ids as links to their pages."""
     return ", ".join(f"[{r.id}](../rules/{r.id}.md)" for r in rules)
 
 
 def signature(found: inspect.Signature) -> str:
-    """Return a signature with enum members as a user writes them."""
+    """Return a signature with enum members in the form of user code."""
     shown = []
     for p in found.parameters.values():
         default = "" if p.default is p.empty else f"={default_text(p.default)}"
@@ -226,12 +226,12 @@ def signature(found: inspect.Signature) -> str:
 
 
 def default_text(value: Any) -> str:
-    """Return a default as it is written."""
+    """Return a default value as source text."""
     return f"nisa.{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
 
 
 def instruction_index() -> str:
-    """Return the page that leads to all others."""
+    """Return the index page of the instructions."""
     rows = [
         (f"[{i.name}]({i.name}.md)", ", ".join(e.name for e in i.engines), i.summary)
         for _, i in sorted(INSTRUCTIONS.items())

@@ -1,4 +1,4 @@
-"""Markdown from data: tables, blocks, and the source of a function."""
+"""Markdown helpers: tables, code blocks, and function sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def module_file(function: Callable[..., Any]) -> str:
-    """Return where a function is written, from the root of the repository."""
+    """Return the file of a function, relative to the repository root."""
     return str(Path(inspect.getsourcefile(function) or "").relative_to(ROOT))
 
 
@@ -30,7 +30,7 @@ def block(language: str, text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, or a word when there is nothing to put in it."""
+    """Return a Markdown table, or a word if there are no rows."""
     lines = [cells(row) for row in rows]
     return "\n".join([cells(head), cells(["---"] * len(head)), *lines]) if lines else "None."
 
@@ -41,5 +41,5 @@ def cells(row: Sequence[str]) -> str:
 
 
 def join(parts: Iterable[str]) -> str:
-    """Return a page of its parts; empty ones are left out."""
+    """Join the non-empty parts of a page."""
     return "\n\n".join(part for part in parts if part) + "\n"

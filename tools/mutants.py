@@ -1,17 +1,17 @@
-"""Plant small faults in the sources, one at a time, and tell which of them the tests notice.
+"""Mutation testing: insert small faults into the sources and report the ones that tests detect.
 
     python tools/mutants.py trnrand trnblas --sample 20 --seed 1
 
-Faults are those of Cosmic Ray's operators: another operator, comparison, number or truth value. A
-sample of a package's places is drawn from a seed, which the report names, so that a run can be
-repeated. Everything happens in a copy of the tree.
+Faults are those of Cosmic Ray's operators: another operator, comparison, number or truth value. The
+locations in a package are sampled with a seed, which is part of the report, so that a run can be
+repeated. All changes are made in a copy of the tree.
 
-First the tests run once without a fault, to learn which functions each of them calls
-(``covering.py``); ``--calls`` keeps that for later runs. Of a fault, the tests run that call the
-changed function, those first that call little else, then those that call anything of its module,
-then those that start a process, until one fails. What noticed faults runs once more without any.
-What runs out of time counts as noticed, and is marked. ``--record`` appends each outcome to a file
-as it is found, and leaves out what the file has already.
+First the tests run once without a fault, to record the functions that each of them calls
+(``covering.py``); ``--calls`` stores that for later runs. For a fault, tests run until one fails:
+first those that call the changed function, ordered by the number of other calls, then those that
+call anything of its module, then those that start a process. Tests that detected faults run once
+more without any. A timeout counts as detected and is marked. ``--record`` appends each outcome to a
+file and skips outcomes that the file already has.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from cosmic_ray.mutating import use_mutation
 from cosmic_ray.plugins import get_operator, operator_names
 
 ROOT = Path(__file__).resolve().parent.parent
-# What is changed, and where its tests are.
+# Packages to change, and the folders of their tests.
 PACKAGES = {
     "trnblas": ("src/trnblas", "tests/trnblas"),
     "trnfft": ("src/trnfft", "tests/trnfft"),
@@ -52,11 +52,11 @@ PACKAGES = {
     "nkisim.memory": ("src/nkisim/memory", "tests/nkisim"),
     "nkisim.machine": ("src/nkisim/machine", "tests/nkisim"),
 }
-# What tests of a copy of the tree do without.
+# Folders that are not copied.
 UNUSED = ("__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "build", "site", "results")
-# Each child of the process would import them anew. Plugins of pytest must not be imported early.
+# Imported once, before forking. Pytest plugins must not be imported early.
 SLOW_IMPORTS = ("ml_dtypes", "numpy", "scipy.stats", "torch")
-# Names of operators to use: faults that a tired programmer makes.
+# Cosmic Ray operators to use: plausible programming mistakes.
 OPERATORS = re.compile(
     r"core/(NumberReplacer|AddNot|ReplaceAndWithOr|ReplaceOrWithAnd|ReplaceTrueWithFalse"
     r"|ReplaceFalseWithTrue|ReplaceUnaryOperator_Delete_\w+|ReplaceBinaryOperator_(Add_Sub|Sub_Add"
@@ -74,7 +74,7 @@ class Fault(NamedTuple):
 
 
 def meaningless(path: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where a fault changes nothing that runs: annotations, and what only type checkers read."""
+    """Locations without run-time effect: annotations and code for type checkers only."""
     spans = []
     for node in ast.walk(ast.parse(path.read_text())):
         found = [getattr(node, "annotation", None), getattr(node, "returns", None)]
@@ -88,7 +88,7 @@ def meaningless(path: Path) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def faults(module: Path) -> dict[tuple[int, int], list[Fault]]:
-    """All faults of a module, by their places."""
+    """All faults of a module, by location."""
     tree, skipped = get_ast_from_path(module), meaningless(module)
     by_place: dict[tuple[int, int], list[Fault]] = {}
     for name in filter(OPERATORS.match, sorted(operator_names())):
@@ -102,7 +102,7 @@ def faults(module: Path) -> dict[tuple[int, int], list[Fault]]:
 
 
 def sampled(folder: str, size: int, seed: int, matching: str) -> list[Fault]:
-    """A sample of places in a package, each with one of the faults possible there."""
+    """A sample of locations in a package, each with one possible fault."""
     modules = sorted(p for p in (ROOT / folder).rglob("*.py") if re.search(matching, str(p)))
     places = [fault for module in modules for fault in faults(module).values()]
     chance = random.Random(seed)
@@ -110,7 +110,7 @@ def sampled(folder: str, size: int, seed: int, matching: str) -> list[Fault]:
 
 
 def enclosing(module: Path, line: int) -> str:
-    """The qualified name of the innermost function around a line, or nothing outside of all."""
+    """The qualified name of the innermost function around a line; empty outside of functions."""
     name, first = "", 0
 
     def visit(node: ast.AST, path: str) -> None:
@@ -132,7 +132,7 @@ def enclosing(module: Path, line: int) -> str:
 
 
 def importing(module: str) -> tuple[str, ...]:
-    """Modules that import one whose own calls are not noted, such as loops that numba compiles."""
+    """Modules that import one whose own calls are not recorded, such as numba loops."""
     name = re.compile(rf"import .*\b{Path(module).stem}\b|\b{Path(module).stem} import")
     package = ROOT.joinpath(*Path(module).parts[:2])
     found = [path for path in package.rglob("*.py") if name.search(path.read_text())]
@@ -140,21 +140,21 @@ def importing(module: str) -> tuple[str, ...]:
 
 
 class Calls:
-    """Which tests call which functions."""
+    """The functions that each test calls."""
 
     def __init__(self, files: list[Path]) -> None:
         lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
         self.tests = sorted(lines, key=lambda test: test["seconds"])
 
     def near(self, module: str, function: str, seconds: float) -> list[list[str]]:
-        """Groups of tests that may notice a change of a function, the likeliest first.
+        """Groups of tests that may detect a change of a function, the most likely first.
 
         Tests that call the function come first, then those in files named for its module, then
-        those that call others of the module, or of modules that import it where its own calls are
-        not noted, then those that start a process; of each kind the ones that call little else. A
-        first group takes a tenth of the seconds. The second takes one case of every test function
-        before another of any, for tests that differ notice different things. All tests, where none
-        calls anything there.
+        those that call others of the module (or of modules that import it, if its own calls are not
+        recorded), then those that start a process; within each, tests with the fewest other calls
+        first. The first group gets a tenth of the seconds. The second has one case of every test
+        function before further cases, because different tests detect different faults. All tests
+        are returned if none calls anything there.
         """
         place, around = f"{module}:{function}", (f"{module}:",)
         if not any(c.startswith(around) for test in self.tests for c in test["calls"]):
@@ -183,7 +183,7 @@ class Calls:
 
 
 def within(tests: list[dict[str, Any]], seconds: float) -> Iterator[dict[str, Any]]:
-    """The first tests that together take less than some seconds."""
+    """The first tests that together take less than the given seconds."""
     used = 0.0
     for test in tests:
         used += test["seconds"]
@@ -193,7 +193,7 @@ def within(tests: list[dict[str, Any]], seconds: float) -> Iterator[dict[str, An
 
 
 class Chosen:
-    """Lets pytest run chosen tests, or files of them, alone, in their order."""
+    """Pytest plugin that runs only the chosen tests or files, in their order."""
 
     def __init__(self, names: list[str]) -> None:
         self.rank = {name: i for i, name in enumerate(names)}
@@ -206,9 +206,9 @@ class Chosen:
 
 
 def failing(copy: Path, tests: list[str], timeout: float) -> str:
-    """The first test of a copy that fails, or nothing; "time" where they run out of it.
+    """The first failing test of a copy, or an empty result; "time" after a timeout.
 
-    They run in a child of this process, which has what takes longest to import.
+    Tests run in a fork of this process, which has already imported the slowest modules.
     """
     with tempfile.NamedTemporaryFile("r") as output:
         child = os.fork()
@@ -225,7 +225,7 @@ def failing(copy: Path, tests: list[str], timeout: float) -> str:
             command = ["-x", "-q", "-p", "no:cacheprovider", "-n0", "-m", "not slow", *files]
             try:
                 code = int(pytest.main(command, plugins=[Chosen(tests)]))
-            except BaseException:  # what a fault does to the import of a plugin
+            except BaseException:  # a fault may break the import of a plugin
                 traceback.print_exc()
                 code = 1
             sys.stdout.flush()
@@ -242,7 +242,7 @@ def failing(copy: Path, tests: list[str], timeout: float) -> str:
 
 
 def noticed(copy: Path, fault: Fault, groups: list[list[str]], timeout: float) -> tuple[str, str]:
-    """The test that notices a fault, or nothing, and the line that the fault makes."""
+    """The test that detects a fault, if any, and the changed line."""
     with use_mutation(copy / fault.module, get_operator(fault.operator)(), fault.occurrence) as two:
         before, after = (code.splitlines() for code in two)
         line = next(new.strip() for old, new in zip(before, after, strict=False) if old != new)
@@ -250,13 +250,13 @@ def noticed(copy: Path, fault: Fault, groups: list[list[str]], timeout: float) -
 
 
 def learn(copy: Path, folder: str, kept: Path) -> Path:
-    """The file with the functions that each test of a folder calls, made if it is not there."""
+    """The file with the functions that each test of a folder calls, created if absent."""
     file = kept / f"{folder.replace('/', '-')}.jsonl"
     if not file.exists():
         print(f"running {folder} once", flush=True)
         path = os.pathsep.join([str(copy / "src"), str(copy / "tools")])
         part = file.with_suffix(".part")
-        part.unlink(missing_ok=True)  # of a run that did not end
+        part.unlink(missing_ok=True)  # left by an interrupted run
         command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
         command += ["-p", "covering", "--covering", str(part)]
         command += ["-m", "not slow", folder]
@@ -266,7 +266,7 @@ def learn(copy: Path, folder: str, kept: Path) -> Path:
 
 
 def recorded(path: Path | None) -> dict[Fault, bool]:
-    """Faults whose outcome a file has."""
+    """Faults with an outcome in a file."""
     if path is None or not path.exists():
         return {}
     lines = [json.loads(line) for line in path.read_text().splitlines()]

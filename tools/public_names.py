@@ -25,7 +25,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTED = frozenset({"_replace", "_asdict", "_fields", "_make", "_field_defaults", "_exit"})
-"""Public in spite of the underscore: names of ``collections.namedtuple``, and ``os._exit``."""
+"""Public names with an underscore: those of ``collections.namedtuple``, and ``os._exit``."""
 BUILTINS = frozenset({"exec", "eval", "compile"})
 FRAME_AND_COUNT = frozenset({"_getframe", "_current_frames", "getrefcount", "f_lasti"})
 MARK = "# private:"
@@ -117,7 +117,7 @@ def _uses(tree: ast.Module, own: set[str], ours: frozenset[str]) -> Iterator[tup
 
 
 def _reason(lines: list[str], line: int) -> str:
-    """Return what the comment on a line, or the block of comments above it, gives as the reason."""
+    """Return the reason in the comment on a line, or in the comment block above it."""
     here = lines[line - 1].partition(MARK)[2]
     if here:
         return here.strip()
@@ -176,7 +176,7 @@ def _is_self(base: ast.expr) -> bool:
 
 
 def _chain(node: ast.expr) -> str:
-    """Return the dotted name of an attribute; what is no name or attribute is left out."""
+    """Return the dotted name of an attribute; parts that are not names are omitted."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.insert(0, node.attr)

@@ -1,8 +1,8 @@
-"""Record what is told of every mistake among the kernels of the tests, to be read in the diff.
+"""Record the findings of every bad test kernel, so that changes are visible in the diff.
 
     python tools/record_findings.py
 
-Writes ``tests/data/findings.txt``, with which ``tests/nkisim/test_rules.py`` compares.
+Writes ``tests/data/findings.txt``; ``tests/nkisim/test_rules.py`` compares with it.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from kernels import told
 
 
 def entries(twin: kernels.Twin) -> list[str]:
-    """What is told of a twin, once for all generations that tell the same."""
+    """The findings of a twin; generations with equal findings share an entry."""
     by_text: dict[str, list[str]] = {}
     for target in twin.targets:
         by_text.setdefault(told.told_on(twin, target), []).append(target)

@@ -1,7 +1,7 @@
-"""The kernel of a twin as a file of its own: imports, helpers, decorator, kernel.
+"""A twin kernel as a standalone file: imports, helpers, decorator, kernel.
 
-Twins in ``tests/kernels`` share imports and helpers. A page shows one of them, so what it uses is
-collected from its module, and from the test modules that this one imports from.
+Twins in ``tests/kernels`` share imports and helpers. A page shows one twin, so its dependencies are
+collected from its module and from the test modules that this module imports.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 INLINED = ("kernels", "tiles")
-"""Modules of the tests: what comes from them is shown, not imported."""
+"""Test modules: their definitions are shown, not imported."""
 DECLARATIONS = ("twin", "source_twin", "host_twin", "guard")
 """Decorators of ``tests/kernels``."""
 
@@ -28,7 +28,7 @@ class Example:
 
     Attributes:
         text: The file.
-        lines: Line numbers in the file, by file and line number of the tests.
+        lines: Line numbers in the file, by test file and line number.
     """
 
     text: str
@@ -36,10 +36,10 @@ class Example:
 
 
 def example_of(functions: Sequence[Callable[..., Any]], *, decorated: bool = True) -> Example:
-    """Return the file that shows functions, in their order.
+    """Return the file that contains the functions, in their order.
 
     Args:
-        functions: Functions and classes of the tests, the last of which is the kernel.
+        functions: Functions and classes of the tests; the last one is the kernel.
         decorated: Whether the last one is a kernel; host code is not decorated.
     """
     collected = _Collected()
@@ -57,7 +57,7 @@ class _Collected:
         self._seen: set[tuple[str, str]] = set()
 
     def add(self, module: ModuleType, name: str) -> None:
-        """Add the statement that binds a name, after what it uses itself."""
+        """Add the statement that binds a name, after its dependencies."""
         if (module.__name__, name) in self._seen or name not in _bound(module):
             return
         self._seen.add((module.__name__, name))
@@ -123,7 +123,7 @@ def _bound(module: ModuleType) -> dict[str, ast.stmt]:
 
 
 def _used(statement: ast.stmt) -> list[str]:
-    """Return the module-level names that a statement reads, declarations left out."""
+    """Return the module-level names that a statement reads, without declarations."""
     hidden = {
         node
         for part in ast.walk(statement)
@@ -147,7 +147,7 @@ def _declares(decorator: ast.expr) -> bool:
 
 
 def _import_line(statement: ast.Import | ast.ImportFrom, name: str) -> str:
-    """Return the import of one name; what the tests take from nkisim comes from ``nki``."""
+    """Return the import of one name; imports from nkisim are written as ``nki``."""
     for alias in statement.names:
         if (alias.asname or alias.name).partition(".")[0] == name:
             single = type(statement)(**{**vars(statement), "names": [alias]})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Prints lines of source and of tests, and uses of private interfaces, for each package.
+"""Print lines of source and tests, and uses of private interfaces, for each package.
 
 python tools/tree_size.py [CHECKOUT ...]     several checkouts side by side; default: this one
 """

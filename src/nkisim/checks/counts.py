@@ -1,7 +1,7 @@
-"""Loops whose number of turns is data: what stays unwritten when that number is zero.
+"""Loops with a data-dependent number of iterations: outputs left unwritten when it is zero.
 
-A kernel is run for one number, and the outputs may be whole then. So it runs a second time without
-any turn of such loops, and what of the outputs only their turns write is a finding.
+A run uses one such number, and the outputs may be complete for it. So the kernel runs a second time
+with zero iterations of these loops; outputs that are incomplete then are a finding.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ NO_TURN = declare(
 
 
 class CountedLoops:
-    """Notes the loops whose bounds were loaded from memory.
+    """Records the loops with bounds loaded from memory.
 
     Args:
-        idle: Whether these loops have no turn, for the second run.
+        idle: Whether these loops have zero iterations, for the second run.
     """
 
     def __init__(self, idle: bool) -> None:
@@ -40,11 +40,11 @@ class CountedLoops:
 
     @property
     def suspected(self) -> bool:
-        """Whether a loop had turns that another count would not give it."""
+        """Whether a loop had iterations that depend on a loaded count."""
         return bool(self._places)
 
     def turns(self, values: range) -> range:
-        """Return the iterations that such a loop is to have."""
+        """Return the iterations of such a loop in this run."""
         if self._idle:
             return range(0)
         if len(values):
@@ -53,7 +53,7 @@ class CountedLoops:
         return values
 
     def report(self, returned: Collection[NkiTensor], idle: Collection[NkiTensor]) -> None:
-        """Flag the loops, if outputs that are whole are not so without their turns."""
+        """Flag the loops if complete outputs are incomplete without their iterations."""
         missing = 0
         for whole, tensor in zip(returned, idle, strict=False):
             unwritten = tensor.storage.unwritten(tensor.region)

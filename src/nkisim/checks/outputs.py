@@ -1,4 +1,4 @@
-"""What a kernel returns: whole, written tensors in shared HBM."""
+"""Checks of a kernel's outputs: whole, fully written tensors in shared HBM."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OUTPUT_KIND = declare(
 
 
 def check_outputs(result: Any, core: Core, place: Place) -> None:
-    """Check what a kernel returned; ``place`` is its definition."""
+    """Check the return value of a kernel; ``place`` is its definition."""
     if result is None:
         _check_nothing_returned(core, place)
     parts = result if isinstance(result, (tuple, list)) else (result,)
@@ -81,7 +81,7 @@ def _check_nothing_returned(core: Core, place: Place) -> None:
 
 
 def _check_tensors(name: str, result: Any, core: Core, place: Place) -> None:
-    """Check a returned tensor, or those inside of what was returned in its place."""
+    """Check a returned tensor, or the tensors inside a returned container."""
     if isinstance(result, NkiTensor):
         _check_tensor(name, result, core, place)
         return

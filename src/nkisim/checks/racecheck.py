@@ -1,8 +1,9 @@
-"""Accesses to the same bytes whose order nothing guarantees, on one core.
+"""Races on one core: accesses to the same bytes without a guaranteed order.
 
-The compiler orders what it sees to depend on each other. It does not see through two tensors placed
-over each other, nor through addresses that are data; and a loop without an order gives none.
-Accesses of two cores are followed in ``machine.sharing``, in simulations too.
+The compiler orders instructions with a dependency that it can see. It cannot see overlap between
+two tensors placed at one address, nor overlap through data-dependent addresses; and the iterations
+of an unordered loop have no order. Accesses of two cores are checked in ``machine.sharing``, also
+in simulations.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Races:
         self._scatters: list[tuple[Effect, int, object]] = []
 
     def read(self, step: Step, effect: Effect) -> None:
-        """Compare a read with who wrote there last."""
+        """Compare a read with the last write there."""
         tensor = effect.tensor
         life = tensor.life
         turns = self._history.turns(step.core)
@@ -102,7 +103,7 @@ class Races:
                 break
 
     def before(self, step: Step) -> None:
-        """Keep what a write by index may destroy that another one wrote."""
+        """Copy the elements of earlier writes that an indexed write may overwrite."""
         self._scatters.clear()
         if not step.core.values:
             return
@@ -131,7 +132,7 @@ class Races:
 
 
 def _check_repeated(step: Step, effect: Effect, rows: np.ndarray) -> None:
-    """Flag a scatter that puts different rows into one place."""
+    """Flag a scatter that writes different rows to one destination row."""
     if len(step.reads) != 1 or not step.reads[0].plain:
         return
     given = step.reads[0].tensor
@@ -163,7 +164,7 @@ def _is_ordered(step: Step) -> bool:
 
 
 def _other_turn(theirs: tuple[Turn, ...], mine: tuple[Turn, ...]) -> Turn | None:
-    """Return the turn of a write that belongs to another iteration of a loop I am in."""
+    """Return the iteration of a write, if it is another one of a loop that is running."""
     now = dict(mine)
     for turn in theirs:
         if turn.loop in now and now[turn.loop] != turn.value:

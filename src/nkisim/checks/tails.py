@@ -1,10 +1,10 @@
-"""Tiles that are read whole after a shorter load: what lies behind it is of an earlier turn.
+"""Stale tails: tiles read whole after a shorter load, with elements of an earlier iteration.
 
-A tile that is made before a loop keeps what the last full load left. Where a shorter one of the
-same line begins at the same place, as the last step of a loop does, and something reads both, old
-elements are in the result. Whether they matter is a question of values: a mask may take them out
-again. So the kernel runs a second time with other numbers in their place, and only results that
-differ are a finding. Something may be missed, nothing is invented.
+A tile that is allocated before a loop still holds the last full load. If the same line then makes a
+shorter load at the same start, as in the last iteration, and an instruction reads the whole tile,
+it reads stale elements. Whether they matter depends on values: a mask may remove them. So the
+kernel runs a second time with other values in their place, and only different results are a
+finding. The check can miss a case but reports no false ones.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Load(NamedTuple):
 
 
 class _Suspect(NamedTuple):
-    """A read of what two loads of a line have left, the second one shorter."""
+    """A read of elements from two loads of a line, the second one shorter."""
 
     place: Place
     instruction: str
@@ -62,11 +62,11 @@ class _Suspect(NamedTuple):
 
 
 class StaleTails:
-    """Follows loads that are shorter than the one before.
+    """Detects reads beyond a load that is shorter than the one before.
 
     Args:
-        history: Who wrote what last.
-        unsettled: Whether to put other numbers in place of the old ones, for the second run.
+        history: The last writes of the run.
+        unsettled: Whether to replace stale elements by other values, for the second run.
     """
 
     def __init__(self, history: History, unsettled: bool) -> None:
@@ -78,7 +78,7 @@ class StaleTails:
 
     @property
     def suspected(self) -> bool:
-        """Whether something was read that may be old."""
+        """Whether possibly stale elements were read."""
         return bool(self._suspects)
 
     def written(self, step: Step, number: int) -> None:
@@ -99,7 +99,7 @@ class StaleTails:
                     self._unsettle(tensor, earlier)
 
     def _unsettle(self, tensor: NkiTensor, earlier: _Load) -> None:
-        """Put other numbers in place of those that an earlier load has left."""
+        """Replace the elements of an earlier load by other values."""
         start, shape, strides, _ = earlier.region
         storage = tensor.storage
         stamps = storage.shadow.of_elements(*earlier.region)
@@ -109,7 +109,7 @@ class StaleTails:
             held[left] = _others(held, left)
 
     def read(self, step: Step, effect: Effect) -> None:
-        """Look whether a read takes old elements beside new ones."""
+        """Check whether a read includes stale elements next to new ones."""
         stale = self._stale.get(effect.tensor.life)
         if stale is None or not effect.plain:
             return
@@ -135,7 +135,7 @@ class StaleTails:
         )
 
     def report(self) -> None:
-        """Flag the reads of old elements; another run has shown that the results depend on them."""
+        """Flag the reads of stale elements; a second run has shown that results depend on them."""
         for found in self._suspects.values():
             called = f"`{found.tensor}`" if found.tensor else found.operand
             flag(
@@ -156,7 +156,7 @@ class StaleTails:
 
 
 def _is_head(region: _Region, earlier: _Region) -> bool:
-    """Tell whether a view is the beginning of an earlier one, and shorter."""
+    """Return whether a view is the beginning of an earlier one, and shorter."""
     start, shape, strides, itemsize = region
     if (start, strides, itemsize) != (earlier[0], earlier[2], earlier[3]):
         return False
@@ -165,7 +165,7 @@ def _is_head(region: _Region, earlier: _Region) -> bool:
 
 
 def _others(held: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Return the extremes of a tile in place of what is left: finite numbers, and legal indices."""
+    """Return replacements for stale elements: the tile's extremes, so finite and legal indices."""
     old = held[left]
     finite = held[np.isfinite(held.astype(np.float64))]
     if not finite.size:

@@ -1,7 +1,7 @@
-"""Faults of the catalogue that are no rules here, each with the reason.
+"""Faults of the catalogue without a rule, each with the reason.
 
-Some cannot be decided on a CPU: they hang on an intention, on the compiler's choice, or on what
-other programs do. Some are the same fault as another one under a second id.
+Some cannot be decided on a CPU: they depend on an intention, on the compiler's choice, or on other
+programs. Some duplicate another fault under a second id.
 """
 
 from __future__ import annotations
@@ -54,4 +54,4 @@ SPOKEN_FOR: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "W007": ("M029",),
     }
 )
-"""The rules that find a fault under another id; none where a call is refused before it runs."""
+"""Rules that report the same fault under another id; none where the call is refused first."""

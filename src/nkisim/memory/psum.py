@@ -47,7 +47,7 @@ class AccumulationState:
         return 0 if self._groups is None else len(self._groups)
 
     def goes_on(self, owner: Any, region: Region) -> bool:
-        """Tell whether the last matmul wrote ``region`` and nothing touched the storage since."""
+        """Return whether the last matmul wrote ``region`` and nothing touched the storage since."""
         last = self._last
         return last is not None and last[1] is region and last[0]() is owner
 
@@ -90,17 +90,17 @@ class AccumulationState:
                 groups.evicted.update(_meeting(groups.opened, box))
 
     def interrupted(self, owner: Any, region: Region) -> bool:
-        """Tell whether something else wrote part of ``region`` since its last matmul."""
+        """Return whether something else wrote part of ``region`` since its last matmul."""
         groups = self._of(owner)
         return groups is not None and region in groups.interrupted
 
     def evicted(self, owner: Any, region: Region) -> bool:
-        """Tell whether the open group of ``region`` was read since its last matmul."""
+        """Return whether the open group of ``region`` was read since its last matmul."""
         groups = self._of(owner)
         return groups is not None and region in groups.evicted
 
     def unread(self, owner: Any, region: Region) -> bool:
-        """Tell whether a matmul wrote ``region`` and nothing has touched it since."""
+        """Return whether a matmul wrote ``region`` and nothing has touched it since."""
         groups = self._of(owner)
         if groups is None or region not in groups.opened:
             return False

@@ -57,7 +57,7 @@ def require_dtype(dtype: Any, where: str) -> DType:
 
 
 def is_tuple_of_ints(shape: Any) -> TypeGuard[tuple[int, ...]]:
-    """Tell whether something is a tuple of integers; 8.0 and True are equal to some, but none."""
+    """Return whether something is a tuple of integers; 8.0 and True are equal to some, but none."""
     if type(shape) is not tuple:
         return False
     for extent in shape:  # noqa: SIM110, for all() costs twice as much

@@ -124,7 +124,7 @@ class Storage:
         self.complete = False
 
     def sound(self, region: Region) -> bool:
-        """Tell whether every element of a view was written, and none with garbage."""
+        """Return whether every element of a view was written, and none with garbage."""
         if self.complete or 0 in region[1]:
             return True
         return self._written is not None and self._written.sound(region)

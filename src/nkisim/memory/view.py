@@ -182,7 +182,7 @@ class View(NKIObject):
         return self.life.origin.row_bytes // self.form.itemsize
 
     def fits(self) -> bool:
-        """Tell whether every element lies inside the allocation, in its own rows on chip."""
+        """Return whether every element lies inside the allocation, in its own rows on chip."""
         origin, (start, shape, strides, itemsize) = self.life.origin, self.form.region
         rows = origin.form.shape[0] if is_on_chip(self.form.buffer) else 0
         offset, pitch = start - origin.form.start, self.storage.pitch
@@ -225,7 +225,7 @@ def _fits(
     rows: int,
     row_bytes: int,
 ) -> bool:
-    """Tell whether a view lies in ``rows`` rows of its own, or, with none, in one block."""
+    """Return whether a view lies in ``rows`` rows of its own, or, with none, in one block."""
     if 0 in shape:
         return True
     row, byte = divmod(offset, pitch)

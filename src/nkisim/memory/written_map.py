@@ -142,7 +142,7 @@ class Marks(Grains):
         return super()._suit(unit)
 
     def _fill_all(self) -> bool:
-        """Tell whether views were written that lie side by side, in equal runs, and fill all."""
+        """Return whether views were written that lie side by side, in equal runs, and fill all."""
         lines = self._later[0][1].lines
         if lines is None:
             return False
@@ -177,7 +177,7 @@ class Marks(Grains):
         return np.asarray(np.where(marks > 1, marks - 1, 0), np.uint8)
 
     def sound(self, region: Region) -> bool:
-        """Tell whether every element of a view was written, and none with garbage."""
+        """Return whether every element of a view was written, and none with garbage."""
         return bool((self.of_runs(*region) == 1).all())
 
     def missing(self, region: Region) -> np.ndarray | None:

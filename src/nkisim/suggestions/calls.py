@@ -1,4 +1,4 @@
-"""Calls that do not exist: invented names and arguments, and instructions without a ``dst``."""
+"""Fixes of calls that do not exist: invented names and arguments, and a missing ``dst``."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _invented(case: Case, name: str) -> Rewrite | None:
 
 
 def _instead(case: Case, intent: Intent, dst: str, operands: list[str]) -> str:
-    """Return the call to make, for what was meant."""
+    """Return the call that was probably meant."""
     nisa, op = case.nisa, f"{case.nl}.{intent.op}"
     assigned = isinstance(case.statement, ast.Assign)
     if not dst:
@@ -113,7 +113,7 @@ def _base(text: str) -> str:
 
 
 def _is_whole(case: Case, text: str, beside: str) -> bool:
-    """Tell whether an operand is a tile of the size of another, and no column or number."""
+    """Return whether an operand is a tile of the size of another, and no column or number."""
     fact, other = case.variable(text), case.variable(beside)
     if fact is None:
         return case.variable(_base(text)) is not None

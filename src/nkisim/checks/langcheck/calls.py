@@ -1,4 +1,4 @@
-"""Calls that the compiler cannot resolve, and what loops run over."""
+"""Calls that the compiler cannot resolve, and iterables of loops."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def check_calls(unit: Unit) -> Iterator[Found]:
 
 
 def _old_names(unit: Unit) -> Iterator[Found]:
-    """Find names of the old namespace, once for a function: one import mends them all."""
+    """Find names of the old namespace, once per function: one import fixes them all."""
     old = [(n, m.path) for n, m in unit.references() if m.path.partition(".")[0] == "neuronxcc"]
     if old:
         node, path = min(old, key=lambda found: (found[0].lineno, found[0].col_offset))
@@ -154,7 +154,7 @@ def _fractions(extents: list[ast.expr]) -> Iterator[Found]:
 
 
 def is_range(path: str) -> bool:
-    """Tell whether a path is that of a range, Python's or NKI's."""
+    """Return whether a dotted name is a range of Python or NKI."""
     return path == "range" or path in [f"nki.language.{name}" for name in _RANGES]
 
 

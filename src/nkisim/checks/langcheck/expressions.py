@@ -82,7 +82,7 @@ _PURE = {"abs", "bool", "float", "int", "len", "max", "min"}
 
 
 def check_expressions(unit: Unit) -> Iterator[Found]:
-    """Find expressions outside of the language."""
+    """Find expressions outside the language."""
     for node in unit.of(ast.Lambda):
         fix = "define a function at the top of the module, or write the expression where it is used"
         yield Found(LAMBDA, node, f"{unit.name} has a lambda", fix)

@@ -1,4 +1,4 @@
-"""Loops that run on the device: their index, what leaves them, what they leave behind."""
+"""Device loops: their index, early exits, and names used after them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DYNAMIC_STATE = declare(
 
 
 def check_loops(unit: Unit) -> Iterator[Found]:
-    """Find what a loop on the device cannot do."""
+    """Find constructs that a device loop does not support."""
     loops = [loop for loop in unit.of(ast.For) if is_dynamic_loop(unit, loop)]
     if not loops:
         return
@@ -56,7 +56,7 @@ def check_loops(unit: Unit) -> Iterator[Found]:
 
 
 def _header(unit: Unit, loop: ast.For) -> Iterator[Found]:
-    """Find a step that is no positive number, and a region around the loop."""
+    """Find a step that is not a positive number, and a region around the loop."""
     assert isinstance(loop.iter, ast.Call)
     steps = [*loop.iter.args[2:3], *(k.value for k in loop.iter.keywords if k.arg == "step")]
     for step in steps:
@@ -146,7 +146,7 @@ def _nested(unit: Unit, kinds: Kinds, loop: ast.For, inside: list[ast.AST]) -> I
 
 
 def _escaping(unit: Unit, loop: ast.For, inside: list[ast.AST]) -> Iterator[Found]:
-    """Find names that the body binds and that are read first after the loop."""
+    """Find names that the body binds and that are first read after the loop."""
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     end = loop.end_lineno or loop.lineno
     said: set[str] = set()

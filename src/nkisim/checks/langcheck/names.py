@@ -1,4 +1,4 @@
-"""Names from outside a function, classes and decorators: what the compiler can follow."""
+"""Global names, classes and decorators that the compiler cannot resolve."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _ENVIRONMENT = {"os.environ", "sys.argv", "sys.path"}
 
 
 def check_names(unit: Unit) -> Iterator[Found]:
-    """Find names, classes and decorators that the compiler cannot follow."""
+    """Find names, classes and decorators that the compiler cannot resolve."""
     if isinstance(unit.node, ast.ClassDef):
         yield from _class(unit, unit.node)
     yield from _decorators(unit)
@@ -181,7 +181,7 @@ def _change(unit: Unit, name: ast.expr, node: ast.AST) -> Iterator[tuple[str, Fo
 
 
 def _changeable(meaning: Meaning) -> str:
-    """Return what a global is that can change, empty for what cannot or is not known."""
+    """Return the kind of a mutable global, empty for an immutable or unknown one."""
     value: Any = meaning.value
     if isinstance(value, (list, ast.List, ast.ListComp)):
         return "list"

@@ -1,4 +1,4 @@
-"""Statements that the compiler does not translate, and parameters it does not take."""
+"""Statements that the compiler does not translate, and parameters it does not accept."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ KEYWORD_ARGUMENTS = declare(
 
 
 def check_statements(unit: Unit) -> Iterator[Found]:
-    """Find statements outside of the language."""
+    """Find statements outside the language."""
     yield from _definitions(unit)
     yield from _parameters(unit)
     yield from _blocks(unit)
@@ -146,7 +146,7 @@ def _blocks(unit: Unit) -> Iterator[Found]:
 
 
 def _keeps_order(unit: Unit, context: ast.With) -> bool:
-    """Whether a context is one bare ``nl.no_reorder()``, or one that the text does not tell."""
+    """Return whether a context is a bare ``nl.no_reorder()``, or unknown from the source."""
     item = context.items[0]
     if len(context.items) > 1 or item.optional_vars is not None:
         return False

@@ -1,6 +1,6 @@
 """Tensors and registers used as if they were Python numbers.
 
-Most of these a run finds too; here they are found in branches that a run does not take, and in
+A run finds most of these too; here they are also found in branches that a run does not take, and in
 files that are not run.
 """
 
@@ -43,7 +43,7 @@ _INSTRUCTIONS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.
 
 
 def check_tensors(unit: Unit) -> Iterator[Found]:
-    """Find tensors and registers that are not used as such."""
+    """Find tensors and registers that are used as Python values."""
     kinds = Kinds(unit)
     yield from _operators(unit, kinds)
     yield from _truth(unit, kinds)
@@ -112,7 +112,7 @@ def _truth(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 
 def _tests(unit: Unit) -> Iterator[ast.expr]:
-    """Yield the expressions whose truth is asked for."""
+    """Yield the expressions that are evaluated as conditions."""
     for node in unit.of(ast.If, ast.While, ast.IfExp, ast.Assert):
         yield node.test  # type: ignore[attr-defined]
     for joined in unit.of(ast.BoolOp):

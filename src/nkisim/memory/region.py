@@ -8,7 +8,7 @@ __all__ = ["MemoryRegion", "is_hbm", "is_on_chip", "is_psum", "is_sbuf"]
 
 
 class MemoryRegion(Enum):
-    """A memory that a tensor can live in."""
+    """A memory that can hold a tensor."""
 
     sbuf = "sbuf"
     psum = "psum"

@@ -1,4 +1,4 @@
-"""Rules about tensors themselves: their allocation, and the views made of them."""
+"""Rules about the allocation of tensors and their views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules that every declaration brings with it: operands, engines, arguments, values."""
+"""Rules common to all instructions: operands, engines, arguments, values."""
 
 from __future__ import annotations
 

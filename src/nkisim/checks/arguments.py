@@ -22,8 +22,8 @@ ARGUMENT_TYPE = declare(
     "L057",
     "argument-type",
     "error",
-    "A kernel argument is of a type that the front end does not take: a type or a scalar of NumPy "
-    "or torch, a generator, a slice, a function, an object that is no NKIObject.",
+    "A kernel argument is of a type that the front end does not accept: a type or a scalar of "
+    "NumPy or torch, a generator, a slice, a function, an object that is not an NKIObject.",
     "the argument cannot be imported into the compiler",
     detector="arguments",
 )

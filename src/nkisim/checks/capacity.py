@@ -49,9 +49,9 @@ RING_COLLISION = declare(
     "R002",
     "ring-collision",
     "error",
-    "A tensor that a loop places at an explicit address overwrites that of an earlier turn, which "
-    "is still in use.",
-    "the later turn may write before the earlier one has read",
+    "A tensor that a loop places at an explicit address overwrites that of an earlier "
+    "iteration, which is still in use.",
+    "the later iteration may write before the earlier one has read",
 )
 ELEMENTS_AS_BYTES = declare(
     "M017",
@@ -176,7 +176,7 @@ def _check_peak(
         operand=together[0].label,
         seen=f"{need} bytes",
         allowed=f"{limit} bytes per partition",
-        fix="use smaller tiles, reuse them, or shorten their lives",
+        fix="use smaller tiles, reuse them, or shorten their lifetimes",
         notes=largest,
         place=Place(*together[0].line),
         severity="error" if placed else None,
@@ -210,7 +210,7 @@ def _check_addresses(placed: list[Lifetime]) -> None:
             f"`{a.label}` and `{b.label}` overlap in {a.region.value} while both are live",
             operand=b.label,
             seen=f"{_span(a)} and {_span(b)}",
-            allowed="disjoint addresses, or lives that do not overlap",
+            allowed="disjoint addresses, or lifetimes that do not overlap",
             fix="give them disjoint addresses",
             notes=(f"first placed at {a.line[0]}:{a.line[1]}",),
             place=Place(*b.line),
@@ -245,7 +245,7 @@ def _check_units(placed: list[Lifetime]) -> None:
         if width > 1 and a.address[0] == b.address[0] and apart == elements and a.line != b.line:
             flag(
                 ELEMENTS_AS_BYTES,
-                f"`{b.label}` begins {elements} bytes behind `{a.label}`, "
+                f"`{b.label}` begins {elements} bytes after `{a.label}`, "
                 f"which has {elements} elements and {elements * width} bytes in a partition",
                 operand=b.label,
                 seen=f"{_span(a)} and {_span(b)}",

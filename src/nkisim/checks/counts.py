@@ -19,9 +19,9 @@ NO_TURN = declare(
     "R017",
     "no-turn",
     "warning",
-    "With no turn of a loop whose count is loaded from memory, elements of an output stay "
-    "unwritten.",
-    "the caller then gets what was in that memory before",
+    "With zero iterations of a loop whose count is loaded from memory, elements of an output "
+    "stay unwritten.",
+    "the caller then gets the previous contents of that memory",
     detector="races",
     on_values=True,
 )
@@ -67,10 +67,10 @@ class CountedLoops:
         for place in self._places.values():
             flag(
                 NO_TURN,
-                f"without a turn of this loop {missing} of {size} elements of the outputs stay "
-                "unwritten",
+                f"with zero iterations of this loop {missing} of {size} elements of the outputs "
+                "stay unwritten",
                 instruction="nl.dynamic_range",
                 seen="a bound that is loaded from memory, so that it may be 0",
-                fix="write the outputs before the loop or after it, with what holds for no turn",
+                fix="write the values for zero iterations to the outputs before or after the loop",
                 place=place,
             )

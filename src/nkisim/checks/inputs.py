@@ -40,8 +40,8 @@ DROPPED_TAIL = declare(
     "S070",
     "dropped-tail",
     "warning",
-    "The tail of an input is never read: the extent is no multiple of the tile, and the number of "
-    "tiles was rounded down.",
+    "The tail of an input is never read: the extent is not a multiple of the tile, and the "
+    "number of tiles was rounded down.",
     "the last elements do not enter the result",
     detector="lostwork",
 )
@@ -188,7 +188,7 @@ def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], pla
         return
     tail = extent - end
     if tail == extent % step:
-        rule, why = DROPPED_TAIL, f"{extent} is no multiple of the step {step}"
+        rule, why = DROPPED_TAIL, f"{extent} is not a multiple of the step {step}"
         fix = "round the number of tiles up and slice the last one, or assert divisibility"
     elif tail % step == 0 and tail <= step:
         rule, why = UNREAD_INPUT, f"the last step of {step} is left out"

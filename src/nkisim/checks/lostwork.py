@@ -24,7 +24,7 @@ UNREAD_LOAD = declare(
     "unread-load",
     "warning",
     "A tile is loaded from HBM and never read.",
-    "the transfer takes time for nothing, and often another tile was meant further down",
+    "the transfer is wasted, and often a later instruction uses the wrong tile",
     detector="lostwork",
 )
 UNREAD_RESULT = declare(
@@ -32,7 +32,7 @@ UNREAD_RESULT = declare(
     "unread-result",
     "warning",
     "A tile is computed and never read, stored or returned.",
-    "the work is lost, and often another operand was meant further down",
+    "the work is wasted, and often a later instruction uses the wrong operand",
     detector="lostwork",
 )
 LOST_OUTPUT = declare(
@@ -139,11 +139,11 @@ def _report(life: Lifetime, write: _Write, operand: str) -> None:
     called = f"`{life.name}`" if life.name else f"the {life.dtype} {life.shape} tensor"
     rule: Rule
     if life.region is MemoryRegion.shared_hbm:
-        rule, fix = LOST_OUTPUT, "return it, or use nl.private_hbm for what stays inside"
+        rule, fix = LOST_OUTPUT, "return it, or use nl.private_hbm for internal data"
         message = f"{called} in shared HBM is written and neither read nor returned"
     elif write.loads and life.region is MemoryRegion.sbuf:
         rule, fix = UNREAD_LOAD, "use the tile, or remove the load"
-        message = f"{site.instruction} loads {called}, which nothing reads"
+        message = f"{site.instruction} loads {called}, which is never read"
     else:
         rule, fix = UNREAD_RESULT, "store the result or use it, or remove the instruction"
         message = f"{site.instruction} writes {called} in {life.region.value}, which nothing reads"

@@ -32,9 +32,9 @@ ONE_PROGRAM = declare(
     "C003",
     "one-program",
     "error",
-    "A kernel that asks for program_id but not for num_programs runs on one core and leaves a part "
-    "of its output unwritten.",
-    "the work of the core that is not there is missing",
+    "A kernel that uses program_id but not num_programs runs on one core and leaves a part of "
+    "its output unwritten.",
+    "the part of the absent core is not computed",
 )
 OUTPUT_KIND = declare(
     "L060",
@@ -55,7 +55,7 @@ def check_outputs(result: Any, core: Core, place: Place) -> None:
         if part is not None and not isinstance(part, NkiTensor):
             flag(
                 OUTPUT_KIND,
-                f"{name} is no tensor but of type {type(part).__name__}",
+                f"{name} is not a tensor but of type {type(part).__name__}",
                 operand=name,
                 seen=type(part).__name__,
                 allowed="a tensor in nl.shared_hbm, or a flat tuple of them",

@@ -28,7 +28,7 @@ OVERWRITTEN_OUTPUT = declare(
     "overwritten-output",
     "warning",
     "An element of an output is written twice with different values and not read in between.",
-    "which value stays depends on the order, and tiles that overlap are a usual cause",
+    "the final value depends on the order; overlapping tiles are a common cause",
     on_values=True,
     detector="lostwork",
 )
@@ -37,7 +37,7 @@ OVERWRITTEN_STORE = declare(
     "overwritten-store",
     "warning",
     "A result or a load is overwritten before anything reads it.",
-    "the first write was for nothing, or the second went to the wrong place",
+    "the first write is wasted, or the second has the wrong destination",
     on_values=True,
     detector="lostwork",
 )
@@ -138,7 +138,7 @@ class Overwritten:
                 instruction=loss.second.instruction,
                 operand="dst",
                 seen=f"{loss.values[0]} becomes {loss.values[1]} at {loss.element} of the view",
-                fix="drop the first write, or correct the place of one of the two",
+                fix="drop the first write, or correct the destination of one of them",
                 notes=(f"first   {loss.first}", f"second  {loss.second}"),
                 place=loss.second.place,
             )

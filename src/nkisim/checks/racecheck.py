@@ -38,7 +38,7 @@ INDEXED_DEPENDENCY = declare(
     "indexed-dependency",
     "warning",
     "HBM is read that a DMA wrote by index.",
-    "where a dependency hangs on data, the compiler may miss it",
+    "the compiler may miss a dependency through data-dependent addresses",
     detector="races",
     on_values=True,
 )
@@ -55,8 +55,8 @@ UNORDERED_SCATTERS = declare(
     "R018",
     "unordered-scatters",
     "warning",
-    "DMA writes by index put different values into the same place, and nothing reads between.",
-    "which comes last is not specified, also among the rows of one transfer",
+    "DMA writes by index write different values to the same address, with no read in between.",
+    "their order is not specified, not even among the rows of one transfer",
     detector="races",
     on_values=True,
 )
@@ -154,7 +154,7 @@ def _check_repeated(step: Step, effect: Effect, rows: np.ndarray) -> None:
                 operand=effect.operand,
                 seen=f"index {int(rows[first])} at {first} and at {second}, with different values",
                 allowed="indices that differ, or equal values",
-                fix="combine rows of one index first, or use nisa.dma_compute to add them up",
+                fix="combine rows of one index first, or use nisa.dma_compute to add them",
             )
             return
 
@@ -228,11 +228,11 @@ def _report_perhaps(step: Step, effect: Effect) -> None:
     flag(
         PERHAPS_DEPENDENT,
         f"{step.instruction} reads {_called(effect.tensor, effect.operand)} after writes by index; "
-        "with these indices they do not meet",
+        "with these indices they do not overlap",
         instruction=step.instruction,
         operand=effect.operand,
         seen=effect.tensor.describe(),
-        fix="put both into a `with nl.no_reorder():` block if other indices may meet",
+        fix="put both into a `with nl.no_reorder():` block if other indices may overlap",
     )
 
 

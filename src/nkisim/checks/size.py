@@ -85,7 +85,7 @@ class Size:
             for loop, n in self._inside.most_common(5)
         ]
         worst = self._dominating()
-        fix = "larger tiles, or work outside of the loops"
+        fix = "larger tiles, or work outside the loops"
         if worst is not None:
             fix = (
                 f"make the loop over {worst.name} at line {worst.line} an nl.dynamic_range, which "

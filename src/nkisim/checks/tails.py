@@ -24,8 +24,9 @@ PARTIAL_TILE = declare(
     "S067",
     "partial-tile",
     "error",
-    "A tile is read beyond its last, shorter load, and the results depend on what was left there.",
-    "elements of an earlier turn of the loop are computed with once more",
+    "A tile is read beyond its last, shorter load, and the results depend on the stale elements "
+    "there.",
+    "elements of an earlier iteration of the loop are used again",
     detector="lostwork",
     on_values=True,
 )
@@ -34,7 +35,7 @@ CONTRACTION_TAIL = declare(
     "contraction-tail",
     "error",
     "A matmul contracts over more partitions than the last, shorter load of an operand has filled.",
-    "rows of an earlier turn of the loop enter the sum once more",
+    "rows of an earlier iteration of the loop enter the sum again",
     detector="lostwork",
     on_values=True,
 )
@@ -141,16 +142,14 @@ class StaleTails:
             flag(
                 CONTRACTION_TAIL if found.contracted else PARTIAL_TILE,
                 f"{found.instruction} reads {found.used} of {called}, of which the last load has "
-                f"filled {found.filled}; the rest is of an earlier turn",
+                f"filled {found.filled}; the rest is from an earlier iteration",
                 instruction=found.instruction,
                 operand=found.operand,
                 seen=f"{found.used}",
                 allowed=f"{found.filled}",
                 fix="slice the operand as the load is sliced, or clear the tile before the load "
                 "with nisa.memset(dst=..., value=0.0)",
-                notes=(
-                    f"{found.operand}   the results change with the elements that were left there",
-                ),
+                notes=(f"{found.operand}   the results depend on these stale elements",),
                 place=found.place,
             )
 

@@ -15,7 +15,8 @@ UNBOUND = declare(
     "L059",
     "unbound-name",
     "error",
-    "A name is read that only a branch that was not taken, or a loop without a turn, assigns.",
+    "A variable is read that is assigned only in a branch that was not taken, or in a loop "
+    "without iterations.",
     "the compiler does not find the name",
     meaningless=True,
 )
@@ -35,7 +36,7 @@ def report_unbound(error: UnboundLocalError) -> None:
     lines = _assignments(last, name)
     flag(
         UNBOUND,
-        f"{code.co_name} reads {name}, to which nothing was assigned",
+        f"{code.co_name} reads {name}, which was never assigned",
         operand=name,
         seen=f"{name} without a value",
         fix=f"give {name} a value before the branch or the loop",

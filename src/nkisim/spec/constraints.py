@@ -235,14 +235,14 @@ def unpacked(name: str) -> Constraint:
         if tensor is not None and tensor.dtype.kind == "packed":
             refuse_pack(call, name, tensor)
 
-    return Constraint(f"{name} is no x4 tile", (rules.OPERAND_DTYPE,), check)
+    return Constraint(f"{name} is not an x4 tile", (rules.OPERAND_DTYPE,), check)
 
 
 def refuse_pack(call: Call, name: str, tensor: NkiTensor) -> None:
     """Add the violation of an x4 tile where plain numbers are required."""
     call.fail(
         rules.OPERAND_DTYPE,
-        f"{name} is {tensor.dtype}, four numbers in one element, which it does not take",
+        f"{name} is {tensor.dtype}, four numbers in one element, which it does not accept",
         operand=name,
         seen=tensor.dtype,
         allowed="a type of single numbers; packs are moved, quantize_mx and nc_matmul_mx",

@@ -168,14 +168,14 @@ def _transposed(case: Case, keyword: str) -> Rewrite | None:
     if not flag.value:
         return case.rewrite(_matmul(case, rest))
     nl, name = case.nl, node.id
-    in_psum, turned = case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
+    in_psum, transposed = case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
     shape = f"({name}.shape[1], {name}.shape[0])"
-    rest[operand] = turned
+    rest[operand] = transposed
     return case.rewrite(
         f"{in_psum} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.psum)",
         f"{case.nisa}.nc_transpose(dst={in_psum}, data={name})",
-        f"{turned} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.sbuf)",
-        f"{case.nisa}.tensor_copy(dst={turned}, src={in_psum})",
+        f"{transposed} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.sbuf)",
+        f"{case.nisa}.tensor_copy(dst={transposed}, src={in_psum})",
         _matmul(case, rest),
     )
 

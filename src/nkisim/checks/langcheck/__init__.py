@@ -102,7 +102,7 @@ def _of_function(function: Any) -> list[Finding]:
 def _without_source(name: str, place: Place, seen: str) -> Finding:
     return Finding(
         NO_SOURCE,
-        f"the source of kernel {name} is not at hand, so nothing in it was checked",
+        f"the source of kernel {name} is not available, so it was not checked",
         place,
         seen=seen,
         fix="define the kernel with def, in a file",

@@ -16,7 +16,7 @@ LEAVES_DYNAMIC_LOOP = declare(
     "L032",
     "leaves-dynamic-loop",
     "error",
-    "break, continue or return stands inside a dynamic loop.",
+    "break, continue or return is used inside a dynamic loop.",
     "the loop runs on the device, which cannot leave it early",
 )
 INDEX_ARITHMETIC = declare(
@@ -31,7 +31,7 @@ LOOP_VARIABLE = declare(
     "loop-variable",
     "error",
     "The index of a dynamic loop is assigned inside the loop.",
-    "the counter lives in a register of the loop",
+    "the counter is in a register of the loop",
 )
 DYNAMIC_STATE = declare(
     "L037",
@@ -63,7 +63,7 @@ def _header(unit: Unit, loop: ast.For) -> Iterator[Found]:
         negative = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
         constant = step.value if isinstance(step, ast.Constant) else 1
         if negative or type(constant) is not int or constant < 1:
-            message = f"nl.dynamic_range: step {ast.unparse(step)} is no positive integer"
+            message = f"nl.dynamic_range: step {ast.unparse(step)} is not a positive integer"
             yield Found(RULES["L034"], loop, message, "use a constant step", operand="step")
     for outer in unit.enclosing(loop):
         calls = [item.context_expr for item in getattr(outer, "items", [])]
@@ -139,7 +139,7 @@ def _nested(unit: Unit, kinds: Kinds, loop: ast.For, inside: list[ast.AST]) -> I
             yield Found(
                 DYNAMIC_STATE,
                 inner,
-                f"a dynamic loop inside another uses {sorted(used)[0]} from around it",
+                f"a dynamic loop inside another uses {sorted(used)[0]} from outside it",
                 "keep one dynamic loop and make the other static; keep state in a tile",
                 notes=(f"the outer loop begins at line {loop.lineno}",),
             )

@@ -27,8 +27,8 @@ RANK_AS_NUMBER = declare(
     "C033",
     "rank-as-number",
     "error",
-    "rank_id() is used as a number of the compiler: in a range, an index, a slice or a condition.",
-    "the rank is known on the device only, in a register",
+    "rank_id() is used as a compile-time number: in a range, an index, a slice or a condition.",
+    "the rank is known only on the device, in a register",
 )
 
 _SIZES = "nki.language.tile_size"

@@ -41,7 +41,7 @@ CONTEXT = declare(
     "with-statement",
     "error",
     "A with statement is anything but a bare nl.no_reorder().",
-    "the compiler knows this one context only",
+    "the compiler supports no other context manager",
 )
 LOOP_ELSE = declare(
     "L015", "loop-else", "error", "A for or while loop has an else clause.", _REFUSED
@@ -65,7 +65,7 @@ KEYWORD_ARGUMENTS = declare(
     "keyword-arguments",
     "warning",
     "A function has a **kwargs parameter.",
-    "the compiler warns, and what is in it cannot be used",
+    "the compiler warns, and its contents cannot be used",
 )
 
 

@@ -53,7 +53,7 @@ NEGATIVE_DIVISOR = declare(
     "negative-divisor",
     "warning",
     "// or % has a negative divisor.",
-    "the compiler divides as Euclid did, with a remainder that is not negative; Python rounds down",
+    "the compiler uses Euclidean division, with a non-negative remainder; Python rounds down",
 )
 NUMBER_OPERATOR = declare(
     "L052",
@@ -66,8 +66,8 @@ ENUM_OPERATOR = declare(
     "L053",
     "enum-order",
     "error",
-    "A value of an enumeration is ordered or calculated with.",
-    "the compiler can only tell whether two are equal",
+    "An enum value is used in an ordering comparison or in arithmetic.",
+    "the compiler can only compare enum values for equality",
 )
 OUT_OF_RANGE = declare(
     "L055",
@@ -104,7 +104,7 @@ def _endless(unit: Unit) -> Iterator[Found]:
         return
     for call, meaning in unit.calls():
         if meaning.node is unit.node:
-            message = f"{unit.name} calls itself on every way through it"
+            message = f"{unit.name} calls itself on every path"
             yield Found(ENDLESS, call, message, "write a loop with a bound")
 
 

@@ -1,4 +1,4 @@
-"""Checks that look at a run as a whole, and at a kernel's source."""
+"""Checks of a whole run, and of a kernel's source."""
 
 from nkisim.checks.arguments import check_arguments
 from nkisim.checks.capacity import check_capacity

@@ -1,4 +1,4 @@
-"""What a kernel is called with: the types that the front end takes over from Python."""
+"""Checks of a kernel's arguments: the types that the front end accepts from Python."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ARGUMENT_TYPE = declare(
     "L057",
     "argument-type",
     "error",
-    "A kernel argument is of a type that the front end does not take: a type or a scalar of NumPy "
-    "or torch, a generator, a slice, a function, an object that is no NKIObject.",
+    "A kernel argument is of a type that the front end does not accept: a type or a scalar of "
+    "NumPy or torch, a generator, a slice, a function, an object that is not an NKIObject.",
     "the argument cannot be imported into the compiler",
     detector="arguments",
 )
@@ -33,7 +33,7 @@ _CODE = (ModuleType, FunctionType, MethodType, BuiltinFunctionType)
 
 
 def check_arguments(given: Mapping[str, Any], place: Place) -> None:
-    """Flag arguments that the front end does not take; ``place`` is the kernel's definition."""
+    """Flag arguments that the front end does not accept; ``place`` is the kernel's definition."""
     for name, value in given.items():
         _check(name, value, place)
 
@@ -61,7 +61,7 @@ def _check(name: str, value: Any, place: Place) -> None:
 
 
 def _refused(value: Any) -> str:
-    """Return a mend for a value that the front end does not take, empty for what it takes."""
+    """Return the fix for a value that the front end does not accept, empty for an accepted one."""
     torch = sys.modules.get("torch")
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return "pass a type of nl, such as nl.float32"

@@ -1,9 +1,10 @@
-"""Does everything fit? Live bytes in SBUF and PSUM, and explicit addresses that collide.
+"""Capacity checks: live bytes in SBUF and PSUM, and overlapping explicit addresses.
 
-A tensor is live from its first write to its last use. What is live together must fit together.
-Tiles on few partitions may share a byte range with tiles on others, so a tile counts with the
-quarters of the partitions that it needs, or, since no two tiles on more than half of them can share
-a byte, with all of them if it is such a tile. The check may miss an overflow, it never invents one.
+A tensor is live from its first write to its last use; tensors that are live at the same time must
+fit together. Tiles on few partitions may share a byte range with tiles on other partitions, so a
+tile is counted only for the quarters of the partitions that it needs. Two tiles on more than half
+of the partitions cannot share a byte, so such a tile is counted for all. The check can miss an
+overflow but reports no false ones.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ RING_COLLISION = declare(
     "R002",
     "ring-collision",
     "error",
-    "A tensor that a loop places at an explicit address overwrites that of an earlier turn, which "
-    "is still in use.",
-    "the later turn may write before the earlier one has read",
+    "A tensor that a loop places at an explicit address overwrites that of an earlier "
+    "iteration, which is still in use.",
+    "the later iteration may write before the earlier one has read",
 )
 ELEMENTS_AS_BYTES = declare(
     "M017",
@@ -73,7 +74,7 @@ _QUADRANT = 32
 
 # Both bound what tiles need together from below, however they are placed.
 _SHARES = ((0, 1, 2, 3, 4), (0, 0, 2, 4, 4))
-"""Quarters of the partitions that a tile counts with, by the quarters that it needs."""
+"""Quarters of the partitions that a tile is counted for, by the quarters that it needs."""
 
 
 def check_capacity(core: Core, place: Place) -> None:
@@ -107,7 +108,7 @@ def check_capacity(core: Core, place: Place) -> None:
 
 
 def _check_registers(core: Core, place: Place) -> None:
-    """Report more registers at a time than a sequencer has."""
+    """Report more live registers than a sequencer has."""
     if len(core.register_spans) <= _REGISTERS:
         return
     first, last = zip(*core.register_spans, strict=True)
@@ -131,7 +132,7 @@ def _device_bytes(tile: Lifetime, unit: int) -> int:
 def _check_peak(
     tiles: list[Lifetime], region: MemoryRegion, rule: Rule, unit: int, limit: int, core: Core
 ) -> None:
-    """Sweep over the live ranges and report the highest need if it is too high."""
+    """Sweep over the live ranges and report the peak if it exceeds the memory."""
     known: dict[tuple[tuple[int, ...], DType], tuple[int, int]] = {}
     quarters = core.generation.partitions // _QUADRANT
     needs = []
@@ -175,7 +176,7 @@ def _check_peak(
         operand=together[0].label,
         seen=f"{need} bytes",
         allowed=f"{limit} bytes per partition",
-        fix="use smaller tiles, reuse them, or shorten their lives",
+        fix="use smaller tiles, reuse them, or shorten their lifetimes",
         notes=largest,
         place=Place(*together[0].line),
         severity="error" if placed else None,
@@ -183,7 +184,7 @@ def _check_peak(
 
 
 def _peak(first: Sequence[int], last: Sequence[int], shares: Sequence[int]) -> tuple[int, int]:
-    """Return the most that is live at a time, and when."""
+    """Return the peak of live bytes, and its time."""
     ends = sorted(zip(last, shares, strict=True))
     ended = live = most = moment = 0
     for begin, share in sorted(zip(first, shares, strict=True)):
@@ -209,7 +210,7 @@ def _check_addresses(placed: list[Lifetime]) -> None:
             f"`{a.label}` and `{b.label}` overlap in {a.region.value} while both are live",
             operand=b.label,
             seen=f"{_span(a)} and {_span(b)}",
-            allowed="disjoint addresses, or lives that do not overlap",
+            allowed="disjoint addresses, or lifetimes that do not overlap",
             fix="give them disjoint addresses",
             notes=(f"first placed at {a.line[0]}:{a.line[1]}",),
             place=Place(*b.line),
@@ -219,7 +220,7 @@ def _check_addresses(placed: list[Lifetime]) -> None:
 
 
 def _report_ring(a: Lifetime, b: Lifetime, made: list[Lifetime]) -> None:
-    """Report two turns of a loop that use one slot at a time."""
+    """Report two iterations of a loop that use one slot at the same time."""
     first, second = (next(i for i, tile in enumerate(made) if tile is t) for t in (a, b))
     slots = len({tile.address for tile in made})
     flag(
@@ -235,7 +236,7 @@ def _report_ring(a: Lifetime, b: Lifetime, made: list[Lifetime]) -> None:
 
 
 def _check_units(placed: list[Lifetime]) -> None:
-    """Report addresses that would fit each other if they counted elements."""
+    """Report addresses that would not overlap if they were counted in elements."""
     for a, b in pairwise(placed):
         assert a.address is not None and b.address is not None
         width = a.dtype.itemsize
@@ -244,7 +245,7 @@ def _check_units(placed: list[Lifetime]) -> None:
         if width > 1 and a.address[0] == b.address[0] and apart == elements and a.line != b.line:
             flag(
                 ELEMENTS_AS_BYTES,
-                f"`{b.label}` begins {elements} bytes behind `{a.label}`, "
+                f"`{b.label}` begins {elements} bytes after `{a.label}`, "
                 f"which has {elements} elements and {elements * width} bytes in a partition",
                 operand=b.label,
                 seen=f"{_span(a)} and {_span(b)}",
@@ -258,9 +259,9 @@ def _check_units(placed: list[Lifetime]) -> None:
 def collisions(placed: list[Lifetime]) -> list[tuple[Lifetime, Lifetime]]:
     """Return a pair, in their order, for each tensor that begins where another is still live.
 
-    A map of the memory, cut where tensors begin and end, holds until when each cell is in use, and
-    by whom: who begins in a cell meets somebody there exactly if it meets the one who stays
-    longest.
+    The memory is cut into cells where tensors begin and end. Each cell stores its last tensor and
+    the end of that tensor's lifetime; a new tensor overlaps a live one exactly if it overlaps the
+    one that lives longest.
     """
     spaces = [_space(tile) for tile in placed]
     rows = {edge: i for i, edge in enumerate(sorted({e for s in spaces for e in s[:2]}))}

@@ -1,7 +1,7 @@
-"""Loops whose number of turns is data: what stays unwritten when that number is zero.
+"""Loops with a data-dependent number of iterations: outputs left unwritten when it is zero.
 
-A kernel is run for one number, and the outputs may be whole then. So it runs a second time without
-any turn of such loops, and what of the outputs only their turns write is a finding.
+A run uses one such number, and the outputs may be complete for it. So the kernel runs a second time
+with zero iterations of these loops; outputs that are incomplete then are a finding.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ NO_TURN = declare(
     "R017",
     "no-turn",
     "warning",
-    "With no turn of a loop whose count is loaded from memory, elements of an output stay "
-    "unwritten.",
-    "the caller then gets what was in that memory before",
+    "With zero iterations of a loop whose count is loaded from memory, elements of an output "
+    "stay unwritten.",
+    "the caller then gets the previous contents of that memory",
     detector="races",
     on_values=True,
 )
 
 
 class CountedLoops:
-    """Notes the loops whose bounds were loaded from memory.
+    """Records the loops with bounds loaded from memory.
 
     Args:
-        idle: Whether these loops have no turn, for the second run.
+        idle: Whether these loops have zero iterations, for the second run.
     """
 
     def __init__(self, idle: bool) -> None:
@@ -40,11 +40,11 @@ class CountedLoops:
 
     @property
     def suspected(self) -> bool:
-        """Whether a loop had turns that another count would not give it."""
+        """Whether a loop had iterations that depend on a loaded count."""
         return bool(self._places)
 
     def turns(self, values: range) -> range:
-        """Return the iterations that such a loop is to have."""
+        """Return the iterations of such a loop in this run."""
         if self._idle:
             return range(0)
         if len(values):
@@ -53,7 +53,7 @@ class CountedLoops:
         return values
 
     def report(self, returned: Collection[NkiTensor], idle: Collection[NkiTensor]) -> None:
-        """Flag the loops, if outputs that are whole are not so without their turns."""
+        """Flag the loops if complete outputs are incomplete without their iterations."""
         missing = 0
         for whole, tensor in zip(returned, idle, strict=False):
             unwritten = tensor.storage.unwritten(tensor.region)
@@ -67,10 +67,10 @@ class CountedLoops:
         for place in self._places.values():
             flag(
                 NO_TURN,
-                f"without a turn of this loop {missing} of {size} elements of the outputs stay "
-                "unwritten",
+                f"with zero iterations of this loop {missing} of {size} elements of the outputs "
+                "stay unwritten",
                 instruction="nl.dynamic_range",
                 seen="a bound that is loaded from memory, so that it may be 0",
-                fix="write the outputs before the loop or after it, with what holds for no turn",
+                fix="write the values for zero iterations to the outputs before or after the loop",
                 place=place,
             )

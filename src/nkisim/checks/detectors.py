@@ -1,7 +1,7 @@
-"""The detectors of a run behind one tracker: each is told of every access, in the same order.
+"""The detectors of a run behind one tracker, which reports every access to each in order.
 
-An instruction reads before it writes. Its reads are compared with the last writes and then marked;
-what it is about to destroy is kept, and compared once the results are there.
+An instruction reads before it writes. Its reads are compared with the last writes and then marked.
+Elements that it will overwrite are copied first, and compared with the results afterwards.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from nkisim.memory import NkiTensor
 __all__ = ["DETECTORS", "Detectors"]
 
 DETECTORS = ("arguments", "lostwork", "races", "size")
-"""What can be asked for by name."""
+"""Names of the detectors."""
 
 
 class Detectors:
     """A tracker for all cores of a run.
 
     Attributes:
-        tails: Follows tiles that are read beyond their last load; None where nobody asks.
-        counts: Follows loops whose number of turns is data; None where nobody asks.
+        tails: Detects tiles that are read beyond their last load; None where not enabled.
+        counts: Detects loops with a data-dependent number of iterations; None where not enabled.
 
     Args:
-        names: Which of ``DETECTORS`` to run.
-        most_instructions: Unrolled instructions per engine from which on a program is too long.
-        unsettled: Whether elements that a shorter load has left get other values.
-        idle: Whether loops whose number of turns is data have none.
+        names: The members of ``DETECTORS`` to run.
+        most_instructions: Number of unrolled instructions per engine above which a program is too
+            long.
+        unsettled: Whether stale elements behind a shorter load are replaced by other values.
+        idle: Whether loops with a data-dependent number of iterations have zero iterations.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Detectors:
         self._named: list[NkiTensor] = []
 
     def names(self, tensor: NkiTensor) -> None:
-        """Note that the coming instruction reads an index tile."""
+        """Note that the next instruction reads an index tile."""
         self._named.append(tensor)
 
     def before(self, step: Step) -> None:
@@ -115,11 +116,11 @@ class Detectors:
             self.tails.written(step, number)
 
     def last_writes(self, tensor: NkiTensor) -> list[str]:
-        """Return who wrote a tensor last, with places and loop indices."""
+        """Return the last writes of a tensor, with places and loop indices."""
         return [str(site) for site in self._history.sites(Effect("", tensor))]
 
     def iterations(self, core: Any, kind: LoopKind, values: range) -> _Iterations:
-        """Return the iterations of a loop, to be followed as they come."""
+        """Return the iterations of a loop, recorded as they run."""
         if kind == "counted" and self.counts is not None:
             values = self.counts.turns(values)
         follow = self._history.affine if kind == "affine" else self._history.dynamic
@@ -132,7 +133,7 @@ class Detectors:
         kernel: Callable[..., Any],
         place: Place,
     ) -> None:
-        """Flag what a finished run of a kernel shows as a whole; ``place`` is its definition."""
+        """Flag the findings of a finished run as a whole; ``place`` is the kernel's definition."""
         if self._lost is not None:
             self._lost.finish(returned, [tensor for _, tensor in arguments])
         if self._overwritten is not None:
@@ -146,7 +147,7 @@ class Detectors:
 
 
 class _Iterations:
-    """A range that tells where its loop stands."""
+    """A range that reports the current iteration of its loop."""
 
     def __init__(self, values: range, begin: Callable[[], Iterator[int]]) -> None:
         self._values = values

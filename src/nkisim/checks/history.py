@@ -1,8 +1,8 @@
-"""Who wrote what last: the history that detectors share, by element and for all cores of a run.
+"""The last write of each element, for all cores of a run: the history that detectors share.
 
-Every storage that is touched gets a shadow of stamps. A stamp is the number of the write that came
-last, negative once something has read it, and 0 before the first. Stamps stand for as many bytes as
-the views allow, so most tiles need one.
+Every accessed storage gets a shadow of stamps. A stamp is the number of the last write, negative
+once it has been read, and 0 before the first write. A stamp covers as many bytes as the views
+allow, so most tiles need one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from nkisim.spec.enums import engine as Engine
 __all__ = ["History", "Site", "Turn"]
 
 _MOST_PLACES = 1 << 17
-"""Instructions from which on loop indices are no longer kept; every one costs memory."""
+"""Number of instructions after which loop indices are not recorded, to limit memory."""
 
 
 class Turn(NamedTuple):
-    """One iteration of a loop that was entered: the number of the entry, and the variable."""
+    """One iteration of a loop: the number of its entry, and the value of the variable."""
 
     loop: int
     value: int
@@ -38,19 +38,19 @@ class Site(NamedTuple):
     """One write.
 
     Attributes:
-        instruction: What wrote.
-        engine: On which engine.
+        instruction: Name of the instruction.
+        engine: Its engine.
         place: The line, with loop indices.
         core: Label of the core, empty where there is only one.
         clock: Number of the instruction on its core.
-        epoch: How often the core had met the other one.
-        turns: Iterations of the loops without an order that it belongs to.
-        owners: Which allocations it wrote.
+        epoch: Number of synchronisations with the other core so far.
+        turns: Iterations of the unordered loops around it.
+        owners: The allocations it wrote.
         size: Elements of its first result.
-        works: Whether it read a tensor, and its result is all that it does: otherwise it is a fill,
-            or there for something else.
-        indirect: Whether an index in a register or a tile decided where.
-        ordered: Whether it stands in a ``no_reorder`` region.
+        works: Whether it read a tensor and its only effect is its result; False for fills and for
+            instructions with other effects.
+        indirect: Whether its address came from a register or an index tile.
+        ordered: Whether it is inside a ``no_reorder`` region.
     """
 
     instruction: str
@@ -68,7 +68,7 @@ class Site(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """What writes of one line have in common."""
+        """Key shared by all writes of one line."""
         return self.place.file, self.place.line, self.instruction
 
     def __str__(self) -> str:
@@ -103,11 +103,11 @@ class Touched:
             self._view[self._chosen] = -np.abs(self._view[self._chosen])
 
     def writers(self) -> list[int]:
-        """Return the numbers of the writes that left something here, read since or not."""
+        """Return the numbers of the last writes here, read since or not."""
         return _numbers(np.abs(self.stamps()))
 
     def unread(self) -> list[int]:
-        """Return the numbers of the writes that nothing has read here."""
+        """Return the numbers of the last writes here that have not been read."""
         return _numbers(self.stamps())
 
 
@@ -138,7 +138,7 @@ class History:
         return self._sites[number - 1]
 
     def record(self, step: Step) -> int:
-        """Keep a write that was made; return its number."""
+        """Record a write; return its number."""
         core = step.core
         member = core.member
         self._sites.append(
@@ -176,21 +176,21 @@ class History:
         return Touched(shadow.of_runs(*region))
 
     def sites(self, effect: Effect) -> list[Site]:
-        """Return the last writes of what an operand touches."""
+        """Return the last writes to the elements of an operand."""
         return [self.site(number) for number in self.touched(effect).writers()]
 
     # -- loops -------------------------------------------------------------------------------------
 
     def turns(self, core: Any) -> tuple[Turn, ...]:
-        """Return the iterations of loops without an order that a core is in."""
+        """Return the current iterations of a core's unordered loops."""
         return tuple(self._turns.get(core, ()))
 
     def repeats(self, core: Any) -> bool:
-        """Tell whether a core is in a loop of the device, and not in its first iteration."""
+        """Return whether a core is in a device loop, after its first iteration."""
         return self._repeating[core] > 0
 
     def affine(self, core: Any, values: range) -> Iterator[int]:
-        """Return the iterations of a loop without an order."""
+        """Return the iterations of an unordered loop."""
         self._entered += 1
         loop, turns = self._entered, self._turns.setdefault(core, [])
         depth = len(turns)
@@ -204,7 +204,7 @@ class History:
                 self._turns.pop(core, None)
 
     def dynamic(self, core: Any, values: range) -> Iterator[int]:
-        """Return the iterations of a loop that the device runs."""
+        """Return the iterations of a device loop."""
         first = True
         for index in values:
             with self._repeated(core, not first):
@@ -223,7 +223,7 @@ class History:
 
 
 def is_indirect(effect: Effect) -> bool:
-    """Tell whether values decide which part of a tensor an operand is."""
+    """Return whether the address of an operand is data-dependent."""
     return effect.rows is not None or effect.tensor.indirect is not None
 
 

@@ -1,13 +1,14 @@
-"""Inputs that a kernel does not read, or whose tail it leaves out.
+"""Input coverage: inputs that a kernel does not read, or reads without their tail.
 
-An input that the text of the kernel uses may be for another path than the one that was taken, as
-C is where beta is 0. Only one that has no use there but for its shape is unread; and not where no
-other is read either, since a kernel that makes its output from nothing needs some tensor argument.
+An input that the kernel's source uses may belong to a path that was not taken, as C does when beta
+is 0. An input is reported as unread only if the source uses nothing of it but its shape. It is not
+reported if no input is read, since a kernel that only generates its output needs some tensor
+argument.
 
-A tail is what lies behind equal steps along one dimension, where the kernel reads the input in a
-loop whose turns it counts with ``//`` and does not round up. Kernels may well take a part of an
-input, such as a triangle, the blocks of a mask or the rows that indices name, so nothing else is
-said about parts.
+A tail is the remainder after equal steps along one dimension, where the kernel reads the input in a
+loop whose number of iterations comes from ``//`` without rounding up. Kernels may legitimately read
+a part of an input, such as a triangle, the blocks of a mask or indexed rows, so other partial reads
+are not reported.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ DROPPED_TAIL = declare(
     "S070",
     "dropped-tail",
     "warning",
-    "The tail of an input is never read: the extent is no multiple of the tile, and the number of "
-    "tiles was rounded down.",
+    "The tail of an input is never read: the extent is not a multiple of the tile, and the "
+    "number of tiles was rounded down.",
     "the last elements do not enter the result",
     detector="lostwork",
 )
@@ -49,12 +50,12 @@ _MOST_STARTS = 1 << 16
 
 
 class _Input:
-    """What was read of one argument.
+    """The elements of one argument that were read.
 
     Attributes:
-        read: The elements.
-        starts: First bytes of the views that were read; None when there are too many, or when
-            values chose what was read.
+        read: Mask of these elements.
+        starts: First bytes of the views that were read; None when there are too many, or when the
+            addresses are data-dependent.
     """
 
     __slots__ = ("read", "starts")
@@ -65,7 +66,7 @@ class _Input:
 
 
 class InputCoverage:
-    """Follows which elements of the arguments are read."""
+    """Records the elements of the arguments that are read."""
 
     def __init__(self) -> None:
         self._inputs: dict[Lifetime, _Input] = {}
@@ -92,7 +93,7 @@ class InputCoverage:
         kernel: Callable[..., Any],
         place: Place,
     ) -> None:
-        """Flag what was not read of the arguments of a kernel, which is defined at ``place``."""
+        """Flag unread arguments and tails of a kernel, which is defined at ``place``."""
         unused = _unused_parameters(kernel) if self._inputs else set()
         in_steps = _read_in_steps(kernel)
         for name, tensor in arguments:
@@ -113,7 +114,7 @@ class InputCoverage:
 
 
 def _unused_parameters(kernel: Callable[..., Any]) -> set[str]:
-    """Return the parameters that a kernel's text does not use, but for their shape and type."""
+    """Return the parameters of which a kernel's source uses at most shape and type."""
     definition = definition_of(inspect.unwrap(kernel))
     if definition is None or isinstance(definition[1], ast.ClassDef):
         return set()
@@ -130,7 +131,7 @@ def _unused_parameters(kernel: Callable[..., Any]) -> set[str]:
 
 
 def _read_in_steps(kernel: Callable[..., Any]) -> set[str]:
-    """Return the names in loops of a kernel that count their turns with a division rounded down."""
+    """Return the names in loops whose number of iterations is a division rounded down."""
     definition = definition_of(inspect.unwrap(kernel))
     if definition is None:
         return set()
@@ -154,9 +155,10 @@ def _read_in_steps(kernel: Callable[..., Any]) -> set[str]:
 
 
 def _has_floor(node: ast.AST) -> bool:
-    """Tell whether an expression divides and rounds down; ``-(-n // t)`` and ``n + t - 1`` do not.
+    """Return whether an expression divides and rounds down.
 
-    A product on the left is no extent of an input either.
+    ``-(-n // t)`` and ``(n + t - 1) // t`` round up. A product on the left is not an extent of an
+    input and does not count.
     """
     return any(
         isinstance(part, ast.BinOp)
@@ -186,7 +188,7 @@ def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], pla
         return
     tail = extent - end
     if tail == extent % step:
-        rule, why = DROPPED_TAIL, f"{extent} is no multiple of the step {step}"
+        rule, why = DROPPED_TAIL, f"{extent} is not a multiple of the step {step}"
         fix = "round the number of tiles up and slice the last one, or assert divisibility"
     elif tail % step == 0 and tail <= step:
         rule, why = UNREAD_INPUT, f"the last step of {step} is left out"
@@ -205,6 +207,6 @@ def _check_tail(name: str, tensor: NkiTensor, read: Marks, starts: set[int], pla
 
 
 def _is_uniform(missing: np.ndarray, axis: int) -> bool:
-    """Tell whether all slices across an axis are equal."""
+    """Return whether all slices across an axis are equal."""
     first = missing.take([0], axis)
     return bool((missing == first).all())

@@ -1,7 +1,7 @@
-"""Long sums in a narrow type: an accumulator of 8 or 11 significant bits, added to many times.
+"""Long sums in a narrow type: many additions to an accumulator of 8 or 11 significant bits.
 
-Every addition rounds to the accumulator's type. Terms count that one line adds to a tile in place;
-those of one instruction, which sums in float32, count as one.
+Every addition rounds to the accumulator's type. The terms counted are the in-place additions of one
+line to a tile; the terms inside one instruction, which sums in float32, count as one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ LONG_SUM = declare(
 )
 
 MOST_TERMS = 256
-"""From 2^8 equal terms on, bfloat16 has no bit left for another one."""
+"""After 2^8 equal terms, adding another one to a bfloat16 sum has no effect."""
 
 _NARROW = ("bfloat16", "float16")
 
 
 @dataclass(slots=True)
 class _Sum:
-    """What a line has added to a tile."""
+    """The additions of one line to a tile."""
 
     site: Site
     shape: tuple[int, ...]
@@ -42,13 +42,13 @@ class _Sum:
 
 
 class LongSums:
-    """Counts the terms of sums that are kept in a narrow type."""
+    """Counts the terms of sums with an accumulator of a narrow type."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[Lifetime, tuple[str, int, str]], _Sum] = {}
 
     def written(self, step: Step, site: Site) -> None:
-        """Note an instruction that adds to what it writes."""
+        """Note an instruction that adds to its destination."""
         if not step.adds_to:
             return
         dst = step.writes[0].tensor

@@ -1,9 +1,9 @@
-"""Work that never counts: results that nothing reads, tensors that nobody returns.
+"""Unused work: results that are never read, tensors that are never returned.
 
-A tile counts as lost when nothing reads any of it after its last write, and no other write of the
-same line was ever read: the last turn of a loop often prepares a next one that does not come. Where
-a loop around it had one turn only, nothing can be said. Something may be missed, nothing is
-invented.
+A tile is unused when no element of it is read after its last write, and no other write of the same
+line was ever read: the last iteration of a loop often prefetches for a next one that does not come.
+Writes inside a loop with a single iteration are not reported. The check can miss unused work but
+reports no false cases.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNREAD_LOAD = declare(
     "unread-load",
     "warning",
     "A tile is loaded from HBM and never read.",
-    "the transfer takes time for nothing, and often another tile was meant further down",
+    "the transfer is wasted, and often a later instruction uses the wrong tile",
     detector="lostwork",
 )
 UNREAD_RESULT = declare(
@@ -32,7 +32,7 @@ UNREAD_RESULT = declare(
     "unread-result",
     "warning",
     "A tile is computed and never read, stored or returned.",
-    "the work is lost, and often another operand was meant further down",
+    "the work is wasted, and often a later instruction uses the wrong operand",
     detector="lostwork",
 )
 LOST_OUTPUT = declare(
@@ -63,7 +63,7 @@ class _Pending(NamedTuple):
 
 
 class LostWork:
-    """Follows which tiles are read after they were written."""
+    """Records which tiles are read after they were written."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -72,7 +72,7 @@ class LostWork:
         self._turns: dict[tuple[str, int, str], dict[tuple[str, int], int | None]] = {}
 
     def is_useful(self, site: Site) -> bool:
-        """Tell whether anything that the line of a write has written was ever read."""
+        """Return whether any write of the same line was ever read."""
         return site.key in self._useful
 
     def read(self, effect: Effect) -> None:
@@ -80,7 +80,7 @@ class LostWork:
         self._use(effect.tensor.life)
 
     def used(self, site: Site) -> None:
-        """Note that what a write left was read, through whatever tensor."""
+        """Note that the result of a write was read, through any tensor."""
         for owner in site.owners:
             self._use(owner)
 
@@ -106,7 +106,7 @@ class LostWork:
             self._pending[life] = _Pending(life, write, effect.operand)
 
     def _note_turns(self, site: Site) -> None:
-        """Note which loops around a write have come to a second turn: those that are None now."""
+        """Set the entries of loops that have reached a second iteration to None."""
         around = {(file, line): value for file, line, _, value in loops_around()}
         seen = self._turns.setdefault(site.key, {})
         for loop, value in around.items():
@@ -114,11 +114,11 @@ class LostWork:
                 seen[loop] = None
 
     def _had_one_turn(self, site: Site) -> bool:
-        """Tell whether a loop around a write had one turn only."""
+        """Return whether a loop around a write had only one iteration."""
         return any(value is not None for value in self._turns.get(site.key, {}).values())
 
     def finish(self, returned: Collection[NkiTensor], arguments: Collection[NkiTensor]) -> None:
-        """Flag what was never read in a run that came to its end."""
+        """Flag results never read in a completed run."""
         for tensor in (*returned, *arguments):
             self._use(tensor.life)
         said: set[tuple[str, int, str]] = set()
@@ -139,11 +139,11 @@ def _report(life: Lifetime, write: _Write, operand: str) -> None:
     called = f"`{life.name}`" if life.name else f"the {life.dtype} {life.shape} tensor"
     rule: Rule
     if life.region is MemoryRegion.shared_hbm:
-        rule, fix = LOST_OUTPUT, "return it, or use nl.private_hbm for what stays inside"
+        rule, fix = LOST_OUTPUT, "return it, or use nl.private_hbm for internal data"
         message = f"{called} in shared HBM is written and neither read nor returned"
     elif write.loads and life.region is MemoryRegion.sbuf:
         rule, fix = UNREAD_LOAD, "use the tile, or remove the load"
-        message = f"{site.instruction} loads {called}, which nothing reads"
+        message = f"{site.instruction} loads {called}, which is never read"
     else:
         rule, fix = UNREAD_RESULT, "store the result or use it, or remove the instruction"
         message = f"{site.instruction} writes {called} in {life.region.value}, which nothing reads"

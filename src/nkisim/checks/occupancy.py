@@ -1,4 +1,4 @@
-"""Memory in use over the instructions of a run, as data for a picture."""
+"""Memory use over the instructions of a run, as data for a drawing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["occupancy_of"]
 
 
 def occupancy_of(core: Core, where: str = "") -> list[Occupancy]:
-    """Return what a finished run had in SBUF and PSUM, and when."""
+    """Return the use of SBUF and PSUM over a finished run."""
     found = []
     for region in (MemoryRegion.sbuf, MemoryRegion.psum):
         psum = region is MemoryRegion.psum

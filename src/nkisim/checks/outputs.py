@@ -1,4 +1,4 @@
-"""What a kernel returns: whole, written tensors in shared HBM."""
+"""Checks of a kernel's outputs: whole, fully written tensors in shared HBM."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ONE_PROGRAM = declare(
     "C003",
     "one-program",
     "error",
-    "A kernel that asks for program_id but not for num_programs runs on one core and leaves a part "
-    "of its output unwritten.",
-    "the work of the core that is not there is missing",
+    "A kernel that uses program_id but not num_programs runs on one core and leaves a part of "
+    "its output unwritten.",
+    "the part of the absent core is not computed",
 )
 OUTPUT_KIND = declare(
     "L060",
@@ -46,7 +46,7 @@ OUTPUT_KIND = declare(
 
 
 def check_outputs(result: Any, core: Core, place: Place) -> None:
-    """Check what a kernel returned; ``place`` is its definition."""
+    """Check the return value of a kernel; ``place`` is its definition."""
     if result is None:
         _check_nothing_returned(core, place)
     parts = result if isinstance(result, (tuple, list)) else (result,)
@@ -55,7 +55,7 @@ def check_outputs(result: Any, core: Core, place: Place) -> None:
         if part is not None and not isinstance(part, NkiTensor):
             flag(
                 OUTPUT_KIND,
-                f"{name} is no tensor but of type {type(part).__name__}",
+                f"{name} is not a tensor but of type {type(part).__name__}",
                 operand=name,
                 seen=type(part).__name__,
                 allowed="a tensor in nl.shared_hbm, or a flat tuple of them",
@@ -81,7 +81,7 @@ def _check_nothing_returned(core: Core, place: Place) -> None:
 
 
 def _check_tensors(name: str, result: Any, core: Core, place: Place) -> None:
-    """Check a returned tensor, or those inside of what was returned in its place."""
+    """Check a returned tensor, or the tensors inside a returned container."""
     if isinstance(result, NkiTensor):
         _check_tensor(name, result, core, place)
         return

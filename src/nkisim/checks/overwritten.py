@@ -1,9 +1,9 @@
-"""Stores that another store destroys before anything has read them.
+"""Results that are overwritten before they are read.
 
-Elements are compared, so that writing the same bytes twice is no finding; neither is filling or
-copying a tensor first and writing parts of it then. Writes under a mask and by index leave what
-they do not choose, so they destroy nothing here. A write of which anything was read is not lost,
-and one on chip only when all of it is overwritten. What two cores write is compared elsewhere.
+Values are compared, so writing the same bytes twice is not a finding; neither is filling or copying
+a tensor first and then writing parts of it. Masked and indexed writes keep the elements they do not
+select, so they do not count as overwriting. A write is lost only if none of it was read, and on
+chip only if all of it is overwritten. Writes of two cores are compared in ``machine.sharing``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OVERWRITTEN_OUTPUT = declare(
     "overwritten-output",
     "warning",
     "An element of an output is written twice with different values and not read in between.",
-    "which value stays depends on the order, and tiles that overlap are a usual cause",
+    "the final value depends on the order; overlapping tiles are a common cause",
     on_values=True,
     detector="lostwork",
 )
@@ -37,14 +37,14 @@ OVERWRITTEN_STORE = declare(
     "overwritten-store",
     "warning",
     "A result or a load is overwritten before anything reads it.",
-    "the first write was for nothing, or the second went to the wrong place",
+    "the first write is wasted, or the second has the wrong destination",
     on_values=True,
     detector="lostwork",
 )
 
 
 class _Threatened(NamedTuple):
-    """An operand that is about to be written over work that nothing has read."""
+    """An operand that is about to be written over unread results."""
 
     effect: Effect
     numbers: list[int]
@@ -53,7 +53,7 @@ class _Threatened(NamedTuple):
 
 @dataclass(slots=True)
 class _Loss:
-    """A write that was destroyed by another."""
+    """A write that was overwritten by another."""
 
     first: Site
     second: Site
@@ -64,7 +64,7 @@ class _Loss:
 
 
 class Overwritten:
-    """Compares what is written with what was there and unread."""
+    """Compares written elements with the unread elements they replace."""
 
     def __init__(self, history: History, lost: LostWork) -> None:
         self._history = history
@@ -73,7 +73,7 @@ class Overwritten:
         self._losses: dict[tuple[object, ...], _Loss] = {}
 
     def before(self, step: Step) -> None:
-        """Keep what an instruction may destroy."""
+        """Copy the unread elements that an instruction may overwrite."""
         self._threatened.clear()
         if not step.core.values:
             return
@@ -89,7 +89,7 @@ class Overwritten:
                 self._threatened.append(_Threatened(effect, numbers, bits_of(effect.tensor)))
 
     def after(self, number: int) -> None:
-        """Find what was destroyed; the stamps are still those from before."""
+        """Find the overwritten elements; the stamps are still those from before."""
         for effect, numbers, before in self._threatened:
             changed = before != bits_of(effect.tensor)
             if not changed.any():
@@ -123,7 +123,7 @@ class Overwritten:
         self._losses[sites[0].key, sites[1].key] = _Loss(*sites, life, int(lost.sum()), at, values)
 
     def finish(self, returned: Collection[NkiTensor]) -> None:
-        """Flag what was destroyed."""
+        """Flag the writes that were lost."""
         outputs = {tensor.life for tensor in returned}
         for loss in self._losses.values():
             output = loss.life in outputs
@@ -138,14 +138,14 @@ class Overwritten:
                 instruction=loss.second.instruction,
                 operand="dst",
                 seen=f"{loss.values[0]} becomes {loss.values[1]} at {loss.element} of the view",
-                fix="drop the first write, or correct the place of one of the two",
+                fix="drop the first write, or correct the destination of one of them",
                 notes=(f"first   {loss.first}", f"second  {loss.second}"),
                 place=loss.second.place,
             )
 
 
 def _is_lost(tensor: NkiTensor, stamps: np.ndarray, marks: np.ndarray, number: int) -> bool:
-    """Tell whether none of a write was read, and on chip also whether all of it is here."""
+    """Return whether none of a write was read, and on chip also whether all of it is here."""
     if (marks == -number).any():
         return False
     if is_hbm(tensor.buffer):

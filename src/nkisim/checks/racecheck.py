@@ -1,8 +1,9 @@
-"""Accesses to the same bytes whose order nothing guarantees, on one core.
+"""Races on one core: accesses to the same bytes without a guaranteed order.
 
-The compiler orders what it sees to depend on each other. It does not see through two tensors placed
-over each other, nor through addresses that are data; and a loop without an order gives none.
-Accesses of two cores are followed in ``machine.sharing``, in simulations too.
+The compiler orders instructions with a dependency that it can see. It cannot see overlap between
+two tensors placed at one address, nor overlap through data-dependent addresses; and the iterations
+of an unordered loop have no order. Accesses of two cores are checked in ``machine.sharing``, also
+in simulations.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ INDEXED_DEPENDENCY = declare(
     "indexed-dependency",
     "warning",
     "HBM is read that a DMA wrote by index.",
-    "where a dependency hangs on data, the compiler may miss it",
+    "the compiler may miss a dependency through data-dependent addresses",
     detector="races",
     on_values=True,
 )
@@ -54,8 +55,8 @@ UNORDERED_SCATTERS = declare(
     "R018",
     "unordered-scatters",
     "warning",
-    "DMA writes by index put different values into the same place, and nothing reads between.",
-    "which comes last is not specified, also among the rows of one transfer",
+    "DMA writes by index write different values to the same address, with no read in between.",
+    "their order is not specified, not even among the rows of one transfer",
     detector="races",
     on_values=True,
 )
@@ -70,7 +71,7 @@ class Races:
         self._scatters: list[tuple[Effect, int, object]] = []
 
     def read(self, step: Step, effect: Effect) -> None:
-        """Compare a read with who wrote there last."""
+        """Compare a read with the last write there."""
         tensor = effect.tensor
         life = tensor.life
         turns = self._history.turns(step.core)
@@ -102,7 +103,7 @@ class Races:
                 break
 
     def before(self, step: Step) -> None:
-        """Keep what a write by index may destroy that another one wrote."""
+        """Copy the elements of earlier writes that an indexed write may overwrite."""
         self._scatters.clear()
         if not step.core.values:
             return
@@ -131,7 +132,7 @@ class Races:
 
 
 def _check_repeated(step: Step, effect: Effect, rows: np.ndarray) -> None:
-    """Flag a scatter that puts different rows into one place."""
+    """Flag a scatter that writes different rows to one destination row."""
     if len(step.reads) != 1 or not step.reads[0].plain:
         return
     given = step.reads[0].tensor
@@ -153,7 +154,7 @@ def _check_repeated(step: Step, effect: Effect, rows: np.ndarray) -> None:
                 operand=effect.operand,
                 seen=f"index {int(rows[first])} at {first} and at {second}, with different values",
                 allowed="indices that differ, or equal values",
-                fix="combine rows of one index first, or use nisa.dma_compute to add them up",
+                fix="combine rows of one index first, or use nisa.dma_compute to add them",
             )
             return
 
@@ -163,7 +164,7 @@ def _is_ordered(step: Step) -> bool:
 
 
 def _other_turn(theirs: tuple[Turn, ...], mine: tuple[Turn, ...]) -> Turn | None:
-    """Return the turn of a write that belongs to another iteration of a loop I am in."""
+    """Return the iteration of a write, if it is another one of a loop that is running."""
     now = dict(mine)
     for turn in theirs:
         if turn.loop in now and now[turn.loop] != turn.value:
@@ -227,11 +228,11 @@ def _report_perhaps(step: Step, effect: Effect) -> None:
     flag(
         PERHAPS_DEPENDENT,
         f"{step.instruction} reads {_called(effect.tensor, effect.operand)} after writes by index; "
-        "with these indices they do not meet",
+        "with these indices they do not overlap",
         instruction=step.instruction,
         operand=effect.operand,
         seen=effect.tensor.describe(),
-        fix="put both into a `with nl.no_reorder():` block if other indices may meet",
+        fix="put both into a `with nl.no_reorder():` block if other indices may overlap",
     )
 
 

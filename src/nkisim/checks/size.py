@@ -1,8 +1,8 @@
-"""How long the program is once its loops are unrolled, and which loop makes it so.
+"""Program size after loop unrolling, and the loop that contributes most.
 
-The compiler unrolls every loop but those that the device runs, so that instructions count as often
-as they are issued here, and those of a device loop once. Where they come from is known from samples
-of the call stack, one in 61: a prime, so that no loop is in step with them.
+The compiler unrolls every loop except device loops. So each issued instruction counts, and those of
+a device loop count once. They are attributed to loops by sampling the call stack at every 61st
+instruction: a prime, so that the samples do not synchronise with a loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOO_LONG = declare(
 
 _ONE_IN = 61
 _HOPELESS = 20
-"""How many times the limit a program may have before its finding is an error."""
+"""Multiple of the limit above which the finding is an error."""
 
 
 class _Loop(NamedTuple):
@@ -40,11 +40,11 @@ class _Loop(NamedTuple):
 
 
 class Size:
-    """Counts instructions by engine, and samples the loops that they are in.
+    """Counts instructions by engine, and samples the loops around them.
 
     Args:
-        history: Knows which loops the device runs.
-        most: Instructions per engine that are no finding.
+        history: The history of the run, which records device loops.
+        most: Largest number of instructions per engine without a finding.
     """
 
     def __init__(self, history: History, most: int) -> None:
@@ -85,7 +85,7 @@ class Size:
             for loop, n in self._inside.most_common(5)
         ]
         worst = self._dominating()
-        fix = "larger tiles, or work outside of the loops"
+        fix = "larger tiles, or work outside the loops"
         if worst is not None:
             fix = (
                 f"make the loop over {worst.name} at line {worst.line} an nl.dynamic_range, which "
@@ -105,6 +105,6 @@ class Size:
         self._counts.clear()
 
     def _dominating(self) -> _Loop | None:
-        """Return the loop to run on the device: of those with most of the work, the longest."""
+        """Return the best candidate for a device loop: the longest of those with most samples."""
         most = [loop for loop, n in self._inside.items() if 2 * n >= self._samples]
         return max(most, key=lambda loop: len(self._values[loop]), default=None)

@@ -1,10 +1,10 @@
-"""Tiles that are read whole after a shorter load: what lies behind it is of an earlier turn.
+"""Stale tails: tiles read whole after a shorter load, with elements of an earlier iteration.
 
-A tile that is made before a loop keeps what the last full load left. Where a shorter one of the
-same line begins at the same place, as the last step of a loop does, and something reads both, old
-elements are in the result. Whether they matter is a question of values: a mask may take them out
-again. So the kernel runs a second time with other numbers in their place, and only results that
-differ are a finding. Something may be missed, nothing is invented.
+A tile that is allocated before a loop still holds the last full load. If the same line then makes a
+shorter load at the same start, as in the last iteration, and an instruction reads the whole tile,
+it reads stale elements. Whether they matter depends on values: a mask may remove them. So the
+kernel runs a second time with other values in their place, and only different results are a
+finding. The check can miss a case but reports no false ones.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ PARTIAL_TILE = declare(
     "S067",
     "partial-tile",
     "error",
-    "A tile is read beyond its last, shorter load, and the results depend on what was left there.",
-    "elements of an earlier turn of the loop are computed with once more",
+    "A tile is read beyond its last, shorter load, and the results depend on the stale elements "
+    "there.",
+    "elements of an earlier iteration of the loop are used again",
     detector="lostwork",
     on_values=True,
 )
@@ -34,7 +35,7 @@ CONTRACTION_TAIL = declare(
     "contraction-tail",
     "error",
     "A matmul contracts over more partitions than the last, shorter load of an operand has filled.",
-    "rows of an earlier turn of the loop enter the sum once more",
+    "rows of an earlier iteration of the loop enter the sum again",
     detector="lostwork",
     on_values=True,
 )
@@ -50,7 +51,7 @@ class _Load(NamedTuple):
 
 
 class _Suspect(NamedTuple):
-    """A read of what two loads of a line have left, the second one shorter."""
+    """A read of elements from two loads of a line, the second one shorter."""
 
     place: Place
     instruction: str
@@ -62,11 +63,11 @@ class _Suspect(NamedTuple):
 
 
 class StaleTails:
-    """Follows loads that are shorter than the one before.
+    """Detects reads beyond a load that is shorter than the one before.
 
     Args:
-        history: Who wrote what last.
-        unsettled: Whether to put other numbers in place of the old ones, for the second run.
+        history: The last writes of the run.
+        unsettled: Whether to replace stale elements by other values, for the second run.
     """
 
     def __init__(self, history: History, unsettled: bool) -> None:
@@ -78,7 +79,7 @@ class StaleTails:
 
     @property
     def suspected(self) -> bool:
-        """Whether something was read that may be old."""
+        """Whether possibly stale elements were read."""
         return bool(self._suspects)
 
     def written(self, step: Step, number: int) -> None:
@@ -99,7 +100,7 @@ class StaleTails:
                     self._unsettle(tensor, earlier)
 
     def _unsettle(self, tensor: NkiTensor, earlier: _Load) -> None:
-        """Put other numbers in place of those that an earlier load has left."""
+        """Replace the elements of an earlier load by other values."""
         start, shape, strides, _ = earlier.region
         storage = tensor.storage
         stamps = storage.shadow.of_elements(*earlier.region)
@@ -109,7 +110,7 @@ class StaleTails:
             held[left] = _others(held, left)
 
     def read(self, step: Step, effect: Effect) -> None:
-        """Look whether a read takes old elements beside new ones."""
+        """Check whether a read includes stale elements next to new ones."""
         stale = self._stale.get(effect.tensor.life)
         if stale is None or not effect.plain:
             return
@@ -135,28 +136,26 @@ class StaleTails:
         )
 
     def report(self) -> None:
-        """Flag the reads of old elements; another run has shown that the results depend on them."""
+        """Flag the reads of stale elements; a second run has shown that results depend on them."""
         for found in self._suspects.values():
             called = f"`{found.tensor}`" if found.tensor else found.operand
             flag(
                 CONTRACTION_TAIL if found.contracted else PARTIAL_TILE,
                 f"{found.instruction} reads {found.used} of {called}, of which the last load has "
-                f"filled {found.filled}; the rest is of an earlier turn",
+                f"filled {found.filled}; the rest is from an earlier iteration",
                 instruction=found.instruction,
                 operand=found.operand,
                 seen=f"{found.used}",
                 allowed=f"{found.filled}",
                 fix="slice the operand as the load is sliced, or clear the tile before the load "
                 "with nisa.memset(dst=..., value=0.0)",
-                notes=(
-                    f"{found.operand}   the results change with the elements that were left there",
-                ),
+                notes=(f"{found.operand}   the results depend on these stale elements",),
                 place=found.place,
             )
 
 
 def _is_head(region: _Region, earlier: _Region) -> bool:
-    """Tell whether a view is the beginning of an earlier one, and shorter."""
+    """Return whether a view is the beginning of an earlier one, and shorter."""
     start, shape, strides, itemsize = region
     if (start, strides, itemsize) != (earlier[0], earlier[2], earlier[3]):
         return False
@@ -165,7 +164,7 @@ def _is_head(region: _Region, earlier: _Region) -> bool:
 
 
 def _others(held: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Return the extremes of a tile in place of what is left: finite numbers, and legal indices."""
+    """Return replacements for stale elements: the tile's extremes, so finite and legal indices."""
     old = held[left]
     finite = held[np.isfinite(held.astype(np.float64))]
     if not finite.size:

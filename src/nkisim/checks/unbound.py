@@ -1,4 +1,4 @@
-"""Names that are read before anything was assigned to them, because a branch was not taken."""
+"""Variables that are read before assignment, because a branch was not taken."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ UNBOUND = declare(
     "L059",
     "unbound-name",
     "error",
-    "A name is read that only a branch that was not taken, or a loop without a turn, assigns.",
+    "A variable is read that is assigned only in a branch that was not taken, or in a loop "
+    "without iterations.",
     "the compiler does not find the name",
     meaningless=True,
 )
 
 
 class NkiUnboundError(NkiValidationError, UnboundLocalError):
-    """A name without a value, as Python says, with where it would have got one."""
+    """An unbound variable, with the lines that would have assigned it."""
 
 
 def report_unbound(error: UnboundLocalError) -> None:
-    """Flag an error of Python that the user's code raised; others are left alone."""
+    """Flag an unbound variable of the user's code; other errors are left unchanged."""
     last = _last(error.__traceback__)
     quoted = re.search(r"'(\w+)'", str(error))
     if last is None or quoted is None or is_own_file(last.tb_frame.f_code.co_filename):
@@ -35,7 +36,7 @@ def report_unbound(error: UnboundLocalError) -> None:
     lines = _assignments(last, name)
     flag(
         UNBOUND,
-        f"{code.co_name} reads {name}, to which nothing was assigned",
+        f"{code.co_name} reads {name}, which was never assigned",
         operand=name,
         seen=f"{name} without a value",
         fix=f"give {name} a value before the branch or the loop",
@@ -52,7 +53,7 @@ def _last(traceback: TracebackType | None) -> TracebackType | None:
 
 
 class _Function:
-    """What stands for a function of which only a frame is known."""
+    """Stand-in for a function of which only a frame is known."""
 
     def __init__(self, code: object) -> None:
         self.__code__ = code

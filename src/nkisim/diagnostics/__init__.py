@@ -1,4 +1,4 @@
-"""Rules, findings, reports and the user's place in them; imports nothing else of nkisim."""
+"""Rules, findings, reports and locations in user code; imports nothing else of nkisim."""
 
 from nkisim.diagnostics.findings import (
     RECORDER,

@@ -1,4 +1,4 @@
-"""Pictures as SVG: maps of elements, memory over time, two cores side by side."""
+"""SVG drawings: element maps, memory use over time, two cores side by side."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def map_drawing(picture: Bitmap, colour: str = "#ee6677") -> str:
 
 
 def access_drawings(finding: Finding) -> str:
-    """Return the access patterns of the operands that take a part of their tensors."""
+    """Return drawings of the access patterns of operands that are partial views."""
     drawn: list[str] = []
     first = sorted(finding.facts, key=lambda f: f.argument != finding.operand)
     for fact in first:
@@ -58,7 +58,7 @@ def access_drawings(finding: Finding) -> str:
 
 
 def occupancy_drawing(picture: Occupancy) -> str:
-    """Return a memory over the instructions of a run: a box per tile, as high as its bytes."""
+    """Return the memory use over the instructions of a run: one box per tile, height = bytes."""
     tiles = sorted(picture.tiles, key=lambda t: (t.first, -t.nbytes))
     left_out = max(len(tiles) - _MOST_TILES, 0)
     if left_out:
@@ -110,7 +110,7 @@ def occupancy_drawing(picture: Occupancy) -> str:
 
 
 def _placed(tiles: list[Tile]) -> list[tuple[Tile, int]]:
-    """Return a place for each tile, the lowest that is free while it is in use."""
+    """Return an offset for each tile: the lowest that is free during its lifetime."""
     live: list[tuple[Tile, int]] = []
     placed = []
     for tile in tiles:
@@ -130,7 +130,7 @@ _SITE = re.compile(r"^(?P<does>.*?) at (?P<file>\S+):(?P<line>\d+)(?P<rest>.*)$"
 
 
 def two_sides(finding: Finding) -> str:
-    """Return both sides of a race or of a wait, beside each other; empty for what has no two."""
+    """Return both sides of a race or a wait in two columns; empty for other findings."""
     if finding.rule.id[0] not in "RC":
         return ""
     sites = [site for note in finding.notes if (site := _SITE.match(note)) is not None]
@@ -148,7 +148,7 @@ def two_sides(finding: Finding) -> str:
 
 
 def _who(text: str) -> str:
-    """Return the core, rank or engine that a text names first."""
+    """Return the first core, rank or engine named in a text."""
     found = _WHO.search(text)
     return found[1] if found else "here"
 

@@ -1,7 +1,7 @@
 """Findings, and the one function that raises or records them.
 
-``flag`` is the only door: it builds the finding at the user's line and asks the recorder of the
-current run what to do.
+``flag`` is the only entry point: it builds the finding for the user's line; the recorder of the
+current run decides whether to raise, record or ignore it.
 
     NkiValidationError (AssertionError)
       NkiCallError (also TypeError)        a call that does not fit the 0.3.0 signature
@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 MOST_SHOWN = 200
-"""Findings that are written for people; programs get all of them."""
+"""Maximum number of findings in text, GitHub and HTML output; JSON has all of them."""
 
 Strictness = Literal["simulate", "strict", "check"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Lines of the user's file, and the code to put in their place.
+    """Replacement code for lines of the user's file.
 
     Attributes:
         file: The file.
-        first, last: Numbers of the first and the last line that it replaces.
-        code: The new lines, indented as they stand there.
+        first, last: First and last line number of the replaced lines.
+        code: The new lines, with the indentation of the file.
     """
 
     file: str
@@ -57,11 +57,11 @@ class Rewrite:
     code: str
 
     def shown(self) -> list[str]:
-        """Return the lines without the indentation that they share."""
+        """Return the lines without their common indentation."""
         return textwrap.dedent(self.code).splitlines()
 
     def applied(self, text: str) -> str:
-        """Return the text of a file with the rewrite in it."""
+        """Return the text of a file with the rewrite applied."""
         lines = text.splitlines()
         lines[self.first - 1 : self.last] = self.code.splitlines()
         return "\n".join(lines) + "\n"
@@ -73,14 +73,14 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A tensor that a finding is about: what it was passed for, or the variable that holds it.
+    """A tensor involved in a finding: an argument of the call or a variable.
 
     Attributes:
         argument: Parameter of the instruction; empty for a variable.
         name: Name of the variable, or of the tensor.
-        shape, dtype, buffer: What is known of it.
+        shape, dtype, buffer: Its properties, where known.
         of: Shape of the tensor that it is a view of.
-        pattern, offset: Which elements of that it takes: ``(step, count)`` per dimension.
+        pattern, offset: Access pattern of the view: ``(step, count)`` per dimension.
     """
 
     argument: str
@@ -95,25 +95,25 @@ class Fact:
 
 @dataclass(slots=True, repr=False)
 class Finding:
-    """One rule found at one place; equal findings of a line fold into a count.
+    """One violation of a rule at one place; equal findings of a line are counted, not repeated.
 
     Attributes:
         rule: The rule.
-        message: What happened, in one sentence.
+        message: Description of the fault in one sentence.
         place: The user's line.
-        instruction, operand: What was called, and the argument that it is about.
-        seen, allowed: The value found, and what would be legal.
-        fix: A mend, in words.
-        notes: Other places and operands that matter.
-        count: How often the line brought it.
-        level: A severity other than the rule's: lower where the case is harmless, or that of an
-            error because the caller asked for it.
-        rewrite: A mend as code to paste, where one is known.
-        targets: Generations that it holds on, where several were tried.
-        facts: Tensors of the call, for those who write the mend.
-        span: First line and column, last line and column of the operand's text, where it is known;
-            lines count from 1, columns from 0.
-        picture: A map of the elements that it is about, where there is one.
+        instruction, operand: Name of the instruction, and of the argument at fault.
+        seen, allowed: The value found, and the legal values.
+        fix: Fix, in words.
+        notes: Other places and operands involved.
+        count: Number of occurrences at this line.
+        level: Severity that overrides the rule's: lower for a harmless case, ``"error"`` where the
+            caller selected that.
+        rewrite: Fix as code to paste, where one is known.
+        targets: Generations with this finding, where several were simulated.
+        facts: Tensors of the call; input of the suggested rewrite.
+        span: First line and column, last line and column of the operand's text, where known; lines
+            count from 1, columns from 0.
+        picture: Map of the elements at fault, where there is one.
     """
 
     rule: Rule
@@ -135,7 +135,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is: the rule's severity, unless this case has its own."""
+        """Severity: ``level`` where it is set, else the rule's."""
         return self.level or self.rule.severity
 
     @property
@@ -182,7 +182,7 @@ class Finding:
         return f"<{self.headline} at {self.place}>"
 
     def details(self) -> list[str]:
-        """Return place, operands, reason and remedy, a line each."""
+        """Return place, operands, reason and fix, a line each."""
         source = self.place.text
         lines = [f"  --> {self.place}" + (f"   {source}" if source else "")]
         lines += [f"      {note}" for note in self.notes]
@@ -206,7 +206,7 @@ class Finding:
 
 
 class NkiValidationError(AssertionError):
-    """A kernel does what NKI 0.3.0 forbids; ``finding`` says what, where and how to mend it."""
+    """A kernel violates a rule of NKI 0.3.0; ``finding`` has the message, the place and the fix."""
 
     __module__ = "nkisim"
 
@@ -238,7 +238,7 @@ class NkiCallError(NkiValidationError, TypeError):
 
 
 class NkiFindingWarning(UserWarning):
-    """The kernel computed a result, but the device would refuse or corrupt something in it."""
+    """The kernel computed a result, but has findings of error severity."""
 
     __module__ = "nkisim"
 
@@ -249,12 +249,12 @@ class Recorder:
     Attributes:
         strictness: Level of the run.
         errors: Ids of rules that are errors in this run, whatever their severity.
-        ignored: Ids of rules that nobody wants to hear of in this run.
-        watches_values: True when results are looked at for NaN and infinity.
-        silenced: File, line and id of what a comment of the user silenced.
+        ignored: Ids of rules that are not reported in this run.
+        watches_values: True when results are checked for NaN and infinity.
+        silenced: File, line and rule id of findings that a comment silenced.
 
-    A finding whose consequence is not known yet is *suspended*: recorded with a lower severity and
-    numbered. It is *confirmed* when the consequence shows.
+    A finding is *suspended* while its effect is unknown: it is recorded with a lower severity and
+    numbered. It is *confirmed* when the effect is observed.
     """
 
     def __init__(
@@ -278,13 +278,13 @@ class Recorder:
         return list(self._folded.values())
 
     def stops(self, finding: Finding) -> bool:
-        """Tell whether a finding must raise."""
+        """Return whether a finding must raise."""
         return finding.rule.meaningless or (
             self.strictness == "strict" and finding.severity == "error"
         )
 
     def silences(self, finding: Finding) -> bool:
-        """Tell whether a finding is not to be heard: what has no result always is."""
+        """Return whether a finding is ignored; findings without a natural result never are."""
         if finding.rule.meaningless:
             return False
         comment = silencing_line(finding.file, finding.line, finding.rule.id)
@@ -293,7 +293,7 @@ class Recorder:
         return comment > 0 or finding.rule.id in self.ignored
 
     def knows(self, finding: Finding) -> bool:
-        """Tell whether an equal finding of the same line is recorded."""
+        """Return whether an equal finding of the same line is recorded."""
         return _key(finding) in self._folded
 
     def add(self, finding: Finding) -> None:
@@ -304,7 +304,7 @@ class Recorder:
             known.count += 1
 
     def suspend(self, finding: Finding, most: int) -> int:
-        """Return a number, from 1, for a recorded finding; all beyond ``most`` share the last."""
+        """Return the number (from 1) of a suspended finding; all beyond ``most`` share the last."""
         key = _key(finding)
         known = self._confirmed.get(key) or self._folded.get(key, finding)
         for number, suspended in enumerate(self._suspended, 1):
@@ -335,7 +335,7 @@ _Key = tuple[str, str, int, str, str, str]
 
 
 def _key(finding: Finding) -> _Key:
-    """Return what findings have in common that are folded into one."""
+    """Return the key under which equal findings are counted as one."""
     return (
         finding.rule.id,
         finding.file,
@@ -351,7 +351,7 @@ RECORDER: ContextVar[Recorder | None] = ContextVar("nkisim_recorder", default=No
 
 
 def _variables() -> tuple[Fact, ...]:
-    """Return the tensors that the variables of the running function hold."""
+    """Return the tensors among the variables of the running function."""
     return tuple(
         Fact("", name, tuple(value.shape), str(value.dtype), value.buffer.value)
         for name, value in user_locals().items()
@@ -375,7 +375,7 @@ def flag(
     error: type[NkiValidationError] = NkiValidationError,
     facts: tuple[Fact, ...] = (),
 ) -> Finding:
-    """Raise or record a finding of ``rule``, as the strictness of the current run asks.
+    """Raise or record a finding of ``rule``, depending on the strictness of the current run.
 
     ``severity`` is that of this case, where it differs from the rule's. Outside a run only rules
     without a natural result raise; there is nowhere to record the rest.

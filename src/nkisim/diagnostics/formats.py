@@ -1,4 +1,4 @@
-"""A ledger in the forms that other programs read."""
+"""Output formats of a ledger: text, JSON, SARIF, GitHub annotations, HTML."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SUFFIXES = {".json": "json", ".sarif": "sarif", ".html": "html", ".txt": "text"
 
 
 def format_of(file: str) -> str:
-    """Return the format that a file's suffix stands for.
+    """Return the format for a file's suffix.
 
     Raises:
-        ValueError: It stands for none.
+        ValueError: The suffix is unknown.
     """
     suffix = Path(file).suffix
     if suffix not in _SUFFIXES:
@@ -34,12 +34,12 @@ def format_of(file: str) -> str:
 
 
 def rendered(ledger: Ledger, format: str, colour: bool = False) -> str:
-    """Return a ledger in a format; ``colour`` is for text."""
+    """Return a ledger in a format; ``colour`` applies to text."""
     return FORMATS[format](ledger, colour)
 
 
 def to_github(ledger: Ledger) -> str:
-    """Return commands that make GitHub show the findings beside the lines of a change."""
+    """Return workflow commands that show the findings as annotations on GitHub."""
     lines = [_github(finding) for finding in ledger.findings[:MOST_SHOWN]]
     said = {f"{f.rule.id} {f.rule.slug}" for f in ledger.findings}
     for kernel in ledger.stopped:
@@ -71,7 +71,7 @@ def _property(text: str) -> str:
 
 
 def _relative(file: str) -> str:
-    """Return a file as a repository names it, where it is below the working folder."""
+    """Return a file's path relative to the working folder, if it is below it."""
     try:
         return Path(file).resolve().relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -79,7 +79,7 @@ def _relative(file: str) -> str:
 
 
 def to_sarif(ledger: Ledger) -> str:
-    """Return the findings as SARIF 2.1.0, which code hosts and editors read."""
+    """Return the findings as SARIF 2.1.0, the format of code hosts and editors."""
     rules = {f.rule.id: f.rule for f in ledger.findings}
     described = [
         {
@@ -157,4 +157,4 @@ FORMATS: dict[str, Callable[[Ledger, bool], str]] = {
     "github": lambda ledger, _: to_github(ledger),
     "html": lambda ledger, _: ledger_page(ledger),
 }
-"""How a ledger is written, by name."""
+"""Renderers of a ledger by format name."""

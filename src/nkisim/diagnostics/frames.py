@@ -1,4 +1,4 @@
-"""Where in the user's code something happened: file, line and loop indices."""
+"""Locations in user code: file, line and loop indices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _Loops = tuple[tuple[int, int, int, str], ...]
-"""Line of the header, first and last line of the body, and target of loops."""
+"""Header line, first and last body line, and target of loops."""
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 
@@ -46,7 +46,7 @@ class Place:
 
     @property
     def text(self) -> str:
-        """The source line, stripped; empty when the source is not at hand."""
+        """The source line, stripped; empty when the source is not available."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ def user_place() -> Place:
 
 
 def raised_at(error: BaseException) -> Place | None:
-    """Return the innermost line that an exception passed, None if it is one of this package."""
+    """Return the innermost line of an exception's traceback, None if it is in this package."""
     *_, last = _steps(error.__traceback__)
     frame = last.tb_frame
     if _is_own(frame):
@@ -72,7 +72,7 @@ def raised_at(error: BaseException) -> Place | None:
 
 
 def user_line() -> tuple[str, int]:
-    """Return file and line of the innermost line outside this package; cheaper than a place."""
+    """Return file and line of the innermost line outside this package; faster than a place."""
     frame = inspect.currentframe()  # as _user_frame, but every allocation asks
     while frame is not None and (file := frame.f_code.co_filename).startswith(_PACKAGE):
         frame = frame.f_back
@@ -93,9 +93,9 @@ def user_locals() -> dict[str, Any]:
 
 
 def assigned_name(file: str, line: int) -> str:
-    """Return the variable that a line assigns the result of its one call of a module's function to.
+    """Return the variable to which a line assigns the result of its one call of a module function.
 
-    Empty where the line does something else.
+    Empty for any other line.
     """
     return _assigned("".join(linecache.getlines(file))).get(line, "")
 
@@ -121,7 +121,7 @@ def _assigned(source: str) -> dict[int, str]:
 def defined_at(code: CodeType) -> Place:
     """Return the line of a function's ``def``; Python's own number is that of a decorator.
 
-    Where the source is not at hand, it is Python's number.
+    Without source, return Python's number.
     """
     file, first = code.co_filename, code.co_firstlineno
     defs = _decorated("".join(linecache.getlines(file)))
@@ -140,7 +140,7 @@ def _decorated(source: str) -> dict[tuple[int, str], int]:
 
 
 def user_stacklevel() -> int:
-    """Return the ``stacklevel`` with which the caller's warning stands at the user's line."""
+    """Return the ``stacklevel`` that attributes the caller's warning to the user's line."""
     frame = inspect.currentframe()
     level = 0
     while frame is not None and _is_own(frame):
@@ -157,7 +157,7 @@ def users_traceback(
     Args:
         error: The exception, as it was caught.
         entry: The files whose functions were called by the user and called the kernel.
-        to_the_end: Whether the frames that the kernel's code called in this package go too.
+        to_the_end: Whether to remove also the frames of this package that the kernel's code called.
     """
     steps = list(_steps(error.__traceback__))
     users = [step for step in steps if not _is_own(step.tb_frame)]
@@ -172,7 +172,7 @@ def users_traceback(
 
 
 def caught_by_own(error: BaseException | None) -> bool:
-    """Tell whether an exception was caught by this package, so that it says nothing to a user."""
+    """Return whether an exception was caught by this package, so that a user need not see it."""
     caught = None if error is None else error.__traceback__
     return caught is not None and _is_own(caught.tb_frame)
 
@@ -184,7 +184,7 @@ def _steps(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def is_own_file(file: str) -> bool:
-    """Tell whether a file is one of this package."""
+    """Return whether a file is one of this package."""
     return file.startswith(_PACKAGE)
 
 
@@ -195,7 +195,7 @@ def _is_own(frame: FrameType) -> bool:
 def loops_around() -> Iterator[tuple[str, int, str, int]]:
     """Return the loops that the user's code is in, innermost first: file, header, name, value.
 
-    Goes up through the functions of the user, as far as they are called from each other.
+    Includes the calling functions of the user, up to the first frame of this package.
     """
     frame: FrameType | None = _user_frame()
     while frame is not None and not _is_own(frame):
@@ -209,7 +209,7 @@ def loops_around() -> Iterator[tuple[str, int, str, int]]:
 
 
 def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
-    """Read the integer targets of the ``for`` loops that enclose a line of the frame's code."""
+    """Return the integer targets of the ``for`` loops that enclose a line of the frame's code."""
     indices = []
     for _, first, last, name in _loops_of(frame.f_code.co_filename):
         if first <= line <= last:
@@ -220,11 +220,11 @@ def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
 
 
 _FILES: dict[str, tuple[list[str], _Loops]] = {}
-"""The loops of the files that were asked for, with the lines that they were read from."""
+"""Cached loops by file, with the source lines they were parsed from."""
 
 
 def _loops_of(file: str) -> _Loops:
-    """Return the loops of a file as it is now; every watched instruction asks."""
+    """Return the loops of a file, cached until it changes; called for every watched instruction."""
     lines = linecache.getlines(file)
     known = _FILES.get(file)
     if known is None or known[0] is not lines:

@@ -1,4 +1,4 @@
-"""Findings as one page that needs nothing else: the source, and what is wrong beside its lines."""
+"""Findings as a self-contained HTML page: the source with findings next to its lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nkisim.diagnostics.pictures import Occupancy
 __all__ = ["body", "fragment"]
 
 _AROUND = 20
-"""Lines that are shown before the first and behind the last finding of a file, at most."""
+"""Maximum number of context lines before the first and after the last finding of a file."""
 
 _STYLE = """
 .nkisim { font: 14px/1.45 system-ui, sans-serif; color: #1c2733; background: #fff; }
@@ -69,13 +69,13 @@ for (const file of document.querySelectorAll(".nkisim .file")) {
   cards.style.minHeight = free + "px";
 }
 """
-"""Moves each card beside its line; without it the cards stand in a column, with their lines."""
+"""Script that aligns each card with its line; without it the cards form a plain column."""
 
 
 def fragment(
     title: str, summary: str, findings: list[Finding], memory: Iterable[Occupancy] = ()
 ) -> str:
-    """Return what a notebook shows of one run."""
+    """Return the HTML representation of one run for notebooks."""
     return body(title, summary, [], findings, [("", picture) for picture in memory])
 
 
@@ -86,7 +86,7 @@ def body(
     findings: list[Finding],
     memory: list[tuple[str, Occupancy]],
 ) -> str:
-    """Return the findings of files and the memory of kernels, by name."""
+    """Return the findings by file and the memory use by kernel."""
     shown = findings[:MOST_SHOWN]
     by_file: dict[str, list[Finding]] = {}
     for finding in shown:
@@ -106,7 +106,7 @@ def body(
 
 
 def _source(file: str, findings: list[Finding]) -> str:
-    """Return a file's lines around the findings, with these in the margin."""
+    """Return a file's lines around the findings, with the findings in the margin."""
     lines = linecache.getlines(file)
     ordered = sorted(findings, key=lambda f: f.line)
     cards = "".join(map(_card, ordered))

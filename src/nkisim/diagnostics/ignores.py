@@ -1,7 +1,7 @@
-"""Comments with which a user silences a rule on a line: ``# nkisim: ignore[M004]``.
+"""Comments that silence a rule on a line: ``# nkisim: ignore[M004]``.
 
-The comment may stand on any line of the statement that it is about. It names ids, or the beginning
-of ids, separated by commas.
+The comment may be on any line of the statement. It lists rule ids, or prefixes of ids, separated
+by commas.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from nkisim.diagnostics.syntax import parsed
 __all__ = ["Comment", "comments_of", "silencing_line"]
 
 Comment = tuple[int, tuple[str, ...]]
-"""Line of a comment, and the ids that it names."""
+"""Line of a comment, and the ids in it."""
 
 _COMMENT = re.compile(r"#\s*nkisim:\s*ignore\s*\[([^\]]*)\]")
 _BARE = re.compile(r"#\s*nkisim:\s*ignore")
 
 
 _READ: dict[str, tuple[list[str], dict[int, list[Comment]]]] = {}
-"""By file: the lines it had, and the comments about each of them."""
+"""Cache by file: its source lines, and the comments that apply to each line."""
 
 
 def silencing_line(file: str, line: int, rule: str) -> int:
@@ -43,7 +43,7 @@ def silencing_line(file: str, line: int, rule: str) -> int:
 
 
 def comments_of(text: str) -> list[Comment]:
-    """Return the comments of a source; one that names no id has none, and silences nothing."""
+    """Return the ignore comments of a source; one without ids silences nothing."""
     if "nkisim:" not in text:
         return []
     return list(_comments(text))
@@ -64,7 +64,7 @@ def _comments(text: str) -> tuple[Comment, ...]:
 
 
 def _by_line(text: str) -> dict[int, list[Comment]]:
-    """Return the comments that are about each line."""
+    """Return the comments that apply to each line."""
     by_line: dict[int, list[Comment]] = {}
     spans = _statements(text)
     for comment in _comments(text):
@@ -74,7 +74,7 @@ def _by_line(text: str) -> dict[int, list[Comment]]:
 
 
 def _statements(text: str) -> dict[int, range]:
-    """Return the lines of the statement, or of the head of the block, that each line is in."""
+    """Return, for each line, the lines of its statement or block header."""
     tree = parsed(text)
     if tree is None:
         return {}

@@ -1,4 +1,4 @@
-"""What many runs found together: kernels, generations and counts, equal findings once."""
+"""Combined results of many runs: kernels, generations and counts, without duplicate findings."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = ["FailOn", "KernelRecord", "Ledger"]
 FailOn = Literal["error", "warning"]
 
 SCHEMA = 1
-"""Version of the form of the JSON; it grows when a key changes its meaning."""
+"""Version of the JSON format; incremented when the meaning of a key changes."""
 
 
 @dataclass(slots=True)
 class KernelRecord:
-    """One kernel: how it was checked.
+    """One kernel and the extent of its checks.
 
     Attributes:
         name: Its name.
         place: Where it is defined.
-        runs: How often it ran; 0 where its source alone was read.
-        instructions: How many instructions ran, in all runs.
+        runs: Number of runs; 0 where only its source was checked.
+        instructions: Number of instructions executed in all runs.
         targets: Generations that it ran on.
-        stopped: Why it did not run to its end, by generation.
-        note: Why its source alone was read, if that is so.
-        memory: What its last run had in SBUF and PSUM, and when.
+        stopped: Reason why it did not complete, by generation.
+        note: Reason why only its source was checked, if so.
+        memory: Use of SBUF and PSUM over its last run.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Ledger:
 
     Attributes:
         kernels: The kernels, by file and name.
-        findings: Equal findings of several runs once, with the generations that they hold on.
-        rules: Number of rules that were looked for.
-        silenced: File, line and id of what comments silenced.
+        findings: Findings of all runs without duplicates, with their generations.
+        rules: Number of rules checked.
+        silenced: File, line and rule id of findings that a comment silenced.
     """
 
     def __init__(self, rules: int | None = None) -> None:
@@ -72,21 +72,21 @@ class Ledger:
 
     @property
     def instructions(self) -> int:
-        """How many instructions ran."""
+        """Number of instructions executed."""
         return sum(kernel.instructions for kernel in self.kernels.values())
 
     @property
     def targets(self) -> list[str]:
-        """The generations that anything ran on."""
+        """The generations simulated."""
         return sorted({target for kernel in self.kernels.values() for target in kernel.targets})
 
     @property
     def stopped(self) -> list[KernelRecord]:
-        """The kernels that did not run to their end."""
+        """The kernels that did not complete."""
         return [kernel for kernel in self.kernels.values() if kernel.stopped]
 
     def remarks(self) -> list[str]:
-        """Return what was not checked, and why."""
+        """Return a remark for each kernel that was not fully checked, with the reason."""
         notes: dict[str, list[str]] = {}
         for kernel in self.kernels.values():
             if kernel.note:
@@ -103,7 +103,7 @@ class Ledger:
         return found
 
     def kernel(self, name: str, place: Place) -> KernelRecord:
-        """Return the record of a kernel, a new one if it was not met yet."""
+        """Return the record of a kernel, created on first use."""
         return self.kernels.setdefault((place.file, name), KernelRecord(name, place))
 
     def enter(self, name: str, place: Place, report: Report) -> None:
@@ -120,7 +120,7 @@ class Ledger:
         self.add(report.findings, report.target)
 
     def add(self, findings: Iterable[Finding], target: str = "") -> None:
-        """Add findings that hold on a generation, or on all."""
+        """Add findings of one generation, or of all."""
         for finding in findings:
             key = (
                 finding.rule.id,
@@ -141,11 +141,11 @@ class Ledger:
             known.targets = tuple(sorted(fresh))
 
     def keep(self, wanted: Callable[[Finding], bool]) -> None:
-        """Leave only the findings that are wanted."""
+        """Remove all findings that are not selected."""
         self._found = {key: f for key, f in self._found.items() if wanted(f)}
 
     def merge(self, other: Ledger) -> None:
-        """Add all that another ledger holds."""
+        """Add the contents of another ledger."""
         for record in other.kernels.values():
             mine = self.kernel(record.name, record.place)
             mine.runs += record.runs
@@ -158,7 +158,7 @@ class Ledger:
         self.add(other.findings)
 
     def relative_to(self, folder: str) -> None:
-        """Name the files below a folder from there on."""
+        """Make the paths of files below a folder relative to it."""
 
         def short(file: str) -> str:
             return file.removeprefix(folder.rstrip(os.sep) + os.sep)
@@ -177,12 +177,12 @@ class Ledger:
             }
 
     def fails(self, at: FailOn = "error") -> bool:
-        """Tell whether a build must fail: for a finding that is bad enough, or a kernel stopped."""
+        """Return whether a build must fail: a finding is severe enough, or a kernel was stopped."""
         levels = ("error",) if at == "error" else ("error", "warning")
         return bool(self.stopped) or any(f.severity in levels for f in self.findings)
 
     def summary(self) -> str:
-        """Return the closing line: what was found, and how much was checked."""
+        """Return the summary line: numbers of findings and of checked kernels."""
         ran = [kernel for kernel in self.kernels.values() if kernel.runs]
         parts = [_many(len(self.kernels), "kernel")]
         if len(ran) < len(self.kernels):
@@ -193,7 +193,7 @@ class Ledger:
         return f"{counted(self.findings)}; checked {', '.join(parts)}{where}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return the ledger as plain data."""
         return {
             "schema": SCHEMA,
             "tool": "nkisim",
@@ -221,12 +221,12 @@ class Ledger:
         }
 
     def to_json(self) -> str:
-        """Return all of it as JSON text."""
+        """Return the ledger as JSON text."""
         return json.dumps(self.to_dict(), indent=2)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Ledger:
-        """Return the ledger that ``to_dict`` described."""
+        """Return the ledger with the contents that ``to_dict`` returned."""
         ledger = cls(data["checked"]["rules"])
         for k in data["kernels"]:
             record = ledger.kernel(k["name"], Place(k["file"], k["line"]))

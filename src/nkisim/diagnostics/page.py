@@ -1,4 +1,4 @@
-"""Many kernels as one page."""
+"""HTML page of a ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ledger_page"]
 
 
 def ledger_page(ledger: Ledger) -> str:
-    """Return a whole page about many kernels."""
+    """Return a ledger as a complete HTML page."""
     memory = [
         (kernel.name, picture) for kernel in ledger.kernels.values() for picture in kernel.memory
     ]

@@ -1,4 +1,4 @@
-"""What can be drawn of a run: maps of elements, access patterns, memory over time. Plain data."""
+"""Data of the drawings of a run: element maps, access patterns, memory use over time."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 __all__ = ["Bitmap", "Occupancy", "Tile", "bitmap", "pattern_bitmap"]
 
 _SIDE = 64
-"""Cells of a map along each side, at most."""
+"""Maximum number of cells along each side of a map."""
 
 _MOST_ELEMENTS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class Bitmap:
-    """A map of elements, made coarse: a cell is marked if one of its elements is.
+    """A downsampled map of elements: a cell is marked if one of its elements is.
 
     Attributes:
-        shape: Partitions and elements per partition that it stands for.
+        shape: Partitions and elements per partition of the tensor.
         cells: Rows of ``0`` and ``1``.
-        marked: What a mark means.
+        marked: Meaning of a marked cell.
     """
 
     shape: tuple[int, int]
@@ -32,7 +32,7 @@ class Bitmap:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile in use: who owns it, its bytes per partition, and its first and last instruction."""
+    """A tile in use: its name, its bytes per partition, and its first and last instruction."""
 
     label: str
     nbytes: int
@@ -43,12 +43,12 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What is in use of a memory over the instructions of a run.
+    """Use of a memory over the instructions of a run.
 
     Attributes:
         memory: ``"sbuf"`` or ``"psum"``.
-        limit: Bytes per partition that there are.
-        tiles: What was in it.
+        limit: Bytes per partition available.
+        tiles: The tiles in it.
         where: Core, where there are several.
     """
 
@@ -75,7 +75,7 @@ def bitmap(mask: Any, marked: str) -> Bitmap:
 def pattern_bitmap(
     shape: tuple[int, ...], pattern: tuple[tuple[int, int], ...], offset: int
 ) -> Bitmap | None:
-    """Return the elements of a tensor that an access pattern touches; None for large ones."""
+    """Return a map of the elements in an access pattern; None for large tensors."""
     rows = shape[0] if shape else 1
     columns = int(np.prod(shape[1:])) if len(shape) > 1 else 1
     touched = int(np.prod([count for _, count in pattern])) if pattern else 0

@@ -1,4 +1,4 @@
-"""What one run found."""
+"""The report of one run: findings, outputs and counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Report", "counted"]
 
 
 def counted(findings: Iterable[Finding]) -> str:
-    """Return how many findings there are, by severity."""
+    """Return the number of findings by severity, as text."""
     found = [f.severity for f in findings]
     if not found:
         return "no findings"
@@ -29,16 +29,16 @@ def counted(findings: Iterable[Finding]) -> str:
 
 @dataclass(repr=False)
 class Report:
-    """What a run found. Data first; ``str(report)`` is one way to show it.
+    """Result of a run as data; ``str(report)`` is its text form.
 
     Attributes:
-        findings: In order of first appearance, repeats folded.
-        outputs: What the kernel returned, or None when it was stopped.
-        target: Generation that was simulated.
-        stopped: Why the kernel did not run to its end; empty when it did.
-        instructions: Number of instructions that ran, on all cores.
-        memory: What was in SBUF and PSUM, and when; of checks only.
-        silenced: File, line and id of what a comment of the user silenced.
+        findings: In order of first appearance, repeats counted.
+        outputs: Return value of the kernel, or None when it was stopped.
+        target: Simulated generation.
+        stopped: Reason why the kernel did not complete; empty when it did.
+        instructions: Number of instructions executed on all cores.
+        memory: Use of SBUF and PSUM over the run; only recorded by checks.
+        silenced: File, line and rule id of findings that a comment silenced.
         arithmetic: ``"compiled"`` where elementary functions and statistics of large tiles are
             compiled loops, which may differ from NumPy's in the last places; else ``"numpy"``.
     """
@@ -54,12 +54,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """True when the kernel ran to its end and no finding has error severity."""
+        """True when the kernel completed and no finding has error severity."""
         return not self.stopped and not self.errors
 
     @property
     def codes(self) -> set[str]:
-        """Ids of the rules that were found."""
+        """Ids of the violated rules."""
         return {f.rule.id for f in self.findings}
 
     @property
@@ -71,7 +71,7 @@ class Report:
         return iter(self.findings)
 
     def summary(self) -> str:
-        """Return the closing line: counts by severity, and what stopped the kernel."""
+        """Return the summary line: counts by severity, and why the kernel stopped."""
         stopped = f"; the kernel was stopped by {self.stopped}" if self.stopped else ""
         return counted(self.findings) + stopped
 
@@ -90,7 +90,7 @@ class Report:
         return "\n".join([*map(str, self.findings), self.summary()])
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the source, with the findings beside its lines."""
+        """Return the HTML for notebooks: the source with findings next to its lines."""
         title = "nkisim" + (f" on {self.target}" if self.target else "")
         return fragment(title, self.summary(), self.findings, self.memory)
 

@@ -1,6 +1,6 @@
-"""Rules: what nkisim can say about a kernel, one object per catalogue id.
+"""Rules: the faults nkisim can report, one object per catalogue id.
 
-A rule is declared once, beside the code that checks it, and registers itself here. Ids are stable
+A rule is declared once, next to the code that checks it, and registers itself here. Ids are stable
 and never reused.
 """
 
@@ -28,14 +28,13 @@ class Rule:
     Attributes:
         id: Catalogue id, such as ``"S028"``.
         slug: Short name for people, such as ``"contraction-mismatch"``.
-        severity: ``"error"`` (the run must not be called good), ``"warning"`` (suspicious) or
-            ``"note"``.
-        checks: One sentence: what is found.
-        matters: One sentence: what the compiler or the device would do.
-        meaningless: True when no natural result exists, so that every strictness level stops there.
-        on_values: True when it looks at values, so that a run without values does not find it.
-        detector: What finds it, for rules that a simulation looks for only when asked to: ``check``
-            asks for all.
+        severity: ``"error"`` (the run fails), ``"warning"`` (suspicious) or ``"note"``.
+        checks: One sentence: the fault.
+        matters: One sentence: the effect in the compiler or on the device.
+        meaningless: True when no natural result exists; the run stops at every strictness level.
+        on_values: True when it depends on values; a run without values does not find it.
+        detector: Name of the detector, for rules that a simulation checks only with that detector
+            enabled; ``check`` enables all.
         since: Version of nkisim that introduced the rule.
     """
 

@@ -1,7 +1,7 @@
-"""Source text as syntax trees, one thread at a time.
+"""Thread-safe parsing of Python source.
 
-Python 3.11 counts the depth of trees for all threads together, and raises SystemError where two of
-them make trees at once (https://github.com/python/cpython/issues/106905).
+Python 3.11 has one depth counter of syntax trees for all threads, and raises SystemError if two of
+them build trees at the same time (https://github.com/python/cpython/issues/106905).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import threading
 __all__ = ["SYNTAX_LOCK", "parsed"]
 
 SYNTAX_LOCK = threading.RLock()
-"""Held by whoever makes syntax trees."""
+"""Lock held while a syntax tree is built."""
 
 
 def parsed(source: str) -> ast.Module | None:
-    """Return the tree of a source, or None where it is no Python."""
+    """Return the syntax tree of a source, or None if it is not valid Python."""
     with SYNTAX_LOCK:
         try:
             return ast.parse(source)

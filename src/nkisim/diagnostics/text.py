@@ -1,4 +1,4 @@
-"""Findings for a terminal: with colour, and the operand underlined."""
+"""Findings as terminal text, with colour and the operand underlined."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _STYLES = {
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Tell whether colour is welcome on a stream: on terminals, unless the user objects."""
+    """Return whether to colour output: on terminals, unless the environment disables it."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
 
 def ledger_text(ledger: Ledger, colour: bool = False) -> str:
-    """Return all findings and what was checked."""
+    """Return all findings and the summary of a ledger as text."""
     found = ledger.findings
     parts = [finding_text(finding, colour) for finding in found[:MOST_SHOWN]]
     if len(found) > MOST_SHOWN:
@@ -40,7 +40,7 @@ def ledger_text(ledger: Ledger, colour: bool = False) -> str:
 
 
 def finding_text(finding: Finding, colour: bool = False) -> str:
-    """Return one finding; its operand is underlined, by the terminal or with carets."""
+    """Return one finding as text; its operand is underlined, by colour codes or carets."""
     head, *lines = str(finding).splitlines()
     if colour:
         title, _, message = head.partition(": ")
@@ -62,7 +62,7 @@ def finding_text(finding: Finding, colour: bool = False) -> str:
 
 
 def _place_lines(finding: Finding, line: str, colour: bool) -> list[str]:
-    """Return the line with the place; the operand's text in it is marked, if it is there."""
+    """Return the line with the place; the operand's text is marked if it is on that line."""
     if finding.span is None:
         return [line]
     first, start, last, end = finding.span

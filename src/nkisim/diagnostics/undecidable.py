@@ -1,7 +1,7 @@
-"""Faults of the catalogue that are no rules here, each with the reason.
+"""Faults of the catalogue without a rule, each with the reason.
 
-Some cannot be decided on a CPU: they hang on an intention, on the compiler's choice, or on what
-other programs do. Some are the same fault as another one under a second id.
+Some cannot be decided on a CPU: they depend on an intention, on the compiler's choice, or on other
+programs. Some duplicate another fault under a second id.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ __all__ = ["SPOKEN_FOR", "UNDECIDABLE"]
 
 UNDECIDABLE: Mapping[str, str] = MappingProxyType(
     {
-        "S033": "which of two square operands was meant as the transposed one is not in the kernel",
-        "S069": "an extent from the wrong operand shows at other sizes only, and which sizes a "
-        "kernel claims is not in it",
-        "M035": "tiles live until their last use here, so a list that holds them costs nothing",
-        "M046": "a short DMA run is slow and not wrong; profiles speak of it",
+        "S033": "a kernel does not state which of two square operands is meant to be transposed",
+        "S069": "an extent from the wrong operand only fails at other sizes, and a kernel does not "
+        "state the sizes it supports",
+        "M035": "tiles live until their last use here, so a list that holds them needs no memory",
+        "M046": "a short DMA run is slow but correct; profiles report it",
         "M047": "legal: written bytes are tracked one by one, whatever type a view has",
         "D044": "whether a comparison relies on equal bits is an intention",
         "A022": "whether a call relied on arguments that were ignored is not in the call",
         "A023": "whether a call relied on a default of an earlier release is not in the call",
-        "A024": "what other kernels of a model were compiled with is not known to one of them",
-        "A045": "0.3.0 has these names; what later releases drop is a matter of migration",
+        "A024": "the compiler options of other kernels of a model are unknown",
+        "A045": "0.3.0 has these names; removals in later releases belong to migration",
         "C011": "which engine issues a DMA is the compiler's choice",
         "C031": "a collective has ended on both cores when it returns here",
-        "R010": "what a region is expected to order beyond the program is an intention",
+        "R010": "the order that a region is expected to add is an intention",
         "R011": "kernels of 0.3.0 declare no edges of a schedule",
-        "R019": "which output a framework aliases to an argument is not known to the kernel",
-        "R021": "no document says that a matmul that begins a sum clears more than what it writes, "
+        "R019": "a kernel does not state which output a framework aliases to an argument",
+        "R021": "no document states that a matmul that begins a sum clears more than it writes, "
         "so two sums in one bank are legal in any order",
         "R022": "a sendrecv has ended when it returns here, so two are never in flight",
-        "R023": "what a framework keeps of an earlier call is not known; L041 finds the globals",
+        "R023": "the state a framework keeps between calls is unknown; L041 finds the globals",
     }
 )
 """Reasons by id."""
@@ -54,4 +54,4 @@ SPOKEN_FOR: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "W007": ("M029",),
     }
 )
-"""The rules that find a fault under another id; none where a call is refused before it runs."""
+"""Rules that report the same fault under another id; none where the call is refused first."""

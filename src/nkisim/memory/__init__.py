@@ -1,4 +1,4 @@
-"""Device memory: tensors, access patterns, allocation, and what is known about each byte."""
+"""Device memory: tensors, access patterns, allocation, and the state of each byte."""
 
 from nkisim.memory.allocation import CoreMemory, SharedHbm
 from nkisim.memory.indexing import DynSlice

@@ -33,8 +33,8 @@ def pattern_geometry(
 ) -> Geometry:
     """Return the geometry of ``view.ap(pattern, offset, dtype=dtype)``.
 
-    Pattern and offset count elements of the view in its own layout, row by row. On a part of a
-    tensor that is a finding, and counts as if the part were a tensor.
+    Pattern and offset count elements of the view in its own layout, row by row. A pattern on a part
+    of a tensor is a finding, and is applied as if the part were a tensor.
     """
     kind = view.dtype if dtype is None else require_dtype(dtype, "ap()")
     if view.form.whole:
@@ -61,7 +61,7 @@ def pattern_geometry(
 def _whole_pattern(
     view: View, pattern: Sequence[Sequence[int]], offset: int, kind: DType, dtype: Any
 ) -> Geometry:
-    """Return the geometry of a pattern on a whole tensor, as kernels make them by the thousand."""
+    """Return the geometry of a pattern on a whole tensor, the most frequent case."""
     origin, pitch = view.life.origin, view.storage.pitch
     itemsize = origin.itemsize(kind)
     row = origin.row_bytes // itemsize
@@ -77,7 +77,7 @@ def _whole_pattern(
 
 
 def _bytes(step: int, shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Return how many bytes lie between elements that are ``step`` apart, counted row by row."""
+    """Return the distance in bytes of elements that are ``step`` apart, counted row by row."""
     rest, distance, elements = abs(step), 0, math.prod(shape)
     for extent, stride in zip(shape, strides, strict=True):
         elements //= max(extent, 1)
@@ -125,7 +125,7 @@ def _check_partition_step(view: View, steps: list[tuple[int, int]], row: int, dt
 def indirection(
     view: View, scalar_offset: Any, vector_offset: Any, indirect_dim: int
 ) -> Indirection | None:
-    """Check the offset arguments of ``view.ap`` and return what they describe."""
+    """Check the offset arguments of ``view.ap`` and return the dynamic offset."""
     if scalar_offset is None and vector_offset is None:
         return None
     if scalar_offset is not None and vector_offset is not None:
@@ -159,7 +159,7 @@ def indirection(
 
 
 def bad_offset(view: View, why: str) -> None:
-    """Raise S025: an offset is not of a kind that ``ap`` takes."""
+    """Raise S025: an offset is not of a kind that ``ap`` accepts."""
     flag(
         rules.OFFSET_KIND,
         f"ap() on tensor `{view.name}`: {why}",

@@ -1,4 +1,4 @@
-"""The memories of one core: where tensors come from, and a log of them."""
+"""Tensor allocation in the memories of one core, with a log of all allocations."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Request = tuple[tuple[int, ...], DType, MemoryRegion, tuple[int, ...] | None]
 """Shape, type, memory and address of a tile."""
 
 _FORMS: dict[tuple[int, bool], dict[Request, Form]] = {}
-"""Forms of tiles that break no rule, by generation and by whether types are kept precisely."""
+"""Cached forms of legal tiles, by generation and by whether types are stored precisely."""
 
 
 class _Placed:
-    """The owner of a tensor that shares its bytes with others: dies with its last view."""
+    """The owner of a tensor that shares its bytes with others; freed with its last view."""
 
     __slots__ = ("__weakref__",)
 
@@ -42,7 +42,7 @@ class SharedHbm:
     """HBM tensors that the cores of one rank share, matched by the order of their allocation.
 
     Attributes:
-        follow: Makes what follows the accesses to a storage, from its size.
+        follow: Creates the access tracker of a storage, from its size.
     """
 
     def __init__(self, follow: Callable[..., Sharing]) -> None:
@@ -51,7 +51,7 @@ class SharedHbm:
         self._private: dict[CoreMemory, list[NkiTensor]] = {}
 
     def allocate(self, number: int, made: NkiTensor, *, values: bool) -> NkiTensor:
-        """Return the ``number``-th shared tensor; the first core to ask makes it."""
+        """Return the ``number``-th shared tensor, allocated by the first core that requests it."""
         if number == len(self._tensors):
             self._tensors.append(made)
             made.storage.shared = self.follow(made.storage.data.size, values=values)
@@ -72,7 +72,7 @@ class SharedHbm:
         return NkiTensor(known.life, known.storage, known.owner, known.form)
 
     def keep_private(self, memory: CoreMemory, made: NkiTensor) -> None:
-        """Keep a tensor of one core to the end of the run: the other has one, and may ask."""
+        """Keep a tensor of one core to the end of the run, so that ``twin_of`` can return it."""
         self._private.setdefault(memory, []).append(made)
 
     def twin_of(self, view: View) -> NkiTensor | None:
@@ -89,7 +89,7 @@ class SharedHbm:
         return None
 
     def unmatched(self, counts: list[int]) -> list[NkiTensor]:
-        """Return the tensors that not every core made."""
+        """Return the shared tensors that not every core has allocated."""
         return self._tensors[min(counts) :]
 
 
@@ -97,10 +97,10 @@ class CoreMemory:
     """SBUF, PSUM and HBM of one core, and a log of what was allocated in them.
 
     Attributes:
-        generation: Whose sizes they have.
-        precise: Whether narrow floats are kept in their own type, not as float32.
-        values: False when no numbers are computed.
-        shared_count: How many of the tensors that two cores share this core has made.
+        generation: Generation that defines their sizes.
+        precise: Whether narrow floats are stored in their own type, not as float32.
+        values: False when no values are computed.
+        shared_count: Number of shared tensors that this core has allocated.
         log: Every allocation, in order.
     """
 
@@ -172,7 +172,7 @@ class CoreMemory:
         made: tuple[str, int],
         where: str,
     ) -> NkiTensor:
-        """Return a new tensor of a form that is not known yet, or the rules that it breaks."""
+        """Return a new tensor of an uncached form, and flag the rules that it violates."""
         region, extents = require_region(region, where), whole_shape(shape, where)
         kind = require_dtype(dtype, where)
         if name:
@@ -212,8 +212,8 @@ class CoreMemory:
     ) -> NkiTensor:
         """Return an HBM tensor with the elements of a host array; every byte counts as written.
 
-        An array that is ``lent`` is copied at the first write only, if elements are stored as they
-        are there. Without values nothing is copied.
+        A ``lent`` array is copied only at the first write, if its elements already have the storage
+        type. Without values nothing is copied.
         """
         found = dtype or require_dtype(str(array.dtype), f"argument {name}")
         kind = found.numpy if self.precise else wide(found)
@@ -240,7 +240,7 @@ class CoreMemory:
     def _place(
         self, shape: tuple[int, ...], dtype: DType, region: MemoryRegion, address: Any, where: str
     ) -> tuple[Storage, int, bool]:
-        """Return the bytes of an on-chip tile, where it begins, and whether it breaks no rule."""
+        """Return the storage of an on-chip tile, its start, and whether it is legal."""
         generation = self.generation
         if len(shape) < 2:
             flag(
@@ -344,7 +344,7 @@ class CoreMemory:
 
 
 def _first_view(origin: Origin, storage: Storage, owner: object) -> NkiTensor:
-    """Return the tensor that covers a whole allocation, whose life begins."""
+    """Return the tensor that covers a whole new allocation."""
     return NkiTensor(Lifetime(origin), storage, owner, origin.form)
 
 

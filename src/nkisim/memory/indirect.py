@@ -26,5 +26,5 @@ class Indirection:
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """What static checks may look at: the kind, and the layout of an index tile."""
+        """Key for static checks: the kind, and the layout of an index tile."""
         return (self.kind, getattr(self.source, "layout", type(self.source)))

@@ -1,4 +1,4 @@
-"""Forms: what tensors of one shape, type and place in their storage have in common."""
+"""Forms: the shared description of tensors of equal shape, type and place in their storage."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def layout_id(key: tuple[Any, ...]) -> int:
 
 
 def through(path: str) -> Any:
-    """Return a property that stands for what is found along a path of attributes."""
+    """Return a property that reads a path of attributes."""
     return property(attrgetter(path))
 
 
 class Form:
-    """What equal tiles have in common, so that a new one only needs its bytes.
+    """Description shared by equal tiles, so that a new one only needs its bytes.
 
     Attributes:
         shape, dtype, buffer, start, strides, itemsize, region, whole: As of the tensors that have
             it.
-        layout: Number of the layout; -1 until a tensor of the form was asked for it.
-        runs: How such a tensor lies in memory; None until one was asked for it.
+        layout: Number of the layout; -1 until first used.
+        runs: Dense runs of such a tensor in memory; None until first used.
         views: Forms of slices of such a tile, by their bounds.
     """
 

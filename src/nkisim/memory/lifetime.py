@@ -1,4 +1,4 @@
-"""Where a tensor is from and when it was in use: what is left of it after its bytes are gone."""
+"""Origin and lifetime of tensors: records that remain after the bytes are freed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Address = tuple[int, int]
 
 @dataclass(slots=True, eq=False)
 class Origin:
-    """What a kernel asked for, and where; tiles that one line makes alike have one in common.
+    """The request for an allocation and its line; shared by equal tiles of one line.
 
     Attributes:
         form: Shape, type, memory and place in the storage.
-        name, address: Name and address that were asked for.
-        made: File and line that made it; line 0 for arguments.
+        name, address: Requested name and address.
+        made: File and line of the allocation; line 0 for arguments.
         row_bytes: Bytes of the tensor in one partition; all of them in HBM.
-        precise: Whether narrow floats are kept in their own type, not as float32.
+        precise: Whether narrow floats are stored in their own type, not as float32.
         is_argument: True for arrays that the caller passed in.
     """
 
@@ -50,25 +50,25 @@ class Origin:
         return dtype.itemsize if self.precise else wide(dtype).itemsize
 
     def elements(self, itemsize: int) -> int:
-        """Return how many elements of ``itemsize`` bytes the tensor holds."""
+        """Return the number of elements of ``itemsize`` bytes in the tensor."""
         rows = self.form.shape[0] if is_on_chip(self.form.buffer) else 1
         return rows * self.row_bytes // itemsize
 
 
 def wide(dtype: DType) -> np.dtype[Any]:
-    """Return the storage type when bfloat16 and float8 are kept as float32."""
+    """Return the storage type when bfloat16 and float8 are stored as float32."""
     return _FLOAT32 if dtype.kind == "float" and dtype.numpy != np.float16 else dtype.numpy
 
 
 class Lifetime:
-    """The record of one allocation; runs keep these, and let the memory of dead tiles go.
+    """The record of one allocation; it outlives the memory of the tile.
 
     Attributes:
-        origin: What was allocated.
+        origin: The request for the allocation.
         first_use, last_use: Numbers of the first instruction that wrote it and of the last that
             used it, or -1.
-        region, shape, dtype, name, address: As was asked for.
-        line: File and line that made it.
+        region, shape, dtype, name, address: As requested.
+        line: File and line of the allocation.
     """
 
     __slots__ = ("first_use", "last_use", "origin")
@@ -87,7 +87,7 @@ class Lifetime:
 
     @property
     def label(self) -> str:
-        """The name it was given, else that of the variable it was assigned to, or "unnamed"."""
+        """The given name, else that of the variable it was assigned to, or "unnamed"."""
         return self.name or assigned_name(*self.line) or "unnamed"
 
     def written(self, clock: int) -> None:

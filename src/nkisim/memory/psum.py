@@ -1,10 +1,10 @@
-"""What the Tensor engine knows about PSUM: which elements an accumulation group has opened.
+"""Accumulation state of PSUM: the elements that an accumulation group has opened.
 
 ``accumulate=None`` means that the first matmul into an element of a tensor since its allocation
-overwrites and later ones add. Tensors that were placed at one address share bytes, but each has a
-history of its own, which ends with the last view of the tensor. It is kept per byte so that
-overlapping regions are right, behind a table of whole regions, because nearly every matmul returns
-to exactly the region it wrote before; the bytes are only looked at when that table has no answer.
+overwrites and later ones add. Tensors placed at one address share bytes, but each has its own
+state, which ends with the last view of the tensor. The state is stored per byte, so that
+overlapping regions are correct. A table of whole regions is checked first, because nearly every
+matmul writes exactly the region of an earlier one.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Box = tuple[int, int, int, int]
 """First and last row, and first and last byte in a row, ends excluded."""
 
 _MOST_LATER = 64
-"""Writes that wait to be marked byte by byte."""
+"""Number of writes buffered before they are marked byte by byte."""
 
 
 class AccumulationState:
     """The accumulation groups of one PSUM storage, by the tensor whose matmuls opened them.
 
-    A tensor is known by its owner, the object that dies with its last view. The state does not
-    keep owners alive, and forgets the groups of an owner when it dies: nobody can ask for them.
+    A tensor is identified by its owner, the object that is freed with its last view. The state does
+    not keep owners alive, and deletes the groups of an owner when it is freed.
     """
 
     __slots__ = ("_groups", "_last", "_pitch", "_size")
@@ -43,16 +43,16 @@ class AccumulationState:
 
     @property
     def tensors(self) -> int:
-        """Of how many tensors groups are kept."""
+        """Number of tensors with groups."""
         return 0 if self._groups is None else len(self._groups)
 
     def goes_on(self, owner: Any, region: Region) -> bool:
-        """Tell whether the last matmul wrote ``region`` and nothing touched the storage since."""
+        """Return whether the last matmul wrote ``region`` and nothing touched the storage since."""
         last = self._last
         return last is not None and last[1] is region and last[0]() is owner
 
     def opened(self, owner: Any, region: Region) -> np.ndarray | bool:
-        """Tell which elements of ``region`` a matmul of its owner has opened: all, none, a mask."""
+        """Return the elements of ``region`` opened by its owner's matmuls: all, none, or a mask."""
         groups = self._of(owner)
         return False if groups is None else groups.covers(region, _box(region, self._pitch))
 
@@ -90,17 +90,17 @@ class AccumulationState:
                 groups.evicted.update(_meeting(groups.opened, box))
 
     def interrupted(self, owner: Any, region: Region) -> bool:
-        """Tell whether something else wrote part of ``region`` since its last matmul."""
+        """Return whether something else wrote part of ``region`` since its last matmul."""
         groups = self._of(owner)
         return groups is not None and region in groups.interrupted
 
     def evicted(self, owner: Any, region: Region) -> bool:
-        """Tell whether the open group of ``region`` was read since its last matmul."""
+        """Return whether the open group of ``region`` was read since its last matmul."""
         groups = self._of(owner)
         return groups is not None and region in groups.evicted
 
     def unread(self, owner: Any, region: Region) -> bool:
-        """Tell whether a matmul wrote ``region`` and nothing has touched it since."""
+        """Return whether a matmul wrote ``region`` and nothing has touched it since."""
         groups = self._of(owner)
         if groups is None or region not in groups.opened:
             return False
@@ -110,7 +110,7 @@ class AccumulationState:
         return None if self._groups is None else self._groups.get(owner)
 
     def _interrupt(self, box: Box) -> None:
-        """Note that the groups which a box touches no longer hold what their matmuls left."""
+        """Mark the groups that overlap a box as interrupted."""
         assert self._groups is not None
         for groups in self._groups.values():
             groups.interrupted.update(_meeting(groups.opened, box))
@@ -148,7 +148,7 @@ class _Groups:
         self._mark(region, 0)
 
     def covers(self, region: Region, box: Box) -> np.ndarray | bool:
-        """Tell which elements of a region are open: all, none, or a mask."""
+        """Return the open elements of a region: all, none, or a mask."""
         if region in self.opened:
             return True
         if not _meeting(self._ever_opened, box):
@@ -160,7 +160,7 @@ class _Groups:
         return mask if mask.any() else False
 
     def _mark(self, region: Region, opened: int) -> None:
-        """Mark the bytes of a region as open or not, when somebody asks."""
+        """Mark the bytes of a region as open or closed, at the next query."""
         later = self._later
         if not later or later[-1] != (region, opened):
             later.append((region, opened))
@@ -174,7 +174,7 @@ class _Groups:
 
 
 def _meeting(known: dict[Region, Box], box: Box) -> list[Region]:
-    """Return what may share bytes with a box; generous for odd strides."""
+    """Return the entries that may share bytes with a box; an overestimate for odd strides."""
     top, bottom, left, right = box
     return [
         region

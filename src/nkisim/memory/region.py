@@ -8,7 +8,7 @@ __all__ = ["MemoryRegion", "is_hbm", "is_on_chip", "is_psum", "is_sbuf"]
 
 
 class MemoryRegion(Enum):
-    """A memory that a tensor can live in."""
+    """A memory that can hold a tensor."""
 
     sbuf = "sbuf"
     psum = "psum"
@@ -20,20 +20,20 @@ class MemoryRegion(Enum):
 
 
 def is_sbuf(buffer: MemoryRegion) -> bool:
-    """Tell whether ``buffer`` is the state buffer."""
+    """Return whether ``buffer`` is the state buffer."""
     return buffer is MemoryRegion.sbuf
 
 
 def is_psum(buffer: MemoryRegion) -> bool:
-    """Tell whether ``buffer`` is the partial-sum buffer."""
+    """Return whether ``buffer`` is the partial-sum buffer."""
     return buffer is MemoryRegion.psum
 
 
 def is_hbm(buffer: MemoryRegion) -> bool:
-    """Tell whether ``buffer`` is device memory, private or shared."""
+    """Return whether ``buffer`` is device memory, private or shared."""
     return buffer is MemoryRegion.private_hbm or buffer is MemoryRegion.shared_hbm
 
 
 def is_on_chip(buffer: MemoryRegion) -> bool:
-    """Tell whether ``buffer`` is SBUF or PSUM."""
+    """Return whether ``buffer`` is SBUF or PSUM."""
     return buffer is MemoryRegion.sbuf or buffer is MemoryRegion.psum

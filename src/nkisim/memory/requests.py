@@ -1,4 +1,4 @@
-"""What a kernel asks for, a shape, a dtype and a buffer, as it should be or as findings."""
+"""Validation of requested shapes, dtypes and buffers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def require_dtype(dtype: Any, where: str) -> DType:
 
 
 def is_tuple_of_ints(shape: Any) -> TypeGuard[tuple[int, ...]]:
-    """Tell whether something is a tuple of integers; 8.0 and True are equal to some, but none."""
+    """Return whether something is a tuple of integers; 8.0 and True are not integers."""
     if type(shape) is not tuple:
         return False
     for extent in shape:  # noqa: SIM110, for all() costs twice as much
@@ -67,7 +67,7 @@ def is_tuple_of_ints(shape: Any) -> TypeGuard[tuple[int, ...]]:
 
 
 def whole_shape(shape: Any, where: str) -> tuple[int, ...]:
-    """Return a shape as a tuple of integers; whole floats are taken with a finding."""
+    """Return a shape as a tuple of integers; whole floats are accepted with a finding."""
     if is_tuple_of_ints(shape) and len(shape) <= 5 and min(shape, default=1) > 0:
         return shape
     entries = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)

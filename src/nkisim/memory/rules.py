@@ -1,4 +1,4 @@
-"""Rules about tensors themselves: their allocation, and the views made of them."""
+"""Rules about the allocation of tensors and their views."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ UNSUPPORTED_DTYPE = declare(
     "D001",
     "unsupported-dtype",
     "error",
-    "A tensor has a type that NKI does not know.",
+    "A tensor has a type that NKI does not support.",
     "the front end refuses 64-bit, complex and other host types; some frameworks narrow them "
     "silently",
     meaningless=True,
@@ -105,7 +105,7 @@ FOREIGN_DTYPE = declare(
     "foreign-dtype",
     "error",
     "A dtype argument is a NumPy or torch dtype.",
-    "the compiler knows only the dtypes of nki.language",
+    "the compiler accepts only the dtypes of nki.language",
 )
 FRACTIONAL_EXTENT = declare(
     "L019",
@@ -286,7 +286,7 @@ SKIPPED_UNWRITTEN = declare(
     "M037",
     "skipped-unwritten",
     "warning",
-    "oob_mode.skip leaves destination rows that nobody wrote.",
+    "oob_mode.skip leaves destination rows unwritten.",
     "skipped rows keep the old contents of the memory",
     on_values=True,
 )
@@ -297,23 +297,23 @@ UNWRITTEN_SBUF = declare(
     "M001",
     "unwritten-sbuf",
     "error",
-    "An instruction reads SBUF that nothing has written; a warning while nothing made of it is "
-    "used.",
+    "An instruction reads SBUF that was not written; a warning until a result computed from it "
+    "is used.",
     "the device reads whatever was left there",
 )
 UNWRITTEN_PSUM = declare(
     "M002",
     "unwritten-psum",
     "error",
-    "An instruction reads PSUM that nothing has written; a warning while nothing made of it is "
-    "used.",
+    "An instruction reads PSUM that was not written; a warning until a result computed from it "
+    "is used.",
     "the device reads whatever was left there",
 )
 UNWRITTEN_HBM = declare(
     "M005",
     "unwritten-hbm",
     "error",
-    "An instruction reads an HBM tensor of the kernel before anything wrote it; a warning while "
-    "nothing made of it is used.",
+    "An instruction reads an HBM tensor of the kernel before it is written; a warning until a "
+    "result computed from it is used.",
     "the device reads whatever was left there",
 )

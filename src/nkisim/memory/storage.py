@@ -1,4 +1,4 @@
-"""Bytes and what is known about them: which were written, and by which kind of engine.
+"""Storage: bytes, with a map of the written ones and the accumulation state of PSUM.
 
 A storage is a flat array of bytes. On chip it is laid out as ``partitions`` rows of ``pitch``
 bytes. A tensor that the allocator may place anywhere owns its storage, since nothing else can
@@ -6,12 +6,12 @@ overlap it; tensors with an explicit address share one storage per memory, so th
 addresses overlap here too.
 
 Fresh bytes are not filled. The map of written bytes decides what a read may see: unwritten elements
-are replaced by a sentinel at the moment something reads them (NaN, or 4 for integers), so a full
-write costs nothing extra.
+are replaced by a sentinel when they are read (NaN, or 4 for integers), so a full write has no extra
+cost.
 
-A storage owns its bytes, with one exception: that of an argument may have those of the caller's
-array, which it never changes. It is ``borrowed`` then, and whoever writes to a storage calls
-``own`` first, which makes a copy. So an argument is copied only if the kernel writes to it.
+A storage owns its bytes, with one exception: that of an argument may use the bytes of the caller's
+array, which it never changes. It is ``borrowed`` then, and a writer calls ``own`` first, which
+makes a copy. So an argument is copied only if the kernel writes to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BYTE = np.dtype(np.uint8)
 
 
 class Sharing(Protocol):
-    """Follows the accesses of several cores to one storage; tensors are views of it."""
+    """Tracks the accesses of several cores to one storage; tensors are views of it."""
 
     def read(self, tensor: Any, core: int, epoch: int, instruction: str) -> None:
         """Note a read."""
@@ -47,8 +47,8 @@ class Storage:
         pitch: Bytes per partition, at least 1; the whole size for HBM.
         complete: True once every byte was written, and none with garbage; then reads need no check.
         psum: Accumulation state of PSUM storages.
-        shared: Who wrote what, for storages that two cores use at a time.
-        shadow: What a tracker keeps beside the bytes; None while nobody tracks them.
+        shared: Access tracker, for storages that two cores use at the same time.
+        shadow: Data of a tracker for the bytes; None while they are not tracked.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Storage:
 
     @staticmethod
     def fresh(rows: int, pitch: int, psum: bool = False, written: bool = False) -> Storage:
-        """Return a storage of ``rows`` partitions; what is in it is anything."""
+        """Return a storage of ``rows`` partitions with undefined contents."""
         nbytes = rows * pitch
         made = Storage(np.empty(nbytes, _BYTE), pitch or 1, written or not nbytes)
         if psum:
@@ -85,7 +85,7 @@ class Storage:
         return made
 
     def own(self) -> None:
-        """Copy borrowed bytes, for they are about to be written."""
+        """Copy borrowed bytes before a write."""
         if self.borrowed:
             self.data, self.borrowed = self.data.copy(), False
 
@@ -117,20 +117,20 @@ class Storage:
     def mark_garbage(
         self, origins: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
     ) -> None:
-        """Note which elements of a view were written with garbage, and where it is from."""
+        """Mark elements of a view as garbage, each with the number of its source finding."""
         if self._written is None:
             self._written = Marks(self.data.size, written=self.complete)
         self._written.add_garbage(origins, start, strides, itemsize)
         self.complete = False
 
     def sound(self, region: Region) -> bool:
-        """Tell whether every element of a view was written, and none with garbage."""
+        """Return whether every element of a view was written, and none with garbage."""
         if self.complete or 0 in region[1]:
             return True
         return self._written is not None and self._written.sound(region)
 
     def garbage(self, region: Region) -> np.ndarray | None:
-        """Return where the garbage in a view is from, by element and 0 for none, or None."""
+        """Return the source finding's number per garbage element, else 0; None without garbage."""
         if self.complete or self._written is None:
             return None
         return self._written.garbage(region)

@@ -1,10 +1,10 @@
-"""``NkiTensor``: a view of device memory, and the ways to make another view of it.
+"""``NkiTensor``: a view of device memory, with the methods that make other views of it.
 
 No view copies. A tensor is a byte start and byte strides in a storage; slicing, ``ap``, ``reshape``
 and ``view`` only compute new ones. On chip the first dimension is the partition dimension.
 
-Views are made here and nowhere else, so each knows what its parent knew: the allocation, the offset
-that is read when it is used, and whether its extent was checked.
+Views are made only here, so each inherits from its parent the allocation, the dynamic offset, and
+whether its extent was checked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["NkiTensor"]
 _KEPT_SLICES = 256
 
 _NO_SLICES: dict[Form, NkiTensor] = {}
-"""What a tensor has that was never sliced; stays empty."""
+"""Empty mapping of slices, shared by tensors that were never sliced."""
 
 
 class NkiTensor(NoOperators, View):
@@ -48,7 +48,7 @@ class NkiTensor(NoOperators, View):
     __slots__ = ("_slices",)
 
     assign: ClassVar[Callable[[NkiTensor, Any], None]]
-    """What ``t[...] = value`` does; the instruction set provides it."""
+    """Implementation of ``t[...] = value``, set by the instruction set."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class NkiTensor(NoOperators, View):
         indirect: Indirection | None = None,
         trusted: bool = True,
     ) -> NkiTensor:
-        """Return another view of the same allocation, no more trusted than this one."""
+        """Return another view of the same allocation; it is trusted only if this one is."""
         kind = self.dtype if dtype is None else dtype
         itemsize = self.life.origin.itemsize(kind)
         form = Form(shape, kind, self.form.buffer, start, strides, itemsize, whole=whole)
@@ -188,7 +188,7 @@ class NkiTensor(NoOperators, View):
         return NkiTensor(self.life, self.storage, self.owner, form, indirect, trusted)
 
     def __setitem__(self, index: Index | tuple[Index, ...], value: Any) -> None:
-        """Copy ``value`` into a view; a finding, for the compiler has no such statement."""
+        """Copy ``value`` into a view; a finding, because the compiler has no such statement."""
         flag(
             rules.SUBSCRIPT_ASSIGNMENT,
             f"assignment to a subscript of tensor `{self.name}`",
@@ -245,7 +245,7 @@ class NkiTensor(NoOperators, View):
         return self._derived(shape, form.start, strides, whole=form.whole, indirect=self.indirect)
 
     def repeated(self, shape: tuple[int, ...]) -> NkiTensor:
-        """Return a view that repeats extents of 1, with further dimensions behind the last."""
+        """Return a view that repeats extents of 1, with further dimensions after the last."""
         repeated = [
             stride if old == new else 0
             for old, stride, new in zip(self.shape, self.form.strides, shape, strict=False)
@@ -254,7 +254,7 @@ class NkiTensor(NoOperators, View):
         return self._derived(shape, self.form.start, strides, indirect=self.indirect)
 
     def settled(self, shift: int) -> NkiTensor:
-        """Return the view ``shift`` bytes further, as one without a dynamic offset."""
+        """Return the view shifted by ``shift`` bytes, without a dynamic offset."""
         return self._derived(self.shape, self.form.start + shift, self.form.strides, trusted=False)
 
     def table(self, indirect: Indirection, rows: int) -> NkiTensor:

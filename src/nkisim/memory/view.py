@@ -1,4 +1,4 @@
-"""Where a tensor lies: a byte start and byte strides in a storage, and what follows from them."""
+"""Geometry of a tensor: byte start and byte strides in a storage, and derived properties."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = ["View"]
 
 
 class View(NKIObject):
-    """A part of an allocation, as kernels and instructions see it.
+    """A view of an allocation: the base of ``NkiTensor``.
 
     Attributes:
-        life: What was allocated, and when it was used.
+        life: The record of the allocation and its use.
         storage: The bytes, possibly shared with other explicitly placed tensors.
-        owner: Dies with the last view of the allocation: the storage, if that is its own.
-        form: What it has in common with tensors like it.
+        owner: Object freed with the last view of the allocation; the storage, if not shared.
+        form: Description shared with equal tensors.
         shape: Extents; on chip the first one counts partitions.
         dtype: Element type.
         indirect: An offset that is read when an instruction uses the view, or None.
-        trusted: False for what an access pattern made, until its extent was checked.
-        origin: What was asked for when it was allocated.
-        buffer: Memory it lives in.
-        start, strides, itemsize: Where it lies in the storage, in bytes.
+        trusted: False for a view made by an access pattern, until its extent was checked.
+        origin: The request for the allocation.
+        buffer: Memory that holds it.
+        start, strides, itemsize: Its position in the storage, in bytes.
         region: Byte start, shape, strides and item size: the footprint in the storage.
-        whole: True when it covers its allocation as that was made, or in another shape.
+        whole: True when it covers its whole allocation, in the original or another shape.
     """
 
     __slots__ = (
@@ -134,7 +134,7 @@ class View(NKIObject):
 
     @property
     def layout(self) -> int:
-        """Number that is equal for tensors which every static check treats alike."""
+        """Number of the static layout; tensors with equal numbers pass the same static checks."""
         form = self.form
         if form.layout < 0:
             psum_offset = self.free_byte_offset if self.form.buffer is MemoryRegion.psum else 0
@@ -155,7 +155,7 @@ class View(NKIObject):
 
     @property
     def runs(self) -> Runs:
-        """How it lies in memory, in dense runs."""
+        """Its dense runs in memory."""
         form = self.form
         if form.runs is None:
             form.runs = runs_of(*form.region)
@@ -163,12 +163,12 @@ class View(NKIObject):
 
     @property
     def start_partition(self) -> int:
-        """First partition touched; 0 in HBM."""
+        """First partition accessed; 0 in HBM."""
         return self.form.start // self.storage.pitch if is_on_chip(self.form.buffer) else 0
 
     @property
     def free_byte_offset(self) -> int:
-        """First byte touched inside a partition."""
+        """First byte accessed inside a partition."""
         return self.form.start % self.storage.pitch
 
     @property
@@ -182,21 +182,21 @@ class View(NKIObject):
         return self.life.origin.row_bytes // self.form.itemsize
 
     def fits(self) -> bool:
-        """Tell whether every element lies inside the allocation, in its own rows on chip."""
+        """Return whether every element lies inside the allocation, in its own rows on chip."""
         origin, (start, shape, strides, itemsize) = self.life.origin, self.form.region
         rows = origin.form.shape[0] if is_on_chip(self.form.buffer) else 0
         offset, pitch = start - origin.form.start, self.storage.pitch
         return _fits(offset, shape, strides, itemsize, pitch, rows, origin.row_bytes)
 
     def room(self, stride: int) -> int:
-        """Return how many rows that lie ``stride`` bytes apart fit behind the start, in HBM."""
+        """Return the number of rows, ``stride`` bytes apart, that fit after the start, in HBM."""
         start, shape, strides, itemsize = self.form.region
         origin, reach = self.life.origin, _reach(shape[1:], strides[1:])[1] + itemsize
         behind = origin.form.start + origin.row_bytes - start - reach
         return max(behind // stride + 1, 0)
 
     def check_bounds(self) -> None:
-        """Make sure that the view lies inside its allocation; S021 where it does not."""
+        """Check that the view lies inside its allocation; S021 if not."""
         if self.trusted:
             return
         if not self.fits():
@@ -225,7 +225,7 @@ def _fits(
     rows: int,
     row_bytes: int,
 ) -> bool:
-    """Tell whether a view lies in ``rows`` rows of its own, or, with none, in one block."""
+    """Return whether a view lies in ``rows`` rows of its own, or, with none, in one block."""
     if 0 in shape:
         return True
     row, byte = divmod(offset, pitch)
@@ -246,7 +246,7 @@ def _product(extents: Sequence[int]) -> int:
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Return how far a pattern reaches before and behind its start."""
+    """Return the extent of a pattern before and after its start."""
     low = high = 0
     for extent, stride in zip(shape, strides, strict=True):
         if stride < 0:

@@ -1,11 +1,11 @@
-"""Which bytes were written, and with what, in as few marks as the views that wrote them allow.
+"""Map of written bytes, at the coarsest granularity that the written views allow.
 
-A mark stands for ``grain`` bytes. Tiles are mostly written in long dense runs, so the grain begins
-as the run of the first view; when a view comes that ends inside of a grain, all marks are split to
-a grain that suits it too.
+A mark covers ``grain`` bytes. Tiles are mostly written in long dense runs, so the grain starts as
+the run of the first view; when a later view ends inside a grain, all marks are split to a smaller
+grain that fits both.
 
-A mark is 0 where nobody wrote, 1 where something did, and above 1 where what was written was made
-of garbage: of the elements that a numbered finding read before anybody wrote them.
+A mark is 0 for unwritten bytes, 1 for written ones, and above 1 for bytes computed from garbage:
+the uninitialised elements that a numbered finding has read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Region = tuple[int, tuple[int, ...], tuple[int, ...], int]
 """Byte start, shape, byte strides and item size of a view."""
 
 _MOST_LATER = 64
-"""Views that wait to be marked."""
+"""Number of views buffered before they are marked."""
 
 _BYTE = np.dtype(np.uint8)
 _NO_BYTES = np.empty(0, _BYTE)
@@ -32,12 +32,12 @@ MOST_ORIGINS = 254
 
 
 class Grains:
-    """Something known of every byte of a block of memory, in as few marks as views allow.
+    """A value per byte of a block of memory, stored at the coarsest granularity possible.
 
     Args:
         nbytes: Size of the block.
-        first: What is known of all bytes before a view came.
-        dtype: Of the marks.
+        first: Initial value of all bytes.
+        dtype: Type of the marks.
     """
 
     __slots__ = ("_dtype", "_first", "_grain", "_marks", "_size")
@@ -51,7 +51,7 @@ class Grains:
 
     @property
     def marks(self) -> np.ndarray:
-        """All marks in the order of the bytes; none before a view came."""
+        """All marks in byte order; empty before the first view."""
         return self._marks
 
     def of_runs(
@@ -101,8 +101,8 @@ class Grains:
 class Marks(Grains):
     """The written bytes of one block of memory; none, or all of them at first.
 
-    Tiles are mostly written part by part and then read whole. So views that were written are
-    marked when somebody asks, and not at all if they fill the block side by side.
+    Tiles are mostly written part by part and then read whole. So written views are buffered and
+    marked only at the next query, and not at all if they tile the block completely.
     """
 
     __slots__ = ("_later", "_pending")
@@ -114,7 +114,7 @@ class Marks(Grains):
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes were not written, or hold garbage."""
+        """Number of bytes that were not written or hold garbage."""
         if not self._grain and self._later and self._fill_all():
             return 0
         self._mark()
@@ -123,7 +123,7 @@ class Marks(Grains):
         return self._size - int(np.count_nonzero(self._marks == 1)) * self._grain
 
     def add(self, start: int, runs: Runs) -> bool:
-        """Mark every element of a view; tell whether no byte is missing now."""
+        """Mark every element of a view; return whether no byte is missing now."""
         self._later.append((start, runs))
         if len(self._later) == _MOST_LATER:
             self._mark()
@@ -142,7 +142,7 @@ class Marks(Grains):
         return super()._suit(unit)
 
     def _fill_all(self) -> bool:
-        """Tell whether views were written that lie side by side, in equal runs, and fill all."""
+        """Return whether the written views are adjacent, have equal runs and cover the block."""
         lines = self._later[0][1].lines
         if lines is None:
             return False
@@ -163,21 +163,21 @@ class Marks(Grains):
     def add_garbage(
         self, origins: np.ndarray, start: int, strides: tuple[int, ...], itemsize: int
     ) -> None:
-        """Mark the elements of a view that hold garbage with where it is from, 0 for no garbage."""
+        """Mark garbage elements of a view with the number of their source finding, 0 for none."""
         where = origins > 0
         marks = self.of_elements(start, origins.shape, strides, itemsize)
         marks[where] = (origins[where] + 1)[:, None]
         self._pending = self.missing_bytes
 
     def garbage(self, region: Region) -> np.ndarray | None:
-        """Return where the garbage in a view is from, by element and 0 for none, or None."""
+        """Return the source finding's number per garbage element, else 0; None without garbage."""
         if self.of_runs(*region).max(initial=0) <= 1:
             return None
         marks = self.of_elements(*region).max(axis=-1)
         return np.asarray(np.where(marks > 1, marks - 1, 0), np.uint8)
 
     def sound(self, region: Region) -> bool:
-        """Tell whether every element of a view was written, and none with garbage."""
+        """Return whether every element of a view was written, and none with garbage."""
         return bool((self.of_runs(*region) == 1).all())
 
     def missing(self, region: Region) -> np.ndarray | None:
@@ -188,10 +188,10 @@ class Marks(Grains):
 
 
 class Runs(NamedTuple):
-    """How a view lies in memory, in dense runs.
+    """The dense runs of a view in memory.
 
     Attributes:
-        unit: The largest grain that suits the runs; 0 for a view without elements.
+        unit: The largest grain that divides the runs; 0 for a view without elements.
         extents, steps: Of the view in grains; the last dimension is along its runs.
         nbytes: Bytes of all elements.
         dense: Whether it is a single run.

@@ -1,4 +1,4 @@
-"""How an instruction is declared: operands, operators, constraints, cost."""
+"""Declarations of instructions: operands, operators, constraints, cost."""
 
 from nkisim.spec.call import Call
 from nkisim.spec.constraints import Constraint

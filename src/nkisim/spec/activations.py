@@ -2,8 +2,8 @@
 
 The device evaluates piecewise polynomials. Here the functions that NumPy evaluates well in float32
 are evaluated so; the others are evaluated in float64 and rounded once, which makes them right to
-one unit in the last place everywhere, also where terms cancel. Where the device's function is only
-valid in an interval, that interval stands beside it.
+one unit in the last place everywhere, also where terms cancel. Functions that are
+valid only in an interval on the device are listed with that interval.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ERFC_END = 11.0
 
 
 def _once_rounded(function: Function) -> Function:
-    """Evaluate in float64 with infinities held back, round once, and keep NaN."""
+    """Evaluate in float64 with infinities clipped, round once, and propagate NaN."""
 
     def evaluate(x: Array) -> Array:
         wide = np.clip(x.astype(np.float64), -_FAR, _FAR)
@@ -175,4 +175,4 @@ FUNCTIONS: tuple[tuple[str, Function, tuple[float, float] | None], ...] = (
     ("sign", np.sign, None),
     ("abs", np.abs, None),
 )
-"""Name, function and valid interval of every activation; reciprocal's is of the magnitude."""
+"""Name, function and valid interval of every activation; for reciprocal, of the magnitude."""

@@ -1,4 +1,4 @@
-"""One call of an instruction, seen by its static checks: everything but the values."""
+"""One call of an instruction for its static checks: all arguments, without tensor values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Call", "Violation"]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken constraint, ready to be flagged at whatever line makes the call."""
+    """A violated constraint, to be flagged at the line of the call."""
 
     rule: Rule
     message: str
@@ -33,7 +33,7 @@ class Violation:
     facts: tuple[Fact, ...] = ()
 
     def flag(self) -> None:
-        """Raise or record it for the line that is running now."""
+        """Raise or record it for the line being executed."""
         flag(
             self.rule,
             self.message,
@@ -49,7 +49,7 @@ class Violation:
 
 
 class Declaration(Protocol):
-    """What a call knows of the instruction that is called: see ``Instruction``."""
+    """The part of ``Instruction`` that a call uses."""
 
     @property
     def name(self) -> str: ...
@@ -67,15 +67,15 @@ class Declaration(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """The arguments of a call, by name, with what is known about the target.
+    """The arguments of a call by name, and the target.
 
     Attributes:
-        instruction: What is called.
+        instruction: The called instruction.
         values: Arguments by parameter name, defaults filled in.
         generation: Target of the run.
-        engine: Engine that executes the call; set once the operands are known to be sound.
-        violations: What was found so far.
-        mended: Arguments that every call of the signature has in place of the given ones.
+        engine: Engine that executes the call; set once the operands are validated.
+        violations: Violations found so far.
+        mended: Normalised arguments that replace the given ones in every call of the signature.
     """
 
     instruction: Declaration
@@ -99,7 +99,7 @@ class Call:
         return value if isinstance(value, NkiTensor) else None
 
     def operand(self, name: str) -> NkiTensor:
-        """Return an argument that is a tensor in every call, as its declaration says."""
+        """Return an argument that is declared as a tensor in every call."""
         value: NkiTensor = self.values[name]
         return value
 
@@ -112,7 +112,7 @@ class Call:
         return as_op(self.values[name])
 
     def mend(self, name: str, value: Any) -> None:
-        """Replace an argument by what it stands for."""
+        """Replace an argument by its normalised form."""
         self.values[name] = self.mended[name] = value
 
     def fail(
@@ -128,7 +128,7 @@ class Call:
         severity: Severity | None = None,
         error: type[NkiValidationError] = NkiValidationError,
     ) -> None:
-        """Add a violation; one that leaves no natural result stops the checks at once.
+        """Add a violation; one without a natural result stops the checks immediately.
 
         The message begins with the instruction's name unless ``named`` is False. ``severity`` is
         that of this case, where it differs from the rule's.

@@ -1,4 +1,4 @@
-"""Constraints: small named claims about a call that can check and explain themselves."""
+"""Constraints: named conditions on a call, each with its check and its description."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A claim that every legal call satisfies.
+    """A condition that every legal call satisfies.
 
     Attributes:
-        says: The claim in one line, for the documentation.
-        rules: Rules that a call can break here.
+        says: The condition in one line, for the documentation.
+        rules: Rules that a call can violate here.
         check: Adds the violations of a call to it.
     """
 
@@ -214,7 +214,7 @@ def holds_constant(name: str, constant: str) -> Constraint:
 
 
 def misfit(dtype: DType, value: float, by: str = "") -> dict[str, Any]:
-    """Return rule and words of a constant that a type cannot hold, written ``by`` whom."""
+    """Return rule and message for a constant that a type cannot hold, written by ``by``."""
     limits: Any = None if dtype.is_float else np.iinfo(dtype.numpy)
     return {
         "rule": rules.FLOAT_OVERFLOW if dtype.is_float else rules.INTEGER_RANGE,
@@ -228,21 +228,21 @@ def misfit(dtype: DType, value: float, by: str = "") -> dict[str, Any]:
 
 
 def unpacked(name: str) -> Constraint:
-    """An operand is no x4 tile."""
+    """An operand is not an x4 tile."""
 
     def check(call: Call) -> None:
         tensor = call.tensor(name)
         if tensor is not None and tensor.dtype.kind == "packed":
             refuse_pack(call, name, tensor)
 
-    return Constraint(f"{name} is no x4 tile", (rules.OPERAND_DTYPE,), check)
+    return Constraint(f"{name} is not an x4 tile", (rules.OPERAND_DTYPE,), check)
 
 
 def refuse_pack(call: Call, name: str, tensor: NkiTensor) -> None:
-    """Add the violation of an x4 tile where numbers are wanted."""
+    """Add the violation of an x4 tile where plain numbers are required."""
     call.fail(
         rules.OPERAND_DTYPE,
-        f"{name} is {tensor.dtype}, four numbers in one element, which it does not take",
+        f"{name} is {tensor.dtype}, four numbers in one element, which it does not accept",
         operand=name,
         seen=tensor.dtype,
         allowed="a type of single numbers; packs are moved, quantize_mx and nc_matmul_mx",

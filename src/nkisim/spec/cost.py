@@ -1,7 +1,7 @@
-"""What an instruction costs its engine, in the terms that the performance documents use.
+"""Cost of an instruction on its engine, in the terms of the performance documents.
 
-A cost only names the formula; the constants belong to the generation and are applied by whoever
-predicts time.
+A cost only names the formula; the constants belong to the generation and are applied when time is
+predicted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Cost:
     """A named cost formula.
 
     Attributes:
-        formula: Which law applies.
+        formula: Name of the formula.
         over: Operand whose elements per partition are streamed.
         factor: Cycles per element.
         extra: Cycles added once.

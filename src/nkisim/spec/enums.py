@@ -1,4 +1,4 @@
-"""The closed choices of ``nki.isa``, with the values that NKI 0.3.0 gives them."""
+"""The enums of ``nki.isa``, with the values of NKI 0.3.0."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Choice(Enum):
 
 
 class dge_mode(_Choice):
-    """Who generates the descriptors of a DMA."""
+    """Generator of the descriptors of a DMA."""
 
     unknown = 0
     swdge = 1
@@ -37,7 +37,7 @@ class dge_mode(_Choice):
 
 
 class dma_engine(_Choice):
-    """Which DMA engine moves the data of a ``sendrecv``."""
+    """DMA engine that moves the data of a ``sendrecv``."""
 
     dma = 1
     gpsimd_dma = 2
@@ -83,14 +83,14 @@ class nc_version(_Choice):
 
 
 class oob_mode(_Choice):
-    """What a data-dependent access out of bounds does."""
+    """Effect of a data-dependent access out of bounds."""
 
     error = 0
     skip = 1
 
 
 class reduce_cmd(_Choice):
-    """What an instruction does with its engine's accumulator registers."""
+    """Command for the accumulator registers of an engine."""
 
     idle = 0
     reset = 1

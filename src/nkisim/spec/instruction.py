@@ -1,4 +1,4 @@
-"""The declaration of an instruction, which everything else reads."""
+"""The declaration of an instruction: the single source for checks, execution and docs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 Arithmetic = Literal["fp32", "bits", "integer", "copy"]
-"""How values pass through an instruction.
+"""Conversion of values by an instruction.
 
 ``"fp32"``: operands widened to float32, the result rounded once into the destination. ``"bits"``:
 unsigned patterns, no conversion. ``"integer"``: exact 32-bit arithmetic that wraps. ``"copy"``:
@@ -34,12 +34,11 @@ storage form in, storage form out.
 """
 
 Spread = Literal["all", "lanes", "elements", "product", "transpose"]
-"""Which elements of a result come from which of an operand; what is not certain comes from all.
+"""Dependence of result elements on operand elements; where uncertain, on all of them.
 
-``"elements"``: each from that of the same position, where the numbers of elements agree, and else
-``"lanes"``: those of a partition from the same partition. ``"product"``: a row from a column of
-``stationary``, a column from a column of ``moving``. ``"transpose"``: first and last dimension
-exchanged.
+``"elements"``: on the element at the same position if the numbers of elements agree, else as
+``"lanes"``: on elements of the same partition. ``"product"``: a row on a column of ``stationary``,
+a column on a column of ``moving``. ``"transpose"``: first and last dimension exchanged.
 """
 
 Shortcut = Callable[[Any, Sequence[Any]], tuple[Any, ...]]
@@ -50,7 +49,7 @@ results, None for one that it has written itself. Results and findings are the b
 """
 
 ValueWatch = Callable[[Sequence[Any]], None]
-"""Looks at the arguments of a call, tensors replaced by arrays, and flags what it finds."""
+"""Checks the arguments of a call, with tensors replaced by arrays, and flags violations."""
 
 Follow = Callable[[Any, Sequence[Any]], None]
 """Takes the core and the arguments of a call, tensors as views, whether or not values are known."""
@@ -79,32 +78,32 @@ class Instruction:
         operands: The tensor arguments, by parameter name.
         require: Constraints beyond those that the operands imply.
         since: First generation that has it.
-        choose_engine: Picks the engine from the call; None takes ``engine=`` or the first of
+        choose_engine: Selects the engine for the call; None takes ``engine=`` or the first of
             ``engines``.
-        arithmetic: Picks how values are converted.
-        moves: True when it, or the call at hand, only moves data, so that lossy integer paths
+        arithmetic: Selects the conversion of values.
+        moves: True when the instruction or this call only moves data, so that lossy integer paths
             are D017 and not D016.
-        inexact: The rule for integers that float32 cannot hold, where it has one of its own.
-        cost: What it costs the engine.
+        inexact: Specific rule for integers that float32 cannot hold, if there is one.
+        cost: Cost on the engine.
         source: Where its meaning is documented.
-        body: Function of arrays: what is read comes as elements, what is written as the view. It
-            returns each result, or None for one that it has put into the view itself.
-        stateful: True when the body also takes the core first.
+        body: Function of arrays: operands that are read are passed as elements, those that are
+            written as views. It returns each result, or None for one already written to its view.
+        stateful: True when the body takes the core as its first argument.
         synchronises: True when the body must run even where no values are computed.
-        follow: Returns what notes the effects of each call on its engine, such as on a chain of
-            accumulations, or None.
+        follow: Returns a callback that records the effect of each call on its engine, such as on a
+            chain of accumulations, or None.
         raw_results: Results that the body returns in storage form, such as indices.
         function: Returns the body of a call as a function of the elements that it reads, in the
             order of the parameters, and of ``out``, an array for the result, or None; or returns
             None.
-        rowwise: True when the body treats every row by itself, so that large tiles can be computed
-            in blocks of rows that stay in the processor's cache.
+        rowwise: True when the body treats rows independently, so that large tiles can be computed
+            in blocks of rows that fit in the processor's cache.
         reads_first: True when all partitions are read before one is written, column by column, so
             that source and destination may be different rows of the same columns.
-        spread: How far garbage in an operand reaches into the results.
-        shortcut: Returns a faster way through a call, or None.
-        watch_values: Returns what looks at the loaded arguments of each call, or None.
-        removed: Keywords of earlier releases and what to say about them.
+        spread: Taint propagation from operands to results.
+        shortcut: Returns a fast path for a call, or None.
+        watch_values: Returns a check of the loaded arguments of each call, or None.
+        removed: Keywords of earlier releases, with the rule and the fix.
         summary: First line of the body's docstring.
     """
 
@@ -135,7 +134,7 @@ class Instruction:
 
     @property
     def summary(self) -> str:
-        """What the instruction does, in one line."""
+        """One-line description of the instruction."""
         return (inspect.getdoc(self.body) or "").split("\n")[0]
 
     @property

@@ -1,4 +1,4 @@
-"""Operands: which arguments are tensors, where they live, how a body sees them."""
+"""Operands: the tensor arguments, their memories, and their form in an instruction's body."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ Role = Literal["in", "out", "sum", "named"]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What an instruction expects of one tensor argument.
+    """Requirements of an instruction for one tensor argument.
 
     Attributes:
-        role: Read, written, summed into as the call's ``accumulate`` says, or only named.
-        buffers: Memories it may live in.
+        role: Read, written, accumulated into according to ``accumulate``, or only named.
+        buffers: Memories it may be in.
         optional: True when None is accepted.
         scalar: True when a number is accepted in place of a tile.
         column: True when a tile must have one element per partition.
-        flat: True when the body wants the tensor's own shape instead of (partitions, elements).
-        any_start: True when it may start at any partition, because the instruction has a rule of
-            its own for that.
+        flat: True when the body takes the tensor's own shape instead of (partitions, elements).
+        any_start: True when it may start at any partition, because the instruction has its own rule
+            for that.
         many: True when the argument is a list of tensors.
-        gathers: True when its rows may be named by an index tile.
-        as_view: True when the body wants the view beside its elements.
-        masked: True when values decide which elements are written.
-        chosen: True when values decide which elements the results hold; the body then tells.
-        decides: True when its elements address others or leave the core or stay in an engine, so
-            that garbage among them is an error at once.
-        part: Returns which elements a call touches, as a mask of the tensor's shape; None when it
-            touches all.
-        buffer_rule: Rule to name when it lives elsewhere; None takes the general one.
+        gathers: True when its rows may be selected by an index tile.
+        as_view: True when the body takes the view in addition to its elements.
+        masked: True when the set of written elements depends on values.
+        chosen: True when values select the operand elements in the results; the body reports them.
+        decides: True when its elements are addresses, leave the core or stay in an engine, so that
+            garbage among them is an error immediately.
+        part: Returns the elements that a call accesses, as a mask of the tensor's shape; None when
+            it accesses all.
+        buffer_rule: Rule to report when it is in another memory; None takes the general one.
     """
 
     role: Role

@@ -1,4 +1,4 @@
-"""Operators: what ``op=nl.add`` means to an engine.
+"""Operators of the engines, such as ``op=nl.add``.
 
 An ``Op`` is the operator and, once ``nki.language`` has defined it, also the function that applies
 it to tiles. The arithmetic below is the engines': float32 in, float32 out, no rounding in between.
@@ -69,7 +69,7 @@ class Op:
 
     @property
     def is_alu(self) -> bool:
-        """True when the Vector engine's ALU knows the operator."""
+        """True when the Vector engine's ALU has the operator."""
         return self.binary is not None
 
     @property
@@ -99,7 +99,7 @@ class Op:
 
 
 def as_op(value: object) -> Op | None:
-    """Return the operator that ``value`` stands for; ``nl.max`` stands for ``nl.maximum``."""
+    """Return the operator of ``value``; ``nl.max`` is an alias of ``nl.maximum``."""
     if type(value) is Op:
         return value
     alias = getattr(value, "operator", None)
@@ -107,7 +107,7 @@ def as_op(value: object) -> Op | None:
 
 
 def _truth(test: Callable[..., Array]) -> Binary:
-    """Turn a NumPy predicate into one that answers 1.0 or 0.0."""
+    """Convert a NumPy predicate into one that returns 1.0 or 0.0."""
     return lambda a, b: test(a, b).astype(np.float32)
 
 

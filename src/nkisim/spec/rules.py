@@ -1,4 +1,4 @@
-"""Rules that every declaration brings with it: operands, engines, arguments, values."""
+"""Rules common to all instructions: operands, engines, arguments, values."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ INTEGER_ENUM = declare(
     "A013",
     "integer-enum",
     "warning",
-    "A raw integer is passed where 0.3.0 wants an enum member.",
-    "0.3.0 refuses integers, and their numbering moved between releases",
+    "A raw integer is passed where 0.3.0 requires an enum member.",
+    "0.3.0 refuses integers, and their numbering changed between releases",
 )
 ENUM_KIND = declare(
     "A015",
     "wrong-enum",
     "error",
     "An enum argument is of another kind than the parameter.",
-    "nisa.dma_engine, for one, is now an enum of its own and no engine",
+    "for example, nisa.dma_engine is now an enum of its own, not an engine",
     meaningless=True,
 )
 STATIC_ARGUMENT = declare(
@@ -92,7 +92,7 @@ OPERATOR_KIND = declare(
     "D022",
     "operator-kind",
     "error",
-    "An op argument is not an operator that the instruction knows.",
+    "An op argument is not an operator that the instruction supports.",
     "the engine has no such operation",
     meaningless=True,
 )
@@ -309,9 +309,9 @@ OPERAND_DTYPE = declare(
     "D032",
     "operand-dtype",
     "error",
-    "An index, predicate, seed or metadata operand has a type the instruction does not take, or "
-    "an x4 tile meets arithmetic.",
-    "the engine interprets the operand in a fixed format, and the words of a pack are no numbers",
+    "An index, predicate, seed or metadata operand has a type the instruction does not accept, "
+    "or an x4 tile is used in arithmetic.",
+    "the engine interprets the operand in a fixed format, and the words of a pack are not numbers",
     meaningless=True,
 )
 COLUMN_DTYPE = declare(

@@ -1,4 +1,4 @@
-"""Calls that do not fit a signature, and what to say about them."""
+"""Errors for calls that do not match a signature."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from nkisim.spec import rules
 __all__ = ["Removed", "call_text", "checked_call", "open_function", "reject_call"]
 
 Removed = Mapping[str, tuple[Rule, str]]
-"""Keywords that earlier releases had: the rule they break and the remedy."""
+"""Keywords of earlier releases: the violated rule and the fix."""
 
 Refuse = Callable[[Mapping[str, Any], tuple[Any, ...], Mapping[str, Any]], NoReturn]
-"""What explains a call that does not fit; the same arguments as in ``reject_call``."""
+"""Callback that reports a call that does not match; same arguments as ``reject_call``."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ _MASK: Removed = {"mask": (rules.REMOVED_MASK, "slice every operand to the valid
 
 
 def call_text(name: str, signature: inspect.Signature) -> str:
-    """Return how a call is written: the parameters and their defaults, without annotations."""
+    """Return the text of a call: the parameters and their defaults, without annotations."""
     parts = []
     for p in signature.parameters.values():
         value = str(p.default) if isinstance(p.default, Enum) else repr(p.default)
@@ -36,31 +36,31 @@ def call_text(name: str, signature: inspect.Signature) -> str:
 
 
 class _Missing:
-    """Stands for an argument that was not given."""
+    """Sentinel for an argument that was not given."""
 
     def __repr__(self) -> str:
         return "<required>"
 
 
 MISSING: Any = _Missing()
-"""The default of parameters that have none, in functions that take any arguments."""
+"""Sentinel default of required parameters, in functions that accept any arguments."""
 
 
 def open_function(
     name: str, signature: inspect.Signature, call: Callable[..., Any], refuse: Refuse
 ) -> Callable[..., Any]:
-    """Return a function of a signature that calls which do not fit reach as well.
+    """Return a function with a given signature that also receives calls that do not match it.
 
-    It binds its arguments and hands them to ``call`` by position. Python refuses what does not fit
-    before anything of a function runs, and ``Signature.bind`` takes longer than a small
-    instruction. So required parameters have a default that nobody passes, and all else that may be
-    given is taken and refused here. Only an argument that is given twice is Python's to refuse.
+    It binds its arguments and passes them to ``call`` by position. Python rejects a call that does
+    not match before the function runs, and ``Signature.bind`` takes longer than a small
+    instruction. So required parameters have a sentinel default, and surplus or unknown arguments
+    are accepted and rejected here. Only an argument that is given twice is rejected by Python.
 
     Args:
         name: Its name.
         signature: Of parameters that can be given by position and by name.
-        call: What it does; takes an argument for every parameter.
-        refuse: Is called with the arguments by name, those too many, and those of unknown names.
+        call: Implementation; takes an argument for every parameter.
+        refuse: Called with the arguments by name, the surplus ones, and those of unknown names.
     """
     parameters = signature.parameters.values()
     listed = ", ".join(f"{p.name}=_default_{p.name}" for p in parameters)
@@ -93,17 +93,17 @@ def reject_call(
     tiles: Collection[str] = (),
     misfit: Rule | None = None,
 ) -> NoReturn:
-    """Explain a call that does not fit: a removed keyword, a missing destination, or a slip.
+    """Report a call that does not match: a removed keyword, a missing destination, or a typo.
 
     Args:
-        name: What was called.
-        signature: Of that.
+        name: Name of the called function.
+        signature: Its signature.
         given: The arguments by parameter; MISSING, or the default, for those that were not given.
         more: Arguments beyond the last parameter.
-        unknown: Arguments whose names are no parameters.
-        removed: Names that earlier releases had.
-        tiles: The parameters that are tensors and nothing else.
-        misfit: The rule that missing arguments break, if it is not the general one.
+        unknown: Arguments with unknown names.
+        removed: Keywords of earlier releases.
+        tiles: The parameters that must be tensors.
+        misfit: The rule that missing arguments violate, if it is not the general one.
     """
     accepted = list(signature.parameters)
     written = call_text(name, signature)
@@ -163,9 +163,9 @@ def reject_call(
 def checked_call(
     name: str, removed: Removed | None = None, *, misfit: Rule | None = None
 ) -> Callable[[F], F]:
-    """Decorate a function so that calls which do not fit its signature raise with the remedy.
+    """Decorate a function so that calls that do not match its signature raise with the fix.
 
-    ``misfit`` is the rule that a call with missing arguments breaks, if it has one of its own.
+    ``misfit`` is the rule that a call with missing arguments violates, if not the general one.
     """
     known = dict(_MASK) | dict(removed or {})
 

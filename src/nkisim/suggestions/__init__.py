@@ -1,7 +1,7 @@
-"""Mends as code: a rewrite of the user's statement, in the user's own names.
+"""Suggested fixes as code: a rewrite of the user's statement with the user's own names.
 
-A suggestion is made from a finding, the text of its line and the tensors of the call. It is given
-only where it keeps what the statement visibly means; where that is not certain there is none.
+A suggestion is made from a finding, its source line and the tensors of the call. It is made only
+where it certainly preserves the evident meaning of the statement.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MENDS: dict[str, Callable[[Case], Rewrite | None]] = {
 
 
 def suggestion(finding: Finding) -> Rewrite | None:
-    """Return a mend as code, or None where there is none that is certain."""
+    """Return a fix as code, or None if no fix is certain."""
     mend = _MENDS.get(finding.rule.id)
     case = None if mend is None else case_of(finding)
     if mend is None or case is None:
@@ -52,7 +52,7 @@ def suggestion(finding: Finding) -> Rewrite | None:
 
 
 def complete(finding: Finding) -> None:
-    """Add to a finding the text that it is about and, where there is one, a mend as code."""
+    """Add to a finding the span of its operand and, where there is one, a fix as code."""
     if finding.span is None:
         case = case_of(finding)
         finding.span = None if case is None else case.operand_span()

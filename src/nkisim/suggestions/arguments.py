@@ -1,4 +1,4 @@
-"""Calls in which one argument has to be another one, or none; sums, and results on chip."""
+"""Fixes of single arguments of a call, of sums, and of results returned on chip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _given(case: Case, name: str, text: str | None, *, called: str = "") -> Rewr
 
 
 def _left_out(name: str) -> Callable[[Case], Rewrite | None]:
-    """Return the mend that leaves an argument to its default."""
+    """Return the fix that leaves an argument at its default."""
     return lambda case: _given(case, name, None)
 
 
@@ -149,7 +149,7 @@ def _not_first(loop: ast.For) -> str:
 
 
 def _is_cleared(case: Case, name: str) -> bool:
-    """Tell whether a tile is filled with zeros, so that beginning a sum means the same."""
+    """Return whether a tile is filled with zeros, so that beginning a sum means the same."""
     for node in ast.walk(case.module):
         made = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
         if made and ast.unparse(node.value).startswith(f"{case.nl}.zeros("):  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Calls that do not exist: invented names and arguments, and instructions without a ``dst``."""
+"""Fixes of calls that do not exist: invented names and arguments, and a missing ``dst``."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _invented(case: Case, name: str) -> Rewrite | None:
 
 
 def _instead(case: Case, intent: Intent, dst: str, operands: list[str]) -> str:
-    """Return the call to make, for what was meant."""
+    """Return the call that was probably meant."""
     nisa, op = case.nisa, f"{case.nl}.{intent.op}"
     assigned = isinstance(case.statement, ast.Assign)
     if not dst:
@@ -113,7 +113,7 @@ def _base(text: str) -> str:
 
 
 def _is_whole(case: Case, text: str, beside: str) -> bool:
-    """Tell whether an operand is a tile of the size of another, and no column or number."""
+    """Return whether an operand is a tile of the size of another, and no column or number."""
     fact, other = case.variable(text), case.variable(beside)
     if fact is None:
         return case.variable(_base(text)) is not None
@@ -168,14 +168,14 @@ def _transposed(case: Case, keyword: str) -> Rewrite | None:
     if not flag.value:
         return case.rewrite(_matmul(case, rest))
     nl, name = case.nl, node.id
-    in_psum, turned = case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
+    in_psum, transposed = case.fresh(f"{name}_psum"), case.fresh(f"{name}_t")
     shape = f"({name}.shape[1], {name}.shape[0])"
-    rest[operand] = turned
+    rest[operand] = transposed
     return case.rewrite(
         f"{in_psum} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.psum)",
         f"{case.nisa}.nc_transpose(dst={in_psum}, data={name})",
-        f"{turned} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.sbuf)",
-        f"{case.nisa}.tensor_copy(dst={turned}, src={in_psum})",
+        f"{transposed} = {nl}.ndarray({shape}, dtype={name}.dtype, buffer={nl}.sbuf)",
+        f"{case.nisa}.tensor_copy(dst={transposed}, src={in_psum})",
         _matmul(case, rest),
     )
 

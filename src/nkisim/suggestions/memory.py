@@ -1,4 +1,4 @@
-"""Tiles of a shape or in a memory that does not exist or cannot be reached."""
+"""Fixes of tiles with an illegal shape, or in a memory that the instruction cannot access."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _rows(case: Case) -> tuple[str, int] | None:
 
 
 def _made_in(statement: ast.stmt, nl: str) -> str:
-    """Return whether a statement makes a tensor in HBM or on chip, if it makes one."""
+    """Return the kind of memory, HBM or on chip, of the tensor that a statement makes, if any."""
     call = statement.value if isinstance(statement, ast.Assign) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return ""

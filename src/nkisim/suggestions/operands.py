@@ -1,4 +1,4 @@
-"""Operands of unequal size: broadcasts, transfers, indices past the end."""
+"""Fixes of operands of unequal size: broadcasts, transfers, indices past the end."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
 
 
 def _past_the_end(case: Case) -> Rewrite | None:
-    """A slice that goes too far ends where its tensor does; equal slices beside it, too."""
+    """A slice past the end is clipped to its tensor; equal slices in the statement, too."""
     ends: dict[str, str] = {}
     for node in ast.walk(case.statement):
         if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):

@@ -1,4 +1,4 @@
-"""Python on tensors: operators, comparisons, functions of NumPy, tensors as numbers."""
+"""Fixes of Python on tensors: operators, comparisons, NumPy functions, tensors as numbers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _function(
     is_tensor: Callable[[ast.expr], bool],
     call: Callable[..., ast.expr],
 ) -> ast.expr | None:
-    """Return what stands for a function of NumPy, ``abs``, ``len`` or ``range`` on a tensor."""
+    """Return the replacement of a NumPy function, ``abs``, ``len`` or ``range`` on a tensor."""
     if not node.args or not is_tensor(node.args[0]):
         return None
     if isinstance(node.func, ast.Name):

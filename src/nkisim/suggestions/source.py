@@ -1,4 +1,4 @@
-"""Python that the compiler does not know: comprehensions, loops over pairs, true division."""
+"""Fixes of unsupported Python: comprehensions, loops over pairs, true division."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _assigned_part(case: Case) -> Rewrite | None:
 
 
 def _member(case: Case) -> Rewrite | None:
-    """An integer becomes the member that it stands for."""
+    """An integer becomes the enum member of that value."""
     said = re.search(r"write (nisa\.\w+\.\w+)", case.finding.fix)
     node = case.arguments.get(case.finding.operand)
     if said is None or node is None or not isinstance(node, ast.Constant):

@@ -1,4 +1,4 @@
-"""Operands that go through a tile of their own: to another place, another type, another memory."""
+"""Fixes that stage an operand in a new tile: at another address, of another type or memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTITIONS = 128
 def _new_tile(
     case: Case, operand: str, suffix: str, fact: Fact, dtype: str = ""
 ) -> tuple[str, str]:
-    """Return the name of a tile beside an operand, and the line that makes it."""
+    """Return the name of a new tile for an operand, and the line that makes it."""
     node = case.arguments[operand]
     base = node.value if isinstance(node, ast.Subscript) else node
     wish = f"{base.id}_{suffix}" if isinstance(base, ast.Name) else f"{operand}_{suffix}"
@@ -40,7 +40,7 @@ def _with(case: Case, **named: str) -> str:
 
 
 def _is_bare(case: Case) -> bool:
-    """Tell whether the statement is one call of an instruction, and nothing else."""
+    """Return whether the statement is one call of an instruction, and nothing else."""
     return (
         isinstance(case.statement, ast.Expr)
         and case.statement.value is case.call

@@ -1,4 +1,4 @@
-"""The statement that a finding is about, taken apart."""
+"""The statement of a finding, parsed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Case:
         finding: The finding.
         module: The whole file.
         statement: The innermost statement at the line.
-        block: The statements that it stands among.
+        block: The list of statements that contains it.
     """
 
     finding: Finding
@@ -41,12 +41,12 @@ class Case:
 
     @cached_property
     def nisa(self) -> str:
-        """What the file calls ``nki.isa``."""
+        """Name of ``nki.isa`` in the file."""
         return self._alias("isa")
 
     @cached_property
     def nl(self) -> str:
-        """What the file calls ``nki.language``."""
+        """Name of ``nki.language`` in the file."""
         return self._alias("language")
 
     def _alias(self, part: str) -> str:
@@ -86,7 +86,7 @@ class Case:
 
     @cached_property
     def function(self) -> str:
-        """Name of what is called, without its module."""
+        """Name of the called function, without its module."""
         call = self.call
         return call.func.attr if call is not None and isinstance(call.func, ast.Attribute) else ""
 
@@ -111,7 +111,7 @@ class Case:
         return "" if node is None else ast.unparse(node)
 
     def fact(self, argument: str) -> Fact | None:
-        """Return what is known of the tensor that was passed for a parameter."""
+        """Return the properties of the tensor passed for a parameter."""
         for fact in self.finding.facts:
             if fact.argument == argument:
                 return fact
@@ -119,12 +119,12 @@ class Case:
         return self.variable(node.id) if isinstance(node, ast.Name) else None
 
     def variable(self, name: str) -> Fact | None:
-        """Return what is known of the tensor in a variable."""
+        """Return the properties of the tensor in a variable."""
         found = [f for f in self.finding.facts if not f.argument and f.name == name]
         return found[0] if found else None
 
     def operand_span(self) -> tuple[int, int, int, int] | None:
-        """Return where the text of the finding's operand stands."""
+        """Return the source span of the finding's operand."""
         node: ast.expr | None = None
         if self.finding.instruction:
             node = self.arguments.get(self.finding.operand)
@@ -146,12 +146,12 @@ class Case:
         return node.lineno, start, last, stop
 
     def blocks(self) -> Iterator[list[ast.stmt]]:
-        """Return the lists of statements of the function that the statement stands in."""
+        """Return the statement lists of the function that contains the statement."""
         for around in self._functions()[-1:]:
             yield from _blocks(ast.walk(around))
 
     def _functions(self) -> list[ast.FunctionDef]:
-        """Return the functions that the statement stands in, the outermost first."""
+        """Return the functions that contain the statement, outermost first."""
         around = _around(self.module, self.statement.lineno)
         return [node for node in around if isinstance(node, ast.FunctionDef)]
 
@@ -187,7 +187,7 @@ class Case:
 
 
 def _copy(statement: ast.stmt, by: dict[int, ast.expr]) -> ast.stmt:
-    """Return a twin of a statement with some of its nodes replaced."""
+    """Return a copy of a statement with some of its nodes replaced."""
 
     def twin(node: object) -> object:
         if id(node) in by:
@@ -221,7 +221,7 @@ _LANGUAGE = {
     "store": ["dst", "value"],
     "zeros": ["shape", "dtype", "buffer", "name"],
 }
-"""Parameters of functions of ``nki.language`` that findings are about."""
+"""Parameters of ``nki.language`` functions that findings refer to."""
 
 
 @lru_cache(maxsize=32)
@@ -230,9 +230,9 @@ def _tree(text: str) -> ast.Module | None:
 
 
 def _around(module: ast.Module, line: int) -> Iterator[ast.AST]:
-    """Return the file and all in it that holds statements and the line, the outermost first.
+    """Return the file and the blocks that contain the line, outermost first.
 
-    A file of many kernels is not walked for one of its lines.
+    Only these blocks are visited, not the whole file.
     """
     nodes: list[ast.AST] = [module]
     for node in nodes:
@@ -255,7 +255,7 @@ def _blocks(nodes: Iterable[ast.AST]) -> Iterator[list[ast.stmt]]:
 
 
 def case_of(finding: Finding) -> Case | None:
-    """Return a finding with its statement, None where the source is not at hand."""
+    """Return a finding with its statement, None if the source is unavailable."""
     module = _tree("".join(linecache.getlines(finding.file)))
     if module is None:
         return None

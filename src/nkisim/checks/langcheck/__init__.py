@@ -1,8 +1,8 @@
-"""Rules about a kernel's source, found without running anything.
+"""Static checks of a kernel's source; nothing is executed.
 
-The compiler reads the text of a kernel and of everything that it reaches; it does not run Python.
-What is outside its language works in a simulator and fails there. The checks say only what is
-certain from the text: they may miss a mistake, and never invent one.
+The compiler parses the source of a kernel and of everything it calls; it does not run Python. Code
+outside its language works in a simulator and fails to compile. The checks report only what is
+certain from the source: they can miss a mistake but report no false ones.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ _CHECKS = (
     check_signature,
 )
 _OF_RUNS = ("A016", "A018", "L019", "L026", "L027", "L028", "L030", "L034", "L036", "L060", "M029")
-"""Rules that are declared for runs, and that the source shows too."""
+"""Rules of runs that are also checked in the source."""
 
 _KNOWN: WeakKeyDictionary[Any, list[Finding]] = WeakKeyDictionary()
 
 
 def source_rules() -> set[str]:
-    """Return the ids of the rules that are found in the source."""
+    """Return the ids of the rules that are checked in the source."""
     homes = [vars(sys.modules[check.__module__]) for check in _CHECKS]
     own = {value.id for names in homes for value in names.values() if isinstance(value, Rule)}
     return own | {NO_SOURCE.id, *_OF_RUNS}
 
 
 def kernel_findings(kernel: Any) -> list[Finding]:
-    """Return what the source of a kernel, and of what it reaches, breaks.
+    """Return the findings in the source of a kernel and of the definitions it reaches.
 
     Args:
         kernel: A function, a method or an object that can be called.
@@ -102,7 +102,7 @@ def _of_function(function: Any) -> list[Finding]:
 def _without_source(name: str, place: Place, seen: str) -> Finding:
     return Finding(
         NO_SOURCE,
-        f"the source of kernel {name} is not at hand, so nothing in it was checked",
+        f"the source of kernel {name} is not available, so it was not checked",
         place,
         seen=seen,
         fix="define the kernel with def, in a file",
@@ -110,7 +110,7 @@ def _without_source(name: str, place: Place, seen: str) -> Finding:
 
 
 def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str], list[Finding]]:
-    """Return the names of a file's kernels, and what their source breaks; imports nothing.
+    """Return the names of a file's kernels, and the findings in their source; imports nothing.
 
     Args:
         path: A Python file.
@@ -118,7 +118,7 @@ def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str
             decorates.
 
     Raises:
-        SyntaxError: The file is no Python.
+        SyntaxError: The file is not valid Python.
         ValueError: The file has no function ``kernel``.
     """
     file = str(path)
@@ -138,7 +138,7 @@ def file_findings(path: str | Path, kernel: str | None = None) -> tuple[list[str
 
 
 def _of_kernels(kernels: Iterable[Unit]) -> list[Finding]:
-    """Return the findings of some kernels, those of what they share once, in order of the text."""
+    """Return the findings of several kernels without duplicates, in source order."""
     found: dict[tuple[str, str, int, str], Finding] = {}
     for kernel in kernels:
         for unit in reached_from(kernel):

@@ -1,4 +1,4 @@
-"""Calls that the compiler cannot resolve, and what loops run over."""
+"""Calls that the compiler cannot resolve, and iterables of loops."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ RANGE_VALUE = declare(
     "L018",
     "range-value",
     "error",
-    "A range stands outside the header of a loop.",
-    "the compiler knows ranges in loop headers only",
+    "A range is used outside a loop header.",
+    "the compiler supports ranges in loop headers only",
 )
 BUILTIN = declare(
     "L020",
@@ -53,7 +53,7 @@ OLD_NAMESPACE = declare(
     "old-namespace",
     "error",
     "A name of neuronxcc is reached from a kernel.",
-    "kernels of 0.3.0 live in the nki namespace; 0.4.0 refuses the old one",
+    "kernels of 0.3.0 use the nki namespace; 0.4.0 refuses the old one",
 )
 INNER_GRID = declare(
     "L062",
@@ -68,7 +68,7 @@ POSITIONAL = declare(
     "positional-argument",
     "note",
     "An argument is given by a position that has another meaning in other releases.",
-    "with another release it lands in another parameter",
+    "another release binds it to another parameter",
 )
 
 # From this number of positional arguments on, the last one has moved.
@@ -110,8 +110,8 @@ def check_calls(unit: Unit) -> Iterator[Found]:
         elif meaning.path in _MAKERS and call.args and isinstance(call.args[0], ast.Tuple):
             yield from _fractions(call.args[0].elts)
         if is_range(meaning.path) and not in_header:
-            message = f"{ast.unparse(call)} stands outside a loop header"
-            fix = "write the range where the loop begins: for i in range(...):"
+            message = f"{ast.unparse(call)} is used outside a loop header"
+            fix = "write the range in the loop header: for i in range(...):"
             yield Found(RANGE_VALUE, call, message, fix)
         yield from _moved(call, meaning.path)
         if isinstance(call.func, ast.Subscript):
@@ -124,7 +124,7 @@ def check_calls(unit: Unit) -> Iterator[Found]:
 
 
 def _old_names(unit: Unit) -> Iterator[Found]:
-    """Find names of the old namespace, once for a function: one import mends them all."""
+    """Find names of the old namespace, once per function: one import fixes them all."""
     old = [(n, m.path) for n, m in unit.references() if m.path.partition(".")[0] == "neuronxcc"]
     if old:
         node, path = min(old, key=lambda found: (found[0].lineno, found[0].col_offset))
@@ -154,7 +154,7 @@ def _fractions(extents: list[ast.expr]) -> Iterator[Found]:
 
 
 def is_range(path: str) -> bool:
-    """Tell whether a path is that of a range, Python's or NKI's."""
+    """Return whether a dotted name is a range of Python or NKI."""
     return path == "range" or path in [f"nki.language.{name}" for name in _RANGES]
 
 

@@ -35,7 +35,7 @@ DICTIONARY_KEY = declare(
     "L043",
     "dictionary-key",
     "error",
-    "A dictionary has a key that is no string.",
+    "A dictionary has a key that is not a string.",
     "the compiler's dictionaries have string keys",
 )
 LITERAL = declare(
@@ -49,8 +49,8 @@ TEXT_OPERATION = declare(
     "L045",
     "text-operation",
     "error",
-    "Text is formatted with a specification, or taken apart.",
-    "the compiler knows plain f-strings only",
+    "Text is formatted with a specification, indexed, or used by its methods.",
+    "the compiler supports plain f-strings only",
 )
 UNPACKING = declare(
     "L046",
@@ -68,7 +68,7 @@ CHAINED_COMPARISON = declare(
     "the compiler evaluates all of a chain, where Python stops at the first False",
 )
 ELLIPSIS = declare(
-    "L056", "ellipsis", "error", "The literal ... stands outside an index.", _REFUSED
+    "L056", "ellipsis", "error", "The literal ... is used outside an index.", _REFUSED
 )
 IDENTITY = declare(
     "A017",
@@ -82,7 +82,7 @@ _PURE = {"abs", "bool", "float", "int", "len", "max", "min"}
 
 
 def check_expressions(unit: Unit) -> Iterator[Found]:
-    """Find expressions outside of the language."""
+    """Find expressions outside the language."""
     for node in unit.of(ast.Lambda):
         fix = "define a function at the top of the module, or write the expression where it is used"
         yield Found(LAMBDA, node, f"{unit.name} has a lambda", fix)
@@ -140,7 +140,7 @@ def _literals(unit: Unit) -> Iterator[Found]:
             ):
                 fix = "use strings as keys, or a list indexed by integers"
                 text = ast.unparse(key)
-                yield Found(DICTIONARY_KEY, key, f"dictionary key {text} is no string", fix)
+                yield Found(DICTIONARY_KEY, key, f"dictionary key {text} is not a string", fix)
     for constant in unit.of(ast.Constant):
         value = constant.value
         if isinstance(value, (bytes, complex)):
@@ -148,7 +148,7 @@ def _literals(unit: Unit) -> Iterator[Found]:
             yield Found(LITERAL, constant, f"{value!r} is {kind}", "use numbers, tuples or text")
         elif value is ... and not _is_index(unit, constant):
             if not _is_placeholder(unit, constant):
-                yield Found(ELLIPSIS, constant, "... is no index here", "use None, or remove it")
+                yield Found(ELLIPSIS, constant, "... is not an index here", "use None or remove it")
             elif not isinstance(unit.node, ast.ClassDef):
                 yield Found(ELLIPSIS, constant, "... is a statement here", "write pass")
 
@@ -187,7 +187,7 @@ def _text(unit: Unit) -> Iterator[Found]:
     for subscript in unit.of(ast.Subscript):
         if _is_text(subscript.value):
             fix = "prepare the text on the host"
-            yield Found(TEXT_OPERATION, subscript, "text is taken apart by an index", fix)
+            yield Found(TEXT_OPERATION, subscript, "text is indexed", fix)
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -1,4 +1,4 @@
-"""What a check says about a piece of syntax."""
+"""The result of a source check: a rule violated by a syntax node."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["Found"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A rule broken by a piece of syntax.
+    """A rule violated by a syntax node.
 
     Attributes:
         rule: The rule.
-        node: The syntax.
-        message: What is wrong, in one sentence.
-        fix: A mend.
+        node: The syntax node.
+        message: Description of the fault in one sentence.
+        fix: Fix, in words.
         seen: The value or the text that is wrong.
-        operand: The name that it is about.
+        operand: The name at fault.
         notes: Other places.
-        line: Line to show in place of the syntax's own.
+        line: Line to report instead of the node's own.
     """
 
     rule: Rule

@@ -1,8 +1,8 @@
-"""What a value in a kernel certainly is: a tensor, a register, a list, text.
+"""Type inference for values in a kernel: tensor, register, list or text.
 
-A name has a kind only when everything that is ever assigned to it has that kind; what a helper
-returns, what a container holds and optional parameters have none. A parameter is a tensor when an
-instruction gets it as one.
+A name has a kind only when all values assigned to it have that kind. Results of helper functions,
+elements of containers and optional parameters have none. A parameter is a tensor when an
+instruction takes it as one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _A_TENSOR, _AN_INDEX = ast.Pass(), ast.Pass()
 
 
 def is_dynamic_loop(unit: Unit, loop: ast.AST) -> bool:
-    """Tell whether a loop runs over ``nl.dynamic_range``."""
+    """Return whether a loop runs over ``nl.dynamic_range``."""
     return (
         isinstance(loop, ast.For)
         and isinstance(loop.iter, ast.Call)
@@ -121,7 +121,7 @@ class Kinds:
 
     @cached_property
     def _bindings(self) -> dict[str, list[ast.AST | None]]:
-        """What is assigned to each name; None stands for something that is not looked into."""
+        """The expressions assigned to each name; None for an unknown value."""
         unit = self.unit
         found: dict[str, list[ast.AST | None]] = {}
         plain: set[ast.AST] = set()
@@ -150,7 +150,7 @@ class Kinds:
 
     @cached_property
     def _tensor_parameters(self) -> set[str]:
-        """The parameters without default that an instruction gets in place of a tensor."""
+        """The parameters without default that an instruction takes as a tensor."""
         node = self.unit.node
         if isinstance(node, ast.ClassDef):
             return set()
@@ -192,7 +192,7 @@ def _tensor_functions() -> frozenset[str]:
 
 
 def _pairs(target: ast.AST, value: ast.AST) -> list[tuple[ast.Name, ast.AST]]:
-    """Return the names of a target, with what each gets where both sides are spelled out."""
+    """Return the names of a target with their values, where both sides are written out."""
     if isinstance(target, ast.Name):
         return [(target, value)]
     if (

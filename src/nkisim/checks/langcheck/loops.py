@@ -1,4 +1,4 @@
-"""Loops that run on the device: their index, what leaves them, what they leave behind."""
+"""Device loops: their index, early exits, and names used after them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAVES_DYNAMIC_LOOP = declare(
     "L032",
     "leaves-dynamic-loop",
     "error",
-    "break, continue or return stands inside a dynamic loop.",
+    "break, continue or return is used inside a dynamic loop.",
     "the loop runs on the device, which cannot leave it early",
 )
 INDEX_ARITHMETIC = declare(
@@ -31,7 +31,7 @@ LOOP_VARIABLE = declare(
     "loop-variable",
     "error",
     "The index of a dynamic loop is assigned inside the loop.",
-    "the counter lives in a register of the loop",
+    "the counter is in a register of the loop",
 )
 DYNAMIC_STATE = declare(
     "L037",
@@ -44,7 +44,7 @@ DYNAMIC_STATE = declare(
 
 
 def check_loops(unit: Unit) -> Iterator[Found]:
-    """Find what a loop on the device cannot do."""
+    """Find constructs that a device loop does not support."""
     loops = [loop for loop in unit.of(ast.For) if is_dynamic_loop(unit, loop)]
     if not loops:
         return
@@ -56,14 +56,14 @@ def check_loops(unit: Unit) -> Iterator[Found]:
 
 
 def _header(unit: Unit, loop: ast.For) -> Iterator[Found]:
-    """Find a step that is no positive number, and a region around the loop."""
+    """Find a step that is not a positive number, and a region around the loop."""
     assert isinstance(loop.iter, ast.Call)
     steps = [*loop.iter.args[2:3], *(k.value for k in loop.iter.keywords if k.arg == "step")]
     for step in steps:
         negative = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
         constant = step.value if isinstance(step, ast.Constant) else 1
         if negative or type(constant) is not int or constant < 1:
-            message = f"nl.dynamic_range: step {ast.unparse(step)} is no positive integer"
+            message = f"nl.dynamic_range: step {ast.unparse(step)} is not a positive integer"
             yield Found(RULES["L034"], loop, message, "use a constant step", operand="step")
     for outer in unit.enclosing(loop):
         calls = [item.context_expr for item in getattr(outer, "items", [])]
@@ -139,14 +139,14 @@ def _nested(unit: Unit, kinds: Kinds, loop: ast.For, inside: list[ast.AST]) -> I
             yield Found(
                 DYNAMIC_STATE,
                 inner,
-                f"a dynamic loop inside another uses {sorted(used)[0]} from around it",
+                f"a dynamic loop inside another uses {sorted(used)[0]} from outside it",
                 "keep one dynamic loop and make the other static; keep state in a tile",
                 notes=(f"the outer loop begins at line {loop.lineno}",),
             )
 
 
 def _escaping(unit: Unit, loop: ast.For, inside: list[ast.AST]) -> Iterator[Found]:
-    """Find names that the body binds and that are read first after the loop."""
+    """Find names that the body binds and that are first read after the loop."""
     bound = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     end = loop.end_lineno or loop.lineno
     said: set[str] = set()

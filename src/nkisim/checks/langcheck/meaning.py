@@ -1,7 +1,7 @@
-"""What a global name means: a part of NKI, another module's, a definition of the user, a value.
+"""Resolution of global names: NKI, another package, a definition of the user, or a value.
 
-Names of a live kernel are looked up in its module, those of a file in its text. Both give the same
-``Meaning``; where the text alone cannot tell, it is unknown, and rules say nothing.
+Names of a live kernel are resolved in its module, those of a file in its source. Both give the same
+``Meaning``. Where the source is not sufficient the meaning is unknown, and rules report nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _USUAL = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meaning:
-    """What a name stands for.
+    """The object that a name refers to.
 
     Attributes:
         kind: ``"nki"``, ``"foreign"`` (numpy, the standard library, neuronxcc) and ``"builtin"``
@@ -57,7 +57,7 @@ class Meaning:
         path: Dotted name, such as ``"nki.language.ndarray"`` or ``"numpy.exp"``.
         tree: File of a definition.
         node: The definition.
-        scope: Where the names in it, or of a module, are looked up.
+        scope: Scope that resolves the names in it, or those of a module.
         value: The object, or the expression that makes it.
         is_kernel: Whether a definition is a kernel.
     """
@@ -75,17 +75,17 @@ UNKNOWN = Meaning("unknown")
 
 
 class Scope(Protocol):
-    """The global names of a module; ``key`` tells those of different modules apart."""
+    """The global names of a module; ``key`` identifies the module."""
 
     key: int
 
     def meaning(self, name: str) -> Meaning:
-        """Return what a global name means."""
+        """Return the meaning of a global name."""
         ...
 
 
 def _dotted(path: str) -> Meaning:
-    """Return the meaning of an imported name of a package that is not the user's."""
+    """Return the meaning of a name imported from a package that is not the user's."""
     root, _, rest = path.partition(".")
     if root in _NKI:
         return Meaning("nki", f"nki.{rest}" if rest else "nki")
@@ -98,7 +98,7 @@ def _is_foreign(path: str) -> bool:
 
 
 def is_kernel_decorator(meaning: Meaning) -> bool:
-    """Tell whether a decorator is ``nki.jit``."""
+    """Return whether a decorator is ``nki.jit``."""
     return meaning.path in ("nki.jit", "neuronxcc.nki.jit")
 
 
@@ -113,14 +113,14 @@ class LiveScope:
         self.key = id(names)  # what is kept under it has the scope, and so the names
 
     def meaning(self, name: str) -> Meaning:
-        """Return what a global name means now."""
+        """Return the current meaning of a global name."""
         if name in self._names:
             return _of_object(self._names[name])
         return Meaning("builtin", name) if hasattr(builtins, name) else UNKNOWN
 
 
 def _text(thing: Any, attribute: str) -> str | None:
-    """Return an attribute that is text; some objects answer anything to any name."""
+    """Return an attribute if it is text; some objects return something for any attribute."""
     found = getattr(thing, attribute, None)
     return found if isinstance(found, str) else None
 
@@ -161,9 +161,9 @@ def _of_object(thing: Any) -> Meaning:
 
 
 class FileScope:
-    """The names of a file that is read and not imported.
+    """The names of a file that is parsed, not imported.
 
-    Imports are followed to files beside it; a package is recognised by its ``__init__.py``.
+    Imports are resolved to files next to it; a package is recognised by its ``__init__.py``.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -172,7 +172,7 @@ class FileScope:
         self._meanings: dict[str, Meaning] = {}
 
     def meaning(self, name: str) -> Meaning:
-        """Return what the file's text says about a global name."""
+        """Return the meaning of a global name according to the file's source."""
         if name not in self._meanings:
             self._meanings[name] = UNKNOWN  # what two files take from each other
             self._meanings[name] = self._read(name)
@@ -190,7 +190,7 @@ class FileScope:
         return Meaning("value", value=what) if what is not None else UNKNOWN
 
     def kernels(self) -> list[Meaning]:
-        """Return the functions that ``nki.jit`` decorates, those made inside others included."""
+        """Return the functions decorated with ``nki.jit``, nested ones included."""
         found = [self._defined(node) for node in self.tree.definitions]
         return [meaning for meaning in found if meaning.is_kernel]
 
@@ -207,7 +207,7 @@ class FileScope:
         return Meaning("definition", "", self.tree, node, self, None, kernel)
 
     def _evaluated(self, node: ast.expr) -> Meaning:
-        """Return what a dotted name, called or not, means."""
+        """Return the meaning of a dotted name, called or not."""
         if isinstance(node, ast.Call):
             return self._evaluated(node.func)
         if isinstance(node, ast.Name):
@@ -292,7 +292,7 @@ def _fallbacks_first(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def file_scope(file: str) -> FileScope | None:
-    """Return the scope of a file, the same one until it changes; None where it is no Python."""
+    """Return the scope of a file, cached until it changes; None if it is not valid Python."""
     tree = read_tree(file)
     if tree is None:
         return None

@@ -1,4 +1,4 @@
-"""Values that are known at another time than the text uses them.
+"""Values that are used before they are known.
 
 Sizes of the target are known while a kernel is compiled, not when its module is imported; the rank
 of a core is known while it runs, not when the kernel is compiled.
@@ -27,8 +27,8 @@ RANK_AS_NUMBER = declare(
     "C033",
     "rank-as-number",
     "error",
-    "rank_id() is used as a number of the compiler: in a range, an index, a slice or a condition.",
-    "the rank is known on the device only, in a register",
+    "rank_id() is used as a compile-time number: in a range, an index, a slice or a condition.",
+    "the rank is known only on the device, in a register",
 )
 
 _SIZES = "nki.language.tile_size"
@@ -37,7 +37,7 @@ _RANK = "nki.collectives.rank_id"
 
 
 def check_moments(unit: Unit) -> Iterator[Found]:
-    """Find what is used before it is known."""
+    """Find values that are used before they are known."""
     yield from _constants(unit)
     yield from _ranks(unit)
 
@@ -70,7 +70,7 @@ def _constants(unit: Unit) -> Iterator[Found]:
 
 
 def _ranks(unit: Unit) -> Iterator[Found]:
-    """Find a rank where the compiler needs a number."""
+    """Find a rank where the compiler needs a constant."""
     if not any(meaning.path == _RANK for _, meaning in unit.calls()):
         return
     kinds = Kinds(unit)
@@ -86,7 +86,7 @@ def _ranks(unit: Unit) -> Iterator[Found]:
 
 
 def _numbers(unit: Unit) -> Iterator[tuple[ast.AST, str]]:
-    """Yield what the compiler must know, with what it is for."""
+    """Yield the expressions that must be compile-time constants, with their use."""
     for operation in unit.of(ast.BinOp):
         yield from ((side, "arithmetic") for side in (operation.left, operation.right))
     for comparison in unit.of(ast.Compare):

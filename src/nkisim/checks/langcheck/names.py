@@ -1,4 +1,4 @@
-"""Names from outside a function, classes and decorators: what the compiler can follow."""
+"""Global names, classes and decorators that the compiler cannot resolve."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ CLOSURE = declare(
     "L040",
     "closure",
     "error",
-    "A kernel, or a function that it reaches, uses a variable of a function around it.",
+    "A kernel, or a function that it reaches, uses a variable of an enclosing function.",
     "the compiler resolves the names of modules only",
 )
 CHANGEABLE_GLOBAL = declare(
     "L041",
     "changeable-global",
     "warning",
-    "A global that can change, such as a list or an array, is read in a kernel.",
-    "a compiled kernel keeps the value that it had",
+    "A mutable global, such as a list or an array, is read in a kernel.",
+    "a compiled kernel uses the value from compile time",
 )
 HOST_STATE = declare(
     "L042",
     "host-state",
     "warning",
-    "A kernel changes something outside of it, or reads the environment of the process.",
+    "A kernel changes state outside itself, or reads the environment of the process.",
     "it happens once, when the kernel is compiled, and not when it runs",
 )
 OBJECT_FIELDS = declare(
@@ -69,7 +69,7 @@ _ENVIRONMENT = {"os.environ", "sys.argv", "sys.path"}
 
 
 def check_names(unit: Unit) -> Iterator[Found]:
-    """Find names, classes and decorators that the compiler cannot follow."""
+    """Find names, classes and decorators that the compiler cannot resolve."""
     if isinstance(unit.node, ast.ClassDef):
         yield from _class(unit, unit.node)
     yield from _decorators(unit)
@@ -154,7 +154,7 @@ def _captured(unit: Unit) -> Iterator[Found]:
     for node in unit.of(ast.Name):
         if node.id in unit.outer_names and isinstance(node.ctx, ast.Load) and node.id not in said:
             said.add(node.id)
-            message = f"{unit.name} uses {node.id} of the function around it"
+            message = f"{unit.name} uses {node.id} of an enclosing function"
             fix = f"pass {node.id} as an argument, or make it a constant of the module"
             yield Found(CLOSURE, node, message, fix, operand=node.id)
 
@@ -181,7 +181,7 @@ def _change(unit: Unit, name: ast.expr, node: ast.AST) -> Iterator[tuple[str, Fo
 
 
 def _changeable(meaning: Meaning) -> str:
-    """Return what a global is that can change, empty for what cannot or is not known."""
+    """Return the kind of a mutable global, empty for an immutable or unknown one."""
     value: Any = meaning.value
     if isinstance(value, (list, ast.List, ast.ListComp)):
         return "list"

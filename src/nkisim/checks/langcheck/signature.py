@@ -1,6 +1,6 @@
-"""A kernel's signature, its inputs and its outputs, where they are told by the text.
+"""Checks of a kernel's signature, inputs and outputs from its source.
 
-A run finds all of these too; here they are found in files that are not run.
+A run reports all of these too; here they are found in files that are not run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["check_signature"]
 
 
 def check_signature(unit: Unit) -> Iterator[Found]:
-    """Find parameters that a kernel cannot have, inputs it writes, and outputs it keeps."""
+    """Find illegal parameters, written inputs, and outputs that are not returned."""
     node = unit.node
     if not unit.is_kernel or isinstance(node, ast.ClassDef):
         return

@@ -1,4 +1,4 @@
-"""Source text as syntax trees: files, and the definitions inside them by line."""
+"""Parsed source files, and the definitions in them by line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Tree:
     Attributes:
         file: Its name.
         module: The syntax tree.
-        scope: Its names, once they were read.
-        units: What was made of its definitions, kept as long as the tree is.
-        constants: What the module assigns to each of its names, last.
+        scope: Its names, once resolved.
+        units: Units of its definitions, cached as long as the tree.
+        constants: The last value that the module assigns to each of its names.
     """
 
     def __init__(self, file: str, module: ast.Module) -> None:
@@ -48,7 +48,7 @@ class Tree:
 
     @property
     def definitions(self) -> list[Definition]:
-        """All definitions, those inside others included."""
+        """All definitions, nested ones included."""
         return list(self._by_line.values())
 
     def of_class(self, name: str) -> ast.ClassDef | None:
@@ -63,7 +63,7 @@ class Tree:
         return found
 
     def outer(self, node: Definition) -> Definition | None:
-        """Return the definition that a definition stands in."""
+        """Return the enclosing definition of a definition."""
         return self._outer.get(node)
 
 
@@ -92,14 +92,14 @@ def _constants(module: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def definition_line(node: Definition) -> int:
-    """Return the first line of a definition; a decorator's, where there is one."""
+    """Return the first line of a definition, including decorators."""
     return min([node.lineno, *(d.lineno for d in node.decorator_list)])
 
 
 def read_tree(file: str) -> Tree | None:
-    """Return the tree of a file, or None where its text is not at hand or is no Python.
+    """Return the tree of a file, or None if its source is unavailable or not valid Python.
 
-    The text is what tracebacks show, which notebooks and consoles provide too.
+    The source is the one used for tracebacks, which notebooks and consoles provide too.
     """
     lines = linecache.getlines(file)
     known = _READ.get(file)
@@ -118,7 +118,7 @@ def read_tree(file: str) -> Tree | None:
 
 
 def definition_of(thing: object) -> tuple[Tree, Definition] | None:
-    """Return the definition of a function or class, or None where its source is not at hand."""
+    """Return the definition of a function or class, or None if its source is unavailable."""
     code = getattr(thing, "__code__", None)
     if isinstance(code, CodeType):
         tree = read_tree(code.co_filename)

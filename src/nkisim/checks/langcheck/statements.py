@@ -1,4 +1,4 @@
-"""Statements that the compiler does not translate, and parameters it does not take."""
+"""Statements that the compiler does not translate, and parameters it does not accept."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONTEXT = declare(
     "with-statement",
     "error",
     "A with statement is anything but a bare nl.no_reorder().",
-    "the compiler knows this one context only",
+    "the compiler supports no other context manager",
 )
 LOOP_ELSE = declare(
     "L015", "loop-else", "error", "A for or while loop has an else clause.", _REFUSED
@@ -65,12 +65,12 @@ KEYWORD_ARGUMENTS = declare(
     "keyword-arguments",
     "warning",
     "A function has a **kwargs parameter.",
-    "the compiler warns, and what is in it cannot be used",
+    "the compiler warns, and its contents cannot be used",
 )
 
 
 def check_statements(unit: Unit) -> Iterator[Found]:
-    """Find statements outside of the language."""
+    """Find statements outside the language."""
     yield from _definitions(unit)
     yield from _parameters(unit)
     yield from _blocks(unit)
@@ -146,7 +146,7 @@ def _blocks(unit: Unit) -> Iterator[Found]:
 
 
 def _keeps_order(unit: Unit, context: ast.With) -> bool:
-    """Whether a context is one bare ``nl.no_reorder()``, or one that the text does not tell."""
+    """Return whether a context is a bare ``nl.no_reorder()``, or unknown from the source."""
     item = context.items[0]
     if len(context.items) > 1 or item.optional_vars is not None:
         return False

@@ -1,6 +1,6 @@
 """Tensors and registers used as if they were Python numbers.
 
-Most of these a run finds too; here they are found in branches that a run does not take, and in
+A run finds most of these too; here they are also found in branches that a run does not take, and in
 files that are not run.
 """
 
@@ -20,16 +20,15 @@ AUGMENTED = declare(
     "L029",
     "augmented-assignment",
     "error",
-    "A tensor stands on the left of an augmented assignment such as +=.",
-    "the compiler knows operators on numbers only",
+    "A tensor is the target of an augmented assignment such as +=.",
+    "the compiler supports operators on numbers only",
 )
 REGISTER_CONDITION = declare(
     "L031",
     "register-condition",
     "error",
     "A register or the index of a dynamic loop is compared, or decides a branch.",
-    "its value is known on the device only; `while register` and nl.dynamic_range are all that "
-    "read it",
+    "its value is known only on the device; only `while register` and nl.dynamic_range can use it",
 )
 TENSOR_CONTENTS = declare(
     "L067",
@@ -43,7 +42,7 @@ _INSTRUCTIONS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.
 
 
 def check_tensors(unit: Unit) -> Iterator[Found]:
-    """Find tensors and registers that are not used as such."""
+    """Find tensors and registers that are used as Python values."""
     kinds = Kinds(unit)
     yield from _operators(unit, kinds)
     yield from _truth(unit, kinds)
@@ -102,8 +101,8 @@ def _truth(unit: Unit, kinds: Kinds) -> Iterator[Found]:
         kind = kinds.of(test)
         text = ast.unparse(test)
         if kind == "tensor":
-            message = f"the truth of tensor {text} is asked for"
-            fix = "ask for its shape or dtype, or load a value with nisa.register_load"
+            message = f"tensor {text} is used as a condition"
+            fix = "test its shape or dtype, or load a value with nisa.register_load"
             yield Found(RULES["L030"], test, message, fix, operand=text)
         elif kind == "index" or (kind == "register" and not _is_while_test(unit, test)):
             message = f"{kind} {text} decides a branch"
@@ -112,7 +111,7 @@ def _truth(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 
 def _tests(unit: Unit) -> Iterator[ast.expr]:
-    """Yield the expressions whose truth is asked for."""
+    """Yield the expressions that are evaluated as conditions."""
     for node in unit.of(ast.If, ast.While, ast.IfExp, ast.Assert):
         yield node.test  # type: ignore[attr-defined]
     for joined in unit.of(ast.BoolOp):
@@ -159,5 +158,5 @@ def _printed(unit: Unit, kinds: Kinds) -> Iterator[Found]:
             for value in shown:
                 if kinds.of(value) == "tensor":
                     text = ast.unparse(value)
-                    fix = f'use nl.device_print("{text}", {text}), or look at it on the host'
+                    fix = f'use nl.device_print("{text}", {text}), or print it on the host'
                     yield Found(TENSOR_CONTENTS, call, f"tensor {text} is printed", fix)

@@ -1,7 +1,7 @@
-"""One definition that the compiler would read: its syntax, its names, what it reaches.
+"""One definition that the compiler would translate: its syntax, names and references.
 
-Annotations, decorators and defaults are left out of its syntax: Python evaluates them when the
-definition is made, and the compiler does not. So is what stands inside a definition within it.
+Annotations, decorators and defaults are excluded: Python evaluates them at definition time, and the
+compiler does not. The bodies of nested definitions are excluded too.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Unit:
     Attributes:
         tree: The file.
         node: The definition.
-        scope: Where its global names are looked up.
-        is_kernel: Whether the compiler starts here.
+        scope: Scope that resolves its global names.
+        is_kernel: Whether it is the entry point of the compiler.
         owner: The class of a method.
         live: The object, where there is one.
-        found: What the checks said, once they ran.
+        found: Results of the checks, once they ran.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """Name in the user's source."""
         return self.node.name if self.owner is None else f"{self.owner.name}.{self.node.name}"
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All syntax inside, in the order of the text."""
+        """All syntax nodes inside, in source order."""
         return list(_traced(self.node.body))
 
     @cached_property
@@ -78,18 +78,18 @@ class Unit:
     @overload
     def of(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]: ...
     def of(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-        """Yield the syntax of some types."""
+        """Yield the syntax nodes of the given types."""
         for kind in kinds:
             yield from self._by_type.get(kind, [])
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
-        """What each piece of syntax stands in."""
+        """Parent of each syntax node."""
         inside = {child: node for node in self.nodes for child in _children(node)}
         return inside | dict.fromkeys(self.node.body, self.node)
 
     def enclosing(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield what a piece of syntax stands in, from the inside to the definition."""
+        """Yield the ancestors of a syntax node, from its parent to the definition."""
         while (parent := self.parents.get(node)) is not None:
             yield parent
             node = parent
@@ -105,7 +105,7 @@ class Unit:
 
     @cached_property
     def own_names(self) -> set[str]:
-        """The names that belong to the function: its parameters and what it binds."""
+        """The local names of the function: its parameters and the names it binds."""
         if isinstance(self.node, ast.ClassDef):
             return set()
         return _bound_names(self.node, self.nodes) - self.declared_global
@@ -117,7 +117,7 @@ class Unit:
 
     @cached_property
     def outer_names(self) -> set[str]:
-        """The names that belong to a function around this one."""
+        """The local names of enclosing functions."""
         found: set[str] = set()
         outer = self.tree.outer(self.node)
         while outer is not None:
@@ -127,7 +127,7 @@ class Unit:
         return found - self.own_names
 
     def meaning(self, node: ast.AST) -> Meaning:
-        """Return what a dotted name in the definition means; unknown for local ones."""
+        """Return the meaning of a dotted name in the definition; unknown for local ones."""
         if isinstance(node, ast.Name):
             if node.id in self.own_names or node.id in self.outer_names:
                 return UNKNOWN
@@ -144,7 +144,7 @@ class Unit:
         return UNKNOWN
 
     def scope_meaning(self, node: ast.AST) -> Meaning:
-        """Return what a dotted name means where the module is, whatever the function binds."""
+        """Return the meaning of a dotted name at module level, ignoring local names."""
         if isinstance(node, ast.Name):
             return self.scope.meaning(node.id)
         if isinstance(node, ast.Attribute):
@@ -154,7 +154,7 @@ class Unit:
         return UNKNOWN
 
     def of_decorator(self, node: ast.expr) -> Meaning:
-        """Return what a decorator, called or not, means where the definition stands."""
+        """Return the meaning of a decorator, called or not, in the enclosing scope."""
         if isinstance(node, ast.Call):
             return self.of_decorator(node.func)
         if isinstance(node, ast.Name):
@@ -166,7 +166,7 @@ class Unit:
         return UNKNOWN
 
     def calls(self) -> Iterator[tuple[ast.Call, Meaning]]:
-        """Yield the calls, with what is called."""
+        """Yield the calls, with the meaning of the called name."""
         yield from self._calls
 
     @cached_property
@@ -182,7 +182,7 @@ class Unit:
 
     @cached_property
     def reached(self) -> list[Unit]:
-        """The definitions of the user that this one names, and the methods of a class."""
+        """The user's definitions that this one refers to, and the methods of a class."""
         named = [m for _, m in self.references() if m.kind == "definition"]
         units = [unit_of(meaning) for meaning in named]
         if isinstance(self.node, ast.ClassDef):
@@ -193,7 +193,7 @@ class Unit:
 
 
 def unit_of(meaning: Meaning) -> Unit:
-    """Return the unit of a definition, the same one as long as its file does not change."""
+    """Return the unit of a definition, cached until its file changes."""
     assert meaning.tree is not None and meaning.node is not None and meaning.scope is not None
     key = (meaning.node, meaning.scope.key)
     known: Unit | None = meaning.tree.units.get(key)
@@ -218,7 +218,7 @@ def reached_from(kernel: Unit) -> Iterator[Unit]:
 
 
 def _traced(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield syntax in the order of the text, without the insides of definitions."""
+    """Yield syntax nodes in source order, without the bodies of nested definitions."""
     waiting: list[ast.AST] = list(reversed(body))
     while waiting:
         node = waiting.pop()
@@ -234,7 +234,7 @@ def _traced(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what a piece of syntax is made of, but for whether it is loaded or stored."""
+    """Yield the child nodes of a syntax node, except its load or store context."""
     for name in node._fields:
         value = getattr(node, name, None)
         if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Numbers, lists and dictionaries of compile time: where the compiler's are not Python's."""
+"""Compile-time numbers, lists and dictionaries that behave differently from Python's."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NEGATIVE_DIVISOR = declare(
     "negative-divisor",
     "warning",
     "// or % has a negative divisor.",
-    "the compiler divides as Euclid did, with a remainder that is not negative; Python rounds down",
+    "the compiler uses Euclidean division, with a non-negative remainder; Python rounds down",
 )
 NUMBER_OPERATOR = declare(
     "L052",
@@ -66,8 +66,8 @@ ENUM_OPERATOR = declare(
     "L053",
     "enum-order",
     "error",
-    "A value of an enumeration is ordered or calculated with.",
-    "the compiler can only tell whether two are equal",
+    "An enum value is used in an ordering comparison or in arithmetic.",
+    "the compiler can only compare enum values for equality",
 )
 OUT_OF_RANGE = declare(
     "L055",
@@ -83,7 +83,7 @@ _INT32 = (-(2**31), 2**31 - 1)
 
 
 def check_values(unit: Unit) -> Iterator[Found]:
-    """Find compile-time values that the compiler treats in another way."""
+    """Find compile-time values that the compiler treats differently from Python."""
     kinds = Kinds(unit)
     yield from _endless(unit)
     yield from _methods(unit, kinds)
@@ -104,7 +104,7 @@ def _endless(unit: Unit) -> Iterator[Found]:
         return
     for call, meaning in unit.calls():
         if meaning.node is unit.node:
-            message = f"{unit.name} calls itself on every way through it"
+            message = f"{unit.name} calls itself on every path"
             yield Found(ENDLESS, call, message, "write a loop with a bound")
 
 
@@ -162,7 +162,7 @@ def _too_wide(node: ast.AST, value: int) -> Found:
 
 
 def _constant(node: ast.AST | None) -> int | None:
-    """Return the integer that an expression of integer constants has."""
+    """Return the value of an expression of integer constants."""
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -219,7 +219,7 @@ def _ranges(unit: Unit) -> Iterator[Found]:
 
 
 def _fixed_lengths(unit: Unit) -> dict[str, int]:
-    """Return the lengths of lists and tuples that are written out and never change."""
+    """Return the lengths of literal lists and tuples that never change."""
     stored = [n.id for n in unit.of(ast.Name) if isinstance(n.ctx, ast.Store)]
     stored += [parameter.arg for parameter in unit.parameters]
     found: dict[str, int] = {}

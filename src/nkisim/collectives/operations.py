@@ -14,7 +14,7 @@ import numpy as np
 from nkisim.collectives import rules
 from nkisim.collectives.meeting import Seat, Table, complain, exchange, seat, world
 from nkisim.isa import VirtualRegister
-from nkisim.machine import admit_static, commit, commit_where, current_core, prepare_read
+from nkisim.machine import commit, commit_where, current_core, prepare_read, resolve_static
 from nkisim.machine.transfer import make_narrower, make_widener, overlaps
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec import as_op
@@ -99,7 +99,7 @@ def _static(name: str, tensor: NkiTensor) -> NkiTensor:
             "gather with nisa.dma_copy first",
             "srcs",
         )
-    return admit_static(current_core(name), tensor, name, "srcs")
+    return resolve_static(current_core(name), tensor, name, "srcs")
 
 
 def _read(at: Seat, tensor: NkiTensor, name: str, operand: str) -> Array:

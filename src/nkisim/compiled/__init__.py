@@ -49,17 +49,17 @@ FUNCTIONS = frozenset(
 
 
 def compiles_function(name: str, elements: int) -> bool:
-    """Tell whether an activation function of a tile of so many elements is compiled."""
+    """Return whether an activation function of a tile of so many elements is compiled."""
     return name in FUNCTIONS and compiles_statistics(elements)
 
 
 def compiles_statistics(elements: int) -> bool:
-    """Tell whether mean and deviation of the rows of so many elements are compiled."""
+    """Return whether mean and deviation of the rows of so many elements are compiled."""
     return elements >= LARGE and _is_wanted() and not numba_problem()
 
 
 def compiles_exact(elements: int) -> bool:
-    """Tell whether conversions and exact operations are compiled: only where numba is loaded."""
+    """Return whether conversions and exact operations are compiled: only where numba is loaded."""
     return elements >= _MIDDLING and "numba" in sys.modules and _is_wanted() and not numba_problem()
 
 

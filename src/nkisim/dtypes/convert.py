@@ -202,7 +202,7 @@ def _round_to_integer(values: Float32Array, dtype: DType) -> Array:
 
 
 def holds(dtype: DType, value: float) -> bool:
-    """Tell whether a type holds a number: no integer saturates, no finite float overflows."""
+    """Return whether a type holds a number: no integer saturates, no finite float overflows."""
     low, high = _limits(dtype)
     if low <= value <= high:
         return True

@@ -117,7 +117,7 @@ def _argument(x: Array, scale: Any, bias: Any, out: Array | None = None) -> Arra
 
 
 def _is_inside(op: Op, x: Array) -> bool:
-    """Tell whether all inputs surely lie in the function's valid interval."""
+    """Return whether all inputs surely lie in the function's valid interval."""
     if op.domain is None or not x.size:
         return True
     low, high = op.domain

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.diagnostics import declare, flag
-from nkisim.machine import CORE, admit_static, commit, current_core, prepare_read
+from nkisim.machine import CORE, commit, current_core, prepare_read, resolve_static
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.objects import NKIObject
 from nkisim.spec import rules
@@ -102,7 +102,7 @@ class VirtualRegister(NKIObject):
         return self.read()
 
     def __bool__(self) -> bool:
-        """Tell whether the register holds anything but 0, as ``while register:`` asks.
+        """Return whether the register holds anything but 0, as ``while register:`` asks.
 
         A test is an instruction. A loop that came no nearer to 0 since the last one may wait for
         another core, which is therefore given the turn.
@@ -183,7 +183,7 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
         raise ValueError(f"{name}: the loaded value decides what follows; run with values=True")
     element = _one_element(name, argument, tensor)
     core.begin(shared=element.buffer is MemoryRegion.shared_hbm)
-    source = admit_static(core, element, name, argument)
+    source = resolve_static(core, element, name, argument)
     source.life.last_use = core.clock
     with core.tracked(name, read=source):
         return prepare_read(source, name, argument, decides=True).reshape(-1)[0]
@@ -234,7 +234,7 @@ def register_load(dst: Any, src: Any) -> None:
 
 
 def _is_loaded(source: Any) -> bool:
-    """Tell whether a number comes from memory, at once or through another register."""
+    """Return whether a number comes from memory, at once or through another register."""
     return isinstance(source, NkiTensor) or (isinstance(source, VirtualRegister) and source.loaded)
 
 
@@ -242,7 +242,9 @@ def _is_loaded(source: Any) -> bool:
 def register_store(dst: Any, src: Any) -> None:
     """Write the value of a register to a tensor with one element."""
     core = current_core("nisa.register_store")
-    target = admit_static(core, _one_element("register_store", "dst", dst), "register_store", "dst")
+    target = resolve_static(
+        core, _one_element("register_store", "dst", dst), "register_store", "dst"
+    )
     value = _register("register_store", "src", src).read()
     core.begin(shared=target.buffer is MemoryRegion.shared_hbm)
     storage = target.origin.storage_dtype(target.dtype)

@@ -34,7 +34,7 @@ _COMPILED = (np.add, np.subtract, np.multiply)
 
 
 def reads_rows(tensor: NkiTensor) -> bool:
-    """Tell whether a tensor holds float32 or bfloat16 in dense rows, one per partition."""
+    """Return whether a tensor holds float32 or bfloat16 in dense rows, one per partition."""
     if tensor.indirect is not None or tensor.strides[0] < 0 or not tensor.dtype.is_float:
         return False
     if tensor.origin.storage_dtype(tensor.dtype) not in (_F32, bfloat16.numpy):
@@ -48,7 +48,7 @@ def reads_rows(tensor: NkiTensor) -> bool:
 
 
 def writes_rows(tensor: NkiTensor) -> bool:
-    """Tell whether a result goes into such rows with no other rounding than to their type."""
+    """Return whether a result goes into such rows with no other rounding than to their type."""
     # Rows of stride 0 would be one row that is written several times.
     rounded = tensor.dtype == "tfloat32" and tensor.origin.precise
     return reads_rows(tensor) and not rounded and tensor.strides[0] >= tensor.itemsize
@@ -147,7 +147,7 @@ def _compute(
 def _are_compiled(
     out: Array, data: Array, operations: Sequence[tuple[np.ufunc, Any, bool]]
 ) -> bool:
-    """Tell whether a compiled loop has these operations, on dense tiles of which one is another."""
+    """Return whether a compiled loop has these operations, with at most one other dense tile."""
     tiles = [x for _, x, _ in operations if isinstance(x, np.ndarray) and x.shape[1] > 1]
     return (
         len(tiles) <= 1

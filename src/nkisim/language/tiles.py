@@ -25,7 +25,7 @@ FUNCTION_OF_HBM = declare(
 
 
 def is_tile(value: object) -> bool:
-    """Tell whether an operand is a tensor."""
+    """Return whether an operand is a tensor."""
     return isinstance(value, NkiTensor)
 
 

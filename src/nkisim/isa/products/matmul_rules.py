@@ -404,7 +404,7 @@ def transpose_dtype(call: Call, name: str, engine: Engine) -> None:
 
 
 def spreads(generation: int, engine: Engine, dtype: DType) -> bool:
-    """Tell whether a transpose leaves elements of 8 bits in 16."""
+    """Return whether a transpose leaves elements of 8 bits in 16."""
     return generation >= 3 and engine is Engine.tensor and dtype.bits == 8 and dtype.is_float
 
 

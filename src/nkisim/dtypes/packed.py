@@ -1,8 +1,8 @@
 """The x4 packs: four 8-bit or 4-bit floats in one stored word.
 
-Element 0 sits in the lowest bits. A pack of float8 is a 32-bit word, a pack of float4 a 16-bit one.
-``pack`` and ``unpack`` serve host code that prepares inputs of a kernel or looks at its outputs;
-the last axis of the elements is four times as long as that of the words.
+Element 0 is in the lowest bits. A pack of float8 is a 32-bit word, a pack of float4 a 16-bit one.
+``pack`` and ``unpack`` are for host code that prepares inputs of a kernel or reads its outputs; the
+last axis of the elements is four times as long as that of the words.
 """
 
 from __future__ import annotations

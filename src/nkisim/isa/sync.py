@@ -1,4 +1,4 @@
-"""Between the two cores of a logical core: core_barrier and sendrecv."""
+"""Synchronisation of the two cores of a logical core: core_barrier and sendrecv."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _barrier(call: Call) -> None:
 def core_barrier(
     core: Core, data: NkiTensor, cores: Any, engine: Engine = Engine.gpsimd, name: str | None = None
 ) -> None:
-    """Wait until both cores have come here; a core on its own goes on."""
+    """Wait until both cores have reached the barrier; a single core does not wait."""
     member = core.member
     if member is None or core.num_programs != 2:
         _idle("runs on one core", "one core", "launch with kernel[2], or ask nl.num_programs()")

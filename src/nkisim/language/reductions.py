@@ -1,4 +1,4 @@
-"""Reductions of tiles, and what is built from them: mean, var, softmax, rms_norm; and matmul."""
+"""Reductions of tiles; mean, var, softmax and rms_norm; and matmul."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _reduce(op: Op, function: str, x: Any, axis: Any, dtype: Any, keepdims: bool
 
 
 def _standing_for(operator: Op) -> Callable[[Any], Any]:
-    """Let instructions take the function as their reduction operator."""
+    """Decorator that lets instructions take the function as their reduction operator."""
 
     def mark(function: Any) -> Any:
         function.operator = operator
@@ -140,7 +140,7 @@ def _mean(tile: NkiTensor, axes: tuple[int, ...], dtype: DType, keepdims: bool) 
 
 @checked_call("nl.var")
 def var(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
-    """Return the variance along trailing free axes; the reduced axes always stay with extent 1."""
+    """Return the variance along trailing free axes, which are always kept with extent 1."""
     tile = need_tile("var", "x", x)
     axes = _axes("var", axis, len(tile.shape))
     centre = expand_tile(_mean(tile, axes, float32, True), tile.shape)
@@ -166,7 +166,7 @@ def _flag_broadcast(function: str) -> None:
 
 @checked_call("nl.softmax")
 def softmax(x: Any, axis: Any = -1, dtype: Any = None) -> NkiTensor:
-    """Return the softmax along trailing free axes; a finding, for 0.3.0 cannot compile it."""
+    """Return the softmax along trailing free axes; a finding, since 0.3.0 cannot compile it."""
     tile = need_tile("softmax", "x", x)
     axes = _axes("softmax", axis, len(tile.shape))
     _flag_broadcast("softmax")
@@ -193,7 +193,7 @@ def rms_norm(
     dtype: Any = None,
     compute_dtype: Any = None,
 ) -> NkiTensor:
-    """Return ``x / sqrt(sum(x*x)/n + epsilon) * w``; a finding, 0.3.0 cannot compile it."""
+    """Return ``x / sqrt(sum(x*x)/n + epsilon) * w``; a finding, since 0.3.0 cannot compile it."""
     tile, weight = need_tile("rms_norm", "x", x), need_tile("rms_norm", "w", w)
     axes = _axes("rms_norm", axis, len(tile.shape))
     kind = result_dtype(compute_dtype or float32)

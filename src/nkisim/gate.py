@@ -111,6 +111,6 @@ def _leave_part(ledger: Ledger) -> None:
 
 def _write(file: Path, text: str) -> None:
     """Write a file atomically."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(file)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(file)

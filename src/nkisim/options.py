@@ -42,7 +42,7 @@ class SimOptions:
             reads NKISIM_TARGET, then NEURON_PLATFORM_TARGET_OVERRIDE at each call and falls back
             to gen4.
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
-            NKI_PRECISE_FP at each call, where only ``0`` turns precision off.
+            NKI_PRECISE_FP at each call, where only ``0`` disables precision.
         watchers: Called with an ``Event`` after every instruction.
         values: False computes no numbers: shapes, addresses, initialisation, capacity and
             synchronisation are checked, at a fraction of the time; there are no outputs.

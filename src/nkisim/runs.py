@@ -330,7 +330,7 @@ def _arguments_by_rank(
 
 
 def _check_shared(shared: SharedHbm, cores: list[Core]) -> None:
-    """Flag shared tensors that only one core made."""
+    """Flag shared tensors that only one core created."""
     for tensor in shared.unmatched([core.memory.shared_count for core in cores]):
         flag(
             SHARED_ONCE,

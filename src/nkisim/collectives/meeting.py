@@ -12,7 +12,7 @@ from nkisim.diagnostics import Place, Rule, flag, user_place
 from nkisim.machine import Core, current_core
 from nkisim.objects import NKIObject
 
-__all__ = ["Contribution", "ReplicaGroup", "Seat", "Table", "exchange", "seat"]
+__all__ = ["Contribution", "GroupRank", "ReplicaGroup", "Table", "exchange", "group_rank"]
 
 
 class ReplicaGroup(NKIObject):
@@ -25,7 +25,7 @@ class ReplicaGroup(NKIObject):
     groups: Any = None
 
 
-class Seat(NamedTuple):
+class GroupRank(NamedTuple):
     """The running rank in its group."""
 
     core: Core
@@ -62,7 +62,7 @@ def world(core: Core) -> tuple[int, int]:
     return (0, 1) if member is None else (member.rank, member.cluster.ranks)
 
 
-def seat(name: str, replica_group: Any) -> Seat:
+def group_rank(name: str, replica_group: Any) -> GroupRank:
     """Return the running rank in its group, after checking the groups."""
     core = current_core(f"nki.collectives.{name}")
     rank, ranks = world(core)
@@ -89,11 +89,11 @@ def seat(name: str, replica_group: Any) -> Seat:
         why = f"rank {rank} is in no group of {members}"
     if why:
         complain(rules.GROUP, name, why, "list every rank once, in groups of one size")
-    return Seat(core, rank, next(group for group in members if rank in group))
+    return GroupRank(core, rank, next(group for group in members if rank in group))
 
 
 def exchange(
-    at: Seat,
+    at: GroupRank,
     name: str,
     bring: Callable[[], Sequence[np.ndarray]],
     signature: tuple[Any, ...],
@@ -153,7 +153,7 @@ def _copies(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [np.array(a) for a in arrays]
 
 
-def _compare(at: Seat, name: str, table: Table) -> None:
+def _compare(at: GroupRank, name: str, table: Table) -> None:
     """Flag ranks that issue different collectives."""
     first = table[at.group[0]]
     for rank in at.group:

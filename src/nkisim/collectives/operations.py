@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nkisim.collectives import rules
-from nkisim.collectives.meeting import Seat, Table, complain, exchange, seat, world
+from nkisim.collectives.meeting import GroupRank, Table, complain, exchange, group_rank, world
 from nkisim.isa import VirtualRegister
 from nkisim.machine import commit, commit_where, current_core, prepare_read, resolve_static
 from nkisim.machine.transfer import make_narrower, make_widener, overlaps
@@ -102,14 +102,14 @@ def _static(name: str, tensor: NkiTensor) -> NkiTensor:
     return resolve_static(current_core(name), tensor, name, "srcs")
 
 
-def _read(at: Seat, tensor: NkiTensor, name: str, operand: str) -> Array:
+def _read(at: GroupRank, tensor: NkiTensor, name: str, operand: str) -> Array:
     """Read a tensor, record its use, and confirm garbage in it, since other ranks receive it."""
     tensor.life.last_use = at.core.clock
     with at.core.tracked(name, read=tensor):
         return prepare_read(tensor, name, operand, decides=True)
 
 
-def _write(at: Seat, tensor: NkiTensor, values: Array, where: Array | None = None) -> None:
+def _write(at: GroupRank, tensor: NkiTensor, values: Array, where: Array | None = None) -> None:
     """Write elements to a tensor and record its use."""
     tensor.life.written(at.core.clock)
     with at.core.tracked("collective", written=tensor):
@@ -120,7 +120,7 @@ def _write(at: Seat, tensor: NkiTensor, values: Array, where: Array | None = Non
 
 
 def _run(
-    name: str, at: Seat, pairs: list[tuple[NkiTensor, NkiTensor]], extra: Any, result: Result
+    name: str, at: GroupRank, pairs: list[tuple[NkiTensor, NkiTensor]], extra: Any, result: Result
 ) -> None:
     """Exchange tensors with the other ranks and write the results."""
 
@@ -206,7 +206,7 @@ def _same_shape(name: str, pairs: list[tuple[NkiTensor, NkiTensor]]) -> None:
 @checked_call("all_reduce")
 def all_reduce(srcs: Any, dsts: Any, replica_group: Any, op: Any) -> None:
     """Reduce the tensors of all ranks of a group; every rank gets the result."""
-    at, pairs = seat("all_reduce", replica_group), _tensors("all_reduce", srcs, dsts)
+    at, pairs = group_rank("all_reduce", replica_group), _tensors("all_reduce", srcs, dsts)
     _same_shape("all_reduce", pairs)
     _operator("all_reduce", op)
 
@@ -219,7 +219,7 @@ def all_reduce(srcs: Any, dsts: Any, replica_group: Any, op: Any) -> None:
 @checked_call("all_gather")
 def all_gather(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) -> None:
     """Concatenate the tensors of all ranks of a group along a dimension, on every rank."""
-    at, pairs = seat("all_gather", replica_group), _tensors("all_gather", srcs, dsts)
+    at, pairs = group_rank("all_gather", replica_group), _tensors("all_gather", srcs, dsts)
     _dimension("all_gather", collective_dim, pairs, gather=True)
     for src, dst in pairs:
         shape = list(src.shape)
@@ -235,7 +235,7 @@ def all_gather(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) ->
 @checked_call("reduce_scatter")
 def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int, op: Any) -> None:
     """Reduce the tensors of all ranks of a group; each rank gets one slice."""
-    at, pairs = seat("reduce_scatter", replica_group), _tensors("reduce_scatter", srcs, dsts)
+    at, pairs = group_rank("reduce_scatter", replica_group), _tensors("reduce_scatter", srcs, dsts)
     _dimension("reduce_scatter", collective_dim, pairs, gather=False)
     _operator("reduce_scatter", op)
     size = len(at.group)
@@ -256,7 +256,10 @@ def reduce_scatter(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int
 @checked_call("all_to_all")
 def all_to_all(srcs: Any, dsts: Any, replica_group: Any, collective_dim: int) -> None:
     """Send the i-th slice of each rank's tensor to the i-th rank of the group."""
-    at, pairs = seat("all_to_all", replica_group), _tensors("all_to_all", srcs, dsts, only_hbm=True)
+    at, pairs = (
+        group_rank("all_to_all", replica_group),
+        _tensors("all_to_all", srcs, dsts, only_hbm=True),
+    )
     if collective_dim != 0:
         complain(
             rules.ALL_TO_ALL,
@@ -293,7 +296,7 @@ def all_to_all_v(
     3, if enabled, the same for received elements. Elements that no rank sends are unchanged.
     """
     name = "all_to_all_v"
-    at, pairs = seat(name, replica_group), _tensors(name, srcs, dsts, only_hbm=True)
+    at, pairs = group_rank(name, replica_group), _tensors(name, srcs, dsts, only_hbm=True)
     rows = 4 if has_rdispls else 3 if recv_counts_known else 2
     if has_rdispls and at.core.generation.number >= 4:
         complain(
@@ -385,7 +388,7 @@ def collective_permute(srcs: Any, dsts: Any, source_target_pairs: Any) -> None:
         complain(
             rules.PERMUTE, name, wrong, "name every source and target once", "source_target_pairs"
         )
-    at = Seat(core, rank, tuple(range(ranks)))
+    at = GroupRank(core, rank, tuple(range(ranks)))
     src, dst = pairs[0]
 
     def take(table: Table) -> None:
@@ -416,7 +419,11 @@ def _channels(name: str, lists: list[Any], channel_ids: Any, group: int, ranks: 
 
 
 def _ring(
-    name: str, at: Seat, dsts: list[NkiTensor], bring: Callable[[], list[Array]], signature: Any
+    name: str,
+    at: GroupRank,
+    dsts: list[NkiTensor],
+    bring: Callable[[], list[Array]],
+    signature: Any,
 ) -> None:
     """Send to the successor and receive from the predecessor, on every channel."""
 
@@ -437,7 +444,7 @@ def collective_permute_implicit(
 ) -> None:
     """Send tensors to the next rank of the group's ring, and receive from the previous one."""
     name = "collective_permute_implicit"
-    at = seat(name, replica_group)
+    at = group_rank(name, replica_group)
     _channels(
         name, [srcs_by_channel, dsts_by_channel], channel_ids, len(at.group), world(at.core)[1]
     )
@@ -464,7 +471,7 @@ def collective_permute_implicit_reduce(
 ) -> None:
     """Combine two tensors, send the result to the next rank, and receive the previous rank's."""
     name = "collective_permute_implicit_reduce"
-    at = seat(name, replica_group)
+    at = group_rank(name, replica_group)
     lists = [srcs0_by_channel, srcs1_by_channel, dsts_by_channel]
     _channels(name, lists, channel_ids, len(at.group), world(at.core)[1])
     channels = []
@@ -499,7 +506,7 @@ def collective_permute_implicit_current_processing_rank_id(
 ) -> VirtualRegister:
     """Return, as a register, the rank whose data this rank holds in an iteration of the ring."""
     name = "collective_permute_implicit_current_processing_rank_id"
-    at = seat(name, replica_group)
+    at = group_rank(name, replica_group)
     step = int(iteration_id)
     if not 0 <= step < len(at.group):
         complain(

@@ -49,7 +49,7 @@ def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Floa
     the shape of ``stored``, is filled and returned if it is given.
 
     Raises:
-        TypeError: ``dtype`` is an x4 pack, whose elements mean nothing without their scale.
+        TypeError: ``dtype`` is an x4 pack, whose elements have no value without their scale.
     """
     if out is not None:
         return _decode_into(stored, dtype, out)

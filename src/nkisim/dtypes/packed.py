@@ -58,7 +58,7 @@ def pack(elements: Array, dtype: str) -> Array:
 
     Raises:
         TypeError: ``dtype`` is no pack, or the elements are of another type.
-        ValueError: The last axis is no multiple of four, or NaN meets float4, which has none.
+        ValueError: The last axis is not a multiple of four, or float4, which has no NaN, gets one.
 
     Example:
         >>> import numpy as np
@@ -94,7 +94,7 @@ def unpack(packed: Array, dtype: str | None = None) -> Array:
         with it.
 
     Raises:
-        TypeError: The pack is neither named nor known from the array.
+        TypeError: The pack is neither given nor determined by the array.
         ValueError: The last axis does not hold whole words.
     """
     found = np.asarray(packed)

@@ -94,7 +94,7 @@ def _follow(
     if command in REDUCING:
         registers.used = core.clock, lanes
     if registers.origins is not None and (command is not ReduceCmd.idle or reads):
-        _carry_garbage(core, registers.origins, lanes, command)
+        _propagate_garbage(core, registers.origins, lanes, command)
     if command in _BEGINNING:
         registers.owner, registers.lanes, registers.disturbed = name, lanes, ""
         return
@@ -116,7 +116,7 @@ def _follow(
         registers.disturbed = name
 
 
-def _carry_garbage(
+def _propagate_garbage(
     core: Core, registers: Array, lanes: tuple[int, int], command: ReduceCmd
 ) -> None:
     """Propagate garbage in the registers to an instruction, unless it overwrites its lanes."""

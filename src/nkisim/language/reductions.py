@@ -77,7 +77,7 @@ def _reduce(op: Op, function: str, x: Any, axis: Any, dtype: Any, keepdims: bool
     return out
 
 
-def _standing_for(operator: Op) -> Callable[[Any], Any]:
+def _usable_as(operator: Op) -> Callable[[Any], Any]:
     """Decorator that lets instructions take the function as their reduction operator."""
 
     def mark(function: Any) -> Any:
@@ -87,28 +87,28 @@ def _standing_for(operator: Op) -> Callable[[Any], Any]:
     return mark
 
 
-@_standing_for(OPS["add"])
+@_usable_as(OPS["add"])
 @checked_call("nl.sum")
 def sum(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Return the sum along trailing free axes."""
     return _reduce(OPS["add"], "sum", x, axis, dtype, keepdims)
 
 
-@_standing_for(OPS["maximum"])
+@_usable_as(OPS["maximum"])
 @checked_call("nl.max")
 def max(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Return the maximum along trailing free axes."""
     return _reduce(OPS["maximum"], "max", x, axis, dtype, keepdims)
 
 
-@_standing_for(OPS["minimum"])
+@_usable_as(OPS["minimum"])
 @checked_call("nl.min")
 def min(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Return the minimum along trailing free axes."""
     return _reduce(OPS["minimum"], "min", x, axis, dtype, keepdims)
 
 
-@_standing_for(OPS["multiply"])
+@_usable_as(OPS["multiply"])
 @checked_call("nl.prod")
 def prod(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Return the product along trailing free axes."""

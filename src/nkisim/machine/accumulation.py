@@ -54,11 +54,11 @@ def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) ->
     """Return the mask of elements of ``dst`` that are added to; flag broken accumulation groups."""
     adds = _adds(core, dst, accumulate, name)
     if adds is not False and not dst.storage.complete:
-        _keep_garbage(core, dst, adds)
+        _record_garbage(core, dst, adds)
     return adds
 
 
-def _keep_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
+def _record_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
     """Record the garbage that is added to, since the sum contains it."""
     origins = dst.storage.garbage(dst.region)
     if origins is not None:

@@ -43,7 +43,7 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _libraries() -> list[Any]:
-    """Return the BLAS libraries that were loaded at the first call, which is after NumPy's."""
+    """Return the BLAS libraries that are loaded at the first call, NumPy's included."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(user_api="blas").lib_controllers

@@ -80,7 +80,7 @@ class Member:
         self.cluster.counters[key] = self.cluster.counters.get(key, 0) + 1
         return self.cluster.counters[key]
 
-    def come(self, instruction: str, number: int) -> None:
+    def record_sync(self, instruction: str, number: int) -> None:
         """Record that this core synchronises with the other of its rank; flag divergent lines."""
         here, key = user_line(), (self.rank, instruction, number)
         there = self.cluster.lines.setdefault(key, here)

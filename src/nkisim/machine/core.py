@@ -91,11 +91,11 @@ class Core:
         recorder: Collects findings.
         clock: Number of instructions executed.
         plans: Checked calls, by signature; shared by all runs with the same settings.
-        generators: Random number generators of the engines, made by the instructions that use them.
+        generators: Random number generators of the engines, created on first use.
         watchers: Called with an ``Event`` after every instruction.
         tracker: Called before and after every instruction, or None.
         values: False if no values are computed.
-        plain: True if values are computed, none are checked, and no other core is scheduled.
+        plain: True for a single core without watchers, tracker and value checks.
         release: NKI release that defines the semantics of instructions.
         member: Membership in a cluster, or None for a single core.
         tick: Called when an instruction begins, with whether it accesses memory shared with other
@@ -103,7 +103,7 @@ class Core:
         program_id, num_programs, has_grid: Position in the launch grid.
         asked: Those of ``program_id`` and ``num_programs`` that the kernel has read.
         no_reorder_depth: Number of open ``nl.no_reorder`` regions.
-        register_spans: Numbers of the instructions at which each register was made and last read.
+        register_spans: Instruction numbers of the creation and the last read of each register.
         mask_fills: Places where the lowest float32 number first became minus infinity.
         garbage: Garbage that the running instruction has read.
     """

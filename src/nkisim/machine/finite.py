@@ -26,7 +26,7 @@ _NUMBERS = (float, np.floating, np.ndarray)
 
 
 def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:
-    """Flag NaN and infinity that an instruction made from finite arguments, or NaN from infinity.
+    """Flag NaN and infinity computed from finite arguments, and NaN computed from infinity.
 
     Of several results, the first non-finite one is reported.
     """

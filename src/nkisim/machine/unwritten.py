@@ -134,7 +134,7 @@ def _flag_unwritten(
 
 
 def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
-    """Return whether the other core wrote these elements in its own tensor before a barrier."""
+    """Return whether the cores have synchronised and the other wrote these in its own tensor."""
     core = CORE.get()
     if core is None or core.member is None or not core.member.synchronised:
         return False
@@ -146,7 +146,7 @@ def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
 
 
 def confirm_garbage(tensor: View, what: str) -> None:
-    """Raise to errors the findings whose garbage has reached a tensor, named by ``what``."""
+    """Change the findings of garbage in a tensor to errors; ``what`` names the tensor."""
     origins = tensor.storage.garbage(tensor.region)
     if origins is not None:
         count = np.count_nonzero(origins)

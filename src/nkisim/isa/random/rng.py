@@ -213,8 +213,7 @@ def _range(call: Call) -> ValueWatch:
     since=4,
     stateful=True,
     follow=_draws,
-    # Integers beyond 2^24 are coarse here as every uniform float32 is, not the result of arithmetic
-    # that lost digits.
+    # Integers beyond 2^24 are coarse as every uniform float32 is; no arithmetic was inexact.
     moves=True,
     watch_values=_range,
     spread="lanes",
